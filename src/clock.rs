@@ -1,0 +1,56 @@
+//! Time as a value: who needs the clock is handed one, so that tests never wait.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// A source of monotonic time that can also pass it.
+pub trait Clock: fmt::Debug + Send + Sync {
+    /// The present instant.
+    fn now(&self) -> Instant;
+
+    /// Blocks the calling thread for `duration`.
+    fn sleep(&self, duration: Duration);
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the machine's clock"
+)]
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+}
+
+/// The instant by which an answer has to be on its way to ExternalDNS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    at: Instant,
+}
+
+impl Deadline {
+    /// The deadline `budget` from now.
+    pub fn after(clock: &dyn Clock, budget: Duration) -> Self {
+        Self {
+            at: clock.now() + budget,
+        }
+    }
+
+    /// What is left, zero when the deadline has passed.
+    pub fn remaining(self, clock: &dyn Clock) -> Duration {
+        self.at.saturating_duration_since(clock.now())
+    }
+
+    /// Whether the deadline has passed.
+    pub fn is_over(self, clock: &dyn Clock) -> bool {
+        self.remaining(clock).is_zero()
+    }
+}

@@ -1,0 +1,256 @@
+//! ExternalDNS's words: endpoints, their properties, and the changes it asks for.
+//!
+//! The shapes are those of `endpoint.Endpoint` and `plan.Changes` in ExternalDNS. Go leaves out what is
+//! empty, writes `null` for a nil list, and up to 0.16.1 spelled the keys of Changes in upper case; all of
+//! that is read here. What is written leaves out what is empty too, so that both sides look alike.
+
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// One record, as ExternalDNS writes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Endpoint {
+    /// The record's name.
+    #[serde(
+        rename = "dnsName",
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub dns_name: String,
+    /// What the name leads to.
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// `A`, `AAAA`, `CNAME`, `TXT`, …
+    #[serde(
+        rename = "recordType",
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub record_type: String,
+    /// Tells endpoints of one name and type apart.
+    #[serde(
+        rename = "setIdentifier",
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub set_identifier: String,
+    /// Seconds; 0 where none is asked for.
+    #[serde(
+        rename = "recordTTL",
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "is_zero"
+    )]
+    pub record_ttl: i64,
+    /// `owner`, `resource`, …
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
+    /// What only the provider understands.
+    #[serde(
+        rename = "providerSpecific",
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub provider_specific: Vec<Property>,
+}
+
+impl Endpoint {
+    /// The value of the first property called `name`.
+    pub fn property(&self, name: &str) -> Option<&str> {
+        self.provider_specific
+            .iter()
+            .find(|property| *property.name == *name)
+            .map(|property| &*property.value)
+    }
+}
+
+/// One provider-specific property. An empty value arrives as an absent one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Property {
+    /// For example `webhook/tunnel-service`.
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "str::is_empty")]
+    pub name: Box<str>,
+    /// Verbatim what the annotation said.
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "str::is_empty")]
+    pub value: Box<str>,
+}
+
+impl Property {
+    /// A property.
+    pub fn new(name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+        Self {
+            name: name.into(),
+            value: value.into(),
+        }
+    }
+}
+
+/// The labels of an endpoint, sorted by key. A sorted list: a map for each of thousands of endpoints would cost
+/// four times the memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Labels(Vec<(Box<str>, Box<str>)>);
+
+impl Labels {
+    /// Sets `key` to `value`, whether it was there or not.
+    pub fn set(&mut self, key: &str, value: &str) {
+        match self.position(key) {
+            Ok(index) => {
+                if let Some(entry) = self.0.get_mut(index) {
+                    entry.1 = value.into();
+                }
+            }
+            Err(index) => self.0.insert(index, (key.into(), value.into())),
+        }
+    }
+
+    /// The value of `key`.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        let index = self.position(key).ok()?;
+        self.0.get(index).map(|(_, value)| &**value)
+    }
+
+    /// Whether there is no label.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn position(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(present, _)| (**present).cmp(key))
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a str)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(pairs: I) -> Self {
+        let mut labels = Self::default();
+        for (key, value) in pairs {
+            labels.set(key, value);
+        }
+        labels
+    }
+}
+
+impl Serialize for Labels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct LabelsVisitor;
+
+        impl<'de> Visitor<'de> for LabelsVisitor {
+            type Value = Labels;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a map of labels")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
+                let mut labels = Labels::default();
+                while let Some((key, value)) = map.next_entry::<Box<str>, Option<Box<str>>>()? {
+                    labels.set(&key, value.as_deref().unwrap_or_default());
+                }
+                Ok(labels)
+            }
+        }
+
+        deserializer.deserialize_map(LabelsVisitor)
+    }
+}
+
+/// What `POST /records` asks for. `update_old` and `update_new` are parallel lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Changes {
+    /// Endpoints that are to be made.
+    #[serde(
+        alias = "Create",
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub create: Vec<Endpoint>,
+    /// Endpoints as `GET /records` showed them, paired with `update_new`.
+    #[serde(
+        rename = "updateOld",
+        alias = "UpdateOld",
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub update_old: Vec<Endpoint>,
+    /// The same endpoints as they are wanted.
+    #[serde(
+        rename = "updateNew",
+        alias = "UpdateNew",
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub update_new: Vec<Endpoint>,
+    /// Endpoints that are to go.
+    #[serde(
+        alias = "Delete",
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub delete: Vec<Endpoint>,
+}
+
+fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_of_changes_null_and_absent_lists_are_read() {
+        let endpoint = r#"{"dnsName":"a.example.com"}"#;
+        for text in [
+            format!(r#"{{"Create":[{endpoint}],"UpdateOld":null,"UpdateNew":null,"Delete":null}}"#),
+            format!(r#"{{"create":[{endpoint}]}}"#),
+        ] {
+            let changes: Changes = serde_json::from_str(&text).expect("both are valid");
+            assert_eq!(changes.create.len(), 1, "{text}");
+            assert_eq!(changes.delete, [], "{text}");
+        }
+        assert_eq!(
+            serde_json::from_str::<Changes>("{}\n").expect("an empty object"),
+            Changes::default()
+        );
+    }
+
+    #[test]
+    fn absent_and_null_fields_are_empty() {
+        let bare: Endpoint = serde_json::from_str("{}").expect("every field may be absent");
+        assert_eq!(bare, Endpoint::default());
+        let null = r#"{"dnsName":null,"targets":null,"recordType":null,"setIdentifier":null,"recordTTL":null,
+            "labels":null,"providerSpecific":null}"#;
+        assert_eq!(
+            serde_json::from_str::<Endpoint>(null).expect("every field may be null"),
+            bare
+        );
+        let valueless = r#"{"providerSpecific":[{"name":"webhook/x"}]}"#;
+        let endpoint: Endpoint = serde_json::from_str(valueless).expect("a property without a value");
+        assert_eq!(endpoint.property("webhook/x"), Some(""));
+    }
+
+    #[test]
+    fn an_empty_endpoint_is_written_as_an_empty_object() {
+        assert_eq!(
+            serde_json::to_string(&Endpoint::default()).expect("it is plain data"),
+            "{}"
+        );
+    }
+}

@@ -1,0 +1,19 @@
+//! An ExternalDNS webhook provider that publishes hostnames through Cloudflare Tunnels.
+//!
+//! ```text
+//! external-dns ──HTTP──> webhook: sockets, routes, media type
+//!                           │ Endpoint, Changes
+//!                           v
+//!                        provider: read a snapshot, call the pure core, carry the plan out step by step
+//!                           │                                   │
+//!                           v                                   v
+//!         reconcile, pure: adjust · records · plan      cloudflare: HTTP client
+//!              tunnel, pure: the ingress list
+//! ```
+//!
+//! Arrows only point down. `reconcile` and `tunnel` decide from values alone: no I/O, no clock, no threads, no
+//! environment, no logging.
+
+pub mod clock;
+pub mod endpoint;
+pub mod limits;

@@ -1,0 +1,3 @@
+//! Parses, runs, and turns the outcome into an exit code.
+
+fn main() {}
