@@ -50,3 +50,16 @@ pub const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 
 /// Operations in one batch on a paid zone.
 pub const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
+
+/// Refused documents and batches are narrowed down by at most this many splits in one request; what is then still
+/// in doubt is refused together.
+pub const ISOLATING_CALLS_MAX: usize = 24;
+
+/// What Cloudflare refused is tried again after this time at first; the time doubles up to `REJECTION_PAUSE_MAX`.
+pub const REJECTION_PAUSE_MIN: Duration = Duration::from_secs(600);
+
+/// The longest time for which something refused is not tried again.
+pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
+
+/// How often one request begins again at the read after a write without an answer.
+pub const APPLY_ATTEMPTS_MAX: usize = 3;
