@@ -151,3 +151,12 @@ pub const ERROR_TEXT_MAX_CHARS: usize = 400;
 
 /// Causes shown of one error.
 pub const ERROR_CHAIN_MAX_CAUSES: usize = 8;
+
+/// One attempt to check the token and to find the tunnels.
+pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// The pause after the first such attempt that fails; doubles with each.
+pub const RESOLVE_PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// The longest such pause: what an operator mends should be seen soon, and a wrong token must not use up the budget.
+pub const RESOLVE_PAUSE_MAX: Duration = Duration::from_secs(30);

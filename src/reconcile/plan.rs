@@ -16,6 +16,7 @@ use crate::cloudflare::{NewRecord, RecordId, RecordPatch, ZoneId};
 use crate::endpoint::{Changes, Endpoint};
 use crate::reconcile::canonical::{self, Canonical, OWNER_LABEL};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Settings};
 use crate::tunnel::{Document, RuleEdit, TunnelId, hostname};
 
@@ -123,6 +124,16 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
     plan.notes.sort_unstable();
     plan.notes.dedup();
     Ok(plan)
+}
+
+/// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped.
+pub fn disown(disowned: &BTreeMap<Box<str>, BTreeSet<Digest>>, snapshot: &Snapshot, settings: &Settings) -> Plan {
+    let own = snapshot.own_rules(settings);
+    let hosts = disowned
+        .iter()
+        .filter_map(|(name, digests)| host::disown(name, digests, snapshot, settings))
+        .collect();
+    Plan { hosts, own_after: own.clone(), own_before: own, ..Plan::default() }
 }
 
 /// What is asked for one hostname.

@@ -51,6 +51,22 @@ pub(super) fn plan(name: &str, request: &HostRequest, snapshot: &Snapshot, setti
     outcome
 }
 
+/// Takes `digests` off the hostname's stamp, and the record away with the last claim. Rules are left alone.
+pub(super) fn disown(
+    name: &str,
+    digests: &BTreeSet<Digest>,
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> Option<HostPlan> {
+    let hostname = Hostname::parse(name).ok()?;
+    let host = Host::new(snapshot, settings, snapshot.zone_of(name)?, hostname, &HostRequest::default());
+    let mut claims = host.stamp.as_ref()?.claims.clone();
+    claims.rules.retain(|digest| !digests.contains(digest));
+    let mut plan = host.empty_plan();
+    host.plan_operations(&mut plan, &[], &claims, &BTreeSet::new(), false).ok()?;
+    Some(plan)
+}
+
 /// What is wanted and can be read; the rest is refused by name.
 fn valid_ones<'a>(name: &str, request: &'a HostRequest, refusals: &mut Vec<Refusal>) -> Vec<Wanted<'a>> {
     let mut wanted: Vec<Wanted<'_>> = Vec::new();
@@ -162,12 +178,7 @@ impl<'a> Host<'a> {
             after.record_only = publication.rule.is_none();
         }
 
-        let mut plan = HostPlan {
-            hostname: self.hostname.as_str().into(),
-            zone: self.zone.zone.id.clone(),
-            edits: BTreeMap::new(),
-            operations: BTreeMap::new(),
-        };
+        let mut plan = self.empty_plan();
         let moving = self.is_moving(&wanted, &superseded);
         self.plan_edits(&mut plan, &wanted, &withdrawn, &superseded, moving);
         self.plan_operations(&mut plan, &wanted, &after, &superseded, moving)?;
@@ -177,6 +188,15 @@ impl<'a> Host<'a> {
             return Err(Reason::LocalTunnel { tunnel: name });
         }
         Ok(Planned { plan, new_digests: new })
+    }
+
+    fn empty_plan(&self) -> HostPlan {
+        HostPlan {
+            hostname: self.hostname.as_str().into(),
+            zone: self.zone.zone.id.clone(),
+            edits: BTreeMap::new(),
+            operations: BTreeMap::new(),
+        }
     }
 
     /// The claims that the withdrawn set identifiers stand for, unless an invalid endpoint of the same hostname may
