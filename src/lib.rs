@@ -17,3 +17,7 @@
 pub mod clock;
 pub mod endpoint;
 pub mod limits;
+pub mod listener;
+pub mod observe;
+pub mod shutdown;
+pub mod webhook;
