@@ -20,3 +20,7 @@ pub mod endpoint;
 pub mod limits;
 pub mod secret;
 pub mod tunnel;
+pub mod listener;
+pub mod observe;
+pub mod shutdown;
+pub mod webhook;
