@@ -17,3 +17,4 @@
 pub mod clock;
 pub mod endpoint;
 pub mod limits;
+pub mod tunnel;

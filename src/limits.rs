@@ -50,3 +50,23 @@ pub const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 
 /// Operations in one batch on a paid zone.
 pub const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
+
+// What a hostname and a path expression may be.
+
+/// A hostname's length in DNS, in its text form without the trailing dot.
+pub const HOSTNAME_MAX_BYTES: usize = 253;
+
+/// The length of one label of a hostname.
+pub const LABEL_MAX_BYTES: usize = 63;
+
+/// A path expression longer than this is a mistake, and would make every loop's comparison slow.
+pub const PATH_MAX_BYTES: usize = 1_024;
+
+/// How deep groups of a path expression may nest.
+pub const PATH_MAX_DEPTH: u32 = 20;
+
+/// What a path expression may take compiled: repetitions of repetitions grow fast, in cloudflared as here.
+pub const PATH_COMPILED_MAX_BYTES: usize = 1024 * 1024;
+
+/// How often one part of a path expression may be repeated by a count: Go's own limit.
+pub const PATH_REPEAT_MAX: u32 = 1_000;
