@@ -17,7 +17,6 @@ macro_rules! arguments {
             pub version: bool,
             $(
                 $(#[doc = $doc])+
-                #[doc = concat!("[", $variable, "]")]
                 #[argh(option)]
                 pub $field: Option<String>,
             )+
@@ -39,41 +38,41 @@ macro_rules! arguments {
 }
 
 arguments! {
-    /// file with the API token
+    /// file with the API token [CF_API_TOKEN_FILE]
     cf_api_token_file: "CF_API_TOKEN_FILE",
-    /// account of the tunnels; taken from the zones where they share one
+    /// account of the tunnels; taken from the zones where they share one [CF_ACCOUNT_ID]
     cf_account_id: "CF_ACCOUNT_ID",
-    /// ids or names of the tunnels, the default first; required
+    /// ids or names of the tunnels, the default first; required [CF_TUNNEL_ID]
     cf_tunnel_id: "CF_TUNNEL_ID",
-    /// address of the API, for a proxy or a test
+    /// address of the API, for a proxy or a test [CF_API_BASE_URL]
     cf_api_base_url: "CF_API_BASE_URL",
-    /// PEM file with certificate authorities trusted besides the compiled-in ones
+    /// PEM file with certificate authorities trusted besides the compiled-in ones [CF_CA_FILE]
     cf_ca_file: "CF_CA_FILE",
-    /// names that are served, with all below them; all where empty
+    /// names that are served, with all below them; all where empty [DOMAIN_FILTER]
     domain_filter: "DOMAIN_FILTER",
-    /// names that are not served
+    /// names that are not served [EXCLUDE_DOMAIN_FILTER]
     exclude_domain_filter: "EXCLUDE_DOMAIN_FILTER",
-    /// expression for the names that are served, instead of the lists
+    /// expression for the names that are served, instead of the lists [REGEXP_DOMAIN_FILTER]
     regexp_domain_filter: "REGEXP_DOMAIN_FILTER",
-    /// expression for the names that are not served
+    /// expression for the names that are not served [REGEXP_DOMAIN_FILTER_EXCLUSION]
     regexp_domain_filter_exclusion: "REGEXP_DOMAIN_FILTER_EXCLUSION",
-    /// ids of the zones that are read; all that the token sees where empty
+    /// ids of the zones that are read; all that the token sees where empty [ZONE_ID_FILTER]
     zone_id_filter: "ZONE_ID_FILTER",
-    /// the value of ExternalDNS's --txt-owner-id (default: default)
+    /// the value of ExternalDNS's --txt-owner-id (default: default) [OWNER_ID]
     owner_id: "OWNER_ID",
-    /// write tunnels that are configured by a file beside their cloudflared (default: false)
+    /// write tunnels that are configured by a file beside their cloudflared (default: false) [ALLOW_LOCAL_CONFIG]
     allow_local_config: "ALLOW_LOCAL_CONFIG",
-    /// how long a request of ExternalDNS may take, 1s to 14s (default: 12s)
+    /// how long a request of ExternalDNS may take, 1s to 14s (default: 12s) [REQUEST_TIMEOUT]
     request_timeout: "REQUEST_TIMEOUT",
-    /// address of the webhook API (default: both loopback addresses)
+    /// address of the webhook API (default: both loopback addresses) [SERVER_HOST]
     server_host: "SERVER_HOST",
-    /// port of the webhook API (default: 8888)
+    /// port of the webhook API (default: 8888) [SERVER_PORT]
     server_port: "SERVER_PORT",
-    /// address of /healthz and /readyz (default: all addresses)
+    /// address of /healthz and /readyz (default: all addresses) [METRICS_HOST]
     metrics_host: "METRICS_HOST",
-    /// port of /healthz and /readyz (default: 8080)
+    /// port of /healthz and /readyz (default: 8080) [METRICS_PORT]
     metrics_port: "METRICS_PORT",
-    /// error, warn, info, debug or trace (default: info)
+    /// error, warn, info, debug or trace (default: info) [LOG_LEVEL]
     log_level: "LOG_LEVEL",
 }
 

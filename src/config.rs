@@ -17,7 +17,7 @@ use crate::limits;
 use crate::provider::{Wanted, ZoneScope};
 use crate::reconcile::stamp;
 use crate::secret::Secret;
-use crate::tunnel::path;
+use crate::tunnel::PathPattern;
 
 /// Where the API is unless configured otherwise.
 pub const API_BASE_URL_DEFAULT: &str = "https://api.cloudflare.com/client/v4";
@@ -260,13 +260,10 @@ impl Reader<'_> {
     /// Both Go and this program have to read it: what Go cannot read would end ExternalDNS.
     fn expression(&mut self, variable: &'static str) -> Option<Regex> {
         let text = self.text(variable)?;
-        match path::compile_expression(&text) {
-            Ok(expression) => Some(expression),
-            Err(error) => {
-                self.mistake(variable, format!("is {text:?}: {error}"));
-                None
-            }
-        }
+        let compiled = PathPattern::parse(&text)
+            .map_err(|error| error.to_string())
+            .and_then(|_| Regex::new(&text).map_err(|error| error.to_string()));
+        compiled.map_err(|problem| self.mistake(variable, format!("is {text:?}: {problem}"))).ok()
     }
 
     fn owner(&mut self) -> Box<str> {

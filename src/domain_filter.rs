@@ -60,7 +60,7 @@ impl DomainFilter {
                 (include.is_empty() || takes(include)) && !takes(exclude)
             }
             Self::Expressions { include, exclude } => {
-                let name = hostname::to_unicode(&hostname::normalize(name));
+                let name = to_unicode(&hostname::normalize(name));
                 !exclude.as_ref().is_some_and(|expression| expression.is_match(&name))
                     && include.as_ref().is_none_or(|expression| expression.is_match(&name))
             }
@@ -116,6 +116,15 @@ fn list_entry_takes(filter: &str, name: &str) -> bool {
 
 fn is_within(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// The form that people write; a label that is no punycode stays as it is.
+fn to_unicode(name: &str) -> String {
+    let labels = name.split('.').map(|label| {
+        let decoded = label.strip_prefix("xn--").and_then(|encoded| punycode::decode(encoded).ok());
+        decoded.unwrap_or_else(|| label.to_owned())
+    });
+    labels.collect::<Vec<_>>().join(".")
 }
 
 #[cfg(test)]

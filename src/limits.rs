@@ -153,13 +153,13 @@ pub const ERROR_TEXT_MAX_CHARS: usize = 400;
 pub const ERROR_CHAIN_MAX_CAUSES: usize = 8;
 
 /// One attempt to check the token and to find the tunnels.
-pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(12);
+pub const START_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The pause after the first such attempt that fails; doubles with each.
-pub const RESOLVE_PAUSE_MIN: Duration = Duration::from_secs(1);
+pub const START_PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// The longest such pause: what an operator mends should be seen soon, and a wrong token must not use up the budget.
-pub const RESOLVE_PAUSE_MAX: Duration = Duration::from_secs(30);
+pub const START_PAUSE_MAX: Duration = Duration::from_secs(30);
 // ---- Listeners -------------------------------------------------------------------------------------------------
 
 /// Requests of the API port worked on at once. ExternalDNS never has two in flight; the rest is room for clients
@@ -244,3 +244,22 @@ pub const OBSERVE_PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// The pause after a failed accept: descriptors come back, and spinning would not bring them sooner.
 pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
+// What a hostname and a path expression may be.
+
+/// A hostname's length in DNS, in its text form without the trailing dot.
+pub const HOSTNAME_MAX_BYTES: usize = 253;
+
+/// The length of one label of a hostname.
+pub const LABEL_MAX_BYTES: usize = 63;
+
+/// A path expression longer than this is a mistake, and would make every loop's comparison slow.
+pub const PATH_MAX_BYTES: usize = 1_024;
+
+/// How deep groups of a path expression may nest.
+pub const PATH_MAX_DEPTH: u32 = 20;
+
+/// What a path expression may take compiled: repetitions of repetitions grow fast, in cloudflared as here.
+pub const PATH_COMPILED_MAX_BYTES: usize = 1024 * 1024;
+
+/// How often one part of a path expression may be repeated by a count: Go's own limit.
+pub const PATH_REPEAT_MAX: u32 = 1_000;

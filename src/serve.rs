@@ -139,13 +139,13 @@ fn start_logging(level: LevelFilter) {
 fn spawn_resolver(provider: &Arc<Provider>, clock: &Arc<dyn Clock>, ending: &Arc<AtomicBool>) -> io::Result<()> {
     let (provider, clock, ending) = (Arc::clone(provider), Arc::clone(clock), Arc::clone(ending));
     thread::Builder::new().name("resolve".to_owned()).spawn(move || {
-        let mut pause = limits::RESOLVE_PAUSE_MIN;
+        let mut pause = limits::START_PAUSE_MIN;
         while !ending.load(Ordering::Relaxed) {
-            if provider.resolve(Deadline::after(&*clock, limits::RESOLVE_TIMEOUT)) {
+            if provider.resolve(Deadline::after(&*clock, limits::START_TIMEOUT)) {
                 return;
             }
             clock.sleep(pause);
-            pause = (pause * 2).min(limits::RESOLVE_PAUSE_MAX);
+            pause = (pause * 2).min(limits::START_PAUSE_MAX);
         }
     })?;
     Ok(())

@@ -72,7 +72,7 @@ pub struct HostPlan {
 }
 
 /// One entry of a batch.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordOperation {
     /// Deletes a record.
     Delete(RecordId),

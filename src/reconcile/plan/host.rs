@@ -294,7 +294,8 @@ impl<'a> Host<'a> {
     fn obstacle(&self, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Reason> {
         let path = wanted.path.as_ref().map(|path| path.as_str());
         let digest = Digest::of(tunnel, path);
-        let mut standing = self.rules_of(tunnel).filter(|rule| rule.path() == path);
+        let rules = self.rules_of(tunnel);
+        let mut standing = rules.iter().filter(|rule| rule.path() == path);
         let foreign = standing.next().filter(|_| !self.traces.contains_key(&digest));
         if let Some(rule) = foreign {
             let taken_back =
@@ -303,19 +304,14 @@ impl<'a> Host<'a> {
                 return Some(Reason::RuleHeld { service: rule.service().into() });
             }
         }
-        self.rules_of(tunnel)
+        rules
+            .iter()
             .find(|rule| rule.path() != path && Digest::of(tunnel, rule.path()) == digest)
             .map(|rule| Reason::DigestTaken { path: rule.path().unwrap_or_default().into() })
     }
 
-    fn rules_of(&self, tunnel: &TunnelId) -> impl Iterator<Item = &'a Rule> {
-        let hostname = self.hostname.clone();
-        self.snapshot
-            .tunnels
-            .get(tunnel)
-            .into_iter()
-            .flat_map(|tunnel| tunnel.document.rules())
-            .filter(move |rule| rule.has_hostname(&hostname))
+    fn rules_of(&self, tunnel: &TunnelId) -> Vec<&'a Rule> {
+        self.snapshot.tunnels.get(tunnel).map(|tunnel| tunnel.rules_of(&self.hostname)).unwrap_or_default()
     }
 
     /// Digests of the wanted paths in other tunnels, and of a rule that gives way to the record alone.
@@ -481,7 +477,7 @@ impl<'a> Host<'a> {
         }
         let tunnel = self.settings.tunnel_of_target(&record.content)?;
         let mut stamp = Stamp::new(&self.settings.owner);
-        stamp.claims.rules = self.rules_of(tunnel).map(|rule| Digest::of(tunnel, rule.path())).collect();
+        stamp.claims.rules = self.rules_of(tunnel).iter().map(|rule| Digest::of(tunnel, rule.path())).collect();
         stamp.claims.record_only = stamp.claims.rules.is_empty();
         self.comment(&stamp).ok()
     }
