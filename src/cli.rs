@@ -93,9 +93,11 @@ pub enum Early {
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Arguments, Early> {
     let arguments = split_at_equals(arguments);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    Arguments::from_args(&[env!("CARGO_PKG_NAME")], &arguments).map_err(|EarlyExit { output, status }| match status {
-        Ok(()) => Early::Help(output),
-        Err(()) => Early::Mistake(output),
+    Arguments::from_args(&[env!("CARGO_PKG_NAME")], &arguments).map_err(|EarlyExit { output, status }| {
+        match status {
+            Ok(()) => Early::Help(output),
+            Err(()) => Early::Mistake(output),
+        }
     })
 }
 
@@ -104,7 +106,9 @@ fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut split = Vec::new();
     for argument in arguments {
         match argument.split_once('=') {
-            Some((flag, value)) if flag.starts_with("--") => split.extend([flag.to_owned(), value.to_owned()]),
+            Some((flag, value)) if flag.starts_with("--") => {
+                split.extend([flag.to_owned(), value.to_owned()])
+            }
             _ => split.push(argument),
         }
     }

@@ -154,8 +154,12 @@ impl Reader<'_> {
     fn text(&self, variable: &'static str) -> Option<String> {
         let flag = self.arguments.flag_for(variable).map(str::to_owned);
         let names = [variable].into_iter().chain(aliases(variable).iter().copied());
-        flag.or_else(|| names.into_iter().find_map(|name| self.environment.variable(name).filter(|text| !text.trim().is_empty())))
-            .map(|text| text.trim().to_owned())
+        flag.or_else(|| {
+            names
+                .into_iter()
+                .find_map(|name| self.environment.variable(name).filter(|text| !text.trim().is_empty()))
+        })
+        .map(|text| text.trim().to_owned())
     }
 
     fn list(&self, variable: &'static str) -> Vec<String> {
@@ -232,14 +236,18 @@ impl Reader<'_> {
     fn tunnels(&mut self) -> Vec<Box<str>> {
         let tunnels: Vec<Box<str>> = self.list("CF_TUNNEL_ID").into_iter().map(Into::into).collect();
         if tunnels.is_empty() {
-            self.mistake("CF_TUNNEL_ID", "is missing: the id or the name of the tunnel that hostnames are published through");
+            self.mistake(
+                "CF_TUNNEL_ID",
+                "is missing: the id or the name of the tunnel that hostnames are published through",
+            );
         }
         tunnels
     }
 
     fn domain_filter(&mut self) -> DomainFilter {
         let (include, exclude) = (self.list("DOMAIN_FILTER"), self.list("EXCLUDE_DOMAIN_FILTER"));
-        let expressions = (self.expression("REGEXP_DOMAIN_FILTER"), self.expression("REGEXP_DOMAIN_FILTER_EXCLUSION"));
+        let expressions =
+            (self.expression("REGEXP_DOMAIN_FILTER"), self.expression("REGEXP_DOMAIN_FILTER_EXCLUSION"));
         match expressions {
             (None, None) => {
                 DomainFilter::lists(include.iter().map(String::as_str), exclude.iter().map(String::as_str))
@@ -285,7 +293,9 @@ impl Reader<'_> {
         let path = self.text("CF_CA_FILE")?;
         self.environment
             .read(Path::new(&path))
-            .map_err(|error| self.mistake("CF_CA_FILE", format!("names {path:?}, which cannot be read: {error}")))
+            .map_err(|error| {
+                self.mistake("CF_CA_FILE", format!("names {path:?}, which cannot be read: {error}"))
+            })
             .ok()
     }
 
@@ -295,12 +305,20 @@ impl Reader<'_> {
         };
         let seconds = text.strip_suffix('s').unwrap_or(&text).parse().map(Duration::from_secs);
         match seconds {
-            Ok(timeout) if (limits::REQUEST_TIMEOUT_MINIMUM..=limits::REQUEST_TIMEOUT_MAXIMUM).contains(&timeout) => timeout,
+            Ok(timeout)
+                if (limits::REQUEST_TIMEOUT_MINIMUM..=limits::REQUEST_TIMEOUT_MAXIMUM).contains(&timeout) =>
+            {
+                timeout
+            }
             _ => {
                 let (minimum, maximum) = (limits::REQUEST_TIMEOUT_MINIMUM, limits::REQUEST_TIMEOUT_MAXIMUM);
                 self.mistake(
                     "REQUEST_TIMEOUT",
-                    format!("is {text:?}; allowed are whole seconds from {}s to {}s", minimum.as_secs(), maximum.as_secs()),
+                    format!(
+                        "is {text:?}; allowed are whole seconds from {}s to {}s",
+                        minimum.as_secs(),
+                        maximum.as_secs()
+                    ),
                 );
                 limits::REQUEST_TIMEOUT_DEFAULT
             }
@@ -338,7 +356,9 @@ impl Reader<'_> {
         text.trim_start_matches('[')
             .trim_end_matches(']')
             .parse()
-            .map_err(|_| self.mistake(variable, format!("is {text:?}; allowed are an IP address and localhost")))
+            .map_err(|_| {
+                self.mistake(variable, format!("is {text:?}; allowed are an IP address and localhost"))
+            })
             .ok()
     }
 
@@ -348,7 +368,8 @@ impl Reader<'_> {
         };
         // Kubernetes sets NAME_PORT=tcp://… for a Service called NAME.
         if text.starts_with("tcp://") {
-            self.warnings.push(format!("{variable}={text} was put there by Kubernetes for a Service and is ignored"));
+            self.warnings
+                .push(format!("{variable}={text} was put there by Kubernetes for a Service and is ignored"));
             return default;
         }
         text.parse().unwrap_or_else(|_| {
@@ -365,7 +386,10 @@ impl Reader<'_> {
             Some("debug") => LevelFilter::Debug,
             Some("trace") => LevelFilter::Trace,
             Some(other) => {
-                self.mistake("LOG_LEVEL", format!("is {other:?}; allowed are error, warn, info, debug and trace"));
+                self.mistake(
+                    "LOG_LEVEL",
+                    format!("is {other:?}; allowed are error, warn, info, debug and trace"),
+                );
                 LevelFilter::Info
             }
         }

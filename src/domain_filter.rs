@@ -56,7 +56,8 @@ impl DomainFilter {
         match self {
             Self::Lists { include, exclude } => {
                 let name = hostname::normalize(name);
-                let takes = |filters: &[Box<str>]| filters.iter().any(|filter| list_entry_takes(filter, &name));
+                let takes =
+                    |filters: &[Box<str>]| filters.iter().any(|filter| list_entry_takes(filter, &name));
                 (include.is_empty() || takes(include)) && !takes(exclude)
             }
             Self::Expressions { include, exclude } => {
@@ -132,7 +133,8 @@ mod tests {
     use super::*;
 
     fn expressions(include: &str, exclude: &str) -> DomainFilter {
-        let compile = |text: &str| (!text.is_empty()).then(|| Regex::new(text).expect("the table's are valid"));
+        let compile =
+            |text: &str| (!text.is_empty()).then(|| Regex::new(text).expect("the table's are valid"));
         DomainFilter::Expressions { include: compile(include), exclude: compile(exclude) }
     }
 
@@ -143,10 +145,30 @@ mod tests {
             ("the name itself", DomainFilter::lists(["example.com"], []), "example.com", true),
             ("below it", DomainFilter::lists(["example.com"], []), "*.a.example.com", true),
             ("a mere suffix", DomainFilter::lists(["example.com"], []), "myexample.com", false),
-            ("a leading dot leaves the apex out", DomainFilter::lists([".example.com"], []), "example.com", false),
-            ("a leading dot takes what is below", DomainFilter::lists([".example.com"], []), "a.example.com", true),
-            ("exclusion wins", DomainFilter::lists(["example.com"], ["a.example.com"]), "b.a.example.com", false),
-            ("case and the final dot are nothing", DomainFilter::lists(["Example.com."], []), "A.example.COM.", true),
+            (
+                "a leading dot leaves the apex out",
+                DomainFilter::lists([".example.com"], []),
+                "example.com",
+                false,
+            ),
+            (
+                "a leading dot takes what is below",
+                DomainFilter::lists([".example.com"], []),
+                "a.example.com",
+                true,
+            ),
+            (
+                "exclusion wins",
+                DomainFilter::lists(["example.com"], ["a.example.com"]),
+                "b.a.example.com",
+                false,
+            ),
+            (
+                "case and the final dot are nothing",
+                DomainFilter::lists(["Example.com."], []),
+                "A.example.COM.",
+                true,
+            ),
             ("an expression", expressions(r"^.*\.example\.com$", ""), "a.example.com", true),
             ("an expression that excludes", expressions("", "^internal"), "internal.example.com", false),
             ("only an exclusion takes the rest", expressions("", "^internal"), "a.example.com", true),
@@ -165,7 +187,12 @@ mod tests {
             ("the zone below the filter", DomainFilter::lists(["example.com"], []), "a.example.com", true),
             ("another zone", DomainFilter::lists(["example.com"], []), "example.org", false),
             ("an excluded zone", DomainFilter::lists([], ["example.org"]), "example.org", false),
-            ("a zone of which a part is excluded", DomainFilter::lists([], ["a.example.org"]), "example.org", true),
+            (
+                "a zone of which a part is excluded",
+                DomainFilter::lists([], ["a.example.org"]),
+                "example.org",
+                true,
+            ),
             ("a zone whose apex is left", DomainFilter::lists([], [".example.org"]), "example.org", true),
         ];
         for (label, filter, zone, expected) in table {

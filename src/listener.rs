@@ -23,17 +23,11 @@ pub struct BindError {
 
 impl BindError {
     pub(crate) fn at(address: SocketAddr, source: io::Error) -> Self {
-        Self {
-            address: Some(address),
-            source: Some(source),
-        }
+        Self { address: Some(address), source: Some(source) }
     }
 
     pub(crate) fn no_address() -> Self {
-        Self {
-            address: None,
-            source: None,
-        }
+        Self { address: None, source: None }
     }
 
     /// Whether the machine has no such address family or address: IPv6 is off.
@@ -42,9 +36,7 @@ impl BindError {
     }
 
     pub(crate) fn is_in_use(&self) -> bool {
-        self.source
-            .as_ref()
-            .is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+        self.source.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse)
     }
 }
 
@@ -118,10 +110,7 @@ pub(crate) fn path_of(target: &str) -> &str {
     let target = match target.find("://") {
         Some(scheme) if !target.starts_with('/') => {
             let authority = target.get(scheme + 3..).unwrap_or_default();
-            authority
-                .find(['/', '?'])
-                .and_then(|start| authority.get(start..))
-                .unwrap_or("/")
+            authority.find(['/', '?']).and_then(|start| authority.get(start..)).unwrap_or("/")
         }
         _ => target,
     };
@@ -134,10 +123,8 @@ pub(crate) fn path_of(target: &str) -> &str {
 /// A client's text for a log line: quoted, escaped and cut.
 pub(crate) fn quoted(text: &str) -> impl fmt::Display {
     fmt::from_fn(move |formatter| {
-        let end = text
-            .char_indices()
-            .nth(limits::LOGGED_TEXT_MAX_CHARS)
-            .map_or(text.len(), |(index, _)| index);
+        let end =
+            text.char_indices().nth(limits::LOGGED_TEXT_MAX_CHARS).map_or(text.len(), |(index, _)| index);
         write!(formatter, "{:?}", text.get(..end).unwrap_or_default())?;
         if end < text.len() {
             formatter.write_str("...")?;
@@ -191,10 +178,7 @@ mod tests {
         assert!(socket.tcp_nodelay().expect("readable"));
         assert!(socket.keepalive().expect("readable"));
         // The kernel rounds to its tick, up to 10 ms.
-        let inherited = socket
-            .write_timeout()
-            .expect("readable")
-            .expect("a time-out is set");
+        let inherited = socket.write_timeout().expect("readable").expect("a time-out is set");
         assert!(inherited.abs_diff(send_timeout) <= Duration::from_millis(10));
         assert_eq!(socket.read_timeout().expect("readable"), None);
     }

@@ -17,8 +17,8 @@ use crate::limits;
 use crate::observe::health::Health;
 use crate::provider::execution::{Done, Execution, Stop};
 use crate::provider::journal::{Journal, Speaker};
-use crate::provider::reader::{ReadError, Reader};
 pub use crate::provider::reader::ZoneScope;
+use crate::provider::reader::{ReadError, Reader};
 pub use crate::provider::startup::Wanted;
 use crate::reconcile::plan::{self, Plan};
 use crate::reconcile::snapshot::Snapshot;
@@ -123,7 +123,13 @@ impl Provider {
         self.warn_of_news(Speaker::Apply, refusals.chain(notes));
     }
 
-    fn execute(&self, resolved: &Resolved, plan: &Plan, snapshot: &Snapshot, deadline: Deadline) -> Result<Done, Stop> {
+    fn execute(
+        &self,
+        resolved: &Resolved,
+        plan: &Plan,
+        snapshot: &Snapshot,
+        deadline: Deadline,
+    ) -> Result<Done, Stop> {
         // From the first write on, what was read before is old.
         self.remember_snapshot(None);
         Execution::new(&self.client, &resolved.account, &*self.clock, deadline, plan, snapshot).run()
@@ -232,9 +238,11 @@ fn cloudflare_failure(doing: &str, error: &Error) -> Failure {
         Error::Refused(_) | Error::Credentials(_) | Error::NotFound(_) | Error::Unreadable { .. } => {
             FailureStatus::Internal500
         }
-        Error::Limited { .. } | Error::Unreachable(_) | Error::Unanswered(_) | Error::Failed(_) | Error::OutOfTime => {
-            FailureStatus::Unavailable503
-        }
+        Error::Limited { .. }
+        | Error::Unreachable(_)
+        | Error::Unanswered(_)
+        | Error::Failed(_)
+        | Error::OutOfTime => FailureStatus::Unavailable503,
     };
     Failure { status, text: format!("{doing} failed: {error}") }
 }

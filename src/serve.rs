@@ -38,7 +38,9 @@ impl fmt::Display for ServeError {
         match self {
             Self::Bind(error) => error.fmt(formatter),
             Self::Client(error) => error.fmt(formatter),
-            Self::System(error) => write!(formatter, "the operating system refused a thread or a signal: {error}"),
+            Self::System(error) => {
+                write!(formatter, "the operating system refused a thread or a signal: {error}")
+            }
             Self::Ended(reason) => formatter.write_str(reason),
         }
     }
@@ -86,7 +88,10 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
         warn!("{warning}");
     }
     // The ports first: ExternalDNS gives up when nobody listens within four seconds.
-    let settings = ServerSettings { request_timeout: config.request_timeout, ..ServerSettings::new(config.api_addresses) };
+    let settings = ServerSettings {
+        request_timeout: config.request_timeout,
+        ..ServerSettings::new(config.api_addresses)
+    };
     let api = server::bind(settings)?;
     let observation = responder::bind(config.observation_address)?;
     let api_addresses: Vec<String> = api.local_addrs().map(|address| address.to_string()).collect();
@@ -104,7 +109,8 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     )?;
     let provider = Arc::new(Provider::new(client, Arc::clone(&clock), config.wanted, Arc::clone(&health)));
     let probes = Arc::clone(&health);
-    let observation = observation.serve(Arc::new(move |path: &str| probes.route(path)), Arc::clone(&clock))?;
+    let observation =
+        observation.serve(Arc::new(move |path: &str| probes.route(path)), Arc::clone(&clock))?;
     let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), signals.shutdown())?;
     let ending = Arc::new(AtomicBool::new(false));
     spawn_resolver(&provider, &clock, &ending)?;
@@ -127,7 +133,9 @@ fn start_logging(level: LevelFilter) {
     let libraries = level.min(LevelFilter::Warn);
     let logger = ["ureq", "ureq_proto", "rustls", "tiny_http"]
         .into_iter()
-        .fold(SimpleLogger::new().with_level(level), |logger, module| logger.with_module_level(module, libraries));
+        .fold(SimpleLogger::new().with_level(level), |logger, module| {
+            logger.with_module_level(module, libraries)
+        });
     if logger.init().is_err() {
         // Somebody who embeds the library has set one already.
         log::set_max_level(level);
@@ -136,7 +144,11 @@ fn start_logging(level: LevelFilter) {
 
 /// Tries until the token was taken and the tunnels were found. The thread is not waited for at the end: whatever it
 /// does is a read.
-fn spawn_resolver(provider: &Arc<Provider>, clock: &Arc<dyn Clock>, ending: &Arc<AtomicBool>) -> io::Result<()> {
+fn spawn_resolver(
+    provider: &Arc<Provider>,
+    clock: &Arc<dyn Clock>,
+    ending: &Arc<AtomicBool>,
+) -> io::Result<()> {
     let (provider, clock, ending) = (Arc::clone(provider), Arc::clone(clock), Arc::clone(ending));
     thread::Builder::new().name("resolve".to_owned()).spawn(move || {
         let mut pause = limits::START_PAUSE_MIN;

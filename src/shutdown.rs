@@ -56,12 +56,8 @@ impl Signals {
             flag::register(signal, Arc::clone(&seen))?;
         }
         let signals = iterator::Signals::new([SIGTERM, SIGINT])?;
-        let shutdown = Shutdown {
-            shared: Arc::new(Shared {
-                waker: Some(signals.handle()),
-                ..Shared::default()
-            }),
-        };
+        let shutdown =
+            Shutdown { shared: Arc::new(Shared { waker: Some(signals.handle()), ..Shared::default() }) };
         Ok(Self { signals, shutdown })
     }
 
@@ -110,11 +106,7 @@ impl Shutdown {
 
     /// Why the process has to end, if it has to.
     pub fn failure(&self) -> Option<String> {
-        self.shared
-            .failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits for a failure, at most for `limit`. For programs that do not take over signals.
@@ -152,10 +144,7 @@ mod tests {
             (Cause::Signal(SIGTERM), "SIGTERM"),
             (Cause::Signal(SIGINT), "SIGINT"),
             (Cause::Signal(10), "signal 10"),
-            (
-                Cause::Failure("no more descriptors".to_owned()),
-                "no more descriptors",
-            ),
+            (Cause::Failure("no more descriptors".to_owned()), "no more descriptors"),
         ] {
             assert_eq!(cause.to_string(), text);
         }

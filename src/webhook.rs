@@ -61,18 +61,12 @@ pub enum FailureStatus {
 impl Failure {
     /// A failure that may pass.
     pub fn unavailable(text: impl Into<String>) -> Self {
-        Self {
-            status: FailureStatus::Unavailable503,
-            text: text.into(),
-        }
+        Self { status: FailureStatus::Unavailable503, text: text.into() }
     }
 
     /// A failure of ours, or of the request as a whole.
     pub fn internal(text: impl Into<String>) -> Self {
-        Self {
-            status: FailureStatus::Internal500,
-            text: text.into(),
-        }
+        Self { status: FailureStatus::Internal500, text: text.into() }
     }
 }
 

@@ -16,10 +16,7 @@ use socket2::SockRef;
 
 use raw_http::{Client, PATIENCE};
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "these tests measure how long an answer takes"
-)]
+#[allow(clippy::disallowed_methods, reason = "these tests measure how long an answer takes")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -28,16 +25,8 @@ fn start() -> (SocketAddr, RunningResponder) {
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = bound.local_addr();
     let routes = |path: &str| match path {
-        "/healthz" => Some(Answer {
-            status: 200,
-            content_type: "text/plain",
-            body: b"ok".to_vec(),
-        }),
-        "/large" => Some(Answer {
-            status: 200,
-            content_type: "text/plain",
-            body: vec![b'x'; 8 << 20],
-        }),
+        "/healthz" => Some(Answer { status: 200, content_type: "text/plain", body: b"ok".to_vec() }),
+        "/large" => Some(Answer { status: 200, content_type: "text/plain", body: vec![b'x'; 8 << 20] }),
         _ => None,
     };
     let running = bound.serve(Arc::new(routes), Arc::new(SystemClock)).unwrap();
@@ -94,10 +83,7 @@ fn clients_that_never_read_do_not_keep_a_probe_waiting() {
 fn a_head_that_does_not_end_is_cut_off() {
     let (address, _running) = start();
     let mut client = Client::connect(address);
-    client.send(format!(
-        "GET /healthz HTTP/1.1\r\nX-Endless: {}",
-        "x".repeat(8192)
-    ));
+    client.send(format!("GET /healthz HTTP/1.1\r\nX-Endless: {}", "x".repeat(8192)));
     assert_eq!(client.answer().status, 431);
     // And so is whoever goes on after the answer.
     let mut stream = client.stream();
@@ -130,12 +116,7 @@ fn an_idle_connection_is_closed_without_an_answer() {
 #[test]
 fn connections_reset_at_any_moment_end_nothing() {
     let (address, _running) = start();
-    for sent in [
-        "",
-        "GET /hea",
-        "GET /healthz HTTP/1.1\r\n\r\n",
-        "GET /large HTTP/1.1\r\n\r\n",
-    ] {
+    for sent in ["", "GET /hea", "GET /healthz HTTP/1.1\r\n\r\n", "GET /large HTTP/1.1\r\n\r\n"] {
         for _ in 0..20 {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.write_all(sent.as_bytes()).unwrap();
@@ -152,14 +133,8 @@ fn what_is_not_http_is_answered_and_closed() {
         ("\u{16}\u{3}\u{1}\u{2}\0\u{1}\r\n\r\n", 400),
         ("GET / HTTP/2.0\r\n\r\n", 505),
         ("GET\r\n\r\n", 400),
-        (
-            "POST /healthz HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
-            405,
-        ),
-        (
-            "GET /healthz HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n",
-            200,
-        ),
+        ("POST /healthz HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 405),
+        ("GET /healthz HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n", 200),
     ] {
         let mut client = Client::connect(address);
         client.send(request);
@@ -175,12 +150,7 @@ fn running_out_of_descriptors_passes() {
         .arg("-c")
         .arg("ulimit -n 40 && exec \"$0\" \"$@\"")
         .arg(std::env::current_exe().unwrap())
-        .args([
-            "--ignored",
-            "--exact",
-            "--nocapture",
-            "a_responder_that_runs_until_its_input_ends",
-        ])
+        .args(["--ignored", "--exact", "--nocapture", "a_responder_that_runs_until_its_input_ends"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -17,10 +17,7 @@ use socket2::SockRef;
 use api::{Fake, endpoint, settings, start};
 use raw_http::{Client, PATIENCE, WEBHOOK};
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "these tests measure how long an answer takes"
-)]
+#[allow(clippy::disallowed_methods, reason = "these tests measure how long an answer takes")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -35,13 +32,7 @@ fn probe(address: std::net::SocketAddr) -> Duration {
 /// Unguarded: "memory allocation failed" aborts the process, or "capacity overflow" ends the worker.
 #[test]
 fn an_absurd_length_is_answered_at_once_and_ends_nothing() {
-    let api = start(
-        ServerSettings {
-            workers: 1,
-            ..settings()
-        },
-        Fake::empty(),
-    );
+    let api = start(ServerSettings { workers: 1, ..settings() }, Fake::empty());
     for (length, path, content_type, status) in [
         ("99999999999", "/records", WEBHOOK, 503),
         ("18446744073709551615", "/records", WEBHOOK, 503),
@@ -61,9 +52,7 @@ fn an_absurd_length_is_answered_at_once_and_ends_nothing() {
     }
     for method in ["GET", "HEAD"] {
         let mut client = Client::connect(api.address());
-        client.send(format!(
-            "{method} /records HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n"
-        ));
+        client.send(format!("{method} /records HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n"));
         let head = loop {
             let head = client.head();
             if !head.starts_with("HTTP/1.1 100 ") {
@@ -103,9 +92,7 @@ fn a_body_over_the_cap_is_refused_before_it_is_sent() {
     ));
     assert_eq!(client.answer().status, 503);
     let mut client = Client::connect(api.address());
-    client.send(format!(
-        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Length: {over}\r\n\r\n"
-    ));
+    client.send(format!("POST /records HTTP/1.1\r\nHost: x\r\nContent-Length: {over}\r\n\r\n"));
     assert_eq!(client.answer().status, 413);
     probe(api.address());
     assert!(service.applied.lock().unwrap().is_empty());
@@ -174,9 +161,7 @@ fn connections_reset_before_they_are_accepted_end_nothing() {
     for _ in 0..300 {
         let mut client = Client::connect(api.address());
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        SockRef::from(client.stream())
-            .set_linger(Some(Duration::ZERO))
-            .unwrap();
+        SockRef::from(client.stream()).set_linger(Some(Duration::ZERO)).unwrap();
     }
     for _ in 0..10 {
         probe(api.address());
@@ -189,10 +174,7 @@ fn connections_reset_before_they_are_accepted_end_nothing() {
 fn a_panic_in_the_service_is_answered_and_the_worker_lives() {
     let calls = AtomicUsize::new(0);
     let api = start(
-        ServerSettings {
-            workers: 1,
-            ..settings()
-        },
+        ServerSettings { workers: 1, ..settings() },
         Fake::new(move || match calls.fetch_add(1, Ordering::Relaxed) {
             0..3 => panic!("a service that is broken"),
             _ => Ok(Vec::new()),
@@ -209,10 +191,8 @@ fn a_panic_in_the_service_is_answered_and_the_worker_lives() {
 /// Without TCP_NODELAY each answer of more than 1 KiB waits some 44 ms for a delayed acknowledgement.
 #[test]
 fn answers_do_not_wait_for_acknowledgements() {
-    let api = start(
-        settings(),
-        Fake::new(|| Ok((0..20).map(|n| endpoint(format!("{n}.example.com"))).collect())),
-    );
+    let api =
+        start(settings(), Fake::new(|| Ok((0..20).map(|n| endpoint(format!("{n}.example.com"))).collect())));
     let mut client = Client::connect(api.address());
     let mut times: Vec<Duration> = (0..31)
         .map(|_| {
@@ -228,18 +208,9 @@ fn answers_do_not_wait_for_acknowledgements() {
 /// Unguarded, one client that never reads holds its worker for ever.
 #[test]
 fn a_client_that_never_reads_loses_its_worker_after_the_send_timeout() {
-    let large = || {
-        Ok(vec![Endpoint {
-            dns_name: "x".repeat(24 << 20),
-            ..Endpoint::default()
-        }])
-    };
+    let large = || Ok(vec![Endpoint { dns_name: "x".repeat(24 << 20), ..Endpoint::default() }]);
     let api = start(
-        ServerSettings {
-            workers: 1,
-            send_timeout: Duration::from_millis(300),
-            ..settings()
-        },
+        ServerSettings { workers: 1, send_timeout: Duration::from_millis(300), ..settings() },
         Fake::new(large),
     );
     let mut deaf = Client::connect(api.address());
@@ -283,13 +254,7 @@ fn clients_that_do_not_send_their_bodies_do_not_keep_others_waiting() {
 /// ones for as long as those stay open. Each check of the listener brings a thread for one of them.
 #[test]
 fn a_burst_of_connections_that_stay_open_is_answered() {
-    let api = start(
-        ServerSettings {
-            check_period: Duration::from_millis(50),
-            ..settings()
-        },
-        Fake::empty(),
-    );
+    let api = start(ServerSettings { check_period: Duration::from_millis(50), ..settings() }, Fake::empty());
     let mut clients: Vec<Client> = (0..32).map(|_| Client::connect(api.address())).collect();
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -327,13 +292,8 @@ fn workers_that_are_all_held_end_the_process_with_a_reason() {
 #[test]
 fn a_body_that_comes_too_late_is_not_acted_upon() {
     let service = Fake::empty();
-    let api = start(
-        ServerSettings {
-            request_timeout: Duration::from_millis(50),
-            ..settings()
-        },
-        service.clone(),
-    );
+    let api =
+        start(ServerSettings { request_timeout: Duration::from_millis(50), ..settings() }, service.clone());
     let mut client = Client::connect(api.address());
     let body = format!("{{}}{}", " ".repeat(4998));
     client.send(format!(
@@ -367,12 +327,7 @@ fn running_out_of_descriptors_ends_the_process_with_a_reason() {
             .arg("-c")
             .arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\""))
             .arg(std::env::current_exe().unwrap())
-            .args([
-                "--ignored",
-                "--exact",
-                "--nocapture",
-                "a_server_that_runs_until_it_fails",
-            ])
+            .args(["--ignored", "--exact", "--nocapture", "a_server_that_runs_until_it_fails"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -383,10 +338,7 @@ fn running_out_of_descriptors_ends_the_process_with_a_reason() {
             .filter_map(|_| std::net::TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE).ok())
             .collect();
         let reason = line_after(&mut output, "failed: ");
-        assert!(
-            reason.contains("no longer accepts connections"),
-            "with {limit} descriptors: {reason}"
-        );
+        assert!(reason.contains("no longer accepts connections"), "with {limit} descriptors: {reason}");
         drop(clients);
         assert!(child.wait().unwrap().success());
     }
@@ -395,11 +347,7 @@ fn running_out_of_descriptors_ends_the_process_with_a_reason() {
 fn line_after(output: &mut impl std::io::BufRead, beginning: &str) -> String {
     loop {
         let mut line = String::new();
-        assert_ne!(
-            output.read_line(&mut line).unwrap(),
-            0,
-            "no line with {beginning:?}"
-        );
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "no line with {beginning:?}");
         if let Some((_, rest)) = line.split_once(beginning) {
             return rest.trim_end().to_owned();
         }
@@ -409,13 +357,7 @@ fn line_after(output: &mut impl std::io::BufRead, beginning: &str) -> String {
 #[test]
 #[ignore = "run by another test, with few descriptors"]
 fn a_server_that_runs_until_it_fails() {
-    let api = start(
-        ServerSettings {
-            check_period: Duration::from_millis(100),
-            ..settings()
-        },
-        Fake::empty(),
-    );
+    let api = start(ServerSettings { check_period: Duration::from_millis(100), ..settings() }, Fake::empty());
     println!("listens on {}", api.address());
     let reason = api.shutdown.wait_for_failure(PATIENCE);
     println!("failed: {}", reason.expect("a reason before time is up"));

@@ -18,17 +18,9 @@ fn readiness_follows_what_is_known() {
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = bound.local_addr();
     let known = Arc::clone(&health);
-    let running = bound
-        .serve(
-            Arc::new(move |path: &str| known.route(path)),
-            Arc::new(SystemClock),
-        )
-        .unwrap();
+    let running = bound.serve(Arc::new(move |path: &str| known.route(path)), Arc::new(SystemClock)).unwrap();
 
-    assert_eq!(
-        Client::connect(address).get("/healthz").text(),
-        r#"{"status":"ok"}"#
-    );
+    assert_eq!(Client::connect(address).get("/healthz").text(), r#"{"status":"ok"}"#);
     let missing = Client::connect(address).get("/readyz");
     assert_eq!(missing.status, 503);
     assert_eq!(missing.values("Content-Type"), ["application/json"]);
@@ -68,10 +60,7 @@ fn there_is_one_answer_a_connection_and_it_arrives_whole() {
     let mut client = Client::connect(address);
     client.send("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     let head = client.head();
-    assert!(
-        head.contains(&format!("\r\nContent-Length: {LENGTH}\r\n")),
-        "{head}"
-    );
+    assert!(head.contains(&format!("\r\nContent-Length: {LENGTH}\r\n")), "{head}");
     assert_eq!(client.rest(), "");
 }
 
@@ -80,12 +69,8 @@ fn a_head_may_come_in_pieces_and_from_a_half_closed_client() {
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = bound.local_addr();
     let health = Health::default();
-    let _running = bound
-        .serve(
-            Arc::new(move |path: &str| health.route(path)),
-            Arc::new(SystemClock),
-        )
-        .unwrap();
+    let _running =
+        bound.serve(Arc::new(move |path: &str| health.route(path)), Arc::new(SystemClock)).unwrap();
     let mut client = Client::connect(address);
     for byte in "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".bytes() {
         client.send([byte]);
@@ -101,23 +86,11 @@ fn the_unspecified_address_takes_both_families() {
     let port = bound.local_addr().port();
     let has_ipv6 = bound.local_addr().is_ipv6();
     let health = Health::default();
-    let running = bound
-        .serve(
-            Arc::new(move |path: &str| health.route(path)),
-            Arc::new(SystemClock),
-        )
-        .unwrap();
-    assert_eq!(
-        Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
-            .get("/healthz")
-            .status,
-        200
-    );
+    let running = bound.serve(Arc::new(move |path: &str| health.route(path)), Arc::new(SystemClock)).unwrap();
+    assert_eq!(Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).get("/healthz").status, 200);
     if has_ipv6 {
         assert_eq!(
-            Client::connect(SocketAddr::from((Ipv6Addr::LOCALHOST, port)))
-                .get("/healthz")
-                .status,
+            Client::connect(SocketAddr::from((Ipv6Addr::LOCALHOST, port))).get("/healthz").status,
             200
         );
     } else {

@@ -94,16 +94,8 @@ fn who_is_not_external_dns_is_told_what_is_wrong() {
     let mut client = Client::connect(api.address());
     for (request, status, allow) in [
         ("GET /records/ HTTP/1.1\r\n\r\n", 404, None),
-        (
-            "POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
-            405,
-            Some("GET, HEAD"),
-        ),
-        (
-            "PUT /records HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
-            405,
-            Some("GET, HEAD, POST"),
-        ),
+        ("POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 405, Some("GET, HEAD")),
+        ("PUT /records HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 405, Some("GET, HEAD, POST")),
         ("FETCH /adjustendpoints HTTP/1.1\r\n\r\n", 405, Some("POST")),
         (
             "POST /records HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
@@ -111,11 +103,7 @@ fn who_is_not_external_dns_is_told_what_is_wrong() {
             None,
         ),
         ("POST /records HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 415, None),
-        (
-            "GET /records HTTP/1.1\r\nAccept: application/json\r\n\r\n",
-            406,
-            None,
-        ),
+        ("GET /records HTTP/1.1\r\nAccept: application/json\r\n\r\n", 406, None),
         (
             "POST /records HTTP/1.1\r\nContent-Type: application/external.dns.webhook+json;version=1\r\nContent-Length: 1\r\n\r\n{",
             400,
@@ -140,20 +128,14 @@ fn a_head_request_gets_the_head_of_get() {
     client.send("HEAD /records HTTP/1.1\r\nHost: x\r\n\r\n");
     let head = client.head();
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-    assert!(
-        head.contains(&format!("\r\nContent-Length: {length}\r\n")),
-        "{head}"
-    );
+    assert!(head.contains(&format!("\r\nContent-Length: {length}\r\n")), "{head}");
     // Were there a body, it would come before this.
     assert_eq!(client.get("/healthz").text(), "ok\n");
 }
 
 #[test]
 fn a_failure_of_the_service_is_soft() {
-    let api = start(
-        settings(),
-        Fake::new(|| Err(Failure::unavailable("Cloudflare hangs"))),
-    );
+    let api = start(settings(), Fake::new(|| Err(Failure::unavailable("Cloudflare hangs"))));
     let answer = Client::connect(api.address()).get("/records");
     assert_eq!((answer.status, answer.text()), (503, "Cloudflare hangs\n"));
 }
@@ -162,11 +144,7 @@ fn a_failure_of_the_service_is_soft() {
 fn a_large_answer_has_a_length_and_arrives_whole() {
     let api = start(
         settings(),
-        Fake::new(|| {
-            Ok((0..20_000)
-                .map(|n| endpoint(format!("{n}.example.com")))
-                .collect())
-        }),
+        Fake::new(|| Ok((0..20_000).map(|n| endpoint(format!("{n}.example.com"))).collect())),
     );
     let answer = Client::connect(api.address()).get("/records");
     assert!(answer.body.len() > 1 << 20);

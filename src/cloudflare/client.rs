@@ -106,12 +106,7 @@ impl Client {
     /// When a setting is wrong.
     pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
         let transport = HttpTransport::new(&settings, Arc::clone(&clock))?;
-        Ok(Self::with_transport(
-            Box::new(transport),
-            settings.credentials,
-            clock,
-            Jitter::random(),
-        ))
+        Ok(Self::with_transport(Box::new(transport), settings.credentials, clock, Jitter::random()))
     }
 
     pub(super) fn with_transport(
@@ -186,16 +181,8 @@ impl Client {
         body: &[u8],
         deadline: Deadline,
     ) -> Result<Answer<T>, Error> {
-        self.admit(deadline)?
-            .map_err(|retry_after| Error::Limited { retry_after })?;
-        self.call(
-            area,
-            method,
-            path,
-            Some(body),
-            WRITE_CONNECTION_MAX_IDLE,
-            deadline,
-        )
+        self.admit(deadline)?.map_err(|retry_after| Error::Limited { retry_after })?;
+        self.call(area, method, path, Some(body), WRITE_CONNECTION_MAX_IDLE, deadline)
     }
 
     /// Reads all pages of a list. `query` is empty or ends in `&`. A page's bytes are freed before the next is read.
@@ -284,11 +271,7 @@ impl Client {
                 log::debug!(
                     "call method={method} path={shown_path} error=\"{error}\" milliseconds={milliseconds}"
                 );
-                Err(if error.was_sent() {
-                    Error::Unanswered(error)
-                } else {
-                    Error::Unreachable(error)
-                })
+                Err(if error.was_sent() { Error::Unanswered(error) } else { Error::Unreachable(error) })
             }
         }
     }
@@ -313,9 +296,9 @@ impl Client {
             secret: credentials.secret(),
         };
         context.read(&response.body).map_err(|error| match error {
-            Error::Limited { retry_after } => Error::Limited {
-                retry_after: self.limiter().block(retry_after, self.clock.now()),
-            },
+            Error::Limited { retry_after } => {
+                Error::Limited { retry_after: self.limiter().block(retry_after, self.clock.now()) }
+            }
             error => error,
         })
     }

@@ -56,11 +56,9 @@ impl Client {
     ) -> Result<Configuration, Error> {
         match self.read::<WireConfiguration>(Area::Tunnels, &configuration_path(account, id), deadline) {
             Ok(answer) => Ok(answer.into_result()?.into()),
-            Err(Error::NotFound(refusal)) if refusal.has_code(1055) => Ok(Configuration {
-                version: NEVER_CONFIGURED,
-                source: None,
-                config: None,
-            }),
+            Err(Error::NotFound(refusal)) if refusal.has_code(1055) => {
+                Ok(Configuration { version: NEVER_CONFIGURED, source: None, config: None })
+            }
             Err(error) => Err(error),
         }
     }
@@ -91,11 +89,5 @@ impl Client {
 }
 
 fn configuration_path(account: &AccountId, id: &TunnelId) -> String {
-    path(&[
-        "accounts",
-        account.as_str(),
-        "cfd_tunnel",
-        id.as_str(),
-        "configurations",
-    ])
+    path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "configurations"])
 }

@@ -23,10 +23,8 @@ pub(super) struct Answer<T> {
 impl<T> Answer<T> {
     /// The result of a call that cannot succeed without one.
     pub(super) fn into_result(self) -> Result<T, Error> {
-        self.result.ok_or_else(|| Error::Unreadable {
-            status: 200,
-            reason: "success without a result".into(),
-        })
+        self.result
+            .ok_or_else(|| Error::Unreadable { status: 200, reason: "success without a result".into() })
     }
 }
 
@@ -45,9 +43,7 @@ impl PageInfo {
             .per_page
             .filter(|given| *given >= 1.0)
             .map_or(f64::from(per_page), |given| given.min(f64::from(per_page)));
-        let total_reached = self
-            .total_pages
-            .is_some_and(|total| total >= 1.0 && f64::from(page) >= total);
+        let total_reached = self.total_pages.is_some_and(|total| total >= 1.0 && f64::from(page) >= total);
         // A page has at most some thousands of items.
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
         let is_short = (length as f64) < per_page;
@@ -130,27 +126,19 @@ impl Context<'_> {
         match serde_json::from_slice::<Envelope<IgnoredAny>>(body) {
             Ok(envelope) if !envelope.success => Err(self.refuse(envelope.errors)),
             // Without a length, a connection that ends early looks like the end of the answer.
-            _ if self.is_success() && unreadable.is_eof() && !body.is_empty() => {
-                Err(Error::Unanswered(TransportError::new(
-                    TransportErrorKind::Disconnected,
-                    true,
-                    "the answer ends in the middle",
-                )))
+            _ if self.is_success() && unreadable.is_eof() && !body.is_empty() => Err(Error::Unanswered(
+                TransportError::new(TransportErrorKind::Disconnected, true, "the answer ends in the middle"),
+            )),
+            _ if self.is_success() => {
+                Err(Error::Unreadable { status: self.status, reason: self.clean(&unreadable.to_string()) })
             }
-            _ if self.is_success() => Err(Error::Unreadable {
-                status: self.status,
-                reason: self.clean(&unreadable.to_string()),
-            }),
             _ => Err(self.refuse(Vec::new())),
         }
     }
 
     fn open<T>(self, envelope: Envelope<T>) -> Result<Answer<T>, Error> {
         if envelope.success && self.is_success() {
-            Ok(Answer {
-                result: envelope.result,
-                page: envelope.result_info,
-            })
+            Ok(Answer { result: envelope.result, page: envelope.result_info })
         } else {
             Err(self.refuse(envelope.errors))
         }
@@ -182,17 +170,14 @@ impl Context<'_> {
         };
         // Judged before the chain is cut: a code may stand at its end.
         let verdict = error::judge(self.area, &refusal);
-        let refusal = Refusal {
-            chain: error::cut_chain(refusal.chain),
-            ..refusal
-        };
+        let refusal = Refusal { chain: error::cut_chain(refusal.chain), ..refusal };
         match verdict {
             Verdict::Refused => Error::Refused(refusal),
             Verdict::Credentials => Error::Credentials(refusal),
             Verdict::NotFound => Error::NotFound(refusal),
-            Verdict::Limited => Error::Limited {
-                retry_after: self.retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT),
-            },
+            Verdict::Limited => {
+                Error::Limited { retry_after: self.retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) }
+            }
             Verdict::Failed => Error::Failed(refusal),
         }
     }
@@ -200,15 +185,8 @@ impl Context<'_> {
     /// Flattens a problem and its chain, the problem in front.
     fn collect(self, problem: Problem, causes: &mut Vec<Cause>) {
         match problem {
-            Problem::Text(message) => causes.push(Cause {
-                code: None,
-                message: self.clean(&message),
-            }),
-            Problem::Object {
-                code,
-                message,
-                error_chain,
-            } => {
+            Problem::Text(message) => causes.push(Cause { code: None, message: self.clean(&message) }),
+            Problem::Object { code, message, error_chain } => {
                 causes.push(Cause {
                     code: match code {
                         Code::Number(code) => Some(code),
@@ -224,10 +202,7 @@ impl Context<'_> {
                     self.collect(cause, causes);
                 }
             }
-            Problem::Other(_) => causes.push(Cause {
-                code: None,
-                message: "no message".into(),
-            }),
+            Problem::Other(_) => causes.push(Cause { code: None, message: "no message".into() }),
         }
     }
 

@@ -145,9 +145,7 @@ pub struct Cause {
 impl Refusal {
     /// Every code, the first error's in front.
     pub fn codes(&self) -> impl Iterator<Item = u32> + '_ {
-        self.code
-            .into_iter()
-            .chain(self.chain.iter().filter_map(|cause| cause.code))
+        self.code.into_iter().chain(self.chain.iter().filter_map(|cause| cause.code))
     }
 
     /// Whether one of the codes is `code`.
@@ -158,8 +156,7 @@ impl Refusal {
     /// Another record stands in the way: an address or CNAME with that host (81053, 81054), a delegation (81056),
     /// or the record itself (81057, 81058).
     pub fn is_conflict(&self) -> bool {
-        self.codes()
-            .any(|code| matches!(code, 81053 | 81054 | 81056 | 81057 | 81058))
+        self.codes().any(|code| matches!(code, 81053 | 81054 | 81056 | 81057 | 81058))
     }
 
     /// The record to be created is there already, to the letter (81058).
@@ -243,11 +240,7 @@ pub(super) fn judge(area: Area, refusal: &Refusal) -> Verdict {
         Some(10001) if message.contains("internal") => return Verdict::Failed,
         // "Method not allowed for token".
         Some(10001) => return Verdict::Credentials,
-        Some(1000)
-            if ["timeout", "timed out", "internal"]
-                .iter()
-                .any(|text| message.contains(text)) =>
-        {
+        Some(1000) if ["timeout", "timed out", "internal"].iter().any(|text| message.contains(text)) => {
             return Verdict::Failed;
         }
         // "Invalid API Token", the token verification's answer.

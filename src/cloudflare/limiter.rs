@@ -59,11 +59,7 @@ impl Limiter {
             }
             self.calls.front().map(|oldest| *oldest + RATE_WINDOW)
         };
-        let grant_used = || {
-            self.grant
-                .filter(|grant| grant.calls == 0)
-                .map(|grant| grant.until)
-        };
+        let grant_used = || self.grant.filter(|grant| grant.calls == 0).map(|grant| grant.until);
         [self.blocked_until, window_full(), grant_used()]
             .into_iter()
             .flatten()
@@ -100,11 +96,7 @@ impl Limiter {
 
     /// Drops what is over.
     fn forget(&mut self, now: Instant) {
-        while self
-            .calls
-            .front()
-            .is_some_and(|sent| now.saturating_duration_since(*sent) >= RATE_WINDOW)
-        {
+        while self.calls.front().is_some_and(|sent| now.saturating_duration_since(*sent) >= RATE_WINDOW) {
             self.calls.pop_front();
         }
         self.blocked_until = self.blocked_until.filter(|until| *until > now);

@@ -54,11 +54,7 @@ impl Batch {
 
     /// What counts against the limit of a batch.
     pub fn operations(&self) -> usize {
-        let Self {
-            deletes,
-            patches,
-            posts,
-        } = self;
+        let Self { deletes, patches, posts } = self;
         deletes.len() + patches.len() + posts.len()
     }
 }

@@ -79,11 +79,7 @@ impl CachingResolver {
         clock: Arc<dyn Clock>,
         lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            names: Arc::default(),
-            lookup: Arc::new(lookup),
-            clock,
-        }
+        Self { names: Arc::default(), lookup: Arc::new(lookup), clock }
     }
 
     /// Lets the next call look up again: nobody could be reached at the addresses known.
@@ -170,9 +166,7 @@ impl Name {
 
     fn is_fresh(&self, now: Instant) -> bool {
         self.failure.is_none()
-            && self
-                .looked_up_at
-                .is_some_and(|at| now.saturating_duration_since(at) < RESOLVE_MAX_AGE)
+            && self.looked_up_at.is_some_and(|at| now.saturating_duration_since(at) < RESOLVE_MAX_AGE)
     }
 
     fn end_lookup(&mut self, outcome: io::Result<Vec<IpAddr>>, now: Instant) {
@@ -219,29 +213,22 @@ impl Resolver for CachingResolver {
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let authority = uri.authority().ok_or(ureq::Error::HostNotFound)?;
-        let port = authority
-            .port_u16()
-            .unwrap_or(if uri.scheme_str() == Some("https") {
-                443
-            } else {
-                80
-            });
+        let port = authority.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         let host = authority.host();
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
-        let addresses = match literal {
-            Ok(address) => vec![address],
-            // A proxy's name is looked up on the time for connecting, which is longer.
-            Err(_) => self
-                .addresses(host, (*timeout.after).min(RESOLVE_TIMEOUT))
-                .map_err(|failure| match failure {
-                    Failure::TimedOut => ureq::Error::Timeout(timeout.reason),
-                    Failure::Lookup(error) => ureq::Error::Other(Box::new(LookupError(error))),
+        let addresses =
+            match literal {
+                Ok(address) => vec![address],
+                // A proxy's name is looked up on the time for connecting, which is longer.
+                Err(_) => self.addresses(host, (*timeout.after).min(RESOLVE_TIMEOUT)).map_err(|failure| {
+                    match failure {
+                        Failure::TimedOut => ureq::Error::Timeout(timeout.reason),
+                        Failure::Lookup(error) => ureq::Error::Other(Box::new(LookupError(error))),
+                    }
                 })?,
-        };
+            };
         let family = config.ip_family();
-        let addresses = addresses
-            .into_iter()
-            .map(|address| SocketAddr::new(address, port));
+        let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, port));
         let mut resolved = self.empty();
         for address in family.keep_wanted(addresses).take(ADDRESSES_MAX) {
             resolved.push(address);

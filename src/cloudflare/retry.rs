@@ -34,17 +34,12 @@ pub(super) fn retry(error: &Error, retries: u32, remaining: Duration, fraction: 
     if pause + CALL_MINIMUM > remaining {
         return None;
     }
-    Some(Retry {
-        pause,
-        fresh: matches!(error, Error::Unanswered(_)),
-    })
+    Some(Retry { pause, fresh: matches!(error, Error::Unanswered(_)) })
 }
 
 /// Doubles with each retry, and takes between half and all of that.
 fn backoff(retries: u32, fraction: f64) -> Duration {
-    let whole = RETRY_PAUSE_FIRST
-        .saturating_mul(2_u32.saturating_pow(retries))
-        .min(RETRY_PAUSE_MAX);
+    let whole = RETRY_PAUSE_FIRST.saturating_mul(2_u32.saturating_pow(retries)).min(RETRY_PAUSE_MAX);
     whole.mul_f64(0.5 + 0.5 * fraction.clamp(0.0, 1.0))
 }
 
@@ -65,10 +60,8 @@ impl Jitter {
     /// From 0 to 1.
     pub(super) fn fraction(&self) -> f64 {
         // SplitMix64: a counter, well stirred.
-        let mut bits = self
-            .0
-            .fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)
-            .wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits =
+            self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         bits ^= bits >> 31;
@@ -83,10 +76,7 @@ pub(super) fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         // Only overflow is left to fail.
         return Some(
-            value
-                .parse()
-                .map_or(RATE_LIMIT_PAUSE_MAX, Duration::from_secs)
-                .min(RATE_LIMIT_PAUSE_MAX),
+            value.parse().map_or(RATE_LIMIT_PAUSE_MAX, Duration::from_secs).min(RATE_LIMIT_PAUSE_MAX),
         );
     }
     let until = seconds_since_1970(value)?;
@@ -97,19 +87,14 @@ pub(super) fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
 
 /// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, the one form of date that HTTP still lets servers write.
 fn seconds_since_1970(text: &str) -> Option<i64> {
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (_, date) = text.trim().split_once(", ")?;
     let mut parts = date.split(' ');
     let day: i64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
     let name = parts.next()?;
     let month = i64::try_from(MONTHS.iter().position(|month| *month == name)?).ok()? + 1;
-    let year: i64 = parts
-        .next()?
-        .parse()
-        .ok()
-        .filter(|year| (1970..=9999).contains(year))?;
+    let year: i64 = parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
     let time = parts.next()?;
     if parts.next()? != "GMT" || parts.next().is_some() {
         return None;
@@ -117,22 +102,14 @@ fn seconds_since_1970(text: &str) -> Option<i64> {
     let mut seconds = 0;
     let mut fields = time.split(':');
     for maximum in [23, 59, 60] {
-        let field: i64 = fields
-            .next()?
-            .parse()
-            .ok()
-            .filter(|field| (0..=maximum).contains(field))?;
+        let field: i64 = fields.next()?.parse().ok().filter(|field| (0..=maximum).contains(field))?;
         seconds = seconds * 60 + field;
     }
     if fields.next().is_some() {
         return None;
     }
     // Days since 1970-01-01 in the Gregorian calendar, the year counted from March so that the leap day ends it.
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
     Some(days * 86_400 + seconds)
 }

@@ -24,21 +24,13 @@ impl Client {
         if let Credentials::Key { .. } = &*self.credentials() {
             // The API takes no smaller page.
             return self
-                .read::<IgnoredAny>(
-                    Area::Zones,
-                    &format!("{}?page=1&per_page=5", path(&["zones"])),
-                    deadline,
-                )
+                .read::<IgnoredAny>(Area::Zones, &format!("{}?page=1&per_page=5", path(&["zones"])), deadline)
                 .map(drop);
         }
-        match (
-            self.verify_at(&path(&["user", "tokens", "verify"]), deadline),
-            account,
-        ) {
-            (Err(Error::Credentials(_)), Some(account)) => self.verify_at(
-                &path(&["accounts", account.as_str(), "tokens", "verify"]),
-                deadline,
-            ),
+        match (self.verify_at(&path(&["user", "tokens", "verify"]), deadline), account) {
+            (Err(Error::Credentials(_)), Some(account)) => {
+                self.verify_at(&path(&["accounts", account.as_str(), "tokens", "verify"]), deadline)
+            }
             (outcome, _) => outcome,
         }
     }

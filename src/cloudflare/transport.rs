@@ -102,11 +102,7 @@ pub enum TransportErrorKind {
 
 impl TransportError {
     pub(super) fn new(kind: TransportErrorKind, was_sent: bool, detail: impl Into<Box<str>>) -> Self {
-        Self {
-            kind,
-            was_sent,
-            detail: detail.into(),
-        }
+        Self { kind, was_sent, detail: detail.into() }
     }
 
     /// What failed.
@@ -120,10 +116,7 @@ impl TransportError {
 
     /// Whether the next request will fail in the same way.
     pub(super) fn is_permanent(&self) -> bool {
-        matches!(
-            self.kind,
-            TransportErrorKind::Certificate | TransportErrorKind::TooLarge
-        )
+        matches!(self.kind, TransportErrorKind::Certificate | TransportErrorKind::TooLarge)
     }
 }
 
@@ -172,12 +165,7 @@ impl HttpTransport {
             .into_iter()
             .map(|roots| agent(&base, &settings.user_agent, roots, resolver.clone()))
             .collect();
-        Ok(Self {
-            base: base.text,
-            agents,
-            trusted: AtomicUsize::new(0),
-            resolver,
-        })
+        Ok(Self { base: base.text, agents, trusted: AtomicUsize::new(0), resolver })
     }
 
     fn send_through(&self, agent: &Agent, request: &Request<'_>) -> Result<Response, TransportError> {
@@ -202,15 +190,9 @@ impl HttpTransport {
 
 impl Transport for HttpTransport {
     fn send(&self, request: &Request<'_>) -> Result<Response, TransportError> {
-        let outcome = try_in_turn(&self.trusted, self.agents.len(), |index| {
-            match self.agents.get(index) {
-                Some(agent) => self.send_through(agent, request),
-                None => Err(TransportError::new(
-                    TransportErrorKind::Connect,
-                    false,
-                    "no agent",
-                )),
-            }
+        let outcome = try_in_turn(&self.trusted, self.agents.len(), |index| match self.agents.get(index) {
+            Some(agent) => self.send_through(agent, request),
+            None => Err(TransportError::new(TransportErrorKind::Connect, false, "no agent")),
         });
         if let Err(error) = &outcome
             && !error.was_sent
@@ -305,9 +287,7 @@ fn is_der_sequence(der: &[u8]) -> bool {
             let Some((length, contents)) = rest.split_at_checked(usize::from(first - 0x80)) else {
                 return false;
             };
-            let length = length
-                .iter()
-                .fold(0, |length, byte| length << 8 | usize::from(*byte));
+            let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
             (length, contents)
         }
         _ => return false,
@@ -354,9 +334,7 @@ fn exchange(
     head = authorize(head, request.credentials)?;
     let answer = match body {
         Some(body) => {
-            let head = head
-                .header(CONTENT_TYPE, "application/json")
-                .header(CONTENT_LENGTH, body.rest.len());
+            let head = head.header(CONTENT_TYPE, "application/json").header(CONTENT_LENGTH, body.rest.len());
             run(agent, head.body(SendBody::from_reader(body))?, request)?
         }
         None => run(agent, head.body(())?, request)?,
@@ -390,18 +368,15 @@ fn authorize(
         Credentials::Token(token) => {
             head.header(AUTHORIZATION, sensitive(&format!("Bearer {}", token.expose()))?)
         }
-        Credentials::Key { key, email } => head
-            .header("x-auth-email", sensitive(email)?)
-            .header("x-auth-key", sensitive(key.expose())?),
+        Credentials::Key { key, email } => {
+            head.header("x-auth-email", sensitive(email)?).header("x-auth-key", sensitive(key.expose())?)
+        }
     })
 }
 
 fn receive(mut answer: http::Response<ureq::Body>) -> Result<Response, ureq::Error> {
     let header = |headers: &HeaderMap, name: HeaderName| {
-        headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .map(str::to_owned)
+        headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
     };
     let mut response = Response {
         status: answer.status().as_u16(),
@@ -411,11 +386,7 @@ fn receive(mut answer: http::Response<ureq::Body>) -> Result<Response, ureq::Err
         body: Vec::new(),
     };
     // ureq's own limit counts compressed bytes.
-    let outcome = answer
-        .body_mut()
-        .as_reader()
-        .take(ANSWER_MAX_BYTES + 1)
-        .read_to_end(&mut response.body);
+    let outcome = answer.body_mut().as_reader().take(ANSWER_MAX_BYTES + 1).read_to_end(&mut response.body);
     let is_failure = answer.status().is_client_error() || answer.status().is_server_error();
     match outcome {
         Ok(length) if u64::try_from(length).unwrap_or(u64::MAX) > ANSWER_MAX_BYTES => {
@@ -436,10 +407,7 @@ struct ObservedBody<'a> {
 
 impl<'a> ObservedBody<'a> {
     fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            rest: bytes,
-            begun: false,
-        }
+        Self { rest: bytes, begun: false }
     }
 }
 

@@ -59,10 +59,8 @@ impl TryFrom<WireTunnel> for Tunnel {
 
     fn try_from(wire: WireTunnel) -> Result<Self, Error> {
         Ok(Self {
-            id: TunnelId::parse(&wire.id).map_err(|error| Error::Unreadable {
-                status: 200,
-                reason: error.to_string().into(),
-            })?,
+            id: TunnelId::parse(&wire.id)
+                .map_err(|error| Error::Unreadable { status: 200, reason: error.to_string().into() })?,
             name: wire.name,
             // `config_src` was seen as null for local tunnels; `remote_config` is its older form.
             config_src: ConfigSource::parse(&wire.config_src).unwrap_or(if wire.remote_config {

@@ -85,14 +85,10 @@ impl Client {
     /// # Errors
     /// See [`Error`]; nothing is written.
     pub fn zones(&self, deadline: Deadline) -> Result<Vec<Zone>, Error> {
-        let mut zones: Vec<Zone> = self.list(
-            Area::Zones,
-            &path(&["zones"]),
-            "",
-            ZONES_PER_PAGE,
-            deadline,
-            |wire: WireZone| Ok(wire.into()),
-        )?;
+        let mut zones: Vec<Zone> =
+            self.list(Area::Zones, &path(&["zones"]), "", ZONES_PER_PAGE, deadline, |wire: WireZone| {
+                Ok(wire.into())
+            })?;
         zones.sort_by(|a, b| a.id.cmp(&b.id));
         // A zone added between two pages pushes another one onto the next page.
         zones.dedup_by(|a, b| a.id == b.id);

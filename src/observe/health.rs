@@ -42,18 +42,13 @@ struct Missing {
 impl Default for Health {
     /// Nothing is known yet, so nothing is there.
     fn default() -> Self {
-        Self {
-            credentials: Latch::open("not verified yet"),
-            tunnels: Latch::open("not seen yet"),
-        }
+        Self { credentials: Latch::open("not verified yet"), tunnels: Latch::open("not seen yet") }
     }
 }
 
 impl Latch {
     fn open(why: &str) -> Self {
-        Self {
-            missing: Mutex::new(Some(why.into())),
-        }
+        Self { missing: Mutex::new(Some(why.into())) }
     }
 
     /// It is there.
@@ -114,20 +109,13 @@ impl Health {
         if missing.is_empty() {
             return answer(200, json::to_string(&Status { status: "ready" }));
         }
-        let body = NotReady {
-            status: "not ready",
-            missing,
-        };
+        let body = NotReady { status: "not ready", missing };
         answer(503, json::to_string(&body))
     }
 }
 
 fn answer(status: u16, body: String) -> Answer {
-    Answer {
-        status,
-        content_type: JSON,
-        body: body.into_bytes(),
-    }
+    Answer { status, content_type: JSON, body: body.into_bytes() }
 }
 
 #[cfg(test)]
@@ -137,10 +125,7 @@ mod tests {
     fn body(health: &Health, path: &str) -> (u16, String) {
         let answer = health.route(path).expect("a path of its own");
         assert_eq!(answer.content_type, JSON);
-        (
-            answer.status,
-            String::from_utf8(answer.body).expect("JSON is UTF-8"),
-        )
+        (answer.status, String::from_utf8(answer.body).expect("JSON is UTF-8"))
     }
 
     #[test]
@@ -167,10 +152,7 @@ mod tests {
         );
         health.tunnels().close();
         assert!(health.is_ready());
-        assert_eq!(
-            body(&health, "/readyz"),
-            (200, r#"{"status":"ready"}"#.to_owned())
-        );
+        assert_eq!(body(&health, "/readyz"), (200, r#"{"status":"ready"}"#.to_owned()));
     }
 
     #[test]

@@ -55,9 +55,7 @@ pub struct RunningResponder {
 /// When the address cannot be had.
 pub fn bind(address: SocketAddr) -> Result<BoundResponder, BindError> {
     let listener = listener::bind(address)?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| BindError::at(address, error))?;
+    let address = listener.local_addr().map_err(|error| BindError::at(address, error))?;
     Ok(BoundResponder { listener, address })
 }
 
@@ -84,11 +82,7 @@ impl BoundResponder {
             .name("observe".to_owned())
             .stack_size(limits::LISTENER_STACK_BYTES)
             .spawn(move || responder.run())?;
-        Ok(RunningResponder {
-            address: self.address,
-            stopping,
-            thread,
-        })
+        Ok(RunningResponder { address: self.address, stopping, thread })
     }
 }
 
@@ -138,11 +132,8 @@ impl Responder {
             if connections.is_empty() {
                 continue;
             }
-            pause = if moved {
-                limits::OBSERVE_PAUSE_MIN
-            } else {
-                (pause * 2).min(limits::OBSERVE_PAUSE_MAX)
-            };
+            pause =
+                if moved { limits::OBSERVE_PAUSE_MIN } else { (pause * 2).min(limits::OBSERVE_PAUSE_MAX) };
             self.clock.sleep(pause);
         }
     }
@@ -155,10 +146,7 @@ impl Responder {
         let mut arrived = false;
         for _ in 0..AT_ONCE {
             let blocking = connections.is_empty();
-            let accepted = self
-                .listener
-                .set_nonblocking(!blocking)
-                .and_then(|()| self.listener.accept());
+            let accepted = self.listener.set_nonblocking(!blocking).and_then(|()| self.listener.accept());
             match accepted {
                 Ok((stream, _)) => {
                     self.failing = false;
@@ -220,11 +208,7 @@ enum Turn {
 
 impl Connection {
     fn new(stream: TcpStream, now: Instant) -> Self {
-        Self {
-            stream,
-            phase: Phase::Head(Vec::new()),
-            until: now + limits::OBSERVE_HEAD_TIMEOUT,
-        }
+        Self { stream, phase: Phase::Head(Vec::new()), until: now + limits::OBSERVE_HEAD_TIMEOUT }
     }
 
     /// Does what can be done without waiting.
@@ -336,19 +320,11 @@ fn find(routes: &Routes, path: &str) -> Answer {
 }
 
 fn plain(status: u16, line: &str) -> Answer {
-    Answer {
-        status,
-        content_type: "text/plain; charset=utf-8",
-        body: format!("{line}\n").into_bytes(),
-    }
+    Answer { status, content_type: "text/plain; charset=utf-8", body: format!("{line}\n").into_bytes() }
 }
 
 fn render(answer: &Answer, allow: Option<&'static str>, without_body: bool) -> Vec<u8> {
-    let Answer {
-        status,
-        content_type,
-        body,
-    } = answer;
+    let Answer { status, content_type, body } = answer;
     let allow = fmt::from_fn(|formatter| match allow {
         Some(allow) => write!(formatter, "Allow: {allow}\r\n"),
         None => Ok(()),
@@ -419,22 +395,14 @@ mod tests {
             ("a large head", &large, 431),
         ] {
             let answer = answer(head).expect(label);
-            assert!(
-                answer.starts_with(&format!("HTTP/1.1 {status} ")),
-                "{label}: {answer}"
-            );
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{label}: {answer}");
             assert!(answer.contains("\r\nConnection: close\r\n"), "{label}: {answer}");
         }
     }
 
     #[test]
     fn a_head_that_is_not_complete_is_waited_for() {
-        for head in [
-            "",
-            "G",
-            "GET /healthz HTTP/1.1\r\n",
-            "GET /healthz HTTP/1.1\r\nHost: x\r\n",
-        ] {
+        for head in ["", "G", "GET /healthz HTTP/1.1\r\n", "GET /healthz HTTP/1.1\r\nHost: x\r\n"] {
             assert_eq!(answer(head), None, "{head:?}");
         }
     }

@@ -86,7 +86,8 @@ impl Provider {
             }
         }
         let mut found = found.into_iter();
-        let default = found.next().ok_or_else(|| NotYet::Configuration("CF_TUNNEL_ID is empty".to_owned()))?;
+        let default =
+            found.next().ok_or_else(|| NotYet::Configuration("CF_TUNNEL_ID is empty".to_owned()))?;
         let settings = Settings::new(owner, scope.filter.clone(), default, found.collect());
         Ok(Resolved { account, settings })
     }
@@ -136,15 +137,16 @@ impl Provider {
 }
 
 fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<&'a Tunnel, String> {
-    let mut matching =
-        present.iter().filter(|tunnel| !tunnel.deleted).filter(|tunnel| {
-            tunnel.id.as_str().eq_ignore_ascii_case(wanted) || *tunnel.name == *wanted
-        });
+    let mut matching = present
+        .iter()
+        .filter(|tunnel| !tunnel.deleted)
+        .filter(|tunnel| tunnel.id.as_str().eq_ignore_ascii_case(wanted) || *tunnel.name == *wanted);
     match (matching.next(), matching.next()) {
         (Some(tunnel), None) => Ok(tunnel),
         (Some(_), Some(_)) => Err(format!("{wanted:?} names several tunnels; use the id")),
         (None, _) => {
-            let names: Vec<&str> = present.iter().filter(|tunnel| !tunnel.deleted).map(|tunnel| &*tunnel.name).collect();
+            let names: Vec<&str> =
+                present.iter().filter(|tunnel| !tunnel.deleted).map(|tunnel| &*tunnel.name).collect();
             Err(format!("{wanted:?} is no tunnel; there are {}", names.join(", ")))
         }
     }

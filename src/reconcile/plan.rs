@@ -127,7 +127,11 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
 }
 
 /// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped.
-pub fn disown(disowned: &BTreeMap<Box<str>, BTreeSet<Digest>>, snapshot: &Snapshot, settings: &Settings) -> Plan {
+pub fn disown(
+    disowned: &BTreeMap<Box<str>, BTreeSet<Digest>>,
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> Plan {
     let own = snapshot.own_rules(settings);
     let hosts = disowned
         .iter()
@@ -172,7 +176,11 @@ fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner>
 }
 
 /// The changes by hostname. ExternalDNS's TXT records are taken off: the stamp says what they would.
-fn requests(changes: &Changes, settings: &Settings, notes: &mut Vec<Note>) -> BTreeMap<Box<str>, HostRequest> {
+fn requests(
+    changes: &Changes,
+    settings: &Settings,
+    notes: &mut Vec<Note>,
+) -> BTreeMap<Box<str>, HostRequest> {
     let Changes { create, update_old: _, update_new, delete } = changes;
     let mut requests: BTreeMap<Box<str>, HostRequest> = BTreeMap::new();
     for endpoint in create.iter().chain(update_new).filter(|endpoint| is_address(endpoint)) {

@@ -94,7 +94,8 @@ impl Snapshot {
             return None;
         }
         let stamp = Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
-        let elsewhere = TunnelId::from_hostname(&record.content).is_some_and(|id| self.live_elsewhere.contains(&id));
+        let elsewhere =
+            TunnelId::from_hostname(&record.content).is_some_and(|id| self.live_elsewhere.contains(&id));
         (!elsewhere).then_some(stamp)
     }
 

@@ -175,7 +175,9 @@ impl fmt::Display for EditRefusal {
                     rules.join(" and ")
                 )
             }
-            Self::Contradiction => formatter.write_str("two rules are asked for at the same hostname and path: keep one of them"),
+            Self::Contradiction => {
+                formatter.write_str("two rules are asked for at the same hostname and path: keep one of them")
+            }
             Self::Invalid(problem) => problem.fmt(formatter),
         }
     }

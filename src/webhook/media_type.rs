@@ -59,11 +59,8 @@ pub fn negotiate(accept: &[&str], preferred: Protocol) -> Option<Protocol> {
     if accept.iter().all(|value| value.trim().is_empty()) {
         return Some(preferred);
     }
-    let ranges: Vec<MediaRange<'_>> = accept
-        .iter()
-        .flat_map(|value| split_unquoted(value, b','))
-        .filter_map(parse)
-        .collect();
+    let ranges: Vec<MediaRange<'_>> =
+        accept.iter().flat_map(|value| split_unquoted(value, b',')).filter_map(parse).collect();
     Protocol::ALL
         .into_iter()
         .filter_map(|protocol| {
@@ -109,12 +106,7 @@ fn parse(text: &str) -> Option<MediaRange<'_>> {
     if !is_token(kind) || !is_token(subtype) {
         return None;
     }
-    let mut range = MediaRange {
-        kind,
-        subtype,
-        version: None,
-        quality: 1000,
-    };
+    let mut range = MediaRange { kind, subtype, version: None, quality: 1000 };
     for parameter in parts {
         // A stray semicolon says nothing.
         if parameter.trim().is_empty() {
@@ -171,11 +163,7 @@ fn unquote(value: &str) -> Option<Cow<'_, str>> {
     let mut text = String::with_capacity(inner.len());
     let mut characters = inner.chars();
     while let Some(character) = characters.next() {
-        text.push(if character == '\\' {
-            characters.next()?
-        } else {
-            character
-        });
+        text.push(if character == '\\' { characters.next()? } else { character });
     }
     Some(Cow::Owned(text))
 }
@@ -196,9 +184,7 @@ fn quality(text: &str) -> Option<u16> {
 
 fn is_token(text: &str) -> bool {
     !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 #[cfg(test)]
@@ -216,22 +202,10 @@ mod tests {
             (WEBHOOK, Some(Webhook)),
             (PLUGIN, Some(Plugin)),
             ("Application/External.DNS.Webhook+JSON; Version=1", Some(Webhook)),
-            (
-                " application/external.dns.webhook+json ; version = \"1\" ",
-                Some(Webhook),
-            ),
-            (
-                "application/external.dns.webhook+json;version=\"\\1\"",
-                Some(Webhook),
-            ),
-            (
-                "application/external.dns.webhook+json;charset=utf-8;version=1",
-                Some(Webhook),
-            ),
-            (
-                "application/external.dns.webhook+json;note=\"a;version=2\"",
-                Some(Webhook),
-            ),
+            (" application/external.dns.webhook+json ; version = \"1\" ", Some(Webhook)),
+            ("application/external.dns.webhook+json;version=\"\\1\"", Some(Webhook)),
+            ("application/external.dns.webhook+json;charset=utf-8;version=1", Some(Webhook)),
+            ("application/external.dns.webhook+json;note=\"a;version=2\"", Some(Webhook)),
             ("application/external.dns.webhook+json", Some(Webhook)),
             ("application/external.dns.webhook+json;", Some(Webhook)),
             ("application/external.dns.webhook+json;version=2", None),
@@ -311,13 +285,7 @@ mod tests {
 
     #[test]
     fn arbitrary_text_is_never_taken_for_the_type() {
-        for text in [
-            "application/external.dns.webhook+json\\",
-            "\"\\",
-            "a/b;c=\"\\",
-            ",;,;/",
-            "é/é",
-        ] {
+        for text in ["application/external.dns.webhook+json\\", "\"\\", "a/b;c=\"\\", ",;,;/", "é/é"] {
             assert_eq!(of_content(&[text]), None, "{text:?}");
             assert_eq!(negotiate(&[text], Webhook), None, "{text:?}");
         }

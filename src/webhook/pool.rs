@@ -50,9 +50,7 @@ struct State<J> {
 
 impl<J> Clone for Pool<J> {
     fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-        }
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -61,12 +59,7 @@ impl<J: Send + 'static> Pool<J> {
     pub fn new(workers_max: usize, work: impl Fn(J) + Send + Sync + 'static) -> Self {
         Self {
             shared: Arc::new(Shared {
-                state: Mutex::new(State {
-                    queue: VecDeque::new(),
-                    idle: 0,
-                    workers: 0,
-                    stopping: false,
-                }),
+                state: Mutex::new(State { queue: VecDeque::new(), idle: 0, workers: 0, stopping: false }),
                 job: Condvar::new(),
                 room: Condvar::new(),
                 ended: Condvar::new(),
@@ -214,10 +207,7 @@ mod tests {
             assert!(pool.submit(later, (), LONG).is_ok());
         }
         assert_eq!(pool.waiting_since(), Some(later));
-        assert!(matches!(
-            pool.submit(later, (), Duration::ZERO),
-            Err(Refusal::Full(()))
-        ));
+        assert!(matches!(pool.submit(later, (), Duration::ZERO), Err(Refusal::Full(()))));
         drop(holder);
         assert!(pool.stop(LONG), "what is queued is done before the end");
     }

@@ -84,23 +84,11 @@ impl Answer {
     }
 
     fn empty(status: u16) -> Self {
-        Self {
-            status,
-            content_type: None,
-            allow: None,
-            vary: None,
-            body: Vec::new(),
-        }
+        Self { status, content_type: None, allow: None, vary: None, body: Vec::new() }
     }
 
     fn of_type(protocol: Protocol, body: Vec<u8>) -> Self {
-        Self {
-            status: 200,
-            content_type: Some(protocol.media_type()),
-            allow: None,
-            vary: None,
-            body,
-        }
+        Self { status: 200, content_type: Some(protocol.media_type()), allow: None, vary: None, body }
     }
 }
 
@@ -122,10 +110,7 @@ pub fn accept(head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Ans
 fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Answer> {
     let (operations, allow): (&[(&str, Operation)], &str) = match path {
         "/" => (&[("GET", Operation::DomainFilter)], "GET, HEAD"),
-        "/records" => (
-            &[("GET", Operation::Records), ("POST", Operation::ApplyChanges)],
-            "GET, HEAD, POST",
-        ),
+        "/records" => (&[("GET", Operation::Records), ("POST", Operation::ApplyChanges)], "GET, HEAD, POST"),
         "/adjustendpoints" => (&[("POST", Operation::AdjustEndpoints)], "POST"),
         // The draft's documents and its code disagree about the name.
         "/propertyvaluesequal" | "/propertyvaluesequals" => {
@@ -139,20 +124,14 @@ fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Ac
         method => method,
     };
     let Some((_, operation)) = operations.iter().find(|(name, _)| *name == method) else {
-        return Err(Answer {
-            allow: Some(allow),
-            ..Answer::text(405, "method not allowed")
-        });
+        return Err(Answer { allow: Some(allow), ..Answer::text(405, "method not allowed") });
     };
     let content = media_type::of_content(&head.content_type);
     if announced.is_some_and(|length| length as u64 > limits::REQUEST_BODY_MAX_BYTES) {
         return Err(over_cap(content));
     }
     if *operation == Operation::Health {
-        return Ok(Accepted {
-            operation: *operation,
-            protocol: Protocol::Webhook,
-        });
+        return Ok(Accepted { operation: *operation, protocol: Protocol::Webhook });
     }
     let preferred = match (method, content) {
         ("POST", None) => {
@@ -169,10 +148,7 @@ fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Ac
             "not acceptable: the answer is application/external.dns.webhook+json;version=1",
         ));
     };
-    Ok(Accepted {
-        operation: *operation,
-        protocol,
-    })
+    Ok(Accepted { operation: *operation, protocol })
 }
 
 /// The answer to a body that is larger than it may be. ExternalDNS is told that it failed, so that it goes on.
@@ -201,10 +177,9 @@ impl Accepted {
     pub fn answer(self, body: Vec<u8>, service: &dyn Service, deadline: Deadline) -> Answer {
         match self.operation {
             Operation::Health => Answer::text(200, "ok"),
-            Operation::DomainFilter => vary(
-                "/",
-                Answer::of_type(self.protocol, service.domain_filter().into_string().into_bytes()),
-            ),
+            Operation::DomainFilter => {
+                vary("/", Answer::of_type(self.protocol, service.domain_filter().into_string().into_bytes()))
+            }
             Operation::Records => self.endpoints(service.records(deadline)),
             Operation::AdjustEndpoints => match parse::<Vec<Endpoint>>(body, b'[') {
                 Ok(endpoints) => self.endpoints(service.adjust_endpoints(endpoints)),
@@ -221,11 +196,7 @@ impl Accepted {
                 Err(answer) => answer,
             },
             Operation::PropertyValuesEqual => match parse::<Values>(body, b'{') {
-                Ok(Values {
-                    name,
-                    previous,
-                    current,
-                }) => {
+                Ok(Values { name, previous, current }) => {
                     let equal = service.property_values_equal(
                         name.as_deref().unwrap_or_default(),
                         previous.as_deref().unwrap_or_default(),
@@ -259,10 +230,7 @@ impl Accepted {
 
 /// Only `GET /` is cached by anyone, if at all; its answer depends on these.
 fn vary(path: &str, answer: Answer) -> Answer {
-    Answer {
-        vary: (path == "/").then_some("Accept, Content-Type"),
-        ..answer
-    }
+    Answer { vary: (path == "/").then_some("Accept, Content-Type"), ..answer }
 }
 
 /// Reads a body and lets it go: what was parsed and what it was parsed from are not both kept. `null` is Go's way
@@ -274,10 +242,7 @@ fn parse<T: Default + DeserializeOwned>(body: Vec<u8>, opening: u8) -> Result<T,
         && *first != opening
         && *first != b'n'
     {
-        return Err(Answer::text(
-            400,
-            &format!("malformed JSON: expected {:?}", char::from(opening)),
-        ));
+        return Err(Answer::text(400, &format!("malformed JSON: expected {:?}", char::from(opening))));
     }
     serde_json::from_slice::<Option<T>>(&body)
         .map(Option::unwrap_or_default)
@@ -333,12 +298,7 @@ mod tests {
 
     fn head<'a>(method: &'a str, target: &'a str, accept: &'a str, content_type: &'a str) -> Head<'a> {
         let list = |value: &'a str| if value.is_empty() { vec![] } else { vec![value] };
-        Head {
-            method,
-            target,
-            accept: list(accept),
-            content_type: list(content_type),
-        }
+        Head { method, target, accept: list(accept), content_type: list(content_type) }
     }
 
     fn ask(service: &Echo, head: &Head<'_>, body: &str) -> Answer {
@@ -356,48 +316,12 @@ mod tests {
     #[test]
     fn each_route_answers_with_its_status_and_media_type() {
         for (method, target, accept, content_type, body, status, answer_type, answer_body) in [
-            (
-                "GET",
-                "/",
-                WEBHOOK,
-                "",
-                "",
-                200,
-                Some(WEBHOOK),
-                r#"{"include":["example.com"]}"#,
-            ),
-            (
-                "GET",
-                "/",
-                PLUGIN,
-                "",
-                "",
-                200,
-                Some(PLUGIN),
-                r#"{"include":["example.com"]}"#,
-            ),
+            ("GET", "/", WEBHOOK, "", "", 200, Some(WEBHOOK), r#"{"include":["example.com"]}"#),
+            ("GET", "/", PLUGIN, "", "", 200, Some(PLUGIN), r#"{"include":["example.com"]}"#),
             ("GET", "/records", WEBHOOK, "", "", 200, Some(WEBHOOK), "[]"),
             ("GET", "/records", "", "", "", 200, Some(WEBHOOK), "[]"),
-            (
-                "POST",
-                "/adjustendpoints",
-                WEBHOOK,
-                WEBHOOK,
-                "[]\n",
-                200,
-                Some(WEBHOOK),
-                "[]",
-            ),
-            (
-                "POST",
-                "/adjustendpoints",
-                WEBHOOK,
-                WEBHOOK,
-                "null\n",
-                200,
-                Some(WEBHOOK),
-                "[]",
-            ),
+            ("POST", "/adjustendpoints", WEBHOOK, WEBHOOK, "[]\n", 200, Some(WEBHOOK), "[]"),
+            ("POST", "/adjustendpoints", WEBHOOK, WEBHOOK, "null\n", 200, Some(WEBHOOK), "[]"),
             (
                 "POST",
                 "/adjustendpoints",
@@ -432,11 +356,7 @@ mod tests {
             ),
             ("GET", "/healthz", "text/html", "", "", 200, Some(TEXT), "ok\n"),
         ] {
-            let answer = ask(
-                &Echo::default(),
-                &head(method, target, accept, content_type),
-                body,
-            );
+            let answer = ask(&Echo::default(), &head(method, target, accept, content_type), body);
             let label = format!("{method} {target} {body}");
             assert_eq!(answer.status, status, "{label}");
             assert_eq!(answer.content_type, answer_type, "{label}");
@@ -453,15 +373,7 @@ mod tests {
             ("GET", "//records", WEBHOOK, "", 0, 404, None),
             ("POST", "/applychanges", WEBHOOK, WEBHOOK, 2, 404, None),
             ("POST", "/", WEBHOOK, WEBHOOK, 2, 405, Some("GET, HEAD")),
-            (
-                "DELETE",
-                "/records",
-                WEBHOOK,
-                WEBHOOK,
-                2,
-                405,
-                Some("GET, HEAD, POST"),
-            ),
+            ("DELETE", "/records", WEBHOOK, WEBHOOK, 2, 405, Some("GET, HEAD, POST")),
             ("get", "/records", WEBHOOK, "", 0, 405, Some("GET, HEAD, POST")),
             ("OPTIONS", "/adjustendpoints", WEBHOOK, "", 0, 405, Some("POST")),
             ("HEAD", "/adjustendpoints", WEBHOOK, "", 0, 405, Some("POST")),
@@ -540,19 +452,13 @@ mod tests {
 
     #[test]
     fn a_failure_keeps_its_status_and_text() {
-        for (failure, status) in [
-            (Failure::unavailable("Cloudflare hangs"), 503),
-            (Failure::internal("Cloudflare hangs"), 500),
-        ] {
-            let service = Echo {
-                failure: Some(failure),
-                ..Echo::default()
-            };
-            for (method, target, body) in [
-                ("GET", "/records", ""),
-                ("POST", "/records", "{}"),
-                ("POST", "/adjustendpoints", "[]"),
-            ] {
+        for (failure, status) in
+            [(Failure::unavailable("Cloudflare hangs"), 503), (Failure::internal("Cloudflare hangs"), 500)]
+        {
+            let service = Echo { failure: Some(failure), ..Echo::default() };
+            for (method, target, body) in
+                [("GET", "/records", ""), ("POST", "/records", "{}"), ("POST", "/adjustendpoints", "[]")]
+            {
                 let content_type = if method == "POST" { WEBHOOK } else { "" };
                 let answer = ask(&service, &head(method, target, WEBHOOK, content_type), body);
                 assert_eq!(answer.status, status, "{method} {target}");
@@ -563,10 +469,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_external_dns_could_not_read_is_a_failure() {
-        let large = Endpoint {
-            dns_name: "x".repeat(limits::RESPONSE_BODY_MAX_BYTES),
-            ..Endpoint::default()
-        };
+        let large = Endpoint { dns_name: "x".repeat(limits::RESPONSE_BODY_MAX_BYTES), ..Endpoint::default() };
         let accepted = accept(&head("GET", "/records", WEBHOOK, ""), None).expect("a good head");
         assert_eq!(accepted.endpoints(Ok(vec![large])).status, 500);
     }

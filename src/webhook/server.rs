@@ -116,10 +116,7 @@ pub fn bind(settings: ServerSettings) -> Result<BoundServer, BindError> {
 }
 
 fn chooses_port(settings: &ServerSettings) -> bool {
-    settings
-        .addresses
-        .first()
-        .is_some_and(|address| address.port() == 0)
+    settings.addresses.first().is_some_and(|address| address.port() == 0)
 }
 
 fn bind_all(settings: &ServerSettings) -> Result<Vec<(SocketAddr, TcpListener)>, BindError> {
@@ -285,9 +282,7 @@ impl Taker {
                     job = returned;
                 }
                 Err(Refusal::NoThread(returned, error)) => {
-                    common
-                        .shutdown
-                        .fail(format!("no thread to answer ExternalDNS: {error}"));
+                    common.shutdown.fail(format!("no thread to answer ExternalDNS: {error}"));
                     common.abandon(returned.request);
                     return;
                 }
@@ -310,9 +305,7 @@ impl Taker {
             && error.kind() == io::ErrorKind::ConnectionRefused
             && !common.is_stopping()
         {
-            common
-                .shutdown
-                .fail(format!("{} no longer accepts connections", self.address));
+            common.shutdown.fail(format!("{} no longer accepts connections", self.address));
         }
         // Whatever the service does ends with its request's deadline; what lasts longer is a client.
         let limit = common.settings.request_timeout * 2;
@@ -334,11 +327,7 @@ impl Common {
 
     /// Answers one request. Nothing that happens in it ends the worker.
     fn work(&self, job: Job) {
-        let Job {
-            mut request,
-            taken,
-            deadline,
-        } = job;
+        let Job { mut request, taken, deadline } = job;
         let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&mut request, deadline)))
             .unwrap_or_else(|_| Failure::internal("internal error").into());
         log::debug!(
@@ -392,9 +381,7 @@ impl Common {
     /// Sends the answer. Dropping a request makes tiny_http read what is left of its body, into one buffer of that
     /// size; where such a buffer might not be had, the request must not be dropped.
     fn send(&self, request: Request, answer: Answer) -> io::Result<()> {
-        let droppable = request
-            .body_length()
-            .is_none_or(|length| length <= limits::DRAINED_BODY_MAX_BYTES);
+        let droppable = request.body_length().is_none_or(|length| length <= limits::DRAINED_BODY_MAX_BYTES);
         if droppable {
             return respond(request, answer);
         }
@@ -419,9 +406,7 @@ impl Common {
 }
 
 fn respond(request: Request, answer: Answer) -> io::Result<()> {
-    let headers = headers(&answer)
-        .filter_map(|(name, value)| Header::from_bytes(name, value).ok())
-        .collect();
+    let headers = headers(&answer).filter_map(|(name, value)| Header::from_bytes(name, value).ok()).collect();
     let Answer { status, body, .. } = answer;
     let length = body.len();
     request.respond(
@@ -450,18 +435,12 @@ fn respond_and_forget(request: Request, answer: &Answer) -> io::Result<()> {
 }
 
 fn write_answer(stream: &mut dyn Write, answer: &Answer, without_body: bool) -> io::Result<()> {
-    let mut head = format!(
-        "HTTP/1.1 {} {}\r\n",
-        answer.status,
-        StatusCode(answer.status).default_reason_phrase()
-    );
+    let mut head =
+        format!("HTTP/1.1 {} {}\r\n", answer.status, StatusCode(answer.status).default_reason_phrase());
     for (name, value) in headers(answer) {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
-    head.push_str(&format!(
-        "Content-Length: {}\r\nConnection: close\r\n\r\n",
-        answer.body.len()
-    ));
+    head.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n", answer.body.len()));
     stream.write_all(head.as_bytes())?;
     if !without_body {
         stream.write_all(&answer.body)?;
@@ -521,10 +500,9 @@ fn read_body(request: &mut Request) -> io::Result<Option<Vec<u8>>> {
     };
     request.as_reader().take(most).read_to_end(&mut body)?;
     match length {
-        Some(length) if body.len() < length => Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            "it ended before its announced length",
-        )),
+        Some(length) if body.len() < length => {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before its announced length"))
+        }
         _ if body.len() as u64 > limits::REQUEST_BODY_MAX_BYTES => Ok(None),
         _ => Ok(Some(body)),
     }

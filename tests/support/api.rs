@@ -23,10 +23,7 @@ impl Fake {
     pub(crate) fn new(
         records: impl Fn() -> Result<Vec<Endpoint>, Failure> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            records: Box::new(records),
-            applied: Mutex::default(),
-        })
+        Arc::new(Self { records: Box::new(records), applied: Mutex::default() })
     }
 
     pub(crate) fn empty() -> Arc<Self> {
@@ -73,14 +70,9 @@ pub(crate) fn start(settings: ServerSettings, service: Arc<Fake>) -> Api {
     let bound = server::bind(settings).expect("loopback is there");
     let addresses = bound.local_addrs().collect();
     let shutdown = Shutdown::default();
-    let running = bound
-        .serve(service, Arc::new(SystemClock), shutdown.clone())
-        .expect("threads can be started");
-    Api {
-        addresses,
-        shutdown,
-        running,
-    }
+    let running =
+        bound.serve(service, Arc::new(SystemClock), shutdown.clone()).expect("threads can be started");
+    Api { addresses, shutdown, running }
 }
 
 impl Api {

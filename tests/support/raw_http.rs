@@ -48,10 +48,7 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self {
-            stream,
-            received: Vec::new(),
-        }
+        Self { stream, received: Vec::new() }
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
@@ -59,9 +56,7 @@ impl Client {
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream
-            .write_all(bytes.as_ref())
-            .expect("the server takes what is sent");
+        self.stream.write_all(bytes.as_ref()).expect("the server takes what is sent");
     }
 
     /// A POST of ExternalDNS.
@@ -75,9 +70,7 @@ impl Client {
 
     /// A GET of ExternalDNS.
     pub(crate) fn get(&mut self, path: &str) -> Answer {
-        self.send(format!(
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {WEBHOOK}\r\n\r\n"
-        ));
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {WEBHOOK}\r\n\r\n"));
         self.answer()
     }
 
@@ -85,16 +78,9 @@ impl Client {
     pub(crate) fn answer(&mut self) -> Answer {
         loop {
             let head = self.head();
-            let status = head
-                .split(' ')
-                .nth(1)
-                .and_then(|status| status.parse().ok())
-                .expect("a status line");
-            let mut answer = Answer {
-                status,
-                head,
-                body: Vec::new(),
-            };
+            let status =
+                head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status line");
+            let mut answer = Answer { status, head, body: Vec::new() };
             if (100..200).contains(&answer.status) {
                 continue;
             }

@@ -75,7 +75,10 @@ fn valid_ones<'a>(name: &str, request: &'a HostRequest, refusals: &mut Vec<Refus
             Ok(publication) => {
                 // One endpoint a path: ExternalDNS asks for no more.
                 if wanted.iter().all(|other| other.publication.path() != publication.path()) {
-                    wanted.push(Wanted { publication, resource: canonical.endpoint.labels.value(RESOURCE_LABEL) });
+                    wanted.push(Wanted {
+                        publication,
+                        resource: canonical.endpoint.labels.value(RESOURCE_LABEL),
+                    });
                 }
             }
             Err(faults) => refusals.push(Refusal {
@@ -211,7 +214,9 @@ impl<'a> Host<'a> {
         for set_identifier in set_identifiers {
             let mut claims = Claims::default();
             match set_identifier.strip_prefix(LOST_PREFIX) {
-                Some(lost) => claims.rules.extend(Digest::parse(lost).filter(|digest| self.traces.contains_key(digest))),
+                Some(lost) => {
+                    claims.rules.extend(Digest::parse(lost).filter(|digest| self.traces.contains_key(digest)))
+                }
                 None => {
                     let path = Some(&**set_identifier).filter(|path| !path.is_empty());
                     claims.rules = self.digests_for_path(path).collect();
@@ -298,8 +303,9 @@ impl<'a> Host<'a> {
         let mut standing = rules.iter().filter(|rule| rule.path() == path);
         let foreign = standing.next().filter(|_| !self.traces.contains_key(&digest));
         if let Some(rule) = foreign {
-            let taken_back =
-                self.own_records.is_empty() && standing.next().is_none() && rule.equals_in_every_field(wanted);
+            let taken_back = self.own_records.is_empty()
+                && standing.next().is_none()
+                && rule.equals_in_every_field(wanted);
             if !taken_back {
                 return Some(Reason::RuleHeld { service: rule.service().into() });
             }
@@ -320,14 +326,16 @@ impl<'a> Host<'a> {
             .iter()
             .flat_map(|wanted| {
                 let present = digest_of(wanted);
-                self.digests_for_path(wanted.publication.path()).filter(move |digest| Some(*digest) != present)
+                self.digests_for_path(wanted.publication.path())
+                    .filter(move |digest| Some(*digest) != present)
             })
             .collect()
     }
 
     /// Whether the record has to stay where it leads until the new tunnel has its rule.
     fn is_moving(&self, wanted: &[Wanted<'_>], superseded: &BTreeSet<Digest>) -> bool {
-        let (Some(led_to), Some(target)) = (self.led_to(), wanted.first().map(|wanted| &wanted.publication.tunnel))
+        let (Some(led_to), Some(target)) =
+            (self.led_to(), wanted.first().map(|wanted| &wanted.publication.tunnel))
         else {
             return false;
         };
@@ -384,7 +392,8 @@ impl<'a> Host<'a> {
             plan.operations.insert(stage, operations);
         };
         if after.is_empty() {
-            let deletes = self.own_records.iter().map(|record| RecordOperation::Delete(record.id.clone())).collect();
+            let deletes =
+                self.own_records.iter().map(|record| RecordOperation::Delete(record.id.clone())).collect();
             operation(Stage::Stamp, deletes);
             return Ok(());
         }
@@ -477,7 +486,8 @@ impl<'a> Host<'a> {
         }
         let tunnel = self.settings.tunnel_of_target(&record.content)?;
         let mut stamp = Stamp::new(&self.settings.owner);
-        stamp.claims.rules = self.rules_of(tunnel).iter().map(|rule| Digest::of(tunnel, rule.path())).collect();
+        stamp.claims.rules =
+            self.rules_of(tunnel).iter().map(|rule| Digest::of(tunnel, rule.path())).collect();
         stamp.claims.record_only = stamp.claims.rules.is_empty();
         self.comment(&stamp).ok()
     }
@@ -509,6 +519,7 @@ fn patch(record: &Record, target: &str, comment: Box<str>, comment_changes: bool
         comment: comment_changes.then_some(comment),
     };
     let RecordPatch { id: _, kind, content, proxied, ttl, comment } = &patch;
-    let changes = kind.is_some() || content.is_some() || proxied.is_some() || ttl.is_some() || comment.is_some();
+    let changes =
+        kind.is_some() || content.is_some() || proxied.is_some() || ttl.is_some() || comment.is_some();
     changes.then_some(RecordOperation::Patch(patch)).into_iter().collect()
 }
