@@ -95,3 +95,38 @@ impl Client {
         Ok(zones)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloudflare::testing::{Stage, success};
+
+    #[test]
+    fn zones_are_read_with_what_limits_depend_on() {
+        let stage = Stage::new([success(
+            r#"[
+                {"id":"z2","name":"Example.COM","account":{"id":"a1","name":"Shop"},"plan":{"legacy_id":"business","price":200},
+                 "status":"active","paused":true,"name_servers":["a.ns"],"meta":{"step":2}},
+                {"id":"z1","name":"free.example","account":{"id":"a1"},"plan":{"legacy_id":"free"},"status":"pending","paused":false},
+                {"id":"z3","name":"bare.example","account":null,"plan":null,"status":null,"paused":null}
+            ]"#,
+        )]);
+        let zones = stage.client.zones(stage.deadline()).unwrap();
+        let zone = |id: &str, name: &str, account: &str, plan, status: &str, paused| Zone {
+            id: ZoneId::new(id),
+            name: name.into(),
+            account: AccountId::new(account),
+            plan,
+            status: status.into(),
+            paused,
+        };
+        assert_eq!(
+            zones,
+            [
+                zone("z1", "free.example", "a1", Plan::Free, "pending", false),
+                zone("z2", "example.com", "a1", Plan::Paid, "active", true),
+                zone("z3", "bare.example", "", Plan::Free, "", false),
+            ]
+        );
+    }
+}
