@@ -1,4 +1,4 @@
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -58,14 +58,28 @@ fn each_fault_does_or_leaves_the_call_and_answers_as_it_says() {
 }
 
 #[test]
+fn a_reset_is_an_error_to_the_client_and_a_close_is_not() {
+    for (fault, expected) in [
+        (Fault::Reset, Err(ErrorKind::ConnectionReset)),
+        (Fault::DoneButUnanswered, Ok(0)),
+    ] {
+        let (emulator, _) = free_zone();
+        emulator.fault_at(1, fault);
+        let mut stream = TcpStream::connect(emulator.address()).unwrap();
+        stream
+            .write_all(b"GET /client/v4/zones HTTP/1.1\r\n\r\n")
+            .unwrap();
+        assert_eq!(stream.read(&mut [0; 16]).map_err(|error| error.kind()), expected);
+    }
+}
+
+#[test]
 fn a_hanging_call_ends_unanswered_when_it_is_released() {
     let (emulator, zone) = free_zone();
     emulator.fault_at(1, Fault::Hang);
     std::thread::scope(|scope| {
         let hanging = scope.spawn(|| post(&emulator, &zone));
-        while emulator.calls().is_empty() {
-            std::thread::yield_now();
-        }
+        assert!(emulator.wait_for_calls(1, Duration::from_secs(10)));
         // Other calls are answered meanwhile.
         assert_eq!(read(&emulator, "/zones").status, 200);
         emulator.release();
@@ -83,9 +97,7 @@ fn an_emulator_that_is_dropped_lets_go_of_everything() {
     stream
         .write_all(b"GET /client/v4/zones HTTP/1.1\r\n\r\n")
         .unwrap();
-    while emulator.calls().is_empty() {
-        std::thread::yield_now();
-    }
+    assert!(emulator.wait_for_calls(1, Duration::from_secs(10)));
     drop(emulator);
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
@@ -141,6 +153,15 @@ fn somebody_else_can_write_between_a_get_and_a_put() {
     assert_eq!(emulator.version("shop"), 1);
     let body = format!("{{\"config\":{}}}", catch_all("http_status:404"));
     assert_eq!(call(&emulator, "PUT", &path, &body).result()["version"], 3);
+}
+
+/// A test whose edit fails must see its client fail, not hang.
+#[test]
+fn an_edit_that_panics_ends_the_connection_and_nothing_else() {
+    let (emulator, _) = free_zone();
+    emulator.edit_before(Matcher::any(), 1, |_| panic!("the edit of a test"));
+    assert!(send(&emulator, &headers(), "GET", "/zones", "").is_none());
+    assert_eq!(read(&emulator, "/zones").status, 200);
 }
 
 #[test]
