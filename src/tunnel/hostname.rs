@@ -77,7 +77,9 @@ impl Hostname {
         if domain.is_empty() {
             return true;
         }
-        self.0.strip_suffix(&*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        self.0
+            .strip_suffix(&*domain)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 }
 
@@ -136,7 +138,10 @@ impl Error for HostnameError {}
 /// labels in punycode where that works. Idempotent.
 pub fn normalize(text: &str) -> String {
     // Of two trailing dots none is taken off: the second call would take the other.
-    let name = text.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(text);
+    let name = text
+        .strip_suffix('.')
+        .filter(|rest| !rest.ends_with('.'))
+        .unwrap_or(text);
     fold(name)
 }
 
@@ -191,10 +196,12 @@ fn is_lookup_form(text: &str, form: &str) -> bool {
         return false;
     }
     let is_plain = |label: &str| {
-        let characters_fit =
-            label.chars().all(|character| !character.is_ascii() || character.is_ascii_alphanumeric() || character == '-');
+        let characters_fit = label
+            .chars()
+            .all(|character| !character.is_ascii() || character.is_ascii_alphanumeric() || character == '-');
         let hyphens_fit = !label.starts_with('-') && !label.ends_with('-');
-        let reserved = label.get(2..4) == Some("--") && label.is_ascii() && !lower_case(label).starts_with(PUNYCODE);
+        let reserved =
+            label.get(2..4) == Some("--") && label.is_ascii() && !lower_case(label).starts_with(PUNYCODE);
         characters_fit && hyphens_fit && !reserved
     };
     text.split('.').all(is_plain) && fold(text) == form

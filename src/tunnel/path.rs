@@ -21,7 +21,9 @@ const PREFIX_ENDS: [&str; 2] = ["(/|$)", "(?:/|$)"];
 const EVERYTHING: [&str; 4] = ["/", "^/", ".*", "^.*$"];
 
 /// What a regular expression gives a meaning to.
-const SPECIAL: [char; 14] = ['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
+const SPECIAL: [char; 14] = [
+    '\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$',
+];
 
 /// A path expression inside the common subset of Go's RE2 and regex-lite.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,7 +63,10 @@ impl PathPattern {
         if !prefix.starts_with('/') {
             return Err(PathError::PrefixWithoutSlash);
         }
-        if let Some(character) = prefix.chars().find(|character| character.is_control() || "*?#".contains(*character)) {
+        if let Some(character) = prefix
+            .chars()
+            .find(|character| character.is_control() || "*?#".contains(*character))
+        {
             return Err(PathError::PrefixCharacter(character));
         }
         if prefix.split('%').skip(1).any(begins_with_two_digits) {
@@ -198,7 +203,10 @@ impl fmt::Display for PathError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => formatter.write_str("the path is empty: leave it out to match every path"),
-            Self::TooLong => write!(formatter, "the path expression is longer than {PATH_MAX_BYTES} bytes"),
+            Self::TooLong => write!(
+                formatter,
+                "the path expression is longer than {PATH_MAX_BYTES} bytes"
+            ),
             Self::Syntax { position, problem } => write!(formatter, "at character {position}: {problem}"),
             Self::Engine(reason) => formatter.write_str(reason),
             Self::PrefixWithoutSlash => formatter.write_str("a path prefix begins with `/`"),
@@ -206,9 +214,8 @@ impl fmt::Display for PathError {
                 formatter,
                 "a path prefix holds no {character:?}: it is plain text and matches what is below it anyway"
             ),
-            Self::PrefixEncoded => {
-                formatter.write_str("a path prefix is compared with the decoded path: write the character itself")
-            }
+            Self::PrefixEncoded => formatter
+                .write_str("a path prefix is compared with the decoded path: write the character itself"),
         }
     }
 }
@@ -224,7 +231,9 @@ pub(super) fn covers(path: Option<&str>, other: Option<&str>) -> bool {
     }
     let prefixes = prefix_of(path).zip(other.and_then(prefix_of));
     prefixes.is_some_and(|(path, other)| {
-        other.strip_prefix(&*path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        other
+            .strip_prefix(&*path)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     })
 }
 
@@ -256,7 +265,10 @@ impl PathRank {
                 None => (PathClass::Other, text.len()),
             },
         };
-        Self { class, length: std::cmp::Reverse(length) }
+        Self {
+            class,
+            length: std::cmp::Reverse(length),
+        }
     }
 }
 
@@ -286,7 +298,10 @@ pub(super) fn prefix_of(text: &str) -> Option<String> {
 /// perhaps invalid, is not surely anchored.
 fn literal_beginning(text: &str) -> Option<String> {
     let flags = ["(?i)", "(?s)", "(?is)", "(?si)"];
-    let rest = flags.iter().find_map(|flag| text.strip_prefix(flag)).unwrap_or(text);
+    let rest = flags
+        .iter()
+        .find_map(|flag| text.strip_prefix(flag))
+        .unwrap_or(text);
     let body = rest.strip_prefix('^').or_else(|| rest.strip_prefix("\\A"))?;
     if body.contains("\\Q") || has_top_level_alternation(body) {
         return None;
