@@ -21,7 +21,7 @@
 use std::cmp::Reverse;
 
 use super::hostname::{HostScope, Hostname};
-use super::path::{self, PathRank};
+use super::path::shape::{self, PathRank};
 use super::rule::Rule;
 
 /// A rule in a list that is being edited.
@@ -56,7 +56,7 @@ impl<'a> Scope<'a> {
     pub(super) fn is_covered_by(&self, rule: &Rule) -> bool {
         rule.is_readable()
             && HostScope::of(rule.hostname()).includes(self.hostname)
-            && path::covers(rule.path(), self.path)
+            && shape::covers(rule.path(), self.path)
     }
 
     /// Whether this scope and `rule` each match all that the other matches: neither place would leave both of them a
@@ -64,7 +64,7 @@ impl<'a> Scope<'a> {
     pub(super) fn is_equivalent_to(&self, rule: &Rule) -> bool {
         self.is_covered_by(rule)
             && rule.folded_hostname() == self.hostname.as_str()
-            && path::covers(self.path, rule.path())
+            && shape::covers(self.path, rule.path())
     }
 
     /// Whether some host is for both, of two rules of ours.
