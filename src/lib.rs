@@ -15,5 +15,8 @@
 //! environment, no logging.
 
 pub mod clock;
+pub mod cloudflare;
 pub mod endpoint;
 pub mod limits;
+pub mod secret;
+pub mod tunnel;

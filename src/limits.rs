@@ -50,3 +50,104 @@ pub const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 
 /// Operations in one batch on a paid zone.
 pub const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
+
+/// Refused documents and batches are narrowed down by at most this many splits in one request; what is then still
+/// in doubt is refused together.
+pub const ISOLATING_CALLS_MAX: usize = 24;
+
+/// What Cloudflare refused is tried again after this time at first; the time doubles up to `REJECTION_PAUSE_MAX`.
+pub const REJECTION_PAUSE_MIN: Duration = Duration::from_secs(600);
+
+/// The longest time for which something refused is not tried again.
+pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
+
+/// How often one request begins again at the read after a write without an answer.
+pub const APPLY_ATTEMPTS_MAX: usize = 3;
+// Cloudflare's API.
+//
+// ```text
+// |---------------------- CALL_TIMEOUT, 10 s, or what is left of the deadline ----------------------|
+// | resolve 3 s | connect, TLS 4 s | send 4 s + 4 s | head of the answer 8 s | body 8 s              |
+// ```
+
+/// One call, from the name lookup to the last byte of the answer. Leaves a second try room in most deadlines.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A call is not begun with less time left: a handshake alone takes longer.
+pub const CALL_MINIMUM: Duration = Duration::from_millis(100);
+
+/// Looking up the API's name. In an image without /etc/resolv.conf musl asks a server that is not there.
+pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long looked-up addresses are used. Cloudflare's own records live for minutes.
+pub const RESOLVE_MAX_AGE: Duration = Duration::from_secs(60);
+
+/// TCP, a proxy's CONNECT and the TLS handshake together; shared by the addresses that are tried.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Handing the head of a request to the kernel, and again its body.
+pub const SEND_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// From the request's last byte to the end of the answer's head. A large batch takes seconds.
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Receiving the body of an answer, two megabytes for a page of 5,000 records.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// The largest answer taken from Cloudflare, after decompression: ten times the largest page that it sends.
+pub const ANSWER_MAX_BYTES: u64 = 32 * 1024 * 1024;
+
+/// The head of an answer; Cloudflare's have about 1 KiB.
+pub const ANSWER_HEAD_MAX_BYTES: usize = 16 * 1024;
+
+/// Idle connections are kept for the next loop: ExternalDNS's default interval is 60 s.
+pub const CONNECTION_MAX_IDLE: Duration = Duration::from_secs(90);
+
+/// A write takes a connection used this recently or a fresh one. One that the server closes for idleness as the request
+/// arrives would leave the write without an answer.
+pub const WRITE_CONNECTION_MAX_IDLE: Duration = Duration::from_secs(5);
+
+/// Per connection and direction. ureq's 128 KiB would be half of the idle process's memory.
+pub const CONNECTION_BUFFER_BYTES: usize = 16 * 1024;
+
+/// Zones a page; the API takes no more.
+pub const ZONES_PER_PAGE: u32 = 50;
+
+/// Records a page; the largest that Cloudflare documents.
+pub const RECORDS_PER_PAGE: u32 = 5_000;
+
+/// Tunnels a page; the API takes no more.
+pub const TUNNELS_PER_PAGE: u32 = 1_000;
+
+/// Pages of one list, a million records: a server that never ends a list must not fill the memory.
+pub const PAGES_MAX: u32 = 200;
+
+/// Calls in `RATE_WINDOW` that Cloudflare grants a user, the dashboard and all tokens together.
+pub const RATE_CALLS: usize = 1_200;
+
+/// Of `RATE_CALLS`, left to the dashboard and other programs: who oversteps is blocked for five minutes.
+pub const RATE_RESERVE: usize = 100;
+
+/// The time over which Cloudflare counts calls.
+pub const RATE_WINDOW: Duration = Duration::from_secs(300);
+
+/// How long nothing is sent after a rate limit that names no time.
+pub const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
+
+/// A longer time named by Cloudflare, or by something on the way, is cut to this: its own block lasts five minutes.
+pub const RATE_LIMIT_PAUSE_MAX: Duration = Duration::from_secs(600);
+
+/// How often a read is repeated.
+pub const READ_RETRIES_MAX: u32 = 3;
+
+/// The pause before the first repetition; doubles with each.
+pub const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
+
+/// The longest pause before a repetition.
+pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// A text from outside in an error is cut to this many characters. cloudflared's validation names a rule and a URL.
+pub const ERROR_TEXT_MAX_CHARS: usize = 400;
+
+/// Causes shown of one error.
+pub const ERROR_CHAIN_MAX_CAUSES: usize = 8;

@@ -1,0 +1,30 @@
+//! Cloudflare's API: a typed, blocking client.
+//!
+//! It knows HTTP, paging, retries, rate limits and the API's envelope, and nothing of ExternalDNS. Reads are
+//! repeated within the caller's deadline where that can help; a write is sent at most once, and its error
+//! says whether it may have been done.
+
+mod client;
+mod configuration;
+mod envelope;
+mod error;
+mod identifier;
+mod limiter;
+mod record;
+mod resolver;
+mod retry;
+#[cfg(test)]
+mod testing;
+mod token;
+mod transport;
+mod tunnel;
+mod zone;
+
+pub use client::{Budget, Client, ClientError, ClientSettings, Credentials, USER_AGENT};
+pub use configuration::Configuration;
+pub use error::{Cause, Error, Refusal};
+pub use identifier::{AccountId, RecordId, ZoneId};
+pub use record::{Batch, NewRecord, Record, RecordPatch};
+pub use transport::{TransportError, TransportErrorKind};
+pub use tunnel::{ConfigSource, Tunnel};
+pub use zone::{Plan, Zone};

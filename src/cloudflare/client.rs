@@ -1,0 +1,326 @@
+//! The client: credentials, the rate limit, and the way of every call.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::envelope::{Answer, Context};
+use super::error::{Area, Error};
+use super::limiter::Limiter;
+use super::retry::{self, Jitter};
+use super::transport::{HttpTransport, Method, Request, Response, Transport};
+use crate::clock::{Clock, Deadline};
+use crate::limits::{CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX, WRITE_CONNECTION_MAX_IDLE};
+use crate::secret::Secret;
+
+/// How this program names itself to Cloudflare.
+pub const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+
+/// What a client is made of.
+#[derive(Clone, Debug)]
+pub struct ClientSettings {
+    /// Where the API is: `https://api.cloudflare.com/client/v4`. Plain `http` is possible, for tests.
+    pub base_url: String,
+    /// What calls are made with; see [`Client::set_credentials`].
+    pub credentials: Credentials,
+    /// Certificate authorities trusted besides the compiled-in ones: the contents of a PEM file.
+    pub ca_file: Option<Vec<u8>>,
+    /// Mostly [`USER_AGENT`].
+    pub user_agent: String,
+}
+
+/// What a call is made with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// An API token, of a user or of an account.
+    Token(Secret),
+    /// The older pair.
+    Key {
+        /// The global API key.
+        key: Secret,
+        /// The user that it belongs to.
+        email: Box<str>,
+    },
+}
+
+impl Credentials {
+    fn secret(&self) -> &Secret {
+        match self {
+            Self::Token(secret) | Self::Key { key: secret, .. } => secret,
+        }
+    }
+}
+
+/// Why there is no client: a setting is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientError {
+    /// Not `https://host` or `http://host`, perhaps with port and path; or with a user, a query or a fragment.
+    BaseUrl,
+    /// The PEM file, and what is wrong with it.
+    Certificates(&'static str),
+    /// Cannot be sent in a header.
+    UserAgent,
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BaseUrl => formatter
+                .write_str("the API's address must look like https://api.cloudflare.com/client/v4, without user or query"),
+            Self::Certificates(problem) => write!(formatter, "the file of certificate authorities {problem}"),
+            Self::UserAgent => formatter.write_str("the user agent cannot be sent in a header"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+/// How much may be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Calls that may be sent at once, of those granted for five minutes.
+    pub calls_left_in_window: u32,
+    /// How long nothing will be sent, when the rate limit is used up.
+    pub blocked_for: Option<Duration>,
+}
+
+/// A client of Cloudflare's API, shared by threads.
+///
+/// Every call is given a deadline and ends by it. Calls that read are repeated where that can help; calls that write are
+/// sent at most once.
+#[derive(Debug)]
+pub struct Client {
+    transport: Box<dyn Transport>,
+    clock: Arc<dyn Clock>,
+    credentials: RwLock<Arc<Credentials>>,
+    limiter: Mutex<Limiter>,
+    jitter: Jitter,
+}
+
+impl Client {
+    /// Makes a client. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When a setting is wrong.
+    pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
+        let transport = HttpTransport::new(&settings, Arc::clone(&clock))?;
+        Ok(Self::with_transport(
+            Box::new(transport),
+            settings.credentials,
+            clock,
+            Jitter::random(),
+        ))
+    }
+
+    pub(super) fn with_transport(
+        transport: Box<dyn Transport>,
+        credentials: Credentials,
+        clock: Arc<dyn Clock>,
+        jitter: Jitter,
+    ) -> Self {
+        Self {
+            transport,
+            clock,
+            credentials: RwLock::new(Arc::new(credentials)),
+            limiter: Mutex::default(),
+            jitter,
+        }
+    }
+
+    /// Makes later calls with other credentials, as when their file has changed.
+    pub fn set_credentials(&self, credentials: Credentials) {
+        *self.credentials.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(credentials);
+    }
+
+    /// How much may be sent now.
+    pub fn budget(&self) -> Budget {
+        let now = self.clock.now();
+        let mut limiter = self.limiter();
+        Budget {
+            calls_left_in_window: u32::try_from(limiter.calls_left(now)).unwrap_or(u32::MAX),
+            blocked_for: limiter.blocked_for(now),
+        }
+    }
+
+    pub(super) fn credentials(&self) -> Arc<Credentials> {
+        Arc::clone(&self.credentials.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads, again where that can help.
+    pub(super) fn read<T: DeserializeOwned>(
+        &self,
+        area: Area,
+        path: &str,
+        deadline: Deadline,
+    ) -> Result<Answer<T>, Error> {
+        let mut retries = 0;
+        let mut connection_max_idle = CONNECTION_MAX_IDLE;
+        loop {
+            self.await_admission(deadline)?;
+            let error = match self.call(area, Method::Get, path, None, connection_max_idle, deadline) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let remaining = deadline.remaining(&*self.clock);
+            let Some(retry) = retry::retry(&error, retries, remaining, self.jitter.fraction()) else {
+                return Err(error);
+            };
+            if retry.fresh {
+                connection_max_idle = Duration::ZERO;
+            }
+            if !retry.pause.is_zero() {
+                self.clock.sleep(retry.pause);
+            }
+            retries += 1;
+        }
+    }
+
+    /// Writes, at most once, and at once or not at all: what was read before must still be true.
+    pub(super) fn write<T: DeserializeOwned>(
+        &self,
+        area: Area,
+        method: Method,
+        path: &str,
+        body: &[u8],
+        deadline: Deadline,
+    ) -> Result<Answer<T>, Error> {
+        self.admit(deadline)?
+            .map_err(|retry_after| Error::Limited { retry_after })?;
+        self.call(
+            area,
+            method,
+            path,
+            Some(body),
+            WRITE_CONNECTION_MAX_IDLE,
+            deadline,
+        )
+    }
+
+    /// Reads all pages of a list. `query` is empty or ends in `&`. A page's bytes are freed before the next is read.
+    pub(super) fn list<Wire: DeserializeOwned, Item>(
+        &self,
+        area: Area,
+        path: &str,
+        query: &str,
+        per_page: u32,
+        deadline: Deadline,
+        convert: impl Fn(Wire) -> Result<Item, Error>,
+    ) -> Result<Vec<Item>, Error> {
+        let mut items = Vec::new();
+        for page in 1..=PAGES_MAX {
+            let path = format!("{path}?{query}page={page}&per_page={per_page}");
+            let answer: Answer<Vec<Wire>> = self.read(area, &path, deadline)?;
+            let page_items = answer.result.unwrap_or_default();
+            let is_last = answer.page.is_last(page, page_items.len(), per_page);
+            items.reserve_exact(page_items.len());
+            for item in page_items {
+                items.push(convert(item)?);
+            }
+            if is_last {
+                return Ok(items);
+            }
+        }
+        Err(Error::Unreadable {
+            status: 200,
+            reason: format!("the list does not end after {PAGES_MAX} pages").into(),
+        })
+    }
+
+    /// Waits until the rate limit lets a call through, when that is soon enough.
+    fn await_admission(&self, deadline: Deadline) -> Result<(), Error> {
+        while let Err(wait) = self.admit(deadline)? {
+            if wait + CALL_MINIMUM > deadline.remaining(&*self.clock) {
+                return Err(Error::Limited { retry_after: wait });
+            }
+            // Never nothing, or a clock that stands still would turn this into a busy loop.
+            self.clock.sleep(wait.max(Duration::from_millis(1)));
+        }
+        Ok(())
+    }
+
+    /// Counts a call that is about to be sent, or says how long none may be.
+    fn admit(&self, deadline: Deadline) -> Result<Result<(), Duration>, Error> {
+        if deadline.remaining(&*self.clock) < CALL_MINIMUM {
+            return Err(Error::OutOfTime);
+        }
+        Ok(self.limiter().admit(self.clock.now()))
+    }
+
+    /// Sends a request that was admitted, and reads its answer.
+    fn call<T: DeserializeOwned>(
+        &self,
+        area: Area,
+        method: Method,
+        path: &str,
+        body: Option<&[u8]>,
+        connection_max_idle: Duration,
+        deadline: Deadline,
+    ) -> Result<Answer<T>, Error> {
+        let credentials = self.credentials();
+        let begun = self.clock.now();
+        let outcome = self.transport.send(&Request {
+            method,
+            path,
+            credentials: &credentials,
+            body,
+            timeout: deadline.remaining(&*self.clock).min(CALL_TIMEOUT),
+            connection_max_idle,
+        });
+        let milliseconds = self.clock.now().saturating_duration_since(begun).as_millis();
+        // Without the query: it holds nothing that helps.
+        let shown_path = path.split('?').next().unwrap_or_default();
+        let method = method.as_str();
+        match outcome {
+            Ok(response) => {
+                let status = response.status;
+                log::debug!(
+                    "call method={method} path={shown_path} status={status} milliseconds={milliseconds}"
+                );
+                self.judge(area, &credentials, &response)
+            }
+            Err(error) => {
+                log::debug!(
+                    "call method={method} path={shown_path} error=\"{error}\" milliseconds={milliseconds}"
+                );
+                Err(if error.was_sent() {
+                    Error::Unanswered(error)
+                } else {
+                    Error::Unreachable(error)
+                })
+            }
+        }
+    }
+
+    /// Reads an answer, and takes note of what it says about the rate limit.
+    fn judge<T: DeserializeOwned>(
+        &self,
+        area: Area,
+        credentials: &Credentials,
+        response: &Response,
+    ) -> Result<Answer<T>, Error> {
+        if let Some(header) = &response.rate_limit {
+            self.limiter().observe(header, self.clock.now());
+        }
+        let context = Context {
+            area,
+            status: response.status,
+            retry_after: response
+                .retry_after
+                .as_deref()
+                .and_then(|value| retry::retry_after(value, response.date.as_deref())),
+            secret: credentials.secret(),
+        };
+        context.read(&response.body).map_err(|error| match error {
+            Error::Limited { retry_after } => Error::Limited {
+                retry_after: self.limiter().block(retry_after, self.clock.now()),
+            },
+            error => error,
+        })
+    }
+
+    fn limiter(&self) -> MutexGuard<'_, Limiter> {
+        self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,238 @@
+//! What every answer of the API is wrapped in: `{success, errors, messages, result, result_info}`.
+//!
+//! `success` decides, not the codes: a successful token verification carries code 10000 among its messages. What
+//! is no envelope, as a proxy's page of HTML, is judged by its HTTP status.
+
+use std::time::Duration;
+
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+
+use super::error::{self, Area, Cause, Error, Refusal, Verdict};
+use super::transport::{TransportError, TransportErrorKind};
+use crate::limits::RATE_LIMIT_PAUSE_DEFAULT;
+use crate::secret::Secret;
+
+/// A successful answer.
+#[derive(Debug)]
+pub(super) struct Answer<T> {
+    pub(super) result: Option<T>,
+    pub(super) page: PageInfo,
+}
+
+impl<T> Answer<T> {
+    /// The result of a call that cannot succeed without one.
+    pub(super) fn into_result(self) -> Result<T, Error> {
+        self.result.ok_or_else(|| Error::Unreadable {
+            status: 200,
+            reason: "success without a result".into(),
+        })
+    }
+}
+
+/// How far a list goes. Numbers are read as floating point because the API's description calls some of them so.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct PageInfo {
+    per_page: Option<f64>,
+    total_pages: Option<f64>,
+}
+
+impl PageInfo {
+    /// Whether page `page` with `length` items was the last one, when `per_page` items were asked for.
+    /// `total_count` is not looked at: it counts "without any search parameters", and tunnels have no `total_pages`.
+    pub(super) fn is_last(self, page: u32, length: usize, per_page: u32) -> bool {
+        let per_page = self
+            .per_page
+            .filter(|given| *given >= 1.0)
+            .map_or(f64::from(per_page), |given| given.min(f64::from(per_page)));
+        let total_reached = self
+            .total_pages
+            .is_some_and(|total| total >= 1.0 && f64::from(page) >= total);
+        // A page has at most some thousands of items.
+        #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let is_short = (length as f64) < per_page;
+        is_short || total_reached
+    }
+}
+
+#[derive(Deserialize)]
+struct Envelope<T> {
+    success: bool,
+    #[serde(default, deserialize_with = "null_is_default")]
+    errors: Vec<Problem>,
+    result: Option<T>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    result_info: PageInfo,
+}
+
+/// An item of `errors`: an object in the API's description, a mere string in some services.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Problem {
+    Text(Box<str>),
+    Object {
+        #[serde(default)]
+        code: Code,
+        #[serde(default)]
+        message: Message,
+        #[serde(default, deserialize_with = "null_is_default")]
+        error_chain: Vec<Problem>,
+    },
+    Other(IgnoredAny),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(untagged)]
+enum Code {
+    Number(u32),
+    Text(Box<str>),
+    Other(IgnoredAny),
+    #[default]
+    Absent,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(untagged)]
+enum Message {
+    Text(Box<str>),
+    Other(IgnoredAny),
+    #[default]
+    Absent,
+}
+
+/// Reads `null` as a type's default.
+pub(super) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// What is needed to read an answer besides its body.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context<'a> {
+    pub(super) area: Area,
+    pub(super) status: u16,
+    pub(super) retry_after: Option<Duration>,
+    /// Must not appear in an error, whoever wrote it there.
+    pub(super) secret: &'a Secret,
+}
+
+impl Context<'_> {
+    /// Reads an answer's body.
+    pub(super) fn read<T: DeserializeOwned>(self, body: &[u8]) -> Result<Answer<T>, Error> {
+        let unreadable = match serde_json::from_slice::<Envelope<T>>(body) {
+            Ok(envelope) => return self.open(envelope),
+            Err(error) => error,
+        };
+        // A failure may carry a `result` of any shape; its errors count.
+        match serde_json::from_slice::<Envelope<IgnoredAny>>(body) {
+            Ok(envelope) if !envelope.success => Err(self.refuse(envelope.errors)),
+            // Without a length, a connection that ends early looks like the end of the answer.
+            _ if self.is_success() && unreadable.is_eof() && !body.is_empty() => {
+                Err(Error::Unanswered(TransportError::new(
+                    TransportErrorKind::Disconnected,
+                    true,
+                    "the answer ends in the middle",
+                )))
+            }
+            _ if self.is_success() => Err(Error::Unreadable {
+                status: self.status,
+                reason: self.clean(&unreadable.to_string()),
+            }),
+            _ => Err(self.refuse(Vec::new())),
+        }
+    }
+
+    fn open<T>(self, envelope: Envelope<T>) -> Result<Answer<T>, Error> {
+        if envelope.success && self.is_success() {
+            Ok(Answer {
+                result: envelope.result,
+                page: envelope.result_info,
+            })
+        } else {
+            Err(self.refuse(envelope.errors))
+        }
+    }
+
+    fn is_success(self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    fn refuse(self, errors: Vec<Problem>) -> Error {
+        let mut causes = Vec::new();
+        for problem in errors {
+            self.collect(problem, &mut causes);
+        }
+        let mut causes = causes.into_iter();
+        let first = causes.next();
+        let code = first.as_ref().and_then(|cause| cause.code);
+        let refusal = Refusal {
+            status: self.status,
+            code,
+            message: first.map_or_else(
+                || match self.status {
+                    300..400 => "a redirect, which is not followed".into(),
+                    _ => "no reason given".into(),
+                },
+                |cause| cause.message,
+            ),
+            chain: causes.collect(),
+        };
+        // Judged before the chain is cut: a code may stand at its end.
+        let verdict = error::judge(self.area, &refusal);
+        let refusal = Refusal {
+            chain: error::cut_chain(refusal.chain),
+            ..refusal
+        };
+        match verdict {
+            Verdict::Refused => Error::Refused(refusal),
+            Verdict::Credentials => Error::Credentials(refusal),
+            Verdict::NotFound => Error::NotFound(refusal),
+            Verdict::Limited => Error::Limited {
+                retry_after: self.retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT),
+            },
+            Verdict::Failed => Error::Failed(refusal),
+        }
+    }
+
+    /// Flattens a problem and its chain, the problem in front.
+    fn collect(self, problem: Problem, causes: &mut Vec<Cause>) {
+        match problem {
+            Problem::Text(message) => causes.push(Cause {
+                code: None,
+                message: self.clean(&message),
+            }),
+            Problem::Object {
+                code,
+                message,
+                error_chain,
+            } => {
+                causes.push(Cause {
+                    code: match code {
+                        Code::Number(code) => Some(code),
+                        Code::Text(text) => text.trim().parse().ok(),
+                        Code::Other(_) | Code::Absent => None,
+                    },
+                    message: match message {
+                        Message::Text(text) => self.clean(&text),
+                        Message::Other(_) | Message::Absent => "no message".into(),
+                    },
+                });
+                for cause in error_chain {
+                    self.collect(cause, causes);
+                }
+            }
+            Problem::Other(_) => causes.push(Cause {
+                code: None,
+                message: "no message".into(),
+            }),
+        }
+    }
+
+    /// Redacted first: a cut could leave half a secret that is no longer found.
+    fn clean(self, text: &str) -> Box<str> {
+        error::cut(&self.secret.redact(text))
+    }
+}

@@ -1,0 +1,271 @@
+//! What went wrong, sorted by what the caller must do about it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::transport::{TransportError, TransportErrorKind};
+use crate::limits::{ERROR_CHAIN_MAX_CAUSES, ERROR_TEXT_MAX_CHARS};
+
+/// Why a call of Cloudflare's API brought no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Cloudflare understood the request and refused it: nothing was done, and the same request will be refused
+    /// again. Change it or leave it.
+    Refused(Refusal),
+    /// The token or key is not valid, not permitted to do this, or belongs to another account. An operator has to act.
+    Credentials(Refusal),
+    /// What the path or the request names does not exist.
+    NotFound(Refusal),
+    /// The rate limit is used up. Nothing was done by this call, and nothing will be sent before this time is over.
+    Limited {
+        /// How long from now.
+        retry_after: Duration,
+    },
+    /// No connection came about: nothing was sent.
+    Unreachable(TransportError),
+    /// The request was sent, wholly or in part, and no whole answer came: a write may have been done. Start again at
+    /// its read.
+    Unanswered(TransportError),
+    /// Cloudflare failed at the request: a write may have been done. Start again at its read.
+    Failed(Refusal),
+    /// Too little of the deadline was left: nothing was sent.
+    OutOfTime,
+    /// The answer is not what the API's description says: a write may have been done.
+    Unreadable {
+        /// The HTTP status of the answer.
+        status: u16,
+        /// What is wrong with it.
+        reason: Box<str>,
+    },
+}
+
+impl Error {
+    /// Whether a write that ended in this error may have been done nevertheless.
+    pub fn may_have_been_done(&self) -> bool {
+        match self {
+            Self::Unanswered(_) | Self::Failed(_) | Self::Unreadable { .. } => true,
+            Self::Refused(_)
+            | Self::Credentials(_)
+            | Self::NotFound(_)
+            | Self::Limited { .. }
+            | Self::Unreachable(_)
+            | Self::OutOfTime => false,
+        }
+    }
+
+    /// Whether the same call may succeed later although nobody changes anything.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Limited { .. } | Self::Failed(_) | Self::OutOfTime => true,
+            Self::Unreachable(error) | Self::Unanswered(error) => !error.is_permanent(),
+            Self::Refused(_) | Self::Credentials(_) | Self::NotFound(_) | Self::Unreadable { .. } => false,
+        }
+    }
+
+    /// What Cloudflare said, where it said something.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal)
+            | Self::Credentials(refusal)
+            | Self::NotFound(refusal)
+            | Self::Failed(refusal) => Some(refusal),
+            Self::Limited { .. }
+            | Self::Unreachable(_)
+            | Self::Unanswered(_)
+            | Self::OutOfTime
+            | Self::Unreadable { .. } => None,
+        }
+    }
+
+    /// Whether the connection was lost under the request, as when the server closes one that it took for idle.
+    pub(super) fn is_disconnect(&self) -> bool {
+        matches!(self, Self::Unanswered(error) if error.kind() == TransportErrorKind::Disconnected)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => write!(formatter, "refused by Cloudflare: {refusal}"),
+            Self::Credentials(refusal) => write!(formatter, "credentials not accepted: {refusal}"),
+            Self::NotFound(refusal) => write!(formatter, "not found: {refusal}"),
+            Self::Limited { retry_after } => {
+                // Rounded up: a second too early would be limited again.
+                let seconds = retry_after.as_millis().div_ceil(1000);
+                write!(formatter, "rate limit used up, nothing is sent for {seconds} s")
+            }
+            Self::Unreachable(error) => write!(formatter, "Cloudflare not reached: {error}"),
+            Self::Unanswered(error) => write!(formatter, "no answer from Cloudflare: {error}"),
+            Self::Failed(refusal) => write!(formatter, "Cloudflare failed: {refusal}"),
+            Self::OutOfTime => formatter.write_str("too little time left, nothing was sent"),
+            Self::Unreadable { status, reason } => {
+                write!(formatter, "unreadable answer: HTTP {status}, {reason:?}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreachable(error) | Self::Unanswered(error) => Some(error),
+            Self::Refused(_)
+            | Self::Credentials(_)
+            | Self::NotFound(_)
+            | Self::Limited { .. }
+            | Self::Failed(_)
+            | Self::OutOfTime
+            | Self::Unreadable { .. } => None,
+        }
+    }
+}
+
+/// What Cloudflare answered instead of a result. Texts are cut and hold no secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status, which often fits the error badly.
+    pub status: u16,
+    /// Cloudflare's number for the first error. Numbers mean different things in different services.
+    pub code: Option<u32>,
+    /// The first error's text; for an answer without one, what is known.
+    pub message: Box<str>,
+    /// The causes of the first error (`error_chain`, where the real reason mostly stands), then the other errors.
+    pub chain: Vec<Cause>,
+}
+
+/// One cause of a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Cloudflare's number for it.
+    pub code: Option<u32>,
+    /// Cloudflare's text.
+    pub message: Box<str>,
+}
+
+impl Refusal {
+    /// Every code, the first error's in front.
+    pub fn codes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.code
+            .into_iter()
+            .chain(self.chain.iter().filter_map(|cause| cause.code))
+    }
+
+    /// Whether one of the codes is `code`.
+    pub fn has_code(&self, code: u32) -> bool {
+        self.codes().any(|found| found == code)
+    }
+
+    /// Another record stands in the way: an address or CNAME with that host (81053, 81054), a delegation (81056),
+    /// or the record itself (81057, 81058).
+    pub fn is_conflict(&self) -> bool {
+        self.codes()
+            .any(|code| matches!(code, 81053 | 81054 | 81056 | 81057 | 81058))
+    }
+
+    /// The record to be created is there already, to the letter (81058).
+    pub fn is_identical_record(&self) -> bool {
+        self.has_code(81058)
+    }
+
+    /// The zone holds as many records as it may (81045).
+    pub fn is_record_quota(&self) -> bool {
+        self.has_code(81045)
+    }
+
+    /// The tunnel's configuration did not pass Cloudflare's validation (1056).
+    pub fn is_bad_configuration(&self) -> bool {
+        self.has_code(1056)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "HTTP {}", self.status)?;
+        if let Some(code) = self.code {
+            write!(formatter, ", code {code}")?;
+        }
+        write!(formatter, ", {:?}", self.message)?;
+        for (index, cause) in self.chain.iter().enumerate() {
+            formatter.write_str(if index == 0 { " because " } else { ", " })?;
+            match cause.code {
+                Some(code) => write!(formatter, "{code} {:?}", cause.message)?,
+                None => write!(formatter, "{:?}", cause.message)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cuts a text from outside to a length that a log line bears.
+pub(super) fn cut(text: &str) -> Box<str> {
+    match text.char_indices().nth(ERROR_TEXT_MAX_CHARS) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
+        None => text.into(),
+    }
+}
+
+/// Keeps the causes that are shown and drops the rest.
+pub(super) fn cut_chain(mut chain: Vec<Cause>) -> Vec<Cause> {
+    chain.truncate(ERROR_CHAIN_MAX_CAUSES);
+    chain
+}
+
+/// The service that answered: the same code means different things in different ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Area {
+    Tokens,
+    Zones,
+    Records,
+    Tunnels,
+}
+
+/// What a refusal demands of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Refused,
+    Credentials,
+    NotFound,
+    Limited,
+    Failed,
+}
+
+/// Sorts a refusal. Cloudflare enumerates its codes nowhere; these were met by clients in use. A code counts for more
+/// than the HTTP status: authentication errors come as 400, throttling even as 200.
+pub(super) fn judge(area: Area, refusal: &Refusal) -> Verdict {
+    // 10429 is the same in the newer services.
+    if refusal.status == 429 || refusal.codes().any(|code| matches!(code, 971 | 10429)) {
+        return Verdict::Limited;
+    }
+    let message = refusal.message.to_ascii_lowercase();
+    match refusal.code {
+        // Malformed (6003 with 6111 or 6103), missing or unknown headers, and what the token may not touch.
+        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return Verdict::Credentials,
+        Some(10001) if message.contains("internal") => return Verdict::Failed,
+        // "Method not allowed for token".
+        Some(10001) => return Verdict::Credentials,
+        Some(1000)
+            if ["timeout", "timed out", "internal"]
+                .iter()
+                .any(|text| message.contains(text)) =>
+        {
+            return Verdict::Failed;
+        }
+        // "Invalid API Token", the token verification's answer.
+        Some(1000) if message.contains("token") => return Verdict::Credentials,
+        // No such route: an id in the path has the wrong shape.
+        Some(7003) => return Verdict::NotFound,
+        // The tunnel, its token, its configuration.
+        Some(1002 | 1054 | 1055) if area == Area::Tunnels => return Verdict::NotFound,
+        Some(1056) if area == Area::Tunnels => return Verdict::Refused,
+        // The record does not exist.
+        Some(81044) if area == Area::Records => return Verdict::NotFound,
+        Some(1004 | 9000..=9999 | 81000..=81999) if area == Area::Records => return Verdict::Refused,
+        _ => {}
+    }
+    match refusal.status {
+        401 | 403 => Verdict::Credentials,
+        404 => Verdict::NotFound,
+        408 | 500.. => Verdict::Failed,
+        _ => Verdict::Refused,
+    }
+}

@@ -1,0 +1,194 @@
+//! DNS records, read by the thousand and written in batches.
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use super::client::Client;
+use super::envelope::null_is_default;
+use super::error::{Area, Error};
+use super::identifier::{RecordId, ZoneId, path};
+use super::transport::Method;
+use crate::clock::Deadline;
+use crate::limits::RECORDS_PER_PAGE;
+
+/// A record as Cloudflare has it. A zone may hold thousands, hence the boxed texts and nothing that is not needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its id.
+    pub id: RecordId,
+    /// The full name in lower-case punycode, without a trailing dot.
+    pub name: Box<str>,
+    /// `A`, `AAAA`, `CNAME`, `TXT`, …
+    pub kind: Box<str>,
+    /// What it says; of a CNAME, the target. Empty for types that have only `data`.
+    pub content: Box<str>,
+    /// Whether Cloudflare stands before it.
+    pub proxied: bool,
+    /// Seconds; 1 stands for automatic, which is what every proxied record has.
+    pub ttl: u32,
+    /// Empty where there is none.
+    pub comment: Box<str>,
+    /// Made by one of Cloudflare's services (Email Routing): it can be neither changed nor deleted.
+    pub read_only: bool,
+}
+
+/// Changes of one zone's records. Cloudflare runs deletes, then patches, then posts, in one transaction: all or nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Batch {
+    /// Records that go.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "ids_as_objects")]
+    pub deletes: Vec<RecordId>,
+    /// Records that change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub patches: Vec<RecordPatch>,
+    /// Records that come.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub posts: Vec<NewRecord>,
+}
+
+impl Batch {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.operations() == 0
+    }
+
+    /// What counts against the limit of a batch.
+    pub fn operations(&self) -> usize {
+        let Self {
+            deletes,
+            patches,
+            posts,
+        } = self;
+        deletes.len() + patches.len() + posts.len()
+    }
+}
+
+/// A change of one record. What is `None` stays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RecordPatch {
+    /// The record.
+    pub id: RecordId,
+    /// Its new type.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Box<str>>,
+    /// Its new content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<Box<str>>,
+    /// Whether Cloudflare is to stand before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxied: Option<bool>,
+    /// Seconds, 1 for automatic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u32>,
+    /// Its new comment; the empty one takes it away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comment: Option<Box<str>>,
+}
+
+/// A record to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NewRecord {
+    /// The full name.
+    pub name: Box<str>,
+    /// `A`, `AAAA`, `CNAME`, `TXT`, …
+    #[serde(rename = "type")]
+    pub kind: Box<str>,
+    /// What it says.
+    pub content: Box<str>,
+    /// Whether Cloudflare is to stand before it.
+    pub proxied: bool,
+    /// Seconds, 1 for automatic.
+    pub ttl: u32,
+    /// Empty for none.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub comment: Box<str>,
+}
+
+fn ids_as_objects<S: serde::Serializer>(ids: &[RecordId], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Object<'a> {
+        id: &'a RecordId,
+    }
+    serializer.collect_seq(ids.iter().map(|id| Object { id }))
+}
+
+#[derive(Deserialize)]
+struct WireRecord {
+    id: RecordId,
+    name: String,
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    content: Box<str>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    proxied: bool,
+    #[serde(default, deserialize_with = "null_is_default")]
+    ttl: u32,
+    #[serde(default, deserialize_with = "null_is_default")]
+    comment: Box<str>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    meta: WireMeta,
+}
+
+#[derive(Default, Deserialize)]
+struct WireMeta {
+    #[serde(default, deserialize_with = "null_is_default")]
+    read_only: bool,
+}
+
+impl From<WireRecord> for Record {
+    fn from(wire: WireRecord) -> Self {
+        let mut name = wire.name;
+        name.make_ascii_lowercase();
+        Self {
+            id: wire.id,
+            name: name.into(),
+            kind: wire.kind,
+            content: wire.content,
+            proxied: wire.proxied,
+            ttl: wire.ttl,
+            comment: wire.comment,
+            read_only: wire.meta.read_only,
+        }
+    }
+}
+
+impl Client {
+    /// Every record of a zone, ordered by id.
+    ///
+    /// # Errors
+    /// See [`Error`]; nothing is written.
+    pub fn records(&self, zone: &ZoneId, deadline: Deadline) -> Result<Vec<Record>, Error> {
+        let mut records: Vec<Record> = self.list(
+            Area::Records,
+            &path(&["zones", zone.as_str(), "dns_records"]),
+            "",
+            RECORDS_PER_PAGE,
+            deadline,
+            |wire: WireRecord| Ok(wire.into()),
+        )?;
+        records.sort_by(|a, b| a.id.cmp(&b.id));
+        // A record made between two pages pushes another one onto the next page.
+        records.dedup_by(|a, b| a.id == b.id);
+        Ok(records)
+    }
+
+    /// Changes records of a zone, all or nothing. Sent at most once; an empty batch is not sent.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::may_have_been_done`] says whether the zone has to be read again.
+    pub fn batch(&self, zone: &ZoneId, batch: &Batch, deadline: Deadline) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let body = serde_json::to_vec(batch).expect("texts, numbers and booleans are always JSON");
+        self.write::<IgnoredAny>(
+            Area::Records,
+            Method::Post,
+            &path(&["zones", zone.as_str(), "dns_records", "batch"]),
+            &body,
+            deadline,
+        )?;
+        Ok(())
+    }
+}

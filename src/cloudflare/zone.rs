@@ -1,0 +1,101 @@
+//! Zones.
+
+use serde::Deserialize;
+
+use super::client::Client;
+use super::envelope::null_is_default;
+use super::error::{Area, Error};
+use super::identifier::{AccountId, ZoneId, path};
+use crate::clock::Deadline;
+use crate::limits::ZONES_PER_PAGE;
+
+/// A zone that the credentials can see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// Its id.
+    pub id: ZoneId,
+    /// Its apex in lower-case punycode, without a trailing dot.
+    pub name: Box<str>,
+    /// The account that it belongs to.
+    pub account: AccountId,
+    /// Decides how long a comment and how large a batch may be.
+    pub plan: Plan,
+    /// `active`, `pending`, `initializing` or `moved`.
+    pub status: Box<str>,
+    /// A paused zone serves DNS only: nothing in it is proxied.
+    pub paused: bool,
+}
+
+/// As far as limits depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// The smaller limits; also assumed where Cloudflare does not tell.
+    Free,
+    /// Pro, Business and Enterprise.
+    Paid,
+}
+
+#[derive(Deserialize)]
+struct WireZone {
+    id: ZoneId,
+    name: String,
+    #[serde(default, deserialize_with = "null_is_default")]
+    account: WireAccount,
+    #[serde(default, deserialize_with = "null_is_default")]
+    plan: WirePlan,
+    #[serde(default, deserialize_with = "null_is_default")]
+    status: Box<str>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    paused: bool,
+}
+
+#[derive(Default, Deserialize)]
+struct WireAccount {
+    #[serde(default, deserialize_with = "null_is_default")]
+    id: Box<str>,
+}
+
+#[derive(Default, Deserialize)]
+struct WirePlan {
+    #[serde(default, deserialize_with = "null_is_default")]
+    legacy_id: Box<str>,
+}
+
+impl From<WireZone> for Zone {
+    fn from(wire: WireZone) -> Self {
+        let mut name = wire.name;
+        name.make_ascii_lowercase();
+        Self {
+            id: wire.id,
+            name: name.into(),
+            account: AccountId::new(wire.account.id),
+            plan: match &*wire.plan.legacy_id {
+                "" | "free" => Plan::Free,
+                _ => Plan::Paid,
+            },
+            status: wire.status,
+            paused: wire.paused,
+        }
+    }
+}
+
+impl Client {
+    /// Every zone that the credentials can see, ordered by id.
+    ///
+    /// # Errors
+    /// See [`Error`]; nothing is written.
+    pub fn zones(&self, deadline: Deadline) -> Result<Vec<Zone>, Error> {
+        let mut zones: Vec<Zone> = self.list(
+            Area::Zones,
+            &path(&["zones"]),
+            "",
+            ZONES_PER_PAGE,
+            deadline,
+            |wire: WireZone| Ok(wire.into()),
+        )?;
+        zones.sort_by(|a, b| a.id.cmp(&b.id));
+        // A zone added between two pages pushes another one onto the next page.
+        zones.dedup_by(|a, b| a.id == b.id);
+        Ok(zones)
+    }
+}

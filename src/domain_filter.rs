@@ -1,0 +1,177 @@
+//! Which names this program serves. `GET /` tells ExternalDNS, and every write is held against it again.
+//!
+//! The meaning is ExternalDNS's own (`endpoint.DomainFilter`): `example.com` takes the name itself and all below
+//! it, `.example.com` only what is below. Where expressions are used, exclusion wins, and names are matched in
+//! lower-case Unicode.
+
+use regex_lite::Regex;
+use serde::Serialize;
+
+use crate::tunnel::hostname;
+
+/// The filter in one of its two forms; lists and expressions exclude each other.
+#[derive(Clone, Debug)]
+pub enum DomainFilter {
+    /// Names and the names below them.
+    Lists {
+        /// Empty takes every name.
+        include: Vec<Box<str>>,
+        /// Wins over `include`.
+        exclude: Vec<Box<str>>,
+    },
+    /// Expressions of the common subset of RE2.
+    Expressions {
+        /// None takes every name.
+        include: Option<Regex>,
+        /// Wins over `include`.
+        exclude: Option<Regex>,
+    },
+}
+
+impl Default for DomainFilter {
+    fn default() -> Self {
+        Self::Lists { include: Vec::new(), exclude: Vec::new() }
+    }
+}
+
+impl DomainFilter {
+    /// A filter of lists; names are normalized, empty entries dropped.
+    pub fn lists<'a>(
+        include: impl IntoIterator<Item = &'a str>,
+        exclude: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        fn names<'a>(entries: impl IntoIterator<Item = &'a str>) -> Vec<Box<str>> {
+            entries
+                .into_iter()
+                .map(hostname::normalize)
+                .filter(|name| !name.is_empty())
+                .map(String::into_boxed_str)
+                .collect()
+        }
+        Self::Lists { include: names(include), exclude: names(exclude) }
+    }
+
+    /// Whether `name` is served.
+    pub fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Lists { include, exclude } => {
+                let name = hostname::normalize(name);
+                let takes = |filters: &[Box<str>]| filters.iter().any(|filter| list_entry_takes(filter, &name));
+                (include.is_empty() || takes(include)) && !takes(exclude)
+            }
+            Self::Expressions { include, exclude } => {
+                let name = hostname::to_unicode(&hostname::normalize(name));
+                !exclude.as_ref().is_some_and(|expression| expression.is_match(&name))
+                    && include.as_ref().is_none_or(|expression| expression.is_match(&name))
+            }
+        }
+    }
+
+    /// Whether a name in the zone called `zone` could be served. Expressions cannot tell, so they take every zone.
+    pub fn may_serve_zone(&self, zone: &str) -> bool {
+        let Self::Lists { include, exclude } = self else {
+            return true;
+        };
+        let zone = hostname::normalize(zone);
+        let included = include.is_empty()
+            || include.iter().any(|filter| {
+                let domain = filter.strip_prefix('.').unwrap_or(filter);
+                is_within(&zone, domain) || is_within(domain, &zone)
+            });
+        included && !exclude.iter().any(|filter| list_entry_takes(filter, &zone))
+    }
+
+    /// The body of `GET /`.
+    pub fn to_json(&self) -> Box<str> {
+        let wire = match self {
+            Self::Lists { include, exclude } => WireFilter { include, exclude, ..WireFilter::default() },
+            Self::Expressions { include, exclude } => WireFilter {
+                regex_include: include.as_ref().map(Regex::as_str),
+                regex_exclude: exclude.as_ref().map(Regex::as_str),
+                ..WireFilter::default()
+            },
+        };
+        serde_json::to_string(&wire).expect("strings and lists always serialize").into()
+    }
+}
+
+#[derive(Default, Serialize)]
+struct WireFilter<'a> {
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    include: &'a [Box<str>],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    exclude: &'a [Box<str>],
+    #[serde(rename = "regexInclude", skip_serializing_if = "Option::is_none")]
+    regex_include: Option<&'a str>,
+    #[serde(rename = "regexExclude", skip_serializing_if = "Option::is_none")]
+    regex_exclude: Option<&'a str>,
+}
+
+fn list_entry_takes(filter: &str, name: &str) -> bool {
+    match filter.strip_prefix('.') {
+        Some(domain) => name != domain && is_within(name, domain),
+        None => is_within(name, filter),
+    }
+}
+
+fn is_within(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expressions(include: &str, exclude: &str) -> DomainFilter {
+        let compile = |text: &str| (!text.is_empty()).then(|| Regex::new(text).expect("the table's are valid"));
+        DomainFilter::Expressions { include: compile(include), exclude: compile(exclude) }
+    }
+
+    #[test]
+    fn a_name_is_taken_as_external_dns_takes_it() {
+        let table = [
+            ("nothing set takes all", DomainFilter::default(), "a.example.com", true),
+            ("the name itself", DomainFilter::lists(["example.com"], []), "example.com", true),
+            ("below it", DomainFilter::lists(["example.com"], []), "*.a.example.com", true),
+            ("a mere suffix", DomainFilter::lists(["example.com"], []), "myexample.com", false),
+            ("a leading dot leaves the apex out", DomainFilter::lists([".example.com"], []), "example.com", false),
+            ("a leading dot takes what is below", DomainFilter::lists([".example.com"], []), "a.example.com", true),
+            ("exclusion wins", DomainFilter::lists(["example.com"], ["a.example.com"]), "b.a.example.com", false),
+            ("case and the final dot are nothing", DomainFilter::lists(["Example.com."], []), "A.example.COM.", true),
+            ("an expression", expressions(r"^.*\.example\.com$", ""), "a.example.com", true),
+            ("an expression that excludes", expressions("", "^internal"), "internal.example.com", false),
+            ("only an exclusion takes the rest", expressions("", "^internal"), "a.example.com", true),
+            ("expressions see Unicode", expressions("bücher", ""), "xn--bcher-kva.example", true),
+        ];
+        for (label, filter, name, expected) in table {
+            assert_eq!(filter.matches(name), expected, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_zone_is_read_only_where_a_name_in_it_could_be_served() {
+        let table = [
+            ("the zone of the filter", DomainFilter::lists(["example.com"], []), "example.com", true),
+            ("the zone above the filter", DomainFilter::lists(["a.example.com"], []), "example.com", true),
+            ("the zone below the filter", DomainFilter::lists(["example.com"], []), "a.example.com", true),
+            ("another zone", DomainFilter::lists(["example.com"], []), "example.org", false),
+            ("an excluded zone", DomainFilter::lists([], ["example.org"]), "example.org", false),
+            ("a zone of which a part is excluded", DomainFilter::lists([], ["a.example.org"]), "example.org", true),
+            ("a zone whose apex is left", DomainFilter::lists([], [".example.org"]), "example.org", true),
+        ];
+        for (label, filter, zone, expected) in table {
+            assert_eq!(filter.may_serve_zone(zone), expected, "{label}");
+        }
+    }
+
+    #[test]
+    fn the_body_has_lists_or_expressions_and_never_both() {
+        assert_eq!(&*DomainFilter::default().to_json(), "{}");
+        let lists = DomainFilter::lists(["example.com"], ["a.example.com"]);
+        assert_eq!(&*lists.to_json(), r#"{"include":["example.com"],"exclude":["a.example.com"]}"#);
+        assert_eq!(
+            &*expressions(r"\.com$", "^x").to_json(),
+            r#"{"regexInclude":"\\.com$","regexExclude":"^x"}"#
+        );
+    }
+}

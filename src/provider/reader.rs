@@ -1,0 +1,226 @@
+//! Reads a snapshot: the zones within the filter side by side, a few at a time, and the tunnels' configurations.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use log::debug;
+
+use crate::clock::{Clock, Deadline};
+use crate::cloudflare::{AccountId, Client, ConfigSource, Configuration, Error, Record, Zone, ZoneId};
+use crate::domain_filter::DomainFilter;
+use crate::limits;
+use crate::reconcile::Settings;
+use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
+use crate::reconcile::stamp::Stamp;
+use crate::tunnel::{Document, DocumentError, TunnelId};
+
+/// Which zones are read.
+#[derive(Clone, Debug, Default)]
+pub struct ZoneScope {
+    /// Zones in which no name could be served are not read.
+    pub filter: DomainFilter,
+    /// Where not empty, only these.
+    pub ids: Vec<ZoneId>,
+}
+
+/// Why a snapshot could not be read.
+#[derive(Debug)]
+pub(super) enum ReadError {
+    /// A call of the API.
+    Cloudflare(Error),
+    /// A tunnel's configuration is not what cloudflared knows.
+    Document(TunnelId, DocumentError),
+}
+
+impl From<Error> for ReadError {
+    fn from(error: Error) -> Self {
+        Self::Cloudflare(error)
+    }
+}
+
+/// Reads, and remembers what seldom changes: the list of zones, and which foreign tunnels are alive.
+#[derive(Debug)]
+pub(super) struct Reader {
+    scope: ZoneScope,
+    clock: Arc<dyn Clock>,
+    allow_local_config: bool,
+    zones: Mutex<Option<ZoneList>>,
+    foreign_tunnels: Mutex<HashMap<TunnelId, (bool, Instant)>>,
+}
+
+#[derive(Clone, Debug)]
+struct ZoneList {
+    zones: Arc<[Zone]>,
+    read_at: Instant,
+}
+
+impl Reader {
+    pub(super) fn new(scope: ZoneScope, clock: Arc<dyn Clock>, allow_local_config: bool) -> Self {
+        Self {
+            scope,
+            clock,
+            allow_local_config,
+            zones: Mutex::new(None),
+            foreign_tunnels: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// The zones within the scope. The list is read again when one of `names` fits none of them and it is old enough.
+    pub(super) fn zones<'n>(
+        &self,
+        client: &Client,
+        names: impl IntoIterator<Item = &'n str>,
+        deadline: Deadline,
+    ) -> Result<Arc<[Zone]>, Error> {
+        let mut cached = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = &*cached {
+            let young = self.clock.now().saturating_duration_since(list.read_at) < limits::ZONE_LIST_MAX_AGE;
+            if young || names.into_iter().all(|name| list.zones.iter().any(|zone| holds(zone, name))) {
+                return Ok(Arc::clone(&list.zones));
+            }
+        }
+        let zones: Arc<[Zone]> = client
+            .zones(deadline)?
+            .into_iter()
+            .filter(|zone| self.scope.filter.may_serve_zone(&zone.name))
+            .filter(|zone| self.scope.ids.is_empty() || self.scope.ids.contains(&zone.id))
+            .collect();
+        debug!("zones={} read", zones.len());
+        *cached = Some(ZoneList { zones: Arc::clone(&zones), read_at: self.clock.now() });
+        Ok(zones)
+    }
+
+    /// Everything that a decision needs. `names` are those that are about to be written.
+    pub(super) fn snapshot<'n>(
+        &self,
+        client: &Client,
+        account: &AccountId,
+        settings: &Settings,
+        names: impl IntoIterator<Item = &'n str>,
+        deadline: Deadline,
+    ) -> Result<Snapshot, ReadError> {
+        let zones = self.zones(client, names, deadline)?;
+        let tasks: Vec<Task<'_>> = zones
+            .iter()
+            .map(Task::Records)
+            .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
+            .collect();
+        let answers = in_parallel(&tasks, |task| task.run(client, account, deadline)).inspect_err(|error| {
+            // A zone may have left the account.
+            if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
+                *self.zones.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            }
+        })?;
+        let mut snapshot = Snapshot::default();
+        for (task, answer) in tasks.iter().zip(answers) {
+            match (task, answer) {
+                (Task::Records(zone), Answer::Records(records)) => {
+                    snapshot.zones.push(ZoneSnapshot::new((*zone).clone(), records));
+                }
+                (Task::Configuration(id), Answer::Configuration(configuration)) => {
+                    snapshot.tunnels.insert((*id).clone(), self.tunnel_snapshot(id, &configuration)?);
+                }
+                (Task::Records(_), Answer::Configuration(_)) | (Task::Configuration(_), Answer::Records(_)) => {}
+            }
+        }
+        snapshot.live_elsewhere = self.live_elsewhere(client, account, settings, &snapshot, deadline)?;
+        Ok(snapshot)
+    }
+
+    fn tunnel_snapshot(&self, id: &TunnelId, configuration: &Configuration) -> Result<TunnelSnapshot, ReadError> {
+        let document = Document::parse(configuration.config.as_deref())
+            .map_err(|error| ReadError::Document(id.clone(), error))?;
+        let writable = self.allow_local_config || configuration.source != Some(ConfigSource::Local);
+        Ok(TunnelSnapshot::new(document, writable))
+    }
+
+    /// Of the tunnels that records with our owner's stamp lead to and that are not configured: those that exist.
+    fn live_elsewhere(
+        &self,
+        client: &Client,
+        account: &AccountId,
+        settings: &Settings,
+        snapshot: &Snapshot,
+        deadline: Deadline,
+    ) -> Result<BTreeSet<TunnelId>, Error> {
+        let candidates: BTreeSet<TunnelId> = snapshot
+            .zones
+            .iter()
+            .flat_map(ZoneSnapshot::records)
+            .filter(|record| Stamp::parse(&record.comment).is_some_and(|stamp| stamp.owner == settings.owner))
+            .filter_map(|record| TunnelId::from_hostname(&record.content))
+            .filter(|tunnel| !settings.is_configured(tunnel))
+            .collect();
+        let mut known = self.foreign_tunnels.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
+        known.retain(|tunnel, (_, asked_at)| {
+            candidates.contains(tunnel) && now.saturating_duration_since(*asked_at) < limits::ZONE_LIST_MAX_AGE
+        });
+        let mut live = BTreeSet::new();
+        for tunnel in candidates {
+            let alive = match known.get(&tunnel) {
+                Some((alive, _)) => *alive,
+                None => {
+                    let alive = client.tunnel(account, &tunnel, deadline)?.is_some_and(|found| !found.deleted);
+                    known.insert(tunnel.clone(), (alive, now));
+                    alive
+                }
+            };
+            if alive {
+                live.insert(tunnel);
+            }
+        }
+        Ok(live)
+    }
+}
+
+fn holds(zone: &Zone, name: &str) -> bool {
+    name.strip_suffix(&*zone.name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+enum Task<'a> {
+    Records(&'a Zone),
+    Configuration(&'a TunnelId),
+}
+
+enum Answer {
+    Records(Vec<Record>),
+    Configuration(Configuration),
+}
+
+impl Task<'_> {
+    fn run(&self, client: &Client, account: &AccountId, deadline: Deadline) -> Result<Answer, Error> {
+        match self {
+            Self::Records(zone) => client.records(&zone.id, deadline).map(Answer::Records),
+            Self::Configuration(tunnel) => client.configuration(account, tunnel, deadline).map(Answer::Configuration),
+        }
+    }
+}
+
+/// The answers in the order of the tasks, or the first error; after one nothing new is begun.
+fn in_parallel<T: Sync, A: Send>(tasks: &[T], run: impl Fn(&T) -> Result<A, Error> + Sync) -> Result<Vec<A>, Error> {
+    let next = AtomicUsize::new(0);
+    let answers: Mutex<BTreeMap<usize, Result<A, Error>>> = Mutex::new(BTreeMap::new());
+    let work = || {
+        while let index = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(task) = tasks.get(index)
+        {
+            let answer = run(task);
+            if answer.is_err() {
+                next.store(tasks.len(), Ordering::Relaxed);
+            }
+            answers.lock().unwrap_or_else(PoisonError::into_inner).insert(index, answer);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..limits::PARALLEL_READS.min(tasks.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+    answers.into_values().collect()
+}

@@ -1,0 +1,106 @@
+//! The decisions, pure: what an endpoint means, what ExternalDNS is shown, and what one request will write.
+//!
+//! Nothing here does I/O, reads a clock or the environment, or logs: what deserves a log line or a metric is
+//! returned as a value.
+
+pub mod adjust;
+pub mod canonical;
+pub mod options;
+pub mod plan;
+pub mod records;
+pub mod snapshot;
+pub mod stamp;
+pub mod trace;
+
+use std::fmt;
+
+use crate::domain_filter::DomainFilter;
+use crate::endpoint::Endpoint;
+use crate::tunnel::TunnelId;
+
+/// What the decisions depend on and no request changes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Written into every stamp; what carries another owner is not ours.
+    pub owner: Box<str>,
+    /// The names that are served.
+    pub filter: DomainFilter,
+    tunnels: Vec<ConfiguredTunnel>,
+}
+
+/// A tunnel this program may write to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfiguredTunnel {
+    /// Its id.
+    pub id: TunnelId,
+    /// Its name at Cloudflare, or the id where that is not known.
+    pub name: Box<str>,
+}
+
+impl Settings {
+    /// Settings for at least one tunnel; the first is the default.
+    pub fn new(owner: &str, filter: DomainFilter, default: ConfiguredTunnel, others: Vec<ConfiguredTunnel>) -> Self {
+        let mut tunnels = vec![default];
+        tunnels.extend(others);
+        Self { owner: owner.into(), filter, tunnels }
+    }
+
+    /// The configured tunnels, the default first.
+    pub fn tunnels(&self) -> &[ConfiguredTunnel] {
+        &self.tunnels
+    }
+
+    /// The tunnel of an endpoint that names none.
+    pub fn default_tunnel(&self) -> &TunnelId {
+        &self.tunnels.first().expect("new() demands one").id
+    }
+
+    /// Whether `tunnel` is configured.
+    pub fn is_configured(&self, tunnel: &TunnelId) -> bool {
+        self.tunnels.iter().any(|configured| configured.id == *tunnel)
+    }
+
+    /// The configured tunnel whose hostname `target` is.
+    pub fn tunnel_of_target(&self, target: &str) -> Option<&TunnelId> {
+        let id = TunnelId::from_hostname(target)?;
+        self.tunnels.iter().map(|tunnel| &tunnel.id).find(|tunnel| **tunnel == id)
+    }
+
+    /// The configured tunnel with that name or id.
+    pub fn tunnel_called(&self, name_or_id: &str) -> Option<&TunnelId> {
+        self.tunnels
+            .iter()
+            .find(|tunnel| tunnel.id.as_str().eq_ignore_ascii_case(name_or_id) || *tunnel.name == *name_or_id)
+            .map(|tunnel| &tunnel.id)
+    }
+
+    /// The names of all configured tunnels, for a message.
+    pub fn tunnel_names(&self) -> String {
+        self.tunnels.iter().map(|tunnel| &*tunnel.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Something that an operator should read once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Note {
+    /// The hostname it is about.
+    pub hostname: Box<str>,
+    /// What there is to say.
+    pub text: String,
+}
+
+impl Note {
+    pub(crate) fn left_out(endpoint: &Endpoint, property: &str, problem: &str) -> Self {
+        let resource = endpoint.labels.value(canonical::RESOURCE_LABEL).unwrap_or("an endpoint");
+        Self {
+            hostname: endpoint.dns_name.as_str().into(),
+            text: format!("{resource}: {property} is left out: it {problem}"),
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "hostname={:?} {}", self.hostname, self.text)
+    }
+}

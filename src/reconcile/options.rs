@@ -1,0 +1,363 @@
+//! Origin options and Access: what a property says, and what an ingress rule's `originRequest` holds.
+//!
+//! Both directions go through the JSON value, so that what `adjust` renders and what `records` reads back from a
+//! rule cannot differ. Field names, types and units are cloudflared's (`config/configuration.go`): durations are
+//! whole seconds, one wrong type makes cloudflared refuse the whole document.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::endpoint::Property;
+use crate::tunnel::Rule;
+
+/// What every property of origin options begins with.
+pub const ORIGIN_PREFIX: &str = "webhook/origin-";
+
+/// What every property of Access begins with.
+pub const ACCESS_PREFIX: &str = "webhook/access-";
+
+/// Access tokens have to be valid for a request to reach the service: `true` or `false`.
+pub const ACCESS_REQUIRED: &str = "webhook/access-required";
+
+/// The team's name at Cloudflare Access.
+pub const ACCESS_TEAM_NAME: &str = "webhook/access-team-name";
+
+/// The applications' audience tags, separated by commas.
+pub const ACCESS_AUD_TAG: &str = "webhook/access-aud-tag";
+
+/// The rules of a `socks-proxy` service. They limit what is reachable, so an invalid list is never left out.
+pub const IP_RULES: &str = "webhook/origin-ip-rules";
+
+const ACCESS_FIELD: &str = "access";
+
+/// Longer, and cloudflared's nanoseconds overflow without a word.
+const DURATION_MAX_SECONDS: u64 = 9_223_372_036;
+
+/// How the text of a property becomes JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Duration,
+    Count,
+    Port,
+    Boolean,
+    Text,
+    ProxyType,
+    IpRules,
+}
+
+#[derive(Debug)]
+struct OriginOption {
+    /// The property's name without `ORIGIN_PREFIX`.
+    name: &'static str,
+    field: &'static str,
+    kind: Kind,
+}
+
+/// In Cloudflare's order, which is the order they are written in.
+const ORIGIN_OPTIONS: [OriginOption; 18] = [
+    OriginOption { name: "connect-timeout", field: "connectTimeout", kind: Kind::Duration },
+    OriginOption { name: "tls-timeout", field: "tlsTimeout", kind: Kind::Duration },
+    OriginOption { name: "tcp-keep-alive", field: "tcpKeepAlive", kind: Kind::Duration },
+    OriginOption { name: "no-happy-eyeballs", field: "noHappyEyeballs", kind: Kind::Boolean },
+    OriginOption { name: "keep-alive-timeout", field: "keepAliveTimeout", kind: Kind::Duration },
+    OriginOption { name: "keep-alive-connections", field: "keepAliveConnections", kind: Kind::Count },
+    OriginOption { name: "http-host-header", field: "httpHostHeader", kind: Kind::Text },
+    OriginOption { name: "server-name", field: "originServerName", kind: Kind::Text },
+    OriginOption { name: "match-sni-to-host", field: "matchSNItoHost", kind: Kind::Boolean },
+    OriginOption { name: "ca-pool", field: "caPool", kind: Kind::Text },
+    OriginOption { name: "no-tls-verify", field: "noTLSVerify", kind: Kind::Boolean },
+    OriginOption { name: "disable-chunked-encoding", field: "disableChunkedEncoding", kind: Kind::Boolean },
+    OriginOption { name: "http2-origin", field: "http2Origin", kind: Kind::Boolean },
+    OriginOption { name: "bastion-mode", field: "bastionMode", kind: Kind::Boolean },
+    OriginOption { name: "proxy-type", field: "proxyType", kind: Kind::ProxyType },
+    OriginOption { name: "proxy-address", field: "proxyAddress", kind: Kind::Text },
+    OriginOption { name: "proxy-port", field: "proxyPort", kind: Kind::Port },
+    OriginOption { name: "ip-rules", field: "ipRules", kind: Kind::IpRules },
+];
+
+/// The `originRequest` of a rule: Cloudflare's field names and values, in Cloudflare's order.
+pub type OriginRequest = Vec<(&'static str, Value)>;
+
+/// One property that could not be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadOption {
+    /// The whole property name.
+    pub property: Box<str>,
+    /// What is wrong with it and what is allowed.
+    pub problem: String,
+}
+
+/// What the origin options and Access properties of one endpoint amount to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OptionsRead {
+    /// What goes into the rule.
+    pub origin_request: OriginRequest,
+    /// Options that are left out with a warning.
+    pub left_out: Vec<BadOption>,
+    /// Options without which more would be published than was asked for: the endpoint is invalid.
+    pub invalid: Vec<BadOption>,
+}
+
+/// Reads the properties that begin with [`ORIGIN_PREFIX`] or [`ACCESS_PREFIX`]; others are not looked at.
+pub fn read<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> OptionsRead {
+    let mut read = OptionsRead::default();
+    for option in &ORIGIN_OPTIONS {
+        let name = format!("{ORIGIN_PREFIX}{}", option.name);
+        let Some((_, text)) = properties.clone().find(|(present, _)| *present == name) else {
+            continue;
+        };
+        match option.kind.parse(text) {
+            Ok(Value::Null) => {}
+            Ok(value) => read.origin_request.push((option.field, value)),
+            Err(problem) => {
+                let bad = BadOption { property: name.into(), problem };
+                let list = if option.kind == Kind::IpRules { &mut read.invalid } else { &mut read.left_out };
+                list.push(bad);
+            }
+        }
+    }
+    read_access(properties.clone(), &mut read);
+    for (name, _) in properties {
+        if name.starts_with(ACCESS_PREFIX) && ![ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].contains(&name) {
+            read.invalid.push(BadOption {
+                property: name.into(),
+                problem: format!("is unknown; known are {ACCESS_REQUIRED}, {ACCESS_TEAM_NAME}, {ACCESS_AUD_TAG}"),
+            });
+        }
+    }
+    read
+}
+
+/// Whether `name` is the property of an origin option.
+pub fn is_origin_option(name: &str) -> bool {
+    name.strip_prefix(ORIGIN_PREFIX).is_some_and(|name| ORIGIN_OPTIONS.iter().any(|option| option.name == name))
+}
+
+/// The names of all origin options' properties.
+pub fn origin_property_names() -> impl Iterator<Item = String> {
+    ORIGIN_OPTIONS.iter().map(|option| format!("{ORIGIN_PREFIX}{}", option.name))
+}
+
+/// The canonical properties for `origin_request`.
+pub fn properties(origin_request: &[(&'static str, Value)]) -> Vec<Property> {
+    origin_request.iter().flat_map(|(field, value)| properties_of_field(field, value)).collect()
+}
+
+/// The canonical properties for what stands in a tunnel's document, whoever wrote it there.
+pub fn properties_of_rule(rule: &Rule) -> Vec<Property> {
+    ORIGIN_OPTIONS
+        .iter()
+        .map(|option| option.field)
+        .chain([ACCESS_FIELD])
+        .filter_map(|field| {
+            let raw = rule.origin_field(field)?;
+            let value = serde_json::from_str(raw.get()).unwrap_or_else(|_| Value::from(raw.get()));
+            Some(properties_of_field(field, &value))
+        })
+        .flatten()
+        .collect()
+}
+
+fn properties_of_field(field: &str, value: &Value) -> Vec<Property> {
+    if field == ACCESS_FIELD {
+        return access_properties(value);
+    }
+    let Some(option) = ORIGIN_OPTIONS.iter().find(|option| option.field == field) else {
+        return Vec::new();
+    };
+    option
+        .kind
+        .render(value)
+        .map(|text| Property::new(format!("{ORIGIN_PREFIX}{}", option.name), text))
+        .into_iter()
+        .collect()
+}
+
+impl Kind {
+    /// The JSON value of a property's text; `Null` where the text says what an absent field says.
+    fn parse(self, text: &str) -> Result<Value, String> {
+        if text.is_empty() {
+            return Err("is empty".to_owned());
+        }
+        match self {
+            Self::Duration => parse_duration(text).map(Value::from),
+            Self::Count => whole_number(text, u64::from(u32::MAX)).map(Value::from),
+            Self::Port => whole_number(text, u64::from(u16::MAX)).map(Value::from),
+            Self::Boolean => parse_boolean(text).map(Value::from),
+            Self::Text if text.chars().any(char::is_control) => Err("has a control character".to_owned()),
+            Self::Text => Ok(Value::from(text)),
+            Self::ProxyType if text == "socks" => Ok(Value::from(text)),
+            Self::ProxyType => Err(format!("is {text:?}; allowed is socks")),
+            Self::IpRules => parse_ip_rules(text),
+        }
+    }
+
+    /// The property's text for a JSON value; `None` where the value means the same as an absent field. A value of
+    /// another type than cloudflared takes is shown as it stands.
+    fn render(self, value: &Value) -> Option<String> {
+        match (self, value) {
+            (_, Value::Null) => None,
+            (Self::Text | Self::ProxyType, Value::String(text)) => (!text.is_empty()).then(|| text.clone()),
+            (Self::Duration, Value::Number(seconds)) => Some(format!("{seconds}s")),
+            (Self::IpRules, Value::Array(rules)) if rules.is_empty() => None,
+            (Self::IpRules, rules) => Some(render_ip_rules(rules)),
+            (_, value) => Some(value.to_string()),
+        }
+    }
+}
+
+/// Whole seconds from Go's notation (`1m30s`) or a bare number of seconds.
+fn parse_duration(text: &str) -> Result<u64, String> {
+    const HELP: &str = "allowed are whole seconds, minutes and hours such as 30s or 1m30s";
+    let bad = || format!("is {text:?}; {HELP}");
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return whole_number(text, DURATION_MAX_SECONDS);
+    }
+    let mut seconds: u64 = 0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !character.is_ascii_digit()).ok_or_else(bad)?;
+        let (number, unit_and_rest) = rest.split_at(digits);
+        let unit_seconds = match unit_and_rest.as_bytes() {
+            [b'm', b's', ..] => return Err(bad()),
+            [b'h', ..] => 3600,
+            [b'm', ..] => 60,
+            [b's', ..] => 1,
+            _ => return Err(bad()),
+        };
+        let part = number.parse::<u64>().map_err(|_| bad())?.checked_mul(unit_seconds).ok_or_else(bad)?;
+        seconds = seconds.checked_add(part).ok_or_else(bad)?;
+        rest = unit_and_rest.get(1..).unwrap_or_default();
+    }
+    if seconds > DURATION_MAX_SECONDS { Err(bad()) } else { Ok(seconds) }
+}
+
+fn whole_number(text: &str, maximum: u64) -> Result<u64, String> {
+    text.parse::<u64>()
+        .ok()
+        .filter(|number| text.bytes().all(|byte| byte.is_ascii_digit()) && *number <= maximum)
+        .ok_or_else(|| format!("is {text:?}; allowed is a whole number from 0 to {maximum}"))
+}
+
+/// `true` or `false`, and nothing else: an unknown word must not decide.
+fn parse_boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("is {text:?}; allowed are true and false")),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IpRule {
+    prefix: String,
+    #[serde(default)]
+    ports: Vec<u16>,
+    allow: bool,
+}
+
+fn parse_ip_rules(text: &str) -> Result<Value, String> {
+    const HELP: &str = r#"allowed is a list such as [{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true}]"#;
+    let rules: Vec<IpRule> = serde_json::from_str(text).map_err(|error| format!("cannot be read ({error}); {HELP}"))?;
+    if let Some(bad) = rules.iter().find(|rule| !is_cidr(&rule.prefix)) {
+        return Err(format!("has the prefix {:?}, which is no address range; {HELP}", bad.prefix));
+    }
+    if rules.is_empty() {
+        return Ok(Value::Null);
+    }
+    Ok(rules
+        .into_iter()
+        .map(|IpRule { prefix, ports, allow }| json!({"prefix": prefix, "ports": ports, "allow": allow}))
+        .collect())
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else {
+        return false;
+    };
+    let maximum = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    whole_number(length, maximum).is_ok()
+}
+
+/// Compact, the keys in Cloudflare's order; serde_json's own map would sort them.
+fn render_ip_rules(rules: &Value) -> String {
+    let Value::Array(rules) = rules else {
+        return rules.to_string();
+    };
+    let rendered: Vec<String> = rules
+        .iter()
+        .map(|rule| {
+            let Value::Object(fields) = rule else {
+                return rule.to_string();
+            };
+            let known = ["prefix", "ports", "allow"];
+            let unknown = fields.keys().map(String::as_str).filter(|key| !known.contains(key));
+            let parts: Vec<String> = known
+                .into_iter()
+                .chain(unknown)
+                .filter_map(|key| Some(format!("{}:{}", Value::from(key), fields.get(key)?)))
+                .collect();
+            format!("{{{}}}", parts.join(","))
+        })
+        .collect();
+    format!("[{}]", rendered.join(","))
+}
+
+fn read_access<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone, read: &mut OptionsRead) {
+    let text_of = |wanted: &str| properties.clone().find(|(name, _)| *name == wanted).map(|(_, text)| text);
+    let (required, team, tags) = (text_of(ACCESS_REQUIRED), text_of(ACCESS_TEAM_NAME), text_of(ACCESS_AUD_TAG));
+    let mut invalid = |property: &str, problem: String| {
+        read.invalid.push(BadOption { property: property.into(), problem });
+    };
+    let tag_list: Vec<&str> = tags.unwrap_or_default().split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect();
+    if team.is_some_and(|team| team.trim().is_empty()) {
+        invalid(ACCESS_TEAM_NAME, "is empty".to_owned());
+    }
+    if tags.is_some() && tag_list.is_empty() {
+        invalid(ACCESS_AUD_TAG, "is empty".to_owned());
+    }
+    let team = team.map(str::trim);
+    let required = match required.map(parse_boolean) {
+        None if team.is_none() && tags.is_none() => return,
+        None => return invalid(ACCESS_REQUIRED, "is missing beside the other Access properties; say true or false".into()),
+        Some(Err(problem)) => return invalid(ACCESS_REQUIRED, problem),
+        Some(Ok(required)) => required,
+    };
+    match (team, tags) {
+        // cloudflared does not inherit Access from the tunnel's defaults: this says what nothing says.
+        (None, None) if !required => return,
+        (Some(_), Some(_)) => {}
+        (None, Some(_)) => return invalid(ACCESS_TEAM_NAME, "is missing; the tags mean nothing without it".into()),
+        (_, None) if required => {
+            return invalid(ACCESS_AUD_TAG, "or the team's name is missing; both are needed to check a token".into());
+        }
+        (_, None) => {}
+    }
+    let access = json!({"required": required, "teamName": team.unwrap_or_default(), "audTag": tag_list});
+    read.origin_request.push((ACCESS_FIELD, access));
+}
+
+fn access_properties(access: &Value) -> Vec<Property> {
+    let required = access.get("required").and_then(Value::as_bool).unwrap_or_default();
+    let team = access.get("teamName").and_then(Value::as_str).unwrap_or_default();
+    let tags: Vec<&str> =
+        access.get("audTag").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    if !required && team.is_empty() && tags.is_empty() {
+        return Vec::new();
+    }
+    let mut properties = vec![Property::new(ACCESS_REQUIRED, required.to_string())];
+    if !team.is_empty() {
+        properties.push(Property::new(ACCESS_TEAM_NAME, team));
+    }
+    if !tags.is_empty() {
+        properties.push(Property::new(ACCESS_AUD_TAG, tags.join(",")));
+    }
+    properties
+}

@@ -1,0 +1,268 @@
+//! What one `POST /records` will write: for each hostname its part of every stage, and what was refused.
+//!
+//! The order of the stages keeps an invariant for each rule: its digest is in its host's stamp before the rule
+//! exists, and leaves only after the rule is gone. So after any prefix of the stages `records` still names
+//! everything that is ours, and ExternalDNS plans the rest again.
+
+mod host;
+mod refusal;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+pub use refusal::{Reason, Refusal};
+
+use crate::cloudflare::{NewRecord, RecordId, RecordPatch, ZoneId};
+use crate::endpoint::{Changes, Endpoint};
+use crate::reconcile::canonical::{self, Canonical, OWNER_LABEL};
+use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::{Note, Settings};
+use crate::tunnel::{Document, RuleEdit, TunnelId, hostname};
+
+/// The stages of an apply, in the order they are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Configurations: rules that go, and rules that change and are stamped already.
+    Withdraw,
+    /// Records: new ones, deleted ones, new stamps.
+    Stamp,
+    /// Configurations: rules whose digest was not stamped before.
+    Publish,
+    /// Records: hostnames that move are led to their new tunnel.
+    Repoint,
+    /// Configurations: rules that moved hostnames leave behind.
+    Retire,
+    /// Records: digests of those rules are taken off.
+    Unstamp,
+}
+
+impl Stage {
+    /// All stages in order.
+    pub const ALL: [Self; 6] =
+        [Self::Withdraw, Self::Stamp, Self::Publish, Self::Repoint, Self::Retire, Self::Unstamp];
+}
+
+/// What the hostnames of one request need.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Sorted by name; hostnames that need nothing are not in it.
+    pub hosts: Vec<HostPlan>,
+    /// What is not done, and why.
+    pub refusals: Vec<Refusal>,
+    /// What an operator should read.
+    pub notes: Vec<Note>,
+    /// The rules that are ours before anything is written.
+    pub own_before: OwnRules,
+    /// The rules that are ours once stamps are written.
+    pub own_after: OwnRules,
+}
+
+/// What one hostname needs in each stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostPlan {
+    /// The hostname.
+    pub hostname: Box<str>,
+    /// The zone its record is in.
+    pub zone: ZoneId,
+    /// Edits of tunnels' documents by stage.
+    pub edits: BTreeMap<Stage, Vec<(TunnelId, RuleEdit)>>,
+    /// Operations on records by stage; those of one hostname belong in one batch.
+    pub operations: BTreeMap<Stage, Vec<RecordOperation>>,
+}
+
+/// One entry of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RecordOperation {
+    /// Deletes a record.
+    Delete(RecordId),
+    /// Changes fields of a record.
+    Patch(RecordPatch),
+    /// Makes a record.
+    Post(NewRecord),
+}
+
+/// The request belongs to another owner: nothing of it may be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongOwner {
+    /// Whose the request is.
+    pub found: Box<str>,
+    /// Whose requests this program carries out.
+    pub expected: Box<str>,
+}
+
+impl fmt::Display for WrongOwner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { found, expected } = self;
+        write!(
+            formatter,
+            "the changes are labelled with the owner {found:?}, and OWNER_ID is {expected:?}: set OWNER_ID to the \
+             value of ExternalDNS's --txt-owner-id; nothing was written"
+        )
+    }
+}
+
+impl std::error::Error for WrongOwner {}
+
+/// Plans `changes` against what was read.
+///
+/// # Errors
+///
+/// When an endpoint is labelled with another owner than ours.
+pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Result<Plan, WrongOwner> {
+    check_owner(changes, settings)?;
+    let own_before = snapshot.own_rules(settings);
+    let mut plan = Plan { own_after: own_before.clone(), own_before, ..Plan::default() };
+    for (name, request) in requests(changes, settings, &mut plan.notes) {
+        let outcome = host::plan(&name, &request, snapshot, settings);
+        plan.refusals.extend(outcome.refusals);
+        plan.own_after.add(&name, outcome.new_digests);
+        plan.hosts.extend(outcome.plan);
+    }
+    refuse_impossible_edits(&mut plan, snapshot);
+    plan.refusals.sort_unstable();
+    plan.notes.sort_unstable();
+    plan.notes.dedup();
+    Ok(plan)
+}
+
+/// What is asked for one hostname.
+#[derive(Debug, Default)]
+struct HostRequest {
+    wanted: Vec<Canonical>,
+    /// Set identifiers that are to go.
+    withdrawn: BTreeSet<Box<str>>,
+}
+
+impl Plan {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+}
+
+impl HostPlan {
+    /// Whether nothing is to be written.
+    pub fn is_empty(&self) -> bool {
+        self.edits.values().all(Vec::is_empty) && self.operations.values().all(Vec::is_empty)
+    }
+}
+
+fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner> {
+    let Changes { create, update_old, update_new, delete } = changes;
+    let foreign = [create, update_old, update_new, delete]
+        .into_iter()
+        .flatten()
+        .filter_map(|endpoint| endpoint.labels.value(OWNER_LABEL))
+        .find(|owner| **owner != *settings.owner);
+    match foreign {
+        Some(owner) => Err(WrongOwner { found: owner.into(), expected: settings.owner.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// The changes by hostname. ExternalDNS's TXT records are taken off: the stamp says what they would.
+fn requests(changes: &Changes, settings: &Settings, notes: &mut Vec<Note>) -> BTreeMap<Box<str>, HostRequest> {
+    let Changes { create, update_old: _, update_new, delete } = changes;
+    let mut requests: BTreeMap<Box<str>, HostRequest> = BTreeMap::new();
+    for endpoint in create.iter().chain(update_new).filter(|endpoint| is_address(endpoint)) {
+        match canonical::read(endpoint, settings) {
+            Some(canonical) => {
+                notes.extend(canonical.notes.iter().cloned());
+                let name = canonical.endpoint.dns_name.as_str().into();
+                requests.entry(name).or_default().wanted.push(canonical);
+            }
+            None => notes.push(Note {
+                hostname: endpoint.dns_name.as_str().into(),
+                text: "names neither a service nor a configured tunnel, so it is not published".to_owned(),
+            }),
+        }
+    }
+    for endpoint in delete.iter().filter(|endpoint| is_address(endpoint)) {
+        let name = hostname::normalize(&endpoint.dns_name).into();
+        requests.entry(name).or_default().withdrawn.insert(endpoint.set_identifier.as_str().into());
+    }
+    for request in requests.values_mut() {
+        for canonical in &request.wanted {
+            request.withdrawn.remove(canonical.endpoint.set_identifier.as_str());
+        }
+    }
+    requests
+}
+
+fn is_address(endpoint: &Endpoint) -> bool {
+    ["A", "AAAA", "CNAME"].contains(&&*endpoint.record_type)
+}
+
+/// Plays the edits on what was read. An edit that the document does not allow refuses its hostname before anything
+/// is written, and edits that would change nothing are left out.
+fn refuse_impossible_edits(plan: &mut Plan, snapshot: &Snapshot) {
+    while let Some(refused) = first_refused_edits(plan, snapshot) {
+        let mut by_host: BTreeMap<Box<str>, Reason> = refused.into_iter().collect();
+        plan.hosts.retain(|host| match by_host.remove(&host.hostname) {
+            Some(reason) => {
+                plan.refusals.push(Refusal { hostname: host.hostname.clone(), set_identifier: None, reason });
+                false
+            }
+            None => true,
+        });
+    }
+    plan.hosts.retain(|host| !host.is_empty());
+}
+
+/// Walks the stages; at the first document that refuses edits, says which. Where none does, edits without effect are
+/// gone from the plan.
+fn first_refused_edits(plan: &mut Plan, snapshot: &Snapshot) -> Option<Vec<(Box<str>, Reason)>> {
+    let mut documents: BTreeMap<&TunnelId, Document> =
+        snapshot.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.clone())).collect();
+    for stage in [Stage::Withdraw, Stage::Publish, Stage::Retire] {
+        let own = plan.own_in(stage).clone();
+        for (tunnel, document) in &mut documents {
+            let (hosts, edits) = plan.edits_of(stage, tunnel);
+            if edits.is_empty() {
+                continue;
+            }
+            let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
+            if !edited.refused.is_empty() {
+                let name = |index: usize| hosts.get(index).cloned().unwrap_or_default();
+                return Some(
+                    edited
+                        .refused
+                        .into_iter()
+                        .map(|(index, refusal)| (name(index), Reason::Edit(refusal.to_string())))
+                        .collect(),
+                );
+            }
+            if edited.changed {
+                *document = edited.document;
+            } else {
+                plan.drop_edits(stage, tunnel);
+            }
+        }
+    }
+    None
+}
+
+impl Plan {
+    /// The rules that are ours when `stage` begins.
+    pub fn own_in(&self, stage: Stage) -> &OwnRules {
+        if stage <= Stage::Stamp { &self.own_before } else { &self.own_after }
+    }
+
+    /// The edits of one tunnel in one stage, and the hostname of each.
+    pub fn edits_of(&self, stage: Stage, tunnel: &TunnelId) -> (Vec<Box<str>>, Vec<RuleEdit>) {
+        self.hosts
+            .iter()
+            .flat_map(|host| host.edits.get(&stage).into_iter().flatten().map(move |edit| (host, edit)))
+            .filter(|(_, (id, _))| id == tunnel)
+            .map(|(host, (_, edit))| (host.hostname.clone(), edit.clone()))
+            .unzip()
+    }
+
+    fn drop_edits(&mut self, stage: Stage, tunnel: &TunnelId) {
+        for host in &mut self.hosts {
+            if let Some(edits) = host.edits.get_mut(&stage) {
+                edits.retain(|(id, _)| id != tunnel);
+            }
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! One hostname: what is wanted and withdrawn against what stands, and so what each stage has to write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cloudflare::{NewRecord, Plan as ZonePlan, Record, RecordPatch};
+use crate::limits;
+use crate::reconcile::Settings;
+use crate::reconcile::canonical::{Publication, RESOURCE_LABEL};
+use crate::reconcile::plan::{HostPlan, HostRequest, Reason, RecordOperation, Refusal, Stage};
+use crate::reconcile::records::LOST_PREFIX;
+use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
+use crate::reconcile::stamp::{Claims, Digest, Stamp};
+use crate::reconcile::trace::{Trace, trace};
+use crate::tunnel::{Hostname, Rule, RuleEdit, TunnelId, WantedRule};
+
+/// What comes of one hostname.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) plan: Option<HostPlan>,
+    pub(super) refusals: Vec<Refusal>,
+    /// Digests that the plan stamps.
+    pub(super) new_digests: BTreeSet<Digest>,
+}
+
+/// Plans one hostname.
+pub(super) fn plan(name: &str, request: &HostRequest, snapshot: &Snapshot, settings: &Settings) -> Outcome {
+    let mut outcome = Outcome::default();
+    let whole = |reason| Refusal { hostname: name.into(), set_identifier: None, reason };
+    if !settings.filter.matches(name) {
+        outcome.refusals.push(whole(Reason::OutsideFilter));
+        return outcome;
+    }
+    let wanted = valid_ones(name, request, &mut outcome.refusals);
+    let withhold = wanted.len() < request.wanted.len();
+    let Some(zone) = snapshot.zone_of(name) else {
+        outcome.refusals.push(whole(Reason::NoZone));
+        return outcome;
+    };
+    // A name that is no hostname was never published, so nothing of it can be withdrawn either.
+    let Ok(hostname) = Hostname::parse(name) else {
+        return outcome;
+    };
+    let host = Host::new(snapshot, settings, zone, hostname, request);
+    match host.plan(wanted, &request.withdrawn, withhold, &mut outcome.refusals) {
+        Ok(Planned { plan, new_digests }) => {
+            outcome.plan = Some(plan).filter(|plan| !plan.is_empty());
+            outcome.new_digests = new_digests;
+        }
+        Err(reason) => outcome.refusals.push(whole(reason)),
+    }
+    outcome
+}
+
+/// What is wanted and can be read; the rest is refused by name.
+fn valid_ones<'a>(name: &str, request: &'a HostRequest, refusals: &mut Vec<Refusal>) -> Vec<Wanted<'a>> {
+    let mut wanted: Vec<Wanted<'_>> = Vec::new();
+    for canonical in &request.wanted {
+        match &canonical.publication {
+            Ok(publication) => {
+                // One endpoint a path: ExternalDNS asks for no more.
+                if wanted.iter().all(|other| other.publication.path() != publication.path()) {
+                    wanted.push(Wanted { publication, resource: canonical.endpoint.labels.value(RESOURCE_LABEL) });
+                }
+            }
+            Err(faults) => refusals.push(Refusal {
+                hostname: name.into(),
+                set_identifier: Some(canonical.endpoint.set_identifier.as_str().into()),
+                reason: Reason::Invalid(faults.clone()),
+            }),
+        }
+    }
+    wanted
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wanted<'a> {
+    publication: &'a Publication,
+    resource: Option<&'a str>,
+}
+
+struct Planned {
+    plan: HostPlan,
+    new_digests: BTreeSet<Digest>,
+}
+
+/// What stands at Cloudflare for one hostname.
+struct Host<'a> {
+    snapshot: &'a Snapshot,
+    settings: &'a Settings,
+    zone: &'a ZoneSnapshot,
+    hostname: Hostname,
+    own_records: Vec<&'a Record>,
+    /// Records that are not ours and that a CNAME cannot stand beside.
+    foreign_records: Vec<&'a Record>,
+    stamp: Option<Stamp>,
+    traces: BTreeMap<Digest, Trace<'a>>,
+}
+
+impl<'a> Host<'a> {
+    fn new(
+        snapshot: &'a Snapshot,
+        settings: &'a Settings,
+        zone: &'a ZoneSnapshot,
+        hostname: Hostname,
+        request: &HostRequest,
+    ) -> Self {
+        let mut own_records = Vec::new();
+        let mut foreign_records = Vec::new();
+        let mut stamp: Option<Stamp> = None;
+        for record in zone.records_of(hostname.as_str()) {
+            if let Some(own) = snapshot.own_stamp(record, settings) {
+                own_records.push(record);
+                match &mut stamp {
+                    Some(stamp) => {
+                        stamp.claims.record_only |= own.claims.record_only;
+                        stamp.claims.rules.extend(own.claims.rules);
+                    }
+                    None => stamp = Some(own),
+                }
+            } else if excludes_cname(record, hostname.as_str() == &*zone.zone.name) {
+                foreign_records.push(record);
+            }
+        }
+        let paths: Vec<&str> = request
+            .withdrawn
+            .iter()
+            .map(|set_identifier| &**set_identifier)
+            .chain(request.wanted.iter().map(|canonical| canonical.endpoint.set_identifier.as_str()))
+            .filter(|path| !path.is_empty())
+            .collect();
+        let content = own_records.first().map(|record| &*record.content).unwrap_or_default();
+        let digests = stamp.as_ref().map(|stamp| stamp.claims.rules.clone()).unwrap_or_default();
+        let traces = trace(snapshot, settings, &hostname, content, &digests, &paths).into_iter().collect();
+        Self { snapshot, settings, zone, hostname, own_records, foreign_records, stamp, traces }
+    }
+
+    fn plan(
+        &self,
+        wanted: Vec<Wanted<'_>>,
+        withdrawn: &BTreeSet<Box<str>>,
+        withhold: bool,
+        refusals: &mut Vec<Refusal>,
+    ) -> Result<Planned, Reason> {
+        let withdrawn = self.withdrawn_claims(withdrawn, withhold, refusals);
+        let wanted = if self.foreign_records.is_empty() {
+            self.possible_ones(wanted, &withdrawn, refusals)
+        } else {
+            for wanted in wanted {
+                refusals.push(self.refusal(wanted.publication, self.record_held()));
+            }
+            Vec::new()
+        };
+        let before = self.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
+        let superseded = self.superseded(&wanted);
+        let new: BTreeSet<Digest> = wanted.iter().filter_map(digest_of).collect();
+
+        let mut after = before.clone();
+        after.rules.retain(|digest| !withdrawn.rules.contains(digest) && !superseded.contains(digest));
+        after.rules.extend(&new);
+        after.record_only &= !withdrawn.record_only;
+        for Wanted { publication, .. } in wanted.iter().filter(|wanted| wanted.publication.path().is_none()) {
+            after.record_only = publication.rule.is_none();
+        }
+
+        let mut plan = HostPlan {
+            hostname: self.hostname.as_str().into(),
+            zone: self.zone.zone.id.clone(),
+            edits: BTreeMap::new(),
+            operations: BTreeMap::new(),
+        };
+        let moving = self.is_moving(&wanted, &superseded);
+        self.plan_edits(&mut plan, &wanted, &withdrawn, &superseded, moving);
+        self.plan_operations(&mut plan, &wanted, &after, &superseded, moving)?;
+        if plan.edits.values().flatten().any(|(tunnel, _)| !self.is_writable(tunnel)) {
+            let tunnel = plan.edits.values().flatten().find(|(tunnel, _)| !self.is_writable(tunnel));
+            let name = tunnel.map(|(tunnel, _)| tunnel.as_str().into()).unwrap_or_default();
+            return Err(Reason::LocalTunnel { tunnel: name });
+        }
+        Ok(Planned { plan, new_digests: new })
+    }
+
+    /// The claims that the withdrawn set identifiers stand for, unless an invalid endpoint of the same hostname may
+    /// be one of them under another path.
+    fn withdrawn_claims(
+        &self,
+        set_identifiers: &BTreeSet<Box<str>>,
+        withhold: bool,
+        refusals: &mut Vec<Refusal>,
+    ) -> Claims {
+        let mut withdrawn = Claims::default();
+        for set_identifier in set_identifiers {
+            let mut claims = Claims::default();
+            match set_identifier.strip_prefix(LOST_PREFIX) {
+                Some(lost) => claims.rules.extend(Digest::parse(lost).filter(|digest| self.traces.contains_key(digest))),
+                None => {
+                    let path = Some(&**set_identifier).filter(|path| !path.is_empty());
+                    claims.rules = self.digests_for_path(path).collect();
+                    claims.record_only = path.is_none() && self.claims_record_only();
+                }
+            }
+            if claims.is_empty() {
+                continue;
+            }
+            if withhold {
+                refusals.push(Refusal {
+                    hostname: self.hostname.as_str().into(),
+                    set_identifier: Some(set_identifier.clone()),
+                    reason: Reason::Withheld,
+                });
+                continue;
+            }
+            withdrawn.record_only |= claims.record_only;
+            withdrawn.rules.extend(claims.rules);
+        }
+        withdrawn
+    }
+
+    fn claims_record_only(&self) -> bool {
+        self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
+    }
+
+    fn digests_for_path(&self, path: Option<&str>) -> impl Iterator<Item = Digest> {
+        self.traces.iter().filter(move |(_, trace)| trace.is_for_path(path)).map(|(digest, _)| *digest)
+    }
+
+    /// Those of the wanted endpoints that nothing foreign stands in the way of.
+    fn possible_ones<'w>(
+        &self,
+        wanted: Vec<Wanted<'w>>,
+        withdrawn: &Claims,
+        refusals: &mut Vec<Refusal>,
+    ) -> Vec<Wanted<'w>> {
+        let tunnel = self.tunnel_for(&wanted, withdrawn);
+        let mut possible = Vec::with_capacity(wanted.len());
+        for wanted in wanted {
+            let publication = wanted.publication;
+            let obstacle = match &tunnel {
+                Some(tunnel) if publication.tunnel != *tunnel => {
+                    Some(Reason::TwoTunnels { tunnel: tunnel.as_str().into() })
+                }
+                _ => publication.rule.as_ref().and_then(|rule| self.obstacle(&publication.tunnel, rule)),
+            };
+            match obstacle {
+                Some(reason) => refusals.push(self.refusal(publication, reason)),
+                None => possible.push(wanted),
+            }
+        }
+        possible
+    }
+
+    /// The one tunnel that the hostname can have after this request: where two are asked for, or where rules stay
+    /// that the request does not name, the one its record leads to, else the first.
+    fn tunnel_for(&self, wanted: &[Wanted<'_>], withdrawn: &Claims) -> Option<TunnelId> {
+        let first = &wanted.first()?.publication.tunnel;
+        let led_to = self.led_to().filter(|tunnel| self.settings.is_configured(tunnel));
+        let stays = self.traces.iter().any(|(digest, trace)| {
+            !withdrawn.rules.contains(digest)
+                && !wanted.iter().any(|wanted| trace.is_for_path(wanted.publication.path()))
+                && trace.tunnel().is_some_and(|tunnel| Some(tunnel) == led_to.as_ref())
+        });
+        let two = wanted.iter().any(|wanted| wanted.publication.tunnel != *first);
+        let asked_for = |tunnel: &TunnelId| wanted.iter().any(|wanted| wanted.publication.tunnel == *tunnel);
+        match led_to {
+            Some(led_to) if stays || (two && asked_for(&led_to)) => Some(led_to),
+            _ => Some(first.clone()),
+        }
+    }
+
+    fn led_to(&self) -> Option<TunnelId> {
+        TunnelId::from_hostname(&self.own_records.first()?.content)
+    }
+
+    /// What in the tunnel's document stands in the way of a rule.
+    fn obstacle(&self, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Reason> {
+        let path = wanted.path.as_ref().map(|path| path.as_str());
+        let digest = Digest::of(tunnel, path);
+        let mut standing = self.rules_of(tunnel).filter(|rule| rule.path() == path);
+        let foreign = standing.next().filter(|_| !self.traces.contains_key(&digest));
+        if let Some(rule) = foreign {
+            let taken_back =
+                self.own_records.is_empty() && standing.next().is_none() && rule.equals_in_every_field(wanted);
+            if !taken_back {
+                return Some(Reason::RuleHeld { service: rule.service().into() });
+            }
+        }
+        self.rules_of(tunnel)
+            .find(|rule| rule.path() != path && Digest::of(tunnel, rule.path()) == digest)
+            .map(|rule| Reason::DigestTaken { path: rule.path().unwrap_or_default().into() })
+    }
+
+    fn rules_of(&self, tunnel: &TunnelId) -> impl Iterator<Item = &'a Rule> {
+        let hostname = self.hostname.clone();
+        self.snapshot
+            .tunnels
+            .get(tunnel)
+            .into_iter()
+            .flat_map(|tunnel| tunnel.document.rules())
+            .filter(move |rule| rule.has_hostname(&hostname))
+    }
+
+    /// Digests of the wanted paths in other tunnels, and of a rule that gives way to the record alone.
+    fn superseded(&self, wanted: &[Wanted<'_>]) -> BTreeSet<Digest> {
+        wanted
+            .iter()
+            .flat_map(|wanted| {
+                let present = digest_of(wanted);
+                self.digests_for_path(wanted.publication.path()).filter(move |digest| Some(*digest) != present)
+            })
+            .collect()
+    }
+
+    /// Whether the record has to stay where it leads until the new tunnel has its rule.
+    fn is_moving(&self, wanted: &[Wanted<'_>], superseded: &BTreeSet<Digest>) -> bool {
+        let (Some(led_to), Some(target)) = (self.led_to(), wanted.first().map(|wanted| &wanted.publication.tunnel))
+        else {
+            return false;
+        };
+        led_to != *target
+            && superseded
+                .iter()
+                .filter_map(|digest| self.traces.get(digest))
+                .any(|trace| trace.rule().is_some() && trace.tunnel() == Some(&led_to))
+    }
+
+    fn plan_edits(
+        &self,
+        plan: &mut HostPlan,
+        wanted: &[Wanted<'_>],
+        withdrawn: &Claims,
+        superseded: &BTreeSet<Digest>,
+        moving: bool,
+    ) {
+        let mut edit = |stage, tunnel: &TunnelId, edit| {
+            plan.edits.entry(stage).or_default().push((tunnel.clone(), edit));
+        };
+        let leaving = |stage| move |digest| (stage, digest);
+        let superseded_stage = if moving { Stage::Retire } else { Stage::Withdraw };
+        for (stage, digest) in withdrawn
+            .rules
+            .iter()
+            .map(leaving(Stage::Withdraw))
+            .chain(superseded.difference(&withdrawn.rules).map(leaving(superseded_stage)))
+        {
+            if let Some(Trace::Standing { tunnel, rule }) = self.traces.get(digest) {
+                let path = rule.path().map(Into::into);
+                edit(stage, tunnel, RuleEdit::Remove { hostname: self.hostname.clone(), path });
+            }
+        }
+        for wanted in wanted {
+            let (Some(rule), Some(digest)) = (&wanted.publication.rule, digest_of(wanted)) else {
+                continue;
+            };
+            let replaces = self.traces.contains_key(&digest);
+            let stage = if replaces { Stage::Withdraw } else { Stage::Publish };
+            edit(stage, &wanted.publication.tunnel, RuleEdit::Put { rule: rule.clone(), replaces });
+        }
+    }
+
+    fn plan_operations(
+        &self,
+        plan: &mut HostPlan,
+        wanted: &[Wanted<'_>],
+        after: &Claims,
+        superseded: &BTreeSet<Digest>,
+        moving: bool,
+    ) -> Result<(), Reason> {
+        let mut operation = |stage, operations: Vec<RecordOperation>| {
+            plan.operations.insert(stage, operations);
+        };
+        if after.is_empty() {
+            let deletes = self.own_records.iter().map(|record| RecordOperation::Delete(record.id.clone())).collect();
+            operation(Stage::Stamp, deletes);
+            return Ok(());
+        }
+        let target = wanted.first().map(|wanted| wanted.publication.tunnel.hostname());
+        let stamp = |claims: Claims| self.stamp_for(wanted, claims);
+        let last = self.comment(&stamp(after.clone()))?;
+        let Some(record) = self.own_records.iter().find(|record| &*record.kind == "CNAME") else {
+            // None is there, or one of another type, made by hand.
+            let Some(target) = target else {
+                return Ok(());
+            };
+            let deletes = self.own_records.iter().map(|record| RecordOperation::Delete(record.id.clone()));
+            let post = RecordOperation::Post(NewRecord {
+                name: self.hostname.as_str().into(),
+                kind: "CNAME".into(),
+                content: target.into(),
+                proxied: true,
+                ttl: 1,
+                comment: last,
+            });
+            operation(Stage::Stamp, deletes.chain([post]).collect());
+            return Ok(());
+        };
+        // Where only something else was withdrawn, the record leads where it led.
+        let target = target.unwrap_or_else(|| record.content.to_string());
+        if !moving {
+            operation(Stage::Stamp, patch(record, &target, last, self.stamp != Some(stamp(after.clone()))));
+            return Ok(());
+        }
+        let mut both = after.clone();
+        both.rules.extend(superseded);
+        let first = self.comment(&stamp(both.clone()))?;
+        operation(Stage::Stamp, patch(record, &record.content, first, self.stamp != Some(stamp(both))));
+        operation(Stage::Repoint, patch(record, &target, "".into(), false));
+        operation(Stage::Unstamp, patch(record, &record.content, last, true));
+        Ok(())
+    }
+
+    /// The stamp with `claims`; it names the object while there is one.
+    fn stamp_for(&self, wanted: &[Wanted<'_>], claims: Claims) -> Stamp {
+        let mut stamp = self.stamp.clone().unwrap_or_else(|| Stamp::new(&self.settings.owner));
+        let objects = claims.rules.len() + usize::from(claims.record_only);
+        stamp.resource = match wanted {
+            _ if objects > 1 => None,
+            [wanted] => wanted.resource.map(Into::into),
+            _ => stamp.resource,
+        };
+        stamp.claims = claims;
+        stamp
+    }
+
+    fn comment(&self, stamp: &Stamp) -> Result<Box<str>, Reason> {
+        let limit_bytes = match self.zone.zone.plan {
+            ZonePlan::Free => limits::COMMENT_MAX_BYTES_FREE,
+            ZonePlan::Paid => limits::COMMENT_MAX_BYTES_PAID,
+        };
+        stamp.render(limit_bytes).map(Into::into).ok_or(Reason::StampFull { limit_bytes })
+    }
+
+    fn is_writable(&self, tunnel: &TunnelId) -> bool {
+        self.snapshot.tunnels.get(tunnel).is_some_and(|tunnel| tunnel.writable)
+    }
+
+    fn refusal(&self, publication: &Publication, reason: Reason) -> Refusal {
+        Refusal {
+            hostname: self.hostname.as_str().into(),
+            set_identifier: Some(publication.path().unwrap_or_default().into()),
+            reason,
+        }
+    }
+
+    /// Who holds the name, and how it could be handed over.
+    fn record_held(&self) -> Reason {
+        let Some(record) = self.foreign_records.first() else {
+            return Reason::NoZone;
+        };
+        Reason::RecordHeld {
+            kind: record.kind.clone(),
+            content: record.content.clone(),
+            comment: record.comment.clone(),
+            remedy: self.remedy(record),
+        }
+    }
+
+    /// The stamp that a record of ours had before somebody edited it away: it leads to our tunnel, and a rule of the
+    /// hostname stands there.
+    fn remedy(&self, record: &Record) -> Option<Box<str>> {
+        if !record.comment.is_empty() || &*record.kind != "CNAME" {
+            return None;
+        }
+        let tunnel = self.settings.tunnel_of_target(&record.content)?;
+        let mut stamp = Stamp::new(&self.settings.owner);
+        stamp.claims.rules = self.rules_of(tunnel).map(|rule| Digest::of(tunnel, rule.path())).collect();
+        stamp.claims.record_only = stamp.claims.rules.is_empty();
+        self.comment(&stamp).ok()
+    }
+}
+
+fn digest_of(wanted: &Wanted<'_>) -> Option<Digest> {
+    wanted.publication.rule.as_ref()?;
+    Some(Digest::of(&wanted.publication.tunnel, wanted.publication.path()))
+}
+
+/// A, AAAA and CNAME exclude a CNAME; name servers below the zone's own name exclude everything.
+fn excludes_cname(record: &Record, is_apex: bool) -> bool {
+    match &*record.kind {
+        "A" | "AAAA" | "CNAME" => true,
+        "NS" => !is_apex,
+        _ => false,
+    }
+}
+
+/// The patch that lets `record` lead to `target`, proxied, with `comment` where that changes; nothing where the
+/// record is so already.
+fn patch(record: &Record, target: &str, comment: Box<str>, comment_changes: bool) -> Vec<RecordOperation> {
+    let patch = RecordPatch {
+        id: record.id.clone(),
+        kind: None,
+        content: (!record.content.eq_ignore_ascii_case(target)).then(|| target.into()),
+        proxied: (!record.proxied).then_some(true),
+        ttl: None,
+        comment: comment_changes.then_some(comment),
+    };
+    let RecordPatch { id: _, kind, content, proxied, ttl, comment } = &patch;
+    let changes = kind.is_some() || content.is_some() || proxied.is_some() || ttl.is_some() || comment.is_some();
+    changes.then_some(RecordOperation::Patch(patch)).into_iter().collect()
+}

@@ -1,0 +1,165 @@
+//! What is not done although it was asked for, and what the operator can do about it.
+
+use std::fmt;
+
+use crate::reconcile::canonical::Fault;
+
+/// One thing that was asked for and is not done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refusal {
+    /// The hostname.
+    pub hostname: Box<str>,
+    /// The endpoint's set identifier; `None` where the whole hostname is meant.
+    pub set_identifier: Option<Box<str>>,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why something is not done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The endpoint has mistakes in it.
+    Invalid(Vec<Fault>),
+    /// A deletion beside an invalid endpoint of the same hostname.
+    Withheld,
+    /// The domain filter does not take the name.
+    OutsideFilter,
+    /// No zone that the token can see holds the name.
+    NoZone,
+    /// Another record has the name.
+    RecordHeld {
+        /// `A`, `CNAME`, …
+        kind: Box<str>,
+        /// What it leads to.
+        content: Box<str>,
+        /// What its comment tells of who made it.
+        comment: Box<str>,
+        /// The comment that would make the record ours, where only the stamp is missing.
+        remedy: Option<Box<str>>,
+    },
+    /// A rule that is not ours stands for the same hostname and path.
+    RuleHeld {
+        /// The service it leads to.
+        service: Box<str>,
+    },
+    /// Another path of the hostname, not ours or not to be told apart, has the same digest.
+    DigestTaken {
+        /// That rule's path.
+        path: Box<str>,
+    },
+    /// The hostname's record leads, or is to lead, to another tunnel.
+    TwoTunnels {
+        /// The tunnel that has the hostname.
+        tunnel: Box<str>,
+    },
+    /// The tunnel is configured by a file beside its `cloudflared`.
+    LocalTunnel {
+        /// The tunnel.
+        tunnel: Box<str>,
+    },
+    /// The comment cannot hold another digest.
+    StampFull {
+        /// What the zone allows, in bytes.
+        limit_bytes: usize,
+    },
+    /// The tunnel's document does not allow the edit.
+    Edit(String),
+    /// Cloudflare refused it.
+    Cloudflare(String),
+}
+
+impl Reason {
+    /// A constant word for metrics.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "invalid",
+            Self::Withheld => "withheld",
+            Self::OutsideFilter => "outside_filter",
+            Self::NoZone => "no_zone",
+            Self::RecordHeld { .. } => "record_held",
+            Self::RuleHeld { .. } => "rule_held",
+            Self::DigestTaken { .. } => "digest_taken",
+            Self::TwoTunnels { .. } => "two_tunnels",
+            Self::LocalTunnel { .. } => "local_tunnel",
+            Self::StampFull { .. } => "stamp_full",
+            Self::Edit(_) => "edit",
+            Self::Cloudflare(_) => "cloudflare",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hostname, set_identifier, reason } = self;
+        write!(formatter, "hostname={hostname:?} ")?;
+        if let Some(path) = set_identifier.as_deref().filter(|path| !path.is_empty()) {
+            write!(formatter, "path={path:?} ")?;
+        }
+        write!(formatter, "refused={} {reason}", reason.label())
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(faults) => {
+                for (index, fault) in faults.iter().enumerate() {
+                    let separator = if index == 0 { "" } else { "; " };
+                    write!(formatter, "{separator}{fault}")?;
+                }
+                formatter.write_str("; what is published now stays as it is")
+            }
+            Self::Withheld => formatter.write_str(
+                "its deletion waits until the hostname's invalid endpoint is mended, as the two may be one",
+            ),
+            Self::OutsideFilter => formatter.write_str("the domain filter does not take the name"),
+            Self::NoZone => formatter.write_str(
+                "no zone holds the name: add the zone to the account and give the token access to it, or widen \
+                 the filters",
+            ),
+            Self::RecordHeld { kind, content, comment, remedy } => {
+                write!(formatter, "the name has a record {kind} {content:?}")?;
+                if !comment.is_empty() {
+                    write!(formatter, " with the comment {comment:?}")?;
+                }
+                match remedy {
+                    Some(stamp) => write!(
+                        formatter,
+                        " that leads to our tunnel without our stamp: set its comment to {stamp:?} to hand it over, \
+                         or delete the record"
+                    ),
+                    None => formatter.write_str(
+                        " that is not ours: delete it at Cloudflare to publish the hostname, or take the hostname \
+                         off the cluster",
+                    ),
+                }
+            }
+            Self::RuleHeld { service } => write!(
+                formatter,
+                "the tunnel has a rule for this hostname and path that is not ours (service {service:?}): delete it \
+                 at Cloudflare to publish the hostname, or take the hostname off the cluster"
+            ),
+            Self::DigestTaken { path } => write!(
+                formatter,
+                "the rule could not be told from the one for path {path:?}: write the path another way, for example \
+                 with a group around it"
+            ),
+            Self::TwoTunnels { tunnel } => write!(
+                formatter,
+                "the hostname is served through tunnel {tunnel}: a hostname has one record and so one tunnel; move \
+                 all its endpoints at once"
+            ),
+            Self::LocalTunnel { tunnel } => write!(
+                formatter,
+                "tunnel {tunnel} is configured by a file beside its cloudflared: migrate it to the dashboard"
+            ),
+            Self::StampFull { limit_bytes } => write!(
+                formatter,
+                "the record's comment has no room for another rule ({limit_bytes} bytes): shorten OWNER_ID or the \
+                 text after the bar, or publish fewer paths on the hostname"
+            ),
+            Self::Edit(text) => formatter.write_str(text),
+            Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! `GET /records`: what stands at Cloudflare and is ours, in canonical form.
+//!
+//! Whatever of ours was changed by hand shows as a difference from the canonical form, if and only if applying the
+//! endpoint again would write something, so that ExternalDNS plans the update that mends it.
+
+use std::collections::BTreeMap;
+
+use crate::cloudflare::Record;
+use crate::endpoint::{Endpoint, Labels, Property};
+use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
+use crate::reconcile::snapshot::{OwnRules, Snapshot, ZoneSnapshot};
+use crate::reconcile::stamp::Stamp;
+use crate::reconcile::trace::{Trace, trace};
+use crate::reconcile::{Note, Settings};
+use crate::tunnel::{Hostname, Rule, TunnelId};
+
+/// Begins the set identifier of a rule that is stamped and not there any more; its digest follows.
+pub const LOST_PREFIX: &str = "lost:";
+
+/// The answer, and what deserves a line in the log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shown {
+    /// Sorted by name, type and set identifier.
+    pub endpoints: Vec<Endpoint>,
+    /// Records of our owner that another instance seems to serve.
+    pub notes: Vec<Note>,
+}
+
+/// Everything in `snapshot` that is ours.
+pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
+    let own = snapshot.own_rules(settings);
+    let mut shown = Shown::default();
+    for zone in &snapshot.zones {
+        for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
+            if !settings.filter.matches(&record.name) || !is_home(snapshot, zone, &record.name) {
+                continue;
+            }
+            match snapshot.own_stamp(record, settings) {
+                Some(stamp) => {
+                    let view = RecordView { snapshot, settings, own: &own, record, stamp: &stamp };
+                    shown.endpoints.extend(view.endpoints());
+                }
+                None => shown.notes.extend(other_instance(record, settings)),
+            }
+        }
+    }
+    shown.endpoints.sort_by(|a, b| key(a).cmp(&key(b)));
+    // Several records of one name and type, put there by hand, are one endpoint with several targets.
+    shown.endpoints.dedup_by(|later, first| {
+        let same = key(later) == key(first);
+        if same {
+            first.targets.append(&mut later.targets);
+        }
+        same
+    });
+    shown
+}
+
+fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
+    (&endpoint.dns_name, &endpoint.record_type, &endpoint.set_identifier)
+}
+
+/// Whether the zone is the one that writes of `name` go to; a zone may lie inside another.
+fn is_home(snapshot: &Snapshot, zone: &ZoneSnapshot, name: &str) -> bool {
+    snapshot.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
+}
+
+fn other_instance(record: &Record, settings: &Settings) -> Option<Note> {
+    Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
+    Some(Note {
+        hostname: record.name.clone(),
+        text: format!(
+            "is stamped with our owner {:?} and leads to {}, a tunnel that is not configured here: another instance \
+             uses the same OWNER_ID, so it is left alone",
+            settings.owner, record.content
+        ),
+    })
+}
+
+struct RecordView<'a> {
+    snapshot: &'a Snapshot,
+    settings: &'a Settings,
+    own: &'a OwnRules,
+    record: &'a Record,
+    stamp: &'a Stamp,
+}
+
+impl RecordView<'_> {
+    /// One endpoint for each path of ours, one for a record without rules, one for each digest without a path.
+    fn endpoints(&self) -> Vec<Endpoint> {
+        let mut endpoints = Vec::new();
+        if self.stamp.claims.record_only {
+            let properties = vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)];
+            endpoints.push(self.endpoint("", self.with_drift(properties, [])));
+        }
+        let Ok(hostname) = Hostname::parse(&self.record.name) else {
+            return endpoints;
+        };
+        let digests = &self.stamp.claims.rules;
+        let traces = trace(self.snapshot, self.settings, &hostname, &self.record.content, digests, &[]);
+        let mut by_path: BTreeMap<Option<&str>, Vec<&Trace<'_>>> = BTreeMap::new();
+        for (digest, trace) in &traces {
+            match trace {
+                Trace::Standing { rule, .. } => by_path.entry(rule.path()).or_default().push(trace),
+                Trace::Missing { path, .. } => by_path.entry(path.as_deref()).or_default().push(trace),
+                Trace::Lost => {
+                    let set_identifier = format!("{LOST_PREFIX}{digest}");
+                    endpoints.push(self.endpoint(&set_identifier, self.with_drift(Vec::new(), ["rule"])));
+                }
+            }
+        }
+        endpoints.extend(by_path.iter().map(|(path, traces)| self.endpoint_of_path(*path, traces)));
+        endpoints
+    }
+
+    fn endpoint_of_path(&self, path: Option<&str>, traces: &[&Trace<'_>]) -> Endpoint {
+        let led_to = TunnelId::from_hostname(&self.record.content);
+        let is_led_to = |trace: &&&Trace<'_>| trace.tunnel() == led_to.as_ref();
+        let shown = traces.iter().find(is_led_to).or_else(|| traces.iter().find(|trace| trace.rule().is_some()));
+        let mut drift = Vec::new();
+        let mut properties = Vec::new();
+        if let Some(Trace::Standing { tunnel, rule }) = shown {
+            properties = canonical::properties_of_rule(rule);
+            if self.is_shadowed(tunnel, rule) {
+                drift.push("order");
+            }
+        }
+        // A rule left over in another tunnel by a move that was interrupted.
+        if traces.len() > 1 || shown.is_some_and(|trace| trace.tunnel() != led_to.as_ref()) {
+            drift.push("tunnel");
+        }
+        self.endpoint(path.unwrap_or_default(), self.with_drift(properties, drift))
+    }
+
+    fn is_shadowed(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
+        let Some(document) = self.snapshot.tunnels.get(tunnel).map(|tunnel| &tunnel.document) else {
+            return false;
+        };
+        Hostname::parse(&self.record.name)
+            .is_ok_and(|hostname| document.is_shadowed(&hostname, rule.path(), &|rule| self.own.has(tunnel, rule)))
+    }
+
+    fn with_drift<'d>(&self, mut properties: Vec<Property>, drift: impl IntoIterator<Item = &'d str>) -> Vec<Property> {
+        let unproxied = (!self.record.proxied).then_some("proxied");
+        let drift: Vec<&str> = drift.into_iter().chain(unproxied).collect();
+        if !drift.is_empty() {
+            properties.push(Property::new(DRIFT, drift.join(",")));
+        }
+        properties
+    }
+
+    fn endpoint(&self, set_identifier: &str, properties: Vec<Property>) -> Endpoint {
+        let mut labels = Labels::default();
+        labels.set(OWNER_LABEL, &self.stamp.owner);
+        if let Some(resource) = &self.stamp.resource {
+            labels.set(RESOURCE_LABEL, resource);
+        }
+        let target = self.record.content.to_string();
+        let endpoint =
+            canonical::render(self.record.name.to_string(), target, set_identifier.to_owned(), properties, labels);
+        Endpoint { record_type: self.record.kind.to_string(), ..endpoint }
+    }
+}

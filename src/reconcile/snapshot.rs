@@ -1,0 +1,133 @@
+//! What was read from Cloudflare before a decision, and the questions the decisions ask of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cloudflare::{Record, Zone};
+use crate::reconcile::Settings;
+use crate::reconcile::stamp::{Digest, Stamp};
+use crate::tunnel::{Document, Hostname, Rule, TunnelId, hostname};
+
+/// The zones' records and the tunnels' configurations at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The zones that were read: those within the domain filter.
+    pub zones: Vec<ZoneSnapshot>,
+    /// The configured tunnels.
+    pub tunnels: BTreeMap<TunnelId, TunnelSnapshot>,
+    /// Tunnels of the account that exist and are not configured here. A record that leads to one is another
+    /// instance's, whatever its stamp says.
+    pub live_elsewhere: BTreeSet<TunnelId>,
+}
+
+/// One zone and its records.
+#[derive(Clone, Debug)]
+pub struct ZoneSnapshot {
+    /// The zone.
+    pub zone: Zone,
+    records: Vec<Record>,
+}
+
+/// One tunnel's configuration.
+#[derive(Clone, Debug)]
+pub struct TunnelSnapshot {
+    /// The document.
+    pub document: Document,
+    /// Whether this program may write it: not where `cloudflared` brings its own configuration file.
+    pub writable: bool,
+    rules_by_hostname: BTreeMap<Box<str>, Vec<usize>>,
+}
+
+impl ZoneSnapshot {
+    /// The zone with its records, in any order.
+    pub fn new(zone: Zone, mut records: Vec<Record>) -> Self {
+        records.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
+        Self { zone, records }
+    }
+
+    /// All records, sorted by name.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The records of one name.
+    pub fn records_of(&self, name: &str) -> &[Record] {
+        let start = self.records.partition_point(|record| &*record.name < name);
+        let rest = self.records.get(start..).unwrap_or_default();
+        let length = rest.partition_point(|record| &*record.name == name);
+        rest.get(..length).unwrap_or_default()
+    }
+}
+
+impl TunnelSnapshot {
+    /// A tunnel's document.
+    pub fn new(document: Document, writable: bool) -> Self {
+        let mut rules_by_hostname: BTreeMap<Box<str>, Vec<usize>> = BTreeMap::new();
+        for (index, rule) in document.rules().iter().enumerate() {
+            rules_by_hostname.entry(hostname::normalize(rule.hostname()).into()).or_default().push(index);
+        }
+        Self { document, writable, rules_by_hostname }
+    }
+
+    /// The rules of one hostname, in the document's order.
+    pub fn rules_of<'a>(&'a self, hostname: &'a Hostname) -> impl Iterator<Item = &'a Rule> + 'a {
+        let indices = self.rules_by_hostname.get(hostname.as_str()).map(Vec::as_slice).unwrap_or_default();
+        indices
+            .iter()
+            .filter_map(|index| self.document.rules().get(*index))
+            .filter(move |rule| rule.has_hostname(hostname))
+    }
+}
+
+impl Snapshot {
+    /// The zone that `name` belongs to: the longest one on a label boundary.
+    pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
+        self.zones
+            .iter()
+            .filter(|zone| {
+                name.strip_suffix(&*zone.zone.name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            })
+            .max_by_key(|zone| zone.zone.name.len())
+    }
+
+    /// The stamp of `record` if it is this program's: our owner's, and not leading to a tunnel that another instance
+    /// may serve.
+    pub fn own_stamp(&self, record: &Record, settings: &Settings) -> Option<Stamp> {
+        if record.read_only {
+            return None;
+        }
+        let stamp = Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
+        let elsewhere = TunnelId::from_hostname(&record.content).is_some_and(|id| self.live_elsewhere.contains(&id));
+        (!elsewhere).then_some(stamp)
+    }
+
+    /// Which rules are ours, as the stamps tell.
+    pub fn own_rules(&self, settings: &Settings) -> OwnRules {
+        let mut own = OwnRules::default();
+        for zone in &self.zones {
+            for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
+                if let Some(stamp) = self.own_stamp(record, settings) {
+                    own.add(&record.name, stamp.rules);
+                }
+            }
+        }
+        own
+    }
+}
+
+/// The digests of our rules, by hostname.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnRules(BTreeMap<Box<str>, BTreeSet<Digest>>);
+
+impl OwnRules {
+    /// Adds digests of a hostname.
+    pub fn add(&mut self, hostname: &str, digests: impl IntoIterator<Item = Digest>) {
+        self.0.entry(hostname.into()).or_default().extend(digests);
+    }
+
+    /// Whether `rule` of `tunnel` is ours.
+    pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
+        self.0
+            .get(&*hostname::normalize(rule.hostname()))
+            .is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path())))
+    }
+}

@@ -1,0 +1,312 @@
+//! The stamp: what a DNS record's comment says about who owns the record and which rules of its hostname.
+//!
+//! ```text
+//! external-dns owner=default resource=ingress/shop/web rules=k3f | a human's text
+//! ```
+//!
+//! Fields are percent-encoded, unknown ones kept. `rules` is a run of three-character [`Digest`]s, one for each rule
+//! of the owner's. `-` stands for the endpoint that asks for the record only, alone or before the digests of rules
+//! with paths.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write};
+
+use crate::tunnel::TunnelId;
+
+const PREFIX: &str = "external-dns owner=";
+const REMARK_SEPARATOR: &str = " | ";
+const RECORD_ONLY: char = '-';
+const DIGEST_ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+
+/// Names one rule of a hostname: three characters over the tunnel and the path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 3]);
+
+impl Digest {
+    /// The digest of the rule that `tunnel` has for `path`; `None` is the rule without a path.
+    pub fn of(tunnel: &TunnelId, path: Option<&str>) -> Self {
+        let mut hash = Fnv::new();
+        hash.write(tunnel.as_str().as_bytes());
+        if let Some(path) = path {
+            hash.write(b"\0");
+            hash.write(path.as_bytes());
+        }
+        let mut rest = hash.0;
+        Self([(); 3].map(|()| {
+            let digit = usize::try_from(rest % 36).expect("it is below 36");
+            rest /= 36;
+            *DIGEST_ALPHABET.get(digit).expect("it is below 36")
+        }))
+    }
+
+    /// Three characters of the alphabet, or nothing.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes: [u8; 3] = text.as_bytes().try_into().ok()?;
+        bytes.iter().all(|byte| DIGEST_ALPHABET.contains(byte)).then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| formatter.write_char(char::from(*byte)))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+/// What of a hostname is an owner's besides the record itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// Whether an endpoint asks for the record only.
+    pub record_only: bool,
+    /// One digest for each rule.
+    pub rules: BTreeSet<Digest>,
+}
+
+impl Claims {
+    /// Whether nothing is claimed, so that the record has no reason to stay.
+    pub fn is_empty(&self) -> bool {
+        !self.record_only && self.rules.is_empty()
+    }
+
+    fn parse(run: &str) -> Option<Self> {
+        let (record_only, digests) = match run.strip_prefix(RECORD_ONLY) {
+            Some(digests) => (true, digests),
+            None => (false, run),
+        };
+        let rules = digests
+            .as_bytes()
+            .chunks(3)
+            .map(|chunk| Digest::parse(std::str::from_utf8(chunk).ok()?))
+            .collect::<Option<_>>()?;
+        let claims = Self { record_only, rules };
+        (!claims.is_empty()).then_some(claims)
+    }
+}
+
+impl fmt::Display for Claims {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.record_only {
+            formatter.write_char(RECORD_ONLY)?;
+        }
+        self.rules.iter().try_for_each(|digest| write!(formatter, "{digest}"))
+    }
+}
+
+/// What a record's comment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The `OWNER_ID` of the program that wrote it.
+    pub owner: Box<str>,
+    /// The object the hostname came from, such as `ingress/shop/web`.
+    pub resource: Option<Box<str>>,
+    /// What of the hostname is the owner's.
+    pub claims: Claims,
+    unknown_fields: Vec<Box<str>>,
+    remark: Option<Box<str>>,
+}
+
+impl Stamp {
+    /// A stamp for a record that has none; it claims nothing yet.
+    pub fn new(owner: &str) -> Self {
+        Self {
+            owner: owner.into(),
+            resource: None,
+            claims: Claims::default(),
+            unknown_fields: Vec::new(),
+            remark: None,
+        }
+    }
+
+    /// Reads a comment; `None` for whatever this program has not written.
+    pub fn parse(comment: &str) -> Option<Self> {
+        let (fields, remark) = match comment.split_once(REMARK_SEPARATOR) {
+            Some((fields, remark)) => (fields, Some(remark)),
+            None => (comment, None),
+        };
+        let mut fields = fields.strip_prefix(PREFIX)?.split(' ').filter(|field| !field.is_empty());
+        let mut stamp = Self::new(&decode(fields.next()?)?);
+        stamp.remark = remark.map(Into::into);
+        let mut claims = None;
+        for field in fields {
+            match field.split_once('=') {
+                Some(("resource", value)) => stamp.resource = Some(decode(value)?.into()),
+                Some(("rules", value)) => claims = Some(Claims::parse(value)?),
+                _ => stamp.unknown_fields.push(field.into()),
+            }
+        }
+        stamp.claims = claims?;
+        Some(stamp)
+    }
+
+    /// The comment, at most `limit_bytes` long. The resource is the first to go; `None` when the rest does not fit
+    /// either.
+    pub fn render(&self, limit_bytes: usize) -> Option<String> {
+        [self.resource.as_deref(), None]
+            .into_iter()
+            .map(|resource| self.render_with(resource))
+            .find(|comment| comment.len() <= limit_bytes)
+    }
+
+    fn render_with(&self, resource: Option<&str>) -> String {
+        let Self { owner, resource: _, claims, unknown_fields, remark } = self;
+        let mut comment = format!("{PREFIX}{}", encode(owner));
+        if let Some(resource) = resource {
+            comment.push_str(" resource=");
+            comment.push_str(&encode(resource));
+        }
+        comment.push_str(" rules=");
+        comment.push_str(&claims.to_string());
+        for field in unknown_fields {
+            comment.push(' ');
+            comment.push_str(field);
+        }
+        if let Some(remark) = remark {
+            comment.push_str(REMARK_SEPARATOR);
+            comment.push_str(remark);
+        }
+        comment
+    }
+}
+
+/// The percent-encoded form of `text`: free of blanks, bars and everything beyond ASCII.
+pub fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/:@,+".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            write!(encoded, "%{byte:02X}").expect("a String takes everything");
+        }
+    }
+    encoded
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split('%');
+    bytes.extend(parts.next()?.bytes());
+    for part in parts {
+        let (hex, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(hex, 16).ok()?);
+        bytes.extend(rest.bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// FNV-1a, 64 bits: stable across releases, as what is stored at Cloudflare has to be.
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tunnel() -> TunnelId {
+        TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("a well-formed id")
+    }
+
+    #[test]
+    fn a_stamp_reads_back_as_it_was_written() {
+        let comment = "external-dns owner=default resource=ingress/shop/web rules=k3fxyz later=1 | ask Jo";
+        let stamp = Stamp::parse(comment).expect("it is ours");
+        assert_eq!(&*stamp.owner, "default");
+        assert_eq!(stamp.resource.as_deref(), Some("ingress/shop/web"));
+        assert_eq!(stamp.claims.rules, ["k3f", "xyz"].iter().filter_map(|text| Digest::parse(text)).collect());
+        assert!(!stamp.claims.record_only);
+        assert_eq!(stamp.render(100).as_deref(), Some(comment));
+    }
+
+    #[test]
+    fn the_record_only_endpoint_stands_beside_rules_with_paths() {
+        for comment in ["external-dns owner=a rules=-", "external-dns owner=a rules=-k3f"] {
+            let stamp = Stamp::parse(comment).expect("it is ours");
+            assert!(stamp.claims.record_only, "{comment}");
+            assert_eq!(stamp.render(100).as_deref(), Some(comment));
+        }
+    }
+
+    #[test]
+    fn what_this_program_does_not_write_is_no_stamp() {
+        for comment in [
+            "",
+            "a human's note",
+            "external-dns/http://a:80",
+            "external-dns owner=default",
+            "external-dns owner= rules",
+            "external-dns owner=default rules=",
+            "external-dns owner=default rules=k3",
+            "external-dns owner=default rules=K3F",
+            "external-dns owner=%zz rules=-",
+            "external-dns owner=a%2 rules=-",
+            "managed-by=external-dns owner=default rules=-",
+        ] {
+            assert_eq!(Stamp::parse(comment), None, "{comment:?}");
+        }
+    }
+
+    #[test]
+    fn the_resource_goes_first_when_space_is_short_and_a_remark_never() {
+        let mut stamp = Stamp::parse("external-dns owner=default rules=- | keep me").expect("it is ours");
+        stamp.resource = Some("ingress/a-namespace/a-name".into());
+        assert_eq!(
+            stamp.render(100).as_deref(),
+            Some("external-dns owner=default resource=ingress/a-namespace/a-name rules=- | keep me")
+        );
+        assert_eq!(stamp.render(60).as_deref(), Some("external-dns owner=default rules=- | keep me"));
+        assert_eq!(stamp.render(40), None);
+    }
+
+    #[test]
+    fn digests_differ_by_tunnel_and_by_path_and_never_change() {
+        let other = TunnelId::parse("00000000-a4ef-4643-bbbc-4a0ed4fc8415").expect("a well-formed id");
+        let digests: BTreeSet<Digest> = [
+            Digest::of(&tunnel(), None),
+            Digest::of(&tunnel(), Some("^/api")),
+            Digest::of(&other, None),
+            Digest::of(&other, Some("^/api")),
+        ]
+        .into();
+        assert_eq!(digests.len(), 4);
+        assert_eq!(Digest::of(&tunnel(), None).to_string(), PINNED, "what is stored at Cloudflare must stay readable");
+    }
+
+    const PINNED: &str = "???";
+
+    proptest! {
+        #[test]
+        fn any_owner_and_resource_survive(owner in "\\PC{1,20}", resource in proptest::option::of("\\PC{1,40}")) {
+            let mut stamp = Stamp::new(&owner);
+            stamp.resource = resource.map(Into::into);
+            stamp.claims.record_only = true;
+            let comment = stamp.render(usize::MAX).expect("no limit");
+            prop_assert!(comment.is_ascii());
+            prop_assert_eq!(Stamp::parse(&comment), Some(stamp));
+        }
+
+        #[test]
+        fn no_comment_of_a_human_makes_the_reader_fail(comment in "(external-dns owner=)?\\PC{0,60}") {
+            if let Some(stamp) = Stamp::parse(&comment) {
+                let again = stamp.render(usize::MAX).expect("no limit");
+                prop_assert_eq!(Stamp::parse(&again), Some(stamp));
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Follows the digests of a stamp to the rules they stand for.
+
+use std::collections::BTreeSet;
+
+use crate::reconcile::Settings;
+use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::stamp::Digest;
+use crate::tunnel::{Hostname, Rule, TunnelId};
+
+/// What became of one digest.
+#[derive(Clone, Debug)]
+pub enum Trace<'a> {
+    /// The rule is there.
+    Standing {
+        /// The tunnel it stands in.
+        tunnel: TunnelId,
+        /// The rule.
+        rule: &'a Rule,
+    },
+    /// The rule is gone, its tunnel and path can be told from the digest.
+    Missing {
+        /// The tunnel it stood in.
+        tunnel: TunnelId,
+        /// Its path.
+        path: Option<Box<str>>,
+    },
+    /// The rule is gone, and its path with it.
+    Lost,
+}
+
+impl Trace<'_> {
+    /// The tunnel, where it is known.
+    pub fn tunnel(&self) -> Option<&TunnelId> {
+        match self {
+            Self::Standing { tunnel, .. } | Self::Missing { tunnel, .. } => Some(tunnel),
+            Self::Lost => None,
+        }
+    }
+
+    /// The rule, where it stands.
+    pub fn rule(&self) -> Option<&Rule> {
+        match self {
+            Self::Standing { rule, .. } => Some(rule),
+            Self::Missing { .. } | Self::Lost => None,
+        }
+    }
+
+    /// Whether it is known to be, or to have been, a rule for `path`.
+    pub fn is_for_path(&self, path: Option<&str>) -> bool {
+        match self {
+            Self::Standing { rule, .. } => rule.path() == path,
+            Self::Missing { path: missing, .. } => missing.as_deref() == path,
+            Self::Lost => false,
+        }
+    }
+}
+
+/// Follows each of `digests`, in their order.
+///
+/// The record's `content` tells a tunnel that is not configured any more; `paths` are tried besides those of the
+/// hostname's rules.
+pub fn trace<'a>(
+    snapshot: &'a Snapshot,
+    settings: &Settings,
+    hostname: &Hostname,
+    content: &str,
+    digests: &BTreeSet<Digest>,
+    paths: &[&str],
+) -> Vec<(Digest, Trace<'a>)> {
+    let mut tunnels: Vec<TunnelId> = settings.tunnels().iter().map(|tunnel| tunnel.id.clone()).collect();
+    tunnels.extend(TunnelId::from_hostname(content).filter(|id| !settings.is_configured(id)));
+
+    let rules: Vec<(&TunnelId, &Rule)> = tunnels
+        .iter()
+        .filter_map(|id| Some((id, snapshot.tunnels.get(id)?)))
+        .flat_map(|(id, tunnel)| tunnel.rules_of(hostname).map(move |rule| (id, rule)))
+        .collect();
+    let known_paths: BTreeSet<Option<&str>> =
+        rules.iter().map(|(_, rule)| rule.path()).chain(paths.iter().copied().map(Some)).chain([None]).collect();
+
+    let follow = |digest: Digest| {
+        if let Some((tunnel, rule)) = rules.iter().find(|(id, rule)| Digest::of(id, rule.path()) == digest) {
+            return Trace::Standing { tunnel: (*tunnel).clone(), rule };
+        }
+        tunnels
+            .iter()
+            .flat_map(|tunnel| known_paths.iter().map(move |path| (tunnel, *path)))
+            .find(|(tunnel, path)| Digest::of(tunnel, *path) == digest)
+            .map_or(Trace::Lost, |(tunnel, path)| Trace::Missing {
+                tunnel: tunnel.clone(),
+                path: path.map(Into::into),
+            })
+    };
+    digests.iter().map(|digest| (*digest, follow(*digest))).collect()
+}

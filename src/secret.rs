@@ -1,0 +1,129 @@
+//! Text that must not be seen.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// What stands where a secret was.
+const REDACTED: &str = "[redacted]";
+
+/// A token or a key. It has no `Display`, its `Debug` says nothing, and only [`Secret::expose`] hands it out.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Reads a secret as it comes from an environment variable or a file: blanks and line ends around it do not
+    /// belong to it.
+    ///
+    /// # Errors
+    /// When nothing is left, or when something in it could not be sent in a header.
+    pub fn parse(text: &str) -> Result<Self, SecretError> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(SecretError::Empty);
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(SecretError::NotVisible);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The secret itself, for the header it is sent in.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// `text` with every occurrence of the secret replaced, in upper or lower case.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        // ASCII case folding moves no byte, so a match in one is a match in the other; and what is found
+        // consists of ASCII alone, so that both its ends are character boundaries.
+        let folded = text.to_ascii_lowercase();
+        let needle = self.0.to_ascii_lowercase();
+        let mut redacted = String::new();
+        let mut done = 0;
+        for (at, found) in folded.match_indices(&needle) {
+            redacted.push_str(text.get(done..at).unwrap_or_default());
+            redacted.push_str(REDACTED);
+            done = at + found.len();
+        }
+        if done == 0 {
+            return Cow::Borrowed(text);
+        }
+        redacted.push_str(text.get(done..).unwrap_or_default());
+        Cow::Owned(redacted)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(REDACTED)
+    }
+}
+
+/// Why a text is no secret. It does not repeat the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretError {
+    /// There is nothing but blanks.
+    Empty,
+    /// A blank, a control character or one outside ASCII stands in it, as after pasting two lines.
+    NotVisible,
+}
+
+impl fmt::Display for SecretError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Empty => "is empty",
+            Self::NotVisible => "holds a blank or a character that is not visible ASCII",
+        })
+    }
+}
+
+impl std::error::Error for SecretError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_and_line_ends_around_a_secret_do_not_belong_to_it() {
+        let secret = Secret::parse(" \tabc-DEF_1\r\n").unwrap();
+        assert_eq!(secret.expose(), "abc-DEF_1");
+    }
+
+    #[test]
+    fn what_cannot_be_sent_in_a_header_is_no_secret() {
+        for (text, error) in [
+            ("", SecretError::Empty),
+            (" \n", SecretError::Empty),
+            ("two words", SecretError::NotVisible),
+            ("two\nlines", SecretError::NotVisible),
+            ("nul\0", SecretError::NotVisible),
+            ("ümlaut", SecretError::NotVisible),
+        ] {
+            assert_eq!(Secret::parse(text), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn debug_and_errors_do_not_show_the_secret() {
+        let secret = Secret::parse("hunter2hunter2").unwrap();
+        assert!(!format!("{secret:?} {:?}", Some(&secret)).contains("hunter2"));
+        let error = Secret::parse("hunter2 hunter2").unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn every_occurrence_is_redacted_in_either_case() {
+        let secret = Secret::parse("Abc123").unwrap();
+        for (text, expected) in [
+            ("nothing here", "nothing here"),
+            ("Abc123", "[redacted]"),
+            (
+                "é Abc123, abc123é ABC123.",
+                "é [redacted], [redacted]é [redacted].",
+            ),
+            ("Abc12", "Abc12"),
+        ] {
+            assert_eq!(secret.redact(text), expected, "{text:?}");
+        }
+    }
+}
