@@ -1,1 +1,268 @@
-//! Cloudflare on loopback.
+//! Cloudflare on loopback: a stateful emulator of the v4 API as far as publishing hostnames through tunnels needs
+//! it, for tests and demonstrations.
+//!
+//! ```
+//! use cloudflare_emulator::{Emulator, Fault, Matcher, Plan, Token};
+//! use serde_json::json;
+//!
+//! let emulator = Emulator::start();
+//! emulator.add_token(Token::full("token-of-the-shop"));
+//! let zone = emulator.add_zone("example.com", Plan::Free);
+//! let tunnel = emulator.add_tunnel("shop");
+//! let target = emulator.edit(|cloudflare| cloudflare.tunnel(&tunnel).hostname());
+//! emulator.edit(|cloudflare| {
+//!     let record = json!({"type": "CNAME", "name": "www", "content": target, "proxied": true});
+//!     cloudflare.add_record(&zone, record)?;
+//!     cloudflare.put_configuration(&tunnel, r#"{"ingress": [{"service": "http://shop:80"}]}"#)
+//! })?;
+//! assert_eq!(emulator.visit("www.example.com", "/").to_string(), format!("http://shop:80 by rule 0 of tunnel {tunnel}"));
+//!
+//! // The second write from now on is done, but its answer never comes.
+//! emulator.fault(Matcher::writes(), 2, Fault::DoneButUnanswered);
+//! // … point a client at emulator.base_url(), then look at emulator.calls().
+//! # Ok::<(), cloudflare_emulator::Refusal>(())
+//! ```
+//!
+//! It enforces Cloudflare's rules: permissions, paging, record types and conflicts, quotas, batch transactions,
+//! what cloudflared accepts as a configuration, the rate limit. It can be told to fail in every way at any call, to
+//! let somebody else write in between, and to have [`Whims`]. Configurations are kept as the text they were sent as.
+//! What is emulated here was never compared with the live API; error codes inside a 1004 are partly by analogy.
+//!
+//! Tests in other languages drive the binary over HTTP: see [`control`].
+
+mod answer;
+mod batch;
+mod calls;
+mod clock;
+mod cloudflare;
+pub mod control;
+mod fault;
+mod http;
+pub mod ingress;
+mod json;
+mod limit;
+mod page;
+mod record;
+mod router;
+mod server;
+mod token;
+mod tunnel;
+mod visit;
+mod whim;
+mod zone;
+
+pub use answer::Refusal;
+pub use calls::{Call, CallCount};
+pub use cloudflare::{Account, Cloudflare};
+pub use fault::{Fault, Matcher};
+pub use ingress::{RuleText, matching_rule};
+pub use limit::RateLimit;
+pub use record::Record;
+pub use token::{Permission, Token, TokenOwner, TokenStatus};
+pub use tunnel::{ConfigSource, NewTunnel, Tunnel, Unconfigured, catch_all};
+pub use visit::Visit;
+pub use whim::Whims;
+pub use zone::{Plan, Zone};
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use fault::Effect;
+use server::{Server, Shared};
+
+/// A running emulator. It stops when it is dropped; open connections are closed.
+#[derive(Debug)]
+pub struct Emulator {
+    shared: Arc<Shared>,
+    server: Server,
+}
+
+impl Emulator {
+    /// Starts an emulator on a free port of 127.0.0.1. It holds one account and nothing else, not even a token.
+    ///
+    /// # Panics
+    /// When there is no free port.
+    pub fn start() -> Self {
+        Self::start_at((Ipv4Addr::LOCALHOST, 0).into()).expect("loopback has a free port")
+    }
+
+    /// Starts an emulator on an address.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub fn start_at(address: SocketAddr) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::new());
+        let server = Server::start(address, Arc::clone(&shared))?;
+        Ok(Self { shared, server })
+    }
+
+    /// Serves until the process ends.
+    pub fn serve_forever(self) {
+        self.server.wait();
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address
+    }
+
+    /// `http://127.0.0.1:<port>/client/v4`, what a client takes instead of `https://api.cloudflare.com/client/v4`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}{}", self.server.address, server::BASE_PATH)
+    }
+
+    /// Looks at what Cloudflare holds, or changes it by hand, between two calls.
+    pub fn edit<T>(&self, edit: impl FnOnce(&mut Cloudflare) -> T) -> T {
+        edit(&mut self.shared.lock().cloudflare)
+    }
+
+    /// The id of the account that is there from the start.
+    pub fn account(&self) -> String {
+        self.edit(|cloudflare| cloudflare.first_account())
+    }
+
+    /// Adds a token.
+    pub fn add_token(&self, token: Token) {
+        self.edit(|cloudflare| cloudflare.add_token(token));
+    }
+
+    /// Adds an active zone to the first account and says its id.
+    pub fn add_zone(&self, name: &str, plan: Plan) -> String {
+        self.edit(|cloudflare| cloudflare.add_zone(name, plan))
+    }
+
+    /// Adds a live, remotely-managed tunnel without configuration to the first account and says its id.
+    pub fn add_tunnel(&self, name: &str) -> String {
+        self.edit(|cloudflare| cloudflare.add_tunnel(name))
+    }
+
+    /// Adds a record by hand and says its id; see [`Cloudflare::add_record`].
+    ///
+    /// # Errors
+    /// What Cloudflare would refuse.
+    pub fn add_record(&self, zone: &str, record: Value) -> Result<String, Refusal> {
+        self.edit(|cloudflare| cloudflare.add_record(zone, record))
+    }
+
+    /// Writes a tunnel's configuration by hand; see [`Cloudflare::put_configuration`].
+    ///
+    /// # Errors
+    /// What Cloudflare would refuse.
+    pub fn put_configuration(&self, tunnel: &str, config: &str) -> Result<i64, Refusal> {
+        self.edit(|cloudflare| cloudflare.put_configuration(tunnel, config))
+    }
+
+    /// The records of a zone, by its id or name, oldest first.
+    pub fn records(&self, zone: &str) -> Vec<Record> {
+        self.edit(|cloudflare| cloudflare.records(zone).to_vec())
+    }
+
+    /// The text of a tunnel's configuration as it is stored, by the tunnel's id or name; `None` where there is none.
+    pub fn configuration(&self, tunnel: &str) -> Option<String> {
+        self.edit(|cloudflare| {
+            cloudflare
+                .configuration(tunnel)
+                .map(|config| RawValue::get(config).to_owned())
+        })
+    }
+
+    /// The version of a tunnel's configuration: how often it was PUT.
+    pub fn version(&self, tunnel: &str) -> i64 {
+        self.edit(|cloudflare| cloudflare.tunnel(tunnel).version)
+    }
+
+    /// What a visitor of `https://host/path` gets.
+    pub fn visit(&self, host: &str, path: &str) -> Visit {
+        self.edit(|cloudflare| visit::visit(cloudflare, host, path))
+    }
+
+    /// Every call since the start, or since they were taken.
+    pub fn calls(&self) -> Vec<Call> {
+        self.shared.lock().calls.all().to_vec()
+    }
+
+    /// The same, and forgets them.
+    pub fn take_calls(&self) -> Vec<Call> {
+        self.shared.lock().calls.take()
+    }
+
+    /// How many there are.
+    pub fn count_calls(&self) -> CallCount {
+        CallCount::of(self.shared.lock().calls.all())
+    }
+
+    /// Lets the n-th matching call from now (from 1) go wrong. When several faults are due at one call, the one set
+    /// first acts and all are spent.
+    pub fn fault(&self, matcher: Matcher, nth: usize, fault: Fault) {
+        self.shared
+            .lock()
+            .faults
+            .arm(matcher, Some(nth), Effect::Fault(fault));
+    }
+
+    /// Lets the n-th call from now (from 1) go wrong, whichever it is: so a test can drive every point in turn.
+    pub fn fault_at(&self, nth: usize, fault: Fault) {
+        self.fault(Matcher::any(), nth, fault);
+    }
+
+    /// Lets every matching call go wrong until the faults are cleared.
+    pub fn fault_every(&self, matcher: Matcher, fault: Fault) {
+        self.shared.lock().faults.arm(matcher, None, Effect::Fault(fault));
+    }
+
+    /// Runs somebody else's edit right before the n-th matching call (from 1) is done.
+    pub fn edit_before(
+        &self,
+        matcher: Matcher,
+        nth: usize,
+        edit: impl FnOnce(&mut Cloudflare) + Send + 'static,
+    ) {
+        self.shared
+            .lock()
+            .faults
+            .arm(matcher, Some(nth), Effect::EditBefore(Box::new(edit)));
+    }
+
+    /// Runs somebody else's edit right after the n-th matching call (from 1) was done, before it is answered.
+    pub fn edit_after(
+        &self,
+        matcher: Matcher,
+        nth: usize,
+        edit: impl FnOnce(&mut Cloudflare) + Send + 'static,
+    ) {
+        self.shared
+            .lock()
+            .faults
+            .arm(matcher, Some(nth), Effect::EditAfter(Box::new(edit)));
+    }
+
+    /// How many faults and edits still wait for their call. Zero after a run: the run made so many calls.
+    pub fn waiting_faults(&self) -> usize {
+        self.shared.lock().faults.waiting()
+    }
+
+    /// Forgets all faults and edits that wait. Calls that hang already go on hanging.
+    pub fn clear_faults(&self) {
+        self.shared.lock().faults.clear();
+    }
+
+    /// Closes the connections of all calls that hang now.
+    pub fn release(&self) {
+        self.shared.lock().releases += 1;
+        self.shared.woken.notify_all();
+    }
+
+    /// Sets how many calls a token may make.
+    pub fn set_rate_limit(&self, limit: RateLimit) {
+        self.shared.lock().limiter.limit = limit;
+    }
+
+    /// Puts Cloudflare's clock ahead: rate limits and blocks run out sooner.
+    pub fn advance_clock(&self, by: Duration) {
+        self.edit(|cloudflare| cloudflare.clock.advance(by));
+    }
+}

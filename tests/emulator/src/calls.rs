@@ -1,0 +1,113 @@
+//! The calls that were made, in their order.
+
+use crate::http::Request;
+
+/// A call as it arrived, and how it was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Call {
+    /// From 1, one for each call since the start; taking the calls does not reset it.
+    pub sequence: u64,
+    /// `GET`, `PUT` …
+    pub method: String,
+    /// Path below the base URL: `/zones/…`.
+    pub path: String,
+    /// Query without the `?`, as sent.
+    pub query: String,
+    /// Headers with lower-case names, credentials included.
+    pub headers: Vec<(String, String)>,
+    /// Body as text; empty where there was none.
+    pub body: String,
+    /// HTTP status of the answer; `None` when there was none, or not yet.
+    pub status: Option<u16>,
+}
+
+impl Call {
+    /// Whether the call asks for a change.
+    pub fn is_write(&self) -> bool {
+        !matches!(self.method.as_str(), "GET" | "HEAD")
+    }
+
+    /// The value of a header, by its lower-case name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// `PUT /accounts/…?query`, for messages and comparisons.
+    pub fn line(&self) -> String {
+        let Self {
+            method, path, query, ..
+        } = self;
+        if query.is_empty() {
+            format!("{method} {path}")
+        } else {
+            format!("{method} {path}?{query}")
+        }
+    }
+}
+
+/// How many calls were made, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallCount {
+    /// GET and HEAD.
+    pub reads: usize,
+    /// All others.
+    pub writes: usize,
+}
+
+impl CallCount {
+    /// Counts calls.
+    pub fn of(calls: &[Call]) -> Self {
+        let writes = calls.iter().filter(|call| call.is_write()).count();
+        Self {
+            reads: calls.len() - writes,
+            writes,
+        }
+    }
+
+    /// All of them.
+    pub fn total(self) -> usize {
+        self.reads + self.writes
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    made: u64,
+    kept: Vec<Call>,
+}
+
+impl Calls {
+    /// Notes a call and says its sequence number.
+    pub(crate) fn arrive(&mut self, request: &Request, path: &str) -> u64 {
+        self.made += 1;
+        self.kept.push(Call {
+            sequence: self.made,
+            method: request.method.clone(),
+            path: path.to_owned(),
+            query: request.query.clone(),
+            headers: request.headers.clone(),
+            body: request.body.clone(),
+            status: None,
+        });
+        self.made
+    }
+
+    /// Notes how a call was answered, unless it was taken meanwhile.
+    pub(crate) fn answered(&mut self, sequence: u64, status: u16) {
+        if let Some(call) = self.kept.iter_mut().rev().find(|call| call.sequence == sequence) {
+            call.status = Some(status);
+        }
+    }
+
+    pub(crate) fn all(&self) -> &[Call] {
+        &self.kept
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.kept)
+    }
+}

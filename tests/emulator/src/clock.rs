@@ -1,0 +1,79 @@
+//! The emulator's time: the machine's, plus what a test has put it ahead.
+
+use std::time::{Duration, Instant};
+
+/// Seconds from 1970 to the day every emulator is born: 2026-01-01.
+const BIRTH_UNIX_SECONDS: u64 = 1_767_225_600;
+
+/// Time since the emulator was started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    started: Instant,
+    ahead: Duration,
+}
+
+impl Clock {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the machine's clock"
+    )]
+    pub(crate) fn start() -> Self {
+        Self {
+            started: Instant::now(),
+            ahead: Duration::ZERO,
+        }
+    }
+
+    /// Time since the start.
+    pub(crate) fn now(self) -> Duration {
+        self.started.elapsed() + self.ahead
+    }
+
+    /// Puts the time ahead.
+    pub(crate) fn advance(&mut self, by: Duration) {
+        self.ahead += by;
+    }
+
+    /// The time as Cloudflare writes it.
+    pub(crate) fn timestamp(self) -> String {
+        timestamp(BIRTH_UNIX_SECONDS + self.now().as_secs())
+    }
+}
+
+/// RFC 3339 in UTC.
+fn timestamp(unix_seconds: u64) -> String {
+    let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    // Counted from 1 March of year 0, so that the leap day is the last of its year.
+    let day_of_era = (days + 719_468) % 146_097;
+    let era = (days + 719_468) / 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.000000Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_are_civil_dates() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (BIRTH_UNIX_SECONDS, "2026-01-01T00:00:00.000000Z"),
+            (1_709_164_799, "2024-02-28T23:59:59.000000Z"),
+            (1_709_164_800, "2024-02-29T00:00:00.000000Z"),
+            (1_709_251_200, "2024-03-01T00:00:00.000000Z"),
+        ] {
+            assert_eq!(timestamp(seconds), expected);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Endpoints for tests in other languages, under `/_emulator`, without credentials and not counted as calls.
+//!
+//! | call | body | answer |
+//! |---|---|---|
+//! | `GET /_emulator/state` | | accounts, zones with records, tunnels with configuration and version |
+//! | `GET /_emulator/calls` | | every call in order: `sequence`, `method`, `path`, `query`, `body`, `status` |
+//! | `DELETE /_emulator/calls` | | the same, and forgets them |
+//! | `POST /_emulator/faults` | `{"method": "PUT", "path": "/zones/**", "nth": 1, "fault": …}` | how many wait |
+//! | `DELETE /_emulator/faults` | | forgets them and lets hanging calls go |
+//! | `POST /_emulator/records` | `{"zone": …, "deletes": […], "patches": […], "puts": […], "posts": […]}` | a batch by another writer |
+//! | `POST /_emulator/configurations` | `{"tunnel": …, "config": {…}}` | a PUT by another writer: the version |
+//! | `POST /_emulator/zones` | `{"name": …, "plan": "free"}` | the new zone's id |
+//! | `POST /_emulator/tunnels` | `{"name": …}` | the new tunnel's id |
+//! | `POST /_emulator/tokens` | `{"value": …}` | a token that may do everything |
+//! | `POST /_emulator/clock` | `{"advance_seconds": 300}` | |
+//! | `POST /_emulator/visit` | `{"host": …, "path": "/"}` | what a visitor gets |
+//!
+//! A fault is `"reset"`, `"hang"`, `"truncated"`, `"garbage"`, `"done_but_unanswered"`, `{"delay_ms": 500}`,
+//! `{"status": 429, "headers": {"retry-after": "300"}, "body": "…"}` or `{"done_but": <fault>}`. `method` and `path`
+//! may be left out for any; without `nth` the fault hits every matching call.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::answer::{Answer, Refusal};
+use crate::batch;
+use crate::calls::Call;
+use crate::cloudflare::Cloudflare;
+use crate::fault::{Effect, Fault, Matcher};
+use crate::http::Request;
+use crate::json::{Members, to_raw};
+use crate::record::Record;
+use crate::server::Shared;
+use crate::token::Token;
+use crate::visit::{Visit, visit};
+use crate::zone::Plan;
+
+/// Where these endpoints begin.
+pub(crate) const BASE_PATH: &str = "/_emulator";
+
+pub(crate) fn answer(shared: &Shared, path: &str, request: &Request) -> Answer {
+    match route(shared, path, request) {
+        Ok(body) => Answer::new(200, body.get()),
+        Err(refusal) => refusal.into_answer(),
+    }
+}
+
+fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>, Refusal> {
+    let mut inner = shared.lock();
+    match (request.method.as_str(), path) {
+        ("GET", "/state") => return Ok(state(&inner.cloudflare)),
+        ("GET", "/calls") => return Ok(to_raw(&shown(inner.calls.all()))),
+        ("DELETE", "/calls") => return Ok(to_raw(&shown(&inner.calls.take()))),
+        ("DELETE", "/faults") => {
+            inner.faults.clear();
+            inner.releases += 1;
+            shared.woken.notify_all();
+            return Ok(to_raw(&json!({"waiting": 0})));
+        }
+        ("POST", _) => {}
+        _ => return Err(Refusal::no_route(&request.path)),
+    }
+    let members: Map<String, Value> =
+        serde_json::from_str(&request.body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    let text = |name: &str| {
+        let value = members.get(name).and_then(Value::as_str);
+        value.ok_or_else(|| Refusal::bad_request(format!("{name} is missing")))
+    };
+    let known = |found: bool, what: &str| {
+        if found {
+            Ok(())
+        } else {
+            Err(Refusal::bad_request(format!("there is no such {what}")))
+        }
+    };
+    let cloudflare = &mut inner.cloudflare;
+    let body = match path {
+        "/faults" => {
+            let fault = fault(members.get("fault").unwrap_or(&Value::Null))?;
+            let method = text("method").unwrap_or("*");
+            let matcher = Matcher::call(method, text("path").unwrap_or("/**"));
+            let nth = members
+                .get("nth")
+                .and_then(Value::as_u64)
+                .and_then(|nth| usize::try_from(nth).ok());
+            inner.faults.arm(matcher, nth, Effect::Fault(fault));
+            json!({"waiting": inner.faults.waiting()})
+        }
+        "/records" => {
+            let zone = text("zone")?;
+            known(cloudflare.find_zone(zone).is_some(), "zone")?;
+            return batch::run(cloudflare, zone, &request.body).map(|success| success.result);
+        }
+        "/configurations" => {
+            let tunnel = text("tunnel")?;
+            known(
+                cloudflare
+                    .tunnels()
+                    .iter()
+                    .any(|t| t.id == tunnel || t.name == tunnel),
+                "tunnel",
+            )?;
+            let document = Members::parse(&request.body).unwrap_or_default();
+            let config = document.last("config").map_or("null", RawValue::get);
+            json!({"version": cloudflare.put_configuration(tunnel, config)?})
+        }
+        "/zones" => {
+            let plan = if text("plan").is_ok_and(|plan| plan != "free") {
+                Plan::Pro
+            } else {
+                Plan::Free
+            };
+            json!({"id": cloudflare.add_zone(text("name")?, plan)})
+        }
+        "/tunnels" => json!({"id": cloudflare.add_tunnel(text("name")?)}),
+        "/tokens" => {
+            cloudflare.add_token(Token::full(text("value")?));
+            json!({})
+        }
+        "/clock" => {
+            let seconds = members
+                .get("advance_seconds")
+                .and_then(Value::as_u64)
+                .unwrap_or_default();
+            cloudflare.clock.advance(Duration::from_secs(seconds));
+            json!({})
+        }
+        "/visit" => visited(&visit(cloudflare, text("host")?, text("path").unwrap_or("/"))),
+        _ => return Err(Refusal::no_route(&request.path)),
+    };
+    Ok(to_raw(&body))
+}
+
+fn fault(value: &Value) -> Result<Fault, Refusal> {
+    let unknown = || Refusal::bad_request(format!("{value} is no fault"));
+    Ok(match value.as_str() {
+        Some("reset") => Fault::Reset,
+        Some("hang") => Fault::Hang,
+        Some("truncated") => Fault::Truncated,
+        Some("garbage") => Fault::Garbage,
+        Some("done_but_unanswered") => Fault::DoneButUnanswered,
+        Some(_) => return Err(unknown()),
+        None => {
+            if let Some(done) = value.get("done_but") {
+                return Ok(Fault::DoneBut(Box::new(fault(done)?)));
+            }
+            if let Some(delay) = value.get("delay_ms").and_then(Value::as_u64) {
+                return Ok(Fault::Delay(Duration::from_millis(delay)));
+            }
+            let code = value
+                .get("status")
+                .and_then(Value::as_u64)
+                .and_then(|code| u16::try_from(code).ok());
+            let headers = value
+                .get("headers")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten();
+            Fault::Status {
+                code: code.ok_or_else(unknown)?,
+                headers: headers
+                    .map(|(name, value)| (name.clone(), plain(value)))
+                    .collect(),
+                body: value.get("body").map(plain).unwrap_or_default(),
+            }
+        }
+    })
+}
+
+/// Text as it is, anything else as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn shown(calls: &[Call]) -> Vec<Value> {
+    let show = |call: &Call| {
+        json!({
+            "sequence": call.sequence,
+            "method": call.method,
+            "path": call.path,
+            "query": call.query,
+            "body": call.body,
+            "status": call.status,
+        })
+    };
+    calls.iter().map(show).collect()
+}
+
+fn visited(visit: &Visit) -> Value {
+    let mut shown = json!({"text": visit.to_string()});
+    if let (
+        Visit::Served {
+            tunnel,
+            rule,
+            service,
+        },
+        Some(members),
+    ) = (visit, shown.as_object_mut())
+    {
+        members.insert("tunnel".to_owned(), json!(tunnel));
+        members.insert("rule".to_owned(), json!(rule));
+        members.insert("service".to_owned(), json!(service));
+    }
+    shown
+}
+
+/// Configurations are shown as they are stored, to the byte.
+fn state(cloudflare: &Cloudflare) -> Box<RawValue> {
+    #[derive(serde::Serialize)]
+    struct Tunnel<'a> {
+        id: &'a str,
+        name: &'a str,
+        account: &'a str,
+        deleted: bool,
+        version: i64,
+        config: Option<&'a RawValue>,
+    }
+    #[derive(serde::Serialize)]
+    struct State<'a> {
+        accounts: Vec<Value>,
+        zones: Vec<Value>,
+        tunnels: Vec<Tunnel<'a>>,
+    }
+    let zones = cloudflare.zones().iter().map(|zone| {
+        let records: Vec<Value> = zone.records.iter().map(Record::to_json).collect();
+        json!({"id": zone.id, "name": zone.name, "account": zone.account.id, "records": records})
+    });
+    let tunnels = cloudflare.tunnels().iter().map(|tunnel| Tunnel {
+        id: &tunnel.id,
+        name: &tunnel.name,
+        account: &tunnel.account,
+        deleted: tunnel.deleted,
+        version: tunnel.version,
+        config: tunnel.config.as_deref(),
+    });
+    let accounts = cloudflare
+        .accounts()
+        .iter()
+        .map(|account| json!({"id": account.id, "name": account.name}));
+    to_raw(&State {
+        accounts: accounts.collect(),
+        zones: zones.collect(),
+        tunnels: tunnels.collect(),
+    })
+}

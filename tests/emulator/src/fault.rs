@@ -1,0 +1,315 @@
+//! What goes wrong, and when: faults and edits by others at chosen calls.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::answer::{Answer, Refusal};
+use crate::cloudflare::Cloudflare;
+
+/// Which calls are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matcher {
+    kind: Kind,
+    /// `None` for any path.
+    segments: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Any,
+    Reads,
+    Writes,
+    Method(String),
+}
+
+impl Matcher {
+    /// Every call.
+    pub fn any() -> Self {
+        Self {
+            kind: Kind::Any,
+            segments: None,
+        }
+    }
+
+    /// Every GET.
+    pub fn reads() -> Self {
+        Self {
+            kind: Kind::Reads,
+            segments: None,
+        }
+    }
+
+    /// Every call that asks for a change.
+    pub fn writes() -> Self {
+        Self {
+            kind: Kind::Writes,
+            segments: None,
+        }
+    }
+
+    /// Calls with this method and a path below the base URL, in which `*` stands for one segment and a `**` at the
+    /// end for any number: `Matcher::call("GET", "/zones/*/dns_records")`. The method `*` is any.
+    pub fn call(method: &str, path: &str) -> Self {
+        let kind = if method == "*" {
+            Kind::Any
+        } else {
+            Kind::Method(method.to_owned())
+        };
+        let segments = path
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .map(str::to_owned)
+            .collect();
+        Self {
+            kind,
+            segments: Some(segments),
+        }
+    }
+
+    /// `PUT` of a tunnel's configuration, any tunnel's.
+    pub fn put_configuration() -> Self {
+        Self::call("PUT", "/accounts/*/cfd_tunnel/*/configurations")
+    }
+
+    /// `GET` of a tunnel's configuration, any tunnel's.
+    pub fn get_configuration() -> Self {
+        Self::call("GET", "/accounts/*/cfd_tunnel/*/configurations")
+    }
+
+    /// `GET` of a page of a zone's records, any zone's.
+    pub fn list_records() -> Self {
+        Self::call("GET", "/zones/*/dns_records")
+    }
+
+    /// `POST` of a batch, any zone's.
+    pub fn batch() -> Self {
+        Self::call("POST", "/zones/*/dns_records/batch")
+    }
+
+    fn matches(&self, method: &str, path: &str) -> bool {
+        let is_read = matches!(method, "GET" | "HEAD");
+        let kind = match &self.kind {
+            Kind::Any => true,
+            Kind::Reads => is_read,
+            Kind::Writes => !is_read,
+            Kind::Method(wanted) => wanted == method,
+        };
+        kind && self
+            .segments
+            .as_ref()
+            .is_none_or(|segments| path_matches(segments, path))
+    }
+}
+
+fn path_matches(pattern: &[String], path: &str) -> bool {
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    for wanted in pattern {
+        match (wanted.as_str(), segments.next()) {
+            ("**", _) => return true,
+            (_, None) => return false,
+            ("*", Some(_)) => {}
+            (wanted, Some(segment)) if wanted == segment => {}
+            _ => return false,
+        }
+    }
+    segments.next().is_none()
+}
+
+/// What goes wrong with a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is done; this is answered.
+    Status {
+        /// HTTP status.
+        code: u16,
+        /// Headers of the answer, `retry-after` for one.
+        headers: Vec<(String, String)>,
+        /// Body of the answer, to the byte.
+        body: String,
+    },
+    /// The call is done, its answer comes so much later.
+    Delay(Duration),
+    /// Nothing is done and nothing answered, until [`Emulator::release`](crate::Emulator::release) or the end of the
+    /// emulator closes the connection.
+    Hang,
+    /// Nothing is done, the connection is reset.
+    Reset,
+    /// The call is done; the first half of the answer's body comes, then the connection is closed.
+    Truncated,
+    /// Nothing is done; a page of HTML comes with status 200, as from a captive portal.
+    Garbage,
+    /// The call is done, the connection is closed without an answer.
+    DoneButUnanswered,
+    /// The call is done, then this goes wrong with its answer.
+    DoneBut(Box<Self>),
+}
+
+impl Fault {
+    /// An answer of this status with an empty body, as from a proxy before the API.
+    pub fn status(code: u16) -> Self {
+        Self::Status {
+            code,
+            headers: Vec::new(),
+            body: String::new(),
+        }
+    }
+
+    /// An answer of this status in the API's envelope.
+    pub fn error(status: u16, code: u32, message: &str) -> Self {
+        let Answer {
+            status,
+            headers,
+            body,
+        } = Refusal::new(status, code, message).into_answer();
+        Self::Status {
+            code: status,
+            headers,
+            body,
+        }
+    }
+
+    /// 429 with `retry-after` and an empty body.
+    pub fn limited(retry_after_seconds: u64) -> Self {
+        let headers = vec![("retry-after".to_owned(), retry_after_seconds.to_string())];
+        Self::Status {
+            code: 429,
+            headers,
+            body: String::new(),
+        }
+    }
+
+    /// Whether the call is done all the same.
+    pub fn is_done(&self) -> bool {
+        match self {
+            Self::Status { .. } | Self::Hang | Self::Reset | Self::Garbage => false,
+            Self::Delay(_) | Self::Truncated | Self::DoneButUnanswered | Self::DoneBut(_) => true,
+        }
+    }
+}
+
+/// An edit by somebody else.
+pub(crate) type Edit = Box<dyn FnOnce(&mut Cloudflare) + Send>;
+
+/// What happens at a call that was waited for.
+pub(crate) enum Effect {
+    Fault(Fault),
+    EditBefore(Edit),
+    EditAfter(Edit),
+}
+
+struct Armed {
+    matcher: Matcher,
+    /// Matching calls until it is due; `None` for all of them, which only faults can be.
+    remaining: Option<usize>,
+    effect: Effect,
+}
+
+/// Everything that waits for its call.
+#[derive(Default)]
+pub(crate) struct Faults {
+    armed: Vec<Armed>,
+}
+
+/// What is due at one call.
+#[derive(Default)]
+pub(crate) struct Due {
+    pub(crate) fault: Option<Fault>,
+    pub(crate) edits_before: Vec<Edit>,
+    pub(crate) edits_after: Vec<Edit>,
+}
+
+impl Faults {
+    /// Waits for the n-th matching call from now (from 1), or for all of them.
+    pub(crate) fn arm(&mut self, matcher: Matcher, nth: Option<usize>, effect: Effect) {
+        self.armed.push(Armed {
+            matcher,
+            remaining: nth,
+            effect,
+        });
+    }
+
+    /// Counts a call, and hands out what is due at it. Of several faults the one armed first acts; the others are
+    /// spent too.
+    pub(crate) fn due(&mut self, method: &str, path: &str) -> Due {
+        let mut due = Due::default();
+        let mut waiting = Vec::new();
+        for mut armed in std::mem::take(&mut self.armed) {
+            if !armed.matcher.matches(method, path) {
+                waiting.push(armed);
+                continue;
+            }
+            if let (None, Effect::Fault(fault)) = (armed.remaining, &armed.effect) {
+                due.fault.get_or_insert_with(|| fault.clone());
+                waiting.push(armed);
+                continue;
+            }
+            match &mut armed.remaining {
+                Some(remaining) if *remaining > 1 => {
+                    *remaining -= 1;
+                    waiting.push(armed);
+                }
+                _ => match armed.effect {
+                    Effect::Fault(fault) => {
+                        due.fault.get_or_insert(fault);
+                    }
+                    Effect::EditBefore(edit) => due.edits_before.push(edit),
+                    Effect::EditAfter(edit) => due.edits_after.push(edit),
+                },
+            }
+        }
+        self.armed = waiting;
+        due
+    }
+
+    /// How many still wait for their call.
+    pub(crate) fn waiting(&self) -> usize {
+        self.armed.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.armed.clear();
+    }
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = self.armed.iter().map(|armed| (&armed.matcher, armed.remaining));
+        formatter.debug_list().entries(waiting).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_one_segment_and_two_for_the_rest() {
+        let matcher = Matcher::list_records();
+        assert!(matcher.matches("GET", "/zones/z/dns_records"));
+        assert!(!matcher.matches("POST", "/zones/z/dns_records"));
+        assert!(!matcher.matches("GET", "/zones/z/dns_records/r"));
+        assert!(Matcher::call("*", "/zones/**").matches("POST", "/zones/z/dns_records/batch"));
+    }
+
+    #[test]
+    fn the_nth_match_is_hit_once_and_a_repeated_fault_always() {
+        let mut faults = Faults::default();
+        faults.arm(Matcher::writes(), Some(2), Effect::Fault(Fault::Reset));
+        faults.arm(Matcher::call("GET", "/zones"), None, Effect::Fault(Fault::Hang));
+        let mut hit = |method: &str| faults.due(method, "/zones").fault;
+        let seen: Vec<_> = ["PUT", "GET", "PUT", "PUT", "GET"]
+            .into_iter()
+            .map(&mut hit)
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                None,
+                Some(Fault::Hang),
+                Some(Fault::Reset),
+                None,
+                Some(Fault::Hang)
+            ]
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! From method and path to the endpoint, its permission and its answer.
+
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, Refusal, ResultInfo, Success};
+use crate::batch;
+use crate::cloudflare::Cloudflare;
+use crate::http::Request;
+use crate::record::query;
+use crate::token::{self, Grant, Permission};
+use crate::tunnel;
+use crate::zone::{self, Zone};
+
+/// Answers a call. `path` is the one below the base URL.
+pub(crate) fn answer(cloudflare: &mut Cloudflare, path: &str, request: &Request) -> Answer {
+    route(cloudflare, path, request).map_or_else(Refusal::into_answer, Success::into_answer)
+}
+
+fn route(cloudflare: &mut Cloudflare, path: &str, request: &Request) -> Result<Success, Refusal> {
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let method = request.method.as_str();
+    match (method, segments.as_slice()) {
+        ("GET", ["user", "tokens", "verify"]) => return token::verify(cloudflare, None, request),
+        ("GET", ["accounts", account, "tokens", "verify"]) => {
+            return token::verify(cloudflare, Some(account), request);
+        }
+        _ => {}
+    }
+    let grant = token::authenticate(cloudflare, request)?;
+    match segments.as_slice() {
+        ["accounts"] => match method {
+            "GET" => Ok(accounts(cloudflare, &grant)),
+            _ => Err(not_allowed(method)),
+        },
+        ["accounts", account, "cfd_tunnel", rest @ ..] => {
+            check_identifier(account, path)?;
+            grant.require_account(cloudflare, account, method)?;
+            route_tunnel(cloudflare, &grant, account, rest, path, request)
+        }
+        ["zones"] => match method {
+            "GET" => {
+                grant.require(Permission::ZoneRead)?;
+                zone::list(cloudflare, &grant, request)
+            }
+            _ => Err(not_allowed(method)),
+        },
+        ["zones", zone, rest @ ..] => {
+            check_identifier(zone, path)?;
+            let known = cloudflare.zones.iter().any(|known| known.id == *zone);
+            if !known || !grant.reaches_zone(zone) {
+                return Err(Refusal::authentication());
+            }
+            route_zone(cloudflare, &grant, zone, rest, path, request)
+        }
+        _ => Err(Refusal::no_route(path)),
+    }
+}
+
+fn route_tunnel(
+    cloudflare: &mut Cloudflare,
+    grant: &Grant,
+    account: &str,
+    rest: &[&str],
+    path: &str,
+    request: &Request,
+) -> Result<Success, Refusal> {
+    let method = request.method.as_str();
+    if let [id, ..] = rest {
+        check_uuid(id, path)?;
+    }
+    match (method, rest) {
+        ("GET", []) => {
+            grant.require(Permission::TunnelRead)?;
+            tunnel::list(cloudflare, account, request)
+        }
+        ("GET", [id]) => {
+            grant.require(Permission::TunnelRead)?;
+            tunnel::show(cloudflare, account, id)
+        }
+        ("GET", [id, "connections"]) => {
+            grant.require(Permission::TunnelRead)?;
+            tunnel::connections(cloudflare, account, id)
+        }
+        ("GET", [id, "configurations"]) => {
+            grant.require(Permission::TunnelRead)?;
+            tunnel::show_configuration(cloudflare, account, id)
+        }
+        ("PUT", [id, "configurations"]) => {
+            grant.require(Permission::TunnelEdit)?;
+            tunnel::put_configuration(cloudflare, account, id, &request.body)
+        }
+        (_, [] | [_] | [_, "connections" | "configurations"]) => Err(not_allowed(method)),
+        _ => Err(Refusal::no_route(path)),
+    }
+}
+
+fn route_zone(
+    cloudflare: &mut Cloudflare,
+    grant: &Grant,
+    id: &str,
+    rest: &[&str],
+    path: &str,
+    request: &Request,
+) -> Result<Success, Refusal> {
+    let method = request.method.as_str();
+    let read = |cloudflare: &Cloudflare, show: &dyn Fn(&Zone) -> Result<Success, Refusal>| {
+        grant.require(Permission::DnsRead)?;
+        show(cloudflare.zone(id))
+    };
+    match (method, rest) {
+        ("GET", []) => {
+            grant.require(Permission::ZoneRead)?;
+            Ok(zone::show(cloudflare.zone(id)))
+        }
+        ("GET", ["dns_records"]) => read(cloudflare, &|zone| query::list(zone, request)),
+        ("GET", ["dns_records", "usage"]) => read(cloudflare, &|zone| Ok(query::usage(zone))),
+        ("POST", ["dns_records"]) => {
+            grant.require(Permission::DnsEdit)?;
+            batch::create(cloudflare, id, &request.body)
+        }
+        ("POST", ["dns_records", "batch"]) => {
+            grant.require(Permission::DnsEdit)?;
+            batch::run(cloudflare, id, &request.body)
+        }
+        (_, [] | ["dns_records"] | ["dns_records", "usage" | "batch"]) => Err(not_allowed(method)),
+        ("GET", ["dns_records", record]) => {
+            check_identifier(record, path)?;
+            read(cloudflare, &|zone| query::show(zone, record))
+        }
+        ("PUT" | "PATCH" | "DELETE", ["dns_records", record]) => {
+            check_identifier(record, path)?;
+            grant.require(Permission::DnsEdit)?;
+            match method {
+                "PUT" => batch::replace(cloudflare, id, record, &request.body),
+                "PATCH" => batch::update(cloudflare, id, record, &request.body),
+                _ => batch::remove(cloudflare, id, record),
+            }
+        }
+        (_, ["dns_records", _]) => Err(not_allowed(method)),
+        _ => Err(Refusal::no_route(path)),
+    }
+}
+
+/// `GET /accounts`.
+fn accounts(cloudflare: &Cloudflare, grant: &Grant) -> Success {
+    let shown: Vec<Value> = cloudflare
+        .accounts
+        .iter()
+        .filter(|account| grant.require_account(cloudflare, &account.id, "GET").is_ok())
+        .map(|account| json!({"id": account.id, "name": account.name, "type": "standard"}))
+        .collect();
+    let mut success = Success::of(&shown);
+    let count = shown.len();
+    let info = ResultInfo {
+        count,
+        page: 1,
+        per_page: 20,
+        total_count: count,
+        total_pages: Some(1),
+    };
+    success.result_info = Some(info);
+    success
+}
+
+fn not_allowed(method: &str) -> Refusal {
+    let text = format!("{method} method not allowed for the api_token authentication scheme");
+    Refusal::new(405, 10000, text)
+}
+
+/// Identifiers of accounts, zones and records.
+fn check_identifier(id: &str, path: &str) -> Result<(), Refusal> {
+    let is_identifier = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_identifier {
+        Ok(())
+    } else {
+        Err(Refusal::no_route(path))
+    }
+}
+
+fn check_uuid(id: &str, path: &str) -> Result<(), Refusal> {
+    let is_uuid = id.len() == 36
+        && id.bytes().enumerate().all(|(index, byte)| match index {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        });
+    if is_uuid {
+        Ok(())
+    } else {
+        Err(Refusal::no_route(path))
+    }
+}

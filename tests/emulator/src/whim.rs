@@ -1,0 +1,73 @@
+//! What Cloudflare does beyond its written rules, each one switched on by a test.
+
+use std::fmt;
+
+use crate::answer::Refusal;
+use crate::ingress::{Rule, RuleText};
+
+/// Decides by looking at a rule whether it is disliked.
+type RuleTest = Box<dyn Fn(&Rule) -> bool + Send>;
+
+/// What this Cloudflare does beyond its rules. Nothing, unless told.
+#[derive(Default)]
+pub struct Whims {
+    disliked_rules: Vec<(RuleTest, RuleText)>,
+    disliked_names: Vec<(String, Refusal)>,
+    /// Drops fields of `originRequest` that say cloudflared's default when a document is stored.
+    pub drops_explicit_defaults: bool,
+    /// Shows `originRequest: {}` in rules that were stored without one.
+    pub adds_empty_origin_request: bool,
+}
+
+impl Whims {
+    /// Refuses every document that holds a rule for which `test` is true, with code 1056 and a text of
+    /// cloudflared's that names the rule or not.
+    pub fn dislike_rule(&mut self, text: RuleText, test: impl Fn(&Rule) -> bool + Send + 'static) {
+        self.disliked_rules.push((Box::new(test), text));
+    }
+
+    /// Refuses to write a record of this full name, in any way but deleting it.
+    pub fn dislike_name(&mut self, name: &str, refusal: Refusal) {
+        self.disliked_names.push((name.to_ascii_lowercase(), refusal));
+    }
+
+    /// Likes all rules and names again.
+    pub fn like_all(&mut self) {
+        self.disliked_rules.clear();
+        self.disliked_names.clear();
+    }
+
+    /// The text about the first disliked rule.
+    pub(crate) fn refuse_rules(&self, rules: &[Rule]) -> Option<String> {
+        rules.iter().enumerate().find_map(|(index, rule)| {
+            let (_, text) = self.disliked_rules.iter().find(|(test, _)| test(rule))?;
+            Some(text.render(index, rule))
+        })
+    }
+
+    /// The refusal of a record's name.
+    pub(crate) fn refuse_name(&self, name: &str) -> Option<&Refusal> {
+        self.disliked_names
+            .iter()
+            .find(|(disliked, _)| disliked == name)
+            .map(|(_, refusal)| refusal)
+    }
+}
+
+impl fmt::Debug for Whims {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            disliked_rules,
+            disliked_names,
+            drops_explicit_defaults,
+            adds_empty_origin_request,
+        } = self;
+        formatter
+            .debug_struct("Whims")
+            .field("disliked_rules", &disliked_rules.len())
+            .field("disliked_names", disliked_names)
+            .field("drops_explicit_defaults", drops_explicit_defaults)
+            .field("adds_empty_origin_request", adds_empty_origin_request)
+            .finish()
+    }
+}

@@ -1,0 +1,211 @@
+use cloudflare_emulator::{
+    ConfigSource, Emulator, NewTunnel, RuleText, Token, Unconfigured, Visit, catch_all,
+};
+use serde_json::json;
+
+use crate::client::{TOKEN, call, free_zone, read};
+
+fn tunnel() -> (Emulator, String) {
+    let emulator = Emulator::start();
+    emulator.add_token(Token::full(TOKEN));
+    let tunnel = emulator.add_tunnel("shop");
+    let path = format!(
+        "/accounts/{}/cfd_tunnel/{tunnel}/configurations",
+        emulator.account()
+    );
+    (emulator, path)
+}
+
+#[test]
+fn a_tunnel_never_configured_answers_null_or_1055() {
+    let (emulator, path) = tunnel();
+    let fresh = read(&emulator, &path).result();
+    assert_eq!((&fresh["config"], &fresh["version"]), (&json!(null), &json!(0)));
+    emulator.edit(|cloudflare| cloudflare.tunnel_mut("shop").unconfigured = Unconfigured::NotFound);
+    assert_eq!(read(&emulator, &path).code(), 1055);
+    let put = call(
+        &emulator,
+        "PUT",
+        &path,
+        r#"{"config":{"ingress":[{"service":"http_status:404"}]}}"#,
+    );
+    assert_eq!(put.result()["version"], 1);
+    assert_eq!(read(&emulator, &path).status, 200);
+}
+
+/// Unknown fields, their order, the spelling of numbers and even blanks are what a PUT sent.
+#[test]
+fn a_document_is_kept_to_the_byte() {
+    let (emulator, path) = tunnel();
+    let config =
+        r#"{"zeta":[1.50, 1e2],"ingress":[{"service":"http_status:404","x":{"b":1,"a":2}}],"alpha":null}"#;
+    let answer = call(&emulator, "PUT", &path, &format!("{{\"config\":{config}}}"));
+    assert!(answer.body.contains(config), "{}", answer.body);
+    assert!(read(&emulator, &path).body.contains(config));
+    assert_eq!(emulator.configuration("shop").as_deref(), Some(config));
+    assert_eq!(emulator.version("shop"), 1);
+}
+
+#[test]
+fn a_document_that_cloudflared_refuses_changes_nothing() {
+    let (emulator, path) = tunnel();
+    emulator
+        .put_configuration("shop", &catch_all("http_status:404"))
+        .unwrap();
+    let bad = r#"{"config":{"ingress":[{"hostname":"a.b:443","service":"http://a"},{"service":"http_status:404"}]}}"#;
+    let answer = call(&emulator, "PUT", &path, bad);
+    assert_eq!((answer.status, answer.code()), (400, 1056));
+    let text = "Bad Configuration: Validation failed: Hostname cannot contain a port";
+    assert_eq!(answer.json()["errors"][0]["message"], text);
+    assert_eq!(call(&emulator, "PUT", &path, "{}").status, 400);
+    assert_eq!(emulator.version("shop"), 1);
+}
+
+#[test]
+fn tunnels_are_listed_with_the_deleted_ones_unless_told_otherwise() {
+    let (emulator, _) = tunnel();
+    let gone = emulator.add_tunnel("gone");
+    let local = NewTunnel {
+        config_source: ConfigSource::Local,
+        ..NewTunnel::named("local")
+    };
+    emulator.edit(|cloudflare| {
+        cloudflare.add_tunnel_with(local);
+        cloudflare.tunnel_mut("gone").deleted = true;
+    });
+    let tunnels = format!("/accounts/{}/cfd_tunnel", emulator.account());
+    let names = |query: &str| -> Vec<String> {
+        let result = read(&emulator, &format!("{tunnels}{query}")).result();
+        let name = |tunnel: &serde_json::Value| tunnel["name"].as_str().unwrap().to_owned();
+        result.as_array().unwrap().iter().map(name).collect()
+    };
+    assert_eq!(names(""), ["shop", "gone", "local"]);
+    assert_eq!(names("?is_deleted=false&per_page=1000"), ["shop", "local"]);
+    assert_eq!(names("?name=local"), ["local"]);
+    assert_eq!(names(&format!("?uuid={gone}")), ["gone"]);
+    assert_eq!(names("?per_page=2&page=2"), ["local"]);
+    assert!(
+        read(&emulator, &tunnels).json()["result_info"]
+            .get("total_pages")
+            .is_none()
+    );
+    assert_eq!(read(&emulator, &format!("{tunnels}?per_page=1001")).status, 400);
+
+    let one = |id: &str| read(&emulator, &format!("{tunnels}/{id}"));
+    assert!(one(&gone).result()["deleted_at"].is_string());
+    assert_eq!(
+        read(&emulator, &format!("{tunnels}/{gone}/configurations")).code(),
+        1002
+    );
+    let unknown = one("00000000-0000-4000-8000-000000000000");
+    assert_eq!((unknown.status, unknown.code()), (404, 1002));
+    assert_eq!(one("not-an-id").code(), 7003);
+}
+
+#[test]
+fn a_foreign_account_is_an_authentication_error() {
+    let (emulator, path) = tunnel();
+    let foreign = path.replace(&emulator.account(), &"f".repeat(32));
+    assert_eq!(read(&emulator, &foreign).code(), 10000);
+    assert_eq!(call(&emulator, "PUT", &foreign, "{}").code(), 10000);
+}
+
+#[test]
+fn a_rule_that_only_cloudflare_dislikes_is_refused_by_number() {
+    let (emulator, path) = tunnel();
+    emulator.edit(|cloudflare| {
+        cloudflare
+            .whims_mut()
+            .dislike_rule(RuleText::Numbered, |rule| rule.hostname == "bad.test");
+    });
+    let put = |hostname: &str| {
+        let rules = json!([
+            {"hostname": "good.test", "service": "http://a"},
+            {"hostname": hostname, "service": "http://a"},
+            {"service": "http_status:404"},
+        ]);
+        call(
+            &emulator,
+            "PUT",
+            &path,
+            &json!({"config": {"ingress": rules}}).to_string(),
+        )
+    };
+    let refused = put("bad.test");
+    assert_eq!(refused.code(), 1056);
+    assert!(refused.body.contains("Rule #2 "), "{}", refused.body);
+    assert_eq!(put("fine.test").status, 200);
+}
+
+#[test]
+fn defaults_are_dropped_and_empty_options_added_when_told() {
+    let (emulator, path) = tunnel();
+    emulator.edit(|cloudflare| cloudflare.whims_mut().drops_explicit_defaults = true);
+    let body = r#"{"config":{"ingress":[{"hostname":"a.test","service":"http://a","originRequest":{"connectTimeout":30,"x":30,"noTLSVerify":true}},{"service":"http_status:404"}],"z":1}}"#;
+    assert_eq!(call(&emulator, "PUT", &path, body).status, 200);
+    let stored = r#"{"ingress":[{"hostname":"a.test","service":"http://a","originRequest":{"x":30,"noTLSVerify":true}},{"service":"http_status:404"}],"z":1}"#;
+    assert_eq!(emulator.configuration("shop").as_deref(), Some(stored));
+    emulator.edit(|cloudflare| cloudflare.whims_mut().adds_empty_origin_request = true);
+    let shown = read(&emulator, &path).result();
+    assert_eq!(shown["config"]["ingress"][1]["originRequest"], json!({}));
+    assert_eq!(emulator.configuration("shop").as_deref(), Some(stored));
+}
+
+#[test]
+fn a_visitor_is_led_by_record_tunnel_and_rule() {
+    let (emulator, zone) = free_zone();
+    let tunnel = emulator.add_tunnel("shop");
+    let target = format!("{tunnel}.cfargotunnel.com");
+    let add = |name: &str, proxied: bool| {
+        let record = json!({"type": "CNAME", "name": name, "content": target, "proxied": proxied});
+        emulator.add_record(&zone, record).unwrap();
+    };
+    add("www", true);
+    add("plain", false);
+    add("*.apps", true);
+    emulator
+        .add_record(
+            &zone,
+            json!({"type": "A", "name": "x.y.apps", "content": "192.0.2.1"}),
+        )
+        .unwrap();
+    let served = |rule: Option<usize>, service: &str| Visit::Served {
+        tunnel: tunnel.clone(),
+        rule,
+        service: service.to_owned(),
+    };
+    assert_eq!(
+        emulator.visit("www.example.com", "/"),
+        served(None, "http_status:503")
+    );
+    let rules = r#"{"ingress":[
+        {"hostname":"www.example.com","path":"^/api","service":"http://api"},
+        {"hostname":"www.example.com","service":"http://www"},
+        {"hostname":"*.example.com","service":"http://any"},
+        {"service":"http_status:404"}]}"#;
+    emulator.put_configuration(&tunnel, rules).unwrap();
+    for (host, path, expected) in [
+        ("www.example.com", "/api/x", served(Some(0), "http://api")),
+        ("WWW.example.com", "/", served(Some(1), "http://www")),
+        ("one.apps.example.com", "/", served(Some(2), "http://any")),
+        ("one.two.apps.example.com", "/", served(Some(2), "http://any")),
+        ("y.apps.example.com", "/", Visit::NoSuchName),
+        ("z.y.apps.example.com", "/", Visit::NoSuchName),
+        ("apps.example.com", "/", Visit::NoSuchName),
+        ("other.example.com", "/", Visit::NoSuchName),
+        ("plain.example.com", "/", Visit::NotProxied),
+        (
+            "x.y.apps.example.com",
+            "/",
+            Visit::Elsewhere {
+                kind: "A".into(),
+                content: "192.0.2.1".into(),
+            },
+        ),
+        ("www.example.org", "/", Visit::NoSuchName),
+    ] {
+        assert_eq!(emulator.visit(host, path), expected, "{host}{path}");
+    }
+    emulator.edit(|cloudflare| cloudflare.tunnel_mut(&tunnel).deleted = true);
+    assert_eq!(emulator.visit("www.example.com", "/"), Visit::NoTunnel);
+}
