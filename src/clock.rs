@@ -16,10 +16,7 @@ pub trait Clock: fmt::Debug + Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the one place that reads the machine's clock"
-)]
+#[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
 impl Clock for SystemClock {
     fn now(&self) -> Instant {
         Instant::now()
@@ -39,9 +36,7 @@ pub struct Deadline {
 impl Deadline {
     /// The deadline `budget` from now.
     pub fn after(clock: &dyn Clock, budget: Duration) -> Self {
-        Self {
-            at: clock.now() + budget,
-        }
+        Self { at: clock.now() + budget }
     }
 
     /// What is left, zero when the deadline has passed.

@@ -56,11 +56,12 @@ impl DomainFilter {
         match self {
             Self::Lists { include, exclude } => {
                 let name = hostname::normalize(name);
-                let takes = |filters: &[Box<str>]| filters.iter().any(|filter| list_entry_takes(filter, &name));
+                let takes =
+                    |filters: &[Box<str>]| filters.iter().any(|filter| list_entry_takes(filter, &name));
                 (include.is_empty() || takes(include)) && !takes(exclude)
             }
             Self::Expressions { include, exclude } => {
-                let name = hostname::to_unicode(&hostname::normalize(name));
+                let name = to_unicode(&hostname::normalize(name));
                 !exclude.as_ref().is_some_and(|expression| expression.is_match(&name))
                     && include.as_ref().is_none_or(|expression| expression.is_match(&name))
             }
@@ -118,12 +119,22 @@ fn is_within(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
+/// The form that people write; a label that is no punycode stays as it is.
+fn to_unicode(name: &str) -> String {
+    let labels = name.split('.').map(|label| {
+        let decoded = label.strip_prefix("xn--").and_then(|encoded| punycode::decode(encoded).ok());
+        decoded.unwrap_or_else(|| label.to_owned())
+    });
+    labels.collect::<Vec<_>>().join(".")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn expressions(include: &str, exclude: &str) -> DomainFilter {
-        let compile = |text: &str| (!text.is_empty()).then(|| Regex::new(text).expect("the table's are valid"));
+        let compile =
+            |text: &str| (!text.is_empty()).then(|| Regex::new(text).expect("the table's are valid"));
         DomainFilter::Expressions { include: compile(include), exclude: compile(exclude) }
     }
 
@@ -134,10 +145,30 @@ mod tests {
             ("the name itself", DomainFilter::lists(["example.com"], []), "example.com", true),
             ("below it", DomainFilter::lists(["example.com"], []), "*.a.example.com", true),
             ("a mere suffix", DomainFilter::lists(["example.com"], []), "myexample.com", false),
-            ("a leading dot leaves the apex out", DomainFilter::lists([".example.com"], []), "example.com", false),
-            ("a leading dot takes what is below", DomainFilter::lists([".example.com"], []), "a.example.com", true),
-            ("exclusion wins", DomainFilter::lists(["example.com"], ["a.example.com"]), "b.a.example.com", false),
-            ("case and the final dot are nothing", DomainFilter::lists(["Example.com."], []), "A.example.COM.", true),
+            (
+                "a leading dot leaves the apex out",
+                DomainFilter::lists([".example.com"], []),
+                "example.com",
+                false,
+            ),
+            (
+                "a leading dot takes what is below",
+                DomainFilter::lists([".example.com"], []),
+                "a.example.com",
+                true,
+            ),
+            (
+                "exclusion wins",
+                DomainFilter::lists(["example.com"], ["a.example.com"]),
+                "b.a.example.com",
+                false,
+            ),
+            (
+                "case and the final dot are nothing",
+                DomainFilter::lists(["Example.com."], []),
+                "A.example.COM.",
+                true,
+            ),
             ("an expression", expressions(r"^.*\.example\.com$", ""), "a.example.com", true),
             ("an expression that excludes", expressions("", "^internal"), "internal.example.com", false),
             ("only an exclusion takes the rest", expressions("", "^internal"), "a.example.com", true),
@@ -156,7 +187,12 @@ mod tests {
             ("the zone below the filter", DomainFilter::lists(["example.com"], []), "a.example.com", true),
             ("another zone", DomainFilter::lists(["example.com"], []), "example.org", false),
             ("an excluded zone", DomainFilter::lists([], ["example.org"]), "example.org", false),
-            ("a zone of which a part is excluded", DomainFilter::lists([], ["a.example.org"]), "example.org", true),
+            (
+                "a zone of which a part is excluded",
+                DomainFilter::lists([], ["a.example.org"]),
+                "example.org",
+                true,
+            ),
             ("a zone whose apex is left", DomainFilter::lists([], [".example.org"]), "example.org", true),
         ];
         for (label, filter, zone, expected) in table {

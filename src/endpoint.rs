@@ -38,11 +38,7 @@ pub struct Endpoint {
     )]
     pub set_identifier: String,
     /// Seconds; 0 where none is asked for.
-    #[serde(
-        rename = "recordTTL",
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "is_zero"
-    )]
+    #[serde(rename = "recordTTL", deserialize_with = "null_is_empty", skip_serializing_if = "is_zero")]
     pub record_ttl: i64,
     /// `owner`, `resource`, …
     #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "Labels::is_empty")]
@@ -81,10 +77,7 @@ pub struct Property {
 impl Property {
     /// A property.
     pub fn new(name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
-        Self {
-            name: name.into(),
-            value: value.into(),
-        }
+        Self { name: name.into(), value: value.into() }
     }
 }
 
@@ -167,11 +160,7 @@ impl<'de> Deserialize<'de> for Labels {
 #[serde(default)]
 pub struct Changes {
     /// Endpoints that are to be made.
-    #[serde(
-        alias = "Create",
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(alias = "Create", deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
     pub create: Vec<Endpoint>,
     /// Endpoints as `GET /records` showed them, paired with `update_new`.
     #[serde(
@@ -190,11 +179,7 @@ pub struct Changes {
     )]
     pub update_new: Vec<Endpoint>,
     /// Endpoints that are to go.
-    #[serde(
-        alias = "Delete",
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(alias = "Delete", deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
     pub delete: Vec<Endpoint>,
 }
 
@@ -225,10 +210,7 @@ mod tests {
             assert_eq!(changes.create.len(), 1, "{text}");
             assert_eq!(changes.delete, [], "{text}");
         }
-        assert_eq!(
-            serde_json::from_str::<Changes>("{}\n").expect("an empty object"),
-            Changes::default()
-        );
+        assert_eq!(serde_json::from_str::<Changes>("{}\n").expect("an empty object"), Changes::default());
     }
 
     #[test]
@@ -237,10 +219,7 @@ mod tests {
         assert_eq!(bare, Endpoint::default());
         let null = r#"{"dnsName":null,"targets":null,"recordType":null,"setIdentifier":null,"recordTTL":null,
             "labels":null,"providerSpecific":null}"#;
-        assert_eq!(
-            serde_json::from_str::<Endpoint>(null).expect("every field may be null"),
-            bare
-        );
+        assert_eq!(serde_json::from_str::<Endpoint>(null).expect("every field may be null"), bare);
         let valueless = r#"{"providerSpecific":[{"name":"webhook/x"}]}"#;
         let endpoint: Endpoint = serde_json::from_str(valueless).expect("a property without a value");
         assert_eq!(endpoint.property("webhook/x"), Some(""));
@@ -248,9 +227,6 @@ mod tests {
 
     #[test]
     fn an_empty_endpoint_is_written_as_an_empty_object() {
-        assert_eq!(
-            serde_json::to_string(&Endpoint::default()).expect("it is plain data"),
-            "{}"
-        );
+        assert_eq!(serde_json::to_string(&Endpoint::default()).expect("it is plain data"), "{}");
     }
 }

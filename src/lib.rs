@@ -14,9 +14,19 @@
 //! Arrows only point down. `reconcile` and `tunnel` decide from values alone: no I/O, no clock, no threads, no
 //! environment, no logging.
 
+pub mod cli;
 pub mod clock;
 pub mod cloudflare;
+pub mod config;
+pub mod domain_filter;
 pub mod endpoint;
 pub mod limits;
+pub mod listener;
+pub mod observe;
+pub mod provider;
+pub mod reconcile;
 pub mod secret;
+pub mod serve;
+pub mod shutdown;
 pub mod tunnel;
+pub mod webhook;

@@ -1,3 +1,60 @@
 //! Parses, runs, and turns the outcome into an exit code.
 
-fn main() {}
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use external_dns_cloudflare_tunnel_webhook::cli::{self, Early};
+use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
+use external_dns_cloudflare_tunnel_webhook::serve;
+
+/// The configuration is wrong: EX_USAGE of sysexits.h.
+const EXIT_USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    let arguments = match cli::parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(Early::Help(text)) => return print(&text),
+        Err(Early::Mistake(text)) => return complain([text]),
+    };
+    if arguments.version {
+        return print(&format!("{} {}\n", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
+    }
+    let config = match Config::read(&arguments, &ProcessEnvironment) {
+        Ok(config) => config,
+        Err(mistakes) => return complain(mistakes),
+    };
+    match serve::serve(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A reader that has gone away is no error of ours.
+fn print(text: &str) -> ExitCode {
+    let _ = io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn complain<T: ToString>(mistakes: impl IntoIterator<Item = T>) -> ExitCode {
+    for mistake in mistakes {
+        let _ = writeln!(io::stderr(), "{}", mistake.to_string().trim_end());
+    }
+    ExitCode::from(EXIT_USAGE)
+}
+
+struct ProcessEnvironment;
+
+#[allow(clippy::disallowed_methods, reason = "the one place that reads the process's environment")]
+impl Environment for ProcessEnvironment {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+}

@@ -39,7 +39,12 @@ pub struct ConfiguredTunnel {
 
 impl Settings {
     /// Settings for at least one tunnel; the first is the default.
-    pub fn new(owner: &str, filter: DomainFilter, default: ConfiguredTunnel, others: Vec<ConfiguredTunnel>) -> Self {
+    pub fn new(
+        owner: &str,
+        filter: DomainFilter,
+        default: ConfiguredTunnel,
+        others: Vec<ConfiguredTunnel>,
+    ) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
         Self { owner: owner.into(), filter, tunnels }

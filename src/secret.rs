@@ -117,10 +117,7 @@ mod tests {
         for (text, expected) in [
             ("nothing here", "nothing here"),
             ("Abc123", "[redacted]"),
-            (
-                "é Abc123, abc123é ABC123.",
-                "é [redacted], [redacted]é [redacted].",
-            ),
+            ("é Abc123, abc123é ABC123.", "é [redacted], [redacted]é [redacted]."),
             ("Abc12", "Abc12"),
         ] {
             assert_eq!(secret.redact(text), expected, "{text:?}");

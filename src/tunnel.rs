@@ -1,5 +1,28 @@
-//! What a tunnel is made of.
+//! The ingress list of a Cloudflare Tunnel: an ordered list of rules in which the first match wins.
+//!
+//! Pure editing of a document that has other authors too. It decides where a rule of ours stands, what of a rule
+//! changes and what is valid; who owns a rule is told to it. It must not know HTTP, ExternalDNS or Cloudflare's
+//! client.
+//!
+//! What cloudflared itself accepts and matches is pinned by `tests/emulator/vectors/cloudflared-ingress.jsonl`,
+//! which was made by running cloudflared 2026.8.2.
 
-mod id;
+pub mod document;
+pub mod hostname;
+pub mod id;
+mod order;
+pub mod origin_request;
+pub mod path;
+mod raw_object;
+pub mod rule;
+pub mod service;
+pub mod validate;
 
+pub use document::{Document, DocumentError, EditRefusal, Edited, RuleEdit};
+pub use hostname::{Hostname, HostnameError};
 pub use id::{TunnelId, TunnelIdError};
+pub use origin_request::ORIGIN_FIELDS;
+pub use path::{PathError, PathPattern};
+pub use rule::{Rule, WantedRule};
+pub use service::{Service, ServiceError, looks_like_service};
+pub use validate::{Problem, Violation, check_own, validate};

@@ -56,11 +56,9 @@ impl Client {
     ) -> Result<Configuration, Error> {
         match self.read::<WireConfiguration>(Area::Tunnels, &configuration_path(account, id), deadline) {
             Ok(answer) => Ok(answer.into_result()?.into()),
-            Err(Error::NotFound(refusal)) if refusal.has_code(1055) => Ok(Configuration {
-                version: NEVER_CONFIGURED,
-                source: None,
-                config: None,
-            }),
+            Err(Error::NotFound(refusal)) if refusal.has_code(1055) => {
+                Ok(Configuration { version: NEVER_CONFIGURED, source: None, config: None })
+            }
             Err(error) => Err(error),
         }
     }
@@ -91,11 +89,113 @@ impl Client {
 }
 
 fn configuration_path(account: &AccountId, id: &TunnelId) -> String {
-    path(&[
-        "accounts",
-        account.as_str(),
-        "cfd_tunnel",
-        id.as_str(),
-        "configurations",
-    ])
+    path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "configurations"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloudflare::testing::{Stage, failure, success};
+
+    const PATH: &str = "/accounts/a1/cfd_tunnel/6ff42ae2-765d-4adf-8112-31c55c1551ef/configurations";
+    /// Unknown fields, their order, odd blanks and numbers that floating point would change.
+    const CONFIG: &str = "{\"warp-routing\":{ \"enabled\" : true},\n \"ingress\":[{\"service\":\"http_status:404\",\"x\":1.10}],\"b\":12345678901234567890,\"a\":null}";
+
+    fn account() -> AccountId {
+        AccountId::new("a1")
+    }
+
+    fn id() -> TunnelId {
+        TunnelId::parse("6ff42ae2-765d-4adf-8112-31c55c1551ef").unwrap()
+    }
+
+    #[test]
+    fn a_configuration_is_read_and_written_to_the_byte() {
+        let result = format!(
+            r#"{{"tunnel_id":"x","version":7,"config":{CONFIG},"source":"cloudflare","created_at":"y"}}"#
+        );
+        let stage = Stage::new([success(&result), success(&result)]);
+        let read = stage
+            .client
+            .configuration(&account(), &id(), stage.deadline())
+            .unwrap();
+        assert_eq!((read.version, read.source), (7, Some(ConfigSource::Cloudflare)));
+        let config = read.config.unwrap();
+        assert_eq!(config.get(), CONFIG);
+        let written = stage
+            .client
+            .put_configuration(&account(), &id(), &config, stage.deadline())
+            .unwrap();
+        assert_eq!(written.version, 7);
+        let sent = stage.script.sent();
+        assert_eq!(
+            (sent[0].method, &*sent[0].path, &sent[0].body),
+            (Method::Get, PATH, &None)
+        );
+        assert_eq!((sent[1].method, &*sent[1].path), (Method::Put, PATH));
+        assert_eq!(
+            sent[1].body.as_deref().unwrap(),
+            format!(r#"{{"config":{CONFIG}}}"#)
+        );
+    }
+
+    /// cloudflared#1029 saw the first, clients in use the second.
+    #[test]
+    fn a_tunnel_that_was_never_configured_has_no_config() {
+        for (label, answer, version) in [
+            (
+                "null",
+                success(r#"{"version":0,"config":null,"source":"cloudflare"}"#),
+                0,
+            ),
+            ("absent", success(r#"{"tunnel_id":"x"}"#), NEVER_CONFIGURED),
+            (
+                "1055",
+                failure(404, 1055, "configuration not found"),
+                NEVER_CONFIGURED,
+            ),
+            (
+                "1055 as a bad request",
+                failure(400, 1055, "configuration not found"),
+                NEVER_CONFIGURED,
+            ),
+        ] {
+            let stage = Stage::new([answer]);
+            let read = stage
+                .client
+                .configuration(&account(), &id(), stage.deadline())
+                .unwrap();
+            assert!(read.config.is_none(), "{label}");
+            assert_eq!(read.version, version, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_tunnel_that_does_not_exist_is_not_one_that_was_never_configured() {
+        let stage = Stage::new([failure(404, 1002, "Tunnel not found")]);
+        let error = stage
+            .client
+            .configuration(&account(), &id(), stage.deadline())
+            .unwrap_err();
+        assert!(matches!(error, Error::NotFound(_)), "{error}");
+    }
+
+    #[test]
+    fn a_refused_configuration_shows_what_cloudflared_says() {
+        let stage = Stage::new([failure(
+            400,
+            1056,
+            "Bad Configuration: Validation failed: Rule #2 has an invalid regex",
+        )]);
+        let config = serde_json::value::to_raw_value(&()).unwrap();
+        let error = stage
+            .client
+            .put_configuration(&account(), &id(), &config, stage.deadline())
+            .unwrap_err();
+        assert!(error.refusal().unwrap().is_bad_configuration());
+        assert!(
+            error.to_string().contains("Rule #2 has an invalid regex"),
+            "{error}"
+        );
+    }
 }

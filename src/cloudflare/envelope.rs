@@ -23,10 +23,8 @@ pub(super) struct Answer<T> {
 impl<T> Answer<T> {
     /// The result of a call that cannot succeed without one.
     pub(super) fn into_result(self) -> Result<T, Error> {
-        self.result.ok_or_else(|| Error::Unreadable {
-            status: 200,
-            reason: "success without a result".into(),
-        })
+        self.result
+            .ok_or_else(|| Error::Unreadable { status: 200, reason: "success without a result".into() })
     }
 }
 
@@ -45,9 +43,7 @@ impl PageInfo {
             .per_page
             .filter(|given| *given >= 1.0)
             .map_or(f64::from(per_page), |given| given.min(f64::from(per_page)));
-        let total_reached = self
-            .total_pages
-            .is_some_and(|total| total >= 1.0 && f64::from(page) >= total);
+        let total_reached = self.total_pages.is_some_and(|total| total >= 1.0 && f64::from(page) >= total);
         // A page has at most some thousands of items.
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
         let is_short = (length as f64) < per_page;
@@ -130,27 +126,19 @@ impl Context<'_> {
         match serde_json::from_slice::<Envelope<IgnoredAny>>(body) {
             Ok(envelope) if !envelope.success => Err(self.refuse(envelope.errors)),
             // Without a length, a connection that ends early looks like the end of the answer.
-            _ if self.is_success() && unreadable.is_eof() && !body.is_empty() => {
-                Err(Error::Unanswered(TransportError::new(
-                    TransportErrorKind::Disconnected,
-                    true,
-                    "the answer ends in the middle",
-                )))
+            _ if self.is_success() && unreadable.is_eof() && !body.is_empty() => Err(Error::Unanswered(
+                TransportError::new(TransportErrorKind::Disconnected, true, "the answer ends in the middle"),
+            )),
+            _ if self.is_success() => {
+                Err(Error::Unreadable { status: self.status, reason: self.clean(&unreadable.to_string()) })
             }
-            _ if self.is_success() => Err(Error::Unreadable {
-                status: self.status,
-                reason: self.clean(&unreadable.to_string()),
-            }),
             _ => Err(self.refuse(Vec::new())),
         }
     }
 
     fn open<T>(self, envelope: Envelope<T>) -> Result<Answer<T>, Error> {
         if envelope.success && self.is_success() {
-            Ok(Answer {
-                result: envelope.result,
-                page: envelope.result_info,
-            })
+            Ok(Answer { result: envelope.result, page: envelope.result_info })
         } else {
             Err(self.refuse(envelope.errors))
         }
@@ -182,17 +170,14 @@ impl Context<'_> {
         };
         // Judged before the chain is cut: a code may stand at its end.
         let verdict = error::judge(self.area, &refusal);
-        let refusal = Refusal {
-            chain: error::cut_chain(refusal.chain),
-            ..refusal
-        };
+        let refusal = Refusal { chain: error::cut_chain(refusal.chain), ..refusal };
         match verdict {
             Verdict::Refused => Error::Refused(refusal),
             Verdict::Credentials => Error::Credentials(refusal),
             Verdict::NotFound => Error::NotFound(refusal),
-            Verdict::Limited => Error::Limited {
-                retry_after: self.retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT),
-            },
+            Verdict::Limited => {
+                Error::Limited { retry_after: self.retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) }
+            }
             Verdict::Failed => Error::Failed(refusal),
         }
     }
@@ -200,15 +185,8 @@ impl Context<'_> {
     /// Flattens a problem and its chain, the problem in front.
     fn collect(self, problem: Problem, causes: &mut Vec<Cause>) {
         match problem {
-            Problem::Text(message) => causes.push(Cause {
-                code: None,
-                message: self.clean(&message),
-            }),
-            Problem::Object {
-                code,
-                message,
-                error_chain,
-            } => {
+            Problem::Text(message) => causes.push(Cause { code: None, message: self.clean(&message) }),
+            Problem::Object { code, message, error_chain } => {
                 causes.push(Cause {
                     code: match code {
                         Code::Number(code) => Some(code),
@@ -224,15 +202,191 @@ impl Context<'_> {
                     self.collect(cause, causes);
                 }
             }
-            Problem::Other(_) => causes.push(Cause {
-                code: None,
-                message: "no message".into(),
-            }),
+            Problem::Other(_) => causes.push(Cause { code: None, message: "no message".into() }),
         }
     }
 
     /// Redacted first: a cut could leave half a secret that is no longer found.
     fn clean(self, text: &str) -> Box<str> {
         error::cut(&self.secret.redact(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{ERROR_CHAIN_MAX_CAUSES, ERROR_TEXT_MAX_CHARS};
+
+    const TOKEN: &str = "SeCrEt_ToKeN-0123456789";
+
+    fn read(status: u16, body: &str) -> Result<Answer<Vec<u32>>, Error> {
+        Context {
+            area: Area::Records,
+            status,
+            retry_after: None,
+            secret: &Secret::parse(TOKEN).unwrap(),
+        }
+        .read(body.as_bytes())
+    }
+
+    fn refusal_of(status: u16, body: &str) -> Refusal {
+        match read(status, body) {
+            Err(Error::Refused(refusal)) => refusal,
+            other => panic!("{body} gave {other:?}"),
+        }
+    }
+
+    /// Code 10000 stands among the messages of every successful token verification.
+    #[test]
+    fn success_decides_and_not_the_codes() {
+        let body = r#"{"success":true,"errors":[],"messages":[{"code":10000,"message":"This API Token is valid and active"}],"result":[1]}"#;
+        assert_eq!(read(200, body).unwrap().result, Some(vec![1]));
+        let body = r#"{"success":false,"errors":[{"code":1004,"message":"no"}],"result":[1]}"#;
+        assert!(matches!(read(200, body), Err(Error::Refused(_))));
+    }
+
+    #[test]
+    fn a_success_may_lack_everything_else() {
+        for body in [
+            r#"{"success":true}"#,
+            r#"{"success":true,"result":null}"#,
+            r#"{"success":true,"errors":null,"messages":null,"result":null,"result_info":null}"#,
+            r#"{"success":true,"errors":[],"messages":["a string","another"],"result":null,"new":{"a":[1]}}"#,
+        ] {
+            assert_eq!(read(200, body).unwrap().result, None, "{body}");
+        }
+    }
+
+    #[test]
+    fn errors_are_read_in_every_shape_they_were_met_in() {
+        for (errors, code, message) in [
+            (r#"[{"code":1004,"message":"text"}]"#, Some(1004), "text"),
+            (r#"[{"code":"1004","message":"text"}]"#, Some(1004), "text"),
+            (r#"[{"code":null,"message":"text"}]"#, None, "text"),
+            (r#"[{"code":-1,"message":"text"}]"#, None, "text"),
+            (r#"[{"code":1004.5,"message":"text"}]"#, None, "text"),
+            (r#"[{"message":"text"}]"#, None, "text"),
+            (r#"[{"code":1004}]"#, Some(1004), "no message"),
+            (
+                r#"[{"code":1004,"message":{"en":"text"}}]"#,
+                Some(1004),
+                "no message",
+            ),
+            (
+                r#"[{"code":1004,"message":"text","error_chain":null}]"#,
+                Some(1004),
+                "text",
+            ),
+            (r#"["text"]"#, None, "text"),
+            (r#"[7]"#, None, "no message"),
+            (r#"[]"#, None, "no reason given"),
+            (r#"null"#, None, "no reason given"),
+        ] {
+            let refusal = refusal_of(
+                400,
+                &format!(r#"{{"success":false,"errors":{errors},"result":{{}}}}"#),
+            );
+            assert_eq!((refusal.code, &*refusal.message), (code, message), "{errors}");
+        }
+    }
+
+    /// From terraform-provider-cloudflare#3217.
+    #[test]
+    fn the_chain_of_an_error_and_further_errors_follow_it() {
+        let refusal = refusal_of(
+            400,
+            r#"{"success":false,"errors":[
+                {"code":1004,"message":"DNS Validation Error","error_chain":[{"code":9300,"message":"1 tags, exceeding the quota of 0."}]},
+                {"code":81057,"message":"second"}
+            ],"messages":[],"result":null}"#,
+        );
+        assert_eq!(refusal.codes().collect::<Vec<_>>(), [1004, 9300, 81057]);
+    }
+
+    #[test]
+    fn texts_are_redacted_then_cut_and_causes_are_counted() {
+        // The cut would fall into the token.
+        let padding = "x".repeat(ERROR_TEXT_MAX_CHARS - 5);
+        let refusal = refusal_of(
+            400,
+            &format!(r#"{{"success":false,"errors":[{{"code":1004,"message":"{padding}{TOKEN}"}}]}}"#),
+        );
+        assert!(refusal.message.ends_with("[reda…"), "{}", refusal.message);
+        let many = vec![r#"{"message":"x"}"#; 100].join(",");
+        let refusal = refusal_of(400, &format!(r#"{{"success":false,"errors":[{many}]}}"#));
+        assert_eq!(refusal.chain.len(), ERROR_CHAIN_MAX_CAUSES);
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_judged_by_its_status() {
+        let html = "<html><body>502 Bad Gateway</body></html>";
+        for body in [html, "", "null", "[]", "\"text\"", "{}", r#"{"error":"x"}"#] {
+            assert!(matches!(read(502, body), Err(Error::Failed(_))), "{body}");
+            assert!(matches!(read(403, body), Err(Error::Credentials(_))), "{body}");
+            assert!(matches!(read(404, body), Err(Error::NotFound(_))), "{body}");
+            assert!(matches!(read(400, body), Err(Error::Refused(_))), "{body}");
+            assert!(matches!(read(302, body), Err(Error::Refused(_))), "{body}");
+            assert!(
+                matches!(read(429, body), Err(Error::Limited { retry_after }) if retry_after == RATE_LIMIT_PAUSE_DEFAULT),
+                "{body}"
+            );
+            assert!(
+                matches!(read(200, body), Err(Error::Unreadable { status: 200, .. })),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn success_with_a_failing_status_is_a_failure() {
+        assert!(matches!(
+            read(500, r#"{"success":true,"result":[1]}"#),
+            Err(Error::Failed(_))
+        ));
+    }
+
+    #[test]
+    fn a_result_of_another_shape_is_unreadable_and_says_where() {
+        let body = format!(r#"{{"success":true,"result":["{TOKEN}"]}}"#);
+        let Err(Error::Unreadable { status: 200, reason }) = read(200, &body) else {
+            panic!("{body} was read");
+        };
+        assert!(
+            reason.contains("line 1 column") && !reason.contains(TOKEN),
+            "{reason}"
+        );
+    }
+
+    /// An answer without a length that is cut off looks complete to HTTP.
+    #[test]
+    fn an_answer_that_ends_in_the_middle_is_a_lost_connection() {
+        let error = read(200, r#"{"success":true,"result":[1,"#).unwrap_err();
+        assert!(error.is_disconnect(), "{error}");
+    }
+
+    #[test]
+    fn a_list_ends_with_a_short_page_or_the_last_of_all_pages() {
+        let info = |text: &str| serde_json::from_str::<PageInfo>(text).unwrap();
+        for (label, text, page, length, expected) in [
+            ("nothing known, full", "{}", 1, 50, false),
+            ("nothing known, short", "{}", 1, 49, true),
+            ("nothing known, empty", "{}", 2, 0, true),
+            ("first of two", r#"{"total_pages":2}"#, 1, 50, false),
+            ("second of two", r#"{"total_pages":2}"#, 2, 50, true),
+            ("fractions", r#"{"total_pages":2.0,"per_page":50.0}"#, 2, 50, true),
+            ("zero pages", r#"{"total_pages":0}"#, 1, 50, false),
+            (
+                "total_count is not trusted",
+                r#"{"total_count":50}"#,
+                1,
+                50,
+                false,
+            ),
+            ("server makes smaller pages", r#"{"per_page":20}"#, 1, 20, false),
+            ("server claims larger pages", r#"{"per_page":100}"#, 1, 50, false),
+            ("null", r#"{"per_page":null,"total_pages":null}"#, 1, 50, false),
+        ] {
+            assert_eq!(info(text).is_last(page, length, 50), expected, "{label}");
+        }
     }
 }

@@ -145,9 +145,7 @@ pub struct Cause {
 impl Refusal {
     /// Every code, the first error's in front.
     pub fn codes(&self) -> impl Iterator<Item = u32> + '_ {
-        self.code
-            .into_iter()
-            .chain(self.chain.iter().filter_map(|cause| cause.code))
+        self.code.into_iter().chain(self.chain.iter().filter_map(|cause| cause.code))
     }
 
     /// Whether one of the codes is `code`.
@@ -158,8 +156,7 @@ impl Refusal {
     /// Another record stands in the way: an address or CNAME with that host (81053, 81054), a delegation (81056),
     /// or the record itself (81057, 81058).
     pub fn is_conflict(&self) -> bool {
-        self.codes()
-            .any(|code| matches!(code, 81053 | 81054 | 81056 | 81057 | 81058))
+        self.codes().any(|code| matches!(code, 81053 | 81054 | 81056 | 81057 | 81058))
     }
 
     /// The record to be created is there already, to the letter (81058).
@@ -243,11 +240,7 @@ pub(super) fn judge(area: Area, refusal: &Refusal) -> Verdict {
         Some(10001) if message.contains("internal") => return Verdict::Failed,
         // "Method not allowed for token".
         Some(10001) => return Verdict::Credentials,
-        Some(1000)
-            if ["timeout", "timed out", "internal"]
-                .iter()
-                .any(|text| message.contains(text)) =>
-        {
+        Some(1000) if ["timeout", "timed out", "internal"].iter().any(|text| message.contains(text)) => {
             return Verdict::Failed;
         }
         // "Invalid API Token", the token verification's answer.
@@ -267,5 +260,383 @@ pub(super) fn judge(area: Area, refusal: &Refusal) -> Verdict {
         404 => Verdict::NotFound,
         408 | 500.. => Verdict::Failed,
         _ => Verdict::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(status: u16, code: Option<u32>, message: &str) -> Refusal {
+        Refusal {
+            status,
+            code,
+            message: message.into(),
+            chain: Vec::new(),
+        }
+    }
+
+    /// The codes that clients in use have met, and the statuses they came with.
+    #[test]
+    fn every_known_code_is_sorted_by_what_the_caller_must_do() {
+        use Area::{Records, Tokens, Tunnels, Zones};
+        use Verdict::{Credentials, Failed, Limited, NotFound, Refused};
+        for (label, area, status, code, message, expected) in [
+            (
+                "throttled in a success",
+                Zones,
+                200,
+                971,
+                "Please wait and consider throttling",
+                Limited,
+            ),
+            (
+                "throttled as a bad request",
+                Records,
+                400,
+                971,
+                "Please wait",
+                Limited,
+            ),
+            (
+                "throttled by a newer service",
+                Tunnels,
+                400,
+                10429,
+                "Too many requests",
+                Limited,
+            ),
+            (
+                "429 with a code of its own",
+                Records,
+                429,
+                10100,
+                "limit",
+                Limited,
+            ),
+            ("429 with a refusing code", Records, 429, 1004, "limit", Limited),
+            (
+                "authentication error",
+                Zones,
+                403,
+                10000,
+                "Authentication error",
+                Credentials,
+            ),
+            (
+                "authentication error as a bad request",
+                Tunnels,
+                400,
+                10000,
+                "PUT method not allowed",
+                Credentials,
+            ),
+            (
+                "authentication error as a server error",
+                Tunnels,
+                500,
+                10000,
+                "Authentication error",
+                Credentials,
+            ),
+            (
+                "invalid headers",
+                Tokens,
+                400,
+                6003,
+                "Invalid request headers",
+                Credentials,
+            ),
+            (
+                "unknown key",
+                Zones,
+                403,
+                9103,
+                "Unknown X-Auth-Key or X-Auth-Email",
+                Credentials,
+            ),
+            (
+                "missing headers",
+                Zones,
+                400,
+                9106,
+                "Missing X-Auth-Key",
+                Credentials,
+            ),
+            (
+                "zone of another account",
+                Records,
+                403,
+                9109,
+                "Invalid zone identifier",
+                Credentials,
+            ),
+            (
+                "invalid token",
+                Tokens,
+                401,
+                1000,
+                "Invalid API Token",
+                Credentials,
+            ),
+            (
+                "method not allowed",
+                Tunnels,
+                400,
+                10001,
+                "Method not allowed for token",
+                Credentials,
+            ),
+            ("internal error", Tunnels, 400, 10001, "internal error", Failed),
+            ("request timeout", Records, 400, 1000, "Request timeout", Failed),
+            (
+                "server error in a success",
+                Records,
+                200,
+                1000,
+                "Internal Server Error",
+                Failed,
+            ),
+            (
+                "no such route",
+                Tunnels,
+                400,
+                7003,
+                "Could not route to /accounts/x",
+                NotFound,
+            ),
+            ("no such tunnel", Tunnels, 404, 1002, "Tunnel not found", NotFound),
+            (
+                "no such tunnel, as a bad request",
+                Tunnels,
+                400,
+                1002,
+                "Tunnel not found",
+                NotFound,
+            ),
+            (
+                "1002 of another service",
+                Records,
+                400,
+                1002,
+                "Invalid domain",
+                Refused,
+            ),
+            ("no tunnel token", Tunnels, 404, 1054, "not found", NotFound),
+            (
+                "no configuration",
+                Tunnels,
+                400,
+                1055,
+                "configuration not found",
+                NotFound,
+            ),
+            (
+                "bad configuration",
+                Tunnels,
+                400,
+                1056,
+                "Bad Configuration: Validation failed",
+                Refused,
+            ),
+            (
+                "bad configuration as a server error",
+                Tunnels,
+                500,
+                1056,
+                "Bad Configuration",
+                Refused,
+            ),
+            ("bad record", Records, 400, 1004, "DNS Validation Error", Refused),
+            (
+                "cannot be proxied",
+                Records,
+                400,
+                9041,
+                "This DNS record cannot be proxied",
+                Refused,
+            ),
+            (
+                "tags over quota",
+                Records,
+                400,
+                9300,
+                "exceeding the quota of 0",
+                Refused,
+            ),
+            ("host exists", Records, 400, 81053, "already exists", Refused),
+            ("CNAME exists", Records, 400, 81054, "already exists", Refused),
+            ("NS exists", Records, 400, 81056, "already exist", Refused),
+            ("record exists", Records, 400, 81057, "already exists", Refused),
+            ("identical record", Records, 400, 81058, "identical", Refused),
+            ("quota", Records, 400, 81045, "Record quota exceeded", Refused),
+            (
+                "record is gone",
+                Records,
+                404,
+                81044,
+                "Record does not exist",
+                NotFound,
+            ),
+            (
+                "record is gone, as a bad request",
+                Records,
+                400,
+                81044,
+                "Record does not exist",
+                NotFound,
+            ),
+            (
+                "unknown code in a success",
+                Zones,
+                200,
+                4711,
+                "something",
+                Refused,
+            ),
+            ("unknown code, not found", Zones, 404, 4711, "something", NotFound),
+            (
+                "unknown code of a server error",
+                Zones,
+                503,
+                4711,
+                "something",
+                Failed,
+            ),
+        ] {
+            assert_eq!(
+                judge(area, &refusal(status, Some(code), message)),
+                expected,
+                "{label}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_code_is_sorted_by_its_status() {
+        use Verdict::{Credentials, Failed, Limited, NotFound, Refused};
+        for (status, expected) in [
+            (200, Refused),
+            (301, Refused),
+            (400, Refused),
+            (401, Credentials),
+            (403, Credentials),
+            (404, NotFound),
+            (405, Refused),
+            (407, Refused),
+            (408, Failed),
+            (409, Refused),
+            (413, Refused),
+            (429, Limited),
+            (500, Failed),
+            (502, Failed),
+            (503, Failed),
+            (520, Failed),
+        ] {
+            assert_eq!(
+                judge(Area::Records, &refusal(status, None, "")),
+                expected,
+                "HTTP {status}"
+            );
+        }
+    }
+
+    #[test]
+    fn throttling_counts_wherever_in_the_chain_it_stands() {
+        let mut refusal = refusal(400, Some(1004), "DNS Validation Error");
+        refusal.chain = vec![Cause {
+            code: Some(971),
+            message: "Please wait".into(),
+        }];
+        assert_eq!(judge(Area::Records, &refusal), Verdict::Limited);
+    }
+
+    #[test]
+    fn every_error_says_whether_a_write_may_have_been_done_and_whether_to_try_again() {
+        let said = || refusal(400, Some(1004), "x");
+        let lost = |kind| TransportError::new(kind, true, "x");
+        for (error, may_have_been_done, is_retryable) in [
+            (Error::Refused(said()), false, false),
+            (Error::Credentials(said()), false, false),
+            (Error::NotFound(said()), false, false),
+            (
+                Error::Limited {
+                    retry_after: Duration::from_secs(1),
+                },
+                false,
+                true,
+            ),
+            (Error::Unreachable(lost(TransportErrorKind::Connect)), false, true),
+            (
+                Error::Unreachable(lost(TransportErrorKind::Certificate)),
+                false,
+                false,
+            ),
+            (Error::Unanswered(lost(TransportErrorKind::TimedOut)), true, true),
+            (Error::Unanswered(lost(TransportErrorKind::TooLarge)), true, false),
+            (Error::Failed(said()), true, true),
+            (Error::OutOfTime, false, true),
+            (
+                Error::Unreadable {
+                    status: 200,
+                    reason: "x".into(),
+                },
+                true,
+                false,
+            ),
+        ] {
+            assert_eq!(error.may_have_been_done(), may_have_been_done, "{error}");
+            assert_eq!(error.is_retryable(), is_retryable, "{error}");
+        }
+    }
+
+    /// Cloudflare's top message, "DNS Validation Error", says nothing by itself.
+    #[test]
+    fn the_text_shows_the_chain_and_quotes_what_came_from_outside() {
+        let error = Error::Refused(Refusal {
+            status: 400,
+            code: Some(1004),
+            message: "DNS Validation Error".into(),
+            chain: vec![Cause {
+                code: Some(9300),
+                message: "1 tags,\nexceeding the quota of 0.".into(),
+            }],
+        });
+        assert_eq!(
+            error.to_string(),
+            "refused by Cloudflare: HTTP 400, code 1004, \"DNS Validation Error\" \
+             because 9300 \"1 tags,\\nexceeding the quota of 0.\""
+        );
+    }
+
+    #[test]
+    fn a_time_without_calls_is_rounded_up() {
+        let error = Error::Limited {
+            retry_after: Duration::from_millis(1001),
+        };
+        assert_eq!(error.to_string(), "rate limit used up, nothing is sent for 2 s");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(&*cut("short"), "short");
+        let text = "é".repeat(ERROR_TEXT_MAX_CHARS);
+        assert_eq!(&*cut(&text), text);
+        assert_eq!(&*cut(&format!("{text}é")), format!("{text}…"));
+    }
+
+    #[test]
+    fn a_refusal_is_recognised_by_any_of_its_codes() {
+        let mut refusal = refusal(400, Some(1004), "x");
+        assert!(!refusal.is_conflict() && !refusal.is_record_quota() && !refusal.is_bad_configuration());
+        refusal.chain = vec![Cause {
+            code: Some(81058),
+            message: "x".into(),
+        }];
+        assert!(refusal.is_conflict() && refusal.is_identical_record() && !refusal.is_record_quota());
+        refusal.code = Some(81045);
+        assert!(refusal.is_record_quota());
+        refusal.code = Some(1056);
+        assert!(refusal.is_bad_configuration());
     }
 }

@@ -59,11 +59,7 @@ impl Limiter {
             }
             self.calls.front().map(|oldest| *oldest + RATE_WINDOW)
         };
-        let grant_used = || {
-            self.grant
-                .filter(|grant| grant.calls == 0)
-                .map(|grant| grant.until)
-        };
+        let grant_used = || self.grant.filter(|grant| grant.calls == 0).map(|grant| grant.until);
         [self.blocked_until, window_full(), grant_used()]
             .into_iter()
             .flatten()
@@ -100,11 +96,7 @@ impl Limiter {
 
     /// Drops what is over.
     fn forget(&mut self, now: Instant) {
-        while self
-            .calls
-            .front()
-            .is_some_and(|sent| now.saturating_duration_since(*sent) >= RATE_WINDOW)
-        {
+        while self.calls.front().is_some_and(|sent| now.saturating_duration_since(*sent) >= RATE_WINDOW) {
             self.calls.pop_front();
         }
         self.blocked_until = self.blocked_until.filter(|until| *until > now);
@@ -120,4 +112,115 @@ fn parameter(policy: &str, name: &str) -> Option<u64> {
         .filter_map(|part| part.split_once('='))
         .find(|(key, _)| key.trim() == name)
         .and_then(|(_, value)| value.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[allow(clippy::disallowed_methods, reason = "an instant can be had in no other way")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    #[test]
+    fn a_reserve_is_left_of_the_calls_that_cloudflare_grants() {
+        let (mut limiter, now) = (Limiter::default(), start());
+        assert_eq!(limiter.calls_left(now), 1_100);
+        for sent in 0..1_100 {
+            assert_eq!(limiter.admit(now), Ok(()), "call {sent}");
+        }
+        assert_eq!(limiter.calls_left(now), 0);
+        assert_eq!(limiter.admit(now), Err(RATE_WINDOW));
+    }
+
+    #[test]
+    fn the_window_slides_call_by_call() {
+        let (mut limiter, start) = (Limiter::default(), start());
+        limiter.admit(start).unwrap();
+        for _ in 1..CALLS {
+            limiter.admit(start + 10 * SECOND).unwrap();
+        }
+        let late = start + 299 * SECOND;
+        assert_eq!(limiter.admit(late), Err(SECOND));
+        let over = start + 300 * SECOND;
+        assert_eq!(limiter.admit(over), Ok(()));
+        assert_eq!(limiter.admit(over), Err(10 * SECOND));
+        assert_eq!(limiter.calls_left(start + 310 * SECOND), CALLS - 1);
+    }
+
+    #[test]
+    fn a_refused_call_is_not_counted() {
+        let (mut limiter, start) = (Limiter::default(), start());
+        limiter.block(SECOND, start);
+        for _ in 0..2_000 {
+            limiter.admit(start).unwrap_err();
+        }
+        assert_eq!(limiter.calls_left(start + SECOND), CALLS);
+    }
+
+    #[test]
+    fn a_block_ends_by_itself_and_is_never_shortened() {
+        let (mut limiter, start) = (Limiter::default(), start());
+        assert_eq!(limiter.block(60 * SECOND, start), 60 * SECOND);
+        assert_eq!(limiter.block(5 * SECOND, start + SECOND), 59 * SECOND);
+        assert_eq!(limiter.admit(start + 59 * SECOND), Err(SECOND));
+        assert_eq!(limiter.blocked_for(start + 59 * SECOND), Some(SECOND));
+        assert_eq!(limiter.calls_left(start + 59 * SECOND), 0);
+        assert_eq!(limiter.admit(start + 60 * SECOND), Ok(()));
+        assert_eq!(limiter.blocked_for(start + 60 * SECOND), None);
+    }
+
+    #[test]
+    fn an_absurd_block_is_cut() {
+        let (mut limiter, start) = (Limiter::default(), start());
+        assert_eq!(limiter.block(Duration::MAX, start), RATE_LIMIT_PAUSE_MAX);
+    }
+
+    #[test]
+    fn the_header_lowers_the_budget_and_calls_use_up_what_it_grants() {
+        let (mut limiter, start) = (Limiter::default(), start());
+        limiter.observe("\"default\";r=2;t=30", start);
+        assert_eq!(limiter.calls_left(start), 2);
+        limiter.admit(start).unwrap();
+        limiter.admit(start).unwrap();
+        assert_eq!(limiter.admit(start + 10 * SECOND), Err(20 * SECOND));
+        assert_eq!(limiter.admit(start + 30 * SECOND), Ok(()));
+    }
+
+    #[test]
+    fn the_header_never_raises_the_budget() {
+        let (mut limiter, start) = (Limiter::default(), start());
+        limiter.observe("\"default\";r=100000;t=30", start);
+        assert_eq!(limiter.calls_left(start), CALLS);
+        limiter.observe("\"default\";r=5;t=30", start);
+        // An answer to an earlier call overtaken by the one before.
+        limiter.observe("\"default\";r=6;t=30", start);
+        assert_eq!(limiter.calls_left(start), 5);
+        // However long it claims to hold, it cannot outlast the window.
+        limiter.observe("\"default\";r=0;t=99999999", start);
+        assert_eq!(limiter.calls_left(start + RATE_WINDOW), CALLS);
+    }
+
+    #[test]
+    fn the_smallest_of_several_policies_counts_and_garbage_does_not() {
+        let start = start();
+        for (header, expected) in [
+            ("\"burst\";r=90;t=10, \"default\";r=7;t=30", 7),
+            ("\"default\"; r = 7 ; t = 30", 7),
+            ("\"default\";t=30;r=7", 7),
+            ("\"default\";r=7", CALLS),
+            ("\"default\";r=-7;t=30", CALLS),
+            ("\"default\";r=seven;t=30", CALLS),
+            ("r=7;t=30", CALLS),
+            ("", CALLS),
+            (";;;,,,===", CALLS),
+        ] {
+            let mut limiter = Limiter::default();
+            limiter.observe(header, start);
+            assert_eq!(limiter.calls_left(start), expected, "{header}");
+        }
+    }
 }

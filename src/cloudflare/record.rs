@@ -54,11 +54,7 @@ impl Batch {
 
     /// What counts against the limit of a batch.
     pub fn operations(&self) -> usize {
-        let Self {
-            deletes,
-            patches,
-            posts,
-        } = self;
+        let Self { deletes, patches, posts } = self;
         deletes.len() + patches.len() + posts.len()
     }
 }
@@ -190,5 +186,150 @@ impl Client {
             deadline,
         )?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloudflare::testing::{Stage, success};
+    use crate::cloudflare::transport::Method;
+
+    #[test]
+    fn records_are_read_as_cloudflare_writes_them() {
+        let stage = Stage::new([success(
+            r#"[
+                {"id":"r2","zone_id":"z1","zone_name":"example.com","name":"App.Example.com","type":"CNAME",
+                 "content":"6ff42ae2-765d-4adf-8112-31c55c1551ef.cfargotunnel.com","proxiable":true,"proxied":true,"ttl":1,
+                 "locked":false,"settings":{"flatten_cname":false},"meta":{"auto_added":false,"source":"primary"},
+                 "comment":"edt=1","tags":[],"created_on":"2026-01-01T00:00:00Z","modified_on":"2026-01-01T00:00:00Z"},
+                {"id":"r1","name":"example.com","type":"MX","content":"route1.mx.cloudflare.net","priority":24,"proxied":false,
+                 "ttl":300,"comment":null,"meta":{"read_only":true}},
+                {"id":"r3","name":"_sip._tcp.example.com","type":"SRV","data":{"port":5060},"ttl":60,"meta":null}
+            ]"#,
+        )]);
+        let records = stage
+            .client
+            .records(&ZoneId::new("z1"), stage.deadline())
+            .unwrap();
+        let record = |id: &str, name: &str, kind: &str, content: &str| Record {
+            id: RecordId::new(id),
+            name: name.into(),
+            kind: kind.into(),
+            content: content.into(),
+            proxied: false,
+            ttl: 60,
+            comment: "".into(),
+            read_only: false,
+        };
+        assert_eq!(
+            records,
+            [
+                Record {
+                    ttl: 300,
+                    read_only: true,
+                    ..record("r1", "example.com", "MX", "route1.mx.cloudflare.net")
+                },
+                Record {
+                    proxied: true,
+                    ttl: 1,
+                    comment: "edt=1".into(),
+                    ..record(
+                        "r2",
+                        "app.example.com",
+                        "CNAME",
+                        "6ff42ae2-765d-4adf-8112-31c55c1551ef.cfargotunnel.com"
+                    )
+                },
+                record("r3", "_sip._tcp.example.com", "SRV", ""),
+            ]
+        );
+        assert_eq!(
+            stage.script.paths(),
+            ["/zones/z1/dns_records?page=1&per_page=5000"]
+        );
+    }
+
+    #[test]
+    fn a_batch_holds_only_what_changes() {
+        let stage = Stage::new([success("{}")]);
+        let patch = RecordPatch {
+            id: RecordId::new("r2"),
+            kind: None,
+            content: None,
+            proxied: None,
+            ttl: None,
+            comment: Some("".into()),
+        };
+        let batch = Batch {
+            deletes: vec![RecordId::new("r1")],
+            patches: vec![
+                patch.clone(),
+                RecordPatch {
+                    kind: Some("CNAME".into()),
+                    content: Some("b.example".into()),
+                    proxied: Some(true),
+                    ttl: Some(1),
+                    comment: None,
+                    ..patch
+                },
+            ],
+            posts: vec![NewRecord {
+                name: "c.example.com".into(),
+                kind: "CNAME".into(),
+                content: "d.example".into(),
+                proxied: true,
+                ttl: 1,
+                comment: "edt=1".into(),
+            }],
+        };
+        assert_eq!(batch.operations(), 4);
+        stage
+            .client
+            .batch(&ZoneId::new("z1"), &batch, stage.deadline())
+            .unwrap();
+        let sent = &stage.script.sent()[0];
+        assert_eq!(
+            (sent.method, &*sent.path),
+            (Method::Post, "/zones/z1/dns_records/batch")
+        );
+        assert_eq!(
+            sent.body.as_deref().unwrap(),
+            concat!(
+                r#"{"deletes":[{"id":"r1"}],"#,
+                r#""patches":[{"id":"r2","comment":""},"#,
+                r#"{"id":"r2","type":"CNAME","content":"b.example","proxied":true,"ttl":1}],"#,
+                r#""posts":[{"name":"c.example.com","type":"CNAME","content":"d.example","proxied":true,"ttl":1,"comment":"edt=1"}]}"#
+            )
+        );
+    }
+
+    #[test]
+    fn lists_without_an_entry_and_empty_comments_are_left_out() {
+        let batch = Batch {
+            posts: vec![NewRecord {
+                name: "a.example".into(),
+                kind: "A".into(),
+                content: "192.0.2.1".into(),
+                proxied: false,
+                ttl: 300,
+                comment: "".into(),
+            }],
+            ..Batch::default()
+        };
+        assert_eq!(
+            serde_json::to_string(&batch).unwrap(),
+            r#"{"posts":[{"name":"a.example","type":"A","content":"192.0.2.1","proxied":false,"ttl":300}]}"#
+        );
+    }
+
+    #[test]
+    fn an_empty_batch_is_not_sent() {
+        let stage = Stage::new([]);
+        stage
+            .client
+            .batch(&ZoneId::new("z1"), &Batch::default(), stage.deadline())
+            .unwrap();
+        assert_eq!(stage.script.sent(), []);
     }
 }

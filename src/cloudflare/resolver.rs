@@ -79,11 +79,7 @@ impl CachingResolver {
         clock: Arc<dyn Clock>,
         lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            names: Arc::default(),
-            lookup: Arc::new(lookup),
-            clock,
-        }
+        Self { names: Arc::default(), lookup: Arc::new(lookup), clock }
     }
 
     /// Lets the next call look up again: nobody could be reached at the addresses known.
@@ -170,9 +166,7 @@ impl Name {
 
     fn is_fresh(&self, now: Instant) -> bool {
         self.failure.is_none()
-            && self
-                .looked_up_at
-                .is_some_and(|at| now.saturating_duration_since(at) < RESOLVE_MAX_AGE)
+            && self.looked_up_at.is_some_and(|at| now.saturating_duration_since(at) < RESOLVE_MAX_AGE)
     }
 
     fn end_lookup(&mut self, outcome: io::Result<Vec<IpAddr>>, now: Instant) {
@@ -219,29 +213,22 @@ impl Resolver for CachingResolver {
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let authority = uri.authority().ok_or(ureq::Error::HostNotFound)?;
-        let port = authority
-            .port_u16()
-            .unwrap_or(if uri.scheme_str() == Some("https") {
-                443
-            } else {
-                80
-            });
+        let port = authority.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         let host = authority.host();
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
-        let addresses = match literal {
-            Ok(address) => vec![address],
-            // A proxy's name is looked up on the time for connecting, which is longer.
-            Err(_) => self
-                .addresses(host, (*timeout.after).min(RESOLVE_TIMEOUT))
-                .map_err(|failure| match failure {
-                    Failure::TimedOut => ureq::Error::Timeout(timeout.reason),
-                    Failure::Lookup(error) => ureq::Error::Other(Box::new(LookupError(error))),
+        let addresses =
+            match literal {
+                Ok(address) => vec![address],
+                // A proxy's name is looked up on the time for connecting, which is longer.
+                Err(_) => self.addresses(host, (*timeout.after).min(RESOLVE_TIMEOUT)).map_err(|failure| {
+                    match failure {
+                        Failure::TimedOut => ureq::Error::Timeout(timeout.reason),
+                        Failure::Lookup(error) => ureq::Error::Other(Box::new(LookupError(error))),
+                    }
                 })?,
-        };
+            };
         let family = config.ip_family();
-        let addresses = addresses
-            .into_iter()
-            .map(|address| SocketAddr::new(address, port));
+        let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, port));
         let mut resolved = self.empty();
         for address in family.keep_wanted(addresses).take(ADDRESSES_MAX) {
             resolved.push(address);
@@ -250,5 +237,219 @@ impl Resolver for CachingResolver {
             return Err(ureq::Error::HostNotFound);
         }
         Ok(resolved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use ureq::unversioned::transport::time;
+
+    use super::*;
+    use crate::cloudflare::testing::FakeClock;
+
+    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
+
+    /// Which names were asked for, in order.
+    type Asked = Arc<Mutex<Vec<String>>>;
+
+    fn recording(
+        asked: &Asked,
+        answer: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
+    ) -> impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static {
+        let asked = Arc::clone(asked);
+        move |host| {
+            asked.lock().unwrap().push(host.to_owned());
+            answer(host)
+        }
+    }
+
+    fn resolve(resolver: &CachingResolver, uri: &str) -> Result<Vec<SocketAddr>, ureq::Error> {
+        resolve_within(resolver, uri, Duration::from_secs(3))
+    }
+
+    fn resolve_within(
+        resolver: &CachingResolver,
+        uri: &str,
+        timeout: Duration,
+    ) -> Result<Vec<SocketAddr>, ureq::Error> {
+        let timeout = NextTimeout {
+            after: time::Duration::Exact(timeout),
+            reason: ureq::Timeout::Resolve,
+            ..NextTimeout::default()
+        };
+        let resolved = resolver.resolve(&uri.parse().unwrap(), &ureq::config::Config::default(), timeout)?;
+        Ok(resolved.iter().copied().collect())
+    }
+
+    /// Without this, each call costs a thread and, in a cluster, eight queries.
+    #[test]
+    fn the_name_is_looked_up_once_a_minute() {
+        let (clock, asked) = (FakeClock::new(), Asked::default());
+        let resolver = CachingResolver::with_lookup(clock.clone(), recording(&asked, |_| Ok(vec![ADDRESS])));
+        for _ in 0..3 {
+            let resolved = resolve(&resolver, "https://api.cloudflare.com/client/v4/zones").unwrap();
+            assert_eq!(resolved, [SocketAddr::new(ADDRESS, 443)]);
+        }
+        assert_eq!(asked.lock().unwrap().len(), 1);
+        clock.advance(RESOLVE_MAX_AGE);
+        resolve(&resolver, "https://api.cloudflare.com/").unwrap();
+        assert_eq!(asked.lock().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn calls_side_by_side_share_one_lookup() {
+        let asked = Asked::default();
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        let resolver = CachingResolver::with_lookup(
+            FakeClock::new(),
+            recording(&asked, move |_| {
+                released.lock().unwrap().recv().unwrap();
+                Ok(vec![ADDRESS])
+            }),
+        );
+        thread::scope(|scope| {
+            let calls: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| resolve(&resolver, "https://api.cloudflare.com/").unwrap()))
+                .collect();
+            // A second lookup would wait here for ever, and its caller would time out.
+            release.send(()).unwrap();
+            for call in calls {
+                assert_eq!(call.join().unwrap(), [SocketAddr::new(ADDRESS, 443)]);
+            }
+        });
+        assert_eq!(asked.lock().unwrap().len(), 1);
+    }
+
+    /// A trailing dot keeps the cluster's search domains out.
+    #[test]
+    fn absolute_names_are_asked_for_first() {
+        for (uri, only, expected) in [
+            (
+                "https://api.cloudflare.com/",
+                "api.cloudflare.com.",
+                &["api.cloudflare.com."][..],
+            ),
+            (
+                "http://emulator.testing:8080/",
+                "emulator.testing",
+                &["emulator.testing.", "emulator.testing"],
+            ),
+            ("http://localhost/", "localhost", &["localhost"]),
+            ("http://emulator/", "emulator", &["emulator"]),
+            (
+                "http://absolute.example./",
+                "absolute.example.",
+                &["absolute.example."],
+            ),
+            ("http://127.0.0.1:1/", "", &[]),
+            ("http://[::1]:1/", "", &[]),
+        ] {
+            let asked = Asked::default();
+            let resolver = CachingResolver::with_lookup(
+                FakeClock::new(),
+                recording(&asked, move |host| {
+                    if host == only {
+                        Ok(vec![ADDRESS])
+                    } else {
+                        Err(io::Error::other("no such name"))
+                    }
+                }),
+            );
+            resolve(&resolver, uri).unwrap();
+            assert_eq!(*asked.lock().unwrap(), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn the_port_is_the_addresses_own_or_the_schemes() {
+        let resolver = CachingResolver::with_lookup(FakeClock::new(), |_| Ok(vec![ADDRESS]));
+        for (uri, port) in [
+            ("https://a.example/", 443),
+            ("http://a.example/", 80),
+            ("https://a.example:8443/", 8443),
+            ("http://[::1]:8080/", 8080),
+        ] {
+            assert_eq!(resolve(&resolver, uri).unwrap()[0].port(), port, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_not_kept_and_says_what_it_is() {
+        let asked = Asked::default();
+        let fails_first = {
+            let asked = Arc::clone(&asked);
+            move |_: &str| {
+                if asked.lock().unwrap().len() == 1 {
+                    Err(io::Error::other("try again"))
+                } else {
+                    Ok(vec![ADDRESS])
+                }
+            }
+        };
+        let resolver = CachingResolver::with_lookup(FakeClock::new(), recording(&asked, fails_first));
+        let error = resolve(&resolver, "http://localhost/").unwrap_err();
+        let ureq::Error::Other(error) = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(
+            error.downcast_ref::<LookupError>().unwrap().to_string(),
+            "try again"
+        );
+        resolve(&resolver, "http://localhost/").unwrap();
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_an_error() {
+        let resolver = CachingResolver::with_lookup(FakeClock::new(), |_| Ok(Vec::new()));
+        resolve(&resolver, "http://a.example/").unwrap_err();
+    }
+
+    #[test]
+    fn more_addresses_than_ureq_has_room_for_are_left_out() {
+        let resolver = CachingResolver::with_lookup(FakeClock::new(), |_| Ok(vec![ADDRESS; 40]));
+        assert_eq!(
+            resolve(&resolver, "http://a.example/").unwrap().len(),
+            ADDRESSES_MAX
+        );
+    }
+
+    /// A silent name server must not collect a thread for each call.
+    #[test]
+    fn a_lookup_that_hangs_ends_calls_in_time_and_is_not_begun_twice() {
+        let asked = Asked::default();
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        let resolver = CachingResolver::with_lookup(
+            FakeClock::new(),
+            recording(&asked, move |_| {
+                let _ = released.lock().unwrap().recv();
+                Ok(vec![ADDRESS])
+            }),
+        );
+        for _ in 0..3 {
+            let error =
+                resolve_within(&resolver, "http://localhost/", Duration::from_millis(10)).unwrap_err();
+            assert!(
+                matches!(error, ureq::Error::Timeout(ureq::Timeout::Resolve)),
+                "{error:?}"
+            );
+        }
+        drop(release);
+        assert_eq!(resolve(&resolver, "http://localhost/").unwrap().len(), 1);
+        assert_eq!(asked.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn addresses_where_nobody_could_be_reached_are_forgotten() {
+        let asked = Asked::default();
+        let resolver =
+            CachingResolver::with_lookup(FakeClock::new(), recording(&asked, |_| Ok(vec![ADDRESS])));
+        resolve(&resolver, "http://localhost/").unwrap();
+        resolver.forget();
+        resolve(&resolver, "http://localhost/").unwrap();
+        assert_eq!(asked.lock().unwrap().len(), 2);
     }
 }

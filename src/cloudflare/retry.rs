@@ -34,17 +34,12 @@ pub(super) fn retry(error: &Error, retries: u32, remaining: Duration, fraction: 
     if pause + CALL_MINIMUM > remaining {
         return None;
     }
-    Some(Retry {
-        pause,
-        fresh: matches!(error, Error::Unanswered(_)),
-    })
+    Some(Retry { pause, fresh: matches!(error, Error::Unanswered(_)) })
 }
 
 /// Doubles with each retry, and takes between half and all of that.
 fn backoff(retries: u32, fraction: f64) -> Duration {
-    let whole = RETRY_PAUSE_FIRST
-        .saturating_mul(2_u32.saturating_pow(retries))
-        .min(RETRY_PAUSE_MAX);
+    let whole = RETRY_PAUSE_FIRST.saturating_mul(2_u32.saturating_pow(retries)).min(RETRY_PAUSE_MAX);
     whole.mul_f64(0.5 + 0.5 * fraction.clamp(0.0, 1.0))
 }
 
@@ -65,10 +60,8 @@ impl Jitter {
     /// From 0 to 1.
     pub(super) fn fraction(&self) -> f64 {
         // SplitMix64: a counter, well stirred.
-        let mut bits = self
-            .0
-            .fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)
-            .wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits =
+            self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         bits ^= bits >> 31;
@@ -83,10 +76,7 @@ pub(super) fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         // Only overflow is left to fail.
         return Some(
-            value
-                .parse()
-                .map_or(RATE_LIMIT_PAUSE_MAX, Duration::from_secs)
-                .min(RATE_LIMIT_PAUSE_MAX),
+            value.parse().map_or(RATE_LIMIT_PAUSE_MAX, Duration::from_secs).min(RATE_LIMIT_PAUSE_MAX),
         );
     }
     let until = seconds_since_1970(value)?;
@@ -97,19 +87,14 @@ pub(super) fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
 
 /// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, the one form of date that HTTP still lets servers write.
 fn seconds_since_1970(text: &str) -> Option<i64> {
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (_, date) = text.trim().split_once(", ")?;
     let mut parts = date.split(' ');
     let day: i64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
     let name = parts.next()?;
     let month = i64::try_from(MONTHS.iter().position(|month| *month == name)?).ok()? + 1;
-    let year: i64 = parts
-        .next()?
-        .parse()
-        .ok()
-        .filter(|year| (1970..=9999).contains(year))?;
+    let year: i64 = parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
     let time = parts.next()?;
     if parts.next()? != "GMT" || parts.next().is_some() {
         return None;
@@ -117,22 +102,162 @@ fn seconds_since_1970(text: &str) -> Option<i64> {
     let mut seconds = 0;
     let mut fields = time.split(':');
     for maximum in [23, 59, 60] {
-        let field: i64 = fields
-            .next()?
-            .parse()
-            .ok()
-            .filter(|field| (0..=maximum).contains(field))?;
+        let field: i64 = fields.next()?.parse().ok().filter(|field| (0..=maximum).contains(field))?;
         seconds = seconds * 60 + field;
     }
     if fields.next().is_some() {
         return None;
     }
     // Days since 1970-01-01 in the Gregorian calendar, the year counted from March so that the leap day ends it.
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
     Some(days * 86_400 + seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloudflare::error::Refusal;
+    use crate::cloudflare::transport::{TransportError, TransportErrorKind as Kind};
+
+    const PLENTY: Duration = Duration::from_secs(12);
+
+    fn refusal() -> Refusal {
+        Refusal {
+            status: 500,
+            code: None,
+            message: "x".into(),
+            chain: Vec::new(),
+        }
+    }
+
+    fn lost(kind: Kind) -> TransportError {
+        TransportError::new(kind, true, "x")
+    }
+
+    #[test]
+    fn only_what_may_pass_later_is_repeated() {
+        let unreadable = Error::Unreadable {
+            status: 200,
+            reason: "x".into(),
+        };
+        for (error, expected) in [
+            (Error::Refused(refusal()), false),
+            (Error::Credentials(refusal()), false),
+            (Error::NotFound(refusal()), false),
+            (unreadable, false),
+            (Error::Unreachable(lost(Kind::Certificate)), false),
+            (Error::Unanswered(lost(Kind::TooLarge)), false),
+            (Error::Unreachable(lost(Kind::Lookup)), true),
+            (Error::Unreachable(lost(Kind::Connect)), true),
+            (Error::Unanswered(lost(Kind::TimedOut)), true),
+            (Error::Unanswered(lost(Kind::Disconnected)), true),
+            (Error::Failed(refusal()), true),
+        ] {
+            assert_eq!(retry(&error, 0, PLENTY, 0.5).is_some(), expected, "{error}");
+            assert_eq!(retry(&error, READ_RETRIES_MAX, PLENTY, 0.5), None, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_lost_connection_is_replaced_at_once_the_first_time() {
+        let error = Error::Unanswered(lost(Kind::Disconnected));
+        let first = retry(&error, 0, PLENTY, 0.5).unwrap();
+        assert_eq!((first.pause, first.fresh), (Duration::ZERO, true));
+        assert!(retry(&error, 1, PLENTY, 0.5).unwrap().pause > RETRY_PAUSE_FIRST);
+    }
+
+    #[test]
+    fn pauses_double_are_spread_and_have_a_longest() {
+        for (retries, fraction, milliseconds) in [
+            (0, 0.0, 125),
+            (0, 1.0, 250),
+            (1, 1.0, 500),
+            (2, 0.5, 750),
+            (9, 1.0, 2000),
+            (99, 2.0, 2000),
+        ] {
+            assert_eq!(
+                backoff(retries, fraction),
+                Duration::from_millis(milliseconds),
+                "{retries}, {fraction}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_repeated_that_would_not_end_by_the_deadline() {
+        let error = Error::Failed(refusal());
+        let pause = RETRY_PAUSE_FIRST;
+        assert!(retry(&error, 0, pause + CALL_MINIMUM, 1.0).is_some());
+        assert_eq!(
+            retry(&error, 0, pause + CALL_MINIMUM - Duration::from_nanos(1), 1.0),
+            None
+        );
+    }
+
+    #[test]
+    fn fractions_lie_between_0_and_1_and_differ() {
+        let jitter = Jitter::seeded(1);
+        let fractions: Vec<f64> = (0..100).map(|_| jitter.fraction()).collect();
+        assert!(fractions.iter().all(|fraction| (0.0..=1.0).contains(fraction)));
+        assert!(
+            fractions
+                .windows(2)
+                .all(|pair| (pair[0] - pair[1]).abs() > f64::EPSILON)
+        );
+        assert!(
+            fractions.iter().any(|fraction| *fraction < 0.2)
+                && fractions.iter().any(|fraction| *fraction > 0.8)
+        );
+    }
+
+    #[test]
+    fn retry_after_is_read_as_seconds_or_as_a_date_against_the_answers_own() {
+        let noon = Some("Wed, 21 Oct 2026 12:00:00 GMT");
+        for (value, date, expected) in [
+            ("0", None, Some(0)),
+            ("30", None, Some(30)),
+            (" 30 ", noon, Some(30)),
+            ("600", None, Some(600)),
+            ("601", None, Some(600)),
+            ("99999999999999999999999", None, Some(600)),
+            ("-1", noon, None),
+            ("1.5", noon, None),
+            ("", noon, None),
+            ("soon", noon, None),
+            ("Wed, 21 Oct 2026 12:05:00 GMT", noon, Some(300)),
+            ("Wed, 21 Oct 2026 11:00:00 GMT", noon, Some(0)),
+            ("Thu, 22 Oct 2026 12:00:00 GMT", noon, Some(600)),
+            ("Wed, 21 Oct 2026 12:05:00 GMT", None, None),
+            ("Wed, 21 Oct 2026 12:05:00 GMT", Some("noon"), None),
+        ] {
+            assert_eq!(
+                retry_after(value, date),
+                expected.map(Duration::from_secs),
+                "{value:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn dates_are_read_to_the_second() {
+        for (text, expected) in [
+            ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
+            ("Thu, 29 Feb 2024 23:59:59 GMT", Some(1_709_251_199)),
+            ("Fri, 01 Mar 2024 00:00:00 GMT", Some(1_709_251_200)),
+            ("Fri, 31 Dec 2100 23:59:60 GMT", Some(4_133_980_800)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", None),
+            ("Sun Nov  6 08:49:37 1994", None),
+            ("Sun, 06 Nov 1994 08:49:37 CET", None),
+            ("Sun, 06 Nov 1994 08:49:37 GMT+1", None),
+            ("Sun, 06 Nov 1994 24:00:00 GMT", None),
+            ("Sun, 06 Nov 1994 08:49 GMT", None),
+            ("Sun, 00 Nov 1994 08:49:37 GMT", None),
+            ("Sun, 06 Nov 99999999999999999999 08:49:37 GMT", None),
+        ] {
+            assert_eq!(seconds_since_1970(text), expected, "{text}");
+        }
+    }
 }

@@ -24,21 +24,13 @@ impl Client {
         if let Credentials::Key { .. } = &*self.credentials() {
             // The API takes no smaller page.
             return self
-                .read::<IgnoredAny>(
-                    Area::Zones,
-                    &format!("{}?page=1&per_page=5", path(&["zones"])),
-                    deadline,
-                )
+                .read::<IgnoredAny>(Area::Zones, &format!("{}?page=1&per_page=5", path(&["zones"])), deadline)
                 .map(drop);
         }
-        match (
-            self.verify_at(&path(&["user", "tokens", "verify"]), deadline),
-            account,
-        ) {
-            (Err(Error::Credentials(_)), Some(account)) => self.verify_at(
-                &path(&["accounts", account.as_str(), "tokens", "verify"]),
-                deadline,
-            ),
+        match (self.verify_at(&path(&["user", "tokens", "verify"]), deadline), account) {
+            (Err(Error::Credentials(_)), Some(account)) => {
+                self.verify_at(&path(&["accounts", account.as_str(), "tokens", "verify"]), deadline)
+            }
             (outcome, _) => outcome,
         }
     }
@@ -57,5 +49,85 @@ impl Client {
             message: message.into(),
             chain: Vec::new(),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloudflare::testing::{Stage, answer, failure, success};
+    use crate::secret::Secret;
+
+    const USER: &str = "/user/tokens/verify";
+    const ACCOUNT: &str = "/accounts/a1/tokens/verify";
+
+    #[test]
+    fn a_token_is_verified_by_its_user_or_by_its_account() {
+        let active = || success(r#"{"id":"t1","status":"active"}"#);
+        let invalid = || failure(401, 1000, "Invalid API Token");
+        let account = AccountId::new("a1");
+        for (label, answers, account, is_valid, paths) in [
+            ("of a user", vec![active()], Some(&account), true, &[USER][..]),
+            (
+                "of an account",
+                vec![invalid(), active()],
+                Some(&account),
+                true,
+                &[USER, ACCOUNT],
+            ),
+            (
+                "of nobody",
+                vec![invalid(), invalid()],
+                Some(&account),
+                false,
+                &[USER, ACCOUNT],
+            ),
+            ("of an unknown account", vec![invalid()], None, false, &[USER]),
+            (
+                "disabled",
+                vec![success(r#"{"status":"disabled"}"#)],
+                None,
+                false,
+                &[USER],
+            ),
+            (
+                "expired",
+                vec![success(r#"{"status":"expired"}"#)],
+                None,
+                false,
+                &[USER],
+            ),
+        ] {
+            let stage = Stage::new(answers);
+            match stage.client.verify_token(account, stage.deadline()) {
+                Ok(()) => assert!(is_valid, "{label}"),
+                Err(Error::Credentials(_)) => assert!(!is_valid, "{label}"),
+                Err(error) => panic!("{label}: {error}"),
+            }
+            assert_eq!(stage.script.paths(), paths, "{label}");
+        }
+    }
+
+    /// The account's endpoint could not answer better.
+    #[test]
+    fn trouble_at_cloudflare_says_nothing_about_the_token() {
+        let stage = Stage::new((0..4).map(|_| answer(500, "")));
+        let error = stage
+            .client
+            .verify_token(Some(&AccountId::new("a1")), stage.deadline())
+            .unwrap_err();
+        assert!(matches!(error, Error::Failed(_)), "{error}");
+        assert!(stage.script.paths().iter().all(|path| path == USER));
+    }
+
+    #[test]
+    fn a_key_is_verified_by_reading_a_few_zones() {
+        let stage = Stage::new([success("[]")]);
+        stage.client.set_credentials(Credentials::Key {
+            key: Secret::parse("0123456789abcdef").unwrap(),
+            email: "ops@example.com".into(),
+        });
+        stage.client.verify_token(None, stage.deadline()).unwrap();
+        assert_eq!(stage.script.paths(), ["/zones?page=1&per_page=5"]);
     }
 }

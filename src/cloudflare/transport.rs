@@ -54,7 +54,7 @@ pub(super) struct Request<'a> {
 }
 
 /// What is needed of an answer.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Response {
     pub(super) status: u16,
     pub(super) retry_after: Option<String>,
@@ -102,11 +102,7 @@ pub enum TransportErrorKind {
 
 impl TransportError {
     pub(super) fn new(kind: TransportErrorKind, was_sent: bool, detail: impl Into<Box<str>>) -> Self {
-        Self {
-            kind,
-            was_sent,
-            detail: detail.into(),
-        }
+        Self { kind, was_sent, detail: detail.into() }
     }
 
     /// What failed.
@@ -120,10 +116,7 @@ impl TransportError {
 
     /// Whether the next request will fail in the same way.
     pub(super) fn is_permanent(&self) -> bool {
-        matches!(
-            self.kind,
-            TransportErrorKind::Certificate | TransportErrorKind::TooLarge
-        )
+        matches!(self.kind, TransportErrorKind::Certificate | TransportErrorKind::TooLarge)
     }
 }
 
@@ -172,12 +165,7 @@ impl HttpTransport {
             .into_iter()
             .map(|roots| agent(&base, &settings.user_agent, roots, resolver.clone()))
             .collect();
-        Ok(Self {
-            base: base.text,
-            agents,
-            trusted: AtomicUsize::new(0),
-            resolver,
-        })
+        Ok(Self { base: base.text, agents, trusted: AtomicUsize::new(0), resolver })
     }
 
     fn send_through(&self, agent: &Agent, request: &Request<'_>) -> Result<Response, TransportError> {
@@ -202,15 +190,9 @@ impl HttpTransport {
 
 impl Transport for HttpTransport {
     fn send(&self, request: &Request<'_>) -> Result<Response, TransportError> {
-        let outcome = try_in_turn(&self.trusted, self.agents.len(), |index| {
-            match self.agents.get(index) {
-                Some(agent) => self.send_through(agent, request),
-                None => Err(TransportError::new(
-                    TransportErrorKind::Connect,
-                    false,
-                    "no agent",
-                )),
-            }
+        let outcome = try_in_turn(&self.trusted, self.agents.len(), |index| match self.agents.get(index) {
+            Some(agent) => self.send_through(agent, request),
+            None => Err(TransportError::new(TransportErrorKind::Connect, false, "no agent")),
         });
         if let Err(error) = &outcome
             && !error.was_sent
@@ -305,9 +287,7 @@ fn is_der_sequence(der: &[u8]) -> bool {
             let Some((length, contents)) = rest.split_at_checked(usize::from(first - 0x80)) else {
                 return false;
             };
-            let length = length
-                .iter()
-                .fold(0, |length, byte| length << 8 | usize::from(*byte));
+            let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
             (length, contents)
         }
         _ => return false,
@@ -354,9 +334,7 @@ fn exchange(
     head = authorize(head, request.credentials)?;
     let answer = match body {
         Some(body) => {
-            let head = head
-                .header(CONTENT_TYPE, "application/json")
-                .header(CONTENT_LENGTH, body.rest.len());
+            let head = head.header(CONTENT_TYPE, "application/json").header(CONTENT_LENGTH, body.rest.len());
             run(agent, head.body(SendBody::from_reader(body))?, request)?
         }
         None => run(agent, head.body(())?, request)?,
@@ -390,18 +368,15 @@ fn authorize(
         Credentials::Token(token) => {
             head.header(AUTHORIZATION, sensitive(&format!("Bearer {}", token.expose()))?)
         }
-        Credentials::Key { key, email } => head
-            .header("x-auth-email", sensitive(email)?)
-            .header("x-auth-key", sensitive(key.expose())?),
+        Credentials::Key { key, email } => {
+            head.header("x-auth-email", sensitive(email)?).header("x-auth-key", sensitive(key.expose())?)
+        }
     })
 }
 
 fn receive(mut answer: http::Response<ureq::Body>) -> Result<Response, ureq::Error> {
     let header = |headers: &HeaderMap, name: HeaderName| {
-        headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .map(str::to_owned)
+        headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
     };
     let mut response = Response {
         status: answer.status().as_u16(),
@@ -411,11 +386,7 @@ fn receive(mut answer: http::Response<ureq::Body>) -> Result<Response, ureq::Err
         body: Vec::new(),
     };
     // ureq's own limit counts compressed bytes.
-    let outcome = answer
-        .body_mut()
-        .as_reader()
-        .take(ANSWER_MAX_BYTES + 1)
-        .read_to_end(&mut response.body);
+    let outcome = answer.body_mut().as_reader().take(ANSWER_MAX_BYTES + 1).read_to_end(&mut response.body);
     let is_failure = answer.status().is_client_error() || answer.status().is_server_error();
     match outcome {
         Ok(length) if u64::try_from(length).unwrap_or(u64::MAX) > ANSWER_MAX_BYTES => {
@@ -436,10 +407,7 @@ struct ObservedBody<'a> {
 
 impl<'a> ObservedBody<'a> {
     fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            rest: bytes,
-            begun: false,
-        }
+        Self { rest: bytes, begun: false }
     }
 }
 
@@ -499,5 +467,199 @@ fn describe_tls(text: &str) -> (TransportErrorKind, Box<str>) {
         (TransportErrorKind::Certificate, text.into())
     } else {
         (TransportErrorKind::Tls, text.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_address_has_a_scheme_and_a_host_and_nothing_that_could_be_secret() {
+        for (text, expected) in [
+            (
+                "https://api.cloudflare.com/client/v4",
+                Some(("https://api.cloudflare.com/client/v4", true, false)),
+            ),
+            (
+                " https://api.cloudflare.com/client/v4/ ",
+                Some(("https://api.cloudflare.com/client/v4", true, false)),
+            ),
+            (
+                "http://127.0.0.1:8080",
+                Some(("http://127.0.0.1:8080", false, true)),
+            ),
+            (
+                "http://[::1]:8080/v4",
+                Some(("http://[::1]:8080/v4", false, true)),
+            ),
+            ("http://localhost", Some(("http://localhost", false, true))),
+            ("http://emulator:80", Some(("http://emulator:80", false, false))),
+            ("", None),
+            ("api.cloudflare.com", None),
+            ("/client/v4", None),
+            ("ftp://api.cloudflare.com", None),
+            ("https://", None),
+            ("https://:443", None),
+            ("https://user:password@host/", None),
+            ("https://host/?token=x", None),
+            ("https://host/#x", None),
+            ("https://ho st/", None),
+        ] {
+            let parsed = parse_base_url(text).ok();
+            let parsed = parsed
+                .as_ref()
+                .map(|base| (&*base.text, base.is_https, base.is_loopback));
+            assert_eq!(parsed, expected, "{text:?}");
+        }
+    }
+
+    /// PEM around bytes: base64 without padding needs, three bytes at a time.
+    fn pem(label: &str, base64: &str) -> String {
+        format!("-----BEGIN {label}-----\n{base64}\n-----END {label}-----\n")
+    }
+
+    #[test]
+    fn a_file_of_certificate_authorities_must_hold_a_whole_certificate() {
+        // A DER sequence of one null, and one that claims more than there is.
+        let (whole, damaged) = (pem("CERTIFICATE", "MAIFAA=="), pem("CERTIFICATE", "MIIFAA=="));
+        let key = pem("PRIVATE KEY", "MAIFAA==");
+        for (label, text, expected) in [
+            ("one", whole.clone(), Ok(1)),
+            (
+                "two with text around",
+                format!("# ours\n{whole}\n# theirs\n{whole}"),
+                Ok(2),
+            ),
+            ("a key beside it", format!("{key}{whole}"), Ok(1)),
+            ("empty", String::new(), Err("holds no certificate")),
+            (
+                "text",
+                "not a certificate".to_owned(),
+                Err("holds no certificate"),
+            ),
+            ("a key only", key, Err("holds no certificate")),
+            ("damaged", damaged, Err("a certificate in it is damaged")),
+            ("not base64", pem("CERTIFICATE", "%%%%"), Err("is not PEM")),
+            (
+                "cut off",
+                "-----BEGIN CERTIFICATE-----\nMAIFAA==\n".to_owned(),
+                Err("is not PEM"),
+            ),
+        ] {
+            let outcome = parse_certificates(text.as_bytes()).map(|certificates| certificates.len());
+            assert_eq!(outcome, expected.map_err(ClientError::Certificates), "{label}");
+        }
+    }
+
+    #[test]
+    fn a_der_sequence_has_the_length_that_it_claims() {
+        for (bytes, expected) in [
+            (&[0x30, 0x00][..], true),
+            (&[0x30, 0x02, 0x05, 0x00], true),
+            (&[0x30, 0x81, 0x01, 0x00], true),
+            (&[0x30, 0x82, 0x00, 0x01, 0x00], true),
+            (&[], false),
+            (&[0x30], false),
+            (&[0x31, 0x00], false),
+            (&[0x30, 0x02, 0x05], false),
+            (&[0x30, 0x00, 0x05], false),
+            (&[0x30, 0x80], false),
+            (&[0x30, 0x82, 0x00], false),
+            (&[0x30, 0x84, 0xFF, 0xFF, 0xFF, 0xFF], false),
+            (&[0x30, 0xFF, 0x00], false),
+        ] {
+            assert_eq!(is_der_sequence(bytes), expected, "{bytes:02x?}");
+        }
+    }
+
+    fn outcome(kind: TransportErrorKind, was_sent: bool) -> Result<Response, TransportError> {
+        Err(TransportError::new(kind, was_sent, "x"))
+    }
+
+    /// ureq takes either the compiled-in roots or the operator's.
+    #[test]
+    fn the_other_roots_are_tried_when_a_certificate_is_not_trusted_and_then_kept() {
+        let trusted = AtomicUsize::new(0);
+        let mut tried = Vec::new();
+        let mut send = |index| {
+            tried.push(index);
+            match index {
+                1 => Ok(Response::default()),
+                _ => outcome(TransportErrorKind::Certificate, false),
+            }
+        };
+        try_in_turn(&trusted, 2, &mut send).unwrap();
+        try_in_turn(&trusted, 2, &mut send).unwrap();
+        assert_eq!(tried, [0, 1, 1]);
+    }
+
+    #[test]
+    fn no_other_roots_are_tried_after_any_other_error() {
+        for (kind, was_sent, count, tries) in [
+            (TransportErrorKind::Certificate, false, 2, 2),
+            (TransportErrorKind::Certificate, false, 1, 1),
+            (TransportErrorKind::Certificate, true, 2, 1),
+            (TransportErrorKind::Tls, false, 2, 1),
+            (TransportErrorKind::Connect, false, 2, 1),
+            (TransportErrorKind::Disconnected, true, 2, 1),
+        ] {
+            let mut tried = 0;
+            let error = try_in_turn(&AtomicUsize::new(0), count, |_| {
+                tried += 1;
+                outcome(kind, was_sent)
+            })
+            .unwrap_err();
+            assert_eq!((error.kind(), tried), (kind, tries));
+        }
+    }
+
+    #[test]
+    fn errors_of_ureq_are_sorted() {
+        use TransportErrorKind as Kind;
+        let io = |kind, text: &str| ureq::Error::Io(io::Error::new(kind, text.to_owned()));
+        for (error, expected) in [
+            (ureq::Error::Timeout(Timeout::Resolve), Kind::Lookup),
+            (ureq::Error::Timeout(Timeout::Connect), Kind::Connect),
+            (ureq::Error::Timeout(Timeout::Global), Kind::TimedOut),
+            (ureq::Error::Timeout(Timeout::RecvBody), Kind::TimedOut),
+            (ureq::Error::HostNotFound, Kind::Lookup),
+            (ureq::Error::ConnectionFailed, Kind::Connect),
+            (ureq::Error::ConnectProxyFailed("x".to_owned()), Kind::Connect),
+            (io(io::ErrorKind::ConnectionRefused, "x"), Kind::Connect),
+            (io(io::ErrorKind::UnexpectedEof, "x"), Kind::Disconnected),
+            (io(io::ErrorKind::ConnectionReset, "x"), Kind::Disconnected),
+            (io(io::ErrorKind::BrokenPipe, "x"), Kind::Disconnected),
+            // The texts are rustls's.
+            (
+                io(
+                    io::ErrorKind::InvalidData,
+                    "invalid peer certificate: UnknownIssuer",
+                ),
+                Kind::Certificate,
+            ),
+            (
+                io(
+                    io::ErrorKind::InvalidData,
+                    "received corrupt message of type InvalidContentType",
+                ),
+                Kind::Tls,
+            ),
+            (ureq::Error::BodyExceedsLimit(1), Kind::TooLarge),
+        ] {
+            assert_eq!(describe(&error).0, expected, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn texts_of_errors_do_not_repeat_addresses() {
+        for error in [
+            ureq::Error::ConnectProxyFailed("http://user:hunter2@proxy".to_owned()),
+            ureq::Error::BadUri("http://user:hunter2@proxy".to_owned()),
+            ureq::Error::RequireHttpsOnly("http://user:hunter2@host".to_owned()),
+            ureq::Error::Other("hunter2".into()),
+        ] {
+            assert!(!describe(&error).1.contains("hunter2"), "{error:?}");
+        }
     }
 }

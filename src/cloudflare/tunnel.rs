@@ -59,10 +59,8 @@ impl TryFrom<WireTunnel> for Tunnel {
 
     fn try_from(wire: WireTunnel) -> Result<Self, Error> {
         Ok(Self {
-            id: TunnelId::parse(&wire.id).map_err(|error| Error::Unreadable {
-                status: 200,
-                reason: error.to_string().into(),
-            })?,
+            id: TunnelId::parse(&wire.id)
+                .map_err(|error| Error::Unreadable { status: 200, reason: error.to_string().into() })?,
             name: wire.name,
             // `config_src` was seen as null for local tunnels; `remote_config` is its older form.
             config_src: ConfigSource::parse(&wire.config_src).unwrap_or(if wire.remote_config {
@@ -113,5 +111,113 @@ impl Client {
             Err(Error::NotFound(refusal)) if refusal.code != Some(7003) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloudflare::testing::{Stage, failure, success};
+
+    const ID: &str = "6ff42ae2-765d-4adf-8112-31c55c1551ef";
+    const OTHER: &str = "00000000-0000-4000-8000-000000000000";
+
+    fn account() -> AccountId {
+        AccountId::new("a1")
+    }
+
+    fn id() -> TunnelId {
+        TunnelId::parse(ID).unwrap()
+    }
+
+    #[test]
+    fn tunnels_are_listed_without_the_deleted_ones() {
+        let stage = Stage::new([success(&format!(
+            r#"[
+                {{"id":"{ID}","name":"shop","config_src":"cloudflare","remote_config":true,"deleted_at":null,"connections":[],"metadata":{{}}}},
+                {{"id":"10000000-0000-4000-8000-000000000000","name":"gone","config_src":"cloudflare","deleted_at":"2026-01-01T00:00:00Z"}},
+                {{"id":"{OTHER}","name":"old"}}
+            ]"#
+        ))]);
+        let tunnels = stage.client.tunnels(&account(), stage.deadline()).unwrap();
+        let tunnel = |id: &str, name: &str, config_src| Tunnel {
+            id: TunnelId::parse(id).unwrap(),
+            name: name.into(),
+            config_src,
+            deleted: false,
+        };
+        assert_eq!(
+            tunnels,
+            [
+                tunnel(OTHER, "old", ConfigSource::Local),
+                tunnel(ID, "shop", ConfigSource::Cloudflare),
+            ]
+        );
+        assert_eq!(
+            stage.script.paths(),
+            ["/accounts/a1/cfd_tunnel?is_deleted=false&page=1&per_page=1000"]
+        );
+    }
+
+    #[test]
+    fn who_owns_the_configuration_is_told_in_two_ways() {
+        for (fields, expected) in [
+            (r#""config_src":"local""#, ConfigSource::Local),
+            (r#""config_src":"cloudflare""#, ConfigSource::Cloudflare),
+            (
+                r#""config_src":"local","remote_config":true"#,
+                ConfigSource::Local,
+            ),
+            (r#""config_src":null"#, ConfigSource::Local),
+            (r#""config_src":null,"remote_config":false"#, ConfigSource::Local),
+            (r#""remote_config":true"#, ConfigSource::Cloudflare),
+        ] {
+            let stage = Stage::new([success(&format!(r#"{{"id":"{ID}","name":"shop",{fields}}}"#))]);
+            let tunnel = stage
+                .client
+                .tunnel(&account(), &id(), stage.deadline())
+                .unwrap()
+                .unwrap();
+            assert_eq!(tunnel.config_src, expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_deleted_tunnel_is_found_and_says_so() {
+        let stage = Stage::new([success(&format!(
+            r#"{{"id":"{ID}","name":"shop","deleted_at":"2026-01-01T00:00:00Z"}}"#
+        ))]);
+        assert!(
+            stage
+                .client
+                .tunnel(&account(), &id(), stage.deadline())
+                .unwrap()
+                .unwrap()
+                .deleted
+        );
+    }
+
+    #[test]
+    fn an_unknown_tunnel_is_none_and_an_unknown_account_is_an_error() {
+        for (status, code, is_none) in [
+            (404, 1002, true),
+            (400, 1002, true),
+            (404, 4711, true),
+            (404, 7003, false),
+        ] {
+            let stage = Stage::new([failure(status, code, "x")]);
+            match stage.client.tunnel(&account(), &id(), stage.deadline()) {
+                Ok(None) => assert!(is_none, "{code}"),
+                Err(Error::NotFound(_)) => assert!(!is_none, "{code}"),
+                other => panic!("{code}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_tunnel_whose_id_is_none_is_unreadable() {
+        let stage = Stage::new([success(r#"[{"id":"not-a-uuid","name":"shop"}]"#)]);
+        let error = stage.client.tunnels(&account(), stage.deadline()).unwrap_err();
+        assert!(matches!(error, Error::Unreadable { .. }), "{error}");
     }
 }

@@ -85,17 +85,48 @@ impl Client {
     /// # Errors
     /// See [`Error`]; nothing is written.
     pub fn zones(&self, deadline: Deadline) -> Result<Vec<Zone>, Error> {
-        let mut zones: Vec<Zone> = self.list(
-            Area::Zones,
-            &path(&["zones"]),
-            "",
-            ZONES_PER_PAGE,
-            deadline,
-            |wire: WireZone| Ok(wire.into()),
-        )?;
+        let mut zones: Vec<Zone> =
+            self.list(Area::Zones, &path(&["zones"]), "", ZONES_PER_PAGE, deadline, |wire: WireZone| {
+                Ok(wire.into())
+            })?;
         zones.sort_by(|a, b| a.id.cmp(&b.id));
         // A zone added between two pages pushes another one onto the next page.
         zones.dedup_by(|a, b| a.id == b.id);
         Ok(zones)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloudflare::testing::{Stage, success};
+
+    #[test]
+    fn zones_are_read_with_what_limits_depend_on() {
+        let stage = Stage::new([success(
+            r#"[
+                {"id":"z2","name":"Example.COM","account":{"id":"a1","name":"Shop"},"plan":{"legacy_id":"business","price":200},
+                 "status":"active","paused":true,"name_servers":["a.ns"],"meta":{"step":2}},
+                {"id":"z1","name":"free.example","account":{"id":"a1"},"plan":{"legacy_id":"free"},"status":"pending","paused":false},
+                {"id":"z3","name":"bare.example","account":null,"plan":null,"status":null,"paused":null}
+            ]"#,
+        )]);
+        let zones = stage.client.zones(stage.deadline()).unwrap();
+        let zone = |id: &str, name: &str, account: &str, plan, status: &str, paused| Zone {
+            id: ZoneId::new(id),
+            name: name.into(),
+            account: AccountId::new(account),
+            plan,
+            status: status.into(),
+            paused,
+        };
+        assert_eq!(
+            zones,
+            [
+                zone("z1", "free.example", "a1", Plan::Free, "pending", false),
+                zone("z2", "example.com", "a1", Plan::Paid, "active", true),
+                zone("z3", "bare.example", "", Plan::Free, "", false),
+            ]
+        );
     }
 }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use log::{debug, info, warn};
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{AccountId, Batch, Client, Configuration, Error, Plan as ZonePlan, Refusal as Answer, ZoneId};
+use crate::cloudflare::{
+    AccountId, Batch, Client, Configuration, Error, Plan as ZonePlan, Refusal as Answer, ZoneId,
+};
 use crate::limits;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::Snapshot;
@@ -155,7 +157,14 @@ impl<'a> Execution<'a> {
     }
 
     /// Between the plan and this write a foreign rule has taken the place.
-    fn drop_conflicting(&mut self, stage: Stage, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit, refusal: &EditRefusal) {
+    fn drop_conflicting(
+        &mut self,
+        stage: Stage,
+        tunnel: &TunnelId,
+        hostname: &str,
+        edit: &RuleEdit,
+        refusal: &EditRefusal,
+    ) {
         self.drop(hostname, Reason::Edit(refusal.to_string()));
         if let RuleEdit::Put { rule, .. } = edit
             && stage == Stage::Publish
@@ -185,7 +194,8 @@ impl<'a> Execution<'a> {
         };
         let (removals, puts): (Vec<Edit<'a>>, Vec<Edit<'a>>) =
             work.iter().partition(|(_, edit)| matches!(edit, RuleEdit::Remove { .. }));
-        let (culprits, others): (Vec<Edit<'a>>, Vec<Edit<'a>>) = puts.iter().partition(|(_, edit)| is_named(edit));
+        let (culprits, others): (Vec<Edit<'a>>, Vec<Edit<'a>>) =
+            puts.iter().partition(|(_, edit)| is_named(edit));
         // A rule that is not part of this work cannot be mended by leaving out parts of it.
         let hopeless = (named.is_some() && culprits.is_empty()) || self.isolating_calls_left == 0;
         if hopeless || work.len() == 1 {
@@ -214,7 +224,8 @@ impl<'a> Execution<'a> {
     fn run_operations(&mut self, stage: Stage) -> Result<(), Stop> {
         let mut by_zone: BTreeMap<&ZoneId, Vec<Unit<'a>>> = BTreeMap::new();
         for host in self.hosts(self.plan) {
-            if let Some(operations) = host.operations.get(&stage).filter(|operations| !operations.is_empty()) {
+            if let Some(operations) = host.operations.get(&stage).filter(|operations| !operations.is_empty())
+            {
                 by_zone.entry(&host.zone).or_default().push((&host.hostname, operations));
             }
         }
@@ -227,7 +238,8 @@ impl<'a> Execution<'a> {
     }
 
     fn batch_limit(&self, zone: &ZoneId) -> usize {
-        match self.snapshot.zones.iter().find(|snapshot| snapshot.zone.id == *zone).map(|zone| zone.zone.plan) {
+        match self.snapshot.zones.iter().find(|snapshot| snapshot.zone.id == *zone).map(|zone| zone.zone.plan)
+        {
             Some(ZonePlan::Paid) => limits::BATCH_MAX_OPERATIONS_PAID,
             Some(ZonePlan::Free) | None => limits::BATCH_MAX_OPERATIONS_FREE,
         }
@@ -274,7 +286,8 @@ impl<'a> Execution<'a> {
             return Ok(());
         }
         self.isolating_calls_left -= 1;
-        let (shrinking, growing): (Vec<Unit<'a>>, Vec<Unit<'a>>) = units.iter().partition(|unit| !has_post(unit));
+        let (shrinking, growing): (Vec<Unit<'a>>, Vec<Unit<'a>>) =
+            units.iter().partition(|unit| !has_post(unit));
         let (first, second) = if shrinking.is_empty() || growing.is_empty() {
             units.split_at(units.len() / 2)
         } else {
@@ -305,7 +318,8 @@ impl<'a> Execution<'a> {
     fn count(&mut self, zone: &ZoneId, units: &[Unit<'a>]) {
         let operations = || units.iter().flat_map(|(_, operations)| *operations);
         let posts = operations().filter(|operation| matches!(operation, RecordOperation::Post(_))).count();
-        let deletes = operations().filter(|operation| matches!(operation, RecordOperation::Delete(_))).count();
+        let deletes =
+            operations().filter(|operation| matches!(operation, RecordOperation::Delete(_))).count();
         if let Some(count) = self.record_counts.get_mut(zone) {
             *count = (*count + posts).saturating_sub(deletes);
         }
@@ -399,7 +413,10 @@ fn report_written(tunnel: &TunnelId, read: &Configuration, written: &Configurati
         match edit {
             RuleEdit::Put { rule, .. } => {
                 let path = rule.path.as_ref().map(|path| path.as_str()).unwrap_or_default();
-                info!("hostname={hostname} path={path:?} tunnel={tunnel} rule published, service={:?}", rule.service.as_str());
+                info!(
+                    "hostname={hostname} path={path:?} tunnel={tunnel} rule published, service={:?}",
+                    rule.service.as_str()
+                );
             }
             RuleEdit::Remove { path, .. } => {
                 let path = path.as_deref().unwrap_or_default();
@@ -414,7 +431,9 @@ fn report_records((hostname, operations): &Unit<'_>) {
         match operation {
             RecordOperation::Delete(_) => info!("hostname={hostname} record deleted"),
             RecordOperation::Patch(_) => info!("hostname={hostname} record changed"),
-            RecordOperation::Post(record) => info!("hostname={hostname} record created, target={:?}", &*record.content),
+            RecordOperation::Post(record) => {
+                info!("hostname={hostname} record created, target={:?}", &*record.content)
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::cloudflare::ZoneId;
 use crate::limits;
 use crate::provider::execution::{Rejection, record_work, tunnel_work};
-use crate::reconcile::plan::{Plan, Reason, Refusal, RecordOperation};
+use crate::reconcile::plan::{Plan, Reason, RecordOperation, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
 /// Who has something to say. Each speaks for its own state only.
@@ -58,7 +58,9 @@ impl Journal {
                 });
             };
             // Without its record no rule of the hostname is of use.
-            if let Some(rejected) = host.operations.values().find_map(|operations| is_held(&record_work(operations))) {
+            if let Some(rejected) =
+                host.operations.values().find_map(|operations| is_held(&record_work(operations)))
+            {
                 refuse(rejected);
                 return false;
             }
@@ -89,7 +91,8 @@ impl Journal {
                 .get(&work)
                 .map_or(limits::REJECTION_PAUSE_MIN, |earlier| earlier.pause * 2)
                 .min(limits::REJECTION_PAUSE_MAX);
-            self.rejected.insert(work, Rejected { reason: refusal.reason, quota, retry_at: now + pause, pause });
+            self.rejected
+                .insert(work, Rejected { reason: refusal.reason, quota, retry_at: now + pause, pause });
         }
         // What nobody asked for in a long time is not asked for any more.
         self.rejected.retain(|_, rejected| now < rejected.retry_at + limits::REJECTION_PAUSE_MAX);
@@ -109,7 +112,8 @@ impl Rejected {
 fn work_of(plan: &Plan) -> impl Iterator<Item = Box<str>> + '_ {
     plan.hosts.iter().flat_map(|host| {
         let edits = host.edits.values().flatten().map(|(tunnel, edit)| tunnel_work(tunnel, edit));
-        let operations = host.operations.values().map(Vec::as_slice).map(record_work as fn(&[RecordOperation]) -> _);
+        let operations =
+            host.operations.values().map(Vec::as_slice).map(record_work as fn(&[RecordOperation]) -> _);
         edits.chain(operations)
     })
 }

@@ -108,12 +108,13 @@ impl Reader {
             .map(Task::Records)
             .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
             .collect();
-        let answers = in_parallel(&tasks, |task| task.run(client, account, deadline)).inspect_err(|error| {
-            // A zone may have left the account.
-            if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
-                *self.zones.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            }
-        })?;
+        let answers =
+            in_parallel(&tasks, |task| task.run(client, account, deadline)).inspect_err(|error| {
+                // A zone may have left the account.
+                if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
+                    *self.zones.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                }
+            })?;
         let mut snapshot = Snapshot::default();
         for (task, answer) in tasks.iter().zip(answers) {
             match (task, answer) {
@@ -123,14 +124,19 @@ impl Reader {
                 (Task::Configuration(id), Answer::Configuration(configuration)) => {
                     snapshot.tunnels.insert((*id).clone(), self.tunnel_snapshot(id, &configuration)?);
                 }
-                (Task::Records(_), Answer::Configuration(_)) | (Task::Configuration(_), Answer::Records(_)) => {}
+                (Task::Records(_), Answer::Configuration(_))
+                | (Task::Configuration(_), Answer::Records(_)) => {}
             }
         }
         snapshot.live_elsewhere = self.live_elsewhere(client, account, settings, &snapshot, deadline)?;
         Ok(snapshot)
     }
 
-    fn tunnel_snapshot(&self, id: &TunnelId, configuration: &Configuration) -> Result<TunnelSnapshot, ReadError> {
+    fn tunnel_snapshot(
+        &self,
+        id: &TunnelId,
+        configuration: &Configuration,
+    ) -> Result<TunnelSnapshot, ReadError> {
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|error| ReadError::Document(id.clone(), error))?;
         let writable = self.allow_local_config || configuration.source != Some(ConfigSource::Local);
@@ -157,14 +163,16 @@ impl Reader {
         let mut known = self.foreign_tunnels.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         known.retain(|tunnel, (_, asked_at)| {
-            candidates.contains(tunnel) && now.saturating_duration_since(*asked_at) < limits::ZONE_LIST_MAX_AGE
+            candidates.contains(tunnel)
+                && now.saturating_duration_since(*asked_at) < limits::ZONE_LIST_MAX_AGE
         });
         let mut live = BTreeSet::new();
         for tunnel in candidates {
             let alive = match known.get(&tunnel) {
                 Some((alive, _)) => *alive,
                 None => {
-                    let alive = client.tunnel(account, &tunnel, deadline)?.is_some_and(|found| !found.deleted);
+                    let alive =
+                        client.tunnel(account, &tunnel, deadline)?.is_some_and(|found| !found.deleted);
                     known.insert(tunnel.clone(), (alive, now));
                     alive
                 }
@@ -195,13 +203,18 @@ impl Task<'_> {
     fn run(&self, client: &Client, account: &AccountId, deadline: Deadline) -> Result<Answer, Error> {
         match self {
             Self::Records(zone) => client.records(&zone.id, deadline).map(Answer::Records),
-            Self::Configuration(tunnel) => client.configuration(account, tunnel, deadline).map(Answer::Configuration),
+            Self::Configuration(tunnel) => {
+                client.configuration(account, tunnel, deadline).map(Answer::Configuration)
+            }
         }
     }
 }
 
 /// The answers in the order of the tasks, or the first error; after one nothing new is begun.
-fn in_parallel<T: Sync, A: Send>(tasks: &[T], run: impl Fn(&T) -> Result<A, Error> + Sync) -> Result<Vec<A>, Error> {
+fn in_parallel<T: Sync, A: Send>(
+    tasks: &[T],
+    run: impl Fn(&T) -> Result<A, Error> + Sync,
+) -> Result<Vec<A>, Error> {
     let next = AtomicUsize::new(0);
     let answers: Mutex<BTreeMap<usize, Result<A, Error>>> = Mutex::new(BTreeMap::new());
     let work = || {

@@ -33,7 +33,283 @@ pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
 }
 
 fn sort_key(endpoint: &Endpoint) -> impl Ord + '_ {
-    let Endpoint { dns_name, targets, record_type: _, set_identifier, record_ttl: _, labels, provider_specific } =
-        endpoint;
+    let Endpoint {
+        dns_name,
+        targets,
+        record_type: _,
+        set_identifier,
+        record_ttl: _,
+        labels,
+        provider_specific,
+    } = endpoint;
     (dns_name, set_identifier, labels.value(RESOURCE_LABEL), provider_specific, targets, labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain_filter::DomainFilter;
+    use crate::endpoint::{Labels, Property};
+    use crate::reconcile::ConfiguredTunnel;
+    use crate::tunnel::TunnelId;
+
+    const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
+    const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
+
+    fn settings() -> Settings {
+        let tunnel = |id: &str, name: &str| ConfiguredTunnel {
+            id: TunnelId::parse(id).expect("a well-formed id"),
+            name: name.into(),
+        };
+        Settings::new(
+            "default",
+            DomainFilter::default(),
+            tunnel(HOME, "home"),
+            vec![tunnel(OFFICE, "office")],
+        )
+    }
+
+    fn endpoint(name: &str, kind: &str, target: &str, properties: &[(&str, &str)]) -> Endpoint {
+        Endpoint {
+            dns_name: name.to_owned(),
+            record_type: kind.to_owned(),
+            targets: target.split_whitespace().map(str::to_owned).collect(),
+            labels: Labels::from_iter([("resource", "ingress/shop/web")]),
+            provider_specific: properties.iter().map(|(name, value)| Property::new(*name, *value)).collect(),
+            ..Endpoint::default()
+        }
+    }
+
+    /// Name, target, set identifier and properties of the one endpoint that comes of `endpoint`.
+    fn adjusted(endpoint: Endpoint) -> Option<(String, String, String, Vec<(String, String)>)> {
+        let adjusted = adjust(&[endpoint], &settings());
+        assert!(adjusted.endpoints.len() <= 1);
+        adjusted.endpoints.into_iter().next().map(|endpoint| {
+            assert_eq!(
+                (&*endpoint.record_type, endpoint.record_ttl, endpoint.targets.len()),
+                ("CNAME", 0, 1)
+            );
+            assert_eq!(endpoint.labels.value("resource"), Some("ingress/shop/web"), "labels are echoed");
+            let properties = endpoint.provider_specific.into_iter();
+            (
+                endpoint.dns_name,
+                endpoint.targets.concat(),
+                endpoint.set_identifier,
+                properties.map(|property| (property.name.into(), property.value.into())).collect(),
+            )
+        })
+    }
+
+    fn expected(
+        target: &str,
+        set_identifier: &str,
+        properties: &[(&str, &str)],
+    ) -> Option<(String, String, String, Vec<(String, String)>)> {
+        let properties =
+            properties.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        Some((
+            "a.example.com".to_owned(),
+            format!("{target}.cfargotunnel.com"),
+            set_identifier.to_owned(),
+            properties,
+        ))
+    }
+
+    #[test]
+    fn every_form_ends_in_the_canonical_one() {
+        let service = [("webhook/tunnel-service", "http://web.shop.svc:80")];
+        let table = [
+            (
+                "a target that is a service",
+                endpoint("A.example.com.", "CNAME", "http://web.shop.svc:80", &[]),
+                expected(HOME, "", &service),
+            ),
+            (
+                "a property, whatever the target",
+                endpoint("a.example.com", "AAAA", "2001:db8::1", &service),
+                expected(HOME, "", &service),
+            ),
+            (
+                "the tunnel's own hostname",
+                endpoint("a.example.com", "CNAME", &format!("{OFFICE}.CFARGOTUNNEL.com"), &[]),
+                expected(OFFICE, "", &[("webhook/tunnel-service", "none")]),
+            ),
+            (
+                "a tunnel by name",
+                endpoint("a.example.com", "A", "192.0.2.1", &[("webhook/tunnel", "office"), service[0]]),
+                expected(OFFICE, "", &service),
+            ),
+            (
+                "a path",
+                endpoint(
+                    "a.example.com",
+                    "A",
+                    "192.0.2.1",
+                    &[("webhook/tunnel-path-prefix", "/api"), service[0]],
+                ),
+                expected(HOME, "^/api(/|$)", &[("webhook/tunnel-path", "^/api(/|$)"), service[0]]),
+            ),
+            (
+                "a lone slash behind the service, and an option",
+                endpoint(
+                    "a.example.com",
+                    "CNAME",
+                    "HTTP://web.shop.svc:80/",
+                    &[("webhook/origin-connect-timeout", "1m")],
+                ),
+                expected(HOME, "", &[("webhook/origin-connect-timeout", "60s"), service[0]]),
+            ),
+            (
+                "properties that records cannot show are stripped",
+                endpoint(
+                    "a.example.com",
+                    "CNAME",
+                    "http://web.shop.svc:80",
+                    &[
+                        ("alias", "true"),
+                        ("record-type", "CNAME"),
+                        ("aws/x", "1"),
+                        ("webhook/drift", "order"),
+                    ],
+                ),
+                expected(HOME, "", &service),
+            ),
+            ("an ordinary record", endpoint("a.example.com", "A", "192.0.2.1", &[]), None),
+            (
+                "another tunnel's hostname",
+                endpoint("a.example.com", "CNAME", "x.cfargotunnel.com", &[]),
+                None,
+            ),
+            ("a type that is not published", endpoint("a.example.com", "TXT", "x", &service), None),
+            (
+                "an endpoint that opts out",
+                endpoint("a.example.com", "A", "192.0.2.1", &[("webhook/tunnel", "false"), service[0]]),
+                None,
+            ),
+        ];
+        for (label, endpoint, expected) in table {
+            assert_eq!(adjusted(endpoint), expected, "{label}");
+        }
+    }
+
+    /// ExternalDNS takes what is missing for deleted, so a typing mistake must not take a hostname off the internet.
+    #[test]
+    fn an_invalid_endpoint_stays_and_keeps_its_text() {
+        let service = ("webhook/tunnel-service", "http://web.shop.svc:80");
+        for (label, mut kept) in [
+            ("a service that is none", vec![("webhook/tunnel-service", "web.shop:80")]),
+            ("a service with a path", vec![("webhook/tunnel-service", "http://web.shop.svc/x")]),
+            ("an unknown tunnel", vec![("webhook/tunnel", "nowhere"), service]),
+            ("a misspelled property", vec![service, ("webhook/tunnel-sevrice", "http://x")]),
+            ("access that is half said", vec![("webhook/access-required", "true"), service]),
+            ("an empty service", vec![("webhook/tunnel-service", "")]),
+            ("no service at all", vec![("webhook/tunnel", "home")]),
+            ("a property set twice", vec![("webhook/tunnel", "home"), ("webhook/tunnel", "office"), service]),
+        ] {
+            let adjusted = adjusted(endpoint("a.example.com", "A", "192.0.2.1", &kept));
+            let missing = !kept.iter().any(|(name, _)| *name == "webhook/tunnel-service");
+            kept.extend(missing.then_some(("webhook/tunnel-service", "")));
+            assert_eq!(adjusted, expected(HOME, "", &kept), "{label}");
+        }
+    }
+
+    #[test]
+    fn a_and_aaaa_of_one_object_become_one_and_other_objects_stay_apart() {
+        let service = [("webhook/tunnel-service", "http://web:80")];
+        let mut other = endpoint("a.example.com", "A", "192.0.2.2", &service);
+        other.labels.set("resource", "ingress/shop/other");
+        let endpoints = [
+            endpoint("a.example.com", "AAAA", "2001:db8::1", &service),
+            other,
+            endpoint("a.example.com", "A", "192.0.2.1", &service),
+        ];
+        let adjusted = adjust(&endpoints, &settings()).endpoints;
+        let resources: Vec<_> = adjusted.iter().map(|endpoint| endpoint.labels.value("resource")).collect();
+        assert_eq!(resources, [Some("ingress/shop/other"), Some("ingress/shop/web")]);
+    }
+
+    #[test]
+    fn an_unknown_property_is_named_with_the_nearest_known_one() {
+        let endpoint =
+            endpoint("a.example.com", "CNAME", "http://web:80", &[("webhook/origin-no-tls-verfy", "true")]);
+        let notes = adjust(&[endpoint], &settings()).notes;
+        assert_eq!(notes.len(), 1);
+        assert!(notes[0].text.contains("did you mean webhook/origin-no-tls-verify?"), "{}", notes[0].text);
+    }
+
+    fn any_property() -> impl Strategy<Value = (String, String)> {
+        let name = prop_oneof![
+            Just("webhook/tunnel-service".to_owned()),
+            Just("webhook/tunnel-path".to_owned()),
+            Just("webhook/tunnel-path-prefix".to_owned()),
+            Just("webhook/tunnel".to_owned()),
+            Just("webhook/origin-connect-timeout".to_owned()),
+            Just("webhook/origin-ip-rules".to_owned()),
+            Just("webhook/access-required".to_owned()),
+            Just("webhook/access-team-name".to_owned()),
+            Just("webhook/access-aud-tag".to_owned()),
+            "webhook/(tunnel|origin|access)-[a-z]{0,4}",
+            "[a-z/]{0,8}",
+        ];
+        let value = prop_oneof![
+            Just("http://web:80".to_owned()),
+            Just("none".to_owned()),
+            Just("office".to_owned()),
+            Just("true".to_owned()),
+            Just("false".to_owned()),
+            Just("/api".to_owned()),
+            Just("30s".to_owned()),
+            "\\PC{0,12}",
+        ];
+        (name, value)
+    }
+
+    fn any_endpoint() -> impl Strategy<Value = Endpoint> {
+        let target = prop_oneof![
+            Just("http://web:80".to_owned()),
+            Just("http://Other:80/".to_owned()),
+            Just("http_status:404".to_owned()),
+            Just(format!("{HOME}.cfargotunnel.com")),
+            Just(format!("{OFFICE}.cfargotunnel.com.")),
+            Just("192.0.2.1".to_owned()),
+            "\\PC{0,12}",
+        ];
+        (
+            prop_oneof![Just("a.example.com".to_owned()), Just("*.Example.com.".to_owned()), "\\PC{0,20}"],
+            prop_oneof![Just("CNAME"), Just("A"), Just("AAAA"), Just("TXT")],
+            prop::collection::vec(target, 0..3),
+            "[a-z]{0,3}",
+            prop::collection::vec(any_property(), 0..5),
+        )
+            .prop_map(|(dns_name, record_type, targets, set_identifier, properties)| Endpoint {
+                dns_name,
+                targets,
+                record_type: record_type.to_owned(),
+                set_identifier,
+                record_ttl: 300,
+                labels: Labels::default(),
+                provider_specific: properties
+                    .into_iter()
+                    .map(|(name, value)| Property::new(name, value))
+                    .collect(),
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn adjusting_twice_changes_nothing(endpoints in prop::collection::vec(any_endpoint(), 0..6)) {
+            let once = adjust(&endpoints, &settings()).endpoints;
+            let twice = adjust(&once, &settings()).endpoints;
+            prop_assert_eq!(once, twice);
+        }
+
+        #[test]
+        fn the_order_of_the_request_does_not_matter(endpoints in prop::collection::vec(any_endpoint(), 0..6)) {
+            let forward = adjust(&endpoints, &settings());
+            let backward: Vec<Endpoint> = endpoints.into_iter().rev().collect();
+            prop_assert_eq!(forward, adjust(&backward, &settings()));
+        }
+    }
 }

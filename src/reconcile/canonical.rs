@@ -10,9 +10,7 @@ use crate::endpoint::{Endpoint, Labels, Property};
 use crate::reconcile::options::{self, BadOption};
 use crate::reconcile::{Note, Settings};
 use crate::tunnel::hostname::{self, Hostname};
-use crate::tunnel::path::PathPattern;
-use crate::tunnel::service::{self, Service};
-use crate::tunnel::{Rule, TunnelId, WantedRule};
+use crate::tunnel::{PathPattern, Rule, Service, TunnelId, WantedRule, looks_like_service};
 
 /// The service of an endpoint's rule.
 pub const TUNNEL_SERVICE: &str = "webhook/tunnel-service";
@@ -88,7 +86,7 @@ pub struct Canonical {
 
 /// Reads one endpoint. `None`: its shape says that it is none of ours.
 pub fn read(endpoint: &Endpoint, settings: &Settings) -> Option<Canonical> {
-    if !["A", "AAAA", CNAME].contains(&&*endpoint.record_type) || endpoint.property(TUNNEL) == Some("false") {
+    if !["A", "AAAA", CNAME].contains(&&*endpoint.record_type) || opts_out(endpoint) {
         return None;
     }
     // Sorted, so that of two properties of one name the same one is read first whoever sent them.
@@ -101,7 +99,7 @@ pub fn read(endpoint: &Endpoint, settings: &Settings) -> Option<Canonical> {
     let mut reader = Reader { endpoint, faults: Vec::new(), notes: Vec::new() };
     let tunnel = reader.tunnel(settings);
     let hostname = reader.hostname();
-    let rule = reader.rule(service_text.as_deref(), hostname.as_ref());
+    let rule = reader.rule(&service_text, hostname.as_ref());
     reader.unknown_properties();
     let Reader { endpoint: _, faults, notes } = reader;
 
@@ -118,8 +116,8 @@ pub fn read(endpoint: &Endpoint, settings: &Settings) -> Option<Canonical> {
     let (set_identifier, properties) = match &publication {
         Ok(publication) => (publication.path().unwrap_or_default().to_owned(), properties_of(publication)),
         Err(_) => {
-            let tunnel_text = tunnel.as_ref().err().map(String::as_str);
-            (invalid_set_identifier(endpoint), invalid_properties(endpoint, service_text.as_deref(), tunnel_text))
+            let tunnel_text = tunnel.as_ref().err().and_then(Option::as_deref);
+            (invalid_set_identifier(endpoint), invalid_properties(endpoint, &service_text, tunnel_text))
         }
     };
     let name = hostname::normalize(&endpoint.dns_name);
@@ -156,22 +154,29 @@ pub fn render(
     }
 }
 
-/// `None`: not ours. `Some(None)`: meant for a tunnel, but no service is named.
-#[allow(clippy::option_option, reason = "three answers, and only this one caller")]
-fn service_text(endpoint: &Endpoint, settings: &Settings) -> Option<Option<String>> {
+/// Whether the endpoint says that it is not for a tunnel, and nothing else beside it.
+fn opts_out(endpoint: &Endpoint) -> bool {
+    let mut values =
+        endpoint.provider_specific.iter().filter(|property| &*property.name == TUNNEL).peekable();
+    values.peek().is_some() && values.all(|property| &*property.value == "false")
+}
+
+/// The text of the service, empty where the endpoint is meant for a tunnel and names none; `None` where its shape says
+/// that it is none of ours.
+fn service_text(endpoint: &Endpoint, settings: &Settings) -> Option<String> {
     if let Some(text) = endpoint.property(TUNNEL_SERVICE) {
-        return Some(Some(text.to_owned()));
+        return Some(text.to_owned());
     }
     let services: Vec<&str> =
-        endpoint.targets.iter().map(String::as_str).filter(|target| service::looks_like_service(target)).collect();
+        endpoint.targets.iter().map(String::as_str).filter(|target| looks_like_service(target)).collect();
     if !services.is_empty() {
-        return Some(Some(services.join(",")));
+        return Some(services.join(","));
     }
     if endpoint.targets.iter().any(|target| settings.tunnel_of_target(target).is_some()) {
-        return Some(Some(RECORD_ONLY.to_owned()));
+        return Some(RECORD_ONLY.to_owned());
     }
     let meant = endpoint.provider_specific.iter().any(|property| property.name.starts_with(TUNNEL_PREFIX));
-    meant.then_some(None)
+    meant.then(String::new)
 }
 
 struct Reader<'a> {
@@ -190,21 +195,21 @@ impl<'a> Reader<'a> {
     }
 
     fn hostname(&mut self) -> Option<Hostname> {
-        Hostname::parse(&self.endpoint.dns_name)
+        Hostname::parse(&hostname::normalize(&self.endpoint.dns_name))
             .map_err(|error| self.fault("the name", error.to_string()))
             .ok()
     }
 
-    /// The tunnel that the target or the property names, else the default one. The error is the text of
-    /// [`TUNNEL`] that makes the endpoint invalid again when it is read once more.
-    fn tunnel(&mut self, settings: &Settings) -> Result<TunnelId, String> {
+    /// The tunnel that the target or the property names, else the default one. The error may hold another text of
+    /// [`TUNNEL`]: where the targets are at fault, it is what makes the endpoint invalid when it is read again.
+    fn tunnel(&mut self, settings: &Settings) -> Result<TunnelId, Option<String>> {
         let mut tunnels: Vec<&TunnelId> =
             self.endpoint.targets.iter().filter_map(|target| settings.tunnel_of_target(target)).collect();
         if let Some(text) = self.endpoint.property(TUNNEL) {
             let Some(named) = settings.tunnel_called(text) else {
                 let known = settings.tunnel_names();
                 self.fault(TUNNEL, format!("is {text:?}, which is not configured; configured: {known}"));
-                return Err(text.to_owned());
+                return Err(None);
             };
             tunnels.push(named);
         }
@@ -215,13 +220,16 @@ impl<'a> Reader<'a> {
             [tunnel] => Ok(tunnel.clone()),
             _ => {
                 self.fault(TUNNEL, "and the targets name different tunnels; a hostname has one");
-                Err(tunnels.iter().map(|tunnel| tunnel.as_str()).collect::<Vec<_>>().join(","))
+                Err(Some(tunnels.iter().map(|tunnel| tunnel.as_str()).collect::<Vec<_>>().join(",")))
             }
         }
     }
 
-    #[allow(clippy::option_option, reason = "no rule at all, and a rule that could not be read, are different")]
-    fn rule(&mut self, service: Option<&str>, hostname: Option<&Hostname>) -> Option<Option<WantedRule>> {
+    #[allow(
+        clippy::option_option,
+        reason = "no rule at all, and a rule that could not be read, are different"
+    )]
+    fn rule(&mut self, service: &str, hostname: Option<&Hostname>) -> Option<Option<WantedRule>> {
         let path = self.path();
         let options::OptionsRead { origin_request, left_out, invalid } = options::read(self.properties());
         for BadOption { property, problem } in left_out {
@@ -230,19 +238,21 @@ impl<'a> Reader<'a> {
         for BadOption { property, problem } in invalid {
             self.faults.push(Fault { subject: property, problem });
         }
-        let Some(service) = service else {
+        if service.is_empty() {
             self.fault(TUNNEL_SERVICE, "is missing; name the service, or set it to none for the record only");
             return None;
-        };
+        }
         if service == RECORD_ONLY {
             if path != Some(None) || !origin_request.is_empty() {
-                self.fault(TUNNEL_SERVICE, "is none, so there is no rule that a path or an option could go into");
+                self.fault(
+                    TUNNEL_SERVICE,
+                    "is none, so there is no rule that a path or an option could go into",
+                );
             }
             return Some(None);
         }
-        let service = Service::parse(service)
-            .map_err(|error| self.fault(TUNNEL_SERVICE, error.to_string()))
-            .ok()?;
+        let service =
+            Service::parse(service).map_err(|error| self.fault(TUNNEL_SERVICE, error.to_string())).ok()?;
         Some(Some(WantedRule { hostname: hostname?.clone(), path: path?, service, origin_request }))
     }
 
@@ -277,9 +287,9 @@ impl<'a> Reader<'a> {
                 self.notes.push(Note::left_out(self.endpoint, name, &problem));
             }
         }
-        let conflicting = self
-            .properties()
-            .find(|(name, value)| self.properties().any(|(other, second)| other == *name && second != *value));
+        let conflicting = self.properties().find(|(name, value)| {
+            self.properties().any(|(other, second)| other == *name && second != *value)
+        });
         if let Some((name, _)) = conflicting {
             self.fault(name, "is set twice, to different values");
         }
@@ -298,7 +308,7 @@ fn properties_of(publication: &Publication) -> Vec<Property> {
 
 /// The properties of an invalid endpoint as they were written, so that it is refused again wherever it is read, and
 /// the service beside them, as the target gives way to the tunnel's.
-fn invalid_properties(endpoint: &Endpoint, service: Option<&str>, tunnel: Option<&str>) -> Vec<Property> {
+fn invalid_properties(endpoint: &Endpoint, service: &str, tunnel: Option<&str>) -> Vec<Property> {
     let mut properties: Vec<Property> = endpoint
         .provider_specific
         .iter()
@@ -309,9 +319,7 @@ fn invalid_properties(endpoint: &Endpoint, service: Option<&str>, tunnel: Option
         })
         .cloned()
         .collect();
-    if let Some(service) = service
-        && endpoint.property(TUNNEL_SERVICE).is_none()
-    {
+    if endpoint.property(TUNNEL_SERVICE).is_none() {
         properties.push(Property::new(TUNNEL_SERVICE, service));
     }
     properties.extend(tunnel.map(|tunnel| Property::new(TUNNEL, tunnel)));
@@ -321,9 +329,8 @@ fn invalid_properties(endpoint: &Endpoint, service: Option<&str>, tunnel: Option
 fn invalid_set_identifier(endpoint: &Endpoint) -> String {
     match (endpoint.property(TUNNEL_PATH), endpoint.property(TUNNEL_PATH_PREFIX)) {
         (Some(path), _) => path.to_owned(),
-        (None, Some(prefix)) => {
-            PathPattern::from_prefix(prefix).map_or_else(|_| prefix.to_owned(), |path| path.as_str().to_owned())
-        }
+        (None, Some(prefix)) => PathPattern::from_prefix(prefix)
+            .map_or_else(|_| prefix.to_owned(), |path| path.as_str().to_owned()),
         (None, None) => String::new(),
     }
 }

@@ -120,10 +120,14 @@ pub fn read<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone) ->
     }
     read_access(properties.clone(), &mut read);
     for (name, _) in properties {
-        if name.starts_with(ACCESS_PREFIX) && ![ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].contains(&name) {
+        if name.starts_with(ACCESS_PREFIX)
+            && ![ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].contains(&name)
+        {
             read.invalid.push(BadOption {
                 property: name.into(),
-                problem: format!("is unknown; known are {ACCESS_REQUIRED}, {ACCESS_TEAM_NAME}, {ACCESS_AUD_TAG}"),
+                problem: format!(
+                    "is unknown; known are {ACCESS_REQUIRED}, {ACCESS_TEAM_NAME}, {ACCESS_AUD_TAG}"
+                ),
             });
         }
     }
@@ -132,7 +136,8 @@ pub fn read<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone) ->
 
 /// Whether `name` is the property of an origin option.
 pub fn is_origin_option(name: &str) -> bool {
-    name.strip_prefix(ORIGIN_PREFIX).is_some_and(|name| ORIGIN_OPTIONS.iter().any(|option| option.name == name))
+    name.strip_prefix(ORIGIN_PREFIX)
+        .is_some_and(|name| ORIGIN_OPTIONS.iter().any(|option| option.name == name))
 }
 
 /// The names of all origin options' properties.
@@ -261,7 +266,8 @@ struct IpRule {
 
 fn parse_ip_rules(text: &str) -> Result<Value, String> {
     const HELP: &str = r#"allowed is a list such as [{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true}]"#;
-    let rules: Vec<IpRule> = serde_json::from_str(text).map_err(|error| format!("cannot be read ({error}); {HELP}"))?;
+    let rules: Vec<IpRule> =
+        serde_json::from_str(text).map_err(|error| format!("cannot be read ({error}); {HELP}"))?;
     if let Some(bad) = rules.iter().find(|rule| !is_cidr(&rule.prefix)) {
         return Err(format!("has the prefix {:?}, which is no address range; {HELP}", bad.prefix));
     }
@@ -312,11 +318,13 @@ fn render_ip_rules(rules: &Value) -> String {
 
 fn read_access<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone, read: &mut OptionsRead) {
     let text_of = |wanted: &str| properties.clone().find(|(name, _)| *name == wanted).map(|(_, text)| text);
-    let (required, team, tags) = (text_of(ACCESS_REQUIRED), text_of(ACCESS_TEAM_NAME), text_of(ACCESS_AUD_TAG));
+    let (required, team, tags) =
+        (text_of(ACCESS_REQUIRED), text_of(ACCESS_TEAM_NAME), text_of(ACCESS_AUD_TAG));
     let mut invalid = |property: &str, problem: String| {
         read.invalid.push(BadOption { property: property.into(), problem });
     };
-    let tag_list: Vec<&str> = tags.unwrap_or_default().split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect();
+    let tag_list: Vec<&str> =
+        tags.unwrap_or_default().split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect();
     if team.is_some_and(|team| team.trim().is_empty()) {
         invalid(ACCESS_TEAM_NAME, "is empty".to_owned());
     }
@@ -326,7 +334,12 @@ fn read_access<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     let team = team.map(str::trim);
     let required = match required.map(parse_boolean) {
         None if team.is_none() && tags.is_none() => return,
-        None => return invalid(ACCESS_REQUIRED, "is missing beside the other Access properties; say true or false".into()),
+        None => {
+            return invalid(
+                ACCESS_REQUIRED,
+                "is missing beside the other Access properties; say true or false".into(),
+            );
+        }
         Some(Err(problem)) => return invalid(ACCESS_REQUIRED, problem),
         Some(Ok(required)) => required,
     };
@@ -334,9 +347,14 @@ fn read_access<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone,
         // cloudflared does not inherit Access from the tunnel's defaults: this says what nothing says.
         (None, None) if !required => return,
         (Some(_), Some(_)) => {}
-        (None, Some(_)) => return invalid(ACCESS_TEAM_NAME, "is missing; the tags mean nothing without it".into()),
+        (None, Some(_)) => {
+            return invalid(ACCESS_TEAM_NAME, "is missing; the tags mean nothing without it".into());
+        }
         (_, None) if required => {
-            return invalid(ACCESS_AUD_TAG, "or the team's name is missing; both are needed to check a token".into());
+            return invalid(
+                ACCESS_AUD_TAG,
+                "or the team's name is missing; both are needed to check a token".into(),
+            );
         }
         (_, None) => {}
     }
@@ -347,8 +365,13 @@ fn read_access<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone,
 fn access_properties(access: &Value) -> Vec<Property> {
     let required = access.get("required").and_then(Value::as_bool).unwrap_or_default();
     let team = access.get("teamName").and_then(Value::as_str).unwrap_or_default();
-    let tags: Vec<&str> =
-        access.get("audTag").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let tags: Vec<&str> = access
+        .get("audTag")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     if !required && team.is_empty() && tags.is_empty() {
         return Vec::new();
     }
@@ -360,4 +383,150 @@ fn access_properties(access: &Value) -> Vec<Property> {
         properties.push(Property::new(ACCESS_AUD_TAG, tags.join(",")));
     }
     properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_one(name: &str, value: &str) -> OptionsRead {
+        read([(name, value)].into_iter())
+    }
+
+    /// What is rendered from the value that was read.
+    fn canonical(name: &str, value: &str) -> Result<Vec<(String, String)>, String> {
+        let read = read_one(name, value);
+        match read.left_out.iter().chain(&read.invalid).next() {
+            Some(bad) => Err(bad.problem.clone()),
+            None => {
+                let rendered = properties(&read.origin_request);
+                Ok(rendered
+                    .into_iter()
+                    .map(|property| (property.name.into(), property.value.into()))
+                    .collect())
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_has_one_canonical_text() {
+        let table = [
+            ("webhook/origin-connect-timeout", "1m", Some("60s")),
+            ("webhook/origin-connect-timeout", "1h1m1s", Some("3661s")),
+            ("webhook/origin-tls-timeout", "30", Some("30s")),
+            ("webhook/origin-tcp-keep-alive", "0s", Some("0s")),
+            ("webhook/origin-keep-alive-timeout", "90s", Some("90s")),
+            ("webhook/origin-keep-alive-connections", "100", Some("100")),
+            ("webhook/origin-no-happy-eyeballs", "true", Some("true")),
+            ("webhook/origin-no-tls-verify", "false", Some("false")),
+            ("webhook/origin-match-sni-to-host", "true", Some("true")),
+            ("webhook/origin-disable-chunked-encoding", "true", Some("true")),
+            ("webhook/origin-http2-origin", "true", Some("true")),
+            ("webhook/origin-bastion-mode", "true", Some("true")),
+            ("webhook/origin-http-host-header", "app.local", Some("app.local")),
+            ("webhook/origin-server-name", "app.local", Some("app.local")),
+            ("webhook/origin-ca-pool", "/etc/ca.pem", Some("/etc/ca.pem")),
+            ("webhook/origin-proxy-address", "127.0.0.1", Some("127.0.0.1")),
+            ("webhook/origin-proxy-port", "8080", Some("8080")),
+            ("webhook/origin-proxy-type", "socks", Some("socks")),
+            ("webhook/origin-ip-rules", r#"[ {"allow":true, "prefix":"10.0.0.0/8", "ports":[80,443]} ]"#, {
+                Some(r#"[{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true}]"#)
+            }),
+            ("webhook/origin-ip-rules", "[]", None),
+        ];
+        for (name, value, expected) in table {
+            let expected: Vec<(String, String)> =
+                expected.map(|text| (name.to_owned(), text.to_owned())).into_iter().collect();
+            assert_eq!(canonical(name, value), Ok(expected.clone()), "{name}={value}");
+            for (name, value) in &expected {
+                assert_eq!(
+                    canonical(name, value),
+                    Ok(expected.clone()),
+                    "the canonical text of {name} stays as it is"
+                );
+            }
+        }
+        let named: Vec<&str> = table.iter().map(|(name, _, _)| *name).collect();
+        for property in origin_property_names() {
+            assert!(named.contains(&property.as_str()), "{property} is missing in the table");
+        }
+    }
+
+    #[test]
+    fn an_invalid_option_is_left_out_and_says_what_is_allowed() {
+        for (name, value) in [
+            ("webhook/origin-connect-timeout", "500ms"),
+            ("webhook/origin-connect-timeout", "1.5s"),
+            ("webhook/origin-connect-timeout", "-1s"),
+            ("webhook/origin-connect-timeout", "9223372037s"),
+            ("webhook/origin-connect-timeout", "99999999999999999999h"),
+            ("webhook/origin-connect-timeout", "s"),
+            ("webhook/origin-connect-timeout", ""),
+            ("webhook/origin-keep-alive-connections", "many"),
+            ("webhook/origin-keep-alive-connections", "+5"),
+            ("webhook/origin-proxy-port", "70000"),
+            ("webhook/origin-proxy-type", "other"),
+            ("webhook/origin-no-tls-verify", "yes"),
+            ("webhook/origin-http-host-header", "a\nb"),
+        ] {
+            let read = read_one(name, value);
+            assert_eq!(read.origin_request, [], "{name}={value:?}");
+            assert_eq!((read.left_out.len(), read.invalid.len()), (1, 0), "{name}={value:?}");
+        }
+    }
+
+    #[test]
+    fn what_limits_access_is_never_left_out() {
+        let team = ("webhook/access-team-name", "team");
+        let tag = ("webhook/access-aud-tag", "tag");
+        let required = ("webhook/access-required", "true");
+        let table = [
+            ("required alone", vec![required]),
+            ("required without tags", vec![required, team]),
+            ("required without a team", vec![required, tag]),
+            ("a team and tags, and nobody says whether", vec![team, tag]),
+            ("a word that is no boolean", vec![("webhook/access-required", "yes"), team, tag]),
+            ("an empty value", vec![("webhook/access-required", ""), team, tag]),
+            ("an empty list of tags", vec![required, team, ("webhook/access-aud-tag", " , ")]),
+            ("a misspelled name", vec![("webhook/access-requried", "true")]),
+            ("rules that cannot be read", vec![("webhook/origin-ip-rules", "10.0.0.0/8")]),
+            (
+                "rules with a key too many",
+                vec![(IP_RULES, r#"[{"prefix":"10.0.0.0/8","allow":true,"deny":1}]"#)],
+            ),
+            ("rules with a bad prefix", vec![(IP_RULES, r#"[{"prefix":"10.0.0.0","allow":true}]"#)]),
+        ];
+        for (label, properties) in table {
+            assert_ne!(read(properties.into_iter()).invalid, [], "{label}");
+        }
+    }
+
+    #[test]
+    fn access_is_read_back_as_it_was_asked_for() {
+        let asked = [
+            ("webhook/access-required", "true"),
+            ("webhook/access-team-name", "team"),
+            ("webhook/access-aud-tag", "one, two"),
+        ];
+        let read = read(asked.into_iter());
+        assert_eq!(read.invalid, []);
+        let expected = json!({"required": true, "teamName": "team", "audTag": ["one", "two"]});
+        assert_eq!(read.origin_request, [("access", expected)]);
+        let rendered = properties(&read.origin_request);
+        assert_eq!(
+            rendered,
+            [
+                Property::new(ACCESS_REQUIRED, "true"),
+                Property::new(ACCESS_TEAM_NAME, "team"),
+                Property::new(ACCESS_AUD_TAG, "one,two")
+            ]
+        );
+    }
+
+    #[test]
+    fn access_that_is_not_required_says_what_nothing_says() {
+        assert_eq!(read_one(ACCESS_REQUIRED, "false"), OptionsRead::default());
+        let empty = json!({"required": false, "teamName": "", "audTag": []});
+        assert_eq!(properties(&[("access", empty)]), []);
+    }
 }

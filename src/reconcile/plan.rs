@@ -16,6 +16,7 @@ use crate::cloudflare::{NewRecord, RecordId, RecordPatch, ZoneId};
 use crate::endpoint::{Changes, Endpoint};
 use crate::reconcile::canonical::{self, Canonical, OWNER_LABEL};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Settings};
 use crate::tunnel::{Document, RuleEdit, TunnelId, hostname};
 
@@ -71,7 +72,7 @@ pub struct HostPlan {
 }
 
 /// One entry of a batch.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordOperation {
     /// Deletes a record.
     Delete(RecordId),
@@ -125,6 +126,20 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
     Ok(plan)
 }
 
+/// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped.
+pub fn disown(
+    disowned: &BTreeMap<Box<str>, BTreeSet<Digest>>,
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> Plan {
+    let own = snapshot.own_rules(settings);
+    let hosts = disowned
+        .iter()
+        .filter_map(|(name, digests)| host::disown(name, digests, snapshot, settings))
+        .collect();
+    Plan { hosts, own_after: own.clone(), own_before: own, ..Plan::default() }
+}
+
 /// What is asked for one hostname.
 #[derive(Debug, Default)]
 struct HostRequest {
@@ -161,7 +176,11 @@ fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner>
 }
 
 /// The changes by hostname. ExternalDNS's TXT records are taken off: the stamp says what they would.
-fn requests(changes: &Changes, settings: &Settings, notes: &mut Vec<Note>) -> BTreeMap<Box<str>, HostRequest> {
+fn requests(
+    changes: &Changes,
+    settings: &Settings,
+    notes: &mut Vec<Note>,
+) -> BTreeMap<Box<str>, HostRequest> {
     let Changes { create, update_old: _, update_new, delete } = changes;
     let mut requests: BTreeMap<Box<str>, HostRequest> = BTreeMap::new();
     for endpoint in create.iter().chain(update_new).filter(|endpoint| is_address(endpoint)) {

@@ -116,7 +116,8 @@ impl RecordView<'_> {
     fn endpoint_of_path(&self, path: Option<&str>, traces: &[&Trace<'_>]) -> Endpoint {
         let led_to = TunnelId::from_hostname(&self.record.content);
         let is_led_to = |trace: &&&Trace<'_>| trace.tunnel() == led_to.as_ref();
-        let shown = traces.iter().find(is_led_to).or_else(|| traces.iter().find(|trace| trace.rule().is_some()));
+        let shown =
+            traces.iter().find(is_led_to).or_else(|| traces.iter().find(|trace| trace.rule().is_some()));
         let mut drift = Vec::new();
         let mut properties = Vec::new();
         if let Some(Trace::Standing { tunnel, rule }) = shown {
@@ -136,11 +137,16 @@ impl RecordView<'_> {
         let Some(document) = self.snapshot.tunnels.get(tunnel).map(|tunnel| &tunnel.document) else {
             return false;
         };
-        Hostname::parse(&self.record.name)
-            .is_ok_and(|hostname| document.is_shadowed(&hostname, rule.path(), &|rule| self.own.has(tunnel, rule)))
+        Hostname::parse(&self.record.name).is_ok_and(|hostname| {
+            document.is_shadowed(&hostname, rule.path(), &|rule| self.own.has(tunnel, rule))
+        })
     }
 
-    fn with_drift<'d>(&self, mut properties: Vec<Property>, drift: impl IntoIterator<Item = &'d str>) -> Vec<Property> {
+    fn with_drift<'d>(
+        &self,
+        mut properties: Vec<Property>,
+        drift: impl IntoIterator<Item = &'d str>,
+    ) -> Vec<Property> {
         let unproxied = (!self.record.proxied).then_some("proxied");
         let drift: Vec<&str> = drift.into_iter().chain(unproxied).collect();
         if !drift.is_empty() {
@@ -156,8 +162,13 @@ impl RecordView<'_> {
             labels.set(RESOURCE_LABEL, resource);
         }
         let target = self.record.content.to_string();
-        let endpoint =
-            canonical::render(self.record.name.to_string(), target, set_identifier.to_owned(), properties, labels);
+        let endpoint = canonical::render(
+            self.record.name.to_string(),
+            target,
+            set_identifier.to_owned(),
+            properties,
+            labels,
+        );
         Endpoint { record_type: self.record.kind.to_string(), ..endpoint }
     }
 }

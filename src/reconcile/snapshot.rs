@@ -69,12 +69,10 @@ impl TunnelSnapshot {
     }
 
     /// The rules of one hostname, in the document's order.
-    pub fn rules_of<'a>(&'a self, hostname: &'a Hostname) -> impl Iterator<Item = &'a Rule> + 'a {
+    pub fn rules_of(&self, hostname: &Hostname) -> Vec<&Rule> {
         let indices = self.rules_by_hostname.get(hostname.as_str()).map(Vec::as_slice).unwrap_or_default();
-        indices
-            .iter()
-            .filter_map(|index| self.document.rules().get(*index))
-            .filter(move |rule| rule.has_hostname(hostname))
+        let rules = indices.iter().filter_map(|index| self.document.rules().get(*index));
+        rules.filter(|rule| rule.has_hostname(hostname)).collect()
     }
 }
 
@@ -96,7 +94,8 @@ impl Snapshot {
             return None;
         }
         let stamp = Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
-        let elsewhere = TunnelId::from_hostname(&record.content).is_some_and(|id| self.live_elsewhere.contains(&id));
+        let elsewhere =
+            TunnelId::from_hostname(&record.content).is_some_and(|id| self.live_elsewhere.contains(&id));
         (!elsewhere).then_some(stamp)
     }
 
@@ -106,7 +105,7 @@ impl Snapshot {
         for zone in &self.zones {
             for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
                 if let Some(stamp) = self.own_stamp(record, settings) {
-                    own.add(&record.name, stamp.rules);
+                    own.add(&record.name, stamp.claims.rules);
                 }
             }
         }

@@ -73,10 +73,14 @@ pub fn trace<'a>(
     let rules: Vec<(&TunnelId, &Rule)> = tunnels
         .iter()
         .filter_map(|id| Some((id, snapshot.tunnels.get(id)?)))
-        .flat_map(|(id, tunnel)| tunnel.rules_of(hostname).map(move |rule| (id, rule)))
+        .flat_map(|(id, tunnel)| tunnel.rules_of(hostname).into_iter().map(move |rule| (id, rule)))
         .collect();
-    let known_paths: BTreeSet<Option<&str>> =
-        rules.iter().map(|(_, rule)| rule.path()).chain(paths.iter().copied().map(Some)).chain([None]).collect();
+    let known_paths: BTreeSet<Option<&str>> = rules
+        .iter()
+        .map(|(_, rule)| rule.path())
+        .chain(paths.iter().copied().map(Some))
+        .chain([None])
+        .collect();
 
     let follow = |digest: Digest| {
         if let Some((tunnel, rule)) = rules.iter().find(|(id, rule)| Digest::of(id, rule.path()) == digest) {

@@ -1,48 +1,50 @@
-//! The id of a tunnel.
+//! The name of a tunnel: a UUID, which is also the first label of the hostname that records lead to.
 
+use std::error::Error;
 use std::fmt;
 
-/// What Cloudflare appends to a tunnel's id to make the name a record points to.
-const DOMAIN: &str = ".cfargotunnel.com";
+/// The domain below which every tunnel has a hostname of its own.
+const TUNNEL_DOMAIN: &str = "cfargotunnel.com";
+
+/// Lengths of the groups of hexadecimal digits in a UUID.
+const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
 /// A tunnel's id: a UUID in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TunnelId(Box<str>);
 
 impl TunnelId {
-    /// Reads a UUID with its dashes, in either case.
+    /// Reads a UUID in either case.
+    ///
+    /// # Errors
+    /// When `text` is not five groups of hexadecimal digits with a hyphen between them.
     pub fn parse(text: &str) -> Result<Self, TunnelIdError> {
-        let is_uuid = text.len() == 36
-            && text.bytes().enumerate().all(|(index, byte)| match index {
-                8 | 13 | 18 | 23 => byte == b'-',
-                _ => byte.is_ascii_hexdigit(),
-            });
-        if is_uuid {
-            Ok(Self(text.to_ascii_lowercase().into()))
-        } else {
-            Err(TunnelIdError)
+        let groups_fit = text.split('-').map(str::len).eq(GROUPS);
+        let digits_fit = text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+        if !groups_fit || !digits_fit {
+            return Err(TunnelIdError);
         }
+        Ok(Self(text.to_ascii_lowercase().into()))
     }
 
-    /// The id as text.
+    /// The id in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name that a record points to.
+    /// The hostname that a record of a published hostname leads to.
     pub fn hostname(&self) -> String {
-        format!("{}{DOMAIN}", self.0)
+        format!("{}.{TUNNEL_DOMAIN}", self.0)
     }
 
-    /// The tunnel that a record's target belongs to, if it is one.
+    /// The tunnel a record leads to, in any case and with or without a trailing dot; nothing where it leads elsewhere.
     pub fn from_hostname(hostname: &str) -> Option<Self> {
-        let hostname = hostname.strip_suffix('.').unwrap_or(hostname);
-        let (id, domain) = hostname.split_at_checked(36)?;
-        if domain.eq_ignore_ascii_case(DOMAIN) {
-            Self::parse(id).ok()
-        } else {
-            None
+        let (id, domain) = hostname.split_once('.')?;
+        let domain = domain.strip_suffix('.').unwrap_or(domain);
+        if !domain.eq_ignore_ascii_case(TUNNEL_DOMAIN) {
+            return None;
         }
+        Self::parse(id).ok()
     }
 }
 
@@ -52,14 +54,69 @@ impl fmt::Display for TunnelId {
     }
 }
 
-/// The text is not a UUID.
+/// A text that is not a tunnel's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelIdError;
 
 impl fmt::Display for TunnelIdError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a tunnel id is a UUID such as 6ff42ae2-765d-4adf-8112-31c55c1551ef")
+        formatter.write_str(
+            "a tunnel id is a UUID such as 6ff42ae2-765d-4adf-8112-31c55c1551ef; the tunnel's page shows it",
+        )
     }
 }
 
-impl std::error::Error for TunnelIdError {}
+impl Error for TunnelIdError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "6ff42ae2-765d-4adf-8112-31c55c1551ef";
+
+    #[test]
+    fn an_id_is_kept_in_lower_case() {
+        let id = TunnelId::parse(&ID.to_uppercase()).unwrap();
+        assert_eq!(id.as_str(), ID);
+        assert_eq!(id.to_string(), ID);
+    }
+
+    #[test]
+    fn what_is_not_a_uuid_is_refused() {
+        for (label, text) in [
+            ("empty", ""),
+            ("a name", "shop"),
+            ("no hyphens", "6ff42ae2765d4adf811231c55c1551ef"),
+            ("a group short", "6ff42ae2-765d-4adf-8112"),
+            ("a digit short", "6ff42ae2-765d-4adf-8112-31c55c1551e"),
+            ("no digit", "6ff42ae2-765d-4adf-8112-31c55c1551eg"),
+            ("braces", "{6ff42ae2-765d-4adf-8112-31c55c1551ef}"),
+            ("a group more", "6ff42ae2-765d-4adf-8112-31c55c1551ef-"),
+        ] {
+            assert_eq!(TunnelId::parse(text), Err(TunnelIdError), "{label}");
+        }
+    }
+
+    #[test]
+    fn a_tunnels_hostname_leads_back_to_its_id() {
+        let id = TunnelId::parse(ID).unwrap();
+        assert_eq!(id.hostname(), format!("{ID}.cfargotunnel.com"));
+        assert_eq!(TunnelId::from_hostname(&id.hostname()), Some(id.clone()));
+        assert_eq!(TunnelId::from_hostname(&format!("{}.CFARGOTUNNEL.com.", ID.to_uppercase())), Some(id));
+    }
+
+    #[test]
+    fn other_hostnames_lead_to_no_tunnel() {
+        for text in [
+            "example.com",
+            "cfargotunnel.com",
+            "shop.cfargotunnel.com",
+            &format!("{ID}.cfargotunnel.com.example.com"),
+            &format!("x.{ID}.cfargotunnel.com"),
+            &format!("{ID}.example.com"),
+            "",
+        ] {
+            assert_eq!(TunnelId::from_hostname(text), None, "{text}");
+        }
+    }
+}

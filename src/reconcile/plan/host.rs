@@ -51,6 +51,22 @@ pub(super) fn plan(name: &str, request: &HostRequest, snapshot: &Snapshot, setti
     outcome
 }
 
+/// Takes `digests` off the hostname's stamp, and the record away with the last claim. Rules are left alone.
+pub(super) fn disown(
+    name: &str,
+    digests: &BTreeSet<Digest>,
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> Option<HostPlan> {
+    let hostname = Hostname::parse(name).ok()?;
+    let host = Host::new(snapshot, settings, snapshot.zone_of(name)?, hostname, &HostRequest::default());
+    let mut claims = host.stamp.as_ref()?.claims.clone();
+    claims.rules.retain(|digest| !digests.contains(digest));
+    let mut plan = host.empty_plan();
+    host.plan_operations(&mut plan, &[], &claims, &BTreeSet::new(), false).ok()?;
+    Some(plan)
+}
+
 /// What is wanted and can be read; the rest is refused by name.
 fn valid_ones<'a>(name: &str, request: &'a HostRequest, refusals: &mut Vec<Refusal>) -> Vec<Wanted<'a>> {
     let mut wanted: Vec<Wanted<'_>> = Vec::new();
@@ -59,7 +75,10 @@ fn valid_ones<'a>(name: &str, request: &'a HostRequest, refusals: &mut Vec<Refus
             Ok(publication) => {
                 // One endpoint a path: ExternalDNS asks for no more.
                 if wanted.iter().all(|other| other.publication.path() != publication.path()) {
-                    wanted.push(Wanted { publication, resource: canonical.endpoint.labels.value(RESOURCE_LABEL) });
+                    wanted.push(Wanted {
+                        publication,
+                        resource: canonical.endpoint.labels.value(RESOURCE_LABEL),
+                    });
                 }
             }
             Err(faults) => refusals.push(Refusal {
@@ -162,12 +181,7 @@ impl<'a> Host<'a> {
             after.record_only = publication.rule.is_none();
         }
 
-        let mut plan = HostPlan {
-            hostname: self.hostname.as_str().into(),
-            zone: self.zone.zone.id.clone(),
-            edits: BTreeMap::new(),
-            operations: BTreeMap::new(),
-        };
+        let mut plan = self.empty_plan();
         let moving = self.is_moving(&wanted, &superseded);
         self.plan_edits(&mut plan, &wanted, &withdrawn, &superseded, moving);
         self.plan_operations(&mut plan, &wanted, &after, &superseded, moving)?;
@@ -177,6 +191,15 @@ impl<'a> Host<'a> {
             return Err(Reason::LocalTunnel { tunnel: name });
         }
         Ok(Planned { plan, new_digests: new })
+    }
+
+    fn empty_plan(&self) -> HostPlan {
+        HostPlan {
+            hostname: self.hostname.as_str().into(),
+            zone: self.zone.zone.id.clone(),
+            edits: BTreeMap::new(),
+            operations: BTreeMap::new(),
+        }
     }
 
     /// The claims that the withdrawn set identifiers stand for, unless an invalid endpoint of the same hostname may
@@ -191,7 +214,9 @@ impl<'a> Host<'a> {
         for set_identifier in set_identifiers {
             let mut claims = Claims::default();
             match set_identifier.strip_prefix(LOST_PREFIX) {
-                Some(lost) => claims.rules.extend(Digest::parse(lost).filter(|digest| self.traces.contains_key(digest))),
+                Some(lost) => {
+                    claims.rules.extend(Digest::parse(lost).filter(|digest| self.traces.contains_key(digest)))
+                }
                 None => {
                     let path = Some(&**set_identifier).filter(|path| !path.is_empty());
                     claims.rules = self.digests_for_path(path).collect();
@@ -274,28 +299,25 @@ impl<'a> Host<'a> {
     fn obstacle(&self, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Reason> {
         let path = wanted.path.as_ref().map(|path| path.as_str());
         let digest = Digest::of(tunnel, path);
-        let mut standing = self.rules_of(tunnel).filter(|rule| rule.path() == path);
+        let rules = self.rules_of(tunnel);
+        let mut standing = rules.iter().filter(|rule| rule.path() == path);
         let foreign = standing.next().filter(|_| !self.traces.contains_key(&digest));
         if let Some(rule) = foreign {
-            let taken_back =
-                self.own_records.is_empty() && standing.next().is_none() && rule.equals_in_every_field(wanted);
+            let taken_back = self.own_records.is_empty()
+                && standing.next().is_none()
+                && rule.equals_in_every_field(wanted);
             if !taken_back {
                 return Some(Reason::RuleHeld { service: rule.service().into() });
             }
         }
-        self.rules_of(tunnel)
+        rules
+            .iter()
             .find(|rule| rule.path() != path && Digest::of(tunnel, rule.path()) == digest)
             .map(|rule| Reason::DigestTaken { path: rule.path().unwrap_or_default().into() })
     }
 
-    fn rules_of(&self, tunnel: &TunnelId) -> impl Iterator<Item = &'a Rule> {
-        let hostname = self.hostname.clone();
-        self.snapshot
-            .tunnels
-            .get(tunnel)
-            .into_iter()
-            .flat_map(|tunnel| tunnel.document.rules())
-            .filter(move |rule| rule.has_hostname(&hostname))
+    fn rules_of(&self, tunnel: &TunnelId) -> Vec<&'a Rule> {
+        self.snapshot.tunnels.get(tunnel).map(|tunnel| tunnel.rules_of(&self.hostname)).unwrap_or_default()
     }
 
     /// Digests of the wanted paths in other tunnels, and of a rule that gives way to the record alone.
@@ -304,14 +326,16 @@ impl<'a> Host<'a> {
             .iter()
             .flat_map(|wanted| {
                 let present = digest_of(wanted);
-                self.digests_for_path(wanted.publication.path()).filter(move |digest| Some(*digest) != present)
+                self.digests_for_path(wanted.publication.path())
+                    .filter(move |digest| Some(*digest) != present)
             })
             .collect()
     }
 
     /// Whether the record has to stay where it leads until the new tunnel has its rule.
     fn is_moving(&self, wanted: &[Wanted<'_>], superseded: &BTreeSet<Digest>) -> bool {
-        let (Some(led_to), Some(target)) = (self.led_to(), wanted.first().map(|wanted| &wanted.publication.tunnel))
+        let (Some(led_to), Some(target)) =
+            (self.led_to(), wanted.first().map(|wanted| &wanted.publication.tunnel))
         else {
             return false;
         };
@@ -368,7 +392,8 @@ impl<'a> Host<'a> {
             plan.operations.insert(stage, operations);
         };
         if after.is_empty() {
-            let deletes = self.own_records.iter().map(|record| RecordOperation::Delete(record.id.clone())).collect();
+            let deletes =
+                self.own_records.iter().map(|record| RecordOperation::Delete(record.id.clone())).collect();
             operation(Stage::Stamp, deletes);
             return Ok(());
         }
@@ -461,7 +486,8 @@ impl<'a> Host<'a> {
         }
         let tunnel = self.settings.tunnel_of_target(&record.content)?;
         let mut stamp = Stamp::new(&self.settings.owner);
-        stamp.claims.rules = self.rules_of(tunnel).map(|rule| Digest::of(tunnel, rule.path())).collect();
+        stamp.claims.rules =
+            self.rules_of(tunnel).iter().map(|rule| Digest::of(tunnel, rule.path())).collect();
         stamp.claims.record_only = stamp.claims.rules.is_empty();
         self.comment(&stamp).ok()
     }
@@ -493,6 +519,7 @@ fn patch(record: &Record, target: &str, comment: Box<str>, comment_changes: bool
         comment: comment_changes.then_some(comment),
     };
     let RecordPatch { id: _, kind, content, proxied, ttl, comment } = &patch;
-    let changes = kind.is_some() || content.is_some() || proxied.is_some() || ttl.is_some() || comment.is_some();
+    let changes =
+        kind.is_some() || content.is_some() || proxied.is_some() || ttl.is_some() || comment.is_some();
     changes.then_some(RecordOperation::Patch(patch)).into_iter().collect()
 }

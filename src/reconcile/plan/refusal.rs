@@ -151,7 +151,8 @@ impl fmt::Display for Reason {
             ),
             Self::LocalTunnel { tunnel } => write!(
                 formatter,
-                "tunnel {tunnel} is configured by a file beside its cloudflared: migrate it to the dashboard"
+                "tunnel {tunnel} is configured by a file beside its cloudflared: migrate it in the dashboard, or set \
+                 ALLOW_LOCAL_CONFIG=true to take it over"
             ),
             Self::StampFull { limit_bytes } => write!(
                 formatter,

@@ -1,0 +1,149 @@
+//! The command line. Every setting has a flag; its environment variable counts where the flag is absent. A secret has
+//! no flag of its own, because any process on the machine can read a command line.
+
+use argh::{EarlyExit, FromArgs};
+
+macro_rules! arguments {
+    ($($(#[doc = $doc:literal])+ $field:ident: $variable:literal,)+) => {
+        /// Publishes hostnames through Cloudflare Tunnels, as a webhook provider of ExternalDNS.
+        ///
+        /// Every flag can be given as the environment variable named behind it; lists are separated by commas. The token
+        /// comes from CF_API_TOKEN (a token, or file:/path) or from the file that CF_API_TOKEN_FILE names.
+        #[derive(Debug, Default, FromArgs)]
+        #[argh(help_triggers("-h", "--help"))]
+        pub struct Arguments {
+            /// print the version and exit
+            #[argh(switch)]
+            pub version: bool,
+            $(
+                $(#[doc = $doc])+
+                #[argh(option)]
+                pub $field: Option<String>,
+            )+
+        }
+
+        impl Arguments {
+            /// The flag that stands for an environment variable.
+            pub fn flag_for(&self, variable: &str) -> Option<&str> {
+                match variable {
+                    $($variable => self.$field.as_deref(),)+
+                    _ => None,
+                }
+            }
+
+            /// The environment variables that have a flag.
+            pub const VARIABLES: &[&str] = &[$($variable),+];
+        }
+    };
+}
+
+arguments! {
+    /// file with the API token [CF_API_TOKEN_FILE]
+    cf_api_token_file: "CF_API_TOKEN_FILE",
+    /// account of the tunnels; taken from the zones where they share one [CF_ACCOUNT_ID]
+    cf_account_id: "CF_ACCOUNT_ID",
+    /// ids or names of the tunnels, the default first; required [CF_TUNNEL_ID]
+    cf_tunnel_id: "CF_TUNNEL_ID",
+    /// address of the API, for a proxy or a test [CF_API_BASE_URL]
+    cf_api_base_url: "CF_API_BASE_URL",
+    /// PEM file with certificate authorities trusted besides the compiled-in ones [CF_CA_FILE]
+    cf_ca_file: "CF_CA_FILE",
+    /// names that are served, with all below them; all where empty [DOMAIN_FILTER]
+    domain_filter: "DOMAIN_FILTER",
+    /// names that are not served [EXCLUDE_DOMAIN_FILTER]
+    exclude_domain_filter: "EXCLUDE_DOMAIN_FILTER",
+    /// expression for the names that are served, instead of the lists [REGEXP_DOMAIN_FILTER]
+    regexp_domain_filter: "REGEXP_DOMAIN_FILTER",
+    /// expression for the names that are not served [REGEXP_DOMAIN_FILTER_EXCLUSION]
+    regexp_domain_filter_exclusion: "REGEXP_DOMAIN_FILTER_EXCLUSION",
+    /// ids of the zones that are read; all that the token sees where empty [ZONE_ID_FILTER]
+    zone_id_filter: "ZONE_ID_FILTER",
+    /// the value of ExternalDNS's --txt-owner-id (default: default) [OWNER_ID]
+    owner_id: "OWNER_ID",
+    /// write tunnels that are configured by a file beside their cloudflared (default: false) [ALLOW_LOCAL_CONFIG]
+    allow_local_config: "ALLOW_LOCAL_CONFIG",
+    /// how long a request of ExternalDNS may take, 1s to 14s (default: 12s) [REQUEST_TIMEOUT]
+    request_timeout: "REQUEST_TIMEOUT",
+    /// address of the webhook API (default: both loopback addresses) [SERVER_HOST]
+    server_host: "SERVER_HOST",
+    /// port of the webhook API (default: 8888) [SERVER_PORT]
+    server_port: "SERVER_PORT",
+    /// address of /healthz and /readyz (default: all addresses) [METRICS_HOST]
+    metrics_host: "METRICS_HOST",
+    /// port of /healthz and /readyz (default: 8080) [METRICS_PORT]
+    metrics_port: "METRICS_PORT",
+    /// error, warn, info, debug or trace (default: info) [LOG_LEVEL]
+    log_level: "LOG_LEVEL",
+}
+
+/// What the command line says before any setting is read.
+#[derive(Debug)]
+pub enum Early {
+    /// Text for stdout; the program ends well.
+    Help(String),
+    /// Text for stderr; the command line cannot be read.
+    Mistake(String),
+}
+
+/// Reads the arguments after the program's name.
+///
+/// # Errors
+///
+/// When only help was asked for, or when the arguments cannot be read.
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Arguments, Early> {
+    let arguments = split_at_equals(arguments);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Arguments::from_args(&[env!("CARGO_PKG_NAME")], &arguments).map_err(|EarlyExit { output, status }| {
+        match status {
+            Ok(()) => Early::Help(output),
+            Err(()) => Early::Mistake(output),
+        }
+    })
+}
+
+/// argh knows `--flag value`; Kubernetes manifests mostly say `--flag=value`.
+fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut split = Vec::new();
+    for argument in arguments {
+        match argument.split_once('=') {
+            Some((flag, value)) if flag.starts_with("--") => {
+                split.extend([flag.to_owned(), value.to_owned()])
+            }
+            _ => split.push(argument),
+        }
+    }
+    split
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &[&str]) -> Arguments {
+        parse(arguments.iter().map(ToString::to_string)).expect("the arguments are well-formed")
+    }
+
+    #[test]
+    fn both_forms_of_a_flag_are_read() {
+        for arguments in [&["--cf-tunnel-id", "home"][..], &["--cf-tunnel-id=home"]] {
+            assert_eq!(parsed(arguments).flag_for("CF_TUNNEL_ID"), Some("home"), "{arguments:?}");
+        }
+        let expression = parsed(&["--regexp-domain-filter=a=b"]);
+        assert_eq!(expression.flag_for("REGEXP_DOMAIN_FILTER"), Some("a=b"));
+    }
+
+    #[test]
+    fn help_names_every_variable_and_is_no_mistake() {
+        let Err(Early::Help(text)) = parse(["--help".to_owned()]) else {
+            panic!("help was asked for");
+        };
+        for variable in Arguments::VARIABLES {
+            assert!(text.contains(&format!("[{variable}]")), "{variable} is missing in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_flag_is_a_mistake() {
+        assert!(matches!(parse(["--token=x".to_owned()]), Err(Early::Mistake(_))));
+    }
+}

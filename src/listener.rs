@@ -1,0 +1,185 @@
+//! What the two listeners share: sockets with their options set, and the treatment of a client's text.
+//!
+//! Options set on a listening socket are inherited by what it accepts on Linux. That is the only way to reach the
+//! connections of the API port, whose server has no setting for any of them.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+use crate::limits;
+
+/// A socket that could not be opened.
+#[derive(Debug)]
+pub struct BindError {
+    /// The address asked for; `None` when no address was given at all.
+    pub address: Option<SocketAddr>,
+    source: Option<io::Error>,
+}
+
+impl BindError {
+    pub(crate) fn at(address: SocketAddr, source: io::Error) -> Self {
+        Self { address: Some(address), source: Some(source) }
+    }
+
+    pub(crate) fn no_address() -> Self {
+        Self { address: None, source: None }
+    }
+
+    /// Whether the machine has no such address family or address: IPv6 is off.
+    pub fn is_unavailable(&self) -> bool {
+        self.source.as_ref().is_some_and(is_unavailable)
+    }
+
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.source.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    }
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.address, &self.source) {
+            (Some(address), Some(source)) => write!(formatter, "cannot listen on {address}: {source}"),
+            _ => formatter.write_str("no address to listen on"),
+        }
+    }
+}
+
+impl Error for BindError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|error| error as _)
+    }
+}
+
+/// Opens a listening socket. `[::]` takes IPv4 too, and becomes `0.0.0.0` where IPv6 is off.
+pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+    let everything = address.is_ipv6() && address.ip().is_unspecified();
+    match open(address) {
+        Err(error) if everything && is_unavailable(&error) => {
+            let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+            open(address).map_err(|error| BindError::at(address, error))
+        }
+        result => result.map_err(|error| BindError::at(address, error)),
+    }
+}
+
+fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    // A restarted container must get its port while old connections are still in TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(limits::LISTEN_BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn is_unavailable(error: &io::Error) -> bool {
+    const EAFNOSUPPORT: i32 = 97;
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
+}
+
+/// Sets on a listening socket what its connections shall inherit.
+///
+/// `SO_RCVTIMEO` is not among it: it makes `accept` itself time out, which tiny_http takes for the end.
+pub(crate) fn set_inherited_options(listener: &TcpListener, send_timeout: Duration) -> io::Result<()> {
+    let socket = SockRef::from(listener);
+    // Without it an answer of two writes waits some 40 ms for the client's delayed acknowledgement.
+    socket.set_tcp_nodelay(true)?;
+    // A client that never reads must not hold a worker for good.
+    socket.set_write_timeout(Some(send_timeout))?;
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new()
+            .with_time(limits::KEEP_ALIVE_IDLE)
+            .with_interval(limits::KEEP_ALIVE_INTERVAL)
+            .with_retries(limits::KEEP_ALIVE_PROBES),
+    )?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(limits::API_UNACKNOWLEDGED_MAX))?;
+    Ok(())
+}
+
+/// The path of a request target: without its query, and without scheme and authority where a proxy left them.
+/// Nothing is decoded: no path of ours needs it.
+pub(crate) fn path_of(target: &str) -> &str {
+    let target = match target.find("://") {
+        Some(scheme) if !target.starts_with('/') => {
+            let authority = target.get(scheme + 3..).unwrap_or_default();
+            authority.find(['/', '?']).and_then(|start| authority.get(start..)).unwrap_or("/")
+        }
+        _ => target,
+    };
+    match target.split(['?', '#']).next() {
+        Some("") | None => "/",
+        Some(path) => path,
+    }
+}
+
+/// A client's text for a log line: quoted, escaped and cut.
+pub(crate) fn quoted(text: &str) -> impl fmt::Display {
+    fmt::from_fn(move |formatter| {
+        let end =
+            text.char_indices().nth(limits::LOGGED_TEXT_MAX_CHARS).map_or(text.len(), |(index, _)| index);
+        write!(formatter, "{:?}", text.get(..end).unwrap_or_default())?;
+        if end < text.len() {
+            formatter.write_str("...")?;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_ends_at_its_query_and_loses_scheme_and_authority() {
+        for (target, path) in [
+            ("/", "/"),
+            ("/records", "/records"),
+            ("/records?x=/y", "/records"),
+            ("/records#x", "/records"),
+            ("/records/", "/records/"),
+            ("http://localhost:8888/records?x", "/records"),
+            ("http://localhost:8888", "/"),
+            ("http://localhost:8888?x", "/"),
+            ("/redirect?to=http://a/records", "/redirect"),
+            ("/a://b", "/a://b"),
+            ("*", "*"),
+            ("", "/"),
+        ] {
+            assert_eq!(path_of(target), path, "{target:?}");
+        }
+    }
+
+    #[test]
+    fn a_clients_text_cannot_forge_a_log_line_and_is_cut() {
+        assert_eq!(quoted("/a\r\nlevel=error").to_string(), r#""/a\r\nlevel=error""#);
+        let long = "ä".repeat(limits::LOGGED_TEXT_MAX_CHARS + 1);
+        let text = quoted(&long).to_string();
+        assert!(text.ends_with("ä\"..."), "{text}");
+        assert_eq!(text.chars().count(), limits::LOGGED_TEXT_MAX_CHARS + 5);
+    }
+
+    #[test]
+    fn what_a_listener_accepts_inherits_its_options() {
+        let send_timeout = Duration::from_millis(700);
+        let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback is there");
+        set_inherited_options(&listener, send_timeout).expect("options of a TCP socket");
+        let address = listener.local_addr().expect("it is bound");
+        let _client = std::net::TcpStream::connect(address).expect("it listens");
+        let (accepted, _) = listener.accept().expect("a client is there");
+        let socket = SockRef::from(&accepted);
+        assert!(socket.tcp_nodelay().expect("readable"));
+        assert!(socket.keepalive().expect("readable"));
+        // The kernel rounds to its tick, up to 10 ms.
+        let inherited = socket.write_timeout().expect("readable").expect("a time-out is set");
+        assert!(inherited.abs_diff(send_timeout) <= Duration::from_millis(10));
+        assert_eq!(socket.read_timeout().expect("readable"), None);
+    }
+}

@@ -1,0 +1,423 @@
+//! A small HTTP/1.1 responder that no client can hold up.
+//!
+//! One thread looks at every open connection in turn and never blocks on any of them, so slow, idle, endless and
+//! half-open clients cost each other nothing. Everything is bounded: connections (one too many takes the place of the
+//! oldest), the head, the time for each phase, and what a client may send after its head. There is one answer a
+//! connection. While no connection is open the thread sleeps in `accept`; there is no poll in the standard library, so
+//! while one is, the thread looks again after a pause that grows to 20 ms.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::clock::Clock;
+use crate::limits;
+use crate::listener::{self, BindError, path_of};
+
+/// What a route answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// `Content-Type`: a constant, so that nothing of a request can get into a header.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// From a path, without its query, to the answer to `GET`; `None` for an unknown path. It must not block: it runs on
+/// the responder's only thread.
+pub type Routes = dyn Fn(&str) -> Option<Answer> + Send + Sync;
+
+/// A socket that listens, and nobody yet who answers.
+#[derive(Debug)]
+pub struct BoundResponder {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// A responder at work.
+#[derive(Debug)]
+pub struct RunningResponder {
+    address: SocketAddr,
+    stopping: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+/// Opens the listening socket. `[::]` takes IPv4 too, and becomes `0.0.0.0` where IPv6 is off.
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn bind(address: SocketAddr) -> Result<BoundResponder, BindError> {
+    let listener = listener::bind(address)?;
+    let address = listener.local_addr().map_err(|error| BindError::at(address, error))?;
+    Ok(BoundResponder { listener, address })
+}
+
+impl BoundResponder {
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers from now on, in a thread of its own, until [`RunningResponder::stop`].
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn serve(self, routes: Arc<Routes>, clock: Arc<dyn Clock>) -> io::Result<RunningResponder> {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let responder = Responder {
+            listener: self.listener,
+            routes,
+            clock,
+            stopping: Arc::clone(&stopping),
+            failing: false,
+        };
+        let thread = thread::Builder::new()
+            .name("observe".to_owned())
+            .stack_size(limits::LISTENER_STACK_BYTES)
+            .spawn(move || responder.run())?;
+        Ok(RunningResponder { address: self.address, stopping, thread })
+    }
+}
+
+impl RunningResponder {
+    /// Closes the listening socket and what is open.
+    pub fn stop(self) {
+        /// A connection to ourselves is there at once, or the thread is not waiting for one.
+        const WAKE_TIMEOUT: Duration = Duration::from_secs(1);
+
+        self.stopping.store(true, Ordering::Release);
+        let ip = match self.address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        let address = SocketAddr::new(ip, self.address.port());
+        // Wakes the thread from `accept`. Without the connection it stays there, and is not waited for.
+        if TcpStream::connect_timeout(&address, WAKE_TIMEOUT).is_ok() && self.thread.join().is_err() {
+            log::error!("the thread of the observation port panicked");
+        }
+    }
+}
+
+struct Responder {
+    listener: TcpListener,
+    routes: Arc<Routes>,
+    clock: Arc<dyn Clock>,
+    stopping: Arc<AtomicBool>,
+    /// The last `accept` failed; said once, not ten times a second.
+    failing: bool,
+}
+
+impl Responder {
+    fn run(mut self) {
+        // In the order in which they came.
+        let mut connections: Vec<Connection> = Vec::with_capacity(limits::OBSERVE_CONNECTIONS_MAX);
+        let mut pause = limits::OBSERVE_PAUSE_MIN;
+        while !self.stopping.load(Ordering::Acquire) {
+            let arrived = self.accept(&mut connections);
+            let now = self.clock.now();
+            let mut moved = arrived;
+            connections.retain_mut(|connection| {
+                let turn = connection.take_turn(now, &*self.routes);
+                moved |= turn != Turn::Waiting;
+                turn != Turn::Over
+            });
+            if connections.is_empty() {
+                continue;
+            }
+            pause =
+                if moved { limits::OBSERVE_PAUSE_MIN } else { (pause * 2).min(limits::OBSERVE_PAUSE_MAX) };
+            self.clock.sleep(pause);
+        }
+    }
+
+    /// Accepts what is there, and waits for a first connection where none is open. Whether one came.
+    fn accept(&mut self, connections: &mut Vec<Connection>) -> bool {
+        /// Fewer than may be open: each newcomer is looked at before it can be the oldest.
+        const AT_ONCE: usize = limits::OBSERVE_CONNECTIONS_MAX / 2;
+
+        let mut arrived = false;
+        for _ in 0..AT_ONCE {
+            let blocking = connections.is_empty();
+            let accepted = self.listener.set_nonblocking(!blocking).and_then(|()| self.listener.accept());
+            match accepted {
+                Ok((stream, _)) => {
+                    self.failing = false;
+                    if connections.len() >= limits::OBSERVE_CONNECTIONS_MAX {
+                        connections.remove(0);
+                    }
+                    if stream.set_nonblocking(true).is_ok() {
+                        connections.push(Connection::new(stream, self.clock.now()));
+                        arrived = true;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The client gave up before it was accepted.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
+                    ) => {}
+                // No descriptors, mostly. Closing the oldest connection gives one back.
+                Err(error) => {
+                    if !self.failing {
+                        log::warn!("the observation port cannot accept: {error}");
+                    }
+                    self.failing = true;
+                    if !connections.is_empty() {
+                        connections.remove(0);
+                    }
+                    self.clock.sleep(limits::ACCEPT_RETRY_PAUSE);
+                    break;
+                }
+            }
+        }
+        arrived
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    phase: Phase,
+    /// When the present phase has to be over.
+    until: Instant,
+}
+
+enum Phase {
+    /// Waiting for the rest of the head.
+    Head(Vec<u8>),
+    /// Sending; the number of bytes that are sent.
+    Answer(Vec<u8>, usize),
+    /// Answered and closed on our side; the number of bytes the client sent since.
+    Lingering(usize),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Moved,
+    Waiting,
+    Over,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, now: Instant) -> Self {
+        Self { stream, phase: Phase::Head(Vec::new()), until: now + limits::OBSERVE_HEAD_TIMEOUT }
+    }
+
+    /// Does what can be done without waiting.
+    fn take_turn(&mut self, now: Instant, routes: &Routes) -> Turn {
+        match self.advance(now, routes) {
+            Ok(turn) => turn,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Turn::Moved,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && now < self.until => Turn::Waiting,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.give_up(now),
+            // The client is gone.
+            Err(_) => Turn::Over,
+        }
+    }
+
+    fn advance(&mut self, now: Instant, routes: &Routes) -> io::Result<Turn> {
+        match &mut self.phase {
+            Phase::Head(head) => {
+                if receive_head(&mut self.stream, head)? == 0 {
+                    return Ok(Turn::Over);
+                }
+                match respond(head, routes) {
+                    Some(answer) => self.answer(now, answer),
+                    // One byte now and then does not lengthen the time for the whole.
+                    None if now >= self.until => return Ok(self.give_up(now)),
+                    None => {}
+                }
+            }
+            Phase::Answer(bytes, sent) => {
+                *sent += self.stream.write(bytes.get(*sent..).unwrap_or_default())?;
+                if *sent >= bytes.len() {
+                    self.stream.shutdown(Shutdown::Write)?;
+                    self.phase = Phase::Lingering(0);
+                    self.until = now + limits::OBSERVE_LINGER;
+                } else if now >= self.until {
+                    return Ok(Turn::Over);
+                }
+            }
+            Phase::Lingering(discarded) => {
+                let mut buffer = [0; 4096];
+                let length = self.stream.read(&mut buffer)?;
+                *discarded += length;
+                if length == 0 || *discarded > limits::OBSERVE_LINGER_MAX_BYTES || now >= self.until {
+                    return Ok(Turn::Over);
+                }
+            }
+        }
+        Ok(Turn::Moved)
+    }
+
+    /// The time of the present phase is over. Who began a request is told.
+    fn give_up(&mut self, now: Instant) -> Turn {
+        match &self.phase {
+            Phase::Head(head) if !head.is_empty() => {
+                let answer = plain(408, "the request took too long");
+                self.answer(now, render(&answer, None, false));
+                Turn::Moved
+            }
+            Phase::Head(_) | Phase::Answer(..) | Phase::Lingering(_) => Turn::Over,
+        }
+    }
+
+    fn answer(&mut self, now: Instant, bytes: Vec<u8>) {
+        self.phase = Phase::Answer(bytes, 0);
+        self.until = now + limits::OBSERVE_ANSWER_TIMEOUT;
+    }
+}
+
+/// Reads what is there, up to what a head may hold: how many bytes, 0 when the client closed.
+fn receive_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize> {
+    let mut buffer = [0; limits::OBSERVE_HEAD_MAX_BYTES];
+    let room = limits::OBSERVE_HEAD_MAX_BYTES.saturating_sub(head.len());
+    let (buffer, _) = buffer.split_at_mut(room);
+    let length = stream.read(buffer)?;
+    head.extend_from_slice(buffer.get(..length).unwrap_or_default());
+    Ok(length)
+}
+
+/// The answer to a head, `None` while it is not complete.
+fn respond(head: &[u8], routes: &Routes) -> Option<Vec<u8>> {
+    let mut headers = [httparse::EMPTY_HEADER; limits::OBSERVE_HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    let (answer, without_body) = match request.parse(head) {
+        Ok(httparse::Status::Partial) if head.len() < limits::OBSERVE_HEAD_MAX_BYTES => return None,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            (plain(431, "the request's head is too large"), false)
+        }
+        Ok(httparse::Status::Complete(_)) => {
+            let method = request.method.unwrap_or_default();
+            let found = find(routes, path_of(request.path.unwrap_or_default()));
+            match (method, found) {
+                ("GET" | "HEAD", answer) => (answer, method == "HEAD"),
+                (_, answer) if answer.status == 404 => (answer, false),
+                _ => {
+                    let answer = plain(405, "method not allowed");
+                    return Some(render(&answer, Some("GET, HEAD"), false));
+                }
+            }
+        }
+        Err(httparse::Error::Version) => (plain(505, "HTTP/1.0 and HTTP/1.1 are spoken here"), false),
+        Err(_) => (plain(400, "malformed request"), false),
+    };
+    Some(render(&answer, None, without_body))
+}
+
+fn find(routes: &Routes, path: &str) -> Answer {
+    panic::catch_unwind(AssertUnwindSafe(|| routes(path)))
+        .unwrap_or_else(|_| Some(plain(500, "internal error")))
+        .unwrap_or_else(|| plain(404, "not found"))
+}
+
+fn plain(status: u16, line: &str) -> Answer {
+    Answer { status, content_type: "text/plain; charset=utf-8", body: format!("{line}\n").into_bytes() }
+}
+
+fn render(answer: &Answer, allow: Option<&'static str>, without_body: bool) -> Vec<u8> {
+    let Answer { status, content_type, body } = answer;
+    let allow = fmt::from_fn(|formatter| match allow {
+        Some(allow) => write!(formatter, "Allow: {allow}\r\n"),
+        None => Ok(()),
+    });
+    let head = format!(
+        "HTTP/1.1 {status} {}\r\nContent-Type: {content_type}\r\n{allow}Content-Length: {}\r\nConnection: close\r\n\r\n",
+        reason(*status),
+        body.len(),
+    );
+    let mut bytes = head.into_bytes();
+    if !without_body {
+        bytes.extend_from_slice(body);
+    }
+    bytes
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        400 => "Bad Request",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        // The reason says nothing that the number does not, and may be empty.
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(path: &str) -> Option<Answer> {
+        match path {
+            "/healthz" => Some(plain(200, "ok")),
+            "/panics" => panic!("a route that is broken"),
+            _ => None,
+        }
+    }
+
+    fn answer(head: &str) -> Option<String> {
+        let bytes = respond(head.as_bytes(), &routes)?;
+        Some(String::from_utf8(bytes).expect("answers are text"))
+    }
+
+    #[test]
+    fn a_head_decides_the_answer() {
+        let many = format!("GET /healthz HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65));
+        let large = format!("GET /healthz HTTP/1.1\r\na: {}", "b".repeat(4096));
+        for (label, head, status) in [
+            ("a probe", "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 200),
+            ("an old client", "GET /healthz HTTP/1.0\r\n\r\n", 200),
+            ("a query", "GET /healthz?verbose HTTP/1.1\r\n\r\n", 200),
+            ("bare line feeds", "GET /healthz HTTP/1.1\nHost: x\n\n", 200),
+            ("an unknown path", "GET / HTTP/1.1\r\n\r\n", 404),
+            ("a path below", "GET /healthz/ HTTP/1.1\r\n\r\n", 404),
+            ("a POST", "POST /healthz HTTP/1.1\r\n\r\n", 405),
+            ("a POST to nowhere", "POST /nothing HTTP/1.1\r\n\r\n", 404),
+            ("a broken route", "GET /panics HTTP/1.1\r\n\r\n", 500),
+            ("HTTP/2", "PRI * HTTP/2.0\r\n\r\n", 505),
+            ("no HTTP", "\u{16}\u{3}\u{1}\u{2}\r\n\r\n", 400),
+            ("a blank in a name", "GET / HTTP/1.1\r\na b: c\r\n\r\n", 400),
+            ("many headers", &many, 431),
+            ("a large head", &large, 431),
+        ] {
+            let answer = answer(head).expect(label);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{label}: {answer}");
+            assert!(answer.contains("\r\nConnection: close\r\n"), "{label}: {answer}");
+        }
+    }
+
+    #[test]
+    fn a_head_that_is_not_complete_is_waited_for() {
+        for head in ["", "G", "GET /healthz HTTP/1.1\r\n", "GET /healthz HTTP/1.1\r\nHost: x\r\n"] {
+            assert_eq!(answer(head), None, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn head_is_get_without_the_body() {
+        let get = answer("GET /healthz HTTP/1.1\r\n\r\n").expect("a complete head");
+        let head = answer("HEAD /healthz HTTP/1.1\r\n\r\n").expect("a complete head");
+        assert_eq!(get, format!("{head}ok\n"));
+        assert!(head.contains("\r\nContent-Length: 3\r\n"));
+    }
+
+    #[test]
+    fn a_refused_method_names_those_allowed() {
+        let answer = answer("DELETE /healthz HTTP/1.1\r\n\r\n").expect("a complete head");
+        assert!(answer.contains("\r\nAllow: GET, HEAD\r\n"), "{answer}");
+    }
+}

@@ -1,0 +1,248 @@
+//! The webhook's service: reads a snapshot, asks the core, and carries its plan out. The only writer.
+
+mod execution;
+mod journal;
+mod reader;
+mod startup;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+use log::{info, warn};
+
+use crate::clock::{Clock, Deadline};
+use crate::cloudflare::{AccountId, Client, Error};
+use crate::endpoint::{Changes, Endpoint};
+use crate::limits;
+use crate::observe::health::Health;
+use crate::provider::execution::{Done, Execution, Stop};
+use crate::provider::journal::{Journal, Speaker};
+pub use crate::provider::reader::ZoneScope;
+use crate::provider::reader::{ReadError, Reader};
+pub use crate::provider::startup::Wanted;
+use crate::reconcile::plan::{self, Plan};
+use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::{Settings, adjust, records};
+use crate::webhook::{Failure, FailureStatus, Service};
+
+/// What ExternalDNS talks to, through the webhook.
+#[derive(Debug)]
+pub struct Provider {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    wanted: Wanted,
+    reader: Reader,
+    health: Arc<Health>,
+    /// Nothing until the account and every tunnel are known.
+    resolved: RwLock<Option<Arc<Resolved>>>,
+    /// The last snapshot that was read and not written upon.
+    snapshot: Mutex<Option<(Instant, Arc<Snapshot>)>>,
+    journal: Mutex<Journal>,
+    /// Writers in this process take turns.
+    turn: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Resolved {
+    account: AccountId,
+    settings: Settings,
+}
+
+impl Provider {
+    /// A provider that answers 503 until [`Provider::resolve`] has succeeded.
+    pub fn new(client: Client, clock: Arc<dyn Clock>, wanted: Wanted, health: Arc<Health>) -> Self {
+        let reader = Reader::new(wanted.scope.clone(), Arc::clone(&clock), wanted.allow_local_config);
+        Self {
+            client,
+            clock,
+            wanted,
+            reader,
+            health,
+            resolved: RwLock::new(None),
+            snapshot: Mutex::new(None),
+            journal: Mutex::new(Journal::default()),
+            turn: Mutex::new(()),
+        }
+    }
+
+    fn resolved(&self) -> Result<Arc<Resolved>, Failure> {
+        self.resolved.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
+            Failure::unavailable("not ready: the token or the tunnels could not be checked yet; /readyz on the metrics port says why")
+        })
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn warn_of_news(&self, speaker: Speaker, lines: impl IntoIterator<Item = String>) {
+        for line in self.journal().news(speaker, lines) {
+            warn!("{line}");
+        }
+    }
+
+    fn read<'n>(
+        &self,
+        resolved: &Resolved,
+        names: impl IntoIterator<Item = &'n str>,
+        deadline: Deadline,
+    ) -> Result<Arc<Snapshot>, Failure> {
+        let Resolved { account, settings } = resolved;
+        self.reader
+            .snapshot(&self.client, account, settings, names, deadline)
+            .map(Arc::new)
+            .map_err(|error| read_failure(&error))
+    }
+
+    fn remember_snapshot(&self, snapshot: Option<Arc<Snapshot>>) {
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) =
+            snapshot.map(|snapshot| (self.clock.now(), snapshot));
+    }
+
+    fn recent_snapshot(&self) -> Option<Arc<Snapshot>> {
+        let remembered = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read_at, snapshot) = remembered.as_ref()?;
+        let age = self.clock.now().saturating_duration_since(*read_at);
+        (age < limits::SNAPSHOT_MAX_AGE).then(|| Arc::clone(snapshot))
+    }
+
+    /// The plan without what Cloudflare refused before.
+    fn plan(&self, changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Result<Plan, Failure> {
+        let mut plan = plan::plan(changes, snapshot, settings).map_err(|error| {
+            warn!("{error}");
+            Failure::internal(error.to_string())
+        })?;
+        self.journal().hold_back(&mut plan, snapshot, self.clock.now());
+        Ok(plan)
+    }
+
+    /// Says what was refused and was not said before.
+    fn report(&self, plan: &Plan, done: &Done) {
+        let refusals = plan.refusals.iter().chain(&done.refusals).map(ToString::to_string);
+        let notes = plan.notes.iter().map(ToString::to_string);
+        self.warn_of_news(Speaker::Apply, refusals.chain(notes));
+    }
+
+    fn execute(
+        &self,
+        resolved: &Resolved,
+        plan: &Plan,
+        snapshot: &Snapshot,
+        deadline: Deadline,
+    ) -> Result<Done, Stop> {
+        // From the first write on, what was read before is old.
+        self.remember_snapshot(None);
+        Execution::new(&self.client, &resolved.account, &*self.clock, deadline, plan, snapshot).run()
+    }
+
+    /// Takes the digests off again whose rule met a foreign one: stamped, it would pass for ours.
+    fn disown(&self, resolved: &Resolved, done: &Done, deadline: Deadline) -> Result<(), Failure> {
+        let snapshot = self.read(resolved, [], deadline)?;
+        let plan = plan::disown(&done.disowned, &snapshot, &resolved.settings);
+        self.execute(resolved, &plan, &snapshot, deadline).map_err(|stop| stop_failure(&stop))?;
+        Ok(())
+    }
+}
+
+impl Service for Provider {
+    fn domain_filter(&self) -> Box<str> {
+        self.wanted.scope.filter.to_json()
+    }
+
+    fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
+        let resolved = self.resolved()?;
+        let snapshot = self.read(&resolved, [], deadline)?;
+        let shown = records::records(&snapshot, &resolved.settings);
+        self.remember_snapshot(Some(snapshot));
+        self.warn_of_news(Speaker::Records, shown.notes.iter().map(ToString::to_string));
+        Ok(shown.endpoints)
+    }
+
+    fn adjust_endpoints(&self, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Failure> {
+        let resolved = self.resolved()?;
+        let adjusted = adjust::adjust(&endpoints, &resolved.settings);
+        self.warn_of_news(Speaker::Adjust, adjusted.notes.iter().map(ToString::to_string));
+        Ok(adjusted.endpoints)
+    }
+
+    fn apply_changes(&self, changes: Changes, deadline: Deadline) -> Result<(), Failure> {
+        let resolved = self.resolved()?;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(snapshot) = self.recent_snapshot() {
+            let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
+            if plan.is_empty() {
+                self.report(&plan, &Done::default());
+                return Ok(());
+            }
+        }
+        let mut attempt = 1;
+        loop {
+            let names = changes.create.iter().chain(&changes.update_new).map(|endpoint| &*endpoint.dns_name);
+            let snapshot = self.read(&resolved, names, deadline)?;
+            let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
+            match self.execute(&resolved, &plan, &snapshot, deadline) {
+                Ok(done) => {
+                    self.report(&plan, &done);
+                    self.journal().remember(&plan, done.rejections.clone(), self.clock.now());
+                    if !done.disowned.is_empty() {
+                        self.disown(&resolved, &done, deadline)?;
+                    }
+                    return Ok(());
+                }
+                Err(Stop::Uncertain(error)) if attempt < limits::APPLY_ATTEMPTS_MAX => {
+                    info!("a write may or may not have been done ({error}); it is read again");
+                    attempt += 1;
+                }
+                Err(stop) => return Err(stop_failure(&stop)),
+            }
+        }
+    }
+
+    fn property_values_equal(&self, _name: &str, previous: &str, current: &str) -> bool {
+        // What adjust returned is canonical, so equal is what is the same.
+        previous == current
+    }
+}
+
+fn read_failure(error: &ReadError) -> Failure {
+    match error {
+        ReadError::Cloudflare(error) => cloudflare_failure("reading from Cloudflare", error),
+        ReadError::Document(tunnel, error) => {
+            let text = format!("the configuration of tunnel {tunnel} cannot be read: {error}");
+            warn!("{text}");
+            Failure::internal(text)
+        }
+    }
+}
+
+fn stop_failure(stop: &Stop) -> Failure {
+    match stop {
+        Stop::Uncertain(error) | Stop::Failed(error) => cloudflare_failure("writing to Cloudflare", error),
+        Stop::Document(tunnel, error) => {
+            let text = format!("the configuration of tunnel {tunnel} cannot be read: {error}");
+            warn!("{text}");
+            Failure::internal(text)
+        }
+        Stop::OutOfTime => {
+            info!("what is left does not fit into this request's time; the next loop goes on");
+            Failure::unavailable("out of time; the next loop goes on where this one ended")
+        }
+    }
+}
+
+/// The one place that turns an error of the client into an answer for ExternalDNS. Every one is soft there: it tries
+/// again in its next loop.
+fn cloudflare_failure(doing: &str, error: &Error) -> Failure {
+    warn!("{doing} failed: {error}");
+    let status = match error {
+        Error::Refused(_) | Error::Credentials(_) | Error::NotFound(_) | Error::Unreadable { .. } => {
+            FailureStatus::Internal500
+        }
+        Error::Limited { .. }
+        | Error::Unreachable(_)
+        | Error::Unanswered(_)
+        | Error::Failed(_)
+        | Error::OutOfTime => FailureStatus::Unavailable503,
+    };
+    Failure { status, text: format!("{doing} failed: {error}") }
+}

@@ -1,0 +1,160 @@
+//! How the process ends: on SIGTERM or SIGINT, or because a part of it cannot go on.
+//!
+//! The main thread waits in [`Signals::wait`]. Whoever finds that it cannot go on says so through [`Shutdown`],
+//! which wakes the main thread; it is main that stops the servers and returns the exit code.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator;
+
+/// Why the process ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The signal of this number asked for it.
+    Signal(i32),
+    /// A part of the program cannot go on; the text is for the operator.
+    Failure(String),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signal(SIGTERM) => formatter.write_str("SIGTERM"),
+            Self::Signal(SIGINT) => formatter.write_str("SIGINT"),
+            Self::Signal(number) => write!(formatter, "signal {number}"),
+            Self::Failure(reason) => formatter.write_str(reason),
+        }
+    }
+}
+
+/// The signals that end the process, from the moment this exists.
+#[derive(Debug)]
+pub struct Signals {
+    signals: iterator::Signals,
+    shutdown: Shutdown,
+}
+
+impl Signals {
+    /// Takes over SIGTERM and SIGINT. As process 1 of a container they would have no effect otherwise.
+    ///
+    /// The first signal ends [`wait`](Self::wait); a second one ends the process at once, with the exit code a
+    /// shell gives for that signal.
+    ///
+    /// # Errors
+    /// When the handlers cannot be installed.
+    pub fn install() -> io::Result<Self> {
+        let seen = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            // The order matters: the flag that the first action looks at is set by the second one.
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&seen))?;
+            flag::register(signal, Arc::clone(&seen))?;
+        }
+        let signals = iterator::Signals::new([SIGTERM, SIGINT])?;
+        let shutdown =
+            Shutdown { shared: Arc::new(Shared { waker: Some(signals.handle()), ..Shared::default() }) };
+        Ok(Self { signals, shutdown })
+    }
+
+    /// The handle through which other threads end the process.
+    pub fn shutdown(&self) -> Shutdown {
+        self.shutdown.clone()
+    }
+
+    /// Waits for a signal or a failure, whichever comes first.
+    pub fn wait(mut self) -> Cause {
+        let signal = self.signals.forever().next();
+        if let Some(reason) = self.shutdown.failure() {
+            return Cause::Failure(reason);
+        }
+        // The iterator ends without a signal only when `fail` closed it, which leaves a reason.
+        Cause::Signal(signal.unwrap_or(SIGTERM))
+    }
+}
+
+/// Through which a part of the program says that it cannot go on. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    failure: Mutex<Option<String>>,
+    failed: Condvar,
+    waker: Option<iterator::Handle>,
+}
+
+impl Shutdown {
+    /// Ends the process for `reason`. The first reason stays.
+    pub fn fail(&self, reason: impl Into<String>) {
+        self.shared
+            .failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert_with(|| reason.into());
+        self.shared.failed.notify_all();
+        if let Some(waker) = &self.shared.waker {
+            waker.close();
+        }
+    }
+
+    /// Why the process has to end, if it has to.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits for a failure, at most for `limit`. For programs that do not take over signals.
+    pub fn wait_for_failure(&self, limit: Duration) -> Option<String> {
+        let failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let (failure, _) = self
+            .shared
+            .failed
+            .wait_timeout_while(failure, limit, |failure| failure.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        failure.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_wakes_who_waits_for_signals_and_the_first_reason_stays() {
+        let signals = Signals::install().expect("handlers can be installed in a test");
+        let shutdown = signals.shutdown();
+        assert_eq!(shutdown.failure(), None);
+        let failing = std::thread::spawn(move || {
+            shutdown.fail("the listener is gone");
+            shutdown.fail("something else");
+        });
+        assert_eq!(signals.wait(), Cause::Failure("the listener is gone".to_owned()));
+        failing.join().expect("the thread only reports");
+    }
+
+    #[test]
+    fn a_cause_names_its_signal() {
+        for (cause, text) in [
+            (Cause::Signal(SIGTERM), "SIGTERM"),
+            (Cause::Signal(SIGINT), "SIGINT"),
+            (Cause::Signal(10), "signal 10"),
+            (Cause::Failure("no more descriptors".to_owned()), "no more descriptors"),
+        ] {
+            assert_eq!(cause.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn without_signals_a_failure_can_still_be_awaited() {
+        let shutdown = Shutdown::default();
+        assert_eq!(shutdown.wait_for_failure(Duration::from_millis(1)), None);
+        shutdown.fail("gone");
+        assert_eq!(shutdown.wait_for_failure(Duration::ZERO), Some("gone".to_owned()));
+    }
+}

@@ -1,0 +1,153 @@
+//! Where a rule of ours stands in the list.
+//!
+//! The first rule that matches a request answers it, so a place is a decision about requests:
+//!
+//! 1. It stands in front of every foreign rule that covers it, else no request would reach it.
+//! 2. It stands behind every foreign rule that is in front of the first such one. Those overlap it in part at most,
+//!    and keep their requests.
+//! 3. Within the run of our rules at that place, uninterrupted by a foreign one, narrower stands in front of wider:
+//!    exact hostnames, deeper wildcards, shallower ones; then paths by [`PathRank`]; then by bytes.
+//!
+//! A rule of ours that covers it and is wider is an edge like the foreign one of 1.
+//!
+//! A rule that stands already is moved only when it breaks 1, or 3 towards a rule that it shares hosts with.
+//! Somebody may have put a foreign rule behind it that overlaps it in part: moving it would hand that rule
+//! requests. The order of rules that share no host means nothing.
+//!
+//! What makes the law hold, that a request changes its rule only from one that covers ours to ours: when ours is put
+//! directly before the first rule that covers it, a request that now reaches it was answered by that rule, or by a
+//! rule of ours between the two.
+
+use std::cmp::Reverse;
+
+use super::hostname::{HostScope, Hostname};
+use super::path::{self, PathRank};
+use super::rule::Rule;
+
+/// A rule in a list that is being edited.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub(super) rule: Rule,
+    pub(super) is_own: bool,
+}
+
+/// What a rule is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scope<'a> {
+    pub(super) hostname: &'a Hostname,
+    pub(super) path: Option<&'a str>,
+}
+
+impl Scope<'_> {
+    /// Whether `rule` has this hostname and this path text.
+    pub(super) fn is_of(&self, rule: &Rule) -> bool {
+        rule.is_for(self.hostname, self.path)
+    }
+
+    /// Whether every request that is for this scope matches `rule`, as far as texts say.
+    pub(super) fn is_covered_by(&self, rule: &Rule) -> bool {
+        rule.is_readable()
+            && HostScope::of(rule.hostname()).includes(self.hostname)
+            && path::covers(rule.path(), self.path)
+    }
+
+    /// Whether this scope and `rule` each match all that the other matches: neither place would leave both of them a
+    /// request.
+    pub(super) fn is_equivalent_to(&self, rule: &Rule) -> bool {
+        self.is_covered_by(rule)
+            && rule.folded_hostname() == self.hostname.as_str()
+            && path::covers(self.path, rule.path())
+    }
+
+    pub(super) fn key(&self) -> Key<'_> {
+        Key::new(self.hostname.as_str(), self.path)
+    }
+}
+
+/// The order of our rules among themselves: smaller stands in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key<'a> {
+    hosts: HostRank,
+    paths: PathRank,
+    hostname: &'a str,
+    path: Option<&'a str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum HostRank {
+    Exact,
+    /// By the number of labels, most first.
+    Wildcard(Reverse<usize>),
+    All,
+}
+
+impl<'a> Key<'a> {
+    fn new(hostname: &'a str, path: Option<&'a str>) -> Self {
+        let hosts = match HostScope::of(hostname) {
+            HostScope::Exact(_) => HostRank::Exact,
+            HostScope::Suffix(suffix) => HostRank::Wildcard(Reverse(suffix.split('.').count())),
+            HostScope::All => HostRank::All,
+        };
+        Self { hosts, paths: PathRank::of(path), hostname, path }
+    }
+
+    fn of(rule: &'a Rule) -> Self {
+        Self::new(rule.folded_hostname(), rule.path())
+    }
+
+    /// Whether some host is for both.
+    fn shares_hosts_with(&self, other: &Self) -> bool {
+        let includes = |wide: &str, narrow: &str| match HostScope::of(wide) {
+            HostScope::All => true,
+            HostScope::Suffix(suffix) => narrow.trim_start_matches('*').ends_with(suffix),
+            HostScope::Exact(text) => text == narrow,
+        };
+        includes(self.hostname, other.hostname) || includes(other.hostname, self.hostname)
+    }
+}
+
+/// Where to put a rule for `scope` into a list that has none for it.
+pub(super) fn place(list: &[Slot], scope: Scope<'_>) -> usize {
+    let key = scope.key();
+    let edge = list.iter().position(|slot| is_edge(slot, scope)).unwrap_or(list.len());
+    let run = run_before(list, edge);
+    let beginning = edge - run.len();
+    let wider = run
+        .iter()
+        .position(|slot| Key::of(&slot.rule).shares_hosts_with(&key) && Key::of(&slot.rule) > key)
+        .unwrap_or(run.len());
+    let narrower = run
+        .iter()
+        .rposition(|slot| Key::of(&slot.rule).shares_hosts_with(&key) && Key::of(&slot.rule) < key)
+        .map_or(0, |index| index + 1);
+    // Between the two any place will do, so the one that keeps a sorted run sorted. Where a wider rule stands in
+    // front of a narrower one, those two are out of order themselves: this one at least is reached.
+    let sorted = run
+        .iter()
+        .take(wider)
+        .skip(narrower)
+        .position(|slot| Key::of(&slot.rule) > key)
+        .map_or(wider, |index| narrower + index);
+    beginning + sorted
+}
+
+/// Whether our rule at `index` has to be put elsewhere: a rule in front covers it, and by the order should stand
+/// behind it.
+pub(super) fn is_misplaced(list: &[Slot], index: usize, scope: Scope<'_>) -> bool {
+    let key = scope.key();
+    let in_front = list.get(..index).unwrap_or_default();
+    let is_wider = |slot: &Slot| Key::of(&slot.rule).shares_hosts_with(&key) && Key::of(&slot.rule) > key;
+    in_front.iter().any(|slot| is_edge(slot, scope)) || run_before(list, index).iter().any(is_wider)
+}
+
+/// Whether a rule for `scope` stands in front of this one, wherever it is.
+fn is_edge(slot: &Slot, scope: Scope<'_>) -> bool {
+    scope.is_covered_by(&slot.rule) && (!slot.is_own || Key::of(&slot.rule) > scope.key())
+}
+
+/// Our rules directly before `end`, uninterrupted by a foreign one.
+fn run_before(list: &[Slot], end: usize) -> &[Slot] {
+    let in_front = list.get(..end).unwrap_or_default();
+    let foreign = in_front.iter().rposition(|slot| !slot.is_own);
+    in_front.get(foreign.map_or(0, |index| index + 1)..).unwrap_or_default()
+}

@@ -1,0 +1,308 @@
+//! The options of a rule, `originRequest`: which fields there are, what cloudflared reads in them, and when two
+//! are equal.
+//!
+//! One value of a wrong type makes cloudflared refuse the whole document, so the types are its own
+//! (`config.OriginRequestConfig`). On top of them a rule of ours may hold no value that cloudflared takes silently
+//! and then does something surprising with.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::raw_object::{RawObject, integer, is_null, is_same_key, list, raw, text};
+
+/// The fields of `originRequest` that are managed, in Cloudflare's spelling and order.
+pub const ORIGIN_FIELDS: [&str; 19] = [
+    "connectTimeout",
+    "tlsTimeout",
+    "tcpKeepAlive",
+    "noHappyEyeballs",
+    "keepAliveTimeout",
+    "keepAliveConnections",
+    "httpHostHeader",
+    "originServerName",
+    "matchSNItoHost",
+    "caPool",
+    "noTLSVerify",
+    "disableChunkedEncoding",
+    "http2Origin",
+    "bastionMode",
+    "proxyType",
+    "proxyAddress",
+    "proxyPort",
+    "ipRules",
+    "access",
+];
+
+/// The fields of `access` that are managed.
+const ACCESS_FIELDS: [&str; 3] = ["required", "teamName", "audTag"];
+
+/// Above this cloudflared's nanoseconds overflow, silently.
+const SECONDS_MAX: i64 = i64::MAX / 1_000_000_000;
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Seconds,
+    Count,
+    Flag,
+    Text,
+    /// A text that goes into a header or a TLS extension.
+    HostText,
+    ProxyType,
+    Port,
+    IpRules,
+    Access,
+}
+
+/// Why the value of a field cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldProblem {
+    /// Another JSON type than the one named here: cloudflared refuses the whole document.
+    Type(&'static str),
+    /// A negative number where cloudflared would take it as "no limit" or its default.
+    Negative,
+    /// More seconds than cloudflared can count.
+    TooManySeconds,
+    /// A port above 65535.
+    Port,
+    /// A proxy type other than none and `socks`.
+    ProxyType,
+    /// A blank or control character in a text that goes into a header or a TLS extension.
+    Character(char),
+    /// An address range of `ipRules` that is none.
+    Prefix(Box<str>),
+    /// Tokens are required without saying of which team.
+    AccessWithoutTeam,
+    /// Tokens are required without saying for which application: every request would be refused.
+    AccessWithoutAudience,
+}
+
+impl fmt::Display for FieldProblem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Type(expected) => write!(formatter, "must be {expected}"),
+            Self::Negative => formatter.write_str("must not be negative"),
+            Self::TooManySeconds => write!(formatter, "must not be more than {SECONDS_MAX} seconds"),
+            Self::Port => formatter.write_str("must hold ports up to 65535"),
+            Self::ProxyType => formatter.write_str("must be empty or \"socks\""),
+            Self::Character(character) => write!(formatter, "cannot hold {character:?}"),
+            Self::Prefix(prefix) => {
+                write!(formatter, "must hold address ranges such as 10.0.0.0/8, not {prefix:?}")
+            }
+            Self::AccessWithoutTeam => formatter.write_str("needs a teamName where it is required"),
+            Self::AccessWithoutAudience => {
+                formatter.write_str("needs an audTag where it is required, else every request is refused")
+            }
+        }
+    }
+}
+
+/// The managed field that a key means, in Cloudflare's spelling.
+pub(super) fn managed_field(key: &str) -> Option<&'static str> {
+    ORIGIN_FIELDS.into_iter().find(|field| is_same_key(key, field))
+}
+
+/// Whether cloudflared can read the value: `null` is an absent one.
+pub(super) fn check_type(field: &str, value: &RawValue) -> Result<(), FieldProblem> {
+    if is_null(value) {
+        return Ok(());
+    }
+    let fits = |fits: bool, expected| if fits { Ok(()) } else { Err(FieldProblem::Type(expected)) };
+    match kind(field) {
+        Some(Kind::Seconds) => fits(integer(value).is_some(), "a whole number of seconds"),
+        Some(Kind::Count) => fits(integer(value).is_some(), "a whole number"),
+        Some(Kind::Port) => fits(value.get().parse::<u64>().is_ok(), "a port number"),
+        Some(Kind::Flag) => fits(is_flag(value), "true or false"),
+        Some(Kind::Text | Kind::HostText | Kind::ProxyType) => fits(text(value).is_some(), "a text"),
+        Some(Kind::IpRules) => fits(
+            list(value).is_some_and(|rules| rules.into_iter().all(is_ip_rule)),
+            "a list of {prefix: text, ports: list of numbers, allow: true or false}",
+        ),
+        Some(Kind::Access) => fits(
+            is_access(value),
+            "an object {required: true or false, teamName: text, audTag: list of texts}",
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Whether a rule of ours may hold the value.
+pub(super) fn check(field: &str, value: &RawValue) -> Result<(), FieldProblem> {
+    check_type(field, value)?;
+    if is_null(value) {
+        return Ok(());
+    }
+    match kind(field) {
+        Some(Kind::Seconds) => match integer(value) {
+            Some(..0) => Err(FieldProblem::Negative),
+            Some(seconds) if seconds > SECONDS_MAX => Err(FieldProblem::TooManySeconds),
+            _ => Ok(()),
+        },
+        Some(Kind::Count) if integer(value).is_some_and(i64::is_negative) => Err(FieldProblem::Negative),
+        Some(Kind::Port) if value.get().parse::<u16>().is_err() => Err(FieldProblem::Port),
+        Some(Kind::ProxyType) if !text(value).is_some_and(|text| text.is_empty() || text == "socks") => {
+            Err(FieldProblem::ProxyType)
+        }
+        Some(Kind::HostText) => {
+            let blank = |character: &char| character.is_control() || character.is_whitespace();
+            match text(value).and_then(|text| text.chars().find(blank)) {
+                Some(character) => Err(FieldProblem::Character(character)),
+                None => Ok(()),
+            }
+        }
+        Some(Kind::IpRules) => list(value).unwrap_or_default().into_iter().try_for_each(check_ip_rule),
+        Some(Kind::Access) => check_access(value),
+        Some(Kind::Count | Kind::Port | Kind::ProxyType | Kind::Flag | Kind::Text) | None => Ok(()),
+    }
+}
+
+/// Whether the field has the value wanted. Absent and `null` are the same; of `access` only the managed fields
+/// count.
+pub(super) fn is_equal(field: &str, present: Option<&RawValue>, wanted: Option<&Value>) -> bool {
+    let wanted = wanted.filter(|value| !value.is_null());
+    if kind(field) == Some(Kind::Access) {
+        let present = present.and_then(RawObject::parse).unwrap_or_default();
+        return ACCESS_FIELDS.into_iter().all(|name| {
+            let wanted = wanted.and_then(|access| access.get(name)).filter(|value| !value.is_null());
+            is_value(present.last(name), wanted)
+        });
+    }
+    is_value(present, wanted)
+}
+
+/// What to write for `access` so that it is as wanted and keeps the fields that are not managed; nothing where
+/// nothing is left.
+pub(super) fn access_with(present: Option<&RawValue>, wanted: Option<&Value>) -> Option<Box<RawValue>> {
+    let values = ACCESS_FIELDS.map(|name| {
+        let value = wanted.and_then(|access| access.get(name)).filter(|value| !value.is_null());
+        (name, value, value.map(raw))
+    });
+    let mut access = present.and_then(RawObject::parse).unwrap_or_default();
+    for (name, wanted, written) in &values {
+        match written {
+            Some(_) if is_value(access.last(name), *wanted) => {}
+            Some(written) => access.set(name, written),
+            None => access.remove(name),
+        }
+    }
+    (!access.is_empty()).then(|| access.to_raw())
+}
+
+/// Whether `access` holds a field that is not managed.
+pub(super) fn has_unknown_access_field(access: &RawValue) -> bool {
+    RawObject::parse(access).is_some_and(|access| access.has_others_than(&ACCESS_FIELDS))
+}
+
+fn kind(field: &str) -> Option<Kind> {
+    Some(match field {
+        "connectTimeout" | "tlsTimeout" | "tcpKeepAlive" | "keepAliveTimeout" => Kind::Seconds,
+        "keepAliveConnections" => Kind::Count,
+        "noHappyEyeballs"
+        | "matchSNItoHost"
+        | "noTLSVerify"
+        | "disableChunkedEncoding"
+        | "http2Origin"
+        | "bastionMode" => Kind::Flag,
+        "httpHostHeader" | "originServerName" => Kind::HostText,
+        "caPool" | "proxyAddress" => Kind::Text,
+        "proxyType" => Kind::ProxyType,
+        "proxyPort" => Kind::Port,
+        "ipRules" => Kind::IpRules,
+        "access" => Kind::Access,
+        _ => return None,
+    })
+}
+
+fn is_value(present: Option<&RawValue>, wanted: Option<&Value>) -> bool {
+    match (present, wanted) {
+        (None, None) => true,
+        (Some(present), Some(wanted)) => {
+            serde_json::from_str::<Value>(present.get()).is_ok_and(|present| present == *wanted)
+        }
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+fn is_flag(value: &RawValue) -> bool {
+    matches!(value.get(), "true" | "false")
+}
+
+fn is_null_or(value: &RawValue, fits: impl Fn(&RawValue) -> bool) -> bool {
+    is_null(value) || fits(value)
+}
+
+fn is_list_of(value: &RawValue, fits: impl Fn(&RawValue) -> bool) -> bool {
+    list(value).is_some_and(|items| items.into_iter().all(|item| is_null_or(item, &fits)))
+}
+
+fn is_text(value: &RawValue) -> bool {
+    text(value).is_some()
+}
+
+/// cloudflared reads every duplicate of a key, so every one has to fit.
+fn members_fit(value: &RawValue, fits: impl Fn(&str, &RawValue) -> bool) -> bool {
+    RawObject::parse(value)
+        .is_some_and(|object| object.members().all(|(key, value)| is_null(value) || fits(&key, value)))
+}
+
+fn is_access(value: &RawValue) -> bool {
+    members_fit(value, |key, value| match key {
+        _ if is_same_key(key, "required") => is_flag(value),
+        _ if is_same_key(key, "teamName") || is_same_key(key, "environment") => is_text(value),
+        _ if is_same_key(key, "audTag") => is_list_of(value, is_text),
+        _ => true,
+    })
+}
+
+fn is_ip_rule(value: &RawValue) -> bool {
+    members_fit(value, |key, value| match key {
+        _ if is_same_key(key, "prefix") => is_text(value),
+        _ if is_same_key(key, "ports") => is_list_of(value, |port| integer(port).is_some()),
+        _ if is_same_key(key, "allow") => is_flag(value),
+        _ => true,
+    })
+}
+
+fn check_access(value: &RawValue) -> Result<(), FieldProblem> {
+    let access = RawObject::parse(value).unwrap_or_default();
+    if access.last_value("required").is_none_or(|required| required.get() != "true") {
+        return Ok(());
+    }
+    let team = access.last_value("teamName").and_then(text).unwrap_or_default();
+    if team.trim().is_empty() {
+        return Err(FieldProblem::AccessWithoutTeam);
+    }
+    let audiences = access.last("audTag").and_then(list).unwrap_or_default();
+    let is_named = |audience: &RawValue| text(audience).is_some_and(|text| !text.trim().is_empty());
+    if audiences.is_empty() || !audiences.into_iter().all(is_named) {
+        return Err(FieldProblem::AccessWithoutAudience);
+    }
+    Ok(())
+}
+
+fn check_ip_rule(value: &RawValue) -> Result<(), FieldProblem> {
+    let rule = RawObject::parse(value).unwrap_or_default();
+    let prefix = rule.last("prefix").and_then(text).unwrap_or(Cow::Borrowed(""));
+    if !is_address_range(&prefix) {
+        return Err(FieldProblem::Prefix(prefix.into()));
+    }
+    let ports = rule.last("ports").and_then(list).unwrap_or_default();
+    let is_port =
+        |port: &RawValue| integer(port).is_some_and(|port| (1..=i64::from(u16::MAX)).contains(&port));
+    if ports.into_iter().all(is_port) { Ok(()) } else { Err(FieldProblem::Port) }
+}
+
+fn is_address_range(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else { return false };
+    let maximum = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    length.bytes().all(|byte| byte.is_ascii_digit())
+        && length.parse::<u8>().is_ok_and(|length| length <= maximum)
+}

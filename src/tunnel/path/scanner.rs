@@ -1,0 +1,264 @@
+//! Reads an expression character by character and refuses what is outside the common subset, with its place.
+//!
+//! The rules are those of Go's `regexp/syntax` (flags `Perl`) where it is the stricter one and of regex-lite where
+//! that is: Go refuses `a**` and counts over 1000, regex-lite refuses `\pL` and a lone brace.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use super::{PathError, Syntax};
+use crate::limits::PATH_REPEAT_MAX;
+
+/// POSIX classes that both know.
+const CLASS_NAMES: [&str; 14] = [
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
+    "upper", "word", "xdigit",
+];
+
+/// What may stand behind a backslash for itself.
+const ESCAPABLE: &str = r"\.+*?()|[]{}^$/-&~#";
+
+/// Checks the whole expression.
+pub(super) fn check(text: &str) -> Result<(), PathError> {
+    let mut scanner = Scanner { characters: text.chars().peekable(), position: 0 };
+    scanner.expression().map_err(|problem| PathError::Syntax { position: scanner.position, problem })
+}
+
+/// What a repetition would apply to.
+#[derive(Clone, Copy)]
+enum Operand {
+    /// The beginning of the expression, of a group or of an alternative, or a flag.
+    None,
+    /// `^`, `$`, `\b`: nothing that repeating makes sense of.
+    Assertion,
+    /// Something with a repetition already.
+    Repeated(Weight),
+    Atom(Weight),
+}
+
+/// How often the innermost part of an operand is repeated.
+type Weight = u32;
+
+struct Scanner<'a> {
+    characters: Peekable<Chars<'a>>,
+    /// Of the character read last, from 1.
+    position: usize,
+}
+
+impl Scanner<'_> {
+    fn next(&mut self) -> Option<char> {
+        let character = self.characters.next()?;
+        self.position += 1;
+        Some(character)
+    }
+
+    fn next_if(&mut self, expected: char) -> bool {
+        let found = self.characters.next_if_eq(&expected).is_some();
+        if found {
+            self.position += 1;
+        }
+        found
+    }
+
+    fn expression(&mut self) -> Result<(), Syntax> {
+        // Of each open group: the greatest weight in it so far. The first is the expression itself.
+        let mut groups: Vec<Weight> = vec![1];
+        let mut operand = Operand::None;
+        while let Some(character) = self.next() {
+            operand = match character {
+                '(' => {
+                    if self.opens_group()? {
+                        groups.push(1);
+                    }
+                    Operand::None
+                }
+                ')' => {
+                    let weight = groups.pop().unwrap_or(1);
+                    if groups.is_empty() {
+                        return Err(Syntax::UnopenedGroup);
+                    }
+                    Operand::Atom(weight)
+                }
+                '|' => Operand::None,
+                '*' | '+' | '?' => self.repeated(operand, 1)?,
+                '{' => {
+                    let count = self.count()?;
+                    self.repeated(operand, count)?
+                }
+                '}' => return Err(Syntax::Brace),
+                ']' => return Err(Syntax::Bracket),
+                '[' => {
+                    self.class()?;
+                    Operand::Atom(1)
+                }
+                '^' | '$' => Operand::Assertion,
+                '\\' => self.escape()?,
+                _ if character.is_control() => return Err(Syntax::Control(character)),
+                _ => Operand::Atom(1),
+            };
+            if let (Operand::Atom(weight) | Operand::Repeated(weight), Some(group)) =
+                (operand, groups.last_mut())
+            {
+                *group = (*group).max(weight);
+            }
+        }
+        if groups.len() > 1 { Err(Syntax::UnclosedGroup) } else { Ok(()) }
+    }
+
+    /// Behind `(`. Says whether a `)` has to follow; flags for the rest of a group end by themselves.
+    fn opens_group(&mut self) -> Result<bool, Syntax> {
+        if !self.next_if('?') {
+            return Ok(true);
+        }
+        match self.next() {
+            Some(':') => Ok(true),
+            Some('P') if self.next_if('<') => self.group_name().map(|()| true),
+            Some('i' | 's') => loop {
+                match self.next() {
+                    Some('i' | 's') => {}
+                    Some(')') => return Ok(false),
+                    Some(':') => return Ok(true),
+                    _ => return Err(Syntax::GroupKind),
+                }
+            },
+            _ => Err(Syntax::GroupKind),
+        }
+    }
+
+    fn group_name(&mut self) -> Result<(), Syntax> {
+        let mut length = 0;
+        loop {
+            match self.next() {
+                Some('>') if length > 0 => return Ok(()),
+                Some('a'..='z' | 'A'..='Z' | '_') => length += 1,
+                Some('0'..='9') if length > 0 => length += 1,
+                _ => return Err(Syntax::GroupName),
+            }
+        }
+    }
+
+    /// Behind `{`, up to and with `}`. The greatest number of repetitions.
+    fn count(&mut self) -> Result<Weight, Syntax> {
+        let minimum = self.number()?.ok_or(Syntax::Brace)?;
+        let maximum = if self.next_if(',') { self.number()?.unwrap_or(minimum) } else { minimum };
+        if !self.next_if('}') {
+            return Err(Syntax::Brace);
+        }
+        if maximum < minimum {
+            return Err(Syntax::RepeatBackwards);
+        }
+        Ok(maximum.max(1))
+    }
+
+    fn number(&mut self) -> Result<Option<Weight>, Syntax> {
+        let mut number: Option<Weight> = None;
+        while let Some(digit) = self.characters.peek().and_then(|character| character.to_digit(10)) {
+            self.next();
+            // Go takes no leading zero for a count.
+            if number == Some(0) {
+                return Err(Syntax::Brace);
+            }
+            number = Some(number.unwrap_or(0) * 10 + digit).filter(|&number| number <= PATH_REPEAT_MAX);
+            if number.is_none() {
+                return Err(Syntax::RepeatedTooOften);
+            }
+        }
+        Ok(number)
+    }
+
+    /// Behind a repetition, with its lazy `?`.
+    fn repeated(&mut self, operand: Operand, count: Weight) -> Result<Operand, Syntax> {
+        let weight = match operand {
+            Operand::None | Operand::Assertion => return Err(Syntax::NothingToRepeat),
+            Operand::Repeated(_) => return Err(Syntax::RepeatedTwice),
+            Operand::Atom(weight) => weight.saturating_mul(count),
+        };
+        if weight > PATH_REPEAT_MAX {
+            return Err(Syntax::RepeatedTooOften);
+        }
+        self.next_if('?');
+        Ok(Operand::Repeated(weight))
+    }
+
+    /// Behind a backslash outside a class.
+    fn escape(&mut self) -> Result<Operand, Syntax> {
+        match self.next() {
+            None => Err(Syntax::TrailingBackslash),
+            Some('d' | 'D' | 's' | 'S' | 'w' | 'W') => Ok(Operand::Atom(1)),
+            Some('b' | 'B' | 'A' | 'z') => Ok(Operand::Assertion),
+            Some(character) if ESCAPABLE.contains(character) => Ok(Operand::Atom(1)),
+            Some(character) => Err(Syntax::Escape(character)),
+        }
+    }
+
+    /// Behind `[`, up to and with `]`.
+    fn class(&mut self) -> Result<(), Syntax> {
+        self.next_if('^');
+        let mut is_first = true;
+        loop {
+            let Some(character) = self.next() else { return Err(Syntax::UnclosedClass) };
+            if matches!(character, '&' | '-' | '~') && self.characters.peek() == Some(&character) {
+                return Err(Syntax::ClassOperation);
+            }
+            let from = match character {
+                ']' if is_first => return Err(Syntax::EmptyClass),
+                ']' => return Ok(()),
+                '[' => {
+                    self.named_class()?;
+                    None
+                }
+                '-' if is_first || self.characters.peek() == Some(&']') => None,
+                '-' => return Err(Syntax::ClassHyphen),
+                '\\' => self.class_escape()?,
+                _ if character.is_control() => return Err(Syntax::Control(character)),
+                _ => Some(character),
+            };
+            is_first = false;
+            self.range(from)?;
+        }
+    }
+
+    /// Behind a member of a class that may begin a range.
+    fn range(&mut self, from: Option<char>) -> Result<(), Syntax> {
+        let mut ahead = self.characters.clone();
+        if ahead.next() != Some('-') || matches!(ahead.next(), None | Some(']')) {
+            return Ok(());
+        }
+        self.next();
+        let to = match self.next() {
+            Some('-') => return Err(Syntax::ClassOperation),
+            Some('[') => None,
+            Some('\\') => self.class_escape()?,
+            to => to,
+        };
+        match (from, to) {
+            (Some(from), Some(to)) if from <= to => Ok(()),
+            _ => Err(Syntax::RangeBackwards),
+        }
+    }
+
+    /// Behind `[` inside a class.
+    fn named_class(&mut self) -> Result<(), Syntax> {
+        if !self.next_if(':') {
+            return Err(Syntax::Bracket);
+        }
+        self.next_if('^');
+        let mut name = String::new();
+        while let Some(letter) = self.characters.next_if(char::is_ascii_lowercase) {
+            self.position += 1;
+            name.push(letter);
+        }
+        let is_closed = self.next_if(':') && self.next_if(']');
+        if is_closed && CLASS_NAMES.contains(&&*name) { Ok(()) } else { Err(Syntax::ClassName) }
+    }
+
+    /// Behind a backslash inside a class. The character it stands for; nothing for a class.
+    fn class_escape(&mut self) -> Result<Option<char>, Syntax> {
+        match self.next() {
+            None => Err(Syntax::TrailingBackslash),
+            Some('d' | 'D' | 's' | 'S' | 'w' | 'W') => Ok(None),
+            Some(character) if ESCAPABLE.contains(character) => Ok(Some(character)),
+            Some(character) => Err(Syntax::Escape(character)),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! A JSON object whose members keep their order, their duplicates and their bytes.
+//!
+//! Members are found as Go's `encoding/json` finds them, because that is what cloudflared reads a configuration
+//! with: without case, and of duplicates the last.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+/// A member as it was written.
+#[derive(Clone, Debug)]
+struct Member<'a> {
+    key: Cow<'a, RawValue>,
+    value: &'a RawValue,
+}
+
+impl Member<'_> {
+    fn is(&self, name: &str) -> bool {
+        text(&self.key).is_some_and(|key| is_same_key(&key, name))
+    }
+}
+
+/// An object as it was written, and with what was changed since.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RawObject<'a> {
+    members: Vec<Member<'a>>,
+}
+
+impl<'a> RawObject<'a> {
+    /// Nothing where `raw` is not an object.
+    pub(super) fn parse(raw: &'a RawValue) -> Option<Self> {
+        serde_json::from_str(raw.get()).ok()
+    }
+
+    /// The value of the last member called `name`; nothing where there is none or it is `null`.
+    pub(super) fn last(&self, name: &str) -> Option<&'a RawValue> {
+        let last = self.members.iter().rfind(|member| member.is(name))?;
+        (!is_null(last.value)).then_some(last.value)
+    }
+
+    /// Like `last`, for what Go reads into a plain string or struct: there a `null` leaves what stood before.
+    pub(super) fn last_value(&self, name: &str) -> Option<&'a RawValue> {
+        let last = self.members.iter().rfind(|member| member.is(name) && !is_null(member.value))?;
+        Some(last.value)
+    }
+
+    /// The members of every object called `name`, one after the other: Go reads duplicates into one struct.
+    pub(super) fn nested(&self, name: &str) -> Option<Self> {
+        let objects = self.members.iter().filter(|member| member.is(name));
+        let mut nested: Option<Self> = None;
+        for object in objects.filter_map(|member| Self::parse(member.value)) {
+            nested.get_or_insert_default().members.extend(object.members);
+        }
+        nested
+    }
+
+    /// Every member, with its key as Go would compare it.
+    pub(super) fn members(&self) -> impl Iterator<Item = (Cow<'_, str>, &'a RawValue)> {
+        // A key that is no text (a lone surrogate) is unknown to everybody.
+        self.members.iter().map(|member| (text(&member.key).unwrap_or_default(), member.value))
+    }
+
+    /// Whether there is a member of none of these names.
+    pub(super) fn has_others_than(&self, names: &[&str]) -> bool {
+        self.members.iter().any(|member| !names.iter().any(|name| member.is(name)))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Gives the last member called `name` this value and takes its duplicates away; puts it at the end where there
+    /// is none.
+    pub(super) fn set(&mut self, name: &str, value: &'a RawValue) {
+        let Some(last) = self.members.iter().rposition(|member| member.is(name)) else {
+            self.members.push(Member { key: Cow::Owned(raw(name)), value });
+            return;
+        };
+        let mut index = 0;
+        self.members.retain_mut(|member| {
+            let keep = index == last || !member.is(name);
+            if index == last {
+                member.value = value;
+            }
+            index += 1;
+            keep
+        });
+    }
+
+    /// Takes every member called `name` away.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.members.retain(|member| !member.is(name));
+    }
+
+    /// The object's text: keys and untouched values with their bytes, without blanks between members.
+    pub(super) fn to_raw(&self) -> Box<RawValue> {
+        let members = self.members.iter().map(|member| [member.key.get(), ":", member.value.get()].concat());
+        from_json(format!("{{{}}}", members.collect::<Vec<_>>().join(",")))
+    }
+}
+
+impl<'de> Deserialize<'de> for RawObject<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = RawObject<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some((key, value)) = map.next_entry::<&'de RawValue, &'de RawValue>()? {
+                    members.push(Member { key: Cow::Borrowed(key), value });
+                }
+                Ok(RawObject { members })
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// Whether Go's `encoding/json` takes the key `key` for the field `field`: by Unicode's simple folding, in which two
+/// characters beyond ASCII fold onto letters of ASCII.
+pub(super) fn is_same_key(key: &str, field: &str) -> bool {
+    let fold = |character| match character {
+        'ſ' => 's',
+        '\u{212a}' => 'k',
+        _ => character.to_ascii_lowercase(),
+    };
+    key.chars().map(fold).eq(field.chars().map(fold))
+}
+
+pub(super) fn is_null(raw: &RawValue) -> bool {
+    raw.get() == "null"
+}
+
+/// The text of a JSON string; nothing where `raw` is something else, or no Unicode.
+pub(super) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
+    // Most strings need no unescaping, and `Cow` alone would always copy.
+    if let Ok(borrowed) = serde_json::from_str::<&str>(raw.get()) {
+        return Some(Cow::Borrowed(borrowed));
+    }
+    serde_json::from_str::<String>(raw.get()).ok().map(Cow::Owned)
+}
+
+/// A number as Go's `strconv.ParseInt` reads it: no fraction, no exponent.
+pub(super) fn integer(value: &RawValue) -> Option<i64> {
+    value.get().parse().ok()
+}
+
+/// The JSON of a value whose writing cannot fail.
+pub(super) fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value)
+        .expect("strings and JSON values have string keys and no writer that fails")
+}
+
+/// A raw value put together from others.
+pub(super) fn from_json(json: String) -> Box<RawValue> {
+    RawValue::from_string(json).expect("it was put together from JSON values")
+}
+
+/// The members of the list `raw`; nothing where it is no list.
+pub(super) fn list(raw: &RawValue) -> Option<Vec<&RawValue>> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(json: &str) -> Box<RawValue> {
+        RawValue::from_string(json.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn an_untouched_object_keeps_order_duplicates_and_bytes() {
+        let json = r#"{"b":1e2,"a":{ "x" : [ 1,2 ] },"b":"\u0041","\u0061":null,"\ud800":1.0}"#;
+        let raw = object(json);
+        assert_eq!(RawObject::parse(&raw).unwrap().to_raw().get(), json);
+    }
+
+    #[test]
+    fn only_objects_are_objects() {
+        for json in ["null", "1", "[]", "\"{}\"", "true"] {
+            assert!(RawObject::parse(&object(json)).is_none(), "{json}");
+        }
+        assert!(RawObject::parse(&object(" { } ")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn keys_are_found_as_go_finds_them() {
+        let raw = object(
+            r#"{"Path":"/a","PATH":"/b","path":null,"\u0068ost":1,"tcp\u212aeepAlive":3,"ſervice":4}"#,
+        );
+        let object = RawObject::parse(&raw).unwrap();
+        assert!(object.last("path").is_none(), "a null at the end unsets a pointer");
+        assert_eq!(object.last_value("path").unwrap().get(), "\"/b\"");
+        assert_eq!(object.last("host").unwrap().get(), "1");
+        assert_eq!(object.last("tcpKeepAlive").unwrap().get(), "3");
+        assert_eq!(object.last("service").unwrap().get(), "4");
+        assert!(object.last("hosts").is_none());
+    }
+
+    #[test]
+    fn setting_a_member_keeps_its_place_and_the_others() {
+        let raw = object(r#"{"a": 1, "Key": 2, "b": { }, "key": 3, "c": 4}"#);
+        let mut object = RawObject::parse(&raw).unwrap();
+        let (five, x) = (super::raw(&5), super::raw("x"));
+        object.set("key", &five);
+        assert_eq!(object.to_raw().get(), r#"{"a":1,"b":{ },"key":5,"c":4}"#);
+        object.set("new", &x);
+        object.remove("B");
+        assert_eq!(object.to_raw().get(), r#"{"a":1,"key":5,"c":4,"new":"x"}"#);
+    }
+
+    #[test]
+    fn duplicate_objects_are_read_into_one() {
+        let raw = object(r#"{"o":{"a":1,"b":2},"O":null,"o":{"A":3}}"#);
+        let nested = RawObject::parse(&raw).unwrap().nested("o").unwrap();
+        assert_eq!(nested.last("a").unwrap().get(), "3");
+        assert_eq!(nested.last("b").unwrap().get(), "2");
+        assert!(nested.nested("a").is_none());
+    }
+
+    #[test]
+    fn unknown_members_are_told_without_case() {
+        let raw = object(r#"{"HostName":"a","Service":"b"}"#);
+        let object = RawObject::parse(&raw).unwrap();
+        assert!(!object.has_others_than(&["hostname", "service"]));
+        assert!(object.has_others_than(&["hostname"]));
+    }
+}

@@ -1,0 +1,225 @@
+//! One rule of the list, as it is read and as it is wanted.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::hostname::{Hostname, fold};
+use super::origin_request::{ORIGIN_FIELDS, access_with, has_unknown_access_field, is_equal};
+use super::path::PathPattern;
+use super::raw_object::{RawObject, from_json, raw, text};
+use super::service::Service;
+
+/// The fields of a rule.
+const RULE_FIELDS: [&str; 4] = ["hostname", "path", "service", "originRequest"];
+
+/// A rule as we want it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedRule {
+    /// The hosts it is for.
+    pub hostname: Hostname,
+    /// The paths it is for; all where there is none.
+    pub path: Option<PathPattern>,
+    /// Where its requests go.
+    pub service: Service,
+    /// Fields of [`ORIGIN_FIELDS`] and their values, in that order. What is not named is taken off the rule.
+    pub origin_request: Vec<(&'static str, Value)>,
+}
+
+impl WantedRule {
+    /// The path's text.
+    pub fn path_text(&self) -> Option<&str> {
+        self.path.as_ref().map(PathPattern::as_str)
+    }
+
+    fn origin_value(&self, name: &str) -> Option<&Value> {
+        let (_, value) = self.origin_request.iter().find(|(field, _)| *field == name)?;
+        (!value.is_null()).then_some(value)
+    }
+
+    /// The rule's text, where none stands yet.
+    pub(super) fn to_raw(&self) -> Box<RawValue> {
+        let path = self.path_text().map(raw);
+        let hostname = raw(self.hostname.as_str());
+        let service = raw(self.service.as_str());
+        let origin = self.origin_onto(RawObject::default());
+        let mut rule = RawObject::default();
+        rule.set("hostname", &hostname);
+        if let Some(path) = &path {
+            rule.set("path", path);
+        }
+        rule.set("service", &service);
+        if let Some(origin) = &origin {
+            rule.set("originRequest", origin);
+        }
+        rule.to_raw()
+    }
+
+    /// The managed fields as wanted, all others as they are; nothing where nothing is left.
+    fn origin_onto(&self, origin: RawObject<'_>) -> Option<Box<RawValue>> {
+        let values = ORIGIN_FIELDS.map(|field| {
+            let wanted = self.origin_value(field);
+            let value = match field {
+                "access" => access_with(origin.last(field), wanted),
+                _ => wanted.map(raw),
+            };
+            (field, wanted, value)
+        });
+        let mut edited = origin;
+        for (field, wanted, value) in &values {
+            match value {
+                _ if is_equal(field, edited.last(field), *wanted) => {}
+                Some(value) => edited.set(field, value),
+                None => edited.remove(field),
+            }
+        }
+        (!edited.is_empty()).then(|| edited.to_raw())
+    }
+}
+
+/// One rule of a document, read only. Its bytes are kept.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    raw: Box<RawValue>,
+    is_readable: bool,
+    hostname: Box<str>,
+    /// Where it is another text than `hostname`.
+    folded_hostname: Option<Box<str>>,
+    path: Option<Box<str>>,
+    service: Box<str>,
+}
+
+impl Rule {
+    /// Reads what cloudflared would read. What it could not read is a rule that matches nothing: it is no one's
+    /// reason to fail here.
+    pub(super) fn parse(raw: Box<RawValue>) -> Self {
+        let read = |name| -> Option<Box<str>> {
+            match RawObject::parse(&raw)?.last_value(name) {
+                Some(value) => text(value).map(Into::into),
+                None => Some("".into()),
+            }
+        };
+        let (hostname, path, service) = (read("hostname"), read("path"), read("service"));
+        let is_readable = hostname.is_some() && path.is_some() && service.is_some();
+        let hostname = hostname.unwrap_or_default();
+        let folded_hostname = Some(fold(&hostname)).filter(|folded| **folded != *hostname).map(Into::into);
+        Self {
+            is_readable,
+            hostname,
+            folded_hostname,
+            path: path.filter(|path| !path.is_empty()),
+            service: service.unwrap_or_default(),
+            raw,
+        }
+    }
+
+    /// The hostname as it is written; empty where there is none.
+    pub fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
+    /// The path expression as it is written; nothing where it is absent or empty.
+    pub fn path(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+
+    /// The service as it is written; empty where there is none.
+    pub fn service(&self) -> &str {
+        &self.service
+    }
+
+    /// The value of a field of `originRequest`, by Cloudflare's name; nothing where it is absent or `null`.
+    pub fn origin_field(&self, name: &str) -> Option<&RawValue> {
+        self.origin()?.last(name)
+    }
+
+    /// The rule's bytes.
+    pub fn raw(&self) -> &RawValue {
+        &self.raw
+    }
+
+    /// Whether it is for this hostname, compared without case and in punycode, and for this path text. An empty path
+    /// is none.
+    pub fn is_for(&self, hostname: &Hostname, path: Option<&str>) -> bool {
+        self.has_hostname(hostname) && self.path() == path.filter(|path| !path.is_empty())
+    }
+
+    /// Whether it is for this hostname, with whatever path.
+    pub fn has_hostname(&self, hostname: &Hostname) -> bool {
+        self.is_readable && self.folded_hostname() == hostname.as_str()
+    }
+
+    /// Whether writing `wanted` onto it would change nothing: its hostname is written as wanted, service and managed
+    /// fields have the values wanted. Absent and `null` are the same, and so is an `originRequest` without managed
+    /// fields; fields that are not managed do not count. The path is not compared: see [`Rule::is_for`].
+    pub fn equals(&self, wanted: &WantedRule) -> bool {
+        let WantedRule { hostname, path: _, service, origin_request: _ } = wanted;
+        *self.hostname == *hostname.as_str()
+            && *self.service == *service.as_str()
+            && self.has_origin_values(wanted)
+    }
+
+    /// Whether it equals `wanted` and holds no field beyond what we would write.
+    pub fn equals_in_every_field(&self, wanted: &WantedRule) -> bool {
+        let has_others = |object: Option<RawObject<'_>>, names: &[&str]| {
+            object.is_some_and(|object| object.has_others_than(names))
+        };
+        self.equals(wanted)
+            && self.path() == wanted.path_text()
+            && !has_others(RawObject::parse(&self.raw), &RULE_FIELDS)
+            && !has_others(self.origin(), &ORIGIN_FIELDS)
+            && !self.origin_field("access").is_some_and(has_unknown_access_field)
+    }
+
+    /// Whether it has neither hostname nor path and so matches every request: what the last rule must be.
+    pub(super) fn is_catch_all(&self) -> bool {
+        self.is_readable && matches!(&*self.hostname, "" | "*") && self.path.is_none()
+    }
+
+    /// Whether cloudflared could read it.
+    pub(super) fn is_readable(&self) -> bool {
+        self.is_readable
+    }
+
+    /// The hostname in lower case and punycode.
+    pub(super) fn folded_hostname(&self) -> &str {
+        self.folded_hostname.as_deref().unwrap_or(&self.hostname)
+    }
+
+    /// The rule as wanted: what is not ours to manage stays as it is.
+    pub(super) fn with(&self, wanted: &WantedRule) -> Self {
+        if self.equals(wanted) {
+            return self.clone();
+        }
+        let hostname = raw(wanted.hostname.as_str());
+        let service = raw(wanted.service.as_str());
+        let origin = wanted.origin_onto(self.origin().unwrap_or_default());
+        let mut rule = RawObject::parse(&self.raw).unwrap_or_default();
+        if *self.hostname != *wanted.hostname.as_str() {
+            rule.set("hostname", &hostname);
+        }
+        if *self.service != *wanted.service.as_str() {
+            rule.set("service", &service);
+        }
+        match &origin {
+            // The API may add `{}` by itself: it stays, and so does the field's every byte, where nothing changes.
+            _ if self.has_origin_values(wanted) => {}
+            Some(origin) => rule.set("originRequest", origin),
+            None => rule.remove("originRequest"),
+        }
+        Self::parse(rule.to_raw())
+    }
+
+    fn has_origin_values(&self, wanted: &WantedRule) -> bool {
+        let origin = self.origin().unwrap_or_default();
+        ORIGIN_FIELDS.into_iter().all(|field| is_equal(field, origin.last(field), wanted.origin_value(field)))
+    }
+
+    fn origin(&self) -> Option<RawObject<'_>> {
+        RawObject::parse(&self.raw)?.nested("originRequest")
+    }
+}
+
+/// The rule that answers what no other rule matches, where a document has none.
+pub(super) fn catch_all() -> Rule {
+    Rule::parse(from_json(r#"{"service":"http_status:404"}"#.to_owned()))
+}

@@ -1,0 +1,345 @@
+//! Where a rule sends its requests: the service, as cloudflared reads it.
+//!
+//! cloudflared takes some words, three prefixes, and URLs read by Go's `url.Parse`; any scheme it does not know
+//! becomes TCP over WebSocket, and of a URL it silently ignores userinfo, query and fragment. What is taken here is
+//! narrower: what would be ignored, or served as something else than it says, is refused.
+
+use std::error::Error;
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use crate::limits::{HOSTNAME_MAX_BYTES, LABEL_MAX_BYTES};
+
+/// Services that are a word.
+const WORDS: [&str; 4] = ["hello_world", "hello-world", "bastion", "socks-proxy"];
+
+/// In front of a socket's path. cloudflared compares these with case and does not read the rest as a URL.
+const SOCKETS: [&str; 2] = ["unix:", "unix+tls:"];
+
+/// In front of the status that answers every request.
+const STATUS: &str = "http_status:";
+
+/// Schemes with a protocol behind them.
+const SCHEMES: [&str; 8] = ["http", "https", "ws", "wss", "tcp", "ssh", "rdp", "smb"];
+
+/// A service as cloudflared takes it, canonical: the scheme in lower case, a lone trailing `/` removed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Service(Box<str>);
+
+impl Service {
+    /// Reads a service and brings it into its canonical form.
+    ///
+    /// # Errors
+    /// When cloudflared would refuse the service, or would do something else than it says.
+    pub fn parse(text: &str) -> Result<Self, ServiceError> {
+        if text.is_empty() {
+            return Err(ServiceError::Empty);
+        }
+        if let Some(character) =
+            text.chars().find(|&character| character.is_control() || character.is_whitespace())
+        {
+            return Err(ServiceError::Character(character));
+        }
+        if WORDS.contains(&text) {
+            return Ok(Self(text.into()));
+        }
+        if let Some(status) = text.strip_prefix(STATUS) {
+            check_status(status)?;
+            return Ok(Self(text.into()));
+        }
+        if let Some(path) = SOCKETS.iter().find_map(|prefix| text.strip_prefix(prefix)) {
+            // `@` begins the name of an abstract socket.
+            let is_named = path.starts_with(['/', '@']) && path.len() > 1;
+            return if is_named { Ok(Self(text.into())) } else { Err(ServiceError::SocketPath) };
+        }
+        url(text).map(|url| Self(url.into()))
+    }
+
+    /// The service as it is written in a rule.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Whether somebody who writes this means a service, valid or not. Decided by shape alone: it holds `://`, begins
+/// with one of cloudflared's prefixes, or is one of its words.
+pub fn looks_like_service(text: &str) -> bool {
+    let begins_with = |prefix: &str| {
+        text.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
+    };
+    text.contains("://")
+        || begins_with(STATUS)
+        || SOCKETS.into_iter().any(begins_with)
+        || WORDS.contains(&text)
+}
+
+/// Why a text is not a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServiceError {
+    /// There is no text.
+    Empty,
+    /// A blank or a control character.
+    Character(char),
+    /// Not `<scheme>://<host>`, nor anything else cloudflared knows.
+    Scheme,
+    /// A scheme that cloudflared would carry as TCP over WebSocket, whatever its name promises.
+    UnknownScheme(Box<str>),
+    /// No host after the scheme.
+    NoHost,
+    /// A host that is neither a name nor an address.
+    Host(Box<str>),
+    /// A port outside 1 to 65535.
+    Port(Box<str>),
+    /// `tcp://` without a port.
+    NoPort,
+    /// A user name before the host.
+    Userinfo,
+    /// A path after the host.
+    Path,
+    /// A query or a fragment.
+    Query,
+    /// `http_status:` without a status from 100 to 999.
+    Status(Box<str>),
+    /// `unix:` without the path of a socket.
+    SocketPath,
+}
+
+impl fmt::Display for ServiceError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => formatter.write_str("the service is empty: write one such as http://name.namespace.svc:8080"),
+            Self::Character(character) => write!(formatter, "a service cannot hold {character:?}"),
+            Self::Scheme => formatter.write_str(
+                "a service needs a scheme and a host, as in http://name.namespace.svc:8080",
+            ),
+            Self::UnknownScheme(scheme) => write!(
+                formatter,
+                "the scheme {scheme:?} is not one of {}: cloudflared would carry it as plain TCP; write tcp:// where that is meant",
+                SCHEMES.join(", ")
+            ),
+            Self::NoHost => formatter.write_str("the service has no host after its scheme"),
+            Self::Host(host) => write!(
+                formatter,
+                "{host:?} is neither a host name, an IPv4 address nor an IPv6 address in brackets"
+            ),
+            Self::Port(port) => write!(formatter, "the port {port:?} is not a number from 1 to 65535"),
+            Self::NoPort => formatter.write_str("tcp:// needs a port: cloudflared would take 7864"),
+            Self::Userinfo => formatter.write_str("a service has no user name or password: cloudflared would ignore them"),
+            Self::Path => formatter.write_str(
+                "a service has no path: cloudflared passes on the path of the request; choose by path with a path rule",
+            ),
+            Self::Query => formatter.write_str("a service has no query or fragment: cloudflared would ignore them"),
+            Self::Status(status) => {
+                write!(formatter, "the HTTP status {status:?} is not a number of three digits from 100 to 999")
+            }
+            Self::SocketPath => {
+                formatter.write_str("unix: and unix+tls: need the absolute path of a socket, as in unix:/run/app.sock")
+            }
+        }
+    }
+}
+
+impl Error for ServiceError {}
+
+fn check_status(status: &str) -> Result<(), ServiceError> {
+    let is_status =
+        status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit()) && !status.starts_with('0');
+    if is_status { Ok(()) } else { Err(ServiceError::Status(status.into())) }
+}
+
+fn url(text: &str) -> Result<String, ServiceError> {
+    let (scheme, rest) = text.split_once("://").ok_or(ServiceError::Scheme)?;
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    if !is_scheme {
+        return Err(ServiceError::Scheme);
+    }
+    let scheme = scheme.to_ascii_lowercase();
+    if !SCHEMES.contains(&&*scheme) {
+        return Err(ServiceError::UnknownScheme(scheme.into()));
+    }
+    if rest.contains(['?', '#']) {
+        return Err(ServiceError::Query);
+    }
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if !path.is_empty() {
+        return Err(ServiceError::Path);
+    }
+    if authority.contains('@') {
+        return Err(ServiceError::Userinfo);
+    }
+    let (host, port) = host_and_port(authority)?;
+    check_host(host)?;
+    match port {
+        Some(port) => check_port(port)?,
+        None if scheme == "tcp" => return Err(ServiceError::NoPort),
+        None => {}
+    }
+    Ok(format!("{scheme}://{authority}"))
+}
+
+/// Splits at the port's colon, which is the last one outside brackets.
+fn host_and_port(authority: &str) -> Result<(&str, Option<&str>), ServiceError> {
+    let end_of_address = authority.rfind(']').map_or(0, |index| index + 1);
+    let invalid = || ServiceError::Host(authority.into());
+    let (address, rest) = authority.split_at_checked(end_of_address).ok_or_else(invalid)?;
+    if address.is_empty() {
+        return Ok(match rest.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (rest, None),
+        });
+    }
+    match rest.strip_prefix(':') {
+        Some(port) => Ok((address, Some(port))),
+        None if rest.is_empty() => Ok((address, None)),
+        None => Err(invalid()),
+    }
+}
+
+fn check_host(host: &str) -> Result<(), ServiceError> {
+    if host.is_empty() {
+        return Err(ServiceError::NoHost);
+    }
+    let invalid = || ServiceError::Host(host.into());
+    if let Some(address) = host.strip_prefix('[') {
+        let address = address.strip_suffix(']').ok_or_else(invalid)?;
+        return address.parse::<Ipv6Addr>().map(drop).map_err(|_| invalid());
+    }
+    // A name with a trailing dot is absolute: the search domains of the pod are not tried.
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= LABEL_MAX_BYTES
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    let is_name = name.len() <= HOSTNAME_MAX_BYTES && name.split('.').all(is_label);
+    if is_name { Ok(()) } else { Err(invalid()) }
+}
+
+fn check_port(port: &str) -> Result<(), ServiceError> {
+    let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+    match port.parse::<u16>() {
+        Ok(number) if is_number && number > 0 => Ok(()),
+        _ => Err(ServiceError::Port(port.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_written_in_one_way() {
+        for (text, canonical) in [
+            ("http://app.ns.svc:8080", "http://app.ns.svc:8080"),
+            ("HTTP://App:80", "http://App:80"),
+            ("http://app/", "http://app"),
+            ("https://10.0.0.1:8443/", "https://10.0.0.1:8443"),
+            ("http://[::1]:80", "http://[::1]:80"),
+            ("http://[fd00::1]", "http://[fd00::1]"),
+            ("http://app.ns.svc.cluster.local.:80", "http://app.ns.svc.cluster.local.:80"),
+            ("http://ex_ample:80", "http://ex_ample:80"),
+            ("wss://app", "wss://app"),
+            ("tcp://db.ns.svc:5432", "tcp://db.ns.svc:5432"),
+            ("ssh://host", "ssh://host"),
+            ("rdp://w:3389", "rdp://w:3389"),
+            ("smb://files", "smb://files"),
+            ("unix:/run/app.sock", "unix:/run/app.sock"),
+            ("unix+tls:/run/app.sock", "unix+tls:/run/app.sock"),
+            ("unix:///run/app.sock", "unix:///run/app.sock"),
+            ("unix:@app", "unix:@app"),
+            ("http_status:404", "http_status:404"),
+            ("http_status:100", "http_status:100"),
+            ("http_status:999", "http_status:999"),
+            ("hello_world", "hello_world"),
+            ("hello-world", "hello-world"),
+            ("bastion", "bastion"),
+            ("socks-proxy", "socks-proxy"),
+        ] {
+            let service = Service::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(service.as_str(), canonical);
+            assert_eq!(Service::parse(canonical).unwrap(), service, "canonical twice");
+            assert!(looks_like_service(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_service_is_refused_for_its_reason() {
+        use ServiceError as E;
+        for (text, error) in [
+            ("", E::Empty),
+            ("localhost", E::Scheme),
+            ("localhost:8000", E::Scheme),
+            ("10.0.0.1:80", E::Scheme),
+            ("warp-routing", E::Scheme),
+            ("//x:80", E::Scheme),
+            ("http:/x", E::Scheme),
+            ("://x", E::Scheme),
+            ("1http://x", E::Scheme),
+            ("%zz://x", E::Scheme),
+            ("UNIX:/run/app.sock", E::Scheme),
+            ("ftp://x", E::UnknownScheme("ftp".into())),
+            ("http://", E::NoHost),
+            ("http:///", E::NoHost),
+            ("http://:80", E::NoHost),
+            ("http://x/y", E::Path),
+            ("http://x//", E::Path),
+            ("http://x:80/ ", E::Character(' ')),
+            ("http://local host:80", E::Character(' ')),
+            ("http://a\nb", E::Character('\n')),
+            ("http://x:abc", E::Port("abc".into())),
+            ("http://x:", E::Port("".into())),
+            ("http://x:-1", E::Port("-1".into())),
+            ("http://x:+1", E::Port("+1".into())),
+            ("http://x:0", E::Port("0".into())),
+            ("http://x:65536", E::Port("65536".into())),
+            ("http://[::1", E::Host("[:".into())),
+            ("http://[::1]x", E::Host("[::1]x".into())),
+            ("http://[10.0.0.1]", E::Host("[10.0.0.1]".into())),
+            ("http://[fe80::1%25eth0]", E::Host("[fe80::1%25eth0]".into())),
+            ("http://::1", E::Host(":".into())),
+            ("http://%zz", E::Host("%zz".into())),
+            ("http://a..b", E::Host("a..b".into())),
+            ("http://bücher", E::Host("bücher".into())),
+            ("http://u:p@x", E::Userinfo),
+            ("http://x?y=1", E::Query),
+            ("http://x#y", E::Query),
+            ("http://x/?y", E::Query),
+            ("tcp://db", E::NoPort),
+            ("http_status:", E::Status("".into())),
+            ("http_status:99", E::Status("99".into())),
+            ("http_status:1000", E::Status("1000".into())),
+            ("http_status:+404", E::Status("+404".into())),
+            ("http_status:0404", E::Status("0404".into())),
+            ("http_status:099", E::Status("099".into())),
+            ("unix:", E::SocketPath),
+            ("unix:/", E::SocketPath),
+            ("unix:app.sock", E::SocketPath),
+        ] {
+            assert_eq!(Service::parse(text), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_hostname_or_an_address_does_not_look_like_a_service() {
+        for text in
+            ["example.com", "10.0.0.1", "10.0.0.1:80", "fd00::1", "localhost", "", "none", "http", "unix"]
+        {
+            assert!(!looks_like_service(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_broken_service_still_looks_like_one() {
+        for text in ["http://", "http://x/y", "ftp://x", "unix:", "http_status:abc", "HTTP_STATUS:404", "://"]
+        {
+            assert!(looks_like_service(text), "{text}");
+        }
+    }
+}

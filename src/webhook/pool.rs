@@ -1,0 +1,235 @@
+//! A small pool of workers that grows while clients hold them.
+//!
+//! A worker that reads a body, or drains what nobody read, blocks for as long as its client pleases: tiny_http has
+//! no read time-out. So there is a worker for each request in hand up to a limit, and who is stuck is not waited
+//! for. A request that found no worker for long shows that all are stuck; its age is there to be asked.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::limits;
+
+/// What a worker does with a job.
+type Work<J> = dyn Fn(J) + Send + Sync;
+
+/// The pool. Cheap to clone.
+pub struct Pool<J> {
+    shared: Arc<Shared<J>>,
+}
+
+/// Why a job was not taken; the job comes back with the reason.
+#[derive(Debug)]
+pub enum Refusal<J> {
+    /// The queue stayed full.
+    Full(J),
+    /// There is no worker, and no thread for one.
+    NoThread(J, io::Error),
+}
+
+struct Shared<J> {
+    state: Mutex<State<J>>,
+    /// A job is waiting, or the pool stops.
+    job: Condvar,
+    /// The queue has room, or the pool stops.
+    room: Condvar,
+    /// A worker ended.
+    ended: Condvar,
+    workers_max: usize,
+    work: Box<Work<J>>,
+}
+
+struct State<J> {
+    queue: VecDeque<(Instant, J)>,
+    idle: usize,
+    workers: usize,
+    stopping: bool,
+}
+
+impl<J> Clone for Pool<J> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<J: Send + 'static> Pool<J> {
+    /// A pool of at most `workers_max` threads, none of which exists yet. `work` must not panic.
+    pub fn new(workers_max: usize, work: impl Fn(J) + Send + Sync + 'static) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(State { queue: VecDeque::new(), idle: 0, workers: 0, stopping: false }),
+                job: Condvar::new(),
+                room: Condvar::new(),
+                ended: Condvar::new(),
+                workers_max: workers_max.max(1),
+                work: Box::new(work),
+            }),
+        }
+    }
+
+    /// Queues a job that came at `since`. Waits for `patience` at most while the queue is full.
+    ///
+    /// # Errors
+    /// When the queue stays full, or when there is neither a worker nor a thread to be had for one.
+    pub fn submit(&self, since: Instant, job: J, patience: Duration) -> Result<(), Refusal<J>> {
+        let state = self.shared.lock();
+        let (mut state, _) = self
+            .shared
+            .room
+            .wait_timeout_while(state, patience, |state| {
+                state.queue.len() >= limits::API_QUEUE_MAX && !state.stopping
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.queue.len() >= limits::API_QUEUE_MAX {
+            return Err(Refusal::Full(job));
+        }
+        // Idle workers that were woken already still count as idle, and so do the jobs they were woken for.
+        if state.queue.len() >= state.idle && state.workers < self.shared.workers_max {
+            let shared = Arc::clone(&self.shared);
+            let spawned = thread::Builder::new()
+                .name("webhook".to_owned())
+                .stack_size(limits::API_WORKER_STACK_BYTES)
+                .spawn(move || shared.run());
+            match spawned {
+                Ok(_) => state.workers += 1,
+                // Another worker will come to it.
+                Err(error) if state.workers > 0 => log::warn!("no thread for another worker: {error}"),
+                Err(error) => return Err(Refusal::NoThread(job, error)),
+            }
+        }
+        state.queue.push_back((since, job));
+        drop(state);
+        self.shared.job.notify_one();
+        Ok(())
+    }
+
+    /// When the job came that has waited longest for a worker.
+    pub fn waiting_since(&self) -> Option<Instant> {
+        self.shared.lock().queue.front().map(|(since, _)| *since)
+    }
+
+    /// Lets the workers finish what is queued and in hand, and waits for that as long as `limit`. Whether they did.
+    pub fn stop(&self, limit: Duration) -> bool {
+        let mut state = self.shared.lock();
+        state.stopping = true;
+        self.shared.job.notify_all();
+        self.shared.room.notify_all();
+        let (state, _) = self
+            .shared
+            .ended
+            .wait_timeout_while(state, limit, |state| state.workers > 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.workers == 0
+    }
+}
+
+impl<J> Shared<J> {
+    /// No job runs under the lock, so a poisoned one holds nothing half done.
+    fn lock(&self) -> MutexGuard<'_, State<J>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        while let Some(job) = self.next() {
+            (self.work)(job);
+        }
+    }
+
+    /// The next job, or `None` when this worker is to end.
+    fn next(&self) -> Option<J> {
+        let mut state = self.lock();
+        loop {
+            if let Some((_, job)) = state.queue.pop_front() {
+                self.room.notify_one();
+                return Some(job);
+            }
+            if state.stopping || state.idle >= limits::API_WORKERS_KEPT {
+                state.workers -= 1;
+                self.ended.notify_all();
+                return None;
+            }
+            state.idle += 1;
+            state = self.job.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::clock::{Clock, SystemClock};
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn jobs_held_by_their_clients_do_not_keep_others_waiting() {
+        let (sender, done) = mpsc::channel();
+        let sender = Mutex::new(sender);
+        let pool = Pool::new(8, move |job: Option<mpsc::Receiver<()>>| {
+            if let Some(held) = &job {
+                let _ = held.recv();
+            }
+            let _ = sender.lock().unwrap().send(job.is_some());
+        });
+        let now = SystemClock.now();
+        let mut holders = Vec::new();
+        for _ in 0..7 {
+            let (holder, held) = mpsc::channel();
+            holders.push(holder);
+            assert!(pool.submit(now, Some(held), LONG).is_ok());
+        }
+        assert!(pool.submit(now, None, LONG).is_ok());
+        assert_eq!(done.recv_timeout(LONG), Ok(false), "the free job is done first");
+        assert!(!pool.stop(Duration::ZERO), "seven are still held");
+        drop(holders);
+        assert!(pool.stop(LONG));
+    }
+
+    #[test]
+    fn with_every_worker_held_jobs_wait_and_their_age_shows() {
+        let (holder, held) = mpsc::channel::<()>();
+        let held = Mutex::new(held);
+        let pool = Pool::new(1, move |(): ()| {
+            let _ = held.lock().unwrap().recv();
+        });
+        let now = SystemClock.now();
+        let later = now + Duration::from_secs(1);
+        assert!(pool.submit(now, (), LONG).is_ok());
+        while pool.waiting_since().is_some() {
+            thread::yield_now();
+        }
+        for _ in 0..limits::API_QUEUE_MAX {
+            assert!(pool.submit(later, (), LONG).is_ok());
+        }
+        assert_eq!(pool.waiting_since(), Some(later));
+        assert!(matches!(pool.submit(later, (), Duration::ZERO), Err(Refusal::Full(()))));
+        drop(holder);
+        assert!(pool.stop(LONG), "what is queued is done before the end");
+    }
+
+    #[test]
+    fn surplus_workers_end_when_there_is_nothing_to_do() {
+        let (holder, held) = mpsc::channel::<()>();
+        let held = Mutex::new(held);
+        let pool = Pool::new(16, move |(): ()| {
+            let _ = held.lock().unwrap().recv();
+        });
+        for _ in 0..10 {
+            assert!(pool.submit(SystemClock.now(), (), LONG).is_ok());
+        }
+        assert_eq!(pool.shared.lock().workers, 10);
+        drop(holder);
+        let state = pool.shared.lock();
+        let (state, _) = pool
+            .shared
+            .ended
+            .wait_timeout_while(state, LONG, |state| state.workers > limits::API_WORKERS_KEPT)
+            .unwrap();
+        assert_eq!(state.workers, limits::API_WORKERS_KEPT);
+    }
+}

@@ -1,0 +1,476 @@
+//! From a request to its answer, without sockets: which route it is, whether it may be served, what the service
+//! says.
+//!
+//! Which status is for whom: ExternalDNS takes 500 to 510 for a soft error and asks again; any other status ends
+//! its process. So 4xx is only for callers that are not ExternalDNS. There is no redirect anywhere: Go's client
+//! would follow it with a GET, and take the answer to that for the answer to its POST.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::media_type::{self, Protocol};
+use super::{Failure, Service};
+use crate::clock::Deadline;
+use crate::endpoint::{Changes, Endpoint};
+use crate::limits;
+use crate::listener::path_of;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// What of a request decides about its route.
+#[derive(Clone, Debug)]
+pub struct Head<'a> {
+    /// The method, as sent.
+    pub method: &'a str,
+    /// The request target, as sent.
+    pub target: &'a str,
+    /// All values of `Accept`.
+    pub accept: Vec<&'a str>,
+    /// All values of `Content-Type`.
+    pub content_type: Vec<&'a str>,
+}
+
+/// An answer. Header values are constants: nothing of a request can get into one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// `Content-Type`; `None` where there is no body.
+    pub content_type: Option<&'static str>,
+    /// `Allow`, with 405.
+    pub allow: Option<&'static str>,
+    /// `Vary`, where the answer depends on the request's media types.
+    pub vary: Option<&'static str>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// A request that may be served once its body is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    operation: Operation,
+    protocol: Protocol,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Health,
+    DomainFilter,
+    Records,
+    ApplyChanges,
+    AdjustEndpoints,
+    PropertyValuesEqual,
+}
+
+/// What the older plugin protocol asks of `/propertyvaluesequal`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Values {
+    name: Option<Box<str>>,
+    previous: Option<Box<str>>,
+    current: Option<Box<str>>,
+}
+
+impl Answer {
+    /// An answer of one line of text.
+    pub fn text(status: u16, line: &str) -> Self {
+        Self {
+            status,
+            content_type: Some(TEXT),
+            allow: None,
+            vary: None,
+            body: format!("{line}\n").into_bytes(),
+        }
+    }
+
+    fn empty(status: u16) -> Self {
+        Self { status, content_type: None, allow: None, vary: None, body: Vec::new() }
+    }
+
+    fn of_type(protocol: Protocol, body: Vec<u8>) -> Self {
+        Self { status: 200, content_type: Some(protocol.media_type()), allow: None, vary: None, body }
+    }
+}
+
+impl From<Failure> for Answer {
+    fn from(failure: Failure) -> Self {
+        Self::text(failure.status.code(), &failure.text)
+    }
+}
+
+/// Decides whether a request may be served. `announced` is the length of its body in bytes, where it says so.
+///
+/// # Errors
+/// The answer to send instead, for which nothing of the body has to be read.
+pub fn accept(head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Answer> {
+    let path = path_of(head.target);
+    accept_at(path, head, announced).map_err(|answer| vary(path, answer))
+}
+
+fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Answer> {
+    let (operations, allow): (&[(&str, Operation)], &str) = match path {
+        "/" => (&[("GET", Operation::DomainFilter)], "GET, HEAD"),
+        "/records" => (&[("GET", Operation::Records), ("POST", Operation::ApplyChanges)], "GET, HEAD, POST"),
+        "/adjustendpoints" => (&[("POST", Operation::AdjustEndpoints)], "POST"),
+        // The draft's documents and its code disagree about the name.
+        "/propertyvaluesequal" | "/propertyvaluesequals" => {
+            (&[("POST", Operation::PropertyValuesEqual)], "POST")
+        }
+        "/healthz" => (&[("GET", Operation::Health)], "GET, HEAD"),
+        _ => return Err(Answer::text(404, "not found")),
+    };
+    let method = match head.method {
+        "HEAD" => "GET",
+        method => method,
+    };
+    let Some((_, operation)) = operations.iter().find(|(name, _)| *name == method) else {
+        return Err(Answer { allow: Some(allow), ..Answer::text(405, "method not allowed") });
+    };
+    let content = media_type::of_content(&head.content_type);
+    if announced.is_some_and(|length| length as u64 > limits::REQUEST_BODY_MAX_BYTES) {
+        return Err(over_cap(content));
+    }
+    if *operation == Operation::Health {
+        return Ok(Accepted { operation: *operation, protocol: Protocol::Webhook });
+    }
+    let preferred = match (method, content) {
+        ("POST", None) => {
+            return Err(Answer::text(
+                415,
+                "unsupported media type: use application/external.dns.webhook+json;version=1",
+            ));
+        }
+        (_, content) => content.unwrap_or(Protocol::Webhook),
+    };
+    let Some(protocol) = media_type::negotiate(&head.accept, preferred) else {
+        return Err(Answer::text(
+            406,
+            "not acceptable: the answer is application/external.dns.webhook+json;version=1",
+        ));
+    };
+    Ok(Accepted { operation: *operation, protocol })
+}
+
+/// The answer to a body that is larger than it may be. ExternalDNS is told that it failed, so that it goes on.
+fn over_cap(content: Option<Protocol>) -> Answer {
+    match content {
+        Some(_) => Answer::text(503, "the body is larger than 32 MiB"),
+        None => Answer::text(413, "the body is larger than 32 MiB"),
+    }
+}
+
+impl Accepted {
+    /// Whether the body has to be read before [`answer`](Self::answer).
+    pub fn needs_body(self) -> bool {
+        match self.operation {
+            Operation::Health | Operation::DomainFilter | Operation::Records => false,
+            Operation::ApplyChanges | Operation::AdjustEndpoints | Operation::PropertyValuesEqual => true,
+        }
+    }
+
+    /// The answer where a body of unknown length turned out to be larger than it may be.
+    pub fn over_cap(self) -> Answer {
+        over_cap(Some(self.protocol))
+    }
+
+    /// Asks the service, and renders what it says.
+    pub fn answer(self, body: Vec<u8>, service: &dyn Service, deadline: Deadline) -> Answer {
+        match self.operation {
+            Operation::Health => Answer::text(200, "ok"),
+            Operation::DomainFilter => {
+                vary("/", Answer::of_type(self.protocol, service.domain_filter().into_string().into_bytes()))
+            }
+            Operation::Records => self.endpoints(service.records(deadline)),
+            Operation::AdjustEndpoints => match parse::<Vec<Endpoint>>(body, b'[') {
+                Ok(endpoints) => self.endpoints(service.adjust_endpoints(endpoints)),
+                Err(answer) => answer,
+            },
+            Operation::ApplyChanges => match parse::<Changes>(body, b'{') {
+                Ok(changes) => match service.apply_changes(changes, deadline) {
+                    Ok(()) => Answer::empty(match self.protocol {
+                        Protocol::Webhook => 204,
+                        Protocol::Plugin => 200,
+                    }),
+                    Err(failure) => failure.into(),
+                },
+                Err(answer) => answer,
+            },
+            Operation::PropertyValuesEqual => match parse::<Values>(body, b'{') {
+                Ok(Values { name, previous, current }) => {
+                    let equal = service.property_values_equal(
+                        name.as_deref().unwrap_or_default(),
+                        previous.as_deref().unwrap_or_default(),
+                        current.as_deref().unwrap_or_default(),
+                    );
+                    Answer::of_type(self.protocol, format!("{{\"equals\":{equal}}}").into_bytes())
+                }
+                Err(answer) => answer,
+            },
+        }
+    }
+
+    fn endpoints(self, result: Result<Vec<Endpoint>, Failure>) -> Answer {
+        /// A published hostname with its labels and a property or two.
+        const TYPICAL_ENDPOINT_BYTES: usize = 320;
+
+        let endpoints = match result {
+            Ok(endpoints) => endpoints,
+            Err(failure) => return failure.into(),
+        };
+        let mut body = Vec::with_capacity(2 + endpoints.len() * TYPICAL_ENDPOINT_BYTES);
+        if serde_json::to_writer(&mut body, &endpoints).is_err() {
+            return Failure::internal("the endpoints cannot be written as JSON").into();
+        }
+        if body.len() > limits::RESPONSE_BODY_MAX_BYTES {
+            return Failure::internal("the answer is larger than the 32 MiB that ExternalDNS reads").into();
+        }
+        Answer::of_type(self.protocol, body)
+    }
+}
+
+/// Only `GET /` is cached by anyone, if at all; its answer depends on these.
+fn vary(path: &str, answer: Answer) -> Answer {
+    Answer { vary: (path == "/").then_some("Accept, Content-Type"), ..answer }
+}
+
+/// Reads a body and lets it go: what was parsed and what it was parsed from are not both kept. `null` is Go's way
+/// of writing an empty list.
+///
+/// `opening` is the first byte of anything else: serde would take a list for an object with its fields in order.
+fn parse<T: Default + DeserializeOwned>(body: Vec<u8>, opening: u8) -> Result<T, Answer> {
+    if let Some(first) = body.trim_ascii_start().first()
+        && *first != opening
+        && *first != b'n'
+    {
+        return Err(Answer::text(400, &format!("malformed JSON: expected {:?}", char::from(opening))));
+    }
+    serde_json::from_slice::<Option<T>>(&body)
+        .map(Option::unwrap_or_default)
+        .map_err(|error| Answer::text(400, &format!("malformed JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::SystemClock;
+
+    const WEBHOOK: &str = "application/external.dns.webhook+json;version=1";
+    const PLUGIN: &str = "application/external.dns.plugin+json;version=1";
+
+    /// Says back what it is asked.
+    #[derive(Default)]
+    struct Echo {
+        applied: Mutex<Vec<Changes>>,
+        failure: Option<Failure>,
+    }
+
+    impl Echo {
+        fn result<T>(&self, value: T) -> Result<T, Failure> {
+            self.failure.clone().map_or(Ok(value), Err)
+        }
+    }
+
+    impl Service for Echo {
+        fn domain_filter(&self) -> Box<str> {
+            r#"{"include":["example.com"]}"#.into()
+        }
+
+        fn records(&self, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
+            self.result(Vec::new())
+        }
+
+        fn adjust_endpoints(&self, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Failure> {
+            self.result(endpoints)
+        }
+
+        fn apply_changes(&self, changes: Changes, _: Deadline) -> Result<(), Failure> {
+            self.applied.lock().unwrap().push(changes);
+            self.result(())
+        }
+
+        fn property_values_equal(&self, name: &str, previous: &str, current: &str) -> bool {
+            name == "n" && previous == current
+        }
+    }
+
+    fn head<'a>(method: &'a str, target: &'a str, accept: &'a str, content_type: &'a str) -> Head<'a> {
+        let list = |value: &'a str| if value.is_empty() { vec![] } else { vec![value] };
+        Head { method, target, accept: list(accept), content_type: list(content_type) }
+    }
+
+    fn ask(service: &Echo, head: &Head<'_>, body: &str) -> Answer {
+        let deadline = Deadline::after(&SystemClock, Duration::from_secs(1));
+        match accept(head, Some(body.len())) {
+            Ok(accepted) => accepted.answer(body.into(), service, deadline),
+            Err(answer) => answer,
+        }
+    }
+
+    fn text(answer: &Answer) -> &str {
+        std::str::from_utf8(&answer.body).expect("answers are text")
+    }
+
+    #[test]
+    fn each_route_answers_with_its_status_and_media_type() {
+        for (method, target, accept, content_type, body, status, answer_type, answer_body) in [
+            ("GET", "/", WEBHOOK, "", "", 200, Some(WEBHOOK), r#"{"include":["example.com"]}"#),
+            ("GET", "/", PLUGIN, "", "", 200, Some(PLUGIN), r#"{"include":["example.com"]}"#),
+            ("GET", "/records", WEBHOOK, "", "", 200, Some(WEBHOOK), "[]"),
+            ("GET", "/records", "", "", "", 200, Some(WEBHOOK), "[]"),
+            ("POST", "/adjustendpoints", WEBHOOK, WEBHOOK, "[]\n", 200, Some(WEBHOOK), "[]"),
+            ("POST", "/adjustendpoints", WEBHOOK, WEBHOOK, "null\n", 200, Some(WEBHOOK), "[]"),
+            (
+                "POST",
+                "/adjustendpoints",
+                PLUGIN,
+                PLUGIN,
+                r#"[{"dnsName":"a.example.com","targets":null}]"#,
+                200,
+                Some(PLUGIN),
+                r#"[{"dnsName":"a.example.com"}]"#,
+            ),
+            ("POST", "/records", "", WEBHOOK, "{}", 204, None, ""),
+            ("POST", "/records", "", PLUGIN, "{}", 200, None, ""),
+            (
+                "POST",
+                "/propertyvaluesequal",
+                "",
+                PLUGIN,
+                r#"{"name":"n","previous":"a","current":"a"}"#,
+                200,
+                Some(PLUGIN),
+                r#"{"equals":true}"#,
+            ),
+            (
+                "POST",
+                "/propertyvaluesequals",
+                WEBHOOK,
+                WEBHOOK,
+                r#"{"name":"n","previous":"a"}"#,
+                200,
+                Some(WEBHOOK),
+                r#"{"equals":false}"#,
+            ),
+            ("GET", "/healthz", "text/html", "", "", 200, Some(TEXT), "ok\n"),
+        ] {
+            let answer = ask(&Echo::default(), &head(method, target, accept, content_type), body);
+            let label = format!("{method} {target} {body}");
+            assert_eq!(answer.status, status, "{label}");
+            assert_eq!(answer.content_type, answer_type, "{label}");
+            assert_eq!(text(&answer), answer_body, "{label}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_refused_before_its_body_is_read() {
+        let cap = usize::try_from(limits::REQUEST_BODY_MAX_BYTES).expect("64 bits");
+        for (method, target, accept, content_type, length, status, allow) in [
+            ("GET", "/nothing", WEBHOOK, "", 0, 404, None),
+            ("GET", "/records/", WEBHOOK, "", 0, 404, None),
+            ("GET", "//records", WEBHOOK, "", 0, 404, None),
+            ("POST", "/applychanges", WEBHOOK, WEBHOOK, 2, 404, None),
+            ("POST", "/", WEBHOOK, WEBHOOK, 2, 405, Some("GET, HEAD")),
+            ("DELETE", "/records", WEBHOOK, WEBHOOK, 2, 405, Some("GET, HEAD, POST")),
+            ("get", "/records", WEBHOOK, "", 0, 405, Some("GET, HEAD, POST")),
+            ("OPTIONS", "/adjustendpoints", WEBHOOK, "", 0, 405, Some("POST")),
+            ("HEAD", "/adjustendpoints", WEBHOOK, "", 0, 405, Some("POST")),
+            ("GET", "/propertyvaluesequal", WEBHOOK, "", 0, 405, Some("POST")),
+            ("POST", "/healthz", "", "", 0, 405, Some("GET, HEAD")),
+            ("POST", "/records", WEBHOOK, "application/json", 2, 415, None),
+            ("POST", "/records", WEBHOOK, "", 2, 415, None),
+            ("GET", "/records", "text/html", "", 0, 406, None),
+            ("POST", "/records", "text/html", WEBHOOK, 2, 406, None),
+            ("POST", "/records", "", WEBHOOK, cap + 1, 503, None),
+            ("POST", "/records", "", PLUGIN, cap + 1, 503, None),
+            ("POST", "/records", "", "application/json", cap + 1, 413, None),
+            ("GET", "/records", WEBHOOK, "", cap + 1, 413, None),
+            ("GET", "/healthz", "", "", cap + 1, 413, None),
+            ("POST", "/nothing", "", WEBHOOK, cap + 1, 404, None),
+        ] {
+            let label = format!("{method} {target} {accept} {content_type} {length}");
+            let answer =
+                super::accept(&head(method, target, accept, content_type), Some(length)).expect_err(&label);
+            assert_eq!(answer.status, status, "{label}");
+            assert_eq!(answer.allow, allow, "{label}");
+            assert_eq!(answer.content_type, Some(TEXT), "{label}");
+        }
+        assert!(accept(&head("POST", "/records", "", WEBHOOK), Some(cap)).is_ok());
+    }
+
+    #[test]
+    fn a_query_and_the_absolute_form_do_not_change_the_route() {
+        for target in ["/records?a=b", "http://localhost:8888/records"] {
+            let answer = ask(&Echo::default(), &head("GET", target, WEBHOOK, ""), "");
+            assert_eq!(answer.status, 200, "{target}");
+        }
+    }
+
+    #[test]
+    fn only_the_root_varies_with_the_media_types_also_when_it_refuses() {
+        let service = Echo::default();
+        for (method, target, accept, expected) in [
+            ("GET", "/", WEBHOOK, Some("Accept, Content-Type")),
+            ("GET", "/", "text/html", Some("Accept, Content-Type")),
+            ("GET", "/records", WEBHOOK, None),
+            ("GET", "/healthz", "", None),
+        ] {
+            let answer = ask(&service, &head(method, target, accept, ""), "");
+            assert_eq!(answer.vary, expected, "{method} {target} {accept}");
+        }
+    }
+
+    #[test]
+    fn malformed_json_is_400_and_reaches_nobody() {
+        let service = Echo::default();
+        for (target, body) in [
+            ("/records", ""),
+            ("/records", "{"),
+            ("/records", "[]"),
+            ("/records", "{} x"),
+            ("/records", r#"{"create":[null]}"#),
+            ("/records", r#"{"create":[{"recordTTL":"60"}]}"#),
+            ("/adjustendpoints", "{}"),
+            ("/adjustendpoints", "\u{feff}[]"),
+            ("/propertyvaluesequal", "[1]"),
+        ] {
+            let answer = ask(&service, &head("POST", target, WEBHOOK, WEBHOOK), body);
+            assert_eq!(answer.status, 400, "{target} {body}");
+        }
+        assert!(service.applied.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn text_that_is_not_utf_8_is_malformed() {
+        let accepted = accept(&head("POST", "/records", "", WEBHOOK), Some(2)).expect("a good head");
+        let deadline = Deadline::after(&SystemClock, Duration::from_secs(1));
+        let answer = accepted.answer(b"{\"\xff\":1}".to_vec(), &Echo::default(), deadline);
+        assert_eq!(answer.status, 400);
+    }
+
+    #[test]
+    fn a_failure_keeps_its_status_and_text() {
+        for (failure, status) in
+            [(Failure::unavailable("Cloudflare hangs"), 503), (Failure::internal("Cloudflare hangs"), 500)]
+        {
+            let service = Echo { failure: Some(failure), ..Echo::default() };
+            for (method, target, body) in
+                [("GET", "/records", ""), ("POST", "/records", "{}"), ("POST", "/adjustendpoints", "[]")]
+            {
+                let content_type = if method == "POST" { WEBHOOK } else { "" };
+                let answer = ask(&service, &head(method, target, WEBHOOK, content_type), body);
+                assert_eq!(answer.status, status, "{method} {target}");
+                assert_eq!(text(&answer), "Cloudflare hangs\n", "{method} {target}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_that_external_dns_could_not_read_is_a_failure() {
+        let large = Endpoint { dns_name: "x".repeat(limits::RESPONSE_BODY_MAX_BYTES), ..Endpoint::default() };
+        let accepted = accept(&head("GET", "/records", WEBHOOK, ""), None).expect("a good head");
+        assert_eq!(accepted.endpoints(Ok(vec![large])).status, 500);
+    }
+}

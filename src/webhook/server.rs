@@ -1,0 +1,509 @@
+//! The API port: tiny_http on loopback, and everything that can be put around it from outside.
+//!
+//! The only file that names tiny_http. What is wrong with it, which of that is closed here and how, and what is left
+//! is written down in `docs/security.md`.
+//!
+//! ```text
+//! connection threads (tiny_http's, one each) ──queue──> taker, one a listener ──pool──> workers
+//!   read heads, and bodies up to 1 KiB                    starts the deadline            read the body, ask the
+//!                                                         checks the listener            service, answer
+//! ```
+//!
+//! A request's deadline starts when a taker gets it. Takers do nothing that blocks, so it does not wait in tiny_http's
+//! queue unless our own is full; then the age of what is queued tells, and the process ends.
+
+use std::fmt;
+use std::io::{self, Cursor, Read, Write};
+use std::mem;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tiny_http::{HTTPVersion, Header, Request, Response, StatusCode};
+
+use super::pool::{Pool, Refusal};
+use super::routes::{self, Answer, Head};
+use super::{Failure, Service};
+use crate::clock::{Clock, Deadline};
+use crate::limits;
+use crate::listener::{self, BindError, quoted};
+use crate::shutdown::Shutdown;
+
+#[cfg(not(panic = "unwind"))]
+compile_error!(
+    "tiny_http panics when a client resets early: build with panic = \"unwind\", or one packet ends the process"
+);
+
+/// What the API port is told.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Where to listen. Of several, those of an address family that the machine lacks are left out with a warning.
+    /// Port 0 takes a free port, the same one for all.
+    pub addresses: Vec<SocketAddr>,
+    /// How long a request may take.
+    pub request_timeout: Duration,
+    /// How many requests may be in hand at once.
+    pub workers: usize,
+    /// How long one blocked send of an answer may last.
+    pub send_timeout: Duration,
+    /// How often to check that the listening sockets are still there.
+    pub check_period: Duration,
+}
+
+impl ServerSettings {
+    /// The settings for these addresses, with the limits of [`crate::limits`].
+    pub fn new(addresses: Vec<SocketAddr>) -> Self {
+        Self {
+            addresses,
+            request_timeout: limits::REQUEST_TIMEOUT_DEFAULT,
+            workers: limits::API_WORKERS_MAX,
+            send_timeout: limits::API_SEND_TIMEOUT,
+            check_period: limits::LISTENER_CHECK_PERIOD,
+        }
+    }
+}
+
+/// Sockets that listen, and nobody yet who answers.
+#[derive(Debug)]
+pub struct BoundServer {
+    listeners: Vec<(SocketAddr, TcpListener)>,
+    settings: ServerSettings,
+}
+
+/// A server at work.
+pub struct RunningServer {
+    common: Arc<Common>,
+    pool: Pool<Job>,
+    takers: Vec<(Arc<tiny_http::Server>, JoinHandle<()>)>,
+}
+
+/// What all threads of a server share.
+struct Common {
+    service: Arc<dyn Service>,
+    clock: Arc<dyn Clock>,
+    shutdown: Shutdown,
+    settings: ServerSettings,
+    stopping: AtomicBool,
+    abandoned: AtomicUsize,
+}
+
+struct Job {
+    request: Request,
+    taken: Instant,
+    deadline: Deadline,
+}
+
+/// Opens the listening sockets. Clients that connect from now on are answered once [`BoundServer::serve`] runs.
+///
+/// # Errors
+/// When an address cannot be had for another reason than a missing address family, or none at all can be had.
+pub fn bind(settings: ServerSettings) -> Result<BoundServer, BindError> {
+    /// A port that is free on 127.0.0.1 may be taken on ::1.
+    const ATTEMPTS: usize = 8;
+
+    let mut attempts = ATTEMPTS;
+    let listeners = loop {
+        attempts -= 1;
+        match bind_all(&settings) {
+            Err(error) if attempts > 0 && error.is_in_use() && chooses_port(&settings) => {}
+            result => break result?,
+        }
+    };
+    Ok(BoundServer { listeners, settings })
+}
+
+fn chooses_port(settings: &ServerSettings) -> bool {
+    settings.addresses.first().is_some_and(|address| address.port() == 0)
+}
+
+fn bind_all(settings: &ServerSettings) -> Result<Vec<(SocketAddr, TcpListener)>, BindError> {
+    let mut listeners: Vec<(SocketAddr, TcpListener)> = Vec::new();
+    let mut unavailable = None;
+    for address in &settings.addresses {
+        let mut address = *address;
+        if let (0, Some((first, _))) = (address.port(), listeners.first()) {
+            address.set_port(first.port());
+        }
+        let listener = match listener::bind(address) {
+            Ok(listener) => listener,
+            Err(error) if error.is_unavailable() => {
+                unavailable = Some(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let local = listener::set_inherited_options(&listener, settings.send_timeout)
+            .and_then(|()| listener.local_addr())
+            .map_err(|error| BindError::at(address, error))?;
+        listeners.push((local, listener));
+    }
+    match unavailable {
+        Some(error) if listeners.is_empty() => Err(error),
+        None if listeners.is_empty() => Err(BindError::no_address()),
+        Some(error) => {
+            log::warn!("{error}; going on without it");
+            Ok(listeners)
+        }
+        None => Ok(listeners),
+    }
+}
+
+impl BoundServer {
+    /// Where it listens.
+    pub fn local_addrs(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.listeners.iter().map(|(address, _)| *address)
+    }
+
+    /// Answers requests from now on, in threads of its own, until [`RunningServer::stop`]. When it cannot go on it
+    /// says so to `shutdown`.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn serve(
+        self,
+        service: Arc<dyn Service>,
+        clock: Arc<dyn Clock>,
+        shutdown: Shutdown,
+    ) -> io::Result<RunningServer> {
+        let Self { listeners, settings } = self;
+        let common = Arc::new(Common {
+            service,
+            clock,
+            shutdown,
+            settings,
+            stopping: AtomicBool::new(false),
+            abandoned: AtomicUsize::new(0),
+        });
+        let worker = Arc::clone(&common);
+        let pool = Pool::new(common.settings.workers, move |job| worker.work(job));
+        let mut takers = Vec::with_capacity(listeners.len());
+        for (address, listener) in listeners {
+            let server = Arc::new(
+                tiny_http::Server::from_listener(listener, None)
+                    .map_err(|error| io::Error::other(error.to_string()))?,
+            );
+            let taker = Taker {
+                common: Arc::clone(&common),
+                pool: pool.clone(),
+                server: Arc::clone(&server),
+                address,
+            };
+            let thread = thread::Builder::new()
+                .name("webhook-take".to_owned())
+                .stack_size(limits::LISTENER_STACK_BYTES)
+                .spawn(move || taker.run())?;
+            takers.push((server, thread));
+        }
+        Ok(RunningServer { common, pool, takers })
+    }
+}
+
+impl RunningServer {
+    /// Closes the listening sockets, and waits until the requests in hand are answered, as long as `limit`. Whether
+    /// all were.
+    pub fn stop(self, limit: Duration) -> bool {
+        self.common.stopping.store(true, Ordering::Release);
+        for (server, taker) in self.takers {
+            server.unblock();
+            if taker.join().is_err() {
+                log::error!("a thread of the API port panicked");
+            }
+            // The last owner: dropping it closes the socket.
+            drop(server);
+        }
+        self.pool.stop(limit)
+    }
+}
+
+impl fmt::Debug for RunningServer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RunningServer")
+            .field("settings", &self.common.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes requests from one listener, and watches over it.
+struct Taker {
+    common: Arc<Common>,
+    pool: Pool<Job>,
+    server: Arc<tiny_http::Server>,
+    address: SocketAddr,
+}
+
+impl Taker {
+    fn run(&self) {
+        let common = &*self.common;
+        let mut checked = common.clock.now();
+        loop {
+            match self.server.recv_timeout(common.settings.check_period) {
+                Ok(Some(request)) => self.submit(request),
+                Ok(None) if common.is_stopping() => return,
+                Ok(None) => {}
+                Err(error) => {
+                    // tiny_http has closed the listener and ended its accept thread.
+                    if !common.is_stopping() {
+                        common
+                            .shutdown
+                            .fail(format!("{} no longer accepts connections: {error}", self.address));
+                    }
+                    return;
+                }
+            }
+            let now = common.clock.now();
+            if now.saturating_duration_since(checked) >= common.settings.check_period {
+                checked = now;
+                self.check();
+            }
+        }
+    }
+
+    fn submit(&self, request: Request) {
+        let common = &*self.common;
+        let taken = common.clock.now();
+        let mut job = Job {
+            request,
+            taken,
+            deadline: Deadline::after(&*common.clock, common.settings.request_timeout),
+        };
+        loop {
+            match self.pool.submit(taken, job, common.settings.check_period) {
+                Ok(()) => return,
+                Err(Refusal::Full(returned)) => {
+                    self.check();
+                    if common.is_stopping() || common.shutdown.failure().is_some() {
+                        common.abandon(returned.request);
+                        return;
+                    }
+                    job = returned;
+                }
+                Err(Refusal::NoThread(returned, error)) => {
+                    common.shutdown.fail(format!("no thread to answer ExternalDNS: {error}"));
+                    common.abandon(returned.request);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Ends the process when nobody listens any more, or when every worker is held for good.
+    fn check(&self) {
+        /// A connection to ourselves needs no longer than this, unless the backlog is full.
+        const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+        let common = &*self.common;
+        if common.is_stopping() {
+            return;
+        }
+        // tiny_http panics when it runs out of descriptors between accepting a connection and cloning it. That closes
+        // the listener, and nothing else shows it.
+        if let Err(error) = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)
+            && error.kind() == io::ErrorKind::ConnectionRefused
+            && !common.is_stopping()
+        {
+            common.shutdown.fail(format!("{} no longer accepts connections", self.address));
+        }
+        // Whatever the service does ends with its request's deadline; what lasts longer is a client.
+        let limit = common.settings.request_timeout * 2;
+        if let Some(since) = self.pool.waiting_since()
+            && common.clock.now().saturating_duration_since(since) > limit
+        {
+            common.shutdown.fail(format!(
+                "every worker of {} is held by a client that neither sends nor closes",
+                self.address
+            ));
+        }
+    }
+}
+
+impl Common {
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Answers one request. Nothing that happens in it ends the worker.
+    fn work(&self, job: Job) {
+        let Job { mut request, taken, deadline } = job;
+        let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&mut request, deadline)))
+            .unwrap_or_else(|_| Failure::internal("internal error").into());
+        log::debug!(
+            "method={} target={} status={} bytes={} milliseconds={}",
+            quoted(request.method().as_str()),
+            quoted(request.url()),
+            answer.status,
+            answer.body.len(),
+            self.clock.now().saturating_duration_since(taken).as_millis(),
+        );
+        let sent = panic::catch_unwind(AssertUnwindSafe(|| self.send(request, answer)));
+        match sent {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => log::warn!("an answer could not be sent: {error}"),
+            Err(_) => log::error!("an answer could not be sent: tiny_http panicked"),
+        }
+    }
+
+    fn answer(&self, request: &mut Request, deadline: Deadline) -> Answer {
+        if deadline.is_over(&*self.clock) {
+            return Failure::unavailable("no worker was free in time").into();
+        }
+        if let Some(answer) = ambiguous_framing(request) {
+            return answer;
+        }
+        let head = Head {
+            method: request.method().as_str(),
+            target: request.url(),
+            accept: values(request, "Accept"),
+            content_type: values(request, "Content-Type"),
+        };
+        let accepted = match routes::accept(&head, request.body_length()) {
+            Ok(accepted) => accepted,
+            Err(answer) => return answer,
+        };
+        let body = if accepted.needs_body() {
+            match read_body(request) {
+                Ok(Some(body)) => body,
+                Ok(None) => return accepted.over_cap(),
+                Err(error) => return Answer::text(400, &format!("the body cannot be read: {error}")),
+            }
+        } else {
+            Vec::new()
+        };
+        if deadline.is_over(&*self.clock) {
+            return Failure::unavailable("the body came too late").into();
+        }
+        accepted.answer(body, &*self.service, deadline)
+    }
+
+    /// Sends the answer. Dropping a request makes tiny_http read what is left of its body, into one buffer of that
+    /// size; where such a buffer might not be had, the request must not be dropped.
+    fn send(&self, request: Request, answer: Answer) -> io::Result<()> {
+        let droppable = request.body_length().is_none_or(|length| length <= limits::DRAINED_BODY_MAX_BYTES);
+        if droppable {
+            return respond(request, answer);
+        }
+        self.count_abandoned();
+        respond_and_forget(request, &answer)
+    }
+
+    /// Gives a request up without an answer, when the process is about to end. Dropping it could block.
+    fn abandon(&self, request: Request) {
+        self.count_abandoned();
+        mem::forget(request);
+    }
+
+    fn count_abandoned(&self) {
+        let abandoned = self.abandoned.fetch_add(1, Ordering::Relaxed) + 1;
+        if abandoned >= limits::ABANDONED_REQUESTS_MAX {
+            self.shutdown.fail(format!(
+                "{abandoned} requests announced bodies too large to be let go; starting afresh frees what they hold"
+            ));
+        }
+    }
+}
+
+fn respond(request: Request, answer: Answer) -> io::Result<()> {
+    let headers = headers(&answer).filter_map(|(name, value)| Header::from_bytes(name, value).ok()).collect();
+    let Answer { status, body, .. } = answer;
+    let length = body.len();
+    request.respond(
+        Response::new(StatusCode(status), headers, Cursor::new(body), Some(length), None)
+            // A length is what ExternalDNS and whoever debugs it expect.
+            .with_chunked_threshold(usize::MAX),
+    )
+}
+
+/// Answers without ever letting go of the request's body. The connection cannot be used again, or even closed: its
+/// thread waits for the body's reader.
+///
+/// tiny_http gives the writer away without dropping the reader in one case only, an upgrade, and then prints a head
+/// of its own first. As an interim answer that head means nothing to the client, and the real one follows.
+fn respond_and_forget(request: Request, answer: &Answer) -> io::Result<()> {
+    if *request.http_version() < HTTPVersion(1, 1) {
+        // HTTP/1.0 knows no interim answers.
+        mem::forget(request);
+        return Ok(());
+    }
+    let without_body = request.method().as_str() == "HEAD";
+    let mut stream = request.upgrade("none", Response::empty(100));
+    let result = write_answer(&mut stream, answer, without_body);
+    mem::forget(stream);
+    result
+}
+
+fn write_answer(stream: &mut dyn Write, answer: &Answer, without_body: bool) -> io::Result<()> {
+    let mut head =
+        format!("HTTP/1.1 {} {}\r\n", answer.status, StatusCode(answer.status).default_reason_phrase());
+    for (name, value) in headers(answer) {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n", answer.body.len()));
+    stream.write_all(head.as_bytes())?;
+    if !without_body {
+        stream.write_all(&answer.body)?;
+    }
+    stream.flush()
+}
+
+/// The header fields of an answer. tiny_http does not check values for line ends, so all are constants.
+fn headers(answer: &Answer) -> impl Iterator<Item = (&'static str, &'static str)> {
+    [
+        ("Server", Some(env!("CARGO_PKG_NAME"))),
+        ("Content-Type", answer.content_type),
+        ("Allow", answer.allow),
+        ("Vary", answer.vary),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
+}
+
+fn values<'a>(request: &'a Request, name: &'static str) -> Vec<&'a str> {
+    request
+        .headers()
+        .iter()
+        .filter(|header| header.field.equiv(name))
+        .map(|header| header.value.as_str())
+        .collect()
+}
+
+/// The answer to a request whose end two readers could see in two places. tiny_http takes any `Transfer-Encoding` for
+/// chunked, the first of two lengths, and a length that is no number for none.
+fn ambiguous_framing(request: &Request) -> Option<Answer> {
+    let lengths = values(request, "Content-Length");
+    let encodings = values(request, "Transfer-Encoding");
+    let clear = match (&*lengths, &*encodings) {
+        ([], []) => true,
+        ([length], []) => length.bytes().all(|byte| byte.is_ascii_digit()) && request.body_length().is_some(),
+        ([], [encoding]) => {
+            // After an upgrade the reader is the raw connection, which does not end.
+            let upgrade = values(request, "Connection")
+                .iter()
+                .any(|value| value.to_ascii_lowercase().contains("upgrade"));
+            encoding.eq_ignore_ascii_case("chunked") && !upgrade
+        }
+        _ => false,
+    };
+    (!clear).then(|| Answer::text(400, "ambiguous length"))
+}
+
+/// Reads the body, `None` when it is larger than it may be.
+fn read_body(request: &mut Request) -> io::Result<Option<Vec<u8>>> {
+    let length = request.body_length();
+    // Address space only, until the body is really there.
+    let mut body = Vec::with_capacity(length.unwrap_or(0));
+    let most = match length {
+        Some(length) => length as u64,
+        None => limits::REQUEST_BODY_MAX_BYTES + 1,
+    };
+    request.as_reader().take(most).read_to_end(&mut body)?;
+    match length {
+        Some(length) if body.len() < length => {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before its announced length"))
+        }
+        _ if body.len() as u64 > limits::REQUEST_BODY_MAX_BYTES => Ok(None),
+        _ => Ok(Some(body)),
+    }
+}

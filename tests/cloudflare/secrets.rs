@@ -1,0 +1,78 @@
+//! No log line shows a credential, not even one of the libraries at their most talkative.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Credentials, RecordId, ZoneId};
+use external_dns_cloudflare_tunnel_webhook::secret::Secret;
+
+use crate::server::{EMPTY_LIST, Server, TOKEN, Then, answer, client_with};
+
+/// Lines with the token in them, whichever test of this process made them.
+static LEAKS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The client's own lines about this test's zone.
+static CALLS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Recorder;
+
+impl log::Log for Recorder {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let line = format!("{} {}", record.target(), record.args());
+        let list = if line.contains(TOKEN) {
+            &LEAKS
+        } else if line.contains("call method=") && line.contains("/zones/logged/") {
+            &CALLS
+        } else {
+            return;
+        };
+        list.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    fn flush(&self) {}
+}
+
+#[test]
+fn no_log_line_shows_a_credential_and_every_call_has_one() {
+    log::set_logger(&Recorder).unwrap();
+    log::set_max_level(log::LevelFilter::Trace);
+    let server = Server::start(|number, stream| {
+        let echo = format!(r#"{{"success":false,"errors":[{{"code":1004,"message":"{TOKEN}"}}]}}"#);
+        match number % 3 {
+            0 => answer(stream, 200, "", EMPTY_LIST),
+            1 => answer(stream, 400, &format!("X-Echo: {TOKEN}\r\n"), &echo),
+            _ => return Then::Close,
+        }
+        Then::Keep
+    });
+    let key = Secret::parse(TOKEN).unwrap();
+    let pair = Credentials::Key {
+        key: key.clone(),
+        email: "ops@example.com".into(),
+    };
+    for credentials in [Credentials::Token(key), pair] {
+        let client = client_with(&format!("http://{}", server.address), credentials);
+        let deadline = Deadline::after(&SystemClock, Duration::from_secs(5));
+        let batch = Batch {
+            deletes: vec![RecordId::new("r1")],
+            ..Batch::default()
+        };
+        for _ in 0..3 {
+            let _ = client.records(&ZoneId::new("logged"), deadline);
+            let _ = client.batch(&ZoneId::new("logged"), &batch, deadline);
+        }
+    }
+    assert_eq!(*LEAKS.lock().unwrap(), Vec::<String>::new());
+    let calls = CALLS.lock().unwrap();
+    assert_eq!(calls.len(), server.requests().len(), "{calls:?}");
+    assert!(
+        calls[0].contains("call method=GET path=/zones/logged/dns_records status=200 milliseconds="),
+        "{}",
+        calls[0]
+    );
+}
