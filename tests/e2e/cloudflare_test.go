@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What is at Cloudflare, read as a client of its API reads it.
+// What is at Cloudflare, and what the tests want to be there.
 
 // zoneName is the one zone of every test.
 const zoneName = "example.com"
@@ -63,30 +63,46 @@ func parseAll[T any](t *testing.T, list json.RawMessage, keep func(*T, json.RawM
 // records is every record of the zone, by name, type and content.
 func (e *emulator) records(t *testing.T) []record {
 	t.Helper()
-	list := e.get(t, "/zones/"+e.zone+"/dns_records?per_page=5000")
-	records := parseAll(t, list, func(record *record, text json.RawMessage) { record.raw = text })
-	slices.SortFunc(records, func(a, b record) int {
-		return strings.Compare(a.Name+" "+a.Type+" "+a.Content, b.Name+" "+b.Type+" "+b.Content)
-	})
-	return records
+	for _, zone := range e.state(t).Zones {
+		if zone.Name != zoneName {
+			continue
+		}
+		records := parseAll(t, zone.Records, func(record *record, text json.RawMessage) { record.raw = text })
+		slices.SortFunc(records, func(a, b record) int {
+			return strings.Compare(a.Name+" "+a.Type+" "+a.Content, b.Name+" "+b.Type+" "+b.Content)
+		})
+		return records
+	}
+	t.Fatalf("there is no zone %s", zoneName)
+	return nil
 }
 
 // rules is the tunnel's ingress in its order, the catch-all included. Nothing for a tunnel never configured.
 func (e *emulator) rules(t *testing.T, tunnel tunnel) []rule {
 	t.Helper()
 	var configuration struct {
-		Config struct {
-			Ingress json.RawMessage `json:"ingress"`
-		} `json:"config"`
+		Ingress json.RawMessage `json:"ingress"`
 	}
-	text := e.get(t, "/accounts/"+e.account+"/cfd_tunnel/"+tunnel.id+"/configurations")
+	text := e.document(t, tunnel)
 	if err := json.Unmarshal(text, &configuration); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	if configuration.Config.Ingress == nil {
+	if configuration.Ingress == nil {
 		return nil
 	}
-	return parseAll(t, configuration.Config.Ingress, func(rule *rule, text json.RawMessage) { rule.raw = text })
+	return parseAll(t, configuration.Ingress, func(rule *rule, text json.RawMessage) { rule.raw = text })
+}
+
+// document is the tunnel's configuration as it is stored, `null` for a tunnel never configured.
+func (e *emulator) document(t *testing.T, tunnel tunnel) json.RawMessage {
+	t.Helper()
+	for _, held := range e.state(t).Tunnels {
+		if held.ID == tunnel.id {
+			return held.Config
+		}
+	}
+	t.Fatalf("there is no tunnel %s", tunnel.id)
+	return nil
 }
 
 func (e *emulator) rulesFor(t *testing.T, tunnel tunnel, hostname string) []rule {
@@ -113,6 +129,11 @@ func (e *emulator) isPublished(t *testing.T, tunnel tunnel, hostname, service, o
 	one := rules[0]
 	if one.Path != "" || one.Service != service || !sameOptions(t, one.OriginRequest, options) {
 		return fmt.Errorf("the rule is %s, not %s with %s", one, service, options)
+	}
+	// No rule before it may take its requests.
+	host := strings.Replace(hostname, "*.", "any.depth.", 1)
+	if served := e.visit(t, host, "/"); served != service+" through "+tunnel.id {
+		return fmt.Errorf("a visitor of %s gets %s", host, served)
 	}
 	return nil
 }
@@ -181,19 +202,41 @@ type foreign struct {
 	tunnel     tunnel
 	records    []record
 	rules      []rule
+	document   json.RawMessage
+	visits     map[[2]string]string
+}
+
+// foreignVisits are hosts and paths that others serve, or that lead nowhere.
+var foreignVisits = [][2]string{
+	{"www.example.com", "/"},
+	{"docs.example.com", "/"},
+	{"legacy.example.com", "/anything"},
+	{"mixed.example.com", "/private/page"},
+	{"mixed.example.com", "/public"},
+	{"unheard-of.example.com", "/"},
+	{"unheard-of.example.com", "/.well-known/security.txt"},
+	{"example.com", "/"},
 }
 
 // foreign remembers all that is there now.
 func (e *emulator) foreign(t *testing.T, tunnel tunnel) *foreign {
 	t.Helper()
-	found := &foreign{e, tunnel, e.records(t), e.rules(t, tunnel)}
-	if len(found.records) == 0 || len(found.rules) == 0 {
-		t.Fatal("there is nothing foreign to look after")
+	found := &foreign{
+		cloudflare: e,
+		tunnel:     tunnel,
+		records:    e.records(t),
+		rules:      e.rules(t, tunnel),
+		document:   e.document(t, tunnel),
+		visits:     map[[2]string]string{},
+	}
+	for _, visit := range foreignVisits {
+		found.visits[visit] = e.visit(t, visit[0], visit[1])
 	}
 	return found
 }
 
-// untouched checks that every foreign record and rule is there still, byte for byte, the rules in their order.
+// untouched checks that every foreign record and rule is there still, byte for byte, the rules in their order, and
+// that visitors of foreign hosts get what they got.
 func (f *foreign) untouched(t *testing.T) {
 	t.Helper()
 	records := f.cloudflare.records(t)
@@ -211,16 +254,31 @@ func (f *foreign) untouched(t *testing.T) {
 	if next < len(f.rules) {
 		t.Errorf("the foreign rule %s is not in its place any more: %v", f.rules[next], rules)
 	}
+	for visit, before := range f.visits {
+		if now := f.cloudflare.visit(t, visit[0], visit[1]); now != before {
+			t.Errorf("a visitor of %s%s got %s and now gets %s", visit[0], visit[1], before, now)
+		}
+	}
 }
 
-// alone checks that what is foreign is there, and nothing else.
+// alone checks that nothing but what is foreign is there: the same records, and the document as it was at first.
 func (f *foreign) alone(t *testing.T) {
 	t.Helper()
 	f.untouched(t)
 	if records := f.cloudflare.records(t); len(records) != len(f.records) {
 		t.Errorf("records: %v", records)
 	}
-	if rules := f.cloudflare.rules(t, f.tunnel); len(rules) != len(f.rules) {
-		t.Errorf("rules: %v", rules)
+	if before, now := compact(t, f.document), compact(t, f.cloudflare.document(t, f.tunnel)); before != now {
+		t.Errorf("the document was\n%s\nand is now\n%s", before, now)
 	}
+}
+
+// compact is the text without the blanks between its tokens.
+func compact(t *testing.T, text json.RawMessage) string {
+	t.Helper()
+	var compacted bytes.Buffer
+	if err := json.Compact(&compacted, text); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return compacted.String()
 }

@@ -13,7 +13,7 @@ func TestHostnamesArePublishedChangedAndWithdrawn(t *testing.T) {
 		t.Run("with the registry "+string(registry), func(t *testing.T) {
 			t.Parallel()
 			cloudflare := startEmulator(t)
-			tunnel := cloudflare.tunnelOfAnother(t, "shop")
+			tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
 			foreign := cloudflare.foreign(t, tunnel)
 			program := startProgram(t, cloudflare, tunnel.id)
 			dns := startExternalDNS(t, program, registry)
@@ -81,7 +81,8 @@ func TestEveryShapeOfEndpointReachesItsFixedPoint(t *testing.T) {
 		t.Run("with the registry "+string(registry), func(t *testing.T) {
 			t.Parallel()
 			cloudflare := startEmulator(t)
-			tunnel := cloudflare.tunnelNeverConfigured(t, "shop")
+			tunnel := cloudflare.tunnelNeverConfigured(t, "fresh")
+			foreign := cloudflare.foreign(t, tunnel)
 			program := startProgram(t, cloudflare, tunnel.id)
 			dns := startExternalDNS(t, program, registry)
 
@@ -134,12 +135,13 @@ func TestEveryShapeOfEndpointReachesItsFixedPoint(t *testing.T) {
 			t.Run("all of them are withdrawn", func(t *testing.T) {
 				dns.source.set()
 				dns.settle(t, cloudflare)
-				if records := cloudflare.records(t); len(records) != 0 {
+				if records := cloudflare.records(t); len(records) != len(foreign.records) {
 					t.Errorf("records: %v", records)
 				}
 				if rules := cloudflare.rules(t, tunnel); len(rules) != 1 {
 					t.Errorf("rules besides the catch-all: %v", rules)
 				}
+				foreign.untouched(t)
 			})
 		})
 	}
@@ -152,7 +154,7 @@ func TestAHostnameThatSomebodyElseHoldsIsLeftAlone(t *testing.T) {
 		t.Run("with the registry "+string(registry), func(t *testing.T) {
 			t.Parallel()
 			cloudflare := startEmulator(t)
-			tunnel := cloudflare.tunnelOfAnother(t, "shop")
+			tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
 			foreign := cloudflare.foreign(t, tunnel)
 			program := startProgram(t, cloudflare, tunnel.id)
 			dns := startExternalDNS(t, program, registry)
