@@ -18,6 +18,7 @@ mod testing;
 mod token;
 mod transport;
 mod tunnel;
+mod verdict;
 mod zone;
 
 pub use client::{Budget, Client, ClientError, ClientSettings, Credentials, USER_AGENT};

@@ -8,6 +8,7 @@
 //! which was made by running cloudflared 2026.8.2.
 
 pub mod document;
+pub mod edit;
 pub mod hostname;
 pub mod id;
 mod order;
@@ -18,7 +19,8 @@ pub mod rule;
 pub mod service;
 pub mod validate;
 
-pub use document::{Document, DocumentError, EditRefusal, Edited, RuleEdit};
+pub use document::{Document, DocumentError};
+pub use edit::{EditRefusal, Edited, RuleEdit};
 pub use hostname::{Hostname, HostnameError};
 pub use id::{TunnelId, TunnelIdError};
 pub use origin_request::ORIGIN_FIELDS;

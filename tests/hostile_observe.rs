@@ -1,4 +1,10 @@
 //! The observation port and clients that mean harm, or are merely broken.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail loudly, as tests do"
+)]
 
 #[path = "support/raw_http.rs"]
 mod raw_http;

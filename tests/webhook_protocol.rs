@@ -1,4 +1,10 @@
 //! ExternalDNS's side of the webhook protocol, byte by byte, over real sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail loudly, as tests do"
+)]
 
 #[path = "support/api.rs"]
 mod api;

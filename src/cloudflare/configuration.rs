@@ -4,10 +4,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::client::Client;
-use super::error::{Area, Error};
+use super::error::Error;
 use super::identifier::{AccountId, path};
 use super::transport::Method;
 use super::tunnel::ConfigSource;
+use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::tunnel::TunnelId;
 

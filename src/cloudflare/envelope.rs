@@ -8,8 +8,9 @@ use std::time::Duration;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
-use super::error::{self, Area, Cause, Error, Refusal, Verdict};
+use super::error::{self, Cause, Error, Refusal};
 use super::transport::{TransportError, TransportErrorKind};
+use super::verdict::{self, Area, Verdict};
 use crate::limits::RATE_LIMIT_PAUSE_DEFAULT;
 use crate::secret::Secret;
 
@@ -39,14 +40,16 @@ impl PageInfo {
     /// Whether page `page` with `length` items was the last one, when `per_page` items were asked for.
     /// `total_count` is not looked at: it counts "without any search parameters", and tunnels have no `total_pages`.
     pub(super) fn is_last(self, page: u32, length: usize, per_page: u32) -> bool {
-        let per_page = self
-            .per_page
-            .filter(|given| *given >= 1.0)
-            .map_or(f64::from(per_page), |given| given.min(f64::from(per_page)));
-        let total_reached = self.total_pages.is_some_and(|total| total >= 1.0 && f64::from(page) >= total);
-        // A page has at most some thousands of items.
-        #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let is_short = (length as f64) < per_page;
+        // Where the server makes smaller pages than it was asked for, those are the full ones.
+        let full_page = f64::from(per_page);
+        let full_page = match self.per_page {
+            Some(given) if given >= 1.0 => given.min(full_page),
+            _ => full_page,
+        };
+        let is_short = (length as f64) < full_page;
+        let total_reached = self
+            .total_pages
+            .is_some_and(|total| total >= 1.0 && f64::from(page) >= total);
         is_short || total_reached
     }
 }
@@ -72,7 +75,7 @@ enum Problem {
         #[serde(default)]
         message: Message,
         #[serde(default, deserialize_with = "null_is_default")]
-        error_chain: Vec<Problem>,
+        error_chain: Vec<Self>,
     },
     Other(IgnoredAny),
 }
@@ -169,8 +172,11 @@ impl Context<'_> {
             chain: causes.collect(),
         };
         // Judged before the chain is cut: a code may stand at its end.
-        let verdict = error::judge(self.area, &refusal);
-        let refusal = Refusal { chain: error::cut_chain(refusal.chain), ..refusal };
+        let verdict = verdict::judge(self.area, &refusal);
+        let refusal = Refusal {
+            chain: error::cut_chain(refusal.chain),
+            ..refusal
+        };
         match verdict {
             Verdict::Refused => Error::Refused(refusal),
             Verdict::Credentials => Error::Credentials(refusal),

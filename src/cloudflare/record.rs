@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::client::Client;
 use super::envelope::null_is_default;
-use super::error::{Area, Error};
+use super::error::Error;
 use super::identifier::{RecordId, ZoneId, path};
 use super::transport::Method;
+use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::RECORDS_PER_PAGE;
 

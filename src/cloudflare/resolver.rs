@@ -99,9 +99,7 @@ impl CachingResolver {
             }
         };
         let now = self.clock.now();
-        let Some(name) = list.get_mut(index) else {
-            return Err(Failure::TimedOut);
-        };
+        let name = list.get_mut(index).expect("names are never taken off the list");
         if name.is_fresh(now) {
             return Ok(name.addresses.clone());
         }
@@ -122,12 +120,10 @@ impl CachingResolver {
         if waited.timed_out() {
             return Err(Failure::TimedOut);
         }
-        match list.get(index) {
-            Some(name) => match &name.failure {
-                None => Ok(name.addresses.clone()),
-                Some((kind, text)) => Err(Failure::Lookup(io::Error::new(*kind, text.to_string()))),
-            },
-            None => Err(Failure::TimedOut),
+        let name = list.get(index).expect("names are never taken off the list");
+        match &name.failure {
+            None => Ok(name.addresses.clone()),
+            Some((kind, text)) => Err(Failure::Lookup(io::Error::new(*kind, text.to_string()))),
         }
     }
 
@@ -213,7 +209,11 @@ impl Resolver for CachingResolver {
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let authority = uri.authority().ok_or(ureq::Error::HostNotFound)?;
-        let port = authority.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        let port = match (authority.port_u16(), uri.scheme_str()) {
+            (Some(port), _) => port,
+            (None, Some("https")) => 443,
+            (None, _) => 80,
+        };
         let host = authority.host();
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
         let addresses =

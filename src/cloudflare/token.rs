@@ -4,8 +4,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::client::{Client, Credentials};
-use super::error::{Area, Error, Refusal};
+use super::error::{Error, Refusal};
 use super::identifier::{AccountId, path};
+use super::verdict::Area;
 use crate::clock::Deadline;
 
 #[derive(Deserialize)]

@@ -4,8 +4,9 @@ use serde::Deserialize;
 
 use super::client::Client;
 use super::envelope::null_is_default;
-use super::error::{Area, Error};
+use super::error::Error;
 use super::identifier::{AccountId, path};
+use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::TUNNELS_PER_PAGE;
 use crate::tunnel::TunnelId;

@@ -4,8 +4,9 @@ use serde::Deserialize;
 
 use super::client::Client;
 use super::envelope::null_is_default;
-use super::error::{Area, Error};
+use super::error::Error;
 use super::identifier::{AccountId, ZoneId, path};
+use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::ZONES_PER_PAGE;
 

@@ -41,7 +41,7 @@ pub struct BoundResponder {
     address: SocketAddr,
 }
 
-/// A responder at work.
+/// A responder at work. Dropping it leaves it at work.
 #[derive(Debug)]
 pub struct RunningResponder {
     address: SocketAddr,

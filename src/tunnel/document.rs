@@ -8,11 +8,11 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
+use super::edit::{Applied, Edited, RuleEdit, apply, would_move};
 use super::hostname::Hostname;
-use super::order::{Scope, Slot, is_misplaced, place};
+use super::order::Scope;
 use super::raw_object::{RawObject, from_json, is_null, list};
-use super::rule::{Rule, WantedRule, catch_all};
-use super::validate::{Problem, check_wanted};
+use super::rule::Rule;
 
 /// The `config` of a tunnel: raw JSON, and its ingress as a list of rules.
 #[derive(Clone, Debug)]
@@ -61,15 +61,32 @@ impl Document {
     /// A refused edit changes nothing, and the others are applied. A document that changes ends with a catch-all:
     /// the one it has, else `http_status:404`.
     pub fn edit(&self, edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Edited {
-        let _ = (edits, own, catch_all, check_wanted, is_misplaced, place);
-        Edited { document: self.clone(), changed: false, refused: Vec::new() }
+        let Applied { rules, refused } = apply(&self.rules, edits, own);
+        let changed = rules.is_some();
+        let document = rules.map_or_else(|| self.clone(), |rules| self.with_rules(rules));
+        Edited { document, changed, refused }
     }
 
     /// Whether putting our rule for this hostname and path again, as it stands, would move it: a rule stands in front
     /// of it that covers it, or one of ours that by our order stands behind it.
     pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>, own: &dyn Fn(&Rule) -> bool) -> bool {
-        let _ = (hostname, path, own);
-        false
+        would_move(&self.rules, Scope::new(hostname, path), own)
+    }
+
+    /// The rule in front of the one for this hostname and path that takes every request from it, whoever's it is: no
+    /// request reaches the latter. Nothing where there is no such rule.
+    pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
+        let scope = Scope::new(hostname, path);
+        let present = self.rules.iter().position(|rule| scope.is_of(rule))?;
+        self.rules.iter().take(present).find(|rule| scope.is_covered_by(rule))
+    }
+
+    fn with_rules(&self, rules: Vec<Rule>) -> Self {
+        let texts = rules.iter().map(|rule| rule.raw().get()).collect::<Vec<_>>();
+        let ingress = from_json(format!("[{}]", texts.join(",")));
+        let mut config = RawObject::parse(&self.raw).unwrap_or_default();
+        config.set("ingress", &ingress);
+        Self { raw: config.to_raw(), rules }
     }
 }
 
@@ -100,87 +117,3 @@ impl fmt::Display for DocumentError {
 }
 
 impl Error for DocumentError {}
-
-/// What to do with the rule for one hostname and path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleEdit {
-    /// Make the rule so.
-    Put {
-        /// The rule as it shall be.
-        rule: WantedRule,
-        /// Whether a rule that stands at its hostname and path is ours and may be changed. If not, one that equals
-        /// the wanted one in every field is left as it is, and any other is a conflict.
-        replaces: bool,
-    },
-    /// Take the rule for this hostname and path away, if there is one.
-    Remove {
-        /// Its hostname.
-        hostname: Hostname,
-        /// Its path text.
-        path: Option<Box<str>>,
-    },
-}
-
-/// What edits made of a document.
-#[derive(Clone, Debug)]
-pub struct Edited {
-    /// The document with the edits that were not refused.
-    pub document: Document,
-    /// Whether it has other bytes than before.
-    pub changed: bool,
-    /// The indices of the refused edits, ascending, and why.
-    pub refused: Vec<(usize, EditRefusal)>,
-}
-
-/// Why an edit was not applied. Rules are counted from 1, as cloudflared does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EditRefusal {
-    /// A rule that is not ours stands at the same hostname and path.
-    Conflict {
-        /// Its number.
-        rule: usize,
-    },
-    /// A foreign rule and the wanted one each match all that the other matches.
-    MutualCover {
-        /// The foreign rule's number.
-        rule: usize,
-    },
-    /// Several rules have this hostname and path: which is ours cannot be told.
-    Duplicate {
-        /// Their numbers.
-        rules: Vec<usize>,
-    },
-    /// Another edit of the same call wants this hostname and path otherwise.
-    Contradiction,
-    /// cloudflared would refuse the rule, and with it the document; or it would not do what it says.
-    Invalid(Problem),
-}
-
-impl fmt::Display for EditRefusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Conflict { rule } => write!(
-                formatter,
-                "rule {rule} of the tunnel has the same hostname and path and is not ours: remove it there, or adopt it"
-            ),
-            Self::MutualCover { rule } => write!(
-                formatter,
-                "rule {rule} of the tunnel, which is not ours, matches exactly the same requests: remove it there, or narrow one of the two by its path"
-            ),
-            Self::Duplicate { rules } => {
-                let rules = rules.iter().map(ToString::to_string).collect::<Vec<_>>();
-                write!(
-                    formatter,
-                    "rules {} of the tunnel have the same hostname and path: remove all but one there",
-                    rules.join(" and ")
-                )
-            }
-            Self::Contradiction => {
-                formatter.write_str("two rules are asked for at the same hostname and path: keep one of them")
-            }
-            Self::Invalid(problem) => problem.fmt(formatter),
-        }
-    }
-}
-
-impl Error for EditRefusal {}

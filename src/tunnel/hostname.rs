@@ -191,12 +191,10 @@ fn is_lookup_form(text: &str, form: &str) -> bool {
         return false;
     }
     let is_plain = |label: &str| {
-        let characters_fit = label
-            .chars()
-            .all(|character| !character.is_ascii() || character.is_ascii_alphanumeric() || character == '-');
+        let characters_fit =
+            label.chars().all(|character| !character.is_ascii() || character.is_ascii_alphanumeric() || character == '-');
         let hyphens_fit = !label.starts_with('-') && !label.ends_with('-');
-        let reserved =
-            label.get(2..4) == Some("--") && label.is_ascii() && !lower_case(label).starts_with(PUNYCODE);
+        let reserved = label.get(2..4) == Some("--") && label.is_ascii() && !lower_case(label).starts_with(PUNYCODE);
         characters_fit && hyphens_fit && !reserved
     };
     text.split('.').all(is_plain) && fold(text) == form

@@ -60,9 +60,8 @@ pub struct TunnelIdError;
 
 impl fmt::Display for TunnelIdError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(
-            "a tunnel id is a UUID such as 6ff42ae2-765d-4adf-8112-31c55c1551ef; the tunnel's page shows it",
-        )
+        formatter
+            .write_str("a tunnel id is a UUID such as 6ff42ae2-765d-4adf-8112-31c55c1551ef; the tunnel's page shows it")
     }
 }
 
@@ -102,7 +101,10 @@ mod tests {
         let id = TunnelId::parse(ID).unwrap();
         assert_eq!(id.hostname(), format!("{ID}.cfargotunnel.com"));
         assert_eq!(TunnelId::from_hostname(&id.hostname()), Some(id.clone()));
-        assert_eq!(TunnelId::from_hostname(&format!("{}.CFARGOTUNNEL.com.", ID.to_uppercase())), Some(id));
+        assert_eq!(
+            TunnelId::from_hostname(&format!("{}.CFARGOTUNNEL.com.", ID.to_uppercase())),
+            Some(id)
+        );
     }
 
     #[test]

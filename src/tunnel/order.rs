@@ -31,14 +31,19 @@ pub(super) struct Slot {
     pub(super) is_own: bool,
 }
 
-/// What a rule is for.
+/// What a rule of ours is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope<'a> {
-    pub(super) hostname: &'a Hostname,
-    pub(super) path: Option<&'a str>,
+    hostname: &'a Hostname,
+    path: Option<&'a str>,
 }
 
-impl Scope<'_> {
+impl<'a> Scope<'a> {
+    /// An empty path is none.
+    pub(super) fn new(hostname: &'a Hostname, path: Option<&'a str>) -> Self {
+        Self { hostname, path: path.filter(|path| !path.is_empty()) }
+    }
+
     /// Whether `rule` has this hostname and this path text.
     pub(super) fn is_of(&self, rule: &Rule) -> bool {
         rule.is_for(self.hostname, self.path)
@@ -59,7 +64,18 @@ impl Scope<'_> {
             && path::covers(self.path, rule.path())
     }
 
-    pub(super) fn key(&self) -> Key<'_> {
+    /// Whether some host is for both, of two rules of ours.
+    fn shares_hosts_with(&self, rule: &Rule) -> bool {
+        let includes = |wide: &str, narrow: &str| match HostScope::of(wide) {
+            HostScope::All => true,
+            HostScope::Suffix(suffix) => narrow.trim_start_matches('*').ends_with(suffix),
+            HostScope::Exact(text) => text == narrow,
+        };
+        let (own, other) = (self.hostname.as_str(), rule.folded_hostname());
+        includes(own, other) || includes(other, own)
+    }
+
+    pub(super) fn key(&self) -> Key<'a> {
         Key::new(self.hostname.as_str(), self.path)
     }
 }
@@ -94,16 +110,6 @@ impl<'a> Key<'a> {
     fn of(rule: &'a Rule) -> Self {
         Self::new(rule.folded_hostname(), rule.path())
     }
-
-    /// Whether some host is for both.
-    fn shares_hosts_with(&self, other: &Self) -> bool {
-        let includes = |wide: &str, narrow: &str| match HostScope::of(wide) {
-            HostScope::All => true,
-            HostScope::Suffix(suffix) => narrow.trim_start_matches('*').ends_with(suffix),
-            HostScope::Exact(text) => text == narrow,
-        };
-        includes(self.hostname, other.hostname) || includes(other.hostname, self.hostname)
-    }
 }
 
 /// Where to put a rule for `scope` into a list that has none for it.
@@ -112,14 +118,11 @@ pub(super) fn place(list: &[Slot], scope: Scope<'_>) -> usize {
     let edge = list.iter().position(|slot| is_edge(slot, scope)).unwrap_or(list.len());
     let run = run_before(list, edge);
     let beginning = edge - run.len();
-    let wider = run
-        .iter()
-        .position(|slot| Key::of(&slot.rule).shares_hosts_with(&key) && Key::of(&slot.rule) > key)
-        .unwrap_or(run.len());
-    let narrower = run
-        .iter()
-        .rposition(|slot| Key::of(&slot.rule).shares_hosts_with(&key) && Key::of(&slot.rule) < key)
-        .map_or(0, |index| index + 1);
+    let shares_hosts = |slot: &Slot| scope.shares_hosts_with(&slot.rule);
+    let wider = run.iter().position(|slot| shares_hosts(slot) && Key::of(&slot.rule) > key);
+    let wider = wider.unwrap_or(run.len());
+    let narrower = run.iter().rposition(|slot| shares_hosts(slot) && Key::of(&slot.rule) < key);
+    let narrower = narrower.map_or(0, |index| index + 1);
     // Between the two any place will do, so the one that keeps a sorted run sorted. Where a wider rule stands in
     // front of a narrower one, those two are out of order themselves: this one at least is reached.
     let sorted = run
@@ -136,7 +139,7 @@ pub(super) fn place(list: &[Slot], scope: Scope<'_>) -> usize {
 pub(super) fn is_misplaced(list: &[Slot], index: usize, scope: Scope<'_>) -> bool {
     let key = scope.key();
     let in_front = list.get(..index).unwrap_or_default();
-    let is_wider = |slot: &Slot| Key::of(&slot.rule).shares_hosts_with(&key) && Key::of(&slot.rule) > key;
+    let is_wider = |slot: &Slot| scope.shares_hosts_with(&slot.rule) && Key::of(&slot.rule) > key;
     in_front.iter().any(|slot| is_edge(slot, scope)) || run_before(list, index).iter().any(is_wider)
 }
 

@@ -90,9 +90,7 @@ impl fmt::Display for FieldProblem {
             Self::Port => formatter.write_str("must hold ports up to 65535"),
             Self::ProxyType => formatter.write_str("must be empty or \"socks\""),
             Self::Character(character) => write!(formatter, "cannot hold {character:?}"),
-            Self::Prefix(prefix) => {
-                write!(formatter, "must hold address ranges such as 10.0.0.0/8, not {prefix:?}")
-            }
+            Self::Prefix(prefix) => write!(formatter, "must hold address ranges such as 10.0.0.0/8, not {prefix:?}"),
             Self::AccessWithoutTeam => formatter.write_str("needs a teamName where it is required"),
             Self::AccessWithoutAudience => {
                 formatter.write_str("needs an audTag where it is required, else every request is refused")
@@ -122,10 +120,9 @@ pub(super) fn check_type(field: &str, value: &RawValue) -> Result<(), FieldProbl
             list(value).is_some_and(|rules| rules.into_iter().all(is_ip_rule)),
             "a list of {prefix: text, ports: list of numbers, allow: true or false}",
         ),
-        Some(Kind::Access) => fits(
-            is_access(value),
-            "an object {required: true or false, teamName: text, audTag: list of texts}",
-        ),
+        Some(Kind::Access) => {
+            fits(is_access(value), "an object {required: true or false, teamName: text, audTag: list of texts}")
+        }
         None => Ok(()),
     }
 }
@@ -201,11 +198,7 @@ fn kind(field: &str) -> Option<Kind> {
     Some(match field {
         "connectTimeout" | "tlsTimeout" | "tcpKeepAlive" | "keepAliveTimeout" => Kind::Seconds,
         "keepAliveConnections" => Kind::Count,
-        "noHappyEyeballs"
-        | "matchSNItoHost"
-        | "noTLSVerify"
-        | "disableChunkedEncoding"
-        | "http2Origin"
+        "noHappyEyeballs" | "matchSNItoHost" | "noTLSVerify" | "disableChunkedEncoding" | "http2Origin"
         | "bastionMode" => Kind::Flag,
         "httpHostHeader" | "originServerName" => Kind::HostText,
         "caPool" | "proxyAddress" => Kind::Text,
@@ -291,8 +284,7 @@ fn check_ip_rule(value: &RawValue) -> Result<(), FieldProblem> {
         return Err(FieldProblem::Prefix(prefix.into()));
     }
     let ports = rule.last("ports").and_then(list).unwrap_or_default();
-    let is_port =
-        |port: &RawValue| integer(port).is_some_and(|port| (1..=i64::from(u16::MAX)).contains(&port));
+    let is_port = |port: &RawValue| integer(port).is_some_and(|port| (1..=i64::from(u16::MAX)).contains(&port));
     if ports.into_iter().all(is_port) { Ok(()) } else { Err(FieldProblem::Port) }
 }
 
@@ -303,6 +295,5 @@ fn is_address_range(text: &str) -> bool {
         Ok(IpAddr::V6(_)) => 128,
         Err(_) => return false,
     };
-    length.bytes().all(|byte| byte.is_ascii_digit())
-        && length.parse::<u8>().is_ok_and(|length| length <= maximum)
+    length.bytes().all(|byte| byte.is_ascii_digit()) && length.parse::<u8>().is_ok_and(|length| length <= maximum)
 }

@@ -40,8 +40,10 @@ impl PathPattern {
             return Err(PathError::TooLong);
         }
         scanner::check(text)?;
-        let compiled =
-            RegexBuilder::new(text).size_limit(PATH_COMPILED_MAX_BYTES).nest_limit(PATH_MAX_DEPTH).build();
+        let compiled = RegexBuilder::new(text)
+            .size_limit(PATH_COMPILED_MAX_BYTES)
+            .nest_limit(PATH_MAX_DEPTH)
+            .build();
         match compiled {
             Ok(_) => Ok(Self(text.into())),
             Err(error) => Err(PathError::Engine(error.to_string().into())),
@@ -59,9 +61,7 @@ impl PathPattern {
         if !prefix.starts_with('/') {
             return Err(PathError::PrefixWithoutSlash);
         }
-        if let Some(character) =
-            prefix.chars().find(|character| character.is_control() || "*?#".contains(*character))
-        {
+        if let Some(character) = prefix.chars().find(|character| character.is_control() || "*?#".contains(*character)) {
             return Err(PathError::PrefixCharacter(character));
         }
         if prefix.split('%').skip(1).any(begins_with_two_digits) {
@@ -206,8 +206,9 @@ impl fmt::Display for PathError {
                 formatter,
                 "a path prefix holds no {character:?}: it is plain text and matches what is below it anyway"
             ),
-            Self::PrefixEncoded => formatter
-                .write_str("a path prefix is compared with the decoded path: write the character itself"),
+            Self::PrefixEncoded => {
+                formatter.write_str("a path prefix is compared with the decoded path: write the character itself")
+            }
         }
     }
 }

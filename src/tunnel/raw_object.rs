@@ -157,8 +157,7 @@ pub(super) fn integer(value: &RawValue) -> Option<i64> {
 
 /// The JSON of a value whose writing cannot fail.
 pub(super) fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
-    serde_json::value::to_raw_value(value)
-        .expect("strings and JSON values have string keys and no writer that fails")
+    serde_json::value::to_raw_value(value).expect("strings and JSON values have string keys and no writer that fails")
 }
 
 /// A raw value put together from others.
@@ -196,9 +195,7 @@ mod tests {
 
     #[test]
     fn keys_are_found_as_go_finds_them() {
-        let raw = object(
-            r#"{"Path":"/a","PATH":"/b","path":null,"\u0068ost":1,"tcp\u212aeepAlive":3,"ſervice":4}"#,
-        );
+        let raw = object(r#"{"Path":"/a","PATH":"/b","path":null,"\u0068ost":1,"tcp\u212aeepAlive":3,"ſervice":4}"#);
         let object = RawObject::parse(&raw).unwrap();
         assert!(object.last("path").is_none(), "a null at the end unsets a pointer");
         assert_eq!(object.last_value("path").unwrap().get(), "\"/b\"");

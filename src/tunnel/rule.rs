@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use super::hostname::{Hostname, fold};
 use super::origin_request::{ORIGIN_FIELDS, access_with, has_unknown_access_field, is_equal};
+use super::order::Scope;
 use super::path::PathPattern;
 use super::raw_object::{RawObject, from_json, raw, text};
 use super::service::Service;
@@ -29,6 +30,11 @@ impl WantedRule {
     /// The path's text.
     pub fn path_text(&self) -> Option<&str> {
         self.path.as_ref().map(PathPattern::as_str)
+    }
+
+    /// What it is for.
+    pub(super) fn scope(&self) -> Scope<'_> {
+        Scope::new(&self.hostname, self.path_text())
     }
 
     fn origin_value(&self, name: &str) -> Option<&Value> {
@@ -183,6 +189,11 @@ impl Rule {
     /// The hostname in lower case and punycode.
     pub(super) fn folded_hostname(&self) -> &str {
         self.folded_hostname.as_deref().unwrap_or(&self.hostname)
+    }
+
+    /// A rule as wanted, where none stands yet.
+    pub(super) fn wanted(wanted: &WantedRule) -> Self {
+        Self::parse(wanted.to_raw())
     }
 
     /// The rule as wanted: what is not ours to manage stays as it is.

@@ -35,9 +35,7 @@ impl Service {
         if text.is_empty() {
             return Err(ServiceError::Empty);
         }
-        if let Some(character) =
-            text.chars().find(|&character| character.is_control() || character.is_whitespace())
-        {
+        if let Some(character) = text.chars().find(|&character| character.is_control() || character.is_whitespace()) {
             return Err(ServiceError::Character(character));
         }
         if WORDS.contains(&text) {
@@ -73,10 +71,7 @@ pub fn looks_like_service(text: &str) -> bool {
     let begins_with = |prefix: &str| {
         text.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
     };
-    text.contains("://")
-        || begins_with(STATUS)
-        || SOCKETS.into_iter().any(begins_with)
-        || WORDS.contains(&text)
+    text.contains("://") || begins_with(STATUS) || SOCKETS.into_iter().any(begins_with) || WORDS.contains(&text)
 }
 
 /// Why a text is not a service.
@@ -328,17 +323,14 @@ mod tests {
 
     #[test]
     fn a_hostname_or_an_address_does_not_look_like_a_service() {
-        for text in
-            ["example.com", "10.0.0.1", "10.0.0.1:80", "fd00::1", "localhost", "", "none", "http", "unix"]
-        {
+        for text in ["example.com", "10.0.0.1", "10.0.0.1:80", "fd00::1", "localhost", "", "none", "http", "unix"] {
             assert!(!looks_like_service(text), "{text}");
         }
     }
 
     #[test]
     fn a_broken_service_still_looks_like_one() {
-        for text in ["http://", "http://x/y", "ftp://x", "unix:", "http_status:abc", "HTTP_STATUS:404", "://"]
-        {
+        for text in ["http://", "http://x/y", "ftp://x", "unix:", "http_status:abc", "HTTP_STATUS:404", "://"] {
             assert!(looks_like_service(text), "{text}");
         }
     }

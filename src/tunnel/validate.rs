@@ -84,9 +84,7 @@ impl Problem {
             Self::NoHostname | Self::Hostname(_) => Some("hostname"),
             Self::Path(_) => Some("path"),
             Self::Service(_) => Some("service"),
-            Self::Type { field, .. } | Self::NotCanonical { field, .. } | Self::Origin { field, .. } => {
-                Some(field)
-            }
+            Self::Type { field, .. } | Self::NotCanonical { field, .. } | Self::Origin { field, .. } => Some(field),
         }
     }
 }
@@ -98,16 +96,12 @@ impl fmt::Display for Problem {
             Self::CatchAllNotLast => {
                 formatter.write_str("it matches every request, so no rule behind it would ever be reached")
             }
-            Self::NoCatchAll => {
-                formatter.write_str("the last rule must match every request: no hostname, no path")
-            }
+            Self::NoCatchAll => formatter.write_str("the last rule must match every request: no hostname, no path"),
             Self::NoHostname => formatter.write_str("it has no hostname"),
             Self::Hostname(error) => error.fmt(formatter),
             Self::Path(error) => write!(formatter, "path: {error}"),
             Self::Service(error) => error.fmt(formatter),
-            Self::NotCanonical { field, canonical } => {
-                write!(formatter, "{field} must be written {canonical:?}")
-            }
+            Self::NotCanonical { field, canonical } => write!(formatter, "{field} must be written {canonical:?}"),
             Self::Origin { field, problem } => write!(formatter, "{field} {problem}"),
         }
     }
@@ -182,11 +176,7 @@ fn check_structure(rules: &[&RawValue]) -> Result<(), Violation> {
     if let Some(index) = others.iter().position(|rule| is_catch_all(rule)) {
         return Err(Violation { rule: Some(index), problem: Problem::CatchAllNotLast });
     }
-    if is_catch_all(last) {
-        Ok(())
-    } else {
-        Err(Violation { rule: Some(others.len()), problem: Problem::NoCatchAll })
-    }
+    if is_catch_all(last) { Ok(()) } else { Err(Violation { rule: Some(others.len()), problem: Problem::NoCatchAll }) }
 }
 
 fn check_rule(rule: &RawValue, is_catch_all: bool) -> Result<(), Problem> {
@@ -203,11 +193,7 @@ fn check_rule(rule: &RawValue, is_catch_all: bool) -> Result<(), Problem> {
     }
     let rule = Rule::parse(rule.to_owned());
     let canonical = |field, text: &str, canonical: &str| {
-        if text == canonical {
-            Ok(())
-        } else {
-            Err(Problem::NotCanonical { field, canonical: canonical.into() })
-        }
+        if text == canonical { Ok(()) } else { Err(Problem::NotCanonical { field, canonical: canonical.into() }) }
     };
     let service = Service::parse(rule.service()).map_err(Problem::Service)?;
     canonical("service", rule.service(), service.as_str())?;
@@ -238,8 +224,7 @@ fn check_origin_request(
 }
 
 fn check_warp_routing(value: &RawValue) -> Result<(), Problem> {
-    let object =
-        RawObject::parse(value).ok_or(Problem::Type { field: "warp-routing", expected: "an object" })?;
+    let object = RawObject::parse(value).ok_or(Problem::Type { field: "warp-routing", expected: "an object" })?;
     for (key, value) in object.members().filter(|(_, value)| !is_null(value)) {
         let is_count = is_same_key(&key, "maxActiveFlows");
         let is_seconds = is_same_key(&key, "connectTimeout") || is_same_key(&key, "tcpKeepAlive");

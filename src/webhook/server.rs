@@ -73,7 +73,7 @@ pub struct BoundServer {
     settings: ServerSettings,
 }
 
-/// A server at work.
+/// A server at work. Dropping it leaves it at work.
 pub struct RunningServer {
     common: Arc<Common>,
     pool: Pool<Job>,

@@ -184,7 +184,6 @@ fn a_write_to_a_server_that_is_not_there_was_not_done() {
 /// TLS with a server that speaks none: nothing was sent in clear.
 #[test]
 fn a_write_whose_handshake_fails_was_not_done() {
-    let server = Server::start(ok);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -195,7 +194,6 @@ fn a_write_whose_handshake_fails_was_not_done() {
     let error = write(&client(&format!("https://{address}")), 5000).unwrap_err();
     assert!(matches!(error, Error::Unreachable(_)), "{error:?}");
     assert!(!error.may_have_been_done());
-    assert_eq!(server.requests(), Vec::<String>::new());
 }
 
 #[test]
@@ -303,18 +301,25 @@ fn what_is_not_http_is_an_error() {
 
 #[test]
 fn a_head_without_an_end_is_cut_off() {
-    let server = Server::start(|_, stream| {
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
-        while stream
-            .write_all(b"X-Padding: 0123456789012345678901234567890123456789\r\n")
-            .is_ok()
-        {}
-        Then::Close
-    });
-    let begun = Instant::now();
-    let error = read(&server.client(), 5000).unwrap_err();
-    assert!(matches!(error, Error::Unanswered(_)), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    for padding in [
+        "X-Padding: 0123456789012345678901234567890123456789\r\n",
+        "X: ",
+        "0123456789",
+    ] {
+        let server = Server::start(move |_, stream| {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+            while stream.write_all(padding.as_bytes()).is_ok() {}
+            Then::Close
+        });
+        let begun = Instant::now();
+        let error = write(&server.client(), 10_000).unwrap_err();
+        assert!(matches!(error, Error::Unanswered(_)), "{error}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{padding:?}: {:?} {error}",
+            begun.elapsed()
+        );
+    }
 }
 
 #[test]

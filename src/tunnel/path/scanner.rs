@@ -11,8 +11,8 @@ use crate::limits::PATH_REPEAT_MAX;
 
 /// POSIX classes that both know.
 const CLASS_NAMES: [&str; 14] = [
-    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
-    "upper", "word", "xdigit",
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
+    "xdigit",
 ];
 
 /// What may stand behind a backslash for itself.
@@ -96,9 +96,7 @@ impl Scanner<'_> {
                 _ if character.is_control() => return Err(Syntax::Control(character)),
                 _ => Operand::Atom(1),
             };
-            if let (Operand::Atom(weight) | Operand::Repeated(weight), Some(group)) =
-                (operand, groups.last_mut())
-            {
+            if let (Operand::Atom(weight) | Operand::Repeated(weight), Some(group)) = (operand, groups.last_mut()) {
                 *group = (*group).max(weight);
             }
         }

@@ -1,23 +1,6 @@
 //! Endpoints for tests in other languages, under `/_emulator`, without credentials and not counted as calls.
 //!
-//! | call | body | answer |
-//! |---|---|---|
-//! | `GET /_emulator/state` | | accounts, zones with records, tunnels with configuration and version |
-//! | `GET /_emulator/calls` | | every call in order: `sequence`, `method`, `path`, `query`, `body`, `status` |
-//! | `DELETE /_emulator/calls` | | the same, and forgets them |
-//! | `POST /_emulator/faults` | `{"method": "PUT", "path": "/zones/**", "nth": 1, "fault": …}` | how many wait |
-//! | `DELETE /_emulator/faults` | | forgets them and lets hanging calls go |
-//! | `POST /_emulator/records` | `{"zone": …, "deletes": […], "patches": […], "puts": […], "posts": […]}` | a batch by another writer |
-//! | `POST /_emulator/configurations` | `{"tunnel": …, "config": {…}}` | a PUT by another writer: the version |
-//! | `POST /_emulator/zones` | `{"name": …, "plan": "free"}` | the new zone's id |
-//! | `POST /_emulator/tunnels` | `{"name": …}` | the new tunnel's id |
-//! | `POST /_emulator/tokens` | `{"value": …}` | a token that may do everything |
-//! | `POST /_emulator/clock` | `{"advance_seconds": 300}` | |
-//! | `POST /_emulator/visit` | `{"host": …, "path": "/"}` | what a visitor gets |
-//!
-//! A fault is `"reset"`, `"hang"`, `"truncated"`, `"garbage"`, `"done_but_unanswered"`, `{"delay_ms": 500}`,
-//! `{"status": 429, "headers": {"retry-after": "300"}, "body": "…"}` or `{"done_but": <fault>}`. `method` and `path`
-//! may be left out for any; without `nth` the fault hits every matching call.
+//! The table of [`HELP`] is the reference; the binary prints it with `--help`.
 
 use std::time::Duration;
 
@@ -36,6 +19,33 @@ use crate::server::Shared;
 use crate::token::Token;
 use crate::visit::{Visit, visit};
 use crate::zone::Plan;
+
+/// The endpoints, their bodies and answers.
+pub const HELP: &str = r#"Control endpoints, below control_url; no credentials, not counted as calls, bodies and answers are JSON:
+  GET    /state           accounts; zones with records; tunnels with configuration (to the byte) and version
+  GET    /calls           every call in order: sequence, method, path, query, body, status (null: unanswered)
+  DELETE /calls           the same, and forgets them
+  POST   /faults          {"method": "PUT", "path": "/zones/**", "nth": 1, "fault": <fault>}; says how many wait.
+                          In the path * is one segment, ** at the end any rest. Without method or path: any.
+                          Without nth: every matching call until the faults are deleted
+  DELETE /faults          forgets them and closes the connections of calls that hang
+  POST   /records         {"zone": "example.com", "deletes": [], "patches": [], "puts": [], "posts": []}:
+                          a batch by another writer, under all of Cloudflare's rules
+  POST   /configurations  {"tunnel": "shop", "config": {..}}: a PUT by another writer; says the version
+  POST   /zones           {"name": "example.net", "plan": "free"}; says the id
+  POST   /tunnels         {"name": "third"}; says the id
+  POST   /tokens          {"value": "at-least-8-characters"}: a token that may do everything
+  POST   /clock           {"advance_seconds": 300}: rate limits run out sooner
+  POST   /visit           {"host": "www.example.com", "path": "/"}: what a visitor gets: text, and where a
+                          tunnel serves it: tunnel, rule (0-based), service
+
+A fault is one of
+  "reset" "hang" "garbage"              nothing is done
+  "truncated" "done_but_unanswered"     the call is done
+  {"delay_ms": 500}                     the call is done, the answer comes later
+  {"status": 429, "headers": {"retry-after": "300"}, "body": ".."}
+  {"done_but": <fault>}                 the call is done, then this happens
+"#;
 
 /// Where these endpoints begin.
 pub(crate) const BASE_PATH: &str = "/_emulator";

@@ -115,6 +115,11 @@ impl Emulator {
         format!("http://{}{}", self.server.address, server::BASE_PATH)
     }
 
+    /// `http://127.0.0.1:<port>/_emulator`, where tests in other languages drive the emulator; see [`control`].
+    pub fn control_url(&self) -> String {
+        format!("http://{}{}", self.server.address, control::BASE_PATH)
+    }
+
     /// Looks at what Cloudflare holds, or changes it by hand, between two calls.
     pub fn edit<T>(&self, edit: impl FnOnce(&mut Cloudflare) -> T) -> T {
         edit(&mut self.shared.lock().cloudflare)

@@ -120,10 +120,8 @@ impl Zone {
             "modified_on": self.created_on,
             "activated_on": if self.status == "active" { Value::from(self.created_on.as_str()) } else { Value::Null },
             "meta": {"step": 2, "custom_certificate_quota": 0, "page_rule_quota": 3, "phishing_detected": false},
-            "owner": {"id": null, "type": "user", "name": null},
+            "owner": {"type": "user"},
             "account": {"id": self.account.id, "name": self.account.name},
-            "tenant": {"id": null, "name": null},
-            "tenant_unit": {"id": null},
             "permissions": ["#dns_records:edit", "#dns_records:read", "#zone:read"],
             "plan": {
                 "id": format!("{:0>32}", self.plan.legacy_id().len()),

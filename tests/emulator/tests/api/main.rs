@@ -12,6 +12,7 @@
 
 mod client;
 mod configurations;
+mod conformance;
 mod faults;
 mod records;
 mod tokens;

@@ -1,0 +1,390 @@
+use super::*;
+use crate::cloudflare::identifier::{AccountId, RecordId, ZoneId};
+use crate::cloudflare::record::{Batch, Record};
+use crate::cloudflare::testing::{Stage, TOKEN, answer, failure, limited, success, token};
+use crate::cloudflare::transport::{TransportError, TransportErrorKind};
+use crate::tunnel::TunnelId;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn lost(kind: TransportErrorKind, was_sent: bool) -> Result<Response, TransportError> {
+    Err(TransportError::new(kind, was_sent, "by the test"))
+}
+
+fn zone() -> ZoneId {
+    ZoneId::new("z1")
+}
+
+fn one_delete() -> Batch {
+    Batch {
+        deletes: vec![RecordId::new("r1")],
+        ..Batch::default()
+    }
+}
+
+fn tunnel() -> TunnelId {
+    TunnelId::parse("6ff42ae2-765d-4adf-8112-31c55c1551ef").unwrap()
+}
+
+fn records(stage: &Stage) -> Result<Vec<Record>, Error> {
+    stage.client.records(&zone(), stage.deadline())
+}
+
+#[test]
+fn a_read_is_repeated_after_what_may_pass() {
+    for (label, first) in [
+        ("connection lost", lost(TransportErrorKind::Disconnected, true)),
+        ("timed out", lost(TransportErrorKind::TimedOut, true)),
+        ("refused", lost(TransportErrorKind::Connect, false)),
+        ("no such name", lost(TransportErrorKind::Lookup, false)),
+        ("408", answer(408, "")),
+        ("500", answer(500, "<html>")),
+        ("503", failure(503, 4711, "down")),
+        ("1000", failure(400, 1000, "Request timeout")),
+        ("10001", failure(400, 10001, "internal error")),
+        ("429", limited(Some("1"))),
+        (
+            "971",
+            failure(200, 971, "Please wait").map(|response| Response {
+                retry_after: Some("2".to_owned()),
+                ..response
+            }),
+        ),
+        ("cut off", answer(200, r#"{"success":true,"result":[{"#)),
+    ] {
+        let stage = Stage::new([first, success("[]")]);
+        assert_eq!(records(&stage), Ok(Vec::new()), "{label}");
+        assert_eq!(stage.script.sent().len(), 2, "{label}");
+    }
+}
+
+#[test]
+fn a_read_is_not_repeated_after_what_will_not_pass() {
+    for (label, first) in [
+        ("refused", failure(400, 1004, "DNS Validation Error")),
+        ("token", failure(403, 10000, "Authentication error")),
+        ("gone", failure(404, 7003, "no route")),
+        ("html", answer(200, "<html>")),
+        ("redirect", answer(302, "")),
+        ("certificate", lost(TransportErrorKind::Certificate, false)),
+        ("too large", lost(TransportErrorKind::TooLarge, true)),
+    ] {
+        let stage = Stage::new([first]);
+        assert!(records(&stage).is_err(), "{label}");
+        assert_eq!(stage.script.sent().len(), 1, "{label}");
+    }
+}
+
+#[test]
+fn a_read_is_given_up_after_three_repetitions() {
+    let stage = Stage::new((0..9).map(|_| answer(502, "")));
+    assert!(matches!(records(&stage), Err(Error::Failed(_))));
+    assert_eq!(stage.script.sent().len(), 4);
+    assert_eq!(stage.clock.sleeps().len(), 3);
+}
+
+/// ureq hands out a kept connection that the server has just closed.
+#[test]
+fn after_a_lost_connection_a_read_goes_out_at_once_on_a_fresh_one() {
+    let stage = Stage::new([lost(TransportErrorKind::Disconnected, true), success("[]")]);
+    records(&stage).unwrap();
+    let idle: Vec<_> = stage
+        .script
+        .sent()
+        .iter()
+        .map(|sent| sent.connection_max_idle)
+        .collect();
+    assert_eq!(idle, [CONNECTION_MAX_IDLE, Duration::ZERO]);
+    assert_eq!(stage.clock.sleeps(), []);
+}
+
+/// A write that was done but not answered would be done twice.
+#[test]
+fn a_write_is_never_sent_twice() {
+    for (label, first, may_have_been_done) in [
+        (
+            "connection lost",
+            lost(TransportErrorKind::Disconnected, true),
+            true,
+        ),
+        ("timed out", lost(TransportErrorKind::TimedOut, true), true),
+        (
+            "timed out before the body",
+            lost(TransportErrorKind::TimedOut, false),
+            false,
+        ),
+        ("refused", lost(TransportErrorKind::Connect, false), false),
+        ("no such name", lost(TransportErrorKind::Lookup, false), false),
+        ("500", answer(500, ""), true),
+        ("408", answer(408, ""), true),
+        ("1000", failure(400, 1000, "Request timeout"), true),
+        ("garbage", answer(200, "<html>"), true),
+        ("cut off", answer(200, r#"{"success":"#), true),
+        ("429", limited(Some("1")), false),
+        ("429 without a time", limited(None), false),
+        ("971", failure(400, 971, "Please wait"), false),
+        ("400", failure(400, 1004, "no"), false),
+        ("403", failure(403, 10000, "no"), false),
+        ("404", failure(404, 81044, "no"), false),
+        ("302", answer(302, ""), false),
+    ] {
+        let config = serde_json::value::to_raw_value(&()).unwrap();
+        for is_batch in [true, false] {
+            let stage = Stage::new([first.clone()]);
+            let (client, deadline) = (&stage.client, stage.deadline());
+            let error = if is_batch {
+                client.batch(&zone(), &one_delete(), deadline).unwrap_err()
+            } else {
+                client
+                    .put_configuration(&AccountId::new("a1"), &tunnel(), &config, deadline)
+                    .unwrap_err()
+            };
+            assert_eq!(stage.script.sent().len(), 1, "{label}");
+            assert_eq!(error.may_have_been_done(), may_have_been_done, "{label}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_write_takes_no_connection_that_was_idle_for_long() {
+    let stage = Stage::new([success("{}")]);
+    stage
+        .client
+        .batch(&zone(), &one_delete(), stage.deadline())
+        .unwrap();
+    assert_eq!(
+        stage.script.sent()[0].connection_max_idle,
+        WRITE_CONNECTION_MAX_IDLE
+    );
+}
+
+#[test]
+fn a_short_rate_limit_is_waited_for() {
+    let stage = Stage::new([limited(Some("3")), success("[]")]);
+    records(&stage).unwrap();
+    assert_eq!(stage.clock.sleeps(), [3 * SECOND]);
+}
+
+#[test]
+fn a_rate_limit_longer_than_the_deadline_is_remembered_and_nothing_is_sent_until_it_is_over() {
+    let stage = Stage::new([limited(Some("300"))]);
+    assert_eq!(
+        records(&stage),
+        Err(Error::Limited {
+            retry_after: 300 * SECOND
+        })
+    );
+    stage.clock.advance(100 * SECOND);
+    // Reads and writes alike, and neither waits.
+    assert_eq!(
+        records(&stage),
+        Err(Error::Limited {
+            retry_after: 200 * SECOND
+        })
+    );
+    assert_eq!(
+        stage.client.batch(&zone(), &one_delete(), stage.deadline()),
+        Err(Error::Limited {
+            retry_after: 200 * SECOND
+        })
+    );
+    assert_eq!(
+        stage.client.budget(),
+        Budget {
+            calls_left_in_window: 0,
+            blocked_for: Some(200 * SECOND)
+        }
+    );
+    assert_eq!(stage.script.sent().len(), 1);
+    assert_eq!(stage.clock.sleeps(), []);
+    stage.clock.advance(200 * SECOND);
+    stage.script.push(success("[]"));
+    records(&stage).unwrap();
+}
+
+#[test]
+fn a_rate_limit_without_a_time_stops_all_calls_for_a_minute() {
+    let stage = Stage::new([limited(None)]);
+    assert_eq!(
+        records(&stage),
+        Err(Error::Limited {
+            retry_after: 60 * SECOND
+        })
+    );
+}
+
+/// What was read just before must still be true when a write goes out.
+#[test]
+fn a_write_does_not_wait_for_a_rate_limit() {
+    let stage = Stage::new([limited(Some("1"))]);
+    let write = || stage.client.batch(&zone(), &one_delete(), stage.deadline());
+    assert_eq!(write(), Err(Error::Limited { retry_after: SECOND }));
+    assert_eq!(write(), Err(Error::Limited { retry_after: SECOND }));
+    assert_eq!(stage.script.sent().len(), 1);
+    assert_eq!(stage.clock.sleeps(), []);
+}
+
+#[test]
+fn the_clients_own_budget_stops_it_before_cloudflare_does() {
+    let stage = Stage::new((0..1_100).map(|_| success("[]")));
+    for _ in 0..1_100 {
+        records(&stage).unwrap();
+    }
+    // 1,100 calls of 50 ms each.
+    let retry_after = Duration::from_secs(300) - 55 * SECOND;
+    assert_eq!(records(&stage), Err(Error::Limited { retry_after }));
+    assert_eq!(stage.client.budget().calls_left_in_window, 0);
+}
+
+#[test]
+fn the_rate_limit_header_lowers_the_budget() {
+    let stage = Stage::new([success("[]").map(|response| Response {
+        rate_limit: Some("\"default\";r=5;t=30".to_owned()),
+        ..response
+    })]);
+    assert_eq!(stage.client.budget().calls_left_in_window, 1_100);
+    records(&stage).unwrap();
+    assert_eq!(stage.client.budget().calls_left_in_window, 5);
+}
+
+#[test]
+fn nothing_is_sent_after_the_deadline_and_no_call_is_given_longer() {
+    let stage = Stage::new([success("[]"), success("[]")]);
+    let over = stage.deadline_after(CALL_MINIMUM - Duration::from_nanos(1));
+    assert_eq!(stage.client.records(&zone(), over), Err(Error::OutOfTime));
+    assert_eq!(
+        stage.client.batch(&zone(), &one_delete(), over),
+        Err(Error::OutOfTime)
+    );
+    assert_eq!(stage.script.sent(), []);
+    stage
+        .client
+        .records(&zone(), stage.deadline_after(SECOND))
+        .unwrap();
+    stage
+        .client
+        .records(&zone(), stage.deadline_after(60 * SECOND))
+        .unwrap();
+    let timeouts: Vec<_> = stage.script.sent().iter().map(|sent| sent.timeout).collect();
+    assert_eq!(timeouts, [SECOND, CALL_TIMEOUT]);
+}
+
+#[test]
+fn repetitions_end_before_the_deadline() {
+    let stage = Stage::new((0..9).map(|_| answer(502, "")));
+    let deadline = stage.deadline_after(Duration::from_millis(400));
+    assert!(matches!(
+        stage.client.records(&zone(), deadline),
+        Err(Error::Failed(_))
+    ));
+    assert_eq!(stage.script.sent().len(), 2);
+    assert!(!deadline.is_over(&*stage.clock));
+}
+
+#[test]
+fn later_calls_are_made_with_the_credentials_set_last() {
+    let stage = Stage::new([success("[]"), success("[]")]);
+    records(&stage).unwrap();
+    stage.client.set_credentials(token("another"));
+    records(&stage).unwrap();
+    let used: Vec<_> = stage
+        .script
+        .sent()
+        .into_iter()
+        .map(|sent| sent.credentials)
+        .collect();
+    assert_eq!(used, [token(TOKEN), token("another")]);
+}
+
+fn zones_page(range: std::ops::Range<u32>, info: &str) -> Result<Response, TransportError> {
+    let zones: Vec<_> = range
+        .map(|id| format!(r#"{{"id":"z{id:04}","name":"{id}.example"}}"#))
+        .collect();
+    answer(
+        200,
+        &format!(
+            r#"{{"success":true,"result":[{}],"result_info":{info}}}"#,
+            zones.join(",")
+        ),
+    )
+}
+
+#[test]
+fn a_list_is_read_to_its_end_and_repeated_items_are_left_out() {
+    for (label, pages, expected, calls) in [
+        ("empty", vec![zones_page(0..0, "{}")], 0, 1),
+        ("short", vec![zones_page(0..3, "{}")], 3, 1),
+        (
+            "exactly one page, total unknown",
+            vec![zones_page(0..50, "{}"), zones_page(0..0, "{}")],
+            50,
+            2,
+        ),
+        (
+            "exactly one page, total known",
+            vec![zones_page(0..50, r#"{"total_pages":1}"#)],
+            50,
+            1,
+        ),
+        (
+            "two pages",
+            vec![zones_page(0..50, "{}"), zones_page(50..60, "{}")],
+            60,
+            2,
+        ),
+        (
+            "overlap",
+            vec![zones_page(0..50, "{}"), zones_page(49..60, "{}")],
+            60,
+            2,
+        ),
+        ("null", vec![success("null")], 0, 1),
+    ] {
+        let stage = Stage::new(pages);
+        let zones = stage.client.zones(stage.deadline()).unwrap();
+        assert_eq!(zones.len(), expected, "{label}");
+        assert!(zones.windows(2).all(|pair| pair[0].id < pair[1].id), "{label}");
+        let paths: Vec<_> = (1..=calls)
+            .map(|page| format!("/zones?page={page}&per_page=50"))
+            .collect();
+        assert_eq!(stage.script.paths(), paths, "{label}");
+    }
+}
+
+#[test]
+fn a_list_without_an_end_is_given_up() {
+    let stage = Stage::new((0..=PAGES_MAX).map(|_| zones_page(0..50, "{}")));
+    let error = stage
+        .client
+        .zones(stage.deadline_after(3600 * SECOND))
+        .unwrap_err();
+    assert!(matches!(error, Error::Unreadable { .. }), "{error}");
+    assert_eq!(stage.script.sent().len(), PAGES_MAX as usize);
+}
+
+#[test]
+fn no_text_of_an_error_or_of_the_client_holds_the_token() {
+    let echo = format!(r#""echo of {TOKEN} and {}""#, TOKEN.to_uppercase());
+    for (label, response) in [
+        (
+            "message",
+            format!(r#"{{"success":false,"errors":[{{"code":1004,"message":{echo}}}]}}"#),
+        ),
+        (
+            "chain",
+            format!(
+                r#"{{"success":false,"errors":[{{"code":10000,"message":"x","error_chain":[{{"code":1,"message":{echo}}}]}}]}}"#
+            ),
+        ),
+        ("mere text", format!(r#"{{"success":false,"errors":[{echo}]}}"#)),
+        ("wrong type", format!(r#"{{"success":true,"result":[{echo}]}}"#)),
+        ("wrong envelope", echo),
+    ] {
+        let stage = Stage::new([answer(400, &response), answer(200, &response)]);
+        for _ in 0..2 {
+            let error = records(&stage).unwrap_err();
+            let text = format!("{error} {error:?} {:?}", stage.client).to_ascii_lowercase();
+            assert!(!text.contains(&TOKEN.to_ascii_lowercase()), "{label}: {text}");
+        }
+    }
+}

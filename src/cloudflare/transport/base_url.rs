@@ -1,0 +1,85 @@
+//! Where the API is.
+
+use std::net::IpAddr;
+
+use ureq::http::Uri;
+
+use crate::cloudflare::client::ClientError;
+
+/// The base address, checked.
+#[derive(Debug)]
+pub(super) struct BaseUrl {
+    /// Without a slash at its end.
+    pub(super) text: Box<str>,
+    pub(super) is_https: bool,
+    pub(super) is_loopback: bool,
+}
+
+impl BaseUrl {
+    pub(super) fn parse(text: &str) -> Result<Self, ClientError> {
+        let text = text.trim().trim_end_matches('/');
+        let uri: Uri = text.parse().map_err(|_| ClientError::BaseUrl)?;
+        let is_https = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(ClientError::BaseUrl),
+        };
+        let authority = uri.authority().ok_or(ClientError::BaseUrl)?;
+        // A password there would be seen wherever the address is shown.
+        if authority.as_str().contains('@') || authority.host().is_empty() || text.contains(['?', '#']) {
+            return Err(ClientError::BaseUrl);
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        Ok(Self {
+            text: text.into(),
+            is_https,
+            is_loopback: host == "localhost"
+                || host.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_address_has_a_scheme_and_a_host_and_nothing_that_could_be_secret() {
+        for (text, expected) in [
+            (
+                "https://api.cloudflare.com/client/v4",
+                Some(("https://api.cloudflare.com/client/v4", true, false)),
+            ),
+            (
+                " https://api.cloudflare.com/client/v4/ ",
+                Some(("https://api.cloudflare.com/client/v4", true, false)),
+            ),
+            (
+                "http://127.0.0.1:8080",
+                Some(("http://127.0.0.1:8080", false, true)),
+            ),
+            (
+                "http://[::1]:8080/v4",
+                Some(("http://[::1]:8080/v4", false, true)),
+            ),
+            ("http://localhost", Some(("http://localhost", false, true))),
+            ("http://emulator:80", Some(("http://emulator:80", false, false))),
+            ("", None),
+            ("api.cloudflare.com", None),
+            ("/client/v4", None),
+            ("ftp://api.cloudflare.com", None),
+            ("https://", None),
+            ("https://:443", None),
+            ("https://user:password@host/", None),
+            ("https://host/?token=x", None),
+            ("https://host/#x", None),
+            ("https://ho st/", None),
+        ] {
+            let parsed = BaseUrl::parse(text).ok();
+            let parsed = parsed
+                .as_ref()
+                .map(|base| (&*base.text, base.is_https, base.is_loopback));
+            assert_eq!(parsed, expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Why there is no answer.
+
+use std::fmt;
+use std::io;
+
+use ureq::Timeout;
+
+use crate::cloudflare::resolver::LookupError;
+
+/// Why there is no answer. The text holds neither addresses' credentials nor headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransportError {
+    kind: TransportErrorKind,
+    /// Whether the server may have seen the request: for a write, whether its body was begun.
+    was_sent: bool,
+    detail: Box<str>,
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportErrorKind {
+    /// The name could not be looked up.
+    Lookup,
+    /// TCP or a proxy's CONNECT.
+    Connect,
+    /// TLS: the certificate is not trusted, or not for this name.
+    Certificate,
+    /// TLS otherwise.
+    Tls,
+    /// One of the phases took too long.
+    TimedOut,
+    /// The connection ended before the answer did.
+    Disconnected,
+    /// The answer is larger than the cap.
+    TooLarge,
+    /// The answer is not HTTP, or not the compression that it claims.
+    Protocol,
+}
+
+impl TransportError {
+    pub(in crate::cloudflare) fn new(
+        kind: TransportErrorKind,
+        was_sent: bool,
+        detail: impl Into<Box<str>>,
+    ) -> Self {
+        Self {
+            kind,
+            was_sent,
+            detail: detail.into(),
+        }
+    }
+
+    /// What failed.
+    pub fn kind(&self) -> TransportErrorKind {
+        self.kind
+    }
+
+    pub(in crate::cloudflare) fn was_sent(&self) -> bool {
+        self.was_sent
+    }
+
+    /// Whether the next request will fail in the same way.
+    pub(in crate::cloudflare) fn is_permanent(&self) -> bool {
+        matches!(
+            self.kind,
+            TransportErrorKind::Certificate | TransportErrorKind::TooLarge
+        )
+    }
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            TransportErrorKind::Lookup => "name lookup",
+            TransportErrorKind::Connect => "connecting",
+            TransportErrorKind::Certificate => "certificate not trusted",
+            TransportErrorKind::Tls => "TLS",
+            TransportErrorKind::TimedOut => "timed out",
+            TransportErrorKind::Disconnected => "connection lost",
+            TransportErrorKind::TooLarge => "answer too large",
+            TransportErrorKind::Protocol => "protocol",
+        };
+        write!(formatter, "{kind}: {}", self.detail)
+    }
+}
+
+impl std::error::Error for TransportError {}
+
+/// Sorts ureq's errors. Their texts are kept only where they cannot hold anything of the request or of a proxy's address.
+pub(super) fn describe(error: &ureq::Error) -> (TransportErrorKind, Box<str>) {
+    use TransportErrorKind as Kind;
+    match error {
+        ureq::Error::Timeout(Timeout::Resolve) => (Kind::Lookup, "timed out".into()),
+        ureq::Error::Timeout(Timeout::Connect) => (Kind::Connect, "timed out".into()),
+        ureq::Error::Timeout(phase) => (Kind::TimedOut, phase.to_string().into()),
+        ureq::Error::HostNotFound => (Kind::Lookup, "no address".into()),
+        ureq::Error::Other(other) => match other.downcast_ref::<LookupError>() {
+            Some(error) => (Kind::Lookup, error.to_string().into()),
+            None => (Kind::Protocol, "other".into()),
+        },
+        ureq::Error::ConnectionFailed => (Kind::Connect, "failed".into()),
+        ureq::Error::ConnectProxyFailed(_) => (Kind::Connect, "the proxy refused or did not answer".into()),
+        ureq::Error::InvalidProxyUrl => (Kind::Connect, "the proxy's address is invalid".into()),
+        ureq::Error::BodyExceedsLimit(limit) => (Kind::TooLarge, format!("more than {limit} bytes").into()),
+        ureq::Error::LargeResponseHeader(..) => (Kind::TooLarge, "its head".into()),
+        ureq::Error::Io(error) => describe_io(error),
+        ureq::Error::Rustls(error) => describe_tls(&error.to_string()),
+        ureq::Error::Tls(text) => (Kind::Tls, (*text).into()),
+        ureq::Error::TlsRequired | ureq::Error::Pem(_) => (Kind::Tls, "not set up".into()),
+        ureq::Error::Decompress(..) => (Kind::Protocol, "damaged compression".into()),
+        ureq::Error::Protocol(error) => (Kind::Protocol, error.to_string().into()),
+        _ => (Kind::Protocol, "the request could not be formed".into()),
+    }
+}
+
+fn describe_io(error: &io::Error) -> (TransportErrorKind, Box<str>) {
+    use TransportErrorKind as Kind;
+    let text = error.to_string();
+    match error.kind() {
+        // rustls reports through these.
+        io::ErrorKind::InvalidData => describe_tls(&text),
+        io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::NetworkDown
+        | io::ErrorKind::AddrNotAvailable => (Kind::Connect, text.into()),
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => (Kind::TimedOut, text.into()),
+        _ => (Kind::Disconnected, text.into()),
+    }
+}
+
+fn describe_tls(text: &str) -> (TransportErrorKind, Box<str>) {
+    // rustls: "invalid peer certificate: UnknownIssuer". Its types are not ours to name: it comes with ureq.
+    if text.contains("peer certificate") {
+        (TransportErrorKind::Certificate, text.into())
+    } else {
+        (TransportErrorKind::Tls, text.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_ureq_are_sorted() {
+        use TransportErrorKind as Kind;
+        let io = |kind, text: &str| ureq::Error::Io(io::Error::new(kind, text.to_owned()));
+        for (error, expected) in [
+            (ureq::Error::Timeout(Timeout::Resolve), Kind::Lookup),
+            (ureq::Error::Timeout(Timeout::Connect), Kind::Connect),
+            (ureq::Error::Timeout(Timeout::Global), Kind::TimedOut),
+            (ureq::Error::Timeout(Timeout::RecvBody), Kind::TimedOut),
+            (ureq::Error::HostNotFound, Kind::Lookup),
+            (ureq::Error::ConnectionFailed, Kind::Connect),
+            (ureq::Error::ConnectProxyFailed("x".to_owned()), Kind::Connect),
+            (io(io::ErrorKind::ConnectionRefused, "x"), Kind::Connect),
+            (io(io::ErrorKind::UnexpectedEof, "x"), Kind::Disconnected),
+            (io(io::ErrorKind::ConnectionReset, "x"), Kind::Disconnected),
+            (io(io::ErrorKind::BrokenPipe, "x"), Kind::Disconnected),
+            // The texts are rustls's.
+            (
+                io(
+                    io::ErrorKind::InvalidData,
+                    "invalid peer certificate: UnknownIssuer",
+                ),
+                Kind::Certificate,
+            ),
+            (
+                io(
+                    io::ErrorKind::InvalidData,
+                    "received corrupt message of type InvalidContentType",
+                ),
+                Kind::Tls,
+            ),
+            (ureq::Error::BodyExceedsLimit(1), Kind::TooLarge),
+        ] {
+            assert_eq!(describe(&error).0, expected, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn texts_of_errors_do_not_repeat_addresses() {
+        for error in [
+            ureq::Error::ConnectProxyFailed("http://user:hunter2@proxy".to_owned()),
+            ureq::Error::BadUri("http://user:hunter2@proxy".to_owned()),
+            ureq::Error::RequireHttpsOnly("http://user:hunter2@host".to_owned()),
+            ureq::Error::Other("hunter2".into()),
+        ] {
+            assert!(!describe(&error).1.contains("hunter2"), "{error:?}");
+        }
+    }
+}

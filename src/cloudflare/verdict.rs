@@ -1,0 +1,353 @@
+//! Sorts what Cloudflare answers instead of a result.
+
+use super::error::Refusal;
+
+/// The service that answered: the same code means different things in different ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Area {
+    Tokens,
+    Zones,
+    Records,
+    Tunnels,
+}
+
+/// What a refusal demands of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Refused,
+    Credentials,
+    NotFound,
+    Limited,
+    Failed,
+}
+
+/// Sorts a refusal. Cloudflare enumerates its codes nowhere; these were met by clients in use. A code counts for more
+/// than the HTTP status: authentication errors come as 400, throttling even as 200.
+pub(super) fn judge(area: Area, refusal: &Refusal) -> Verdict {
+    // 10429 is the same in the newer services.
+    if refusal.status == 429 || refusal.codes().any(|code| matches!(code, 971 | 10429)) {
+        return Verdict::Limited;
+    }
+    let message = refusal.message.to_ascii_lowercase();
+    match refusal.code {
+        // Malformed (6003 with 6111 or 6103), missing or unknown headers, and what the token may not touch.
+        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return Verdict::Credentials,
+        Some(10001) if message.contains("internal") => return Verdict::Failed,
+        // "Method not allowed for token".
+        Some(10001) => return Verdict::Credentials,
+        Some(1000)
+            if ["timeout", "timed out", "internal"]
+                .iter()
+                .any(|text| message.contains(text)) =>
+        {
+            return Verdict::Failed;
+        }
+        // "Invalid API Token", the token verification's answer.
+        Some(1000) if message.contains("token") => return Verdict::Credentials,
+        // No such route: an id in the path has the wrong shape.
+        Some(7003) => return Verdict::NotFound,
+        // The tunnel, its token, its configuration.
+        Some(1002 | 1054 | 1055) if area == Area::Tunnels => return Verdict::NotFound,
+        Some(1056) if area == Area::Tunnels => return Verdict::Refused,
+        // The record does not exist.
+        Some(81044) if area == Area::Records => return Verdict::NotFound,
+        Some(1004 | 9000..=9999 | 81000..=81999) if area == Area::Records => return Verdict::Refused,
+        _ => {}
+    }
+    match refusal.status {
+        401 | 403 => Verdict::Credentials,
+        404 => Verdict::NotFound,
+        408 | 500.. => Verdict::Failed,
+        _ => Verdict::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloudflare::error::Cause;
+
+    fn refusal(status: u16, code: Option<u32>, message: &str) -> Refusal {
+        Refusal {
+            status,
+            code,
+            message: message.into(),
+            chain: Vec::new(),
+        }
+    }
+
+    /// The codes that clients in use have met, and the statuses they came with.
+    #[test]
+    fn every_known_code_is_sorted_by_what_the_caller_must_do() {
+        use Area::{Records, Tokens, Tunnels, Zones};
+        use Verdict::{Credentials, Failed, Limited, NotFound, Refused};
+        for (label, area, status, code, message, expected) in [
+            (
+                "throttled in a success",
+                Zones,
+                200,
+                971,
+                "Please wait and consider throttling",
+                Limited,
+            ),
+            (
+                "throttled as a bad request",
+                Records,
+                400,
+                971,
+                "Please wait",
+                Limited,
+            ),
+            (
+                "throttled by a newer service",
+                Tunnels,
+                400,
+                10429,
+                "Too many requests",
+                Limited,
+            ),
+            (
+                "429 with a code of its own",
+                Records,
+                429,
+                10100,
+                "limit",
+                Limited,
+            ),
+            ("429 with a refusing code", Records, 429, 1004, "limit", Limited),
+            (
+                "authentication error",
+                Zones,
+                403,
+                10000,
+                "Authentication error",
+                Credentials,
+            ),
+            (
+                "authentication error as a bad request",
+                Tunnels,
+                400,
+                10000,
+                "PUT method not allowed",
+                Credentials,
+            ),
+            (
+                "authentication error as a server error",
+                Tunnels,
+                500,
+                10000,
+                "Authentication error",
+                Credentials,
+            ),
+            (
+                "invalid headers",
+                Tokens,
+                400,
+                6003,
+                "Invalid request headers",
+                Credentials,
+            ),
+            (
+                "unknown key",
+                Zones,
+                403,
+                9103,
+                "Unknown X-Auth-Key or X-Auth-Email",
+                Credentials,
+            ),
+            (
+                "missing headers",
+                Zones,
+                400,
+                9106,
+                "Missing X-Auth-Key",
+                Credentials,
+            ),
+            (
+                "zone of another account",
+                Records,
+                403,
+                9109,
+                "Invalid zone identifier",
+                Credentials,
+            ),
+            (
+                "invalid token",
+                Tokens,
+                401,
+                1000,
+                "Invalid API Token",
+                Credentials,
+            ),
+            (
+                "method not allowed",
+                Tunnels,
+                400,
+                10001,
+                "Method not allowed for token",
+                Credentials,
+            ),
+            ("internal error", Tunnels, 400, 10001, "internal error", Failed),
+            ("request timeout", Records, 400, 1000, "Request timeout", Failed),
+            (
+                "server error in a success",
+                Records,
+                200,
+                1000,
+                "Internal Server Error",
+                Failed,
+            ),
+            (
+                "no such route",
+                Tunnels,
+                400,
+                7003,
+                "Could not route to /accounts/x",
+                NotFound,
+            ),
+            ("no such tunnel", Tunnels, 404, 1002, "Tunnel not found", NotFound),
+            (
+                "no such tunnel, as a bad request",
+                Tunnels,
+                400,
+                1002,
+                "Tunnel not found",
+                NotFound,
+            ),
+            (
+                "1002 of another service",
+                Records,
+                400,
+                1002,
+                "Invalid domain",
+                Refused,
+            ),
+            ("no tunnel token", Tunnels, 404, 1054, "not found", NotFound),
+            (
+                "no configuration",
+                Tunnels,
+                400,
+                1055,
+                "configuration not found",
+                NotFound,
+            ),
+            (
+                "bad configuration",
+                Tunnels,
+                400,
+                1056,
+                "Bad Configuration: Validation failed",
+                Refused,
+            ),
+            (
+                "bad configuration as a server error",
+                Tunnels,
+                500,
+                1056,
+                "Bad Configuration",
+                Refused,
+            ),
+            ("bad record", Records, 400, 1004, "DNS Validation Error", Refused),
+            (
+                "cannot be proxied",
+                Records,
+                400,
+                9041,
+                "This DNS record cannot be proxied",
+                Refused,
+            ),
+            (
+                "tags over quota",
+                Records,
+                400,
+                9300,
+                "exceeding the quota of 0",
+                Refused,
+            ),
+            ("host exists", Records, 400, 81053, "already exists", Refused),
+            ("CNAME exists", Records, 400, 81054, "already exists", Refused),
+            ("NS exists", Records, 400, 81056, "already exist", Refused),
+            ("record exists", Records, 400, 81057, "already exists", Refused),
+            ("identical record", Records, 400, 81058, "identical", Refused),
+            ("quota", Records, 400, 81045, "Record quota exceeded", Refused),
+            (
+                "record is gone",
+                Records,
+                404,
+                81044,
+                "Record does not exist",
+                NotFound,
+            ),
+            (
+                "record is gone, as a bad request",
+                Records,
+                400,
+                81044,
+                "Record does not exist",
+                NotFound,
+            ),
+            (
+                "unknown code in a success",
+                Zones,
+                200,
+                4711,
+                "something",
+                Refused,
+            ),
+            ("unknown code, not found", Zones, 404, 4711, "something", NotFound),
+            (
+                "unknown code of a server error",
+                Zones,
+                503,
+                4711,
+                "something",
+                Failed,
+            ),
+        ] {
+            assert_eq!(
+                judge(area, &refusal(status, Some(code), message)),
+                expected,
+                "{label}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_code_is_sorted_by_its_status() {
+        use Verdict::{Credentials, Failed, Limited, NotFound, Refused};
+        for (status, expected) in [
+            (200, Refused),
+            (301, Refused),
+            (400, Refused),
+            (401, Credentials),
+            (403, Credentials),
+            (404, NotFound),
+            (405, Refused),
+            (407, Refused),
+            (408, Failed),
+            (409, Refused),
+            (413, Refused),
+            (429, Limited),
+            (500, Failed),
+            (502, Failed),
+            (503, Failed),
+            (520, Failed),
+        ] {
+            assert_eq!(
+                judge(Area::Records, &refusal(status, None, "")),
+                expected,
+                "HTTP {status}"
+            );
+        }
+    }
+
+    #[test]
+    fn throttling_counts_wherever_in_the_chain_it_stands() {
+        let mut refusal = refusal(400, Some(1004), "DNS Validation Error");
+        refusal.chain = vec![Cause {
+            code: Some(971),
+            message: "Please wait".into(),
+        }];
+        assert_eq!(judge(Area::Records, &refusal), Verdict::Limited);
+    }
+}

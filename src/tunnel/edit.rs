@@ -1,0 +1,305 @@
+//! Edits of the list of rules: which are refused, and what the others make of it.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+
+use super::document::Document;
+use super::hostname::Hostname;
+use super::order::{Scope, Slot, is_misplaced, place};
+use super::rule::{Rule, WantedRule, catch_all};
+use super::validate::{Problem, check_wanted};
+
+/// What to do with the rule for one hostname and path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleEdit {
+    /// Make the rule so. It wins over a `Remove` of the same hostname and path.
+    Put {
+        /// The rule as it shall be.
+        rule: WantedRule,
+        /// Whether a rule that stands at its hostname and path is ours and may be changed. If not, one that equals
+        /// the wanted one in every field is left as it is, and any other is a conflict.
+        replaces: bool,
+    },
+    /// Take the rule for this hostname and path away, if there is one.
+    Remove {
+        /// Its hostname.
+        hostname: Hostname,
+        /// Its path text.
+        path: Option<Box<str>>,
+    },
+}
+
+impl RuleEdit {
+    fn scope(&self) -> Scope<'_> {
+        match self {
+            Self::Put { rule, replaces: _ } => rule.scope(),
+            Self::Remove { hostname, path } => Scope::new(hostname, path.as_deref()),
+        }
+    }
+}
+
+/// What edits made of a document.
+#[derive(Clone, Debug)]
+pub struct Edited {
+    /// The document with the edits that were not refused.
+    pub document: Document,
+    /// Whether it has other bytes than before.
+    pub changed: bool,
+    /// The indices of the refused edits, ascending, and why.
+    pub refused: Vec<(usize, EditRefusal)>,
+}
+
+/// Why an edit was not applied. Rules are counted from 1, as cloudflared does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EditRefusal {
+    /// A rule that is not ours stands at the same hostname and path.
+    Conflict {
+        /// Its number.
+        rule: usize,
+    },
+    /// A foreign rule and the wanted one each match all that the other matches.
+    MutualCover {
+        /// The foreign rule's number.
+        rule: usize,
+    },
+    /// Several rules have this hostname and path: which is ours cannot be told.
+    Duplicate {
+        /// Their numbers.
+        rules: Vec<usize>,
+    },
+    /// Another edit of the same call wants this hostname and path otherwise.
+    Contradiction,
+    /// cloudflared would refuse the rule, and with it the document; or it would not do what it says.
+    Invalid(Problem),
+}
+
+impl fmt::Display for EditRefusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conflict { rule } => write!(
+                formatter,
+                "rule {rule} of the tunnel has the same hostname and path and is not ours: remove it there, or adopt it"
+            ),
+            Self::MutualCover { rule } => write!(
+                formatter,
+                "rule {rule} of the tunnel, which is not ours, matches exactly the same requests: remove it there, \
+                 or narrow one of the two by its path"
+            ),
+            Self::Duplicate { rules } => {
+                let rules = rules.iter().map(ToString::to_string).collect::<Vec<_>>();
+                write!(
+                    formatter,
+                    "rules {} of the tunnel have the same hostname and path: remove all but one there",
+                    rules.join(" and ")
+                )
+            }
+            Self::Contradiction => {
+                formatter.write_str("two rules are asked for at the same hostname and path: keep one of them")
+            }
+            Self::Invalid(problem) => problem.fmt(formatter),
+        }
+    }
+}
+
+impl Error for EditRefusal {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Invalid(problem) => problem.source(),
+            Self::Conflict { .. } | Self::MutualCover { .. } | Self::Duplicate { .. } | Self::Contradiction => None,
+        }
+    }
+}
+
+/// The list after edits.
+pub(super) struct Applied {
+    /// Nothing where every rule stands as it stood.
+    pub(super) rules: Option<Vec<Rule>>,
+    pub(super) refused: Vec<(usize, EditRefusal)>,
+}
+
+/// Applies edits to `rules`, of which those that `own` names are ours.
+///
+/// What is refused is decided first, on the list as it came; then rules are taken away; then rules are put, in the
+/// order they have among themselves. So nothing depends on the order of the edits.
+pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
+    let mut list: Vec<Slot> = rules.iter().map(|rule| Slot { rule: rule.clone(), is_own: own(rule) }).collect();
+    let mut refused = Refused::default();
+    let (puts, removals) = wishes(edits, &mut refused);
+
+    let claimed: Vec<(Put<'_>, Claim)> = puts
+        .into_iter()
+        .filter_map(|put| refused.unless(&put.indices, claim(rules, &put)).map(|claim| (put, claim)))
+        .filter(|(_, claim)| *claim != Claim::Nothing)
+        .collect();
+    let removed: Vec<usize> = removals
+        .iter()
+        .filter_map(|removal| refused.unless(&removal.indices, the_one(rules, removal.scope)).flatten())
+        .collect();
+    // What is replaced or taken away is ours towards all others, so this is known before any of them is judged.
+    let replaced = claimed.iter().filter_map(|(_, claim)| claim.replaced());
+    for index in replaced.chain(removed.iter().copied()) {
+        if let Some(slot) = list.get_mut(index) {
+            slot.is_own = true;
+        }
+    }
+    let mut accepted: Vec<&WantedRule> = claimed
+        .iter()
+        .filter_map(|(put, claim)| {
+            let equivalent = check_equivalents(&list, put.rule.scope(), claim.replaced());
+            refused.unless(&put.indices, equivalent).map(|()| put.rule)
+        })
+        .collect();
+
+    let mut index = 0..;
+    list.retain(|_| index.next().is_none_or(|index| !removed.contains(&index)));
+    accepted.sort_by(|one, other| one.scope().key().cmp(&other.scope().key()));
+    for rule in accepted {
+        put(&mut list, rule);
+    }
+
+    let is_changed = list.len() != rules.len()
+        || list.iter().zip(rules).any(|(slot, rule)| slot.rule.raw().get() != rule.raw().get());
+    let mut edited: Vec<Rule> = list.into_iter().map(|slot| slot.rule).collect();
+    if is_changed && !edited.last().is_some_and(Rule::is_catch_all) {
+        edited.push(catch_all());
+    }
+    Applied { rules: is_changed.then_some(edited), refused: refused.sorted() }
+}
+
+/// Whether putting our rule for `scope` again, as it stands, would move it.
+pub(super) fn would_move(rules: &[Rule], scope: Scope<'_>, own: &dyn Fn(&Rule) -> bool) -> bool {
+    let Ok(Some(present)) = the_one(rules, scope) else { return false };
+    let slot = |(index, rule): (usize, &Rule)| Slot { rule: rule.clone(), is_own: index == present || own(rule) };
+    let list: Vec<Slot> = rules.iter().enumerate().map(slot).collect();
+    check_equivalents(&list, scope, Some(present)).is_ok() && is_misplaced(&list, present, scope)
+}
+
+/// A rule that is wanted, and which edits want it.
+struct Put<'a> {
+    rule: &'a WantedRule,
+    replaces: bool,
+    indices: Vec<usize>,
+}
+
+/// A rule that is not wanted any more, and which edits say so.
+struct Removal<'a> {
+    scope: Scope<'a>,
+    indices: Vec<usize>,
+}
+
+/// What a put does to the list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// What it wants stands already and is not ours: it stays as it is.
+    Nothing,
+    Add,
+    Replace(usize),
+}
+
+impl Claim {
+    fn replaced(self) -> Option<usize> {
+        match self {
+            Self::Replace(index) => Some(index),
+            Self::Nothing | Self::Add => None,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Refused(Vec<(usize, EditRefusal)>);
+
+impl Refused {
+    /// What was decided about the edits at `indices`; notes them where they are refused.
+    fn unless<T>(&mut self, indices: &[usize], decided: Result<T, EditRefusal>) -> Option<T> {
+        decided
+            .map_err(|refusal| self.0.extend(indices.iter().map(|index| (*index, refusal.clone()))))
+            .ok()
+    }
+
+    fn sorted(mut self) -> Vec<(usize, EditRefusal)> {
+        self.0.sort_by_key(|(index, _)| *index);
+        self.0
+    }
+}
+
+/// What is asked for, once for each hostname and path. Of different rules wanted at one, the one with the smallest
+/// text is taken, so that it is the same one in every loop.
+fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Vec<Removal<'a>>) {
+    let mut by_scope: BTreeMap<_, (Scope<'a>, Vec<(usize, &'a RuleEdit)>)> = BTreeMap::new();
+    for (index, edit) in edits.iter().enumerate() {
+        let scope = edit.scope();
+        by_scope.entry(scope.key()).or_insert((scope, Vec::new())).1.push((index, edit));
+    }
+    let (mut puts, mut removals) = (Vec::new(), Vec::new());
+    for (scope, edits) in by_scope.into_values() {
+        let mut by_text: BTreeMap<String, Put<'a>> = BTreeMap::new();
+        for (index, edit) in &edits {
+            if let RuleEdit::Put { rule, replaces } = edit {
+                let text = rule.to_raw().get().to_owned();
+                let put = by_text.entry(text).or_insert(Put { rule, replaces: false, indices: Vec::new() });
+                put.replaces |= replaces;
+                put.indices.push(*index);
+            }
+        }
+        let mut wanted = by_text.into_values();
+        match wanted.next() {
+            Some(put) => puts.push(put),
+            None => removals.push(Removal { scope, indices: edits.iter().map(|(index, _)| *index).collect() }),
+        }
+        for put in wanted {
+            refused.unless::<()>(&put.indices, Err(EditRefusal::Contradiction));
+        }
+    }
+    (puts, removals)
+}
+
+/// Decides what a put may do with the rule that stands at its hostname and path.
+fn claim(rules: &[Rule], put: &Put<'_>) -> Result<Claim, EditRefusal> {
+    check_wanted(put.rule).map_err(EditRefusal::Invalid)?;
+    match the_one(rules, put.rule.scope())? {
+        None => Ok(Claim::Add),
+        Some(index) if put.replaces => Ok(Claim::Replace(index)),
+        Some(index) if rules.get(index).is_some_and(|rule| rule.equals_in_every_field(put.rule)) => {
+            Ok(Claim::Nothing)
+        }
+        Some(index) => Err(EditRefusal::Conflict { rule: index + 1 }),
+    }
+}
+
+/// The rule for `scope`, if there is one.
+fn the_one(rules: &[Rule], scope: Scope<'_>) -> Result<Option<usize>, EditRefusal> {
+    let found: Vec<usize> =
+        rules.iter().enumerate().filter(|(_, rule)| scope.is_of(rule)).map(|(index, _)| index).collect();
+    match found[..] {
+        [] => Ok(None),
+        [index] => Ok(Some(index)),
+        _ => Err(EditRefusal::Duplicate { rules: found.iter().map(|index| index + 1).collect() }),
+    }
+}
+
+/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule behind
+/// ours got none already.
+fn check_equivalents(list: &[Slot], scope: Scope<'_>, present: Option<usize>) -> Result<(), EditRefusal> {
+    let in_front = list.get(..present.unwrap_or(list.len())).unwrap_or_default();
+    match in_front.iter().position(|slot| !slot.is_own && scope.is_equivalent_to(&slot.rule)) {
+        Some(index) => Err(EditRefusal::MutualCover { rule: index + 1 }),
+        None => Ok(()),
+    }
+}
+
+/// Makes the rule so, where it stands or where it has to stand.
+fn put(list: &mut Vec<Slot>, wanted: &WantedRule) {
+    let scope = wanted.scope();
+    let Some(present) = list.iter().position(|slot| scope.is_of(&slot.rule)) else {
+        list.insert(place(list, scope), Slot { rule: Rule::wanted(wanted), is_own: true });
+        return;
+    };
+    let is_misplaced = is_misplaced(list, present, scope);
+    let Some(slot) = list.get_mut(present) else { return };
+    slot.rule = slot.rule.with(wanted);
+    if is_misplaced {
+        let slot = list.remove(present);
+        list.insert(place(list, scope), slot);
+    }
+}

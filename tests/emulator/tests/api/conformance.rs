@@ -1,0 +1,361 @@
+//! Every kind of answer, good and bad, against Cloudflare's own description of its API.
+
+mod schema;
+
+use std::collections::BTreeSet;
+
+use cloudflare_emulator::{
+    Emulator, NewTunnel, Plan, RateLimit, Token, TokenOwner, TokenStatus, Unconfigured,
+};
+use serde_json::{Value, json};
+
+use crate::client::{TOKEN, send};
+use schema::Description;
+
+/// Where Cloudflare's description and its answers differ, and the emulator goes with the answers: the end of the
+/// finding, and why.
+const QUIRKS: [(&str, &str); 8] = [
+    (
+        ".config.ingress[]: hostname is missing",
+        "required in the schema, but the last rule must have none",
+    ),
+    (
+        ": data is missing",
+        "required of every record, but only some types have data",
+    ),
+    (".comment: null is no string", "records without a comment"),
+    (".config: null is no object", "a tunnel that was never configured"),
+    (
+        ".errors[].code: 971 is beyond the minimum",
+        "the code of the rate limit is below 1000",
+    ),
+    (
+        ".deleted_at: null is no string",
+        "a live tunnel; the description only says so in words",
+    ),
+    (
+        ".conns_active_at: null is no string",
+        "a tunnel without connectors, in words too",
+    ),
+    (
+        ".conns_inactive_at: null is no string",
+        "a tunnel with connectors, in words too",
+    ),
+];
+
+/// The quirk that a finding is, if any.
+fn quirk(finding: &str) -> Option<usize> {
+    QUIRKS.iter().position(|(end, _)| finding.ends_with(end))
+}
+
+/// Makes calls, checks each answer, and remembers what was covered.
+struct Checked<'a> {
+    emulator: &'a Emulator,
+    description: Description,
+    findings: BTreeSet<String>,
+    quirks: BTreeSet<usize>,
+    covered: BTreeSet<String>,
+}
+
+impl Checked<'_> {
+    fn call(&mut self, token: &str, method: &str, path: &str, body: &str, expected: u16) -> Value {
+        let headers = format!("authorization: Bearer {token}\r\n");
+        let answer = send(self.emulator, &headers, method, path, body).unwrap();
+        assert_eq!(answer.status, expected, "{method} {path}: {}", answer.body);
+        assert_eq!(answer.header("content-type").as_deref(), Some("application/json"));
+        let bare = path.split('?').next().unwrap();
+        let template = self
+            .description
+            .template(bare)
+            .unwrap_or_else(|| panic!("{bare} is not described"));
+        let json = answer.json();
+        for finding in self.description.check(method, template, expected, &json) {
+            match quirk(&finding) {
+                Some(quirk) => {
+                    self.quirks.insert(quirk);
+                }
+                None => {
+                    self.findings
+                        .insert(format!("{method} {template} {expected}{finding}"));
+                }
+            }
+        }
+        self.covered.insert(format!(
+            "{method} {template} {}",
+            if expected < 300 { "good" } else { "bad" }
+        ));
+        json
+    }
+
+    fn good(&mut self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        self.call(TOKEN, method, path, &body, 200)["result"].take()
+    }
+
+    fn bad(&mut self, method: &str, path: &str, body: &Value, status: u16) {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        self.call(TOKEN, method, path, &body, status);
+    }
+}
+
+/// A record of every type that the emulator takes.
+fn records() -> Vec<Value> {
+    let target = "c1744f8b-faa1-48a4-9e5c-02ac921467fa.cfargotunnel.com";
+    let of = |kind: &str, content: &str| json!({"type": kind, "name": kind.to_lowercase(), "content": content, "ttl": 300});
+    let with_data = |kind: &str, data: Value| json!({"type": kind, "name": format!("data-{kind}"), "data": data, "ttl": 1});
+    vec![
+        of("A", "192.0.2.1"),
+        of("AAAA", "2001:db8::1"),
+        of("TXT", "\"text\""),
+        of("NS", "ns.test"),
+        of("PTR", "ptr.test"),
+        json!({"type": "CNAME", "name": "www", "content": target, "proxied": true, "ttl": 1, "comment": "c"}),
+        json!({"type": "CNAME", "name": "flat", "content": target, "settings": {"flatten_cname": true}}),
+        json!({"type": "MX", "name": "@", "content": "mx.test", "priority": 10}),
+        with_data(
+            "SRV",
+            json!({"priority": 1, "weight": 2, "port": 3, "target": "t.test"}),
+        ),
+        with_data("CAA", json!({"flags": 0, "tag": "issue", "value": "ca.test"})),
+        with_data(
+            "HTTPS",
+            json!({"priority": 1, "target": ".", "value": "alpn=\"h2\""}),
+        ),
+        with_data("SSHFP", json!({"algorithm": 1, "type": 1, "fingerprint": "00ff"})),
+        with_data(
+            "TLSA",
+            json!({"usage": 3, "selector": 1, "matching_type": 1, "certificate": "00ff"}),
+        ),
+        with_data(
+            "DS",
+            json!({"key_tag": 1, "algorithm": 1, "digest_type": 1, "digest": "00ff"}),
+        ),
+        {
+            let mut uri = with_data("URI", json!({"weight": 1, "target": "https://x.test"}));
+            uri["priority"] = json!(1);
+            uri
+        },
+    ]
+}
+
+#[test]
+fn every_answer_has_the_shape_that_cloudflare_describes() {
+    let emulator = Emulator::start();
+    let account = emulator.account();
+    emulator.add_token(Token::full(TOKEN));
+    emulator.add_token(Token {
+        owner: TokenOwner::Account(account.clone()),
+        ..Token::full("token-of-account")
+    });
+    emulator.add_token(Token {
+        status: TokenStatus::Expired,
+        ..Token::full("token-of-old")
+    });
+    let zone = emulator.add_zone("example.com", Plan::Free);
+    emulator.add_zone("example.org", Plan::Enterprise);
+    emulator.edit(|cloudflare| cloudflare.zone_mut("example.org").status = "pending".to_owned());
+    let tunnel = emulator.add_tunnel("shop");
+    let late = NewTunnel {
+        unconfigured: Unconfigured::NotFound,
+        ..NewTunnel::named("late")
+    };
+    let late = emulator.edit(|cloudflare| cloudflare.add_tunnel_with(late));
+    emulator.add_tunnel("gone");
+    emulator.edit(|cloudflare| cloudflare.tunnel_mut("gone").deleted = true);
+    let description = Description::parse(include_str!("../../spec/cloudflare-openapi-subset.json"));
+    let mut checked = Checked {
+        emulator: &emulator,
+        description,
+        findings: BTreeSet::new(),
+        quirks: BTreeSet::new(),
+        covered: BTreeSet::new(),
+    };
+    let none = Value::Null;
+
+    checked.good("GET", "/user/tokens/verify", &none);
+    checked.call("token-of-old", "GET", "/user/tokens/verify", "", 200);
+    checked.call("unknown-token", "GET", "/user/tokens/verify", "", 401);
+    checked.call("two words", "GET", "/user/tokens/verify", "", 400);
+    let verify = format!("/accounts/{account}/tokens/verify");
+    checked.call("token-of-account", "GET", &verify, "", 200);
+    checked.call(TOKEN, "GET", &verify, "", 401);
+    checked.good("GET", "/accounts", &none);
+    checked.call("unknown-token", "GET", "/accounts", "", 403);
+
+    checked.good("GET", "/zones?per_page=50", &none);
+    checked.bad("GET", "/zones?per_page=51", &none, 400);
+    checked.good("GET", &format!("/zones/{zone}"), &none);
+    checked.bad("GET", "/zones/not-an-id", &none, 404);
+    checked.bad("GET", &format!("/zones/{}", "f".repeat(32)), &none, 403);
+
+    let list = format!("/zones/{zone}/dns_records");
+    let batch = format!("{list}/batch");
+    let mut ids = Vec::new();
+    for record in records() {
+        let result = checked.good("POST", &list, &record);
+        ids.push(result["id"].as_str().unwrap().to_owned());
+    }
+    checked.bad("POST", &list, &records()[0], 400);
+    checked.bad("POST", &list, &json!({"type": "A"}), 400);
+    checked.good("GET", &format!("{list}?per_page=5000"), &none);
+    checked.bad("GET", &format!("{list}?per_page=0"), &none, 400);
+    checked.good("GET", &format!("{list}/usage"), &none);
+    checked.call("unknown-token", "GET", &format!("{list}/usage"), "", 403);
+    let one = format!("{list}/{}", ids[0]);
+    let unknown = format!("{list}/{}", "f".repeat(32));
+    checked.good("GET", &one, &none);
+    checked.good("PATCH", &one, &json!({"content": "192.0.2.9"}));
+    checked.good(
+        "PUT",
+        &one,
+        &json!({"type": "A", "name": "a", "content": "192.0.2.8", "ttl": 1}),
+    );
+    for (method, body) in [
+        ("GET", &none),
+        ("PATCH", &json!({})),
+        ("PUT", &json!({})),
+        ("DELETE", &none),
+    ] {
+        checked.bad(method, &unknown, body, 404);
+    }
+    checked.good("DELETE", &one, &none);
+    let lists = json!({
+        "deletes": [{"id": ids[1]}],
+        "patches": [{"id": ids[2], "comment": "changed"}],
+        "puts": [{"id": ids[3], "type": "NS", "name": "ns", "content": "other.test", "ttl": 1}],
+        "posts": [{"type": "A", "name": "new", "content": "192.0.2.7", "ttl": 1}],
+    });
+    checked.good("POST", &batch, &lists);
+    checked.bad("POST", &batch, &lists, 404);
+    checked.bad("POST", &batch, &json!([]), 400);
+
+    let tunnels = format!("/accounts/{account}/cfd_tunnel");
+    checked.good("GET", &tunnels, &none);
+    checked.bad("GET", &format!("{tunnels}?is_deleted=maybe"), &none, 400);
+    checked.bad(
+        "GET",
+        &format!("/accounts/{}/cfd_tunnel", "f".repeat(32)),
+        &none,
+        403,
+    );
+    let nobody = format!("{tunnels}/00000000-0000-4000-8000-000000000000");
+    let shop = format!("{tunnels}/{tunnel}");
+    let configuration = format!("{shop}/configurations");
+    checked.good("GET", &shop, &none);
+    checked.bad("GET", &nobody, &none, 404);
+    checked.good("GET", &format!("{shop}/connections"), &none);
+    checked.bad("GET", &format!("{nobody}/connections"), &none, 404);
+    checked.good("GET", &configuration, &none);
+    checked.bad("GET", &format!("{tunnels}/{late}/configurations"), &none, 404);
+    let access = json!({"required": true, "teamName": "team", "audTag": ["aud"]});
+    let rules = json!([
+        {"hostname": "a.example.com", "path": "^/x", "service": "http://a", "originRequest": {"connectTimeout": 5, "access": access}},
+        {"service": "http_status:404"},
+    ]);
+    checked.good(
+        "PUT",
+        &configuration,
+        &json!({"config": {"ingress": rules, "warp-routing": {"enabled": true}}}),
+    );
+    checked.good("GET", &configuration, &none);
+    checked.bad(
+        "PUT",
+        &configuration,
+        &json!({"config": {"ingress": [{"service": "x"}]}}),
+        400,
+    );
+
+    emulator.set_rate_limit(RateLimit {
+        calls: 0,
+        ..RateLimit::default()
+    });
+    checked.bad("GET", "/zones", &none, 429);
+
+    let Checked {
+        findings,
+        quirks,
+        covered,
+        ..
+    } = checked;
+    assert!(findings.is_empty(), "{findings:#?}");
+    let unused: Vec<_> = (0..QUIRKS.len())
+        .filter(|quirk| !quirks.contains(quirk))
+        .map(|q| QUIRKS[q])
+        .collect();
+    assert!(unused.is_empty(), "quirks that no answer has: {unused:#?}");
+    let dns = "/zones/{zone_id}/dns_records";
+    let cfd = "/accounts/{account_id}/cfd_tunnel";
+    for operation in [
+        "GET /accounts".to_owned(),
+        "GET /user/tokens/verify".to_owned(),
+        "GET /accounts/{account_id}/tokens/verify".to_owned(),
+        "GET /zones".to_owned(),
+        "GET /zones/{zone_id}".to_owned(),
+        format!("GET {dns}"),
+        format!("POST {dns}"),
+        format!("POST {dns}/batch"),
+        format!("GET {dns}/usage"),
+        format!("GET {dns}/{{dns_record_id}}"),
+        format!("PUT {dns}/{{dns_record_id}}"),
+        format!("PATCH {dns}/{{dns_record_id}}"),
+        format!("DELETE {dns}/{{dns_record_id}}"),
+        format!("GET {cfd}"),
+        format!("GET {cfd}/{{tunnel_id}}"),
+        format!("GET {cfd}/{{tunnel_id}}/connections"),
+        format!("GET {cfd}/{{tunnel_id}}/configurations"),
+        format!("PUT {cfd}/{{tunnel_id}}/configurations"),
+    ] {
+        for kind in ["good", "bad"] {
+            assert!(
+                covered.contains(&format!("{operation} {kind}")),
+                "no {kind} answer to {operation} was checked"
+            );
+        }
+    }
+}
+
+/// The checker itself sees what is wrong.
+#[test]
+fn a_wrong_answer_is_found() {
+    let description = Description::parse(include_str!("../../spec/cloudflare-openapi-subset.json"));
+    let envelope = |result: Value| json!({"success": true, "errors": [], "messages": [], "result": result});
+    let path = "/accounts/{account_id}/cfd_tunnel/{tunnel_id}/configurations";
+    for (body, expected) in [
+        (json!({"success": true, "errors": []}), ": messages is missing"),
+        (
+            envelope(json!({"version": "1"})),
+            ".result.version: \"1\" is no integer",
+        ),
+        (
+            envelope(json!({"source": "nowhere"})),
+            ".result.source: \"nowhere\" is none of",
+        ),
+        (
+            envelope(json!({"tunnel_id": "x"})),
+            ".result.tunnel_id: \"x\" is no \"uuid\"",
+        ),
+        (
+            envelope(json!({"config": {"ingress": []}})),
+            ".result.config.ingress: too few items",
+        ),
+        (
+            envelope(json!({"created_at": "today"})),
+            ".result.created_at: \"today\" is no \"date-time\"",
+        ),
+    ] {
+        let findings = description.check("GET", path, 200, &body);
+        assert!(
+            findings.iter().any(|finding| finding.starts_with(expected)),
+            "{expected}: {findings:?}"
+        );
+    }
+    assert!(!description.check("GET", path, 500, &json!({})).is_empty());
+}

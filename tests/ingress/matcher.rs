@@ -1,0 +1,105 @@
+//! Which rule cloudflared picks for a request: `Ingress.FindMatchingRule` of cloudflared 2026.8.2.
+//!
+//! Knows nothing of the program, so that the program can be held against it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use regex::Regex;
+use serde_json::Value;
+
+/// Expressions that `regex` cannot read, with others that mean the same in Go.
+const OTHER_SPELLINGS: [(&str, &str); 2] = [(r"\Q/a.c\E", r"/a\.c"), ("(?P<n>a)(?P<n>b)", "(?P<n>a)(?P<m>b)")];
+
+/// The index of the rule that answers a request, the last one where none matches.
+pub(crate) fn matching_rule(rules: &[Value], host: &str, path: &str) -> usize {
+    let host = without_port(host);
+    rules.iter().position(|rule| matches(rule, host, path)).unwrap_or(rules.len().saturating_sub(1))
+}
+
+/// Whether a rule, by itself, matches a request.
+pub(crate) fn matches(rule: &Value, host: &str, path: &str) -> bool {
+    let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default();
+    matches_host(text("hostname"), host) && matches_path(text("path"), path)
+}
+
+fn matches_host(pattern: &str, host: &str) -> bool {
+    if pattern.is_empty() || pattern == "*" || pattern == host {
+        return true;
+    }
+    match pattern.strip_prefix('*') {
+        Some(suffix) if suffix.starts_with('.') => host.ends_with(suffix),
+        _ => lookup_form(pattern).is_some_and(|form| form == host),
+    }
+}
+
+/// What `idna.Lookup.ToASCII` makes of a hostname, as far as the names here need it.
+fn lookup_form(name: &str) -> Option<String> {
+    let label = |label: &str| {
+        let label = label.to_lowercase();
+        let is_plain = |character: char| !character.is_ascii() || character.is_ascii_alphanumeric() || character == '-';
+        if !label.chars().all(is_plain) || label.starts_with('-') || label.ends_with('-') {
+            return None;
+        }
+        if label.is_ascii() { Some(label) } else { Some(format!("xn--{}", punycode::encode(&label).ok()?)) }
+    };
+    Some(name.split('.').map(label).collect::<Option<Vec<_>>>()?.join("."))
+}
+
+/// Go's `net.SplitHostPort`, where it succeeds.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !name.contains(':') && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+fn matches_path(expression: &str, path: &str) -> bool {
+    thread_local! {
+        static COMPILED: RefCell<HashMap<String, Regex>> = RefCell::default();
+        static ANSWERS: RefCell<HashMap<(String, String), bool>> = RefCell::default();
+    }
+    if expression.is_empty() {
+        return true;
+    }
+    let question = (expression.to_owned(), path.to_owned());
+    if let Some(answer) = ANSWERS.with_borrow(|answers| answers.get(&question).copied()) {
+        return answer;
+    }
+    let answer = COMPILED.with_borrow_mut(|compiled| {
+        let regex = compiled.entry(expression.to_owned()).or_insert_with(|| compile(expression));
+        regex.is_match(path)
+    });
+    ANSWERS.with_borrow_mut(|answers| answers.insert(question, answer));
+    answer
+}
+
+fn compile(expression: &str) -> Regex {
+    let spelling = OTHER_SPELLINGS.iter().find(|(unreadable, _)| *unreadable == expression);
+    let expression = spelling.map_or(expression, |(_, readable)| readable);
+    Regex::new(&in_ascii(expression)).unwrap_or_else(|error| panic!("{expression}: {error}"))
+}
+
+/// Go's classes are ASCII, and `\b` stands between such words.
+fn in_ascii(expression: &str) -> String {
+    let mut written = String::new();
+    let mut characters = expression.chars();
+    while let Some(character) = characters.next() {
+        if character != '\\' {
+            written.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('d') => written.push_str("[0-9]"),
+            Some('D') => written.push_str("[^0-9]"),
+            Some('w') => written.push_str("[0-9A-Za-z_]"),
+            Some('W') => written.push_str("[^0-9A-Za-z_]"),
+            Some('s') => written.push_str(r"[\t\n\f\r ]"),
+            Some('S') => written.push_str(r"[^\t\n\f\r ]"),
+            Some('b') => written.push_str(r"(?-u:\b)"),
+            Some(other) => written.extend(['\\', other]),
+            None => written.push('\\'),
+        }
+    }
+    written
+}

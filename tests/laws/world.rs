@@ -1,0 +1,259 @@
+//! Cloudflare as a value, and ExternalDNS's planner beside it: enough to carry plans out without a server, and to stop
+//! after any write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{
+    AccountId, Plan as ZonePlan, Record, RecordId, Zone, ZoneId,
+};
+use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
+use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
+use external_dns_cloudflare_tunnel_webhook::reconcile::{ConfiguredTunnel, Settings, adjust, records};
+use external_dns_cloudflare_tunnel_webhook::tunnel::{Document, TunnelId};
+use serde_json::value::RawValue;
+
+pub(crate) const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
+pub(crate) const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
+
+pub(crate) fn tunnel_id(id: &str) -> TunnelId {
+    TunnelId::parse(id).expect("a well-formed id")
+}
+
+pub(crate) fn settings() -> Settings {
+    let tunnel = |id: &str, name: &str| ConfiguredTunnel { id: tunnel_id(id), name: name.into() };
+    Settings::new("default", DomainFilter::default(), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
+}
+
+/// One zone, `example.com`, and two tunnels.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct World {
+    pub(crate) records: Vec<Record>,
+    pub(crate) documents: BTreeMap<TunnelId, Document>,
+    next_record: usize,
+    /// Requests that changed something.
+    pub(crate) writes: usize,
+}
+
+impl World {
+    pub(crate) fn new(home_rules: &[String], foreign_records: &[(&str, &str, &str)]) -> Self {
+        let config = if home_rules.is_empty() {
+            "{}".to_owned()
+        } else {
+            format!(
+                r#"{{"originRequest": {{"connectTimeout" : 10}}, "ingress":[{},{{"service":"http_status:503"}}],"x":[1]}}"#,
+                home_rules.join(",")
+            )
+        };
+        let config = RawValue::from_string(config).expect("the rules are JSON");
+        let document = |config: Option<&RawValue>| Document::parse(config).expect("an object with a list");
+        let mut world = Self {
+            records: Vec::new(),
+            documents: [(tunnel_id(HOME), document(Some(&config))), (tunnel_id(OFFICE), document(None))]
+                .into(),
+            next_record: 0,
+            writes: 0,
+        };
+        for (name, kind, content) in foreign_records {
+            world.add(name, kind, content, "");
+        }
+        world
+    }
+
+    fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
+        self.next_record += 1;
+        self.records.push(Record {
+            id: RecordId::new(format!("r{}", self.next_record)),
+            name: name.into(),
+            kind: kind.into(),
+            content: content.into(),
+            proxied: kind == "CNAME",
+            ttl: 1,
+            comment: comment.into(),
+            read_only: false,
+        });
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let zone = Zone {
+            id: ZoneId::new("z1"),
+            name: "example.com".into(),
+            account: AccountId::new("a1"),
+            plan: ZonePlan::Free,
+            status: "active".into(),
+            paused: false,
+        };
+        Snapshot {
+            zones: vec![ZoneSnapshot::new(zone, self.records.clone())],
+            tunnels: self
+                .documents
+                .iter()
+                .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true)))
+                .collect(),
+            live_elsewhere: BTreeSet::new(),
+        }
+    }
+
+    /// Carries out the plan's first `limit` writes. True when that was all of them.
+    pub(crate) fn apply(&mut self, plan: &Plan, limit: usize) -> bool {
+        let last = self.writes.saturating_add(limit);
+        for stage in Stage::ALL {
+            for (id, document) in &mut self.documents {
+                let (_, edits) = plan.edits_of(stage, id);
+                let own = plan.own_in(stage);
+                let edited = document.edit(&edits, &|rule| own.has(id, rule));
+                assert_eq!(edited.refused, [], "the plan has played the edits already");
+                if edited.changed {
+                    if self.writes == last {
+                        return false;
+                    }
+                    self.writes += 1;
+                    *document = edited.document;
+                }
+            }
+            let operations: Vec<RecordOperation> =
+                plan.hosts.iter().filter_map(|host| host.operations.get(&stage)).flatten().cloned().collect();
+            if operations.is_empty() {
+                continue;
+            }
+            if self.writes == last {
+                return false;
+            }
+            self.writes += 1;
+            self.batch(&operations);
+        }
+        true
+    }
+
+    /// Deletes, then patches, then posts, as Cloudflare does; what it would refuse is a failure of the plan.
+    fn batch(&mut self, operations: &[RecordOperation]) {
+        for operation in operations {
+            if let RecordOperation::Delete(id) = operation {
+                let before = self.records.len();
+                self.records.retain(|record| record.id != *id);
+                assert_eq!(self.records.len() + 1, before, "81044: the record does not exist");
+            }
+        }
+        for operation in operations {
+            if let RecordOperation::Patch(patch) = operation {
+                let record = self.records.iter_mut().find(|record| record.id == patch.id).expect("81044");
+                assert_eq!((&patch.kind, patch.ttl), (&None, None));
+                record.content = patch.content.clone().unwrap_or_else(|| record.content.clone());
+                record.comment = patch.comment.clone().unwrap_or_else(|| record.comment.clone());
+                record.proxied = patch.proxied.unwrap_or(record.proxied);
+            }
+        }
+        for operation in operations {
+            if let RecordOperation::Post(new) = operation {
+                let conflict = self
+                    .records
+                    .iter()
+                    .any(|record| record.name == new.name && ["A", "AAAA", "CNAME"].contains(&&*record.kind));
+                assert!(!conflict, "81053: {} is taken", new.name);
+                assert!(new.comment.len() <= 100, "9313: the comment is too long");
+                self.add(&new.name, &new.kind, &new.content, &new.comment);
+            }
+        }
+    }
+
+    /// What `GET /records` answers.
+    pub(crate) fn shown(&self) -> Vec<Endpoint> {
+        records::records(&self.snapshot(), &settings()).endpoints
+    }
+
+    /// One loop of ExternalDNS, stopped after `limit` writes. Returns the plan that was carried out.
+    pub(crate) fn run_loop(&mut self, desired: &[Endpoint], limit: usize) -> Plan {
+        let adjusted = adjust::adjust(desired, &settings()).endpoints;
+        let changes = external_dns_plan(&self.shown(), &adjusted);
+        let plan = plan(&changes, &self.snapshot(), &settings()).expect("the owner is ours");
+        self.apply(&plan, limit);
+        plan
+    }
+
+    /// Rules that are neither of `foreign` nor named by a stamp.
+    pub(crate) fn unclaimed_rules(&self, foreign: &World) -> Vec<String> {
+        let mut unclaimed = Vec::new();
+        for (id, document) in &self.documents {
+            let foreign_rules: Vec<&str> =
+                foreign.documents[id].rules().iter().map(|rule| rule.raw().get()).collect();
+            for rule in document.rules() {
+                let claimed = self.records.iter().any(|record| {
+                    *record.name == *rule.hostname()
+                        && Stamp::parse(&record.comment)
+                            .is_some_and(|stamp| stamp.claims.rules.contains(&Digest::of(id, rule.path())))
+                });
+                let raw = rule.raw().get();
+                if !claimed && !foreign_rules.contains(&raw) && raw != r#"{"service":"http_status:404"}"# {
+                    unclaimed.push(format!("{id} {raw}"));
+                }
+            }
+        }
+        unclaimed
+    }
+
+    /// The foreign rules of one tunnel, in order, to the byte.
+    pub(crate) fn foreign_rules(&self, id: &TunnelId) -> Vec<String> {
+        let own = self.snapshot().own_rules(&settings());
+        let rules = self.documents[id].rules().iter();
+        rules.filter(|rule| !own.has(id, rule)).map(|rule| rule.raw().get().to_owned()).collect()
+    }
+
+    pub(crate) fn foreign_records(&self) -> Vec<Record> {
+        self.records.iter().filter(|record| Stamp::parse(&record.comment).is_none()).cloned().collect()
+    }
+}
+
+/// ExternalDNS's planner with policy sync, as `plan/plan.go` has it: rows by name and set identifier, one candidate
+/// each, updates where target or properties differ, owner filter.
+pub(crate) fn external_dns_plan(current: &[Endpoint], desired: &[Endpoint]) -> Changes {
+    type Rows<'a> = BTreeMap<(String, String), Vec<&'a Endpoint>>;
+    fn rows(endpoints: &[Endpoint]) -> Rows<'_> {
+        let mut rows = Rows::new();
+        for endpoint in endpoints {
+            rows.entry((endpoint.dns_name.clone(), endpoint.set_identifier.clone()))
+                .or_default()
+                .push(endpoint);
+        }
+        rows
+    }
+    let (current, desired) = (rows(current), rows(desired));
+    let mut changes = Changes::default();
+    let keys: BTreeSet<_> = current.keys().chain(desired.keys()).collect();
+    for key in keys {
+        let present = current.get(key).map(Vec::as_slice).unwrap_or_default();
+        let candidates = desired.get(key).map(Vec::as_slice).unwrap_or_default();
+        let same = present.iter().find(|endpoint| endpoint.record_type == "CNAME");
+        let resource = same.and_then(|endpoint| endpoint.labels.value("resource"));
+        let chosen = candidates
+            .iter()
+            .find(|candidate| resource.is_some() && candidate.labels.value("resource") == resource)
+            .or_else(|| candidates.iter().min_by_key(|candidate| &candidate.targets));
+        let owned = |endpoint: &Endpoint| {
+            let mut endpoint = endpoint.clone();
+            endpoint.labels.set("owner", "default");
+            endpoint
+        };
+        match (same, chosen) {
+            (Some(same), Some(chosen)) => {
+                let properties: BTreeSet<_> = same.provider_specific.iter().collect();
+                let wanted: BTreeSet<_> = chosen.provider_specific.iter().collect();
+                if same.targets != chosen.targets || properties != wanted {
+                    changes.update_old.push((*same).clone());
+                    changes.update_new.push(owned(chosen));
+                }
+            }
+            (None, Some(chosen)) => {
+                changes.create.push(owned(chosen));
+            }
+            (Some(_) | None, None) => {}
+        }
+        for endpoint in present {
+            if chosen.is_none() || endpoint.record_type != "CNAME" {
+                changes.delete.push((*endpoint).clone());
+            }
+        }
+    }
+    changes
+}
