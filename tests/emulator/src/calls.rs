@@ -103,6 +103,11 @@ impl Calls {
         }
     }
 
+    /// How many calls were made since the start.
+    pub(crate) fn made(&self) -> u64 {
+        self.made
+    }
+
     pub(crate) fn all(&self) -> &[Call] {
         &self.kept
     }

@@ -129,6 +129,9 @@ impl Cloudflare {
     /// Adds a record as somebody else would, under all of Cloudflare's rules, and says its id. The JSON is that of
     /// `POST /zones/{id}/dns_records`, where `ttl` may be left out; `meta` is taken over (`{"read_only": true}`
     /// makes a record of Cloudflare's own).
+    ///
+    /// # Errors
+    /// What Cloudflare would refuse.
     pub fn add_record(&mut self, zone: &str, record: Value) -> Result<String, Refusal> {
         let mut record = record;
         let meta = record.as_object_mut().and_then(|members| members.remove("meta"));
@@ -143,13 +146,33 @@ impl Cloudflare {
         Ok(id)
     }
 
+    /// Adds many records in one transaction and says their ids: much faster than one by one, and without the limit of
+    /// a batch.
+    ///
+    /// # Errors
+    /// What Cloudflare would refuse; then none is added.
+    pub fn add_records(&mut self, zone: &str, records: &[Value]) -> Result<Vec<String>, Refusal> {
+        self.change_records(zone, |editor| {
+            records
+                .iter()
+                .map(|record| editor.post(record).map(|record| record.id))
+                .collect()
+        })
+    }
+
     /// Changes the named fields of a record as somebody else would.
+    ///
+    /// # Errors
+    /// What Cloudflare would refuse.
     pub fn patch_record(&mut self, zone: &str, id: &str, fields: &Value) -> Result<(), Refusal> {
         self.change_records(zone, |editor| editor.patch(id, fields))
             .map(|_| ())
     }
 
     /// Deletes a record as somebody else would.
+    ///
+    /// # Errors
+    /// What Cloudflare would refuse.
     pub fn delete_record(&mut self, zone: &str, id: &str) -> Result<(), Refusal> {
         self.change_records(zone, |editor| editor.delete(id)).map(|_| ())
     }
@@ -206,6 +229,9 @@ impl Cloudflare {
 
     /// Replaces a tunnel's configuration as somebody else's PUT would: checked by cloudflared's rules, the version
     /// goes up by one. `config` is the text of the document itself, not of the PUT's body.
+    ///
+    /// # Errors
+    /// What Cloudflare would refuse.
     pub fn put_configuration(&mut self, tunnel: &str, config: &str) -> Result<i64, Refusal> {
         let config = crate::json::raw(config).map_err(|error| Refusal::bad_request(error.to_string()))?;
         let Self {

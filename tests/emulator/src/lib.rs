@@ -120,7 +120,8 @@ impl Emulator {
         format!("http://{}{}", self.server.address, control::BASE_PATH)
     }
 
-    /// Looks at what Cloudflare holds, or changes it by hand, between two calls.
+    /// Looks at what Cloudflare holds, or changes it by hand, between two calls. The emulator itself is not to be
+    /// used inside `edit`: it is locked.
     pub fn edit<T>(&self, edit: impl FnOnce(&mut Cloudflare) -> T) -> T {
         edit(&mut self.shared.lock().cloudflare)
     }
@@ -151,6 +152,14 @@ impl Emulator {
     /// What Cloudflare would refuse.
     pub fn add_record(&self, zone: &str, record: Value) -> Result<String, Refusal> {
         self.edit(|cloudflare| cloudflare.add_record(zone, record))
+    }
+
+    /// Adds many records by hand, all or none; see [`Cloudflare::add_records`].
+    ///
+    /// # Errors
+    /// What Cloudflare would refuse.
+    pub fn add_records(&self, zone: &str, records: &[Value]) -> Result<Vec<String>, Refusal> {
+        self.edit(|cloudflare| cloudflare.add_records(zone, records))
     }
 
     /// Writes a tunnel's configuration by hand; see [`Cloudflare::put_configuration`].
@@ -198,6 +207,13 @@ impl Emulator {
     /// How many there are.
     pub fn count_calls(&self) -> CallCount {
         CallCount::of(self.shared.lock().calls.all())
+    }
+
+    /// Blocks until at least so many calls have arrived since the start, answered or not, and says whether they have
+    /// within `timeout`.
+    pub fn wait_for_calls(&self, count: u64, timeout: Duration) -> bool {
+        let arrived = |inner: &server::Inner| inner.calls.made() >= count;
+        arrived(&self.shared.wait(self.shared.lock(), Some(timeout), arrived))
     }
 
     /// Lets the n-th matching call from now (from 1) go wrong. When several faults are due at one call, the one set

@@ -65,8 +65,8 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks until something is signalled and `until` holds, the emulator stops, or the time is over.
-    fn wait<'a>(
+    /// Blocks until `until` holds, the emulator stops, or the time is over; looks at every signal.
+    pub(crate) fn wait<'a>(
         &self,
         guard: MutexGuard<'a, Inner>,
         timeout: Option<Duration>,
@@ -150,13 +150,29 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let number = inner.connections_made;
         inner.connections.insert(number, handle);
         drop(inner);
-        let shared = Arc::clone(shared);
+        let registered = Registered {
+            shared: Arc::clone(shared),
+            number,
+        };
         thread::spawn(move || {
-            let end = serve(stream, &shared);
+            let end = serve(stream, &registered.shared);
             // The last handle has to be this one for the way of closing to take effect.
-            shared.lock().connections.remove(&number);
+            drop(registered);
             end.close();
         });
+    }
+}
+
+/// A connection's place among the open ones. Given up also when an edit of a test panics, so that the client sees
+/// the connection end.
+struct Registered {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.shared.lock().connections.remove(&self.number);
     }
 }
 
@@ -212,6 +228,7 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
         return Reaction::Answer(Refusal::no_route(&request.path).into_answer());
     };
     let sequence = inner.calls.arrive(request, path);
+    shared.woken.notify_all();
     let Due {
         fault,
         edits_before,

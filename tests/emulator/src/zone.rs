@@ -124,7 +124,7 @@ impl Zone {
             "account": {"id": self.account.id, "name": self.account.name},
             "permissions": ["#dns_records:edit", "#dns_records:read", "#zone:read"],
             "plan": {
-                "id": format!("{:0>32}", self.plan.legacy_id().len()),
+                "id": "0feeeeeeeeeeeeeeeeeeeeeeeeeeeeee",
                 "name": self.plan.display_name(),
                 "price": 0,
                 "currency": "USD",

@@ -63,9 +63,7 @@ fn a_hanging_call_ends_unanswered_when_it_is_released() {
     emulator.fault_at(1, Fault::Hang);
     std::thread::scope(|scope| {
         let hanging = scope.spawn(|| post(&emulator, &zone));
-        while emulator.calls().is_empty() {
-            std::thread::yield_now();
-        }
+        assert!(emulator.wait_for_calls(1, Duration::from_secs(10)));
         // Other calls are answered meanwhile.
         assert_eq!(read(&emulator, "/zones").status, 200);
         emulator.release();
@@ -83,9 +81,7 @@ fn an_emulator_that_is_dropped_lets_go_of_everything() {
     stream
         .write_all(b"GET /client/v4/zones HTTP/1.1\r\n\r\n")
         .unwrap();
-    while emulator.calls().is_empty() {
-        std::thread::yield_now();
-    }
+    assert!(emulator.wait_for_calls(1, Duration::from_secs(10)));
     drop(emulator);
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
@@ -141,6 +137,15 @@ fn somebody_else_can_write_between_a_get_and_a_put() {
     assert_eq!(emulator.version("shop"), 1);
     let body = format!("{{\"config\":{}}}", catch_all("http_status:404"));
     assert_eq!(call(&emulator, "PUT", &path, &body).result()["version"], 3);
+}
+
+/// A test whose edit fails must see its client fail, not hang.
+#[test]
+fn an_edit_that_panics_ends_the_connection_and_nothing_else() {
+    let (emulator, _) = free_zone();
+    emulator.edit_before(Matcher::any(), 1, |_| panic!("the edit of a test"));
+    assert!(send(&emulator, &headers(), "GET", "/zones", "").is_none());
+    assert_eq!(read(&emulator, "/zones").status, 200);
 }
 
 #[test]
