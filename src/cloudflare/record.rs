@@ -13,7 +13,8 @@ use crate::clock::Deadline;
 use crate::limits::RECORDS_PER_PAGE;
 
 /// A record as Cloudflare has it. A zone may hold thousands, hence the boxed texts and nothing that is not needed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "WireRecord")]
 pub struct Record {
     /// Its id.
     pub id: RecordId,
@@ -166,7 +167,6 @@ impl Client {
             "",
             RECORDS_PER_PAGE,
             deadline,
-            |wire: WireRecord| Ok(wire.into()),
         )?;
         records.sort_by(|a, b| a.id.cmp(&b.id));
         // A record made between two pages pushes another one onto the next page.
