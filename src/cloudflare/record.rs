@@ -197,7 +197,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Stage, success};
+    use crate::cloudflare::testing::{Stage, answer, success};
     use crate::cloudflare::transport::Method;
 
     #[test]
@@ -253,6 +253,28 @@ mod tests {
             stage.script.paths(),
             ["/zones/z1/dns_records?page=1&per_page=5000"]
         );
+    }
+
+    /// A record made between two pages pushes the last one of the first onto the second.
+    #[test]
+    fn a_record_on_two_pages_is_one_record() {
+        let page = |ids: [&str; 2]| {
+            let records = ids.map(|id| format!(r#"{{"id":"{id}","name":"{id}.example.com","type":"A"}}"#));
+            answer(
+                200,
+                &format!(
+                    r#"{{"success":true,"result":[{}],"result_info":{{"per_page":2,"total_pages":2}}}}"#,
+                    records.join(",")
+                ),
+            )
+        };
+        let stage = Stage::new([page(["r1", "r2"]), page(["r2", "r3"])]);
+        let records = stage
+            .client
+            .records(&ZoneId::new("z1"), stage.deadline())
+            .unwrap();
+        let ids: Vec<_> = records.iter().map(|record| record.id.as_str()).collect();
+        assert_eq!(ids, ["r1", "r2", "r3"]);
     }
 
     #[test]
