@@ -2,6 +2,13 @@
 //!
 //! Requests are matched by the matcher that `ingress_vectors` holds against cloudflared.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 #[path = "ingress/generator.rs"]
 mod generator;
 #[path = "ingress/matcher.rs"]
