@@ -159,7 +159,7 @@ proptest! {
     ) {
         let edited = edit(&scene);
         let edits = shuffled.iter().map(|&index| scene.edits[index].clone()).collect();
-        let other = edit(&Scene { edits, ..scene.clone() });
+        let other = edit(&Scene { edits, ..scene });
         prop_assert_eq!(&edited.document, &other.document);
         let mut refused: Vec<_> =
             other.refused.into_iter().map(|(index, refusal)| (shuffled[index], refusal)).collect();
