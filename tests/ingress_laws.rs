@@ -2,6 +2,13 @@
 //!
 //! Requests are matched by the matcher that `ingress_vectors` holds against cloudflared.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 #[path = "ingress/generator.rs"]
 mod generator;
 #[path = "ingress/matcher.rs"]
@@ -152,7 +159,7 @@ proptest! {
     ) {
         let edited = edit(&scene);
         let edits = shuffled.iter().map(|&index| scene.edits[index].clone()).collect();
-        let other = edit(&Scene { edits, ..scene.clone() });
+        let other = edit(&Scene { edits, ..scene });
         prop_assert_eq!(&edited.document, &other.document);
         let mut refused: Vec<_> =
             other.refused.into_iter().map(|(index, refusal)| (shuffled[index], refusal)).collect();

@@ -3,6 +3,13 @@
 //! Each line holds a configuration and either cloudflared's error, or the index of the rule it picks for some
 //! requests. Every rule of a line is judged as if it were ours.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 #[path = "ingress/matcher.rs"]
 mod matcher;
 

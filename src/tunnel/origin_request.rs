@@ -332,3 +332,192 @@ fn is_address_range(text: &str) -> bool {
     length.bytes().all(|byte| byte.is_ascii_digit())
         && length.parse::<u8>().is_ok_and(|length| length <= maximum)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::raw_object::from_json;
+    use super::*;
+
+    fn problem(field: &str, json: &str) -> Option<FieldProblem> {
+        check(field, &from_json(json.to_owned())).err()
+    }
+
+    #[test]
+    fn every_managed_field_has_a_kind() {
+        for field in ORIGIN_FIELDS {
+            assert!(kind(field).is_some(), "{field}");
+            assert_eq!(problem(field, "null"), None, "{field}: null is an absent value");
+            assert!(
+                problem(field, "{\"required\":1}").is_some(),
+                "{field}: no field takes any value"
+            );
+        }
+    }
+
+    #[test]
+    fn values_are_taken_as_cloudflared_reads_them() {
+        for (field, json) in [
+            ("connectTimeout", "30"),
+            ("connectTimeout", "0"),
+            ("keepAliveTimeout", "9223372036"),
+            ("keepAliveConnections", "0"),
+            ("noTLSVerify", "false"),
+            ("httpHostHeader", "\"\""),
+            ("httpHostHeader", "\"app.local:8080\""),
+            ("caPool", "\"/etc/my certificates/ca.pem\""),
+            ("proxyType", "\"\""),
+            ("proxyType", "\"socks\""),
+            ("proxyPort", "65535"),
+            ("ipRules", "[]"),
+            (
+                "ipRules",
+                r#"[{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true},{"prefix":"fd00::/8"}]"#,
+            ),
+            ("access", "{}"),
+            ("access", r#"{"required":false,"teamName":"","audTag":[]}"#),
+            (
+                "access",
+                r#"{"required":true,"teamName":"team","audTag":["aud"],"future":1}"#,
+            ),
+            ("future", "{}"),
+        ] {
+            assert_eq!(problem(field, json), None, "{field} {json}");
+        }
+    }
+
+    #[test]
+    fn values_that_would_break_the_document_or_mislead_are_refused() {
+        use FieldProblem as P;
+        let is_type = |problem: &Option<FieldProblem>| matches!(problem, Some(P::Type(_)));
+        for (field, json) in [
+            ("connectTimeout", "\"30s\""),
+            ("connectTimeout", "30.0"),
+            ("connectTimeout", "3e1"),
+            ("keepAliveConnections", "1.5"),
+            ("noTLSVerify", "0"),
+            ("noTLSVerify", "\"true\""),
+            ("httpHostHeader", "1"),
+            ("proxyPort", "-1"),
+            ("proxyPort", "\"80\""),
+            ("ipRules", "{}"),
+            ("ipRules", "[\"10.0.0.0/8\"]"),
+            ("ipRules", r#"[{"prefix":"10.0.0.0/8","ports":["80"]}]"#),
+            ("ipRules", r#"[{"prefix":"10.0.0.0/8","Allow":1}]"#),
+            ("access", "true"),
+            ("access", r#"{"required":"true"}"#),
+            ("access", r#"{"required":true,"REQUIRED":"true"}"#),
+            ("access", r#"{"audTag":"aud"}"#),
+            ("access", r#"{"audTag":[1]}"#),
+        ] {
+            assert!(is_type(&problem(field, json)), "{field} {json}");
+        }
+        for (field, json, expected) in [
+            ("connectTimeout", "-1", P::Negative),
+            ("connectTimeout", "9223372037", P::TooManySeconds),
+            ("keepAliveConnections", "-5", P::Negative),
+            ("proxyPort", "65536", P::Port),
+            ("proxyType", "\"http\"", P::ProxyType),
+            ("httpHostHeader", "\"a\\r\\nb\"", P::Character('\r')),
+            ("originServerName", "\"a b\"", P::Character(' ')),
+            ("ipRules", r#"[{"ports":[80]}]"#, P::Prefix("".into())),
+            (
+                "ipRules",
+                r#"[{"prefix":"10.0.0.0"}]"#,
+                P::Prefix("10.0.0.0".into()),
+            ),
+            (
+                "ipRules",
+                r#"[{"prefix":"10.0.0.0/33"}]"#,
+                P::Prefix("10.0.0.0/33".into()),
+            ),
+            ("ipRules", r#"[{"prefix":"::/+8"}]"#, P::Prefix("::/+8".into())),
+            ("ipRules", r#"[{"prefix":"::/0","ports":[0]}]"#, P::Port),
+            (
+                "access",
+                r#"{"required":true,"audTag":["aud"]}"#,
+                P::AccessWithoutTeam,
+            ),
+            (
+                "access",
+                r#"{"required":true,"teamName":" ","audTag":["aud"]}"#,
+                P::AccessWithoutTeam,
+            ),
+            (
+                "access",
+                r#"{"required":true,"teamName":"t"}"#,
+                P::AccessWithoutAudience,
+            ),
+            (
+                "access",
+                r#"{"required":true,"teamName":"t","audTag":[]}"#,
+                P::AccessWithoutAudience,
+            ),
+            (
+                "access",
+                r#"{"required":true,"teamName":"t","audTag":["a",""]}"#,
+                P::AccessWithoutAudience,
+            ),
+        ] {
+            assert_eq!(problem(field, json), Some(expected), "{field} {json}");
+        }
+    }
+
+    #[test]
+    fn values_are_compared_by_what_they_are() {
+        let access = json!({"required": true, "teamName": "t", "audTag": ["a"]});
+        for (field, present, wanted, equal) in [
+            ("connectTimeout", None, None, true),
+            ("connectTimeout", None, Some(json!(null)), true),
+            ("connectTimeout", Some("30"), Some(json!(30)), true),
+            ("connectTimeout", Some("31"), Some(json!(30)), false),
+            ("connectTimeout", Some("30"), None, false),
+            ("connectTimeout", None, Some(json!(30)), false),
+            ("connectTimeout", Some("\"30\""), Some(json!(30)), false),
+            ("caPool", Some(r#""\u002fca""#), Some(json!("/ca")), true),
+            ("noTLSVerify", Some("false"), None, false),
+            (
+                "ipRules",
+                Some(r#"[ {"allow":true, "prefix":"::/0"} ]"#),
+                Some(json!([{"prefix": "::/0", "allow": true}])),
+                true,
+            ),
+            (
+                "access",
+                Some(r#"{"AudTag":["a"],"future":1,"required":true,"teamName":"t"}"#),
+                Some(access.clone()),
+                true,
+            ),
+            (
+                "access",
+                Some(r#"{"audTag":["b"],"required":true,"teamName":"t"}"#),
+                Some(access.clone()),
+                false,
+            ),
+            ("access", Some(r#"{"future":1,"required":null}"#), None, true),
+            ("access", Some("{}"), Some(access), false),
+        ] {
+            let present = present.map(|json| from_json(json.to_owned()));
+            assert_eq!(
+                is_equal(field, present.as_deref(), wanted.as_ref()),
+                equal,
+                "{field} {present:?} {wanted:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn access_keeps_what_is_not_managed() {
+        let present =
+            from_json(r#"{"environment":"x","audTag":["old"],"required":true,"teamName": "t"}"#.to_owned());
+        let wanted = json!({"required": true, "teamName": "t", "audTag": ["new"]});
+        let written = |wanted| access_with(Some(&present), wanted).map(|raw| raw.get().to_owned());
+        assert_eq!(
+            written(Some(&wanted)).as_deref(),
+            Some(r#"{"environment":"x","audTag":["new"],"required":true,"teamName":"t"}"#)
+        );
+        assert_eq!(written(None).as_deref(), Some(r#"{"environment":"x"}"#));
+        assert!(access_with(None, None).is_none());
+    }
+}

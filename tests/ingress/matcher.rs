@@ -60,25 +60,27 @@ fn without_port(host: &str) -> &str {
 }
 
 fn matches_path(expression: &str, path: &str) -> bool {
+    /// An expression, and what it said of paths so far.
+    type Asked = (Regex, HashMap<String, bool>);
+
     thread_local! {
-        static COMPILED: RefCell<HashMap<String, Regex>> = RefCell::default();
-        static ANSWERS: RefCell<HashMap<(String, String), bool>> = RefCell::default();
+        static ASKED: RefCell<HashMap<String, Asked>> = RefCell::default();
     }
     if expression.is_empty() {
         return true;
     }
-    let question = (expression.to_owned(), path.to_owned());
-    if let Some(answer) = ANSWERS.with_borrow(|answers| answers.get(&question).copied()) {
-        return answer;
-    }
-    let answer = COMPILED.with_borrow_mut(|compiled| {
-        let regex = compiled
-            .entry(expression.to_owned())
-            .or_insert_with(|| compile(expression));
-        regex.is_match(path)
-    });
-    ANSWERS.with_borrow_mut(|answers| answers.insert(question, answer));
-    answer
+    ASKED.with_borrow_mut(|asked| {
+        if !asked.contains_key(expression) {
+            asked.insert(expression.to_owned(), (compile(expression), HashMap::new()));
+        }
+        let (regex, answers) = &mut asked.get_mut(expression).expect("it was put in above");
+        if let Some(answer) = answers.get(path) {
+            return *answer;
+        }
+        let answer = regex.is_match(path);
+        answers.insert(path.to_owned(), answer);
+        answer
+    })
 }
 
 fn compile(expression: &str) -> Regex {
