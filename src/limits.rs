@@ -97,8 +97,9 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
 /// The largest answer taken from Cloudflare, after decompression: ten times the largest page that it sends.
 pub const ANSWER_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The head of an answer; Cloudflare's have about 1 KiB.
-pub const ANSWER_HEAD_MAX_BYTES: usize = 16 * 1024;
+/// The head of an answer; Cloudflare's have about 1 KiB. Less than `CONNECTION_BUFFER_BYTES`, or a head that fills the
+/// buffer would be taken for a connection that was lost.
+pub const ANSWER_HEAD_MAX_BYTES: usize = 8 * 1024;
 
 /// Idle connections are kept for the next loop: ExternalDNS's default interval is 60 s.
 pub const CONNECTION_MAX_IDLE: Duration = Duration::from_secs(90);

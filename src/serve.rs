@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use log::{LevelFilter, info, warn};
 use simple_logger::SimpleLogger;
@@ -15,10 +17,10 @@ use crate::config::Config;
 use crate::limits;
 use crate::listener::BindError;
 use crate::observe::health::Health;
-use crate::observe::responder;
+use crate::observe::responder::{self, RunningResponder};
 use crate::provider::Provider;
-use crate::shutdown::{Cause, Signals};
-use crate::webhook::server::{self, ServerSettings};
+use crate::shutdown::{Cause, Shutdown, Signals};
+use crate::webhook::server::{self, RunningServer, ServerSettings};
 
 /// Why the program could not start or go on.
 #[derive(Debug)]
@@ -83,48 +85,81 @@ impl From<io::Error> for ServeError {
 pub fn serve(config: Config) -> Result<(), ServeError> {
     start_logging(config.log_level);
     let signals = Signals::install()?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    for warning in &config.warnings {
-        warn!("{warning}");
+    let running = Running::start(config, Arc::new(SystemClock), signals.shutdown())?;
+    let cause = signals.wait();
+    info!("ending on {cause}");
+    running.stop();
+    match cause {
+        Cause::Signal(_) => Ok(()),
+        Cause::Failure(reason) => Err(ServeError::Ended(reason)),
     }
-    // The ports first: ExternalDNS gives up when nobody listens within four seconds.
-    let settings = ServerSettings {
-        request_timeout: config.request_timeout,
-        ..ServerSettings::new(config.api_addresses)
-    };
-    let api = server::bind(settings)?;
-    let observation = responder::bind(config.observation_address)?;
-    let api_addresses: Vec<String> = api.local_addrs().map(|address| address.to_string()).collect();
-    info!("listening api={} observation={}", api_addresses.join(","), observation.local_addr());
+}
 
-    let health = Arc::new(Health::default());
-    let client = Client::new(
-        ClientSettings {
+/// The program at work.
+#[derive(Debug)]
+pub struct Running {
+    api: RunningServer,
+    api_addresses: Vec<SocketAddr>,
+    observation: RunningResponder,
+    observation_address: SocketAddr,
+    request_timeout: Duration,
+    ending: Arc<AtomicBool>,
+}
+
+impl Running {
+    /// Opens the ports and answers from now on. Credentials and tunnels are checked beside that; a part that cannot go
+    /// on says so to `shutdown`.
+    ///
+    /// # Errors
+    ///
+    /// When a port or a thread cannot be had, or a setting of the client is wrong.
+    pub fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> Result<Self, ServeError> {
+        for warning in &config.warnings {
+            warn!("{warning}");
+        }
+        // The ports first: ExternalDNS gives up when nobody listens within four seconds.
+        let request_timeout = config.request_timeout;
+        let settings = ServerSettings { request_timeout, ..ServerSettings::new(config.api_addresses) };
+        let api = server::bind(settings)?;
+        let observation = responder::bind(config.observation_address)?;
+        let api_addresses: Vec<SocketAddr> = api.local_addrs().collect();
+        let observation_address = observation.local_addr();
+        let listed: Vec<String> = api_addresses.iter().map(ToString::to_string).collect();
+        info!("listening api={} observation={observation_address}", listed.join(","));
+
+        let health = Arc::new(Health::default());
+        let client_settings = ClientSettings {
             base_url: config.api_base_url,
             credentials: config.credentials,
             ca_file: config.ca_file,
             user_agent: USER_AGENT.to_owned(),
-        },
-        Arc::clone(&clock),
-    )?;
-    let provider = Arc::new(Provider::new(client, Arc::clone(&clock), config.wanted, Arc::clone(&health)));
-    let probes = Arc::clone(&health);
-    let observation =
-        observation.serve(Arc::new(move |path: &str| probes.route(path)), Arc::clone(&clock))?;
-    let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), signals.shutdown())?;
-    let ending = Arc::new(AtomicBool::new(false));
-    spawn_resolver(&provider, &clock, &ending)?;
-
-    let cause = signals.wait();
-    ending.store(true, Ordering::Relaxed);
-    info!("ending on {cause}");
-    if !api.stop(config.request_timeout) {
-        warn!("a request was still in hand when its time was over");
+        };
+        let client = Client::new(client_settings, Arc::clone(&clock))?;
+        let provider = Arc::new(Provider::new(client, Arc::clone(&clock), config.wanted, Arc::clone(&health)));
+        let observation = observation.serve(Arc::new(move |path: &str| health.route(path)), Arc::clone(&clock))?;
+        let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), shutdown)?;
+        let ending = Arc::new(AtomicBool::new(false));
+        spawn_resolver(&provider, &clock, &ending)?;
+        Ok(Self { api, api_addresses, observation, observation_address, request_timeout, ending })
     }
-    observation.stop();
-    match cause {
-        Cause::Signal(_) => Ok(()),
-        Cause::Failure(reason) => Err(ServeError::Ended(reason)),
+
+    /// Where ExternalDNS reaches the API.
+    pub fn api_addresses(&self) -> &[SocketAddr] {
+        &self.api_addresses
+    }
+
+    /// Where probes reach the health routes.
+    pub fn observation_address(&self) -> SocketAddr {
+        self.observation_address
+    }
+
+    /// Answers the requests in hand and ends.
+    pub fn stop(self) {
+        self.ending.store(true, Ordering::Relaxed);
+        if !self.api.stop(self.request_timeout) {
+            warn!("a request was still in hand when its time was over");
+        }
+        self.observation.stop();
     }
 }
 

@@ -1,6 +1,8 @@
 //! The laws of the core, over random worlds: whatever stands in the tunnels and the zone, whatever is asked for, and
 //! wherever a run is cut off.
 
+#[path = "support/external_dns.rs"]
+mod external_dns;
 #[path = "laws/world.rs"]
 mod world;
 
@@ -8,7 +10,8 @@ use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Propert
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust;
 use proptest::prelude::*;
 
-use world::{HOME, OFFICE, World, external_dns_plan, settings, tunnel_id};
+use external_dns::plan as external_dns_plan;
+use world::{HOME, OFFICE, World, settings, tunnel_id};
 
 const HOSTS: [&str; 5] =
     ["a.example.com", "b.example.com", "x.a.example.com", "*.example.com", "*.a.example.com"];

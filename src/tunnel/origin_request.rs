@@ -90,7 +90,10 @@ impl fmt::Display for FieldProblem {
             Self::Port => formatter.write_str("must hold ports up to 65535"),
             Self::ProxyType => formatter.write_str("must be empty or \"socks\""),
             Self::Character(character) => write!(formatter, "cannot hold {character:?}"),
-            Self::Prefix(prefix) => write!(formatter, "must hold address ranges such as 10.0.0.0/8, not {prefix:?}"),
+            Self::Prefix(prefix) => write!(
+                formatter,
+                "must hold address ranges such as 10.0.0.0/8, not {prefix:?}"
+            ),
             Self::AccessWithoutTeam => formatter.write_str("needs a teamName where it is required"),
             Self::AccessWithoutAudience => {
                 formatter.write_str("needs an audTag where it is required, else every request is refused")
@@ -109,7 +112,13 @@ pub(super) fn check_type(field: &str, value: &RawValue) -> Result<(), FieldProbl
     if is_null(value) {
         return Ok(());
     }
-    let fits = |fits: bool, expected| if fits { Ok(()) } else { Err(FieldProblem::Type(expected)) };
+    let fits = |fits: bool, expected| {
+        if fits {
+            Ok(())
+        } else {
+            Err(FieldProblem::Type(expected))
+        }
+    };
     match kind(field) {
         Some(Kind::Seconds) => fits(integer(value).is_some(), "a whole number of seconds"),
         Some(Kind::Count) => fits(integer(value).is_some(), "a whole number"),
@@ -120,9 +129,10 @@ pub(super) fn check_type(field: &str, value: &RawValue) -> Result<(), FieldProbl
             list(value).is_some_and(|rules| rules.into_iter().all(is_ip_rule)),
             "a list of {prefix: text, ports: list of numbers, allow: true or false}",
         ),
-        Some(Kind::Access) => {
-            fits(is_access(value), "an object {required: true or false, teamName: text, audTag: list of texts}")
-        }
+        Some(Kind::Access) => fits(
+            is_access(value),
+            "an object {required: true or false, teamName: text, audTag: list of texts}",
+        ),
         None => Ok(()),
     }
 }
@@ -151,7 +161,10 @@ pub(super) fn check(field: &str, value: &RawValue) -> Result<(), FieldProblem> {
                 None => Ok(()),
             }
         }
-        Some(Kind::IpRules) => list(value).unwrap_or_default().into_iter().try_for_each(check_ip_rule),
+        Some(Kind::IpRules) => list(value)
+            .unwrap_or_default()
+            .into_iter()
+            .try_for_each(check_ip_rule),
         Some(Kind::Access) => check_access(value),
         Some(Kind::Count | Kind::Port | Kind::ProxyType | Kind::Flag | Kind::Text) | None => Ok(()),
     }
@@ -164,7 +177,9 @@ pub(super) fn is_equal(field: &str, present: Option<&RawValue>, wanted: Option<&
     if kind(field) == Some(Kind::Access) {
         let present = present.and_then(RawObject::parse).unwrap_or_default();
         return ACCESS_FIELDS.into_iter().all(|name| {
-            let wanted = wanted.and_then(|access| access.get(name)).filter(|value| !value.is_null());
+            let wanted = wanted
+                .and_then(|access| access.get(name))
+                .filter(|value| !value.is_null());
             is_value(present.last(name), wanted)
         });
     }
@@ -175,7 +190,9 @@ pub(super) fn is_equal(field: &str, present: Option<&RawValue>, wanted: Option<&
 /// nothing is left.
 pub(super) fn access_with(present: Option<&RawValue>, wanted: Option<&Value>) -> Option<Box<RawValue>> {
     let values = ACCESS_FIELDS.map(|name| {
-        let value = wanted.and_then(|access| access.get(name)).filter(|value| !value.is_null());
+        let value = wanted
+            .and_then(|access| access.get(name))
+            .filter(|value| !value.is_null());
         (name, value, value.map(raw))
     });
     let mut access = present.and_then(RawObject::parse).unwrap_or_default();
@@ -198,7 +215,11 @@ fn kind(field: &str) -> Option<Kind> {
     Some(match field {
         "connectTimeout" | "tlsTimeout" | "tcpKeepAlive" | "keepAliveTimeout" => Kind::Seconds,
         "keepAliveConnections" => Kind::Count,
-        "noHappyEyeballs" | "matchSNItoHost" | "noTLSVerify" | "disableChunkedEncoding" | "http2Origin"
+        "noHappyEyeballs"
+        | "matchSNItoHost"
+        | "noTLSVerify"
+        | "disableChunkedEncoding"
+        | "http2Origin"
         | "bastionMode" => Kind::Flag,
         "httpHostHeader" | "originServerName" => Kind::HostText,
         "caPool" | "proxyAddress" => Kind::Text,
@@ -238,8 +259,11 @@ fn is_text(value: &RawValue) -> bool {
 
 /// cloudflared reads every duplicate of a key, so every one has to fit.
 fn members_fit(value: &RawValue, fits: impl Fn(&str, &RawValue) -> bool) -> bool {
-    RawObject::parse(value)
-        .is_some_and(|object| object.members().all(|(key, value)| is_null(value) || fits(&key, value)))
+    RawObject::parse(value).is_some_and(|object| {
+        object
+            .members()
+            .all(|(key, value)| is_null(value) || fits(&key, value))
+    })
 }
 
 fn is_access(value: &RawValue) -> bool {
@@ -262,7 +286,10 @@ fn is_ip_rule(value: &RawValue) -> bool {
 
 fn check_access(value: &RawValue) -> Result<(), FieldProblem> {
     let access = RawObject::parse(value).unwrap_or_default();
-    if access.last_value("required").is_none_or(|required| required.get() != "true") {
+    if access
+        .last_value("required")
+        .is_none_or(|required| required.get() != "true")
+    {
         return Ok(());
     }
     let team = access.last_value("teamName").and_then(text).unwrap_or_default();
@@ -284,16 +311,24 @@ fn check_ip_rule(value: &RawValue) -> Result<(), FieldProblem> {
         return Err(FieldProblem::Prefix(prefix.into()));
     }
     let ports = rule.last("ports").and_then(list).unwrap_or_default();
-    let is_port = |port: &RawValue| integer(port).is_some_and(|port| (1..=i64::from(u16::MAX)).contains(&port));
-    if ports.into_iter().all(is_port) { Ok(()) } else { Err(FieldProblem::Port) }
+    let is_port =
+        |port: &RawValue| integer(port).is_some_and(|port| (1..=i64::from(u16::MAX)).contains(&port));
+    if ports.into_iter().all(is_port) {
+        Ok(())
+    } else {
+        Err(FieldProblem::Port)
+    }
 }
 
 fn is_address_range(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else { return false };
+    let Some((address, length)) = text.split_once('/') else {
+        return false;
+    };
     let maximum = match address.parse::<IpAddr>() {
         Ok(IpAddr::V4(_)) => 32,
         Ok(IpAddr::V6(_)) => 128,
         Err(_) => return false,
     };
-    length.bytes().all(|byte| byte.is_ascii_digit()) && length.parse::<u8>().is_ok_and(|length| length <= maximum)
+    length.bytes().all(|byte| byte.is_ascii_digit())
+        && length.parse::<u8>().is_ok_and(|length| length <= maximum)
 }

@@ -1,5 +1,4 @@
-//! Cloudflare as a value, and ExternalDNS's planner beside it: enough to carry plans out without a server, and to stop
-//! after any write.
+//! Cloudflare as a value: enough to carry plans out without a server, and to stop after any write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +6,15 @@ use external_dns_cloudflare_tunnel_webhook::cloudflare::{
     AccountId, Plan as ZonePlan, Record, RecordId, Zone, ZoneId,
 };
 use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{ConfiguredTunnel, Settings, adjust, records};
 use external_dns_cloudflare_tunnel_webhook::tunnel::{Document, TunnelId};
 use serde_json::value::RawValue;
+
+use crate::external_dns::plan as external_dns_plan;
 
 pub(crate) const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
 pub(crate) const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
@@ -203,57 +204,4 @@ impl World {
     pub(crate) fn foreign_records(&self) -> Vec<Record> {
         self.records.iter().filter(|record| Stamp::parse(&record.comment).is_none()).cloned().collect()
     }
-}
-
-/// ExternalDNS's planner with policy sync, as `plan/plan.go` has it: rows by name and set identifier, one candidate
-/// each, updates where target or properties differ, owner filter.
-pub(crate) fn external_dns_plan(current: &[Endpoint], desired: &[Endpoint]) -> Changes {
-    type Rows<'a> = BTreeMap<(String, String), Vec<&'a Endpoint>>;
-    fn rows(endpoints: &[Endpoint]) -> Rows<'_> {
-        let mut rows = Rows::new();
-        for endpoint in endpoints {
-            rows.entry((endpoint.dns_name.clone(), endpoint.set_identifier.clone()))
-                .or_default()
-                .push(endpoint);
-        }
-        rows
-    }
-    let (current, desired) = (rows(current), rows(desired));
-    let mut changes = Changes::default();
-    let keys: BTreeSet<_> = current.keys().chain(desired.keys()).collect();
-    for key in keys {
-        let present = current.get(key).map(Vec::as_slice).unwrap_or_default();
-        let candidates = desired.get(key).map(Vec::as_slice).unwrap_or_default();
-        let same = present.iter().find(|endpoint| endpoint.record_type == "CNAME");
-        let resource = same.and_then(|endpoint| endpoint.labels.value("resource"));
-        let chosen = candidates
-            .iter()
-            .find(|candidate| resource.is_some() && candidate.labels.value("resource") == resource)
-            .or_else(|| candidates.iter().min_by_key(|candidate| &candidate.targets));
-        let owned = |endpoint: &Endpoint| {
-            let mut endpoint = endpoint.clone();
-            endpoint.labels.set("owner", "default");
-            endpoint
-        };
-        match (same, chosen) {
-            (Some(same), Some(chosen)) => {
-                let properties: BTreeSet<_> = same.provider_specific.iter().collect();
-                let wanted: BTreeSet<_> = chosen.provider_specific.iter().collect();
-                if same.targets != chosen.targets || properties != wanted {
-                    changes.update_old.push((*same).clone());
-                    changes.update_new.push(owned(chosen));
-                }
-            }
-            (None, Some(chosen)) => {
-                changes.create.push(owned(chosen));
-            }
-            (Some(_) | None, None) => {}
-        }
-        for endpoint in present {
-            if chosen.is_none() || endpoint.record_type != "CNAME" {
-                changes.delete.push((*endpoint).clone());
-            }
-        }
-    }
-    changes
 }

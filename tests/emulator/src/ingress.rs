@@ -389,3 +389,88 @@ fn quoted(text: &str) -> String {
     quoted.push('"');
     quoted
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(rule: &str, rest: &str) -> Option<String> {
+        let config = format!("{{\"ingress\":[{rule},{{\"service\":\"http_status:404\"}}]{rest}}}");
+        validate(&config).err().map(|violation| violation.text)
+    }
+
+    /// What the vectors do not show: keys as Go reads them, and options that change what a service is.
+    #[test]
+    fn a_rule_is_read_as_go_and_cloudflared_read_it() {
+        let no_address = "x is an invalid address, please make sure it has a scheme and a hostname";
+        let bastion = r#","originRequest":{"bastionMode":true}"#;
+        for (rule, rest, expected) in [
+            (r#"{"HostName":"a","SERVICE":"http://a"}"#, "", None),
+            (r#"{"hostname":"a","service":"x","service":"http://a"}"#, "", None),
+            (
+                r#"{"hostname":"a","service":"http://a","service":"x"}"#,
+                "",
+                Some(no_address),
+            ),
+            (r#"{"hostname":"a","service":"x"}"#, bastion, None),
+            (
+                r#"{"hostname":"a","service":"x","originRequest":{"bastionMode":true}}"#,
+                "",
+                None,
+            ),
+            (
+                r#"{"hostname":"a","service":"x","originRequest":{"bastionMode":false}}"#,
+                bastion,
+                Some(no_address),
+            ),
+            (
+                r#"{"hostname":1,"service":"http://a","originRequest":{"tlsTimeout":"1s"}}"#,
+                "",
+                Some("strconv.ParseInt: parsing \"\\\"1s\\\"\": invalid syntax"),
+            ),
+            (
+                r#"{"hostname":"a","service":"http://a","originRequest":{"ipRules":[{"prefix":"x"}]}}"#,
+                "",
+                None,
+            ),
+            (
+                r#"{"hostname":"a","service":"socks-proxy","originRequest":{"ipRules":[{"prefix":"10.0.0.0"}]}}"#,
+                "",
+                Some(
+                    "unable to create ip rule for socks-proxy: unable to parse cidr: invalid CIDR address: 10.0.0.0",
+                ),
+            ),
+            (
+                r#"{"hostname":"a","service":"socks-proxy","originRequest":{"ipRules":[{"prefix":"::/0","ports":[0]}]}}"#,
+                "",
+                Some(
+                    "unable to create ip rule for socks-proxy: invalid port 0, needs to be between 1 and 65535",
+                ),
+            ),
+        ] {
+            assert_eq!(refusal(rule, rest).as_deref(), expected, "{rule}{rest}");
+        }
+    }
+
+    #[test]
+    fn a_violation_knows_its_rule() {
+        let config = r#"{"ingress":[{"hostname":"a","service":"http://a"},{"service":"x"}]}"#;
+        assert_eq!(validate(config).unwrap_err().rule, Some(1));
+        assert_eq!(validate("[]").unwrap_err().rule, None);
+    }
+
+    #[test]
+    fn a_port_is_found_where_go_finds_one() {
+        for (host, expected) in [
+            ("a:80", Some("a")),
+            ("a:", Some("a")),
+            ("[::1]:80", Some("::1")),
+            ("a", None),
+            ("::1", None),
+            ("[::1]", None),
+            ("a]:80", None),
+        ] {
+            assert_eq!(split_port(host), expected, "{host}");
+        }
+    }
+}

@@ -153,3 +153,49 @@ fn escape_at(text: &str, index: usize) -> Result<&str, String> {
         format!("invalid URL escape {}", quoted(&shown))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_apart() {
+        for (text, scheme, hostname, has_path) in [
+            ("HTTP://A.b:80", "HTTP", "A.b", false),
+            ("http://u:p@x?y#z", "http", "x", false),
+            ("http://[fe80::1%25en0]:80", "http", "fe80::1%25en0", false),
+            ("http://%c3%a4", "http", "%c3%a4", false),
+            ("http:///x", "http", "", true),
+            ("mailto:x", "mailto", "", false),
+            ("x/y", "", "", true),
+        ] {
+            let Address {
+                scheme: s,
+                hostname: h,
+                has_path: p,
+            } = parse(text).unwrap();
+            assert_eq!(
+                (s.as_str(), h.as_str(), p),
+                (scheme, hostname, has_path),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_in_the_words_of_go() {
+        for (text, mistake) in [
+            ("http://a\tb", "net/url: invalid control character in URL"),
+            ("http://a:80:80", "invalid port \":80:80\" after host"),
+            ("http://%41", "invalid URL escape \"%41\""),
+            ("http://a/%4", "invalid URL escape \"%4\""),
+            ("http://u ser@a", "net/url: invalid userinfo"),
+            ("http://a^b", "invalid character \"^\" in host name"),
+        ] {
+            assert_eq!(
+                parse(text).unwrap_err(),
+                format!("parse {}: {mistake}", quoted(text))
+            );
+        }
+    }
+}

@@ -1,4 +1,4 @@
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -54,6 +54,22 @@ fn each_fault_does_or_leaves_the_call_and_answers_as_it_says() {
             200,
             "only one call is hit by {fault:?}"
         );
+    }
+}
+
+#[test]
+fn a_reset_is_an_error_to_the_client_and_a_close_is_not() {
+    for (fault, expected) in [
+        (Fault::Reset, Err(ErrorKind::ConnectionReset)),
+        (Fault::DoneButUnanswered, Ok(0)),
+    ] {
+        let (emulator, _) = free_zone();
+        emulator.fault_at(1, fault);
+        let mut stream = TcpStream::connect(emulator.address()).unwrap();
+        stream
+            .write_all(b"GET /client/v4/zones HTTP/1.1\r\n\r\n")
+            .unwrap();
+        assert_eq!(stream.read(&mut [0; 16]).map_err(|error| error.kind()), expected);
     }
 }
 

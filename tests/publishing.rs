@@ -1,0 +1,97 @@
+//! Hostnames are published, changed and withdrawn, and nothing else moves.
+
+#[path = "support/external_dns.rs"]
+mod external_dns;
+#[path = "support/harness.rs"]
+mod harness;
+
+use harness::{FOREIGN_RULE, Scene, endpoint, published};
+
+#[test]
+fn a_hostname_is_published_changed_and_withdrawn() {
+    let scene = Scene::with_foreign();
+    let (rules_before, records_before) = (scene.rules(), scene.cloudflare.records(&scene.zone).len());
+    let program = scene.start();
+    let external_dns = program.external_dns();
+
+    let first = [published("web.example.com", "http://web.shop.svc:80")];
+    external_dns.run_loop(&first).expect("published");
+    assert_eq!(
+        scene.rules(),
+        [
+            FOREIGN_RULE,
+            r#"{"hostname":"web.example.com","service":"http://web.shop.svc:80"}"#,
+            r#"{"hostname":"*.example.com","service":"http://wild:80"}"#,
+            r#"{"service":"http_status:503"}"#,
+        ]
+    );
+    let target = format!("{}.cfargotunnel.com", scene.tunnel);
+    let [_, (name, content, proxied, comment)] = scene.cnames().try_into().expect("theirs and ours");
+    assert_eq!((&*name, &*content, proxied), ("web.example.com", &*target, true));
+    assert!(comment.starts_with("external-dns owner=default resource=ingress/shop/web rules="), "{comment}");
+
+    let changed = [endpoint(
+        "web.example.com",
+        &[("tunnel-service", "https://web.shop.svc:443"), ("origin-no-tls-verify", "true")],
+    )];
+    external_dns.run_loop(&changed).expect("changed");
+    assert_eq!(
+        scene.rules()[1],
+        r#"{"hostname":"web.example.com","service":"https://web.shop.svc:443","originRequest":{"noTLSVerify":true}}"#
+    );
+
+    external_dns.run_loop(&[]).expect("withdrawn");
+    assert_eq!(scene.rules(), rules_before);
+    assert_eq!(scene.cloudflare.records(&scene.zone).len(), records_before);
+}
+
+#[test]
+fn a_loop_without_changes_costs_one_call_a_tunnel_and_one_a_zone_and_writes_nothing() {
+    let scene = Scene::with_foreign();
+    scene.cloudflare.add_zone("example.org", cloudflare_emulator::Plan::Free);
+    let program = scene.start();
+    let desired = [published("web.example.com", "http://web:80"), published("web.example.org", "http://web:80")];
+    program.external_dns().run_loop(&desired).expect("published");
+
+    scene.cloudflare.take_calls();
+    for _ in 0..3 {
+        program.external_dns().run_loop(&desired).expect("nothing to do");
+    }
+    let calls = scene.cloudflare.count_calls();
+    assert_eq!((calls.reads, calls.writes), (3 * (1 + 2), 0));
+}
+
+#[test]
+fn the_first_publication_costs_one_read_a_batch_and_a_configuration() {
+    let scene = Scene::new();
+    scene.cloudflare.add_zone("example.org", cloudflare_emulator::Plan::Free);
+    let program = scene.start();
+    let desired: Vec<_> = (0..250)
+        .map(|number| published(&format!("h{number}.example.{}", if number < 201 { "org" } else { "com" }), "http://web:80"))
+        .collect();
+    // The quota of a Free zone is below what is asked of it here.
+    scene.cloudflare.edit(|cloudflare| {
+        for zone in ["example.org"] {
+            let id = cloudflare.zones().iter().find(|found| found.name == zone).expect("it is there").id.clone();
+            cloudflare.zone_mut(&id).record_quota = 1000;
+        }
+    });
+    program.external_dns().run_loop(&desired).expect("published");
+    let calls = scene.cloudflare.take_calls();
+    let own_reads = 1 + 2;
+    // One tunnel and two zones; 201 records in two batches of a Free zone, 49 in one; GET and PUT.
+    let bound = own_reads + (1 + 2) + (2 + 1) + 2;
+    assert!(calls.len() <= bound, "{} calls, {bound} allowed: {calls:#?}", calls.len());
+    assert_eq!(scene.rules().len(), 251);
+}
+
+#[test]
+fn a_tunnel_that_was_never_configured_gets_a_catch_all() {
+    let scene = Scene::new();
+    let program = scene.start();
+    program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("published");
+    assert_eq!(
+        scene.rules(),
+        [r#"{"hostname":"web.example.com","service":"http://web:80"}"#, r#"{"service":"http_status:404"}"#]
+    );
+}
