@@ -18,8 +18,8 @@ pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(12);
 /// No request may take as long as ExternalDNS's own limit of 15 s.
 pub const REQUEST_TIMEOUT_MAXIMUM: Duration = Duration::from_secs(14);
 
-/// Below this a first answer of Cloudflare does not fit.
-pub const REQUEST_TIMEOUT_MINIMUM: Duration = Duration::from_secs(1);
+/// Below this no write would ever be begun: see `STEP_MINIMUM`.
+pub const REQUEST_TIMEOUT_MINIMUM: Duration = Duration::from_secs(2);
 
 /// A write is not begun with less time left than this: its answer could not be awaited.
 pub const STEP_MINIMUM: Duration = Duration::from_millis(1500);

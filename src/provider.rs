@@ -180,6 +180,11 @@ impl Service for Provider {
             let names = changes.create.iter().chain(&changes.update_new).map(|endpoint| &*endpoint.dns_name);
             let snapshot = self.read(&resolved, names, deadline)?;
             let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
+            if plan.is_empty() {
+                self.report(&plan, &Done::default());
+                self.remember_snapshot(Some(snapshot));
+                return Ok(());
+            }
             match self.execute(&resolved, &plan, &snapshot, deadline) {
                 Ok(done) => {
                     self.report(&plan, &done);

@@ -42,6 +42,18 @@ fn every_mistake_is_reported_at_once_with_exit_code_64() {
 }
 
 #[test]
+fn an_address_of_the_api_that_is_none_is_a_mistake_in_the_configuration() {
+    let output = output(program().envs([
+        ("CF_API_TOKEN", TOKEN),
+        ("CF_TUNNEL_ID", "home"),
+        ("CF_API_BASE_URL", "api.cloudflare.com"),
+        ("SERVER_PORT", "0"),
+        ("METRICS_PORT", "0"),
+    ]));
+    assert_eq!(output.status.code(), Some(64));
+}
+
+#[test]
 fn an_unknown_flag_is_a_usage_error() {
     assert_eq!(output(program().arg("--no-such-flag")).status.code(), Some(64));
 }
