@@ -1,5 +1,7 @@
 //! The built program as a process: exit codes, signals, and what it never says.
 
+#![allow(clippy::panic, reason = "a helper that waits in vain fails the test")]
+
 #[path = "support/external_dns.rs"]
 mod external_dns;
 #[path = "support/harness.rs"]
