@@ -160,7 +160,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             slot.is_own = true;
         }
     }
-    let mut accepted: Vec<&WantedRule> = claimed
+    let accepted: Vec<&WantedRule> = claimed
         .iter()
         .filter_map(|(put, claim)| {
             let equivalent = check_equivalents(&list, put.rule.scope(), claim.replaced());
@@ -170,7 +170,6 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
 
     let mut index = 0..;
     list.retain(|_| index.next().is_none_or(|index| !removed.contains(&index)));
-    accepted.sort_by(|one, other| one.scope().key().cmp(&other.scope().key()));
     for rule in accepted {
         put(&mut list, rule);
     }
@@ -257,7 +256,7 @@ impl Refused {
     }
 }
 
-/// What is asked for, once for each hostname and path. Of different rules wanted at one, the one with the smallest
+/// What is asked for, once for each hostname and path, in the order our rules have. Of different rules wanted at one, the one with the smallest
 /// text is taken, so that it is the same one in every loop.
 fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Vec<Removal<'a>>) {
     let mut by_scope: BTreeMap<_, (Scope<'a>, Vec<(usize, &'a RuleEdit)>)> = BTreeMap::new();
