@@ -20,7 +20,7 @@ pub mod service;
 pub mod validate;
 
 pub use document::{Document, DocumentError};
-pub use edit::{EditRefusal, Edited, RuleEdit};
+pub use edit::{EditRefusal, Edited, Owned, RuleEdit};
 pub use hostname::{Hostname, HostnameError};
 pub use id::{TunnelId, TunnelIdError};
 pub use origin_request::ORIGIN_FIELDS;

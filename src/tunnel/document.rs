@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use super::edit::{Applied, Edited, RuleEdit, apply, would_move};
+use super::edit::{Applied, Edited, Owned, RuleEdit, apply};
 use super::hostname::Hostname;
 use super::order::Scope;
 use super::raw_object::{RawObject, from_json, is_null, list};
@@ -76,11 +76,14 @@ impl Document {
         }
     }
 
-    /// Whether putting our rule for this hostname and path again would change which requests it answers: a rule that
-    /// covers it stands in front of it, or one of ours that by our order stands behind it; or its hostname is spelled
-    /// so that it matches nothing. False where the put would be refused, and where there is no such rule.
+    /// The rules, with which of them are ours: to ask about many of them.
+    pub fn owned(&self, own: &dyn Fn(&Rule) -> bool) -> Owned<'_> {
+        Owned::new(&self.rules, own)
+    }
+
+    /// [`Owned::is_shadowed`], to ask once.
     pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>, own: &dyn Fn(&Rule) -> bool) -> bool {
-        would_move(&self.rules, Scope::new(hostname, path), own)
+        self.owned(own).is_shadowed(hostname, path)
     }
 
     /// The rule in front of the one for this hostname and path that takes every request from it, whoever's it is: no

@@ -18,6 +18,7 @@
 //! directly before the first rule that covers it, a request that now reaches it was answered by that rule, or by a
 //! rule of ours between the two.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use super::hostname::{HostScope, Hostname};
@@ -26,8 +27,8 @@ use super::rule::Rule;
 
 /// A rule in a list that is being edited.
 #[derive(Clone, Debug)]
-pub(super) struct Slot {
-    pub(super) rule: Rule,
+pub(super) struct Slot<'a> {
+    pub(super) rule: Cow<'a, Rule>,
     pub(super) is_own: bool,
 }
 
@@ -121,18 +122,18 @@ impl<'a> Key<'a> {
 }
 
 /// Where to put a rule for `scope` into a list that has none for it.
-pub(super) fn place(list: &[Slot], scope: Scope<'_>) -> usize {
+pub(super) fn place(list: &[Slot<'_>], scope: Scope<'_>) -> usize {
     place_before(list, list.len(), scope)
 }
 
 /// Where to put our rule for `scope` that was taken from `index` because it was misplaced there. It goes towards the
 /// front only: a foreign rule behind it is not passed.
-pub(super) fn place_again(list: &[Slot], index: usize, scope: Scope<'_>) -> usize {
+pub(super) fn place_again(list: &[Slot<'_>], index: usize, scope: Scope<'_>) -> usize {
     let foreign = list.iter().skip(index).position(|slot| !slot.is_own);
     place_before(list, foreign.map_or(list.len(), |offset| index + offset), scope)
 }
 
-fn place_before(list: &[Slot], end: usize, scope: Scope<'_>) -> usize {
+fn place_before(list: &[Slot<'_>], end: usize, scope: Scope<'_>) -> usize {
     let key = scope.key();
     let edge = list
         .iter()
@@ -141,7 +142,7 @@ fn place_before(list: &[Slot], end: usize, scope: Scope<'_>) -> usize {
         .unwrap_or(end);
     let run = run_before(list, edge);
     let beginning = edge - run.len();
-    let shares_hosts = |slot: &Slot| scope.shares_hosts_with(&slot.rule);
+    let shares_hosts = |slot: &Slot<'_>| scope.shares_hosts_with(&slot.rule);
     let wider = run
         .iter()
         .position(|slot| shares_hosts(slot) && Key::of(&slot.rule) > key);
@@ -163,20 +164,20 @@ fn place_before(list: &[Slot], end: usize, scope: Scope<'_>) -> usize {
 
 /// Whether our rule at `index` has to be put elsewhere: a rule in front covers it, and by the order should stand
 /// behind it.
-pub(super) fn is_misplaced(list: &[Slot], index: usize, scope: Scope<'_>) -> bool {
+pub(super) fn is_misplaced(list: &[Slot<'_>], index: usize, scope: Scope<'_>) -> bool {
     let key = scope.key();
     let in_front = list.get(..index).unwrap_or_default();
-    let is_wider = |slot: &Slot| scope.shares_hosts_with(&slot.rule) && Key::of(&slot.rule) > key;
+    let is_wider = |slot: &Slot<'_>| scope.shares_hosts_with(&slot.rule) && Key::of(&slot.rule) > key;
     in_front.iter().any(|slot| is_edge(slot, scope)) || run_before(list, index).iter().any(is_wider)
 }
 
 /// Whether a rule for `scope` stands in front of this one, wherever it is.
-fn is_edge(slot: &Slot, scope: Scope<'_>) -> bool {
+fn is_edge(slot: &Slot<'_>, scope: Scope<'_>) -> bool {
     scope.is_covered_by(&slot.rule) && (!slot.is_own || Key::of(&slot.rule) > scope.key())
 }
 
 /// Our rules directly before `end`, uninterrupted by a foreign one.
-fn run_before(list: &[Slot], end: usize) -> &[Slot] {
+fn run_before<'list, 'a>(list: &'list [Slot<'a>], end: usize) -> &'list [Slot<'a>] {
     let in_front = list.get(..end).unwrap_or_default();
     let foreign = in_front.iter().rposition(|slot| !slot.is_own);
     in_front

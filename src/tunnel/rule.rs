@@ -205,9 +205,6 @@ impl Rule {
 
     /// The rule as wanted: what is not ours to manage stays as it is.
     pub(super) fn with(&self, wanted: &WantedRule) -> Self {
-        if self.equals(wanted) {
-            return self.clone();
-        }
         let hostname = raw(wanted.hostname.as_str());
         let service = raw(wanted.service.as_str());
         let origin = wanted.origin_onto(self.origin().unwrap_or_default());
