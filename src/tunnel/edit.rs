@@ -18,8 +18,8 @@ pub enum RuleEdit {
     Put {
         /// The rule as it shall be.
         rule: WantedRule,
-        /// Whether a rule that stands at its hostname and path is ours and may be changed. If not, one that equals
-        /// the wanted one in every field is left as it is, and any other is a conflict.
+        /// Whether a rule that stands at its hostname and path is ours and may be changed. If not, one that
+        /// equals the wanted one in every field is left as it is, and any other is a conflict.
         replaces: bool,
     },
     /// Take the rule for this hostname and path away, if there is one.
@@ -80,12 +80,13 @@ impl fmt::Display for EditRefusal {
         match self {
             Self::Conflict { rule } => write!(
                 formatter,
-                "rule {rule} of the tunnel has the same hostname and path and is not ours: remove it there, or adopt it"
+                "rule {rule} of the tunnel has the same hostname and path and is not ours: remove it there, \
+                 or adopt it"
             ),
             Self::MutualCover { rule } => write!(
                 formatter,
-                "rule {rule} of the tunnel, which is not ours, matches exactly the same requests: remove it there, \
-                 or narrow one of the two by its path"
+                "rule {rule} of the tunnel, which is not ours, matches exactly the same requests: remove it \
+                 there, or narrow one of the two by its path"
             ),
             Self::Duplicate { rules } => {
                 let rules = rules.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -124,8 +125,8 @@ pub(super) struct Applied {
 
 /// Applies edits to `rules`, of which those that `own` names are ours.
 ///
-/// What is refused is decided first, on the list as it came; then rules are taken away; then rules are put, in the
-/// order they have among themselves. So nothing depends on the order of the edits.
+/// What is refused is decided first, on the list as it came; then rules are taken away; then rules are put,
+/// in the order they have among themselves. So nothing depends on the order of the edits.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let mut list = Owned::new(rules, own).list;
     let mut refused = Refused::default();
@@ -148,7 +149,8 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
                 .flatten()
         })
         .collect();
-    // What is replaced or taken away is ours towards all others, so this is known before any of them is judged.
+    // What is replaced or taken away is ours towards all others, so this is known before any of them is
+    // judged.
     let replaced = claimed.iter().filter_map(|(_, claim)| claim.replaced());
     for index in replaced.chain(removed.iter().copied()) {
         if let Some(slot) = list.get_mut(index) {
@@ -163,8 +165,11 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         })
         .collect();
 
-    let mut index = 0..;
-    list.retain(|_| index.next().is_none_or(|index| !removed.contains(&index)));
+    let kept = list
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| !removed.contains(index));
+    let mut list: Vec<Slot<'_>> = kept.map(|(_, slot)| slot).collect();
     for rule in accepted {
         put(&mut list, rule);
     }
@@ -203,10 +208,10 @@ impl<'a> Owned<'a> {
         }
     }
 
-    /// Whether putting our rule for this hostname and path again would change which requests it answers: a rule that
-    /// covers it stands in front of it, or one of ours that by our order stands behind it; or its hostname is spelled
-    /// so that it matches nothing. False where the put would be refused, where there is no such rule, and where it
-    /// is not ours.
+    /// Whether putting our rule for this hostname and path again would change which requests it answers: a
+    /// rule that covers it stands in front of it, or one of ours that by our order stands behind it; or its
+    /// hostname is spelled so that it matches nothing. False where the put would be refused, where there is
+    /// no such rule, and where it is not ours.
     pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>) -> bool {
         let scope = Scope::new(hostname, path);
         let Ok(Some(present)) = the_one(self.rules, scope) else {
@@ -272,8 +277,9 @@ impl Refused {
     }
 }
 
-/// What is asked for, once for each hostname and path, in the order our rules have. Of different rules wanted at one, the one with the smallest
-/// text is taken, so that it is the same one in every loop.
+/// What is asked for, once for each hostname and path, in the order our rules have among themselves. Of
+/// different rules wanted at one, the one with the smallest text is taken, so that it is the same one in
+/// every loop.
 fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Vec<Removal<'a>>) {
     let mut by_scope: BTreeMap<_, (Scope<'a>, Vec<(usize, &'a RuleEdit)>)> = BTreeMap::new();
     for (index, edit) in edits.iter().enumerate() {
@@ -348,8 +354,8 @@ fn the_one(rules: &[Rule], scope: Scope<'_>) -> Result<Option<usize>, EditRefusa
     }
 }
 
-/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule behind
-/// ours got none already, unless ours is spelled so that it matches nothing.
+/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule
+/// behind ours got none already, unless ours is spelled so that it matches nothing.
 fn check_equivalents(list: &[Slot<'_>], scope: Scope<'_>, present: Option<usize>) -> Result<(), EditRefusal> {
     let is_live = |index: &usize| {
         list.get(*index)
