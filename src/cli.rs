@@ -62,7 +62,7 @@ arguments! {
     owner_id: "OWNER_ID",
     /// write tunnels that are configured by a file beside their cloudflared (default: false) [ALLOW_LOCAL_CONFIG]
     allow_local_config: "ALLOW_LOCAL_CONFIG",
-    /// how long a request of ExternalDNS may take, 1s to 14s (default: 12s) [REQUEST_TIMEOUT]
+    /// how long a request of ExternalDNS may take, 2s to 14s (default: 12s) [REQUEST_TIMEOUT]
     request_timeout: "REQUEST_TIMEOUT",
     /// address of the webhook API (default: both loopback addresses) [SERVER_HOST]
     server_host: "SERVER_HOST",

@@ -98,7 +98,7 @@ impl Config {
         let allow_local_config = reader.boolean("ALLOW_LOCAL_CONFIG");
         let account = reader.text("CF_ACCOUNT_ID").map(AccountId::new);
         let ids = reader.list("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
-        let api_base_url = reader.text("CF_API_BASE_URL").unwrap_or_else(|| API_BASE_URL_DEFAULT.to_owned());
+        let api_base_url = reader.api_base_url();
 
         let Reader { mistakes, warnings, .. } = reader;
         let Some(credentials) = credentials.filter(|_| mistakes.is_empty()) else {
@@ -287,6 +287,15 @@ impl Reader<'_> {
             );
         }
         owner.into()
+    }
+
+    fn api_base_url(&mut self) -> String {
+        let url = self.text("CF_API_BASE_URL").unwrap_or_else(|| API_BASE_URL_DEFAULT.to_owned());
+        let host = url.strip_prefix("http://").and_then(|rest| rest.split(['/', ':']).next());
+        if host.is_some_and(|host| host != "localhost" && !host.starts_with("127.")) {
+            self.warnings.push(format!("CF_API_BASE_URL is {url:?}: the token is sent unencrypted"));
+        }
+        url
     }
 
     fn ca_file(&mut self) -> Option<Vec<u8>> {
@@ -508,6 +517,14 @@ mod tests {
     fn an_api_that_others_can_reach_is_warned_of() {
         let config = read(&with("SERVER_HOST", "0.0.0.0")).expect("it is possible");
         assert_eq!(config.warnings.len(), 1);
+    }
+
+    #[test]
+    fn a_token_that_would_be_sent_unencrypted_is_warned_of() {
+        for (url, warnings) in [("http://proxy.test/client/v4", 1), ("http://127.0.0.1:1/v4", 0), ("https://proxy.test", 0)] {
+            let config = read(&with("CF_API_BASE_URL", url)).expect("it is possible");
+            assert_eq!(config.warnings.len(), warnings, "{url}");
+        }
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(12);
 /// No request may take as long as ExternalDNS's own limit of 15 s.
 pub const REQUEST_TIMEOUT_MAXIMUM: Duration = Duration::from_secs(14);
 
-/// Below this a first answer of Cloudflare does not fit.
-pub const REQUEST_TIMEOUT_MINIMUM: Duration = Duration::from_secs(1);
+/// Below this no write would ever be begun: see `STEP_MINIMUM`.
+pub const REQUEST_TIMEOUT_MINIMUM: Duration = Duration::from_secs(2);
 
 /// A write is not begun with less time left than this: its answer could not be awaited.
 pub const STEP_MINIMUM: Duration = Duration::from_millis(1500);
@@ -97,8 +97,9 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
 /// The largest answer taken from Cloudflare, after decompression: ten times the largest page that it sends.
 pub const ANSWER_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The head of an answer; Cloudflare's have about 1 KiB.
-pub const ANSWER_HEAD_MAX_BYTES: usize = 16 * 1024;
+/// The head of an answer; Cloudflare's have about 1 KiB. Less than `CONNECTION_BUFFER_BYTES`, or a head that fills the
+/// buffer would be taken for a connection that was lost.
+pub const ANSWER_HEAD_MAX_BYTES: usize = 8 * 1024;
 
 /// Idle connections are kept for the next loop: ExternalDNS's default interval is 60 s.
 pub const CONNECTION_MAX_IDLE: Duration = Duration::from_secs(90);

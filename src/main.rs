@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use external_dns_cloudflare_tunnel_webhook::cli::{self, Early};
 use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
-use external_dns_cloudflare_tunnel_webhook::serve;
+use external_dns_cloudflare_tunnel_webhook::serve::{self, ServeError};
 
 /// The configuration is wrong: EX_USAGE of sysexits.h.
 const EXIT_USAGE: u8 = 64;
@@ -26,6 +26,8 @@ fn main() -> ExitCode {
     };
     match serve::serve(config) {
         Ok(()) => ExitCode::SUCCESS,
+        // The address of the API or the file of authorities: wrong from the start, and wrong at the next one.
+        Err(ServeError::Client(error)) => complain([error]),
         Err(error) => {
             log::error!("{error}");
             ExitCode::FAILURE

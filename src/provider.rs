@@ -23,7 +23,7 @@ pub use crate::provider::startup::Wanted;
 use crate::reconcile::plan::{self, Plan};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Settings, adjust, records};
-use crate::webhook::{Failure, FailureStatus, Service};
+use crate::webhook::{Failure, Service};
 
 /// What ExternalDNS talks to, through the webhook.
 #[derive(Debug)]
@@ -180,6 +180,11 @@ impl Service for Provider {
             let names = changes.create.iter().chain(&changes.update_new).map(|endpoint| &*endpoint.dns_name);
             let snapshot = self.read(&resolved, names, deadline)?;
             let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
+            if plan.is_empty() {
+                self.report(&plan, &Done::default());
+                self.remember_snapshot(Some(snapshot));
+                return Ok(());
+            }
             match self.execute(&resolved, &plan, &snapshot, deadline) {
                 Ok(done) => {
                     self.report(&plan, &done);
@@ -233,16 +238,7 @@ fn stop_failure(stop: &Stop) -> Failure {
 /// The one place that turns an error of the client into an answer for ExternalDNS. Every one is soft there: it tries
 /// again in its next loop.
 fn cloudflare_failure(doing: &str, error: &Error) -> Failure {
-    warn!("{doing} failed: {error}");
-    let status = match error {
-        Error::Refused(_) | Error::Credentials(_) | Error::NotFound(_) | Error::Unreadable { .. } => {
-            FailureStatus::Internal500
-        }
-        Error::Limited { .. }
-        | Error::Unreachable(_)
-        | Error::Unanswered(_)
-        | Error::Failed(_)
-        | Error::OutOfTime => FailureStatus::Unavailable503,
-    };
-    Failure { status, text: format!("{doing} failed: {error}") }
+    let text = format!("{doing} failed: {error}");
+    warn!("{text}");
+    if error.is_retryable() { Failure::unavailable(text) } else { Failure::internal(text) }
 }

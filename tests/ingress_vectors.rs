@@ -3,6 +3,13 @@
 //! Each line holds a configuration and either cloudflared's error, or the index of the rule it picks for some
 //! requests. Every rule of a line is judged as if it were ours.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 #[path = "ingress/matcher.rs"]
 mod matcher;
 
@@ -30,13 +37,20 @@ struct Request {
 }
 
 fn lines() -> Vec<Line<'static>> {
-    VECTORS.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    VECTORS
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// The rules as cloudflared reads them; no line has duplicate keys or keys in another case.
 fn rules(config: &RawValue) -> Vec<Value> {
     let config: Value = serde_json::from_str(config.get()).unwrap();
-    config.get("ingress").and_then(Value::as_array).cloned().unwrap_or_default()
+    config
+        .get("ingress")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// What cloudflared accepts in a rule and we refuse in one of ours.
@@ -54,7 +68,9 @@ fn is_text(value: &Value, fits: impl Fn(&str) -> bool) -> bool {
 }
 
 fn is_url_with(value: &Value, fits: impl Fn(&str) -> bool) -> bool {
-    is_text(value, |text| text.split_once("://").is_some_and(|(_, rest)| fits(rest)))
+    is_text(value, |text| {
+        text.split_once("://").is_some_and(|(_, rest)| fits(rest))
+    })
 }
 
 const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
@@ -85,7 +101,11 @@ const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
     DeliberateRefusal {
         name: "a star that is part of a label",
         field: "hostname",
-        is_meant: |value| is_text(value, |text| text.contains('*') && !text.starts_with("*.") && text != "*"),
+        is_meant: |value| {
+            is_text(value, |text| {
+                text.contains('*') && !text.starts_with("*.") && text != "*"
+            })
+        },
         reason: "is taken literally and matches no request",
     },
     DeliberateRefusal {
@@ -151,7 +171,9 @@ const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
     DeliberateRefusal {
         name: "TCP without a port",
         field: "service",
-        is_meant: |value| is_text(value, |text| text.starts_with("tcp:")) && is_url_with(value, |rest| !rest.contains(':')),
+        is_meant: |value| {
+            is_text(value, |text| text.starts_with("tcp:")) && is_url_with(value, |rest| !rest.contains(':'))
+        },
         reason: "goes to port 7864",
     },
     DeliberateRefusal {
@@ -226,7 +248,9 @@ const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
 fn accused(config: &RawValue, violation: &Violation) -> (&'static str, Value) {
     let field = violation.problem.field().unwrap_or("structure");
     let rules = rules(config);
-    let rule = &rules[violation.rule.expect("cloudflared accepts the document apart from its rules")];
+    let rule = &rules[violation
+        .rule
+        .expect("cloudflared accepts the document apart from its rules")];
     let value = match rule.get("originRequest").and_then(|origin| origin.get(field)) {
         Some(value) => value,
         None => &rule[field],
@@ -266,12 +290,25 @@ fn what_we_refuse_and_cloudflared_accepts_is_refused_deliberately() {
                 refusal.field == field && (refusal.is_meant)(&value)
             })
             .collect();
-        let names: Vec<_> = entries.iter().map(|&entry| DELIBERATE_REFUSALS[entry].name).collect();
-        assert_eq!(entries.len(), 1, "line {}: {violation} ({field}: {value}) is {names:?}", index + 1);
+        let names: Vec<_> = entries
+            .iter()
+            .map(|&entry| DELIBERATE_REFUSALS[entry].name)
+            .collect();
+        assert_eq!(
+            entries.len(),
+            1,
+            "line {}: {violation} ({field}: {value}) is {names:?}",
+            index + 1
+        );
         met[entries[0]] += 1;
     }
     for (refusal, met) in DELIBERATE_REFUSALS.iter().zip(met) {
-        assert!(met > 0, "no line is refused for {:?} ({})", refusal.name, refusal.reason);
+        assert!(
+            met > 0,
+            "no line is refused for {:?} ({})",
+            refusal.name,
+            refusal.reason
+        );
     }
     assert!(accepted > 100, "only {accepted} lines are accepted");
 }
@@ -282,7 +319,8 @@ fn the_matcher_picks_the_rule_that_cloudflared_picks() {
     for (index, line) in lines().into_iter().enumerate() {
         let rules = rules(line.config);
         for Request { host, path, rule } in line.requests {
-            assert_eq!(matcher::matching_rule(&rules, &host, &path), rule, "line {}: {host:?} {path:?}", index + 1);
+            let found = matcher::first_match(&rules, &host, &path).unwrap_or(rules.len() - 1);
+            assert_eq!(found, rule, "line {}: {host:?} {path:?}", index + 1);
             requests += 1;
         }
     }
@@ -299,6 +337,11 @@ fn every_document_that_is_an_object_can_be_read_and_written() {
         };
         let expected = if config == "null" { "{}" } else { config };
         assert_eq!(document.to_raw().get(), expected, "line {}", index + 1);
-        assert_eq!(document.rules().len(), rules(line.config).len(), "line {}", index + 1);
+        assert_eq!(
+            document.rules().len(),
+            rules(line.config).len(),
+            "line {}",
+            index + 1
+        );
     }
 }

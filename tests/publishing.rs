@@ -71,10 +71,8 @@ fn the_first_publication_costs_one_read_a_batch_and_a_configuration() {
         .collect();
     // The quota of a Free zone is below what is asked of it here.
     scene.cloudflare.edit(|cloudflare| {
-        for zone in ["example.org"] {
-            let id = cloudflare.zones().iter().find(|found| found.name == zone).expect("it is there").id.clone();
-            cloudflare.zone_mut(&id).record_quota = 1000;
-        }
+        let free = cloudflare.zones().iter().find(|zone| zone.name == "example.org").map(|zone| zone.id.clone());
+        cloudflare.zone_mut(&free.expect("it is there")).record_quota = 1000;
     });
     program.external_dns().run_loop(&desired).expect("published");
     let calls = scene.cloudflare.take_calls();

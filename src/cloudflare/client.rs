@@ -187,26 +187,28 @@ impl Client {
     }
 
     /// Reads all pages of a list. `query` is empty or ends in `&`. A page's bytes are freed before the next is read.
-    pub(super) fn list<Wire: DeserializeOwned, Item>(
+    pub(super) fn list<T: DeserializeOwned>(
         &self,
         area: Area,
         path: &str,
         query: &str,
         per_page: u32,
         deadline: Deadline,
-        convert: impl Fn(Wire) -> Result<Item, Error>,
-    ) -> Result<Vec<Item>, Error> {
+    ) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
         for page in 1..=PAGES_MAX {
             let path = format!("{path}?{query}page={page}&per_page={per_page}");
-            let answer: Answer<Vec<Wire>> = self.read(area, &path, deadline)?;
-            let page_items = answer.result.unwrap_or_default();
+            let answer: Answer<Vec<T>> = self.read(area, &path, deadline)?;
+            let mut page_items = answer.result.unwrap_or_default();
             let is_last = answer.page.is_last(page, page_items.len(), per_page);
-            items.reserve_exact(page_items.len());
-            for item in page_items {
-                items.push(convert(item)?);
+            if items.is_empty() {
+                items = page_items;
+            } else {
+                items.append(&mut page_items);
             }
             if is_last {
+                // Kept for the length of a snapshot, and grown by doubling.
+                items.shrink_to_fit();
                 return Ok(items);
             }
         }

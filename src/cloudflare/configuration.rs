@@ -18,7 +18,7 @@ const NEVER_CONFIGURED: i64 = -1;
 /// A tunnel's configuration.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// Grows by one with each write, whoever makes it; -1 where Cloudflare has none.
+    /// Grows by one with each write, whoever makes it; -1 where Cloudflare tells none. The first write gives 0 or 1.
     pub version: i64,
     /// Who wrote it, where Cloudflare tells.
     pub source: Option<ConfigSource>,

@@ -13,7 +13,8 @@ use crate::clock::Deadline;
 use crate::limits::RECORDS_PER_PAGE;
 
 /// A record as Cloudflare has it. A zone may hold thousands, hence the boxed texts and nothing that is not needed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "WireRecord")]
 pub struct Record {
     /// Its id.
     pub id: RecordId,
@@ -162,7 +163,6 @@ impl Client {
             "",
             RECORDS_PER_PAGE,
             deadline,
-            |wire: WireRecord| Ok(wire.into()),
         )?;
         records.sort_by(|a, b| a.id.cmp(&b.id));
         // A record made between two pages pushes another one onto the next page.
@@ -193,7 +193,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Stage, success};
+    use crate::cloudflare::testing::{Stage, answer, success};
     use crate::cloudflare::transport::Method;
 
     #[test]
@@ -249,6 +249,28 @@ mod tests {
             stage.script.paths(),
             ["/zones/z1/dns_records?page=1&per_page=5000"]
         );
+    }
+
+    /// A record made between two pages pushes the last one of the first onto the second.
+    #[test]
+    fn a_record_on_two_pages_is_one_record() {
+        let page = |ids: [&str; 2]| {
+            let records = ids.map(|id| format!(r#"{{"id":"{id}","name":"{id}.example.com","type":"A"}}"#));
+            answer(
+                200,
+                &format!(
+                    r#"{{"success":true,"result":[{}],"result_info":{{"per_page":2,"total_pages":2}}}}"#,
+                    records.join(",")
+                ),
+            )
+        };
+        let stage = Stage::new([page(["r1", "r2"]), page(["r2", "r3"])]);
+        let records = stage
+            .client
+            .records(&ZoneId::new("z1"), stage.deadline())
+            .unwrap();
+        let ids: Vec<_> = records.iter().map(|record| record.id.as_str()).collect();
+        assert_eq!(ids, ["r1", "r2", "r3"]);
     }
 
     #[test]

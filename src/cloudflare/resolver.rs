@@ -75,7 +75,7 @@ impl CachingResolver {
         })
     }
 
-    fn with_lookup(
+    pub(super) fn with_lookup(
         clock: Arc<dyn Clock>,
         lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
     ) -> Self {
@@ -161,8 +161,8 @@ impl Name {
     }
 
     fn is_fresh(&self, now: Instant) -> bool {
-        self.failure.is_none()
-            && self.looked_up_at.is_some_and(|at| now.saturating_duration_since(at) < RESOLVE_MAX_AGE)
+        self.looked_up_at
+            .is_some_and(|at| now.saturating_duration_since(at) < RESOLVE_MAX_AGE)
     }
 
     fn end_lookup(&mut self, outcome: io::Result<Vec<IpAddr>>, now: Instant) {

@@ -11,7 +11,7 @@ use crate::clock::{Clock, Deadline};
 use crate::secret::Secret;
 
 /// The token that clients in tests send.
-pub(super) const TOKEN: &str = "v1.0-SeCrEt_ToKeN-0123456789abcdef";
+pub(super) const TOKEN: &str = "SeCrEt_ToKeN-0123456789abcdefghijklmnopq";
 
 #[derive(Debug)]
 pub(super) struct FakeClock {

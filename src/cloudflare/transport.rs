@@ -89,11 +89,14 @@ pub(super) struct HttpTransport {
 
 impl HttpTransport {
     pub(super) fn new(settings: &ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
+        Self::with_resolver(settings, CachingResolver::new(clock))
+    }
+
+    fn with_resolver(settings: &ClientSettings, resolver: CachingResolver) -> Result<Self, ClientError> {
         let base = BaseUrl::parse(&settings.base_url)?;
         if HeaderValue::from_str(&settings.user_agent).is_err() {
             return Err(ClientError::UserAgent);
         }
-        let resolver = CachingResolver::new(clock);
         let mut roots = vec![RootCerts::WebPki];
         if let Some(pem) = &settings.ca_file {
             // In front: who names one expects it to be in use.
@@ -141,6 +144,7 @@ impl Transport for HttpTransport {
         if let Err(error) = &outcome
             && !error.was_sent()
         {
+            // Perhaps it is somewhere else by now.
             self.resolver.forget();
         }
         outcome
@@ -267,5 +271,82 @@ impl Read for ObservedBody<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.begun = true;
         self.rest.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::sync::atomic::Ordering;
+    use std::thread;
+
+    use super::*;
+    use crate::cloudflare::testing::{FakeClock, TOKEN, token};
+
+    /// A transport to `port`, and how often it has looked its name up.
+    fn transport_to(port: u16) -> (HttpTransport, Arc<AtomicUsize>) {
+        let lookups = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&lookups);
+        let resolver = CachingResolver::with_lookup(FakeClock::new(), move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(vec![Ipv4Addr::LOCALHOST.into()])
+        });
+        let settings = ClientSettings {
+            base_url: format!("http://localhost:{port}"),
+            credentials: token(TOKEN),
+            ca_file: None,
+            user_agent: "test".to_owned(),
+        };
+        (
+            HttpTransport::with_resolver(&settings, resolver).unwrap(),
+            lookups,
+        )
+    }
+
+    fn send(transport: &HttpTransport) -> Result<Response, TransportError> {
+        transport.send(&Request {
+            method: Method::Get,
+            path: "/",
+            credentials: &token(TOKEN),
+            body: None,
+            timeout: Duration::from_secs(5),
+            connection_max_idle: CONNECTION_MAX_IDLE,
+        })
+    }
+
+    #[test]
+    fn several_calls_cost_one_lookup() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (transport, lookups) = transport_to(listener.local_addr().unwrap().port());
+        let server = thread::spawn(move || {
+            for _ in 0..3 {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                stream
+                    .write_all(b"HTTP/1.1 204 X\r\nConnection: close\r\n\r\n")
+                    .unwrap();
+            }
+        });
+        for _ in 0..3 {
+            assert_eq!(send(&transport).unwrap().status, 204);
+        }
+        server.join().unwrap();
+        assert_eq!(lookups.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn the_name_is_looked_up_again_when_nobody_is_there() {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let (transport, lookups) = transport_to(port);
+        for _ in 0..2 {
+            let error = send(&transport).unwrap_err();
+            assert_eq!(error.kind(), TransportErrorKind::Connect);
+        }
+        assert_eq!(lookups.load(Ordering::SeqCst), 2);
     }
 }

@@ -9,10 +9,11 @@ use super::identifier::{AccountId, path};
 use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::TUNNELS_PER_PAGE;
-use crate::tunnel::TunnelId;
+use crate::tunnel::{TunnelId, TunnelIdError};
 
 /// A tunnel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "WireTunnel")]
 pub struct Tunnel {
     /// Its id.
     pub id: TunnelId,
@@ -56,12 +57,11 @@ struct WireTunnel {
 }
 
 impl TryFrom<WireTunnel> for Tunnel {
-    type Error = Error;
+    type Error = TunnelIdError;
 
-    fn try_from(wire: WireTunnel) -> Result<Self, Error> {
+    fn try_from(wire: WireTunnel) -> Result<Self, TunnelIdError> {
         Ok(Self {
-            id: TunnelId::parse(&wire.id)
-                .map_err(|error| Error::Unreadable { status: 200, reason: error.to_string().into() })?,
+            id: TunnelId::parse(&wire.id)?,
             name: wire.name,
             // `config_src` was seen as null for local tunnels; `remote_config` is its older form.
             config_src: ConfigSource::parse(&wire.config_src).unwrap_or(if wire.remote_config {
@@ -87,7 +87,6 @@ impl Client {
             "is_deleted=false&",
             TUNNELS_PER_PAGE,
             deadline,
-            |wire: WireTunnel| wire.try_into(),
         )?;
         tunnels.retain(|tunnel| !tunnel.deleted);
         tunnels.sort_by(|a, b| a.id.cmp(&b.id));
@@ -106,8 +105,8 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Option<Tunnel>, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str()]);
-        match self.read::<WireTunnel>(Area::Tunnels, &path, deadline) {
-            Ok(answer) => answer.into_result()?.try_into().map(Some),
+        match self.read(Area::Tunnels, &path, deadline) {
+            Ok(answer) => answer.into_result().map(Some),
             // 7003 says that the path is none: the account's id has the wrong shape.
             Err(Error::NotFound(refusal)) if refusal.code != Some(7003) => Ok(None),
             Err(error) => Err(error),

@@ -180,6 +180,14 @@ mod tests {
                 Credentials,
             ),
             (
+                "invalid token as a bad request",
+                Tokens,
+                400,
+                1000,
+                "Invalid API Token",
+                Credentials,
+            ),
+            (
                 "method not allowed",
                 Tunnels,
                 400,

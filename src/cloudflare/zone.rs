@@ -11,7 +11,8 @@ use crate::clock::Deadline;
 use crate::limits::ZONES_PER_PAGE;
 
 /// A zone that the credentials can see.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "WireZone")]
 pub struct Zone {
     /// Its id.
     pub id: ZoneId,
@@ -86,10 +87,7 @@ impl Client {
     /// # Errors
     /// See [`Error`]; nothing is written.
     pub fn zones(&self, deadline: Deadline) -> Result<Vec<Zone>, Error> {
-        let mut zones: Vec<Zone> =
-            self.list(Area::Zones, &path(&["zones"]), "", ZONES_PER_PAGE, deadline, |wire: WireZone| {
-                Ok(wire.into())
-            })?;
+        let mut zones: Vec<Zone> = self.list(Area::Zones, &path(&["zones"]), "", ZONES_PER_PAGE, deadline)?;
         zones.sort_by(|a, b| a.id.cmp(&b.id));
         // A zone added between two pages pushes another one onto the next page.
         zones.dedup_by(|a, b| a.id == b.id);

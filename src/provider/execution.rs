@@ -250,7 +250,7 @@ impl<'a> Execution<'a> {
         if units.is_empty() {
             return Ok(());
         }
-        if self.full_zones.contains(zone) && units.iter().all(|unit| grows(unit)) {
+        if self.full_zones.contains(zone) && units.iter().all(grows) {
             let answer = Answer {
                 status: 400,
                 code: Some(81045),
@@ -266,7 +266,7 @@ impl<'a> Execution<'a> {
         match self.client.batch(zone, &batch_of(units), self.deadline) {
             Ok(()) => {
                 self.count(zone, units);
-                units.iter().for_each(|unit| report_records(unit));
+                units.iter().for_each(report_records);
                 Ok(())
             }
             Err(Error::Refused(answer) | Error::NotFound(answer)) => self.isolate_unit(zone, units, &answer),

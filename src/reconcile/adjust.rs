@@ -82,8 +82,11 @@ mod tests {
         }
     }
 
-    /// Name, target, set identifier and properties of the one endpoint that comes of `endpoint`.
-    fn adjusted(endpoint: Endpoint) -> Option<(String, String, String, Vec<(String, String)>)> {
+    /// Name, target, set identifier and properties.
+    type Parts = (String, String, String, Vec<(String, String)>);
+
+    /// The one endpoint that comes of `endpoint`, if one does.
+    fn adjusted(endpoint: Endpoint) -> Option<Parts> {
         let adjusted = adjust(&[endpoint], &settings());
         assert!(adjusted.endpoints.len() <= 1);
         adjusted.endpoints.into_iter().next().map(|endpoint| {
@@ -106,7 +109,7 @@ mod tests {
         target: &str,
         set_identifier: &str,
         properties: &[(&str, &str)],
-    ) -> Option<(String, String, String, Vec<(String, String)>)> {
+    ) -> Option<Parts> {
         let properties =
             properties.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         Some((

@@ -30,12 +30,17 @@ impl Document {
     pub fn parse(config: Option<&RawValue>) -> Result<Self, DocumentError> {
         let config = config.filter(|config| !is_null(config));
         let raw = config.map_or_else(|| from_json("{}".to_owned()), ToOwned::to_owned);
-        let ingress = RawObject::parse(&raw).ok_or(DocumentError::NotAnObject)?.last("ingress");
+        let ingress = RawObject::parse(&raw)
+            .ok_or(DocumentError::NotAnObject)?
+            .last("ingress");
         let rules = match ingress {
             Some(ingress) => list(ingress).ok_or(DocumentError::IngressNotAList)?,
             None => Vec::new(),
         };
-        let rules = rules.into_iter().map(|rule| Rule::parse(rule.to_owned())).collect();
+        let rules = rules
+            .into_iter()
+            .map(|rule| Rule::parse(rule.to_owned()))
+            .collect();
         Ok(Self { raw, rules })
     }
 
@@ -64,11 +69,16 @@ impl Document {
         let Applied { rules, refused } = apply(&self.rules, edits, own);
         let changed = rules.is_some();
         let document = rules.map_or_else(|| self.clone(), |rules| self.with_rules(rules));
-        Edited { document, changed, refused }
+        Edited {
+            document,
+            changed,
+            refused,
+        }
     }
 
-    /// Whether putting our rule for this hostname and path again, as it stands, would move it: a rule stands in front
-    /// of it that covers it, or one of ours that by our order stands behind it.
+    /// Whether putting our rule for this hostname and path again would change which requests it answers: a rule that
+    /// covers it stands in front of it, or one of ours that by our order stands behind it; or its hostname is spelled
+    /// so that it matches nothing. False where the put would be refused, and where there is no such rule.
     pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>, own: &dyn Fn(&Rule) -> bool) -> bool {
         would_move(&self.rules, Scope::new(hostname, path), own)
     }
@@ -78,7 +88,10 @@ impl Document {
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
         let scope = Scope::new(hostname, path);
         let present = self.rules.iter().position(|rule| scope.is_of(rule))?;
-        self.rules.iter().take(present).find(|rule| scope.is_covered_by(rule))
+        self.rules
+            .iter()
+            .take(present)
+            .find(|rule| scope.is_covered_by(rule))
     }
 
     fn with_rules(&self, rules: Vec<Rule>) -> Self {
@@ -86,7 +99,10 @@ impl Document {
         let ingress = from_json(format!("[{}]", texts.join(",")));
         let mut config = RawObject::parse(&self.raw).unwrap_or_default();
         config.set("ingress", &ingress);
-        Self { raw: config.to_raw(), rules }
+        Self {
+            raw: config.to_raw(),
+            rules,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::document::Document;
 use super::hostname::Hostname;
-use super::order::{Scope, Slot, is_misplaced, place};
+use super::order::{Scope, Slot, is_misplaced, place, place_again};
 use super::rule::{Rule, WantedRule, catch_all};
 use super::validate::{Problem, check_wanted};
 
@@ -106,7 +106,10 @@ impl Error for EditRefusal {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Invalid(problem) => problem.source(),
-            Self::Conflict { .. } | Self::MutualCover { .. } | Self::Duplicate { .. } | Self::Contradiction => None,
+            Self::Conflict { .. }
+            | Self::MutualCover { .. }
+            | Self::Duplicate { .. }
+            | Self::Contradiction => None,
         }
     }
 }
@@ -123,18 +126,32 @@ pub(super) struct Applied {
 /// What is refused is decided first, on the list as it came; then rules are taken away; then rules are put, in the
 /// order they have among themselves. So nothing depends on the order of the edits.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
-    let mut list: Vec<Slot> = rules.iter().map(|rule| Slot { rule: rule.clone(), is_own: own(rule) }).collect();
+    let mut list: Vec<Slot> = rules
+        .iter()
+        .map(|rule| Slot {
+            rule: rule.clone(),
+            is_own: own(rule),
+        })
+        .collect();
     let mut refused = Refused::default();
     let (puts, removals) = wishes(edits, &mut refused);
 
     let claimed: Vec<(Put<'_>, Claim)> = puts
         .into_iter()
-        .filter_map(|put| refused.unless(&put.indices, claim(rules, &put)).map(|claim| (put, claim)))
+        .filter_map(|put| {
+            refused
+                .unless(&put.indices, claim(rules, &put))
+                .map(|claim| (put, claim))
+        })
         .filter(|(_, claim)| *claim != Claim::Nothing)
         .collect();
     let removed: Vec<usize> = removals
         .iter()
-        .filter_map(|removal| refused.unless(&removal.indices, the_one(rules, removal.scope)).flatten())
+        .filter_map(|removal| {
+            refused
+                .unless(&removal.indices, the_one(rules, removal.scope))
+                .flatten()
+        })
         .collect();
     // What is replaced or taken away is ours towards all others, so this is known before any of them is judged.
     let replaced = claimed.iter().filter_map(|(_, claim)| claim.replaced());
@@ -159,20 +176,34 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     }
 
     let is_changed = list.len() != rules.len()
-        || list.iter().zip(rules).any(|(slot, rule)| slot.rule.raw().get() != rule.raw().get());
+        || list
+            .iter()
+            .zip(rules)
+            .any(|(slot, rule)| slot.rule.raw().get() != rule.raw().get());
     let mut edited: Vec<Rule> = list.into_iter().map(|slot| slot.rule).collect();
     if is_changed && !edited.last().is_some_and(Rule::is_catch_all) {
         edited.push(catch_all());
     }
-    Applied { rules: is_changed.then_some(edited), refused: refused.sorted() }
+    Applied {
+        rules: is_changed.then_some(edited),
+        refused: refused.sorted(),
+    }
 }
 
-/// Whether putting our rule for `scope` again, as it stands, would move it.
+/// Whether putting our rule for `scope` again would have it answer other requests: it would be moved, or is spelled so
+/// that it matches nothing.
 pub(super) fn would_move(rules: &[Rule], scope: Scope<'_>, own: &dyn Fn(&Rule) -> bool) -> bool {
-    let Ok(Some(present)) = the_one(rules, scope) else { return false };
-    let slot = |(index, rule): (usize, &Rule)| Slot { rule: rule.clone(), is_own: index == present || own(rule) };
+    let Ok(Some(present)) = the_one(rules, scope) else {
+        return false;
+    };
+    let slot = |(index, rule): (usize, &Rule)| Slot {
+        rule: rule.clone(),
+        is_own: index == present || own(rule),
+    };
     let list: Vec<Slot> = rules.iter().enumerate().map(slot).collect();
-    check_equivalents(&list, scope, Some(present)).is_ok() && is_misplaced(&list, present, scope)
+    let is_live = rules.get(present).is_some_and(|rule| scope.is_covered_by(rule));
+    check_equivalents(&list, scope, Some(present)).is_ok()
+        && (!is_live || is_misplaced(&list, present, scope))
 }
 
 /// A rule that is wanted, and which edits want it.
@@ -213,7 +244,10 @@ impl Refused {
     /// What was decided about the edits at `indices`; notes them where they are refused.
     fn unless<T>(&mut self, indices: &[usize], decided: Result<T, EditRefusal>) -> Option<T> {
         decided
-            .map_err(|refusal| self.0.extend(indices.iter().map(|index| (*index, refusal.clone()))))
+            .map_err(|refusal| {
+                self.0
+                    .extend(indices.iter().map(|index| (*index, refusal.clone())))
+            })
             .ok()
     }
 
@@ -229,7 +263,11 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
     let mut by_scope: BTreeMap<_, (Scope<'a>, Vec<(usize, &'a RuleEdit)>)> = BTreeMap::new();
     for (index, edit) in edits.iter().enumerate() {
         let scope = edit.scope();
-        by_scope.entry(scope.key()).or_insert((scope, Vec::new())).1.push((index, edit));
+        by_scope
+            .entry(scope.key())
+            .or_insert((scope, Vec::new()))
+            .1
+            .push((index, edit));
     }
     let (mut puts, mut removals) = (Vec::new(), Vec::new());
     for (scope, edits) in by_scope.into_values() {
@@ -237,7 +275,11 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
         for (index, edit) in &edits {
             if let RuleEdit::Put { rule, replaces } = edit {
                 let text = rule.to_raw().get().to_owned();
-                let put = by_text.entry(text).or_insert(Put { rule, replaces: false, indices: Vec::new() });
+                let put = by_text.entry(text).or_insert(Put {
+                    rule,
+                    replaces: false,
+                    indices: Vec::new(),
+                });
                 put.replaces |= replaces;
                 put.indices.push(*index);
             }
@@ -245,7 +287,10 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
         let mut wanted = by_text.into_values();
         match wanted.next() {
             Some(put) => puts.push(put),
-            None => removals.push(Removal { scope, indices: edits.iter().map(|(index, _)| *index).collect() }),
+            None => removals.push(Removal {
+                scope,
+                indices: edits.iter().map(|(index, _)| *index).collect(),
+            }),
         }
         for put in wanted {
             refused.unless::<()>(&put.indices, Err(EditRefusal::Contradiction));
@@ -260,7 +305,11 @@ fn claim(rules: &[Rule], put: &Put<'_>) -> Result<Claim, EditRefusal> {
     match the_one(rules, put.rule.scope())? {
         None => Ok(Claim::Add),
         Some(index) if put.replaces => Ok(Claim::Replace(index)),
-        Some(index) if rules.get(index).is_some_and(|rule| rule.equals_in_every_field(put.rule)) => {
+        Some(index)
+            if rules
+                .get(index)
+                .is_some_and(|rule| rule.equals_in_every_field(put.rule)) =>
+        {
             Ok(Claim::Nothing)
         }
         Some(index) => Err(EditRefusal::Conflict { rule: index + 1 }),
@@ -269,20 +318,35 @@ fn claim(rules: &[Rule], put: &Put<'_>) -> Result<Claim, EditRefusal> {
 
 /// The rule for `scope`, if there is one.
 fn the_one(rules: &[Rule], scope: Scope<'_>) -> Result<Option<usize>, EditRefusal> {
-    let found: Vec<usize> =
-        rules.iter().enumerate().filter(|(_, rule)| scope.is_of(rule)).map(|(index, _)| index).collect();
+    let found: Vec<usize> = rules
+        .iter()
+        .enumerate()
+        .filter(|(_, rule)| scope.is_of(rule))
+        .map(|(index, _)| index)
+        .collect();
     match found[..] {
         [] => Ok(None),
         [index] => Ok(Some(index)),
-        _ => Err(EditRefusal::Duplicate { rules: found.iter().map(|index| index + 1).collect() }),
+        _ => Err(EditRefusal::Duplicate {
+            rules: found.iter().map(|index| index + 1).collect(),
+        }),
     }
 }
 
 /// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule behind
-/// ours got none already.
+/// ours got none already, unless ours is spelled so that it matches nothing.
 fn check_equivalents(list: &[Slot], scope: Scope<'_>, present: Option<usize>) -> Result<(), EditRefusal> {
-    let in_front = list.get(..present.unwrap_or(list.len())).unwrap_or_default();
-    match in_front.iter().position(|slot| !slot.is_own && scope.is_equivalent_to(&slot.rule)) {
+    let is_live = |index: &usize| {
+        list.get(*index)
+            .is_some_and(|slot| scope.is_covered_by(&slot.rule))
+    };
+    let in_front = list
+        .get(..present.filter(is_live).unwrap_or(list.len()))
+        .unwrap_or_default();
+    match in_front
+        .iter()
+        .position(|slot| !slot.is_own && scope.is_equivalent_to(&slot.rule))
+    {
         Some(index) => Err(EditRefusal::MutualCover { rule: index + 1 }),
         None => Ok(()),
     }
@@ -292,14 +356,25 @@ fn check_equivalents(list: &[Slot], scope: Scope<'_>, present: Option<usize>) ->
 fn put(list: &mut Vec<Slot>, wanted: &WantedRule) {
     let scope = wanted.scope();
     let Some(present) = list.iter().position(|slot| scope.is_of(&slot.rule)) else {
-        list.insert(place(list, scope), Slot { rule: Rule::wanted(wanted), is_own: true });
+        list.insert(
+            place(list, scope),
+            Slot {
+                rule: Rule::wanted(wanted),
+                is_own: true,
+            },
+        );
         return;
     };
     let is_misplaced = is_misplaced(list, present, scope);
     let Some(slot) = list.get_mut(present) else { return };
+    let is_live = scope.is_covered_by(&slot.rule);
     slot.rule = slot.rule.with(wanted);
-    if is_misplaced {
+    if !is_live {
+        // Spelled right it answers requests that it did not answer before: its place is that of a new rule.
         let slot = list.remove(present);
         list.insert(place(list, scope), slot);
+    } else if is_misplaced {
+        let slot = list.remove(present);
+        list.insert(place_again(list, present, scope), slot);
     }
 }

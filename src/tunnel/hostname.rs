@@ -77,7 +77,9 @@ impl Hostname {
         if domain.is_empty() {
             return true;
         }
-        self.0.strip_suffix(&*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        self.0
+            .strip_suffix(&*domain)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 }
 
@@ -136,7 +138,10 @@ impl Error for HostnameError {}
 /// labels in punycode where that works. Idempotent.
 pub fn normalize(text: &str) -> String {
     // Of two trailing dots none is taken off: the second call would take the other.
-    let name = text.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(text);
+    let name = text
+        .strip_suffix('.')
+        .filter(|rest| !rest.ends_with('.'))
+        .unwrap_or(text);
     fold(name)
 }
 
@@ -191,10 +196,12 @@ fn is_lookup_form(text: &str, form: &str) -> bool {
         return false;
     }
     let is_plain = |label: &str| {
-        let characters_fit =
-            label.chars().all(|character| !character.is_ascii() || character.is_ascii_alphanumeric() || character == '-');
+        let characters_fit = label
+            .chars()
+            .all(|character| !character.is_ascii() || character.is_ascii_alphanumeric() || character == '-');
         let hyphens_fit = !label.starts_with('-') && !label.ends_with('-');
-        let reserved = label.get(2..4) == Some("--") && label.is_ascii() && !lower_case(label).starts_with(PUNYCODE);
+        let reserved =
+            label.get(2..4) == Some("--") && label.is_ascii() && !lower_case(label).starts_with(PUNYCODE);
         characters_fit && hyphens_fit && !reserved
     };
     text.split('.').all(is_plain) && fold(text) == form
@@ -250,4 +257,190 @@ fn encode(label: &str) -> Option<String> {
     let encoded = punycode::encode(label).ok()?;
     let written = format!("{PUNYCODE}{encoded}");
     (written.len() <= LABEL_MAX_BYTES).then_some(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hostname(text: &str) -> Hostname {
+        Hostname::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn a_hostname_is_written_in_lower_case_punycode_without_a_trailing_dot() {
+        for (text, written) in [
+            ("app.example.com", "app.example.com"),
+            ("App.Example.COM.", "app.example.com"),
+            ("*.Example.com", "*.example.com"),
+            ("bücher.example", "xn--bcher-kva.example"),
+            ("BÜCHER.example", "xn--bcher-kva.example"),
+            ("*.bücher.example.", "*.xn--bcher-kva.example"),
+            ("XN--BCHER-KVA.example", "xn--bcher-kva.example"),
+            ("例え.テスト", "xn--r8jz45g.xn--zckzah"),
+            ("straße.example", "xn--strae-oqa.example"),
+            ("ΣΊΣΥΦΟΣ.example", "xn--kxa6akbbkh.example"),
+            ("_dmarc.example.com", "_dmarc.example.com"),
+            ("a-b.1.example", "a-b.1.example"),
+            ("example", "example"),
+            ("*.com", "*.com"),
+        ] {
+            assert_eq!(hostname(text).as_str(), written, "{text}");
+            assert_eq!(hostname(text).is_wildcard(), written.starts_with('*'), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_no_request_could_match_is_refused() {
+        use HostnameError as E;
+        let long_label = "a".repeat(64);
+        let long_name = ["a".repeat(60).as_str(); 5].join(".");
+        for (text, error) in [
+            ("", E::Empty),
+            (".", E::Empty),
+            ("*", E::Wildcard),
+            ("**.example.com", E::Wildcard),
+            ("*.*.example.com", E::Wildcard),
+            ("a.*.example.com", E::Wildcard),
+            ("*a.example.com", E::Wildcard),
+            ("x*", E::Wildcard),
+            ("*.", E::Wildcard),
+            ("*..", E::EmptyLabel),
+            ("a.b:443", E::Port),
+            (".example.com", E::EmptyLabel),
+            ("a..b", E::EmptyLabel),
+            ("a..", E::EmptyLabel),
+            ("-a.example.com", E::Hyphen("-a".into())),
+            ("a-.example.com", E::Hyphen("a-".into())),
+            ("a b", E::Character(' ')),
+            ("[::1]", E::Character('[')),
+            ("a/b", E::Character('/')),
+            ("a\n", E::Character('\n')),
+            ("u\u{308}.example", E::Character('\u{308}')),
+            ("a。example", E::Character('。')),
+            ("ａ.example", E::Character('ａ')),
+            ("a\u{200d}b", E::Character('\u{200d}')),
+            (&long_label, E::LabelTooLong(long_label.as_str().into())),
+            (&long_name, E::TooLong),
+        ] {
+            assert_eq!(Hostname::parse(text), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_label_is_measured_in_punycode() {
+        let fits = format!("ü{}", "a".repeat(55));
+        assert_eq!(
+            hostname(&fits).as_str().len(),
+            63,
+            "xn--, a hyphen and the delta take them up"
+        );
+        let label: Box<str> = format!("ü{}", "a".repeat(56)).into();
+        assert_eq!(Hostname::parse(&label), Err(HostnameError::LabelTooLong(label)));
+    }
+
+    #[test]
+    fn a_wildcard_includes_every_depth_below_it_and_not_its_own_domain() {
+        for (wide, narrow, includes) in [
+            ("a.b", "a.b", true),
+            ("a.b", "x.a.b", false),
+            ("*.a.b", "x.a.b", true),
+            ("*.a.b", "x.y.a.b", true),
+            ("*.a.b", "a.b", false),
+            ("*.a.b", "xa.b", false),
+            ("*.a.b", "*.a.b", true),
+            ("*.a.b", "*.x.a.b", true),
+            ("*.x.a.b", "*.a.b", false),
+            ("x.a.b", "*.a.b", false),
+        ] {
+            assert_eq!(
+                hostname(wide).includes(&hostname(narrow)),
+                includes,
+                "{wide} {narrow}"
+            );
+        }
+    }
+
+    /// cloudflared takes a wildcard as it is written and an exact name in IDNA form too; see the vectors.
+    #[test]
+    fn a_foreign_pattern_includes_what_cloudflared_matches_with_it() {
+        for (pattern, name, includes) in [
+            ("", "a.example.com", true),
+            ("*", "*.example.com", true),
+            ("App.Example.com", "app.example.com", true),
+            ("_X.example.com", "_x.example.com", false),
+            ("-A.example.com", "a.example.com", false),
+            ("AB--c.example.com", "ab--c.example.com", false),
+            ("XN--BCHER-KVA.example", "xn--bcher-kva.example", true),
+            ("bücher.example", "xn--bcher-kva.example", true),
+            ("*.Example.com", "a.example.com", false),
+            ("*.bücher.example", "*.xn--bcher-kva.example", false),
+            ("app.example.com.", "app.example.com", false),
+            ("*.example.com.", "app.example.com", false),
+            ("*a.example.com", "*.example.com", false),
+            ("*.", "app.example.com", false),
+        ] {
+            assert_eq!(
+                HostScope::of(pattern).includes(&hostname(name)),
+                includes,
+                "{pattern} {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_is_within_a_domain_on_a_label_boundary() {
+        for (name, domain, within) in [
+            ("example.com", "example.com", true),
+            ("app.example.com", "example.com", true),
+            ("app.example.com", "Example.com.", true),
+            ("*.example.com", "example.com", true),
+            ("app.bücher.example", "bücher.example", true),
+            ("app.example.com", "", true),
+            ("notexample.com", "example.com", false),
+            ("example.com", "app.example.com", false),
+            ("example.com", "com.example", false),
+        ] {
+            assert_eq!(hostname(name).is_within(domain), within, "{name} {domain}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_hostname_has_a_normal_form_too() {
+        for (text, normal) in [
+            ("App.Example.com.", "app.example.com"),
+            ("*.BÜCHER.example", "*.xn--bcher-kva.example"),
+            ("a b..C", "a b..c"),
+            ("a..", "a.."),
+            (".", ""),
+            ("", ""),
+        ] {
+            assert_eq!(normalize(text), normal, "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_normal_form_is_normal(text in "[a-cA-CäÖßΣİ*._ -]{0,12}|\\PC{0,20}") {
+            let normal = normalize(&text);
+            prop_assert_eq!(normalize(&normal), normal);
+        }
+
+        #[test]
+        fn what_is_parsed_is_written_in_its_normal_form(text in "(\\*\\.)?[a-cA-CäÖß_-]{1,4}(\\.[a-cA-Cé]{1,4}){0,3}\\.?") {
+            if let Ok(hostname) = Hostname::parse(&text) {
+                prop_assert_eq!(hostname.as_str(), normalize(&text));
+                prop_assert_eq!(Hostname::parse(hostname.as_str()), Ok(hostname));
+            }
+        }
+
+        #[test]
+        fn parsing_never_fails_otherwise_than_by_its_error(text in any::<String>()) {
+            let _ = Hostname::parse(&text);
+        }
+    }
 }

@@ -60,8 +60,9 @@ pub struct TunnelIdError;
 
 impl fmt::Display for TunnelIdError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .write_str("a tunnel id is a UUID such as 6ff42ae2-765d-4adf-8112-31c55c1551ef; the tunnel's page shows it")
+        formatter.write_str(
+            "a tunnel id is a UUID such as 6ff42ae2-765d-4adf-8112-31c55c1551ef; the tunnel's page shows it",
+        )
     }
 }
 

@@ -21,7 +21,7 @@
 use std::cmp::Reverse;
 
 use super::hostname::{HostScope, Hostname};
-use super::path::{self, PathRank};
+use super::path::shape::{self, PathRank};
 use super::rule::Rule;
 
 /// A rule in a list that is being edited.
@@ -41,7 +41,10 @@ pub(super) struct Scope<'a> {
 impl<'a> Scope<'a> {
     /// An empty path is none.
     pub(super) fn new(hostname: &'a Hostname, path: Option<&'a str>) -> Self {
-        Self { hostname, path: path.filter(|path| !path.is_empty()) }
+        Self {
+            hostname,
+            path: path.filter(|path| !path.is_empty()),
+        }
     }
 
     /// Whether `rule` has this hostname and this path text.
@@ -53,7 +56,7 @@ impl<'a> Scope<'a> {
     pub(super) fn is_covered_by(&self, rule: &Rule) -> bool {
         rule.is_readable()
             && HostScope::of(rule.hostname()).includes(self.hostname)
-            && path::covers(rule.path(), self.path)
+            && shape::covers(rule.path(), self.path)
     }
 
     /// Whether this scope and `rule` each match all that the other matches: neither place would leave both of them a
@@ -61,7 +64,7 @@ impl<'a> Scope<'a> {
     pub(super) fn is_equivalent_to(&self, rule: &Rule) -> bool {
         self.is_covered_by(rule)
             && rule.folded_hostname() == self.hostname.as_str()
-            && path::covers(self.path, rule.path())
+            && shape::covers(self.path, rule.path())
     }
 
     /// Whether some host is for both, of two rules of ours.
@@ -104,7 +107,12 @@ impl<'a> Key<'a> {
             HostScope::Suffix(suffix) => HostRank::Wildcard(Reverse(suffix.split('.').count())),
             HostScope::All => HostRank::All,
         };
-        Self { hosts, paths: PathRank::of(path), hostname, path }
+        Self {
+            hosts,
+            paths: PathRank::of(path),
+            hostname,
+            path,
+        }
     }
 
     fn of(rule: &'a Rule) -> Self {
@@ -114,14 +122,33 @@ impl<'a> Key<'a> {
 
 /// Where to put a rule for `scope` into a list that has none for it.
 pub(super) fn place(list: &[Slot], scope: Scope<'_>) -> usize {
+    place_before(list, list.len(), scope)
+}
+
+/// Where to put our rule for `scope` that was taken from `index` because it was misplaced there. It goes towards the
+/// front only: a foreign rule behind it is not passed.
+pub(super) fn place_again(list: &[Slot], index: usize, scope: Scope<'_>) -> usize {
+    let foreign = list.iter().skip(index).position(|slot| !slot.is_own);
+    place_before(list, foreign.map_or(list.len(), |offset| index + offset), scope)
+}
+
+fn place_before(list: &[Slot], end: usize, scope: Scope<'_>) -> usize {
     let key = scope.key();
-    let edge = list.iter().position(|slot| is_edge(slot, scope)).unwrap_or(list.len());
+    let edge = list
+        .iter()
+        .take(end)
+        .position(|slot| is_edge(slot, scope))
+        .unwrap_or(end);
     let run = run_before(list, edge);
     let beginning = edge - run.len();
     let shares_hosts = |slot: &Slot| scope.shares_hosts_with(&slot.rule);
-    let wider = run.iter().position(|slot| shares_hosts(slot) && Key::of(&slot.rule) > key);
+    let wider = run
+        .iter()
+        .position(|slot| shares_hosts(slot) && Key::of(&slot.rule) > key);
     let wider = wider.unwrap_or(run.len());
-    let narrower = run.iter().rposition(|slot| shares_hosts(slot) && Key::of(&slot.rule) < key);
+    let narrower = run
+        .iter()
+        .rposition(|slot| shares_hosts(slot) && Key::of(&slot.rule) < key);
     let narrower = narrower.map_or(0, |index| index + 1);
     // Between the two any place will do, so the one that keeps a sorted run sorted. Where a wider rule stands in
     // front of a narrower one, those two are out of order themselves: this one at least is reached.
@@ -152,5 +179,7 @@ fn is_edge(slot: &Slot, scope: Scope<'_>) -> bool {
 fn run_before(list: &[Slot], end: usize) -> &[Slot] {
     let in_front = list.get(..end).unwrap_or_default();
     let foreign = in_front.iter().rposition(|slot| !slot.is_own);
-    in_front.get(foreign.map_or(0, |index| index + 1)..).unwrap_or_default()
+    in_front
+        .get(foreign.map_or(0, |index| index + 1)..)
+        .unwrap_or_default()
 }

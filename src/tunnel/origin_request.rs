@@ -90,7 +90,10 @@ impl fmt::Display for FieldProblem {
             Self::Port => formatter.write_str("must hold ports up to 65535"),
             Self::ProxyType => formatter.write_str("must be empty or \"socks\""),
             Self::Character(character) => write!(formatter, "cannot hold {character:?}"),
-            Self::Prefix(prefix) => write!(formatter, "must hold address ranges such as 10.0.0.0/8, not {prefix:?}"),
+            Self::Prefix(prefix) => write!(
+                formatter,
+                "must hold address ranges such as 10.0.0.0/8, not {prefix:?}"
+            ),
             Self::AccessWithoutTeam => formatter.write_str("needs a teamName where it is required"),
             Self::AccessWithoutAudience => {
                 formatter.write_str("needs an audTag where it is required, else every request is refused")
@@ -109,7 +112,13 @@ pub(super) fn check_type(field: &str, value: &RawValue) -> Result<(), FieldProbl
     if is_null(value) {
         return Ok(());
     }
-    let fits = |fits: bool, expected| if fits { Ok(()) } else { Err(FieldProblem::Type(expected)) };
+    let fits = |fits: bool, expected| {
+        if fits {
+            Ok(())
+        } else {
+            Err(FieldProblem::Type(expected))
+        }
+    };
     match kind(field) {
         Some(Kind::Seconds) => fits(integer(value).is_some(), "a whole number of seconds"),
         Some(Kind::Count) => fits(integer(value).is_some(), "a whole number"),
@@ -120,9 +129,10 @@ pub(super) fn check_type(field: &str, value: &RawValue) -> Result<(), FieldProbl
             list(value).is_some_and(|rules| rules.into_iter().all(is_ip_rule)),
             "a list of {prefix: text, ports: list of numbers, allow: true or false}",
         ),
-        Some(Kind::Access) => {
-            fits(is_access(value), "an object {required: true or false, teamName: text, audTag: list of texts}")
-        }
+        Some(Kind::Access) => fits(
+            is_access(value),
+            "an object {required: true or false, teamName: text, audTag: list of texts}",
+        ),
         None => Ok(()),
     }
 }
@@ -151,7 +161,10 @@ pub(super) fn check(field: &str, value: &RawValue) -> Result<(), FieldProblem> {
                 None => Ok(()),
             }
         }
-        Some(Kind::IpRules) => list(value).unwrap_or_default().into_iter().try_for_each(check_ip_rule),
+        Some(Kind::IpRules) => list(value)
+            .unwrap_or_default()
+            .into_iter()
+            .try_for_each(check_ip_rule),
         Some(Kind::Access) => check_access(value),
         Some(Kind::Count | Kind::Port | Kind::ProxyType | Kind::Flag | Kind::Text) | None => Ok(()),
     }
@@ -164,7 +177,9 @@ pub(super) fn is_equal(field: &str, present: Option<&RawValue>, wanted: Option<&
     if kind(field) == Some(Kind::Access) {
         let present = present.and_then(RawObject::parse).unwrap_or_default();
         return ACCESS_FIELDS.into_iter().all(|name| {
-            let wanted = wanted.and_then(|access| access.get(name)).filter(|value| !value.is_null());
+            let wanted = wanted
+                .and_then(|access| access.get(name))
+                .filter(|value| !value.is_null());
             is_value(present.last(name), wanted)
         });
     }
@@ -175,7 +190,9 @@ pub(super) fn is_equal(field: &str, present: Option<&RawValue>, wanted: Option<&
 /// nothing is left.
 pub(super) fn access_with(present: Option<&RawValue>, wanted: Option<&Value>) -> Option<Box<RawValue>> {
     let values = ACCESS_FIELDS.map(|name| {
-        let value = wanted.and_then(|access| access.get(name)).filter(|value| !value.is_null());
+        let value = wanted
+            .and_then(|access| access.get(name))
+            .filter(|value| !value.is_null());
         (name, value, value.map(raw))
     });
     let mut access = present.and_then(RawObject::parse).unwrap_or_default();
@@ -198,7 +215,11 @@ fn kind(field: &str) -> Option<Kind> {
     Some(match field {
         "connectTimeout" | "tlsTimeout" | "tcpKeepAlive" | "keepAliveTimeout" => Kind::Seconds,
         "keepAliveConnections" => Kind::Count,
-        "noHappyEyeballs" | "matchSNItoHost" | "noTLSVerify" | "disableChunkedEncoding" | "http2Origin"
+        "noHappyEyeballs"
+        | "matchSNItoHost"
+        | "noTLSVerify"
+        | "disableChunkedEncoding"
+        | "http2Origin"
         | "bastionMode" => Kind::Flag,
         "httpHostHeader" | "originServerName" => Kind::HostText,
         "caPool" | "proxyAddress" => Kind::Text,
@@ -238,8 +259,11 @@ fn is_text(value: &RawValue) -> bool {
 
 /// cloudflared reads every duplicate of a key, so every one has to fit.
 fn members_fit(value: &RawValue, fits: impl Fn(&str, &RawValue) -> bool) -> bool {
-    RawObject::parse(value)
-        .is_some_and(|object| object.members().all(|(key, value)| is_null(value) || fits(&key, value)))
+    RawObject::parse(value).is_some_and(|object| {
+        object
+            .members()
+            .all(|(key, value)| is_null(value) || fits(&key, value))
+    })
 }
 
 fn is_access(value: &RawValue) -> bool {
@@ -262,7 +286,10 @@ fn is_ip_rule(value: &RawValue) -> bool {
 
 fn check_access(value: &RawValue) -> Result<(), FieldProblem> {
     let access = RawObject::parse(value).unwrap_or_default();
-    if access.last_value("required").is_none_or(|required| required.get() != "true") {
+    if access
+        .last_value("required")
+        .is_none_or(|required| required.get() != "true")
+    {
         return Ok(());
     }
     let team = access.last_value("teamName").and_then(text).unwrap_or_default();
@@ -284,16 +311,213 @@ fn check_ip_rule(value: &RawValue) -> Result<(), FieldProblem> {
         return Err(FieldProblem::Prefix(prefix.into()));
     }
     let ports = rule.last("ports").and_then(list).unwrap_or_default();
-    let is_port = |port: &RawValue| integer(port).is_some_and(|port| (1..=i64::from(u16::MAX)).contains(&port));
-    if ports.into_iter().all(is_port) { Ok(()) } else { Err(FieldProblem::Port) }
+    let is_port =
+        |port: &RawValue| integer(port).is_some_and(|port| (1..=i64::from(u16::MAX)).contains(&port));
+    if ports.into_iter().all(is_port) {
+        Ok(())
+    } else {
+        Err(FieldProblem::Port)
+    }
 }
 
 fn is_address_range(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else { return false };
+    let Some((address, length)) = text.split_once('/') else {
+        return false;
+    };
     let maximum = match address.parse::<IpAddr>() {
         Ok(IpAddr::V4(_)) => 32,
         Ok(IpAddr::V6(_)) => 128,
         Err(_) => return false,
     };
-    length.bytes().all(|byte| byte.is_ascii_digit()) && length.parse::<u8>().is_ok_and(|length| length <= maximum)
+    length.bytes().all(|byte| byte.is_ascii_digit())
+        && length.parse::<u8>().is_ok_and(|length| length <= maximum)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::raw_object::from_json;
+    use super::*;
+
+    fn problem(field: &str, json: &str) -> Option<FieldProblem> {
+        check(field, &from_json(json.to_owned())).err()
+    }
+
+    #[test]
+    fn every_managed_field_has_a_kind() {
+        for field in ORIGIN_FIELDS {
+            assert!(kind(field).is_some(), "{field}");
+            assert_eq!(problem(field, "null"), None, "{field}: null is an absent value");
+            assert!(
+                problem(field, "{\"required\":1}").is_some(),
+                "{field}: no field takes any value"
+            );
+        }
+    }
+
+    #[test]
+    fn values_are_taken_as_cloudflared_reads_them() {
+        for (field, json) in [
+            ("connectTimeout", "30"),
+            ("connectTimeout", "0"),
+            ("keepAliveTimeout", "9223372036"),
+            ("keepAliveConnections", "0"),
+            ("noTLSVerify", "false"),
+            ("httpHostHeader", "\"\""),
+            ("httpHostHeader", "\"app.local:8080\""),
+            ("caPool", "\"/etc/my certificates/ca.pem\""),
+            ("proxyType", "\"\""),
+            ("proxyType", "\"socks\""),
+            ("proxyPort", "65535"),
+            ("ipRules", "[]"),
+            (
+                "ipRules",
+                r#"[{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true},{"prefix":"fd00::/8"}]"#,
+            ),
+            ("access", "{}"),
+            ("access", r#"{"required":false,"teamName":"","audTag":[]}"#),
+            (
+                "access",
+                r#"{"required":true,"teamName":"team","audTag":["aud"],"future":1}"#,
+            ),
+            ("future", "{}"),
+        ] {
+            assert_eq!(problem(field, json), None, "{field} {json}");
+        }
+    }
+
+    #[test]
+    fn values_that_would_break_the_document_or_mislead_are_refused() {
+        use FieldProblem as P;
+        let is_type = |problem: &Option<FieldProblem>| matches!(problem, Some(P::Type(_)));
+        for (field, json) in [
+            ("connectTimeout", "\"30s\""),
+            ("connectTimeout", "30.0"),
+            ("connectTimeout", "3e1"),
+            ("keepAliveConnections", "1.5"),
+            ("noTLSVerify", "0"),
+            ("noTLSVerify", "\"true\""),
+            ("httpHostHeader", "1"),
+            ("proxyPort", "-1"),
+            ("proxyPort", "\"80\""),
+            ("ipRules", "{}"),
+            ("ipRules", "[\"10.0.0.0/8\"]"),
+            ("ipRules", r#"[{"prefix":"10.0.0.0/8","ports":["80"]}]"#),
+            ("ipRules", r#"[{"prefix":"10.0.0.0/8","Allow":1}]"#),
+            ("access", "true"),
+            ("access", r#"{"required":"true"}"#),
+            ("access", r#"{"required":true,"REQUIRED":"true"}"#),
+            ("access", r#"{"audTag":"aud"}"#),
+            ("access", r#"{"audTag":[1]}"#),
+        ] {
+            assert!(is_type(&problem(field, json)), "{field} {json}");
+        }
+        for (field, json, expected) in [
+            ("connectTimeout", "-1", P::Negative),
+            ("connectTimeout", "9223372037", P::TooManySeconds),
+            ("keepAliveConnections", "-5", P::Negative),
+            ("proxyPort", "65536", P::Port),
+            ("proxyType", "\"http\"", P::ProxyType),
+            ("httpHostHeader", "\"a\\r\\nb\"", P::Character('\r')),
+            ("originServerName", "\"a b\"", P::Character(' ')),
+            ("ipRules", r#"[{"ports":[80]}]"#, P::Prefix("".into())),
+            (
+                "ipRules",
+                r#"[{"prefix":"10.0.0.0"}]"#,
+                P::Prefix("10.0.0.0".into()),
+            ),
+            (
+                "ipRules",
+                r#"[{"prefix":"10.0.0.0/33"}]"#,
+                P::Prefix("10.0.0.0/33".into()),
+            ),
+            ("ipRules", r#"[{"prefix":"::/+8"}]"#, P::Prefix("::/+8".into())),
+            ("ipRules", r#"[{"prefix":"::/0","ports":[0]}]"#, P::Port),
+            (
+                "access",
+                r#"{"required":true,"audTag":["aud"]}"#,
+                P::AccessWithoutTeam,
+            ),
+            (
+                "access",
+                r#"{"required":true,"teamName":" ","audTag":["aud"]}"#,
+                P::AccessWithoutTeam,
+            ),
+            (
+                "access",
+                r#"{"required":true,"teamName":"t"}"#,
+                P::AccessWithoutAudience,
+            ),
+            (
+                "access",
+                r#"{"required":true,"teamName":"t","audTag":[]}"#,
+                P::AccessWithoutAudience,
+            ),
+            (
+                "access",
+                r#"{"required":true,"teamName":"t","audTag":["a",""]}"#,
+                P::AccessWithoutAudience,
+            ),
+        ] {
+            assert_eq!(problem(field, json), Some(expected), "{field} {json}");
+        }
+    }
+
+    #[test]
+    fn values_are_compared_by_what_they_are() {
+        let access = json!({"required": true, "teamName": "t", "audTag": ["a"]});
+        for (field, present, wanted, equal) in [
+            ("connectTimeout", None, None, true),
+            ("connectTimeout", None, Some(json!(null)), true),
+            ("connectTimeout", Some("30"), Some(json!(30)), true),
+            ("connectTimeout", Some("31"), Some(json!(30)), false),
+            ("connectTimeout", Some("30"), None, false),
+            ("connectTimeout", None, Some(json!(30)), false),
+            ("connectTimeout", Some("\"30\""), Some(json!(30)), false),
+            ("caPool", Some(r#""\u002fca""#), Some(json!("/ca")), true),
+            ("noTLSVerify", Some("false"), None, false),
+            (
+                "ipRules",
+                Some(r#"[ {"allow":true, "prefix":"::/0"} ]"#),
+                Some(json!([{"prefix": "::/0", "allow": true}])),
+                true,
+            ),
+            (
+                "access",
+                Some(r#"{"AudTag":["a"],"future":1,"required":true,"teamName":"t"}"#),
+                Some(access.clone()),
+                true,
+            ),
+            (
+                "access",
+                Some(r#"{"audTag":["b"],"required":true,"teamName":"t"}"#),
+                Some(access.clone()),
+                false,
+            ),
+            ("access", Some(r#"{"future":1,"required":null}"#), None, true),
+            ("access", Some("{}"), Some(access), false),
+        ] {
+            let present = present.map(|json| from_json(json.to_owned()));
+            assert_eq!(
+                is_equal(field, present.as_deref(), wanted.as_ref()),
+                equal,
+                "{field} {present:?} {wanted:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn access_keeps_what_is_not_managed() {
+        let present =
+            from_json(r#"{"environment":"x","audTag":["old"],"required":true,"teamName": "t"}"#.to_owned());
+        let wanted = json!({"required": true, "teamName": "t", "audTag": ["new"]});
+        let written = |wanted| access_with(Some(&present), wanted).map(|raw| raw.get().to_owned());
+        assert_eq!(
+            written(Some(&wanted)).as_deref(),
+            Some(r#"{"environment":"x","audTag":["new"],"required":true,"teamName":"t"}"#)
+        );
+        assert_eq!(written(None).as_deref(), Some(r#"{"environment":"x"}"#));
+        assert!(access_with(None, None).is_none());
+    }
 }

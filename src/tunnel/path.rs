@@ -6,6 +6,7 @@
 //! plainer spelling.
 
 mod scanner;
+pub(super) mod shape;
 
 use std::error::Error;
 use std::fmt;
@@ -14,14 +15,10 @@ use regex_lite::RegexBuilder;
 
 use crate::limits::{PATH_COMPILED_MAX_BYTES, PATH_MAX_BYTES, PATH_MAX_DEPTH, PATH_REPEAT_MAX};
 
-/// What a prefix form ends with: the path ends here, or goes on behind a slash.
-const PREFIX_ENDS: [&str; 2] = ["(/|$)", "(?:/|$)"];
-
-/// What matches every path of a request.
-const EVERYTHING: [&str; 4] = ["/", "^/", ".*", "^.*$"];
-
 /// What a regular expression gives a meaning to.
-const SPECIAL: [char; 14] = ['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
+const SPECIAL: [char; 14] = [
+    '\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$',
+];
 
 /// A path expression inside the common subset of Go's RE2 and regex-lite.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,7 +58,10 @@ impl PathPattern {
         if !prefix.starts_with('/') {
             return Err(PathError::PrefixWithoutSlash);
         }
-        if let Some(character) = prefix.chars().find(|character| character.is_control() || "*?#".contains(*character)) {
+        if let Some(character) = prefix
+            .chars()
+            .find(|character| character.is_control() || "*?#".contains(*character))
+        {
             return Err(PathError::PrefixCharacter(character));
         }
         if prefix.split('%').skip(1).any(begins_with_two_digits) {
@@ -198,7 +198,10 @@ impl fmt::Display for PathError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => formatter.write_str("the path is empty: leave it out to match every path"),
-            Self::TooLong => write!(formatter, "the path expression is longer than {PATH_MAX_BYTES} bytes"),
+            Self::TooLong => write!(
+                formatter,
+                "the path expression is longer than {PATH_MAX_BYTES} bytes"
+            ),
             Self::Syntax { position, problem } => write!(formatter, "at character {position}: {problem}"),
             Self::Engine(reason) => formatter.write_str(reason),
             Self::PrefixWithoutSlash => formatter.write_str("a path prefix begins with `/`"),
@@ -206,132 +209,205 @@ impl fmt::Display for PathError {
                 formatter,
                 "a path prefix holds no {character:?}: it is plain text and matches what is below it anyway"
             ),
-            Self::PrefixEncoded => {
-                formatter.write_str("a path prefix is compared with the decoded path: write the character itself")
-            }
+            Self::PrefixEncoded => formatter
+                .write_str("a path prefix is compared with the decoded path: write the character itself"),
         }
     }
 }
 
 impl Error for PathError {}
 
-/// Whether every path that the expression `other` matches is matched by `path`, as far as their texts say; no
-/// expression means all paths.
-pub(super) fn covers(path: Option<&str>, other: Option<&str>) -> bool {
-    let Some(path) = path else { return true };
-    if matches_everything(path) || Some(path) == other {
-        return true;
-    }
-    let prefixes = prefix_of(path).zip(other.and_then(prefix_of));
-    prefixes.is_some_and(|(path, other)| {
-        other.strip_prefix(&*path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    })
-}
-
-/// Where an expression stands among those of one host: smaller stands in front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PathRank {
-    class: PathClass,
-    /// Counted down, so that longer is smaller.
-    length: std::cmp::Reverse<usize>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum PathClass {
-    Anchored,
-    Other,
-    Everything,
-    None,
-}
-
-impl PathRank {
-    /// Anchored expressions by the length of their literal beginning, then the others by their length, then what
-    /// matches everything by its text (even where it is anchored: nothing behind it would be reached), then none.
-    pub(super) fn of(path: Option<&str>) -> Self {
-        let (class, length) = match path {
-            None => (PathClass::None, 0),
-            Some(text) if matches_everything(text) => (PathClass::Everything, text.len()),
-            Some(text) => match literal_beginning(text) {
-                Some(literal) => (PathClass::Anchored, literal.len()),
-                None => (PathClass::Other, text.len()),
-            },
-        };
-        Self { class, length: std::cmp::Reverse(length) }
-    }
-}
-
-/// Whether the expression is one that is known to match every path of a request.
-pub(super) fn matches_everything(text: &str) -> bool {
-    EVERYTHING.contains(&text)
-}
-
-/// The path that a prefix form such as `^/api(/|$)` stands for, unescaped; nothing for other expressions.
-pub(super) fn prefix_of(text: &str) -> Option<String> {
-    let body = PREFIX_ENDS.iter().find_map(|end| text.strip_suffix(end))?;
-    let literal = body.strip_prefix('^')?;
-    let mut path = String::new();
-    let mut characters = literal.chars();
-    while let Some(character) = characters.next() {
-        let plain = match character {
-            '\\' => characters.next().filter(char::is_ascii_punctuation)?,
-            _ if SPECIAL.contains(&character) => return None,
-            _ => character,
-        };
-        path.push(plain);
-    }
-    (path.starts_with('/') && !path.ends_with('/')).then_some(path)
-}
-
-/// What every path that an anchored expression matches begins with; nothing where the expression, of any author and
-/// perhaps invalid, is not surely anchored.
-fn literal_beginning(text: &str) -> Option<String> {
-    let flags = ["(?i)", "(?s)", "(?is)", "(?si)"];
-    let rest = flags.iter().find_map(|flag| text.strip_prefix(flag)).unwrap_or(text);
-    let body = rest.strip_prefix('^').or_else(|| rest.strip_prefix("\\A"))?;
-    if body.contains("\\Q") || has_top_level_alternation(body) {
-        return None;
-    }
-    let mut literal = String::new();
-    let mut characters = body.chars().peekable();
-    while let Some(character) = characters.next() {
-        let plain = match character {
-            '\\' => characters.next().filter(char::is_ascii_punctuation),
-            _ if SPECIAL.contains(&character) => None,
-            _ => Some(character),
-        };
-        let Some(plain) = plain else { break };
-        match characters.peek() {
-            // It may be absent, or is counted.
-            Some('*' | '?' | '{') => break,
-            Some('+') => {
-                literal.push(plain);
-                break;
-            }
-            _ => literal.push(plain),
-        }
-    }
-    Some(literal)
-}
-
-/// Whether an alternative stands outside every group, so that what is in front of it is not in force behind it.
-fn has_top_level_alternation(text: &str) -> bool {
-    let mut depth = 0_usize;
-    let mut is_in_class = false;
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            '\\' => drop(characters.next()),
-            '[' => is_in_class = true,
-            ']' => is_in_class = false,
-            '(' if !is_in_class => depth += 1,
-            ')' if !is_in_class => depth = depth.saturating_sub(1),
-            '|' if !is_in_class && depth == 0 => return true,
-            _ => {}
-        }
-    }
-    false
-}
-
 fn begins_with_two_digits(text: &str) -> bool {
     text.len() >= 2 && text.bytes().take(2).all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_common_subset_is_taken_as_it_is_written() {
+        for text in [
+            "/",
+            "api",
+            "^/api(/|$)",
+            r"\.(jpg|png)$",
+            "^/v[0-9]+/",
+            "(?i)^/admin",
+            "(?is)^/a",
+            "(?i:^/A)/b",
+            "^/(?:a|b)/",
+            r"^/(?P<id>\d+)$",
+            "^/[^/]+/edit$",
+            r"\z",
+            r"\A/x\b",
+            r"^\S{1,3}$",
+            "[[:alpha:]]+/x",
+            "[[:^digit:]_]",
+            r"[\w.-]+",
+            r"[-a]",
+            r"[a\-z]",
+            r"[a-c\]x-z]",
+            "a{2}",
+            "a{2,}?",
+            "a{0,1000}",
+            "(a{10}){100}",
+            "a*?b+?c??",
+            "(a*)*",
+            "()|a|",
+            "/ä[ä-ü]",
+            r"\\\.\+\*\?\(\)\|\[\]\{\}\^\$\/\-\&\~\#",
+            "a&&b--c~~d",
+        ] {
+            let pattern = PathPattern::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(pattern.as_str(), text);
+        }
+    }
+
+    #[test]
+    fn what_engines_disagree_about_is_refused_with_its_place() {
+        use Syntax as S;
+        for (text, position, problem) in [
+            ("*", 1, S::NothingToRepeat),
+            ("a|+", 3, S::NothingToRepeat),
+            ("(?i)*", 5, S::NothingToRepeat),
+            ("^*", 2, S::NothingToRepeat),
+            (r"a\b+", 4, S::NothingToRepeat),
+            ("a**", 3, S::RepeatedTwice),
+            ("a+??", 4, S::RepeatedTwice),
+            ("a{2}{3}", 7, S::RepeatedTwice),
+            ("a{1001}", 6, S::RepeatedTooOften),
+            ("(a{11}){100}", 12, S::RepeatedTooOften),
+            ("((a{100}){5}b){3}", 17, S::RepeatedTooOften),
+            ("x{2,1}", 6, S::RepeatBackwards),
+            ("/users/{id}", 8, S::Brace),
+            ("a{,3}", 2, S::Brace),
+            ("a{01}", 4, S::Brace),
+            ("a{1", 3, S::Brace),
+            ("a}", 2, S::Brace),
+            ("a]", 2, S::Bracket),
+            ("[[a]]", 2, S::Bracket),
+            ("(", 1, S::UnclosedGroup),
+            ("(a(b)", 5, S::UnclosedGroup),
+            ("a)", 2, S::UnopenedGroup),
+            ("/(?!x)", 4, S::GroupKind),
+            ("(?<=a)b", 3, S::GroupKind),
+            ("(?<n>a)", 3, S::GroupKind),
+            ("(?x) a", 3, S::GroupKind),
+            ("(?-i)a", 3, S::GroupKind),
+            ("(?U)a", 3, S::GroupKind),
+            ("(?P<>a)", 5, S::GroupName),
+            ("(?P<1>a)", 5, S::GroupName),
+            ("(?P<n-m>a)", 6, S::GroupName),
+            ("[a", 2, S::UnclosedClass),
+            ("[a&&b", 3, S::ClassOperation),
+            ("[a--b]", 4, S::ClassOperation),
+            ("[~~]", 2, S::ClassOperation),
+            ("[]", 2, S::EmptyClass),
+            ("[^]a]", 3, S::EmptyClass),
+            ("[z-a]", 4, S::RangeBackwards),
+            (r"[\d-z]", 5, S::RangeBackwards),
+            (r"[a-\d]", 5, S::RangeBackwards),
+            ("[a-[:digit:]]", 4, S::RangeBackwards),
+            ("[a-c-e]", 5, S::ClassHyphen),
+            ("[[:nope:]]", 9, S::ClassName),
+            ("[[:alpha]]", 8, S::ClassName),
+            ("a\\", 2, S::TrailingBackslash),
+            (r"\8", 2, S::Escape('8')),
+            (r"\pL", 2, S::Escape('p')),
+            (r"\Qa\E", 2, S::Escape('Q')),
+            (r"\Z", 2, S::Escape('Z')),
+            (r"\x41", 2, S::Escape('x')),
+            (r"[\b]", 3, S::Escape('b')),
+            ("a\tb", 2, S::Control('\t')),
+            ("[\n]", 2, S::Control('\n')),
+        ] {
+            assert_eq!(
+                PathPattern::parse(text),
+                Err(PathError::Syntax { position, problem }),
+                "{text}"
+            );
+        }
+        assert_eq!(PathPattern::parse(""), Err(PathError::Empty));
+        assert_eq!(
+            PathPattern::parse(&"a".repeat(PATH_MAX_BYTES + 1)),
+            Err(PathError::TooLong)
+        );
+    }
+
+    #[test]
+    fn the_second_check_refuses_what_the_first_does_not_count() {
+        for text in [
+            "(?P<n>a)(?P<n>b)",
+            &"(".repeat(30)
+                .chars()
+                .chain(")".repeat(30).chars())
+                .collect::<String>(),
+        ] {
+            assert!(
+                matches!(PathPattern::parse(text), Err(PathError::Engine(_))),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_prefix_matches_a_path_and_what_is_below_it() {
+        for (prefix, expression) in [
+            ("/api", "^/api(/|$)"),
+            ("/api/", "^/api(/|$)"),
+            ("/api//", "^/api(/|$)"),
+            ("/a.b+c(d)", r"^/a\.b\+c\(d\)(/|$)"),
+            ("/a{b}[c]^$|\\", r"^/a\{b\}\[c\]\^\$\|\\(/|$)"),
+            ("/a-b_c~d%zz", "^/a-b_c~d%zz(/|$)"),
+            ("/ä b", "^/ä b(/|$)"),
+            ("/", "^/"),
+            ("//", "^/"),
+        ] {
+            let pattern =
+                PathPattern::from_prefix(prefix).unwrap_or_else(|error| panic!("{prefix}: {error}"));
+            assert_eq!(pattern.as_str(), expression);
+        }
+        for (prefix, error) in [
+            ("", PathError::PrefixWithoutSlash),
+            ("api", PathError::PrefixWithoutSlash),
+            ("^/api", PathError::PrefixWithoutSlash),
+            ("/api/*", PathError::PrefixCharacter('*')),
+            ("/api?x", PathError::PrefixCharacter('?')),
+            ("/a#b", PathError::PrefixCharacter('#')),
+            ("/a\n", PathError::PrefixCharacter('\n')),
+            ("/a%20b", PathError::PrefixEncoded),
+        ] {
+            assert_eq!(PathPattern::from_prefix(prefix), Err(error), "{prefix}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// The scanner is the stricter one: what it takes, regex-lite takes too.
+        #[test]
+        fn what_the_scanner_takes_compiles(text in r"[a-c/0-3.+*?()|\[\]{},^$\\:PidwbAz<>&~-]{1,12}") {
+            if scanner::check(&text).is_ok() {
+                let compiled = RegexBuilder::new(&text).build();
+                let is_known = compiled.as_ref().err().is_none_or(|error| error.to_string().contains("duplicate"));
+                prop_assert!(is_known, "{}: {:?}", text, compiled);
+            }
+        }
+
+        #[test]
+        fn every_prefix_matches_itself_and_what_is_below_it(
+            prefix in r"(/[a-c.+()|\[\]{}^$\\-]{1,4}){1,3}", below in "[x-z]{1,3}"
+        ) {
+            let pattern = PathPattern::from_prefix(&prefix).unwrap();
+            let compiled = regex::Regex::new(pattern.as_str()).unwrap();
+            let matches = [prefix.clone(), format!("{prefix}/{below}")];
+            let others = [format!("{prefix}{below}"), format!("/{below}{prefix}")];
+            prop_assert!(matches.iter().all(|path| compiled.is_match(path)));
+            prop_assert!(!others.iter().any(|path| compiled.is_match(path)));
+            prop_assert_eq!(shape::prefix_of(pattern.as_str()), Some(prefix));
+        }
+    }
 }

@@ -43,7 +43,10 @@ impl<'a> RawObject<'a> {
 
     /// Like `last`, for what Go reads into a plain string or struct: there a `null` leaves what stood before.
     pub(super) fn last_value(&self, name: &str) -> Option<&'a RawValue> {
-        let last = self.members.iter().rfind(|member| member.is(name) && !is_null(member.value))?;
+        let last = self
+            .members
+            .iter()
+            .rfind(|member| member.is(name) && !is_null(member.value))?;
         Some(last.value)
     }
 
@@ -60,12 +63,16 @@ impl<'a> RawObject<'a> {
     /// Every member, with its key as Go would compare it.
     pub(super) fn members(&self) -> impl Iterator<Item = (Cow<'_, str>, &'a RawValue)> {
         // A key that is no text (a lone surrogate) is unknown to everybody.
-        self.members.iter().map(|member| (text(&member.key).unwrap_or_default(), member.value))
+        self.members
+            .iter()
+            .map(|member| (text(&member.key).unwrap_or_default(), member.value))
     }
 
     /// Whether there is a member of none of these names.
     pub(super) fn has_others_than(&self, names: &[&str]) -> bool {
-        self.members.iter().any(|member| !names.iter().any(|name| member.is(name)))
+        self.members
+            .iter()
+            .any(|member| !names.iter().any(|name| member.is(name)))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -76,7 +83,10 @@ impl<'a> RawObject<'a> {
     /// is none.
     pub(super) fn set(&mut self, name: &str, value: &'a RawValue) {
         let Some(last) = self.members.iter().rposition(|member| member.is(name)) else {
-            self.members.push(Member { key: Cow::Owned(raw(name)), value });
+            self.members.push(Member {
+                key: Cow::Owned(raw(name)),
+                value,
+            });
             return;
         };
         let mut index = 0;
@@ -97,7 +107,10 @@ impl<'a> RawObject<'a> {
 
     /// The object's text: keys and untouched values with their bytes, without blanks between members.
     pub(super) fn to_raw(&self) -> Box<RawValue> {
-        let members = self.members.iter().map(|member| [member.key.get(), ":", member.value.get()].concat());
+        let members = self
+            .members
+            .iter()
+            .map(|member| [member.key.get(), ":", member.value.get()].concat());
         from_json(format!("{{{}}}", members.collect::<Vec<_>>().join(",")))
     }
 }
@@ -116,7 +129,10 @@ impl<'de> Deserialize<'de> for RawObject<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Vec::new();
                 while let Some((key, value)) = map.next_entry::<&'de RawValue, &'de RawValue>()? {
-                    members.push(Member { key: Cow::Borrowed(key), value });
+                    members.push(Member {
+                        key: Cow::Borrowed(key),
+                        value,
+                    });
                 }
                 Ok(RawObject { members })
             }
@@ -157,7 +173,8 @@ pub(super) fn integer(value: &RawValue) -> Option<i64> {
 
 /// The JSON of a value whose writing cannot fail.
 pub(super) fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
-    serde_json::value::to_raw_value(value).expect("strings and JSON values have string keys and no writer that fails")
+    serde_json::value::to_raw_value(value)
+        .expect("strings and JSON values have string keys and no writer that fails")
 }
 
 /// A raw value put together from others.
@@ -195,9 +212,14 @@ mod tests {
 
     #[test]
     fn keys_are_found_as_go_finds_them() {
-        let raw = object(r#"{"Path":"/a","PATH":"/b","path":null,"\u0068ost":1,"tcp\u212aeepAlive":3,"ſervice":4}"#);
+        let raw = object(
+            r#"{"Path":"/a","PATH":"/b","path":null,"\u0068ost":1,"tcp\u212aeepAlive":3,"ſervice":4}"#,
+        );
         let object = RawObject::parse(&raw).unwrap();
-        assert!(object.last("path").is_none(), "a null at the end unsets a pointer");
+        assert!(
+            object.last("path").is_none(),
+            "a null at the end unsets a pointer"
+        );
         assert_eq!(object.last_value("path").unwrap().get(), "\"/b\"");
         assert_eq!(object.last("host").unwrap().get(), "1");
         assert_eq!(object.last("tcpKeepAlive").unwrap().get(), "3");

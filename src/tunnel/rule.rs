@@ -4,8 +4,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::hostname::{Hostname, fold};
-use super::origin_request::{ORIGIN_FIELDS, access_with, has_unknown_access_field, is_equal};
 use super::order::Scope;
+use super::origin_request::{ORIGIN_FIELDS, access_with, has_unknown_access_field, is_equal};
 use super::path::PathPattern;
 use super::raw_object::{RawObject, from_json, raw, text};
 use super::service::Service;
@@ -107,7 +107,9 @@ impl Rule {
         let (hostname, path, service) = (read("hostname"), read("path"), read("service"));
         let is_readable = hostname.is_some() && path.is_some() && service.is_some();
         let hostname = hostname.unwrap_or_default();
-        let folded_hostname = Some(fold(&hostname)).filter(|folded| **folded != *hostname).map(Into::into);
+        let folded_hostname = Some(fold(&hostname))
+            .filter(|folded| **folded != *hostname)
+            .map(Into::into);
         Self {
             is_readable,
             hostname,
@@ -158,7 +160,12 @@ impl Rule {
     /// fields have the values wanted. Absent and `null` are the same, and so is an `originRequest` without managed
     /// fields; fields that are not managed do not count. The path is not compared: see [`Rule::is_for`].
     pub fn equals(&self, wanted: &WantedRule) -> bool {
-        let WantedRule { hostname, path: _, service, origin_request: _ } = wanted;
+        let WantedRule {
+            hostname,
+            path: _,
+            service,
+            origin_request: _,
+        } = wanted;
         *self.hostname == *hostname.as_str()
             && *self.service == *service.as_str()
             && self.has_origin_values(wanted)
@@ -222,7 +229,9 @@ impl Rule {
 
     fn has_origin_values(&self, wanted: &WantedRule) -> bool {
         let origin = self.origin().unwrap_or_default();
-        ORIGIN_FIELDS.into_iter().all(|field| is_equal(field, origin.last(field), wanted.origin_value(field)))
+        ORIGIN_FIELDS
+            .into_iter()
+            .all(|field| is_equal(field, origin.last(field), wanted.origin_value(field)))
     }
 
     fn origin(&self) -> Option<RawObject<'_>> {

@@ -84,7 +84,9 @@ impl Problem {
             Self::NoHostname | Self::Hostname(_) => Some("hostname"),
             Self::Path(_) => Some("path"),
             Self::Service(_) => Some("service"),
-            Self::Type { field, .. } | Self::NotCanonical { field, .. } | Self::Origin { field, .. } => Some(field),
+            Self::Type { field, .. } | Self::NotCanonical { field, .. } | Self::Origin { field, .. } => {
+                Some(field)
+            }
         }
     }
 }
@@ -96,12 +98,16 @@ impl fmt::Display for Problem {
             Self::CatchAllNotLast => {
                 formatter.write_str("it matches every request, so no rule behind it would ever be reached")
             }
-            Self::NoCatchAll => formatter.write_str("the last rule must match every request: no hostname, no path"),
+            Self::NoCatchAll => {
+                formatter.write_str("the last rule must match every request: no hostname, no path")
+            }
             Self::NoHostname => formatter.write_str("it has no hostname"),
             Self::Hostname(error) => error.fmt(formatter),
             Self::Path(error) => write!(formatter, "path: {error}"),
             Self::Service(error) => error.fmt(formatter),
-            Self::NotCanonical { field, canonical } => write!(formatter, "{field} must be written {canonical:?}"),
+            Self::NotCanonical { field, canonical } => {
+                write!(formatter, "{field} must be written {canonical:?}")
+            }
             Self::Origin { field, problem } => write!(formatter, "{field} {problem}"),
         }
     }
@@ -133,13 +139,21 @@ pub fn validate(config: &RawValue) -> Result<(), Violation> {
     if is_null(config) {
         return Ok(());
     }
-    let config = RawObject::parse(config)
-        .ok_or_else(|| of_document(Problem::Type { field: "config", expected: "an object" }))?;
+    let config = RawObject::parse(config).ok_or_else(|| {
+        of_document(Problem::Type {
+            field: "config",
+            expected: "an object",
+        })
+    })?;
     let mut rules = Vec::new();
     for (key, value) in config.members().filter(|(_, value)| !is_null(value)) {
         if is_same_key(&key, "ingress") {
-            rules = list(value)
-                .ok_or_else(|| of_document(Problem::Type { field: "ingress", expected: "a list" }))?;
+            rules = list(value).ok_or_else(|| {
+                of_document(Problem::Type {
+                    field: "ingress",
+                    expected: "a list",
+                })
+            })?;
         } else if is_same_key(&key, "originRequest") {
             check_origin_request(value, check_type).map_err(of_document)?;
         } else if is_same_key(&key, "warp-routing") {
@@ -149,7 +163,10 @@ pub fn validate(config: &RawValue) -> Result<(), Violation> {
     check_structure(&rules)?;
     for (index, rule) in rules.iter().enumerate() {
         let is_last = index + 1 == rules.len();
-        check_rule(rule, is_last).map_err(|problem| Violation { rule: Some(index), problem })?;
+        check_rule(rule, is_last).map_err(|problem| Violation {
+            rule: Some(index),
+            problem,
+        })?;
     }
     Ok(())
 }
@@ -171,20 +188,38 @@ pub(super) fn check_wanted(wanted: &WantedRule) -> Result<(), Problem> {
 }
 
 fn check_structure(rules: &[&RawValue]) -> Result<(), Violation> {
-    let Some((last, others)) = rules.split_last() else { return Ok(()) };
+    let Some((last, others)) = rules.split_last() else {
+        return Ok(());
+    };
     let is_catch_all = |rule: &RawValue| Rule::parse(rule.to_owned()).is_catch_all();
     if let Some(index) = others.iter().position(|rule| is_catch_all(rule)) {
-        return Err(Violation { rule: Some(index), problem: Problem::CatchAllNotLast });
+        return Err(Violation {
+            rule: Some(index),
+            problem: Problem::CatchAllNotLast,
+        });
     }
-    if is_catch_all(last) { Ok(()) } else { Err(Violation { rule: Some(others.len()), problem: Problem::NoCatchAll }) }
+    if is_catch_all(last) {
+        Ok(())
+    } else {
+        Err(Violation {
+            rule: Some(others.len()),
+            problem: Problem::NoCatchAll,
+        })
+    }
 }
 
 fn check_rule(rule: &RawValue, is_catch_all: bool) -> Result<(), Problem> {
-    let object = RawObject::parse(rule).ok_or(Problem::Type { field: "rule", expected: "an object" })?;
+    let object = RawObject::parse(rule).ok_or(Problem::Type {
+        field: "rule",
+        expected: "an object",
+    })?;
     for (key, value) in object.members().filter(|(_, value)| !is_null(value)) {
         for field in ["hostname", "path", "service"] {
             if is_same_key(&key, field) && text(value).is_none() {
-                return Err(Problem::Type { field, expected: "a text" });
+                return Err(Problem::Type {
+                    field,
+                    expected: "a text",
+                });
             }
         }
         if is_same_key(&key, "originRequest") {
@@ -193,7 +228,14 @@ fn check_rule(rule: &RawValue, is_catch_all: bool) -> Result<(), Problem> {
     }
     let rule = Rule::parse(rule.to_owned());
     let canonical = |field, text: &str, canonical: &str| {
-        if text == canonical { Ok(()) } else { Err(Problem::NotCanonical { field, canonical: canonical.into() }) }
+        if text == canonical {
+            Ok(())
+        } else {
+            Err(Problem::NotCanonical {
+                field,
+                canonical: canonical.into(),
+            })
+        }
     };
     let service = Service::parse(rule.service()).map_err(Problem::Service)?;
     canonical("service", rule.service(), service.as_str())?;
@@ -205,7 +247,9 @@ fn check_rule(rule: &RawValue, is_catch_all: bool) -> Result<(), Problem> {
     }
     let hostname = Hostname::parse(rule.hostname()).map_err(Problem::Hostname)?;
     canonical("hostname", rule.hostname(), hostname.as_str())?;
-    rule.path().map_or(Ok(()), |path| PathPattern::parse(path).map(drop).map_err(Problem::Path))
+    rule.path().map_or(Ok(()), |path| {
+        PathPattern::parse(path).map(drop).map_err(Problem::Path)
+    })
 }
 
 /// cloudflared reads every duplicate of a key, so every one is checked.
@@ -213,8 +257,10 @@ fn check_origin_request(
     value: &RawValue,
     check: impl Fn(&str, &RawValue) -> Result<(), FieldProblem>,
 ) -> Result<(), Problem> {
-    let object =
-        RawObject::parse(value).ok_or(Problem::Type { field: "originRequest", expected: "an object" })?;
+    let object = RawObject::parse(value).ok_or(Problem::Type {
+        field: "originRequest",
+        expected: "an object",
+    })?;
     for (key, value) in object.members() {
         if let Some(field) = managed_field(&key) {
             check(field, value).map_err(|problem| Problem::Origin { field, problem })?;
@@ -224,12 +270,18 @@ fn check_origin_request(
 }
 
 fn check_warp_routing(value: &RawValue) -> Result<(), Problem> {
-    let object = RawObject::parse(value).ok_or(Problem::Type { field: "warp-routing", expected: "an object" })?;
+    let object = RawObject::parse(value).ok_or(Problem::Type {
+        field: "warp-routing",
+        expected: "an object",
+    })?;
     for (key, value) in object.members().filter(|(_, value)| !is_null(value)) {
         let is_count = is_same_key(&key, "maxActiveFlows");
         let is_seconds = is_same_key(&key, "connectTimeout") || is_same_key(&key, "tcpKeepAlive");
         if is_count && value.get().parse::<u64>().is_err() || is_seconds && integer(value).is_none() {
-            return Err(Problem::Type { field: "warp-routing", expected: "an object of whole numbers" });
+            return Err(Problem::Type {
+                field: "warp-routing",
+                expected: "an object of whole numbers",
+            });
         }
     }
     Ok(())

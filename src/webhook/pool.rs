@@ -5,6 +5,7 @@
 //! for. A request that found no worker for long shows that all are stuck; its age is there to be asked.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -51,6 +52,19 @@ struct State<J> {
 impl<J> Clone for Pool<J> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<J> fmt::Debug for Pool<J> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let State { queue, idle, workers, stopping } = &*self.shared.lock();
+        formatter
+            .debug_struct("Pool")
+            .field("queued", &queue.len())
+            .field("idle", idle)
+            .field("workers", workers)
+            .field("stopping", stopping)
+            .finish_non_exhaustive()
     }
 }
 

@@ -6,6 +6,7 @@
     reason = "what is unexpected fails the test"
 )]
 
+mod behaviour;
 mod secrets;
 mod server;
 mod transport;

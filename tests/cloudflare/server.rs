@@ -11,7 +11,7 @@ use external_dns_cloudflare_tunnel_webhook::cloudflare::{Client, ClientSettings,
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 
 /// What clients in these tests send.
-pub(crate) const TOKEN: &str = "v1.0-SeCrEt_ToKeN-0123456789abcdef";
+pub(crate) const TOKEN: &str = "SeCrEt_ToKeN-0123456789abcdefghijklmnopq";
 
 /// An empty list.
 pub(crate) const EMPTY_LIST: &str = r#"{"success":true,"errors":[],"messages":[],"result":[]}"#;

@@ -9,18 +9,18 @@ use regex::Regex;
 use serde_json::Value;
 
 /// Expressions that `regex` cannot read, with others that mean the same in Go.
-const OTHER_SPELLINGS: [(&str, &str); 2] = [(r"\Q/a.c\E", r"/a\.c"), ("(?P<n>a)(?P<n>b)", "(?P<n>a)(?P<m>b)")];
+const OTHER_SPELLINGS: [(&str, &str); 2] =
+    [(r"\Q/a.c\E", r"/a\.c"), ("(?P<n>a)(?P<n>b)", "(?P<n>a)(?P<m>b)")];
 
-/// The index of the rule that answers a request, the last one where none matches.
-pub(crate) fn matching_rule(rules: &[Value], host: &str, path: &str) -> usize {
-    let host = without_port(host);
-    rules.iter().position(|rule| matches(rule, host, path)).unwrap_or(rules.len().saturating_sub(1))
+/// The index of the first rule that matches a request. Where there is none, cloudflared takes the last.
+pub(crate) fn first_match(rules: &[Value], host: &str, path: &str) -> Option<usize> {
+    rules.iter().position(|rule| matches(rule, host, path))
 }
 
 /// Whether a rule, by itself, matches a request.
 pub(crate) fn matches(rule: &Value, host: &str, path: &str) -> bool {
     let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default();
-    matches_host(text("hostname"), host) && matches_path(text("path"), path)
+    matches_host(text("hostname"), without_port(host)) && matches_path(text("path"), path)
 }
 
 fn matches_host(pattern: &str, host: &str) -> bool {
@@ -37,11 +37,16 @@ fn matches_host(pattern: &str, host: &str) -> bool {
 fn lookup_form(name: &str) -> Option<String> {
     let label = |label: &str| {
         let label = label.to_lowercase();
-        let is_plain = |character: char| !character.is_ascii() || character.is_ascii_alphanumeric() || character == '-';
+        let is_plain =
+            |character: char| !character.is_ascii() || character.is_ascii_alphanumeric() || character == '-';
         if !label.chars().all(is_plain) || label.starts_with('-') || label.ends_with('-') {
             return None;
         }
-        if label.is_ascii() { Some(label) } else { Some(format!("xn--{}", punycode::encode(&label).ok()?)) }
+        if label.is_ascii() {
+            Some(label)
+        } else {
+            Some(format!("xn--{}", punycode::encode(&label).ok()?))
+        }
     };
     Some(name.split('.').map(label).collect::<Option<Vec<_>>>()?.join("."))
 }
@@ -55,27 +60,33 @@ fn without_port(host: &str) -> &str {
 }
 
 fn matches_path(expression: &str, path: &str) -> bool {
+    /// An expression, and what it said of paths so far.
+    type Asked = (Regex, HashMap<String, bool>);
+
     thread_local! {
-        static COMPILED: RefCell<HashMap<String, Regex>> = RefCell::default();
-        static ANSWERS: RefCell<HashMap<(String, String), bool>> = RefCell::default();
+        static ASKED: RefCell<HashMap<String, Asked>> = RefCell::default();
     }
     if expression.is_empty() {
         return true;
     }
-    let question = (expression.to_owned(), path.to_owned());
-    if let Some(answer) = ANSWERS.with_borrow(|answers| answers.get(&question).copied()) {
-        return answer;
-    }
-    let answer = COMPILED.with_borrow_mut(|compiled| {
-        let regex = compiled.entry(expression.to_owned()).or_insert_with(|| compile(expression));
-        regex.is_match(path)
-    });
-    ANSWERS.with_borrow_mut(|answers| answers.insert(question, answer));
-    answer
+    ASKED.with_borrow_mut(|asked| {
+        if !asked.contains_key(expression) {
+            asked.insert(expression.to_owned(), (compile(expression), HashMap::new()));
+        }
+        let (regex, answers) = &mut asked.get_mut(expression).expect("it was put in above");
+        if let Some(answer) = answers.get(path) {
+            return *answer;
+        }
+        let answer = regex.is_match(path);
+        answers.insert(path.to_owned(), answer);
+        answer
+    })
 }
 
 fn compile(expression: &str) -> Regex {
-    let spelling = OTHER_SPELLINGS.iter().find(|(unreadable, _)| *unreadable == expression);
+    let spelling = OTHER_SPELLINGS
+        .iter()
+        .find(|(unreadable, _)| *unreadable == expression);
     let expression = spelling.map_or(expression, |(_, readable)| readable);
     Regex::new(&in_ascii(expression)).unwrap_or_else(|error| panic!("{expression}: {error}"))
 }

@@ -173,12 +173,16 @@ impl World {
         plan
     }
 
+    fn document(&self, id: &TunnelId) -> &Document {
+        self.documents.get(id).expect("both tunnels are there")
+    }
+
     /// Rules that are neither of `foreign` nor named by a stamp.
-    pub(crate) fn unclaimed_rules(&self, foreign: &World) -> Vec<String> {
+    pub(crate) fn unclaimed_rules(&self, foreign: &Self) -> Vec<String> {
         let mut unclaimed = Vec::new();
         for (id, document) in &self.documents {
             let foreign_rules: Vec<&str> =
-                foreign.documents[id].rules().iter().map(|rule| rule.raw().get()).collect();
+                foreign.document(id).rules().iter().map(|rule| rule.raw().get()).collect();
             for rule in document.rules() {
                 let claimed = self.records.iter().any(|record| {
                     *record.name == *rule.hostname()
@@ -197,7 +201,7 @@ impl World {
     /// The foreign rules of one tunnel, in order, to the byte.
     pub(crate) fn foreign_rules(&self, id: &TunnelId) -> Vec<String> {
         let own = self.snapshot().own_rules(&settings());
-        let rules = self.documents[id].rules().iter();
+        let rules = self.document(id).rules().iter();
         rules.filter(|rule| !own.has(id, rule)).map(|rule| rule.raw().get().to_owned()).collect()
     }
 

@@ -173,7 +173,7 @@ impl<'a> Host<'a> {
         let superseded = self.superseded(&wanted);
         let new: BTreeSet<Digest> = wanted.iter().filter_map(digest_of).collect();
 
-        let mut after = before.clone();
+        let mut after = before;
         after.rules.retain(|digest| !withdrawn.rules.contains(digest) && !superseded.contains(digest));
         after.rules.extend(&new);
         after.record_only &= !withdrawn.record_only;

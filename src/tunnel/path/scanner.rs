@@ -11,8 +11,8 @@ use crate::limits::PATH_REPEAT_MAX;
 
 /// POSIX classes that both know.
 const CLASS_NAMES: [&str; 14] = [
-    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
-    "xdigit",
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
+    "upper", "word", "xdigit",
 ];
 
 /// What may stand behind a backslash for itself.
@@ -20,8 +20,14 @@ const ESCAPABLE: &str = r"\.+*?()|[]{}^$/-&~#";
 
 /// Checks the whole expression.
 pub(super) fn check(text: &str) -> Result<(), PathError> {
-    let mut scanner = Scanner { characters: text.chars().peekable(), position: 0 };
-    scanner.expression().map_err(|problem| PathError::Syntax { position: scanner.position, problem })
+    let mut scanner = Scanner {
+        characters: text.chars().peekable(),
+        position: 0,
+    };
+    scanner.expression().map_err(|problem| PathError::Syntax {
+        position: scanner.position,
+        problem,
+    })
 }
 
 /// What a repetition would apply to.
@@ -96,11 +102,17 @@ impl Scanner<'_> {
                 _ if character.is_control() => return Err(Syntax::Control(character)),
                 _ => Operand::Atom(1),
             };
-            if let (Operand::Atom(weight) | Operand::Repeated(weight), Some(group)) = (operand, groups.last_mut()) {
+            if let (Operand::Atom(weight) | Operand::Repeated(weight), Some(group)) =
+                (operand, groups.last_mut())
+            {
                 *group = (*group).max(weight);
             }
         }
-        if groups.len() > 1 { Err(Syntax::UnclosedGroup) } else { Ok(()) }
+        if groups.len() > 1 {
+            Err(Syntax::UnclosedGroup)
+        } else {
+            Ok(())
+        }
     }
 
     /// Behind `(`. Says whether a `)` has to follow; flags for the rest of a group end by themselves.
@@ -138,7 +150,11 @@ impl Scanner<'_> {
     /// Behind `{`, up to and with `}`. The greatest number of repetitions.
     fn count(&mut self) -> Result<Weight, Syntax> {
         let minimum = self.number()?.ok_or(Syntax::Brace)?;
-        let maximum = if self.next_if(',') { self.number()?.unwrap_or(minimum) } else { minimum };
+        let maximum = if self.next_if(',') {
+            self.number()?.unwrap_or(minimum)
+        } else {
+            minimum
+        };
         if !self.next_if('}') {
             return Err(Syntax::Brace);
         }
@@ -150,7 +166,11 @@ impl Scanner<'_> {
 
     fn number(&mut self) -> Result<Option<Weight>, Syntax> {
         let mut number: Option<Weight> = None;
-        while let Some(digit) = self.characters.peek().and_then(|character| character.to_digit(10)) {
+        while let Some(digit) = self
+            .characters
+            .peek()
+            .and_then(|character| character.to_digit(10))
+        {
             self.next();
             // Go takes no leading zero for a count.
             if number == Some(0) {
@@ -194,7 +214,9 @@ impl Scanner<'_> {
         self.next_if('^');
         let mut is_first = true;
         loop {
-            let Some(character) = self.next() else { return Err(Syntax::UnclosedClass) };
+            let Some(character) = self.next() else {
+                return Err(Syntax::UnclosedClass);
+            };
             if matches!(character, '&' | '-' | '~') && self.characters.peek() == Some(&character) {
                 return Err(Syntax::ClassOperation);
             }
@@ -247,7 +269,11 @@ impl Scanner<'_> {
             name.push(letter);
         }
         let is_closed = self.next_if(':') && self.next_if(']');
-        if is_closed && CLASS_NAMES.contains(&&*name) { Ok(()) } else { Err(Syntax::ClassName) }
+        if is_closed && CLASS_NAMES.contains(&&*name) {
+            Ok(())
+        } else {
+            Err(Syntax::ClassName)
+        }
     }
 
     /// Behind a backslash inside a class. The character it stands for; nothing for a class.

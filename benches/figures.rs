@@ -1,0 +1,450 @@
+//! The figures of the README, as a Markdown table: `just figures`.
+//!
+//! Measures the static release binary (or the one `WEBHOOK_BINARY` names) as ExternalDNS would see it: started as a
+//! process against the emulator of Cloudflare, spoken to over a socket, its memory read from `/proc`. Each line is a
+//! fresh process, so that no figure carries another one's peak. Fails when the program answers wrongly, never when a
+//! figure misses its aim: the aims stand beside the figures.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a measurement reads the time, the environment, and sleeps while it polls"
+)]
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use cloudflare_emulator::{Emulator, Plan, Token};
+use serde_json::{Value, json};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const NAME: &str = "external-dns-cloudflare-tunnel-webhook";
+const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";
+
+/// What the project aims at. Misses are shown, not failed.
+const SIZE_AIM_BYTES: u64 = 2_500_000;
+const START_AIM: Duration = Duration::from_millis(5);
+const IDLE_AIM_KIB: u64 = 2 * 1024;
+const CONNECTIONS_AIM_KIB: u64 = 6 * 1024;
+const ADJUST_AIM_KIB: u64 = 12 * 1024;
+const LOOP_AIM_KIB: u64 = 16 * 1024;
+
+const STARTS: usize = 20;
+const IDLE_CONNECTIONS: usize = 200;
+const ENDPOINTS: usize = 5_000;
+const RECORDS: usize = 5_000;
+const RULES: usize = 1_000;
+
+/// A program that has not answered after so long will not.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The answer to one request; above the program's own deadline.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at a condition.
+const GLANCE: Duration = Duration::from_millis(1);
+/// What a process may do after its first answer before it counts as idle: reading its token, tunnels and zones.
+const SETTLING: Duration = Duration::from_millis(500);
+
+fn main() -> Outcome<()> {
+    // `cargo test --all-targets` runs benches too, without this argument: there is nothing to test here.
+    if !env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let binary = binary()?;
+    let mut table = Table::new()?;
+    size_and_linkage(&binary, &mut table)?;
+    start(&binary, &mut table)?;
+    idle(&binary, &mut table)?;
+    connections(&binary, &mut table)?;
+    adjust(&binary, &mut table)?;
+    one_loop(&binary, &mut table)?;
+    print!("{}", table.text);
+    Ok(())
+}
+
+fn binary() -> Outcome<PathBuf> {
+    let path = env::var_os("WEBHOOK_BINARY").map_or_else(
+        || {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+            let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+            target.join("x86_64-unknown-linux-musl/release").join(NAME)
+        },
+        PathBuf::from,
+    );
+    if path.is_file() {
+        Ok(path)
+    } else {
+        Err(format!("{} is not there: `just static` builds it", path.display()).into())
+    }
+}
+
+fn size_and_linkage(binary: &Path, table: &mut Table) -> Outcome<()> {
+    let content = fs::read(binary)?;
+    let bytes = u64::try_from(content.len())?;
+    table.line("binary, x86_64 musl", &format!("{bytes} bytes"), &format!("{SIZE_AIM_BYTES} bytes"))?;
+    let linkage = if asks_for_an_interpreter(&content)? { "dynamic" } else { "static" };
+    table.line("linkage", linkage, "static")
+}
+
+/// Whether the program headers of a 64-bit little-endian ELF file name a dynamic loader.
+fn asks_for_an_interpreter(elf: &[u8]) -> Outcome<bool> {
+    const PT_INTERP: u32 = 3;
+    const NOT_ELF: &str = "the binary is no 64-bit little-endian ELF file";
+    if elf.get(..6) != Some(b"\x7fELF\x02\x01".as_slice()) {
+        return Err(NOT_ELF.into());
+    }
+    let number = |offset: usize, width: usize| -> Outcome<usize> {
+        let bytes = elf.get(offset..offset + width).ok_or(NOT_ELF)?;
+        Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    };
+    // Offset, entry size and number of the program headers, from the file header.
+    let (offset, entry_size, entries) = (number(0x20, 8)?, number(0x36, 2)?, number(0x38, 2)?);
+    for entry in 0..entries {
+        if number(offset + entry * entry_size, 4)? == usize::try_from(PT_INTERP)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// From the moment before the process is made to the last byte of the first `GET /`.
+fn start(binary: &Path, table: &mut Table) -> Outcome<()> {
+    let world = World::with_records(0)?;
+    let mut times = Vec::with_capacity(STARTS);
+    for _ in 0..STARTS {
+        let program = Program::start(binary, &world)?;
+        times.push(program.first_answer);
+    }
+    times.sort_unstable();
+    let median = times.get(STARTS / 2).copied().unwrap_or_default();
+    table.line(
+        &format!("start to the first answer, median of {STARTS}"),
+        &milliseconds(median),
+        &milliseconds(START_AIM),
+    )
+}
+
+fn idle(binary: &Path, table: &mut Table) -> Outcome<()> {
+    let world = World::with_records(0)?;
+    let program = Program::start(binary, &world)?;
+    thread::sleep(SETTLING);
+    table.memory("resident memory, idle", &program, IDLE_AIM_KIB)
+}
+
+fn connections(binary: &Path, table: &mut Table) -> Outcome<()> {
+    let world = World::with_records(0)?;
+    let program = Program::start(binary, &world)?;
+    let mut open = Vec::with_capacity(IDLE_CONNECTIONS);
+    for _ in 0..IDLE_CONNECTIONS {
+        // Used once and kept, as ExternalDNS keeps its own.
+        let mut connection = program.connect()?;
+        connection.write_all(request("GET", "/", "", true).as_bytes())?;
+        read_kept_alive(&mut connection)?;
+        open.push(connection);
+    }
+    thread::sleep(SETTLING);
+    let label = format!("resident memory, {IDLE_CONNECTIONS} idle connections on the API port");
+    table.memory(&label, &program, CONNECTIONS_AIM_KIB)?;
+    drop(open);
+    Ok(())
+}
+
+fn adjust(binary: &Path, table: &mut Table) -> Outcome<()> {
+    let world = World::with_records(0)?;
+    let program = Program::start(binary, &world)?;
+    thread::sleep(SETTLING);
+    let endpoints = endpoints(ENDPOINTS);
+    let begun = Instant::now();
+    let answer = program.post("/adjustendpoints", &endpoints)?;
+    let took = begun.elapsed();
+    let adjusted: Value = serde_json::from_slice(&answer)?;
+    if adjusted.as_array().map(Vec::len) != Some(ENDPOINTS) {
+        return Err("POST /adjustendpoints did not answer every endpoint".into());
+    }
+    let label = format!("resident memory after one POST of {ENDPOINTS} endpoints ({})", milliseconds(took));
+    table.memory(&label, &program, ADJUST_AIM_KIB)
+}
+
+/// One loop of ExternalDNS that finds nothing to do, over hostnames that the program itself published before.
+fn one_loop(binary: &Path, table: &mut Table) -> Outcome<()> {
+    let world = World::with_records(RECORDS - RULES)?;
+    let wanted = endpoints(RULES);
+    let publisher = Program::start(binary, &world)?;
+    let canonical: Value = serde_json::from_slice(&publisher.post("/adjustendpoints", &wanted)?)?;
+    publisher.post("/records", &json!({ "create": canonical }))?;
+    drop(publisher);
+
+    let program = Program::start(binary, &world)?;
+    thread::sleep(SETTLING);
+    let begun = Instant::now();
+    let present: Value = serde_json::from_slice(&program.get("/records")?)?;
+    let adjusted: Value = serde_json::from_slice(&program.post("/adjustendpoints", &wanted)?)?;
+    let took = begun.elapsed();
+    if present.as_array().map(Vec::len) != Some(RULES) || adjusted.as_array().map(Vec::len) != Some(RULES) {
+        return Err("the loop did not see every published hostname".into());
+    }
+    let label = format!(
+        "resident memory after a loop over {RECORDS} records and {RULES} rules ({})",
+        milliseconds(took)
+    );
+    table.memory(&label, &program, LOOP_AIM_KIB)
+}
+
+fn endpoints(count: usize) -> Value {
+    (0..count)
+        .map(|number| {
+            json!({
+                "dnsName": format!("shop-{number}.example.com"),
+                "recordType": "CNAME",
+                "targets": [format!("http://shop-{number}.shop.svc:8080")],
+                "labels": { "resource": format!("ingress/shop/shop-{number}") },
+                "providerSpecific": [{ "name": "webhook/origin-connect-timeout", "value": "10s" }],
+            })
+        })
+        .collect()
+}
+
+/// Cloudflare as the program finds it: one zone and one tunnel never configured.
+struct World {
+    emulator: Emulator,
+    tunnel: String,
+}
+
+impl World {
+    const TOKEN: &str = "figures-token";
+
+    /// The zone holds so many records of somebody else's.
+    fn with_records(count: usize) -> Outcome<Self> {
+        let emulator = Emulator::start();
+        emulator.add_token(Token::full(Self::TOKEN));
+        let zone = emulator.add_zone("example.com", Plan::Pro);
+        let tunnel = emulator.add_tunnel("figures");
+        emulator.edit(|cloudflare| -> Outcome<()> {
+            // Pro zones made long ago may hold more than the 3,500 records of a new one.
+            cloudflare.zone_mut(&zone).record_quota = RECORDS;
+            for number in 0..count {
+                let name = format!("host-{number}.internal");
+                let comment = format!("rack {} in the old building", number % 40);
+                let record = json!({ "type": "A", "name": name, "content": "192.0.2.7", "ttl": 300, "comment": comment });
+                cloudflare.add_record(&zone, record).map_err(|refusal| format!("{refusal:?}"))?;
+            }
+            Ok(())
+        })?;
+        Ok(Self { emulator, tunnel })
+    }
+}
+
+/// The program as a child process, ended when dropped.
+struct Program {
+    child: Child,
+    address: SocketAddr,
+    first_answer: Duration,
+}
+
+impl Program {
+    fn start(binary: &Path, world: &World) -> Outcome<Self> {
+        let (api, observation) = (free_port()?, free_port()?);
+        let begun = Instant::now();
+        let child = Command::new(binary)
+            .env_clear()
+            .env("CF_API_TOKEN", World::TOKEN)
+            .env("CF_API_BASE_URL", world.emulator.base_url())
+            .env("CF_TUNNEL_ID", &world.tunnel)
+            .env("SERVER_HOST", "127.0.0.1")
+            .env("SERVER_PORT", api.to_string())
+            .env("METRICS_HOST", "127.0.0.1")
+            .env("METRICS_PORT", observation.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, api));
+        let mut program = Self { child, address, first_answer: Duration::ZERO };
+        let mut connection = program.await_listener(begun)?;
+        connection.write_all(request("GET", "/", "", false).as_bytes())?;
+        answer_body(connection)?;
+        program.first_answer = begun.elapsed();
+        program.await_readiness(SocketAddr::from((Ipv4Addr::LOCALHOST, observation)))?;
+        Ok(program)
+    }
+
+    fn await_listener(&mut self, begun: Instant) -> Outcome<TcpStream> {
+        loop {
+            if let Ok(connection) = self.connect() {
+                return Ok(connection);
+            }
+            if let Some(status) = self.child.try_wait()? {
+                return Err(format!("the program ended: {status}").into());
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err("the program does not listen".into());
+            }
+            thread::sleep(GLANCE / 10);
+        }
+    }
+
+    fn await_readiness(&self, observation: SocketAddr) -> Outcome<()> {
+        let begun = Instant::now();
+        loop {
+            let ready = TcpStream::connect(observation).map_err(Box::from).and_then(|mut connection| {
+                connection.write_all(request("GET", "/readyz", "", false).as_bytes())?;
+                answer_body(connection)
+            });
+            match ready {
+                Ok(_) => return Ok(()),
+                Err(reason) if begun.elapsed() > PATIENCE => return Err(reason),
+                Err(_) => thread::sleep(GLANCE),
+            }
+        }
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let connection = TcpStream::connect(self.address)?;
+        connection.set_read_timeout(Some(ANSWER_PATIENCE))?;
+        connection.set_nodelay(true)?;
+        Ok(connection)
+    }
+
+    fn get(&self, path: &str) -> Outcome<Vec<u8>> {
+        let mut connection = self.connect()?;
+        connection.write_all(request("GET", path, "", false).as_bytes())?;
+        answer_body(connection)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Outcome<Vec<u8>> {
+        let mut connection = self.connect()?;
+        connection.write_all(request("POST", path, &body.to_string(), false).as_bytes())?;
+        answer_body(connection)
+    }
+
+    /// Resident memory now and at its highest, in KiB.
+    fn memory_kib(&self) -> Outcome<(u64, u64)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let field = |name: &str| -> Outcome<u64> {
+            let line =
+                status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such line in /proc")?;
+            Ok(line.trim_start_matches(':').trim().trim_end_matches(" kB").parse()?)
+        };
+        Ok((field("VmRSS")?, field("VmHWM")?))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn request(method: &str, path: &str, body: &str, keep: bool) -> String {
+    let connection = if keep { "keep-alive" } else { "close" };
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {MEDIA_TYPE}\r\nContent-Type: {MEDIA_TYPE}\r\n\
+         Content-Length: {length}\r\nConnection: {connection}\r\n\r\n{body}"
+    )
+}
+
+/// The body of a 2xx answer that ends with its connection. Chunks are put together.
+fn answer_body(mut connection: TcpStream) -> Outcome<Vec<u8>> {
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer)?;
+    let end = answer
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .ok_or("an answer without an end of its head")?;
+    let (head, body) = answer.split_at(end + 4);
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    if !head.starts_with("http/1.1 2") {
+        return Err(format!("answered {}", head.lines().next().unwrap_or_default()).into());
+    }
+    if head.contains("transfer-encoding: chunked") { unchunked(body) } else { Ok(body.to_vec()) }
+}
+
+fn unchunked(mut rest: &[u8]) -> Outcome<Vec<u8>> {
+    const CUT: &str = "a chunked body is cut short";
+    let mut body = Vec::with_capacity(rest.len());
+    loop {
+        let line = rest.windows(2).position(|window| window == b"\r\n").ok_or(CUT)?;
+        let (size, tail) = rest.split_at_checked(line).ok_or(CUT)?;
+        let size = usize::from_str_radix(std::str::from_utf8(size)?, 16)?;
+        if size == 0 {
+            return Ok(body);
+        }
+        body.extend_from_slice(tail.get(2..size + 2).ok_or(CUT)?);
+        rest = tail.get(size + 4..).ok_or(CUT)?;
+    }
+}
+
+/// Reads one answer with a length from a connection that stays open.
+fn read_kept_alive(connection: &mut TcpStream) -> Outcome<()> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        connection.read_exact(&mut byte)?;
+        head.extend_from_slice(&byte);
+    }
+    let head = String::from_utf8(head)?.to_ascii_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:"))
+        .ok_or("GET / was answered without a length")?;
+    let mut body = vec![0; length.trim().parse()?];
+    connection.read_exact(&mut body)?;
+    Ok(())
+}
+
+/// The Markdown table, a line at a time.
+struct Table {
+    text: String,
+}
+
+impl Table {
+    fn new() -> Outcome<Self> {
+        let cores = thread::available_parallelism()?;
+        let memory = fs::read_to_string("/proc/meminfo")?;
+        let total_kib: u64 = memory
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:"))
+            .and_then(|rest| rest.trim().strip_suffix(" kB"))
+            .ok_or("no MemTotal in /proc/meminfo")?
+            .parse()?;
+        let mut text = String::new();
+        writeln!(
+            text,
+            "Measured on {cores} cores with {} GiB of memory.\n",
+            total_kib.div_ceil(1024 * 1024)
+        )?;
+        writeln!(text, "| what | measured | aim |\n|---|---|---|")?;
+        Ok(Self { text })
+    }
+
+    fn line(&mut self, what: &str, measured: &str, aim: &str) -> Outcome<()> {
+        Ok(writeln!(self.text, "| {what} | {measured} | {aim} |")?)
+    }
+
+    fn memory(&mut self, what: &str, program: &Program, aim_kib: u64) -> Outcome<()> {
+        let (resident, peak) = program.memory_kib()?;
+        let measured = format!("{} MiB (peak {})", mebibytes(resident), mebibytes(peak));
+        self.line(what, &measured, &format!("{} MiB", aim_kib / 1024))
+    }
+}
+
+/// With one decimal, from KiB.
+fn mebibytes(kib: u64) -> String {
+    let tenths = (kib * 10).div_ceil(1024);
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+fn milliseconds(duration: Duration) -> String {
+    format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
+}

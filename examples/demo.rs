@@ -1,0 +1,222 @@
+//! The whole conversation of ExternalDNS with this program, for a small shop, against an emulator of Cloudflare.
+//!
+//! ```text
+//! cargo run --release --example demo
+//! ```
+//!
+//! Nothing to configure, no network. Each step prints what was asked, what stands at Cloudflare afterwards and the calls
+//! it took, and ends the demo if something is not as it should be.
+
+#[path = "../tests/support/external_dns.rs"]
+mod external_dns;
+#[path = "../tests/support/harness.rs"]
+mod harness;
+
+use std::process::ExitCode;
+
+use cloudflare_emulator::{Call, Visit};
+use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use log::LevelFilter;
+use serde_json::Value;
+use simple_logger::SimpleLogger;
+
+use harness::{Program, Scene, endpoint, published};
+
+/// What is not as it should be.
+type Problem = String;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => {
+            println!("\nAll of it as it should be.");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("\nThe demo failed: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Problem> {
+    let scene = Scene::with_foreign();
+    let before = Standing::of(&scene);
+    heading("A tunnel with rules that somebody made by hand, and a zone with records of other people");
+    print_standing(&scene);
+
+    // Refusals are told in the log: here between the steps, in a cluster on the sidecar's standard error.
+    SimpleLogger::new().with_level(LevelFilter::Warn).init().map_err(|error| error.to_string())?;
+    let program = scene.start();
+    let shop = |service: &str| {
+        vec![
+            published("shop.example.com", service),
+            published("api.example.com", "http://api.shop.svc:8080"),
+            endpoint(
+                "admin.example.com",
+                &[
+                    ("tunnel-service", "https://admin.shop.svc:8443"),
+                    ("origin-no-tls-verify", "true"),
+                    ("origin-connect-timeout", "1m"),
+                    ("access-required", "true"),
+                    ("access-team-name", "shop"),
+                    ("access-aud-tag", "4f2a"),
+                ],
+            ),
+        ]
+    };
+    let stage = Stage { scene: &scene, program: &program, before: &before };
+
+    stage.play("Three Ingresses are annotated: three hostnames are published", &shop("http://shop.shop.svc:80"))?;
+    expect(scene.rules().len() == before.rules.len() + 3, "three rules came")?;
+    let wild = position(&scene, "*.example.com")?;
+    for name in ["shop.example.com", "api.example.com", "admin.example.com"] {
+        expect(position(&scene, name)? < wild, "the rules stand before the hand-made wildcard that covers them")?;
+        expect_served(&scene, name)?;
+    }
+    stage.rest(&shop("http://shop.shop.svc:80"))?;
+
+    stage.play("One service moves to another port: its rule changes", &shop("http://shop.shop.svc:9000"))?;
+    expect(served_by(&scene, "shop.example.com") == Some("http://shop.shop.svc:9000".to_owned()), "the rule changed")?;
+    stage.rest(&shop("http://shop.shop.svc:9000"))?;
+
+    let mut typo = shop("http://shop.shop.svc:9000");
+    typo.retain(|endpoint| endpoint.dns_name != "api.example.com");
+    typo.push(published("api.example.com", "api.shop.svc:8080"));
+    stage.play("A typing mistake in an annotation: the hostname stays published as it was", &typo)?;
+    expect(served_by(&scene, "api.example.com") == Some("http://api.shop.svc:8080".to_owned()), "the rule stayed")?;
+
+    stage.play("All three Ingresses are deleted: what was made goes, and nothing else", &[])?;
+    expect(Standing::of(&scene) == before, "everything stands as it did at the beginning")?;
+    stage.rest(&[])
+}
+
+/// One step of the play.
+struct Stage<'a> {
+    scene: &'a Scene,
+    program: &'a Program,
+    before: &'a Standing,
+}
+
+impl Stage<'_> {
+    /// One loop of ExternalDNS, and what came of it.
+    fn play(&self, title: &str, desired: &[Endpoint]) -> Result<(), Problem> {
+        heading(title);
+        self.scene.cloudflare.take_calls();
+        let changes = self
+            .program
+            .external_dns()
+            .run_loop(desired)
+            .map_err(|status| format!("the webhook answered {status}"))?;
+        print_changes(&changes);
+        print_standing(self.scene);
+        print_calls(self.scene, &self.scene.cloudflare.take_calls());
+        let standing = Standing::of(self.scene);
+        expect(standing.keeps(self.before), "every foreign rule and record is there, in its order, to the byte")
+    }
+
+    /// A further loop must write nothing.
+    fn rest(&self, desired: &[Endpoint]) -> Result<(), Problem> {
+        self.scene.cloudflare.take_calls();
+        let changes = self
+            .program
+            .external_dns()
+            .run_loop(desired)
+            .map_err(|status| format!("the webhook answered {status}"))?;
+        let calls = self.scene.cloudflare.take_calls();
+        let writes = calls.iter().filter(|call| call.is_write()).count();
+        println!("  A further loop: {} calls, {writes} writes.", calls.len());
+        expect(changes == Changes::default(), "ExternalDNS has nothing more to ask for")?;
+        expect(writes == 0, "a further loop writes nothing")
+    }
+}
+
+/// What stands at Cloudflare.
+#[derive(PartialEq)]
+struct Standing {
+    rules: Vec<String>,
+    foreign_records: Vec<String>,
+    records: usize,
+}
+
+impl Standing {
+    fn of(scene: &Scene) -> Self {
+        let records = scene.cloudflare.records(&scene.zone).len();
+        Self { rules: scene.rules(), foreign_records: scene.foreign_records(), records }
+    }
+
+    /// Whether every rule and record of `other` is here, in the same order.
+    fn keeps(&self, other: &Self) -> bool {
+        let mut rules = self.rules.iter();
+        self.foreign_records == other.foreign_records
+            && other.rules.iter().all(|foreign| rules.any(|rule| rule == foreign))
+    }
+}
+
+fn expect(holds: bool, what: &str) -> Result<(), Problem> {
+    if holds { Ok(()) } else { Err(format!("expected that {what}")) }
+}
+
+fn served_by(scene: &Scene, host: &str) -> Option<String> {
+    match scene.cloudflare.visit(host, "/") {
+        Visit::Served { service, .. } => Some(service),
+        _ => None,
+    }
+}
+
+fn expect_served(scene: &Scene, host: &str) -> Result<(), Problem> {
+    expect(served_by(scene, host).is_some(), &format!("a visitor of {host} reaches its service"))
+}
+
+fn position(scene: &Scene, hostname: &str) -> Result<usize, Problem> {
+    scene
+        .rules()
+        .iter()
+        .position(|rule| field(rule, "hostname") == hostname)
+        .ok_or_else(|| format!("{hostname} has no rule"))
+}
+
+fn field(rule: &str, name: &str) -> String {
+    let rule: Value = serde_json::from_str(rule).unwrap_or_default();
+    rule.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn heading(title: &str) {
+    println!("\n== {title}");
+}
+
+fn print_changes(Changes { create, update_old: _, update_new, delete }: &Changes) {
+    println!("  ExternalDNS asks:");
+    for (verb, endpoints) in [("create", create), ("update", update_new), ("delete", delete)] {
+        for endpoint in endpoints {
+            let service = endpoint.property("webhook/tunnel-service").unwrap_or_default();
+            println!("    {verb} {:<20} {service}", endpoint.dns_name);
+        }
+    }
+}
+
+fn print_standing(scene: &Scene) {
+    println!("  The tunnel's rules, first match wins:");
+    for (number, rule) in scene.rules().iter().enumerate() {
+        let hostname = field(rule, "hostname");
+        let hostname = if hostname.is_empty() { "(everything else)" } else { &hostname };
+        let options: Value = serde_json::from_str(rule).unwrap_or_default();
+        let options = options.get("originRequest").map(Value::to_string).unwrap_or_default();
+        println!("    {}. {hostname:<20} {:<28} {options}", number + 1, field(rule, "service"));
+    }
+    println!("  The zone's records:");
+    for record in scene.cloudflare.records(&scene.zone) {
+        let proxied = if record.proxied { "proxied" } else { "dns only" };
+        let comment = record.comment.unwrap_or_default();
+        println!("    {:<22} {:<5} {:<52} {proxied:<8} {comment}", record.name, record.kind, record.content);
+    }
+}
+
+/// The calls, with names in place of ids.
+fn print_calls(scene: &Scene, calls: &[Call]) {
+    println!("  Calls of Cloudflare's API: {}", calls.len());
+    let account = scene.cloudflare.account();
+    for call in calls {
+        let path = call.path.replace(&account, "shop").replace(&scene.tunnel, "home").replace(&scene.zone, "example.com");
+        println!("    {:<4} {path}", call.method);
+    }
+}

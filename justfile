@@ -1,0 +1,144 @@
+# Every task of the project. CI (.ci/run) runs these same recipes.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+name := "external-dns-cloudflare-tunnel-webhook"
+target_dir := env("CARGO_TARGET_DIR", "target")
+static_target := "x86_64-unknown-linux-musl"
+static_binary := target_dir / static_target / "release" / name
+arm_target := "aarch64-unknown-linux-musl"
+arm_binary := target_dir / arm_target / "release" / name
+
+# What the README promises of the x86_64 static binary.
+size_limit_bytes := "3000000"
+size_aim_bytes := "2500000"
+
+# List every task.
+[private]
+default:
+    @just --list --unsorted
+
+# Compile everything, tests and benches included.
+[group('build')]
+build:
+    cargo build --workspace --all-targets --locked
+
+# The static x86_64 binary that is shipped (needs musl-tools).
+[group('build')]
+static:
+    cargo build --release --locked --target {{ static_target }} --bin {{ name }}
+
+# The static aarch64 binary (needs gcc-aarch64-linux-gnu and libc6-dev-arm64-cross for ring's C code).
+[group('build')]
+static-aarch64:
+    CC_aarch64_unknown_linux_musl=aarch64-linux-gnu-gcc \
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld \
+    cargo build --release --locked --target {{ arm_target }} --bin {{ name }}
+
+# Size of the static binary; fails above the limit, or if it asks for a dynamic loader.
+[group('build')]
+size: static
+    #!/usr/bin/env bash
+    set -euo pipefail
+    bytes=$(stat --format %s '{{ static_binary }}')
+    printf '%s: %d bytes (aim %d, limit %d)\n' '{{ static_binary }}' "$bytes" {{ size_aim_bytes }} {{ size_limit_bytes }}
+    # ldd exits 1 for "not a dynamic executable" and 0 for "statically linked": the words count.
+    linkage=$(ldd '{{ static_binary }}' 2>&1 || true)
+    echo "ldd: $(echo "$linkage" | xargs)"
+    if ! grep --quiet --extended-regexp 'statically linked|not a dynamic executable' <<<"$linkage"; then
+        echo 'error: the binary is not static' >&2
+        exit 1
+    fi
+    if (( bytes > {{ size_limit_bytes }} )); then
+        echo "error: $(( bytes - {{ size_limit_bytes }} )) bytes above the limit" >&2
+        exit 1
+    fi
+    if (( bytes > {{ size_aim_bytes }} )); then
+        echo "note: $(( bytes - {{ size_aim_bytes }} )) bytes above the aim"
+    fi
+
+# Container image of the static binary as an OCI archive in target/image (needs buildah).
+[group('build')]
+image: static
+    #!/usr/bin/env bash
+    set -euo pipefail
+    context='{{ target_dir }}/image'
+    rm -rf "$context" && mkdir -p "$context/amd64"
+    cp '{{ static_binary }}' "$context/amd64/"
+    # --timestamp 0: the same binary gives the same image id.
+    buildah bud --isolation chroot --platform linux/amd64 --timestamp 0 \
+        --file Dockerfile.scratch --tag 'localhost/{{ name }}' "$context"
+    buildah push 'localhost/{{ name }}' "oci-archive:$context/{{ name }}.tar"
+    ls -l "$context/{{ name }}.tar"
+
+# All Rust tests: units, laws, integration on loopback.
+[group('test')]
+test:
+    cargo test --workspace --locked
+
+# The whole conversation on the emulator, printed; nothing to configure.
+[group('test')]
+demo:
+    cargo run --release --locked --example demo
+
+# The real ExternalDNS against the program and the emulator (needs Go; E2E_REQUIRED=1 forbids skipping,
+# WEBHOOK_BINARY and EMULATOR_BINARY name binaries to use instead of a debug build).
+[group('test')]
+e2e:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if ! command -v go >/dev/null; then
+        if [[ -n "${E2E_REQUIRED:-}" ]]; then
+            echo 'error: the end-to-end test needs Go 1.26 or newer, and there is no go on the PATH' >&2
+            exit 1
+        fi
+        echo 'SKIPPED: end-to-end test with the real ExternalDNS: it needs Go 1.26 or newer, and there is no go on the PATH'
+        exit 0
+    fi
+    cd tests/e2e
+    unformatted=$(gofmt -l .)
+    if [[ -n "$unformatted" ]]; then
+        echo "error: not as gofmt has it: $unformatted" >&2
+        exit 1
+    fi
+    go vet ./...
+    # The test builds what it drives; the first time that compiles all of ExternalDNS, some minutes on two cores.
+    go test -count=1 -timeout 20m -parallel 8 -v ./...
+
+# Break the code in known ways, one at a time, and see the tests go red (needs Python 3.11).
+[group('test')]
+mutations *names:
+    tests/mutations/run {{ names }}
+
+# Formatting and clippy, warnings denied.
+[group('check')]
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Put the code into its one format.
+[group('check')]
+fmt:
+    cargo fmt --all
+
+# API documentation, warnings denied.
+[group('check')]
+doc:
+    RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
+
+# Licences, sources and banned crates (needs cargo-deny). See deny.toml for what it cannot check here.
+[group('check')]
+deny:
+    cargo deny --workspace check licenses sources
+    # Without tests and their crates: what is linked into the program.
+    cargo deny --exclude-dev check bans
+
+# The README's table: size, start, memory (builds the static binary first).
+[group('measure')]
+figures: static
+    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' \
+        cargo bench --locked --bench figures
+
+# Everything CI checks, in its order.
+[group('ci')]
+ci: test lint doc deny size demo e2e mutations

@@ -1,0 +1,236 @@
+//! What the text of an expression says about the paths it matches: which of two covers the other, and which stands
+//! in front.
+//!
+//! Expressions of any author are looked at, perhaps outside the common subset, perhaps invalid. What the text does not
+//! surely say is not concluded.
+
+use std::cmp::Reverse;
+
+use super::SPECIAL;
+
+/// What a prefix form ends with: the path ends here, or goes on behind a slash.
+const PREFIX_ENDS: [&str; 2] = ["(/|$)", "(?:/|$)"];
+
+/// What matches every path of a request.
+const EVERYTHING: [&str; 4] = ["/", "^/", ".*", "^.*$"];
+
+/// Whether every path that the expression `other` matches is matched by `path`, as far as their texts say; no
+/// expression means all paths.
+pub(in crate::tunnel) fn covers(path: Option<&str>, other: Option<&str>) -> bool {
+    let Some(path) = path else { return true };
+    if matches_everything(path) || Some(path) == other {
+        return true;
+    }
+    let prefixes = prefix_of(path).zip(other.and_then(prefix_of));
+    prefixes.is_some_and(|(path, other)| {
+        other
+            .strip_prefix(&*path)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+/// Where an expression stands among those of one host: smaller stands in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::tunnel) struct PathRank {
+    class: PathClass,
+    /// Counted down, so that longer is smaller.
+    length: Reverse<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum PathClass {
+    Anchored,
+    Other,
+    Everything,
+    None,
+}
+
+impl PathRank {
+    /// Anchored expressions by the length of their literal beginning, then the others by their length, then what
+    /// matches everything by its text (even where it is anchored: nothing behind it would be reached), then none.
+    pub(in crate::tunnel) fn of(path: Option<&str>) -> Self {
+        let (class, length) = match path {
+            None => (PathClass::None, 0),
+            Some(text) if matches_everything(text) => (PathClass::Everything, text.len()),
+            Some(text) => match literal_beginning(text) {
+                Some(literal) => (PathClass::Anchored, literal.len()),
+                None => (PathClass::Other, text.len()),
+            },
+        };
+        Self {
+            class,
+            length: Reverse(length),
+        }
+    }
+}
+
+/// Whether the expression is one that is known to match every path of a request.
+fn matches_everything(text: &str) -> bool {
+    EVERYTHING.contains(&text)
+}
+
+/// The path that a prefix form such as `^/api(/|$)` stands for, unescaped; nothing for other expressions.
+pub(super) fn prefix_of(text: &str) -> Option<String> {
+    let body = PREFIX_ENDS.iter().find_map(|end| text.strip_suffix(end))?;
+    let literal = body.strip_prefix('^')?;
+    let mut path = String::new();
+    let mut characters = literal.chars();
+    while let Some(character) = characters.next() {
+        let plain = match character {
+            '\\' => characters.next().filter(char::is_ascii_punctuation)?,
+            _ if SPECIAL.contains(&character) => return None,
+            _ => character,
+        };
+        path.push(plain);
+    }
+    (path.starts_with('/') && !path.ends_with('/')).then_some(path)
+}
+
+/// What every path that an anchored expression matches begins with; nothing where the expression, of any author and
+/// perhaps invalid, is not surely anchored.
+fn literal_beginning(text: &str) -> Option<String> {
+    let flags = ["(?i)", "(?s)", "(?is)", "(?si)"];
+    let rest = flags
+        .iter()
+        .find_map(|flag| text.strip_prefix(flag))
+        .unwrap_or(text);
+    let body = rest.strip_prefix('^').or_else(|| rest.strip_prefix("\\A"))?;
+    if body.contains("\\Q") || has_top_level_alternation(body) {
+        return None;
+    }
+    let mut literal = String::new();
+    let mut characters = body.chars().peekable();
+    while let Some(character) = characters.next() {
+        let plain = match character {
+            '\\' => characters.next().filter(char::is_ascii_punctuation),
+            _ if SPECIAL.contains(&character) => None,
+            _ => Some(character),
+        };
+        let Some(plain) = plain else { break };
+        match characters.peek() {
+            // It may be absent, or is counted.
+            Some('*' | '?' | '{') => break,
+            Some('+') => {
+                literal.push(plain);
+                break;
+            }
+            _ => literal.push(plain),
+        }
+    }
+    Some(literal)
+}
+
+/// Whether an alternative stands outside every group, so that what is in front of it is not in force behind it.
+fn has_top_level_alternation(text: &str) -> bool {
+    let mut depth = 0_usize;
+    let mut is_in_class = false;
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => drop(characters.next()),
+            '[' => is_in_class = true,
+            ']' => is_in_class = false,
+            '(' if !is_in_class => depth += 1,
+            ')' if !is_in_class => depth = depth.saturating_sub(1),
+            '|' if !is_in_class && depth == 0 => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::PathPattern;
+    use super::*;
+
+    #[test]
+    fn an_expression_covers_another_where_their_texts_say_so() {
+        for (path, other, is_covering) in [
+            (None, None, true),
+            (None, Some("x"), true),
+            (Some("/"), None, true),
+            (Some("^/"), Some("x"), true),
+            (Some(".*"), None, true),
+            (Some("^.*$"), Some("/"), true),
+            (Some("x"), None, false),
+            (Some("x"), Some("x"), true),
+            (Some("x"), Some("xy"), false),
+            (Some("^/api(/|$)"), Some("^/api(/|$)"), true),
+            (Some("^/api(/|$)"), Some("^/api(?:/|$)"), true),
+            (Some("^/api(/|$)"), Some("^/api/v2(/|$)"), true),
+            (Some("^/api(/|$)"), Some("^/apis(/|$)"), false),
+            (Some("^/ap(/|$)"), Some("^/api(/|$)"), false),
+            (Some("^/api/v2(/|$)"), Some("^/api(/|$)"), false),
+            (Some(r"^/a\.b(/|$)"), Some(r"^/a\.b/c(/|$)"), true),
+            (Some("^/a.b(/|$)"), Some(r"^/a\.b/c(/|$)"), false),
+            (Some("^/api(/|$)"), Some("^/api/v2/"), false),
+            (Some(r"^/\d(/|$)"), Some("^/d/x(/|$)"), false),
+        ] {
+            assert_eq!(covers(path, other), is_covering, "{path:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn expressions_are_ranked_from_narrow_to_wide() {
+        let ranked = [
+            Some("^/api/v2/users"),
+            Some("^/api/v2/"),
+            Some("^/api/(v1|v2)"),
+            Some("^/api(/|$)"),
+            Some("(?i)^/ap"),
+            Some("^/$"),
+            Some("^[a-z]"),
+            Some("^/api|^/b/longer"),
+            Some(r"\.(jpg|png)$"),
+            Some("api"),
+            Some("^.*$"),
+            Some("^/"),
+            Some("/"),
+            None,
+        ];
+        for pair in ranked.windows(2) {
+            assert!(PathRank::of(pair[0]) < PathRank::of(pair[1]), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn the_literal_beginning_is_what_every_match_begins_with() {
+        for (text, literal) in [
+            ("^/api", Some("/api")),
+            (r"^/a\.b", Some("/a.b")),
+            (r"\A/a", Some("/a")),
+            ("(?i)^/a", Some("/a")),
+            ("^/ab*", Some("/a")),
+            ("^/ab?c", Some("/a")),
+            ("^/ab{2}", Some("/a")),
+            ("^/ab+c", Some("/ab")),
+            (r"^/a\d", Some("/a")),
+            ("^/a[|]b", Some("/a")),
+            ("^/(a|b)", Some("/")),
+            (r"^/a\|b", Some("/a|b")),
+            ("^/a|/b", None),
+            ("/a", None),
+            (r"^/\Qa|b\E", None),
+            ("(^/a)", None),
+        ] {
+            assert_eq!(literal_beginning(text).as_deref(), literal, "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_anchored_expressions_match_begins_with_their_literal(
+            text in r"(\^|\\A)/[a-c/.+*?()|\[\]\\d]{0,8}", path in "/[a-c/]{0,6}"
+        ) {
+            if let (Ok(pattern), Some(literal)) = (PathPattern::parse(&text), literal_beginning(&text)) {
+                let compiled = regex::Regex::new(pattern.as_str()).unwrap();
+                prop_assert!(!compiled.is_match(&path) || path.starts_with(&literal), "{} {}", text, path);
+            }
+        }
+    }
+}

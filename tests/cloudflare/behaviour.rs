@@ -1,0 +1,425 @@
+//! Whole conversations with the emulator.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloudflare_emulator::{
+    ConfigSource as Source, Emulator, Fault, Matcher, NewTunnel, Permission, Plan as ZonePlan, RateLimit,
+    Token, TokenOwner, TokenStatus, Unconfigured,
+};
+use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{
+    AccountId, Batch, Client, ConfigSource, Credentials, Error, NewRecord, Plan, RecordPatch, ZoneId,
+};
+use external_dns_cloudflare_tunnel_webhook::secret::Secret;
+use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::server::{TOKEN, client_with};
+
+/// A Cloudflare with one zone and one tunnel, and a client of it.
+struct Scene {
+    emulator: Emulator,
+    client: Arc<Client>,
+    zone: ZoneId,
+    account: AccountId,
+    tunnel: TunnelId,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let emulator = Emulator::start();
+        emulator.add_token(Token::full(TOKEN));
+        let zone = ZoneId::new(emulator.add_zone("example.com", ZonePlan::Free));
+        let tunnel = TunnelId::parse(&emulator.add_tunnel("shop")).unwrap();
+        Self {
+            client: Arc::new(client_with(&emulator.base_url(), token(TOKEN))),
+            account: AccountId::new(emulator.account()),
+            zone,
+            tunnel,
+            emulator,
+        }
+    }
+
+    fn batch(&self, batch: &Batch) -> Result<(), Error> {
+        self.client.batch(&self.zone, batch, deadline())
+    }
+
+    fn put(&self, config: &str) -> Result<i64, Error> {
+        self.client
+            .put_configuration(&self.account, &self.tunnel, &raw(config), deadline())
+            .map(|written| written.version)
+    }
+}
+
+fn token(text: &str) -> Credentials {
+    Credentials::Token(Secret::parse(text).unwrap())
+}
+
+fn deadline() -> Deadline {
+    Deadline::after(&SystemClock, Duration::from_secs(10))
+}
+
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).unwrap()
+}
+
+fn post(record: NewRecord) -> Batch {
+    Batch {
+        posts: vec![record],
+        ..Batch::default()
+    }
+}
+
+fn cname(name: &str, tunnel: &TunnelId) -> NewRecord {
+    NewRecord {
+        name: name.into(),
+        kind: "CNAME".into(),
+        content: tunnel.hostname().into(),
+        proxied: true,
+        ttl: 1,
+        comment: "edt=1".into(),
+    }
+}
+
+#[test]
+fn records_are_made_changed_and_deleted() {
+    let scene = Scene::new();
+    scene
+        .batch(&post(cname("app.example.com", &scene.tunnel)))
+        .unwrap();
+    let records = scene.client.records(&scene.zone, deadline()).unwrap();
+    let [record] = &records[..] else {
+        panic!("{records:?}");
+    };
+    assert_eq!(
+        (&*record.name, &*record.kind, &*record.content),
+        ("app.example.com", "CNAME", &*scene.tunnel.hostname())
+    );
+    assert_eq!((record.proxied, record.ttl, &*record.comment), (true, 1, "edt=1"));
+    let patch = RecordPatch {
+        id: record.id.clone(),
+        kind: None,
+        content: None,
+        proxied: None,
+        ttl: None,
+        comment: Some("".into()),
+    };
+    scene
+        .batch(&Batch {
+            patches: vec![patch],
+            ..Batch::default()
+        })
+        .unwrap();
+    let changed = scene.client.records(&scene.zone, deadline()).unwrap();
+    assert_eq!((&*changed[0].comment, &changed[0].content), ("", &record.content));
+    scene
+        .batch(&Batch {
+            deletes: vec![record.id.clone()],
+            ..Batch::default()
+        })
+        .unwrap();
+    assert_eq!(scene.client.records(&scene.zone, deadline()), Ok(Vec::new()));
+}
+
+#[test]
+fn a_configuration_survives_to_the_byte_and_each_write_counts() {
+    let scene = Scene::new();
+    let read = || {
+        scene
+            .client
+            .configuration(&scene.account, &scene.tunnel, deadline())
+            .unwrap()
+    };
+    assert!(read().config.is_none());
+    let config = r#"{"originRequest":{"x-new":1.10},"ingress":[ {"service":"http_status:404","note":null}],"z":[12345678901234567890]}"#;
+    let first = scene.put(config).unwrap();
+    assert_eq!(read().config.unwrap().get(), config);
+    assert_eq!(read().version, first);
+    assert_eq!(scene.put(config).unwrap(), first + 1);
+}
+
+#[test]
+fn a_tunnel_never_configured_has_no_config_whichever_way_cloudflare_says_so() {
+    let scene = Scene::new();
+    for unconfigured in [Unconfigured::Null, Unconfigured::NotFound] {
+        let id = scene.emulator.edit(|cloudflare| {
+            cloudflare.add_tunnel_with(NewTunnel {
+                unconfigured,
+                ..NewTunnel::named(&format!("{unconfigured:?}"))
+            })
+        });
+        let tunnel = TunnelId::parse(&id).unwrap();
+        let read = scene
+            .client
+            .configuration(&scene.account, &tunnel, deadline())
+            .unwrap();
+        assert!(read.config.is_none(), "{unconfigured:?}");
+    }
+}
+
+#[test]
+fn tunnels_are_found_and_unknown_ones_are_not() {
+    let scene = Scene::new();
+    let local = scene.emulator.edit(|cloudflare| {
+        cloudflare.add_tunnel_with(NewTunnel {
+            config_source: Source::Local,
+            ..NewTunnel::named("old")
+        })
+    });
+    let found = |id: &TunnelId| scene.client.tunnel(&scene.account, id, deadline()).unwrap();
+    assert_eq!(found(&scene.tunnel).unwrap().config_src, ConfigSource::Cloudflare);
+    assert_eq!(
+        found(&TunnelId::parse(&local).unwrap()).unwrap().config_src,
+        ConfigSource::Local
+    );
+    assert_eq!(
+        found(&TunnelId::parse("00000000-0000-4000-8000-000000000000").unwrap()),
+        None
+    );
+    let names: BTreeSet<_> = scene
+        .client
+        .tunnels(&scene.account, deadline())
+        .unwrap()
+        .into_iter()
+        .map(|tunnel| tunnel.name)
+        .collect();
+    assert_eq!(names, BTreeSet::from(["old".into(), "shop".into()]));
+}
+
+#[test]
+fn lists_are_read_page_by_page() {
+    let scene = Scene::new();
+    for number in 0..119 {
+        scene
+            .emulator
+            .add_zone(&format!("zone{number}.example"), ZonePlan::Pro);
+    }
+    let zones = scene.client.zones(deadline()).unwrap();
+    assert_eq!(zones.len(), 120);
+    assert_eq!(zones.iter().filter(|zone| zone.plan == Plan::Free).count(), 1);
+    assert!(zones.iter().all(|zone| zone.account == scene.account));
+    assert_eq!(scene.emulator.take_calls().len(), 3);
+
+    let large = scene.emulator.add_zone("large.example", ZonePlan::Enterprise);
+    scene
+        .emulator
+        .edit(|cloudflare| cloudflare.zone_mut(&large).record_quota = 20_000);
+    let records: Vec<_> = (0..5_001)
+        .map(|number| json!({"type": "A", "name": format!("host{number}"), "content": "192.0.2.1"}))
+        .collect();
+    scene.emulator.add_records(&large, &records).unwrap();
+    let read = scene.client.records(&ZoneId::new(large), deadline()).unwrap();
+    assert_eq!(read.len(), 5_001);
+    assert_eq!(scene.emulator.take_calls().len(), 2);
+}
+
+#[test]
+fn credentials_are_verified_wherever_they_belong() {
+    let scene = Scene::new();
+    let account = scene.emulator.account();
+    scene.emulator.add_token(Token {
+        owner: TokenOwner::Account(account),
+        ..Token::full("of-the-account")
+    });
+    scene.emulator.add_token(Token {
+        status: TokenStatus::Disabled,
+        ..Token::full("disabled")
+    });
+    scene.emulator.add_token(Token {
+        status: TokenStatus::Expired,
+        ..Token::full("expired")
+    });
+    scene
+        .emulator
+        .add_token(Token::legacy_key("0123456789abcdef", "ops@example.com"));
+    let key = |key: &str| Credentials::Key {
+        key: Secret::parse(key).unwrap(),
+        email: "ops@example.com".into(),
+    };
+    for (label, credentials, is_valid) in [
+        ("of a user", token(TOKEN), true),
+        ("of an account", token("of-the-account"), true),
+        ("disabled", token("disabled"), false),
+        ("expired", token("expired"), false),
+        ("unknown", token("unknown"), false),
+        ("key", key("0123456789abcdef"), true),
+        ("unknown key", key("fedcba9876543210"), false),
+    ] {
+        scene.client.set_credentials(credentials);
+        match scene.client.verify_token(Some(&scene.account), deadline()) {
+            Ok(()) => assert!(is_valid, "{label}"),
+            Err(Error::Credentials(_)) => assert!(!is_valid, "{label}"),
+            Err(error) => panic!("{label}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn what_the_token_may_not_do_is_a_matter_of_credentials() {
+    let scene = Scene::new();
+    scene.emulator.add_token(Token::with_permissions(
+        "read-only",
+        &[Permission::ZoneRead, Permission::DnsRead, Permission::TunnelRead],
+    ));
+    scene.client.set_credentials(token("read-only"));
+    scene.client.records(&scene.zone, deadline()).unwrap();
+    for error in [
+        scene
+            .batch(&post(cname("app.example.com", &scene.tunnel)))
+            .unwrap_err(),
+        scene
+            .put(r#"{"ingress":[{"service":"http_status:404"}]}"#)
+            .unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Credentials(_)), "{error}");
+    }
+    assert_eq!(scene.emulator.records(scene.zone.as_str()).len(), 0);
+}
+
+#[test]
+fn a_conflict_a_quota_and_a_bad_configuration_are_recognised() {
+    let scene = Scene::new();
+    let record = cname("app.example.com", &scene.tunnel);
+    scene.batch(&post(record.clone())).unwrap();
+    let refusal = |error: Error| match error {
+        Error::Refused(refusal) => refusal,
+        error => panic!("{error}"),
+    };
+    let conflict = NewRecord {
+        kind: "A".into(),
+        content: "192.0.2.1".into(),
+        ..record.clone()
+    };
+    assert!(refusal(scene.batch(&post(conflict)).unwrap_err()).is_conflict());
+    assert!(refusal(scene.batch(&post(record)).unwrap_err()).is_conflict());
+    scene
+        .emulator
+        .edit(|cloudflare| cloudflare.zone_mut(scene.zone.as_str()).record_quota = 1);
+    let one_more = cname("more.example.com", &scene.tunnel);
+    assert!(refusal(scene.batch(&post(one_more)).unwrap_err()).is_record_quota());
+    let bad = r#"{"ingress":[{"hostname":"a.example.com","service":"http://a","path":"*"},{"service":"http_status:404"}]}"#;
+    let refused = refusal(scene.put(bad).unwrap_err());
+    assert!(refused.is_bad_configuration());
+    assert!(refused.to_string().contains("Rule #1"), "{refused}");
+}
+
+fn faults() -> Vec<Fault> {
+    vec![
+        Fault::Reset,
+        Fault::Truncated,
+        Fault::Garbage,
+        Fault::DoneButUnanswered,
+        Fault::Delay(Duration::from_millis(50)),
+        Fault::status(500),
+        Fault::status(502),
+        Fault::status(503),
+        Fault::status(408),
+        Fault::limited(1),
+        Fault::limited(300),
+        Fault::error(200, 971, "Please wait and consider throttling your request speed"),
+        Fault::error(400, 1000, "Request timeout"),
+        Fault::error(400, 10001, "internal error"),
+        Fault::error(403, 10000, "Authentication error"),
+        Fault::DoneBut(Box::new(Fault::status(500))),
+        Fault::DoneBut(Box::new(Fault::Garbage)),
+        Fault::DoneBut(Box::new(Fault::Reset)),
+        Fault::DoneBut(Box::new(Fault::error(400, 1000, "Request timeout"))),
+    ]
+}
+
+#[test]
+fn a_write_is_sent_once_whatever_happens_and_never_done_behind_our_back() {
+    for fault in faults() {
+        let scene = Scene::new();
+        let config = r#"{"ingress":[{"service":"http_status:404"}]}"#;
+        let record = cname("app.example.com", &scene.tunnel);
+        scene.emulator.fault(Matcher::batch(), 1, fault.clone());
+        let batch = scene.batch(&post(record));
+        let was_done = !scene.emulator.records(scene.zone.as_str()).is_empty();
+        assert!(
+            batch.is_ok() || !was_done || batch.as_ref().unwrap_err().may_have_been_done(),
+            "{fault:?}: {batch:?}"
+        );
+        assert!(batch.is_err() || was_done, "{fault:?}");
+
+        // The rate limit of one would hold up the other.
+        let scene = Scene::new();
+        scene
+            .emulator
+            .fault(Matcher::put_configuration(), 1, fault.clone());
+        let put = scene.put(config);
+        let was_done = scene.emulator.configuration(scene.tunnel.as_str()).is_some();
+        assert!(
+            put.is_ok() || !was_done || put.as_ref().unwrap_err().may_have_been_done(),
+            "{fault:?}: {put:?}"
+        );
+        assert!(put.is_err() || was_done, "{fault:?}");
+        let writes = scene
+            .emulator
+            .calls()
+            .iter()
+            .filter(|call| call.is_write())
+            .count();
+        assert_eq!(writes, 1, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_read_survives_what_passes_and_reports_what_does_not() {
+    for fault in faults() {
+        let scene = Scene::new();
+        scene.emulator.fault(Matcher::list_records(), 1, fault.clone());
+        let outcome = scene.client.records(&scene.zone, deadline());
+        let passes = match &fault {
+            Fault::Garbage => false,
+            Fault::DoneBut(inner) => **inner != Fault::Garbage,
+            fault => {
+                // A minute's pause, five minutes', and a token that is none.
+                *fault != Fault::limited(300)
+                    && *fault
+                        != Fault::error(200, 971, "Please wait and consider throttling your request speed")
+                    && *fault != Fault::error(403, 10000, "Authentication error")
+            }
+        };
+        assert_eq!(outcome.is_ok(), passes, "{fault:?}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_hanging_write_ends_by_the_deadline() {
+    let scene = Scene::new();
+    scene.emulator.fault(Matcher::put_configuration(), 1, Fault::Hang);
+    let error = scene
+        .client
+        .put_configuration(
+            &scene.account,
+            &scene.tunnel,
+            &raw("{}"),
+            Deadline::after(&SystemClock, Duration::from_millis(300)),
+        )
+        .unwrap_err();
+    assert!(error.may_have_been_done(), "{error}");
+    scene.emulator.release();
+}
+
+/// The `Ratelimit` header says when it is over, so that the block of five minutes is never met.
+#[test]
+fn the_client_stops_before_cloudflare_blocks_it() {
+    let scene = Scene::new();
+    scene.emulator.set_rate_limit(RateLimit {
+        calls: 3,
+        ..RateLimit::default()
+    });
+    for _ in 0..3 {
+        scene.client.records(&scene.zone, deadline()).unwrap();
+    }
+    for _ in 0..5 {
+        let error = scene.client.records(&scene.zone, deadline()).unwrap_err();
+        assert!(matches!(error, Error::Limited { .. }), "{error}");
+    }
+    let statuses: Vec<_> = scene.emulator.calls().iter().map(|call| call.status).collect();
+    assert_eq!(statuses, [Some(200); 3]);
+}

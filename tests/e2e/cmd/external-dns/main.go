@@ -1,0 +1,8 @@
+// The real ExternalDNS, unchanged.
+package main
+
+import "sigs.k8s.io/external-dns/controller"
+
+func main() {
+	controller.Execute()
+}

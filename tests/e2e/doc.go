@@ -1,0 +1,8 @@
+// Package e2e runs the real ExternalDNS against the program and an emulator of Cloudflare.
+//
+// Every test has its own three processes on loopback: the emulator, the program, and ExternalDNS with its connector
+// source, which the test feeds. Nothing else is faked: ExternalDNS plans, asks and counts as it does in a cluster.
+//
+// Environment: WEBHOOK_BINARY and EMULATOR_BINARY name binaries to run; without them both are built by cargo (debug).
+// EXTERNAL_DNS_BINARY likewise; without it ExternalDNS is built from go.mod into bin/.
+package e2e

@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+	"testing"
+	"time"
+)
+
+// emulator is Cloudflare on loopback. The test looks into it and plays other writers through its control endpoints,
+// which neither count as calls nor suffer faults. `cloudflare-emulator --help` describes them.
+type emulator struct {
+	*process
+	baseURL string
+	token   string
+	control string
+}
+
+// startEmulator starts it with what its binary sets up by itself: among others the zone example.com with a record of
+// somebody else's, and the tunnel `shop`, which was never configured.
+func startEmulator(t *testing.T) *emulator {
+	t.Helper()
+	child := start(t, "emulator", emulatorBinary, bareEnvironment())
+	var ready struct {
+		BaseURL    string `json:"base_url"`
+		ControlURL string `json:"control_url"`
+		Token      string `json:"token"`
+	}
+	eventually(t, "the emulator says where it listens", func() error {
+		child.alive(t)
+		line, _, complete := strings.Cut(child.output.String(), "\n")
+		if !complete {
+			return fmt.Errorf("it said %q", line)
+		}
+		return json.Unmarshal([]byte(line), &ready)
+	})
+	return &emulator{process: child, baseURL: ready.BaseURL, token: ready.Token, control: ready.ControlURL}
+}
+
+// ask makes a call of a control endpoint and decodes the answer, where an answer is wanted.
+func (e *emulator) ask(t *testing.T, method, path string, body, answer any) {
+	t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.askRaw(t, method, path, text, answer)
+}
+
+func (e *emulator) askRaw(t *testing.T, method, path string, body []byte, answer any) {
+	t.Helper()
+	request, err := http.NewRequest(method, e.control+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Timeout: 10 * time.Second}
+	response, err := client.Do(request)
+	if err != nil {
+		e.alive(t)
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("emulator: %s %s: %s: %s", method, path, response.Status, text)
+	}
+	if answer == nil {
+		return
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		t.Fatalf("emulator: %s %s: %v in %s", method, path, err, text)
+	}
+}
+
+// state is all that the emulator holds.
+func (e *emulator) state(t *testing.T) (state struct {
+	Zones []struct {
+		Name    string          `json:"name"`
+		Records json.RawMessage `json:"records"`
+	} `json:"zones"`
+	Tunnels []struct {
+		ID     string          `json:"id"`
+		Name   string          `json:"name"`
+		Config json.RawMessage `json:"config"`
+	} `json:"tunnels"`
+}) {
+	t.Helper()
+	e.ask(t, "GET", "/state", nil, &state)
+	return state
+}
+
+// call is one that reached the emulator. Status is 0 where there was no answer.
+type call struct {
+	Method string `json:"method"`
+	Path   string `json:"path"`
+	Status int    `json:"status"`
+	Body   string `json:"body"`
+}
+
+func (c call) String() string {
+	return fmt.Sprintf("%s %s -> %d %s", c.Method, c.Path, c.Status, c.Body)
+}
+
+// calls is every call since the start, oldest first.
+func (e *emulator) calls(t *testing.T) (calls []call) {
+	t.Helper()
+	e.ask(t, "GET", "/calls", nil, &calls)
+	return calls
+}
+
+// writes is every call that asked for a change, answered or not.
+func (e *emulator) writes(t *testing.T) (writes []call) {
+	t.Helper()
+	for _, call := range e.calls(t) {
+		if call.Method != http.MethodGet {
+			writes = append(writes, call)
+		}
+	}
+	return writes
+}
+
+// fault is what goes wrong with matching calls: all of them, or only the first.
+type fault struct {
+	method string // "" is any
+	path   string // "*" stands for one segment, "**" at the end for any number
+	what   any    // as the control endpoint takes it
+	once   bool
+}
+
+// meets says whether the fault is for this call. Only the last segment of its path is looked at.
+func (f fault) meets(call call) bool {
+	return (f.method == "" || f.method == call.Method) && path.Base(f.path) == path.Base(call.Path)
+}
+
+// inject arms a fault.
+func (e *emulator) inject(t *testing.T, fault fault) {
+	t.Helper()
+	body := map[string]any{"path": fault.path, "fault": fault.what}
+	if fault.method != "" {
+		body["method"] = fault.method
+	}
+	if fault.once {
+		body["nth"] = 1
+	}
+	e.ask(t, "POST", "/faults", body, nil)
+}
+
+// lift ends all faults; calls that hang lose their connections.
+func (e *emulator) lift(t *testing.T) {
+	t.Helper()
+	e.ask(t, "DELETE", "/faults", nil, nil)
+}
+
+// visit says what a visitor of the host gets: the service of a tunnel's rule, or what is in the way.
+func (e *emulator) visit(t *testing.T, host, path string) string {
+	t.Helper()
+	var visit struct {
+		Text    string `json:"text"`
+		Tunnel  string `json:"tunnel"`
+		Service string `json:"service"`
+	}
+	e.ask(t, "POST", "/visit", map[string]string{"host": host, "path": path}, &visit)
+	if visit.Tunnel == "" {
+		return visit.Text
+	}
+	return visit.Service + " through " + visit.Tunnel
+}
+
+// tunnelNeverConfigured is a fresh tunnel.
+func (e *emulator) tunnelNeverConfigured(t *testing.T, name string) tunnel {
+	t.Helper()
+	var made struct {
+		ID string `json:"id"`
+	}
+	e.ask(t, "POST", "/tunnels", map[string]string{"name": name}, &made)
+	return tunnel{made.ID}
+}
+
+// tunnelOfOthers is a tunnel that others configured by hand, in a zone where they have records: some that lead to the
+// tunnel, and some that have nothing to do with it.
+func (e *emulator) tunnelOfOthers(t *testing.T, name string) tunnel {
+	t.Helper()
+	made := e.tunnelNeverConfigured(t, name)
+	// Fields that no document knows, an unusual order of keys, rules that overlap, and one without a hostname.
+	e.askRaw(t, "POST", "/configurations", []byte(`{"tunnel": "`+made.id+`", "config": {
+		"warp-routing": {"enabled": true},
+		"ingress": [
+			{"service": "http://legacy:8080", "hostname": "legacy.example.com", "originRequest": {"noTLSVerify": true, "x-unknown": 1.50}},
+			{"hostname": "Mixed.Example.com", "path": "^/private", "service": "http://mixed-private:80"},
+			{"hostname": "mixed.example.com", "service": "http://mixed:80", "x-note": "kept \u00e4s it is"},
+			{"path": "^/\\.well-known/", "service": "http://well-known:80"},
+			{"hostname": "*.example.com", "service": "http://everything-else:80"},
+			{"service": "http_status:418"}
+		]}}`), nil)
+	e.ask(t, "POST", "/records", map[string]any{
+		"zone": zoneName,
+		"posts": []map[string]any{
+			{"type": "A", "name": "www", "content": "192.0.2.1", "ttl": 300, "comment": "the old server"},
+			{"type": "MX", "name": "@", "content": "mail.example.net", "priority": 10, "ttl": 1},
+			{"type": "TXT", "name": "@", "content": `"v=spf1 -all"`, "ttl": 1},
+			{"type": "TXT", "name": "cname-docs", "content": `"heritage=external-dns,external-dns/owner=somebody"`, "ttl": 1},
+			{"type": "CNAME", "name": "docs", "content": "docs.example.net", "ttl": 1},
+			{"type": "CNAME", "name": "legacy", "content": made.hostname(), "proxied": true, "ttl": 1},
+			{"type": "CNAME", "name": "mixed", "content": made.hostname(), "proxied": true, "ttl": 1, "comment": "by hand"},
+			{"type": "CNAME", "name": "*", "content": made.hostname(), "proxied": true, "ttl": 1},
+		},
+	}, nil)
+	return made
+}

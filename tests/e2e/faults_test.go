@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+const (
+	// The program's deadline in these tests, so that a hang shows soon. ExternalDNS itself gives up after 15 s.
+	shortDeadline = 2 * time.Second
+	// Longer than the program may wait within its deadline, and long enough to see it wait.
+	retryAfter = 10 * time.Second
+)
+
+// Whatever Cloudflare does, ExternalDNS must hear about it in a way that does not end it, and what was asked for must
+// be there once Cloudflare is well again.
+func TestExternalDNSLivesThroughFaultsAndConvergesAfterwards(t *testing.T) {
+	t.Parallel()
+	const (
+		anything      = "/**"
+		records       = "/zones/*/dns_records"
+		batch         = "/zones/*/dns_records/batch"
+		configuration = "/accounts/*/cfd_tunnel/*/configurations"
+	)
+	internalError := map[string]any{"status": 500, "body": `{"success":false,"errors":[{"code":1000,"message":"emulated"}]}`}
+
+	for _, trouble := range []struct {
+		name  string
+		fault fault
+	}{
+		{"every read is answered 500", fault{method: "GET", path: anything, what: internalError}},
+		{"every batch of records is answered 500", fault{method: "POST", path: batch, what: internalError}},
+		{"every write of the configuration is answered 500", fault{method: "PUT", path: configuration, what: internalError}},
+		{"every answer is a page of HTML", fault{path: anything, what: "garbage"}},
+		{"every connection is reset", fault{path: anything, what: "reset"}},
+		{"every read of the records hangs", fault{method: "GET", path: records, what: "hang"}},
+		{"every batch of records hangs", fault{method: "POST", path: batch, what: "hang"}},
+		{"every write of the configuration hangs", fault{method: "PUT", path: configuration, what: "hang"}},
+	} {
+		t.Run(trouble.name+" until it is over", func(t *testing.T) {
+			t.Parallel()
+			shop := openShop(t)
+			shop.cloudflare.inject(t, trouble.fault)
+			shop.reorganise()
+			shop.failsSoftly(t, 2)
+			shop.foreign.untouched(t)
+			shop.cloudflare.lift(t)
+			shop.isReorganised(t)
+		})
+	}
+
+	for _, trouble := range []struct {
+		name  string
+		fault fault
+	}{
+		{"one batch of records is done but not answered", fault{method: "POST", path: batch, what: "done_but_unanswered"}},
+		{"one write of the configuration is done but not answered", fault{method: "PUT", path: configuration, what: "done_but_unanswered"}},
+		{"one write of the configuration is done and its answer cut off", fault{method: "PUT", path: configuration, what: "truncated"}},
+		{"one read of the configuration is reset", fault{method: "GET", path: configuration, what: "reset"}},
+	} {
+		t.Run(trouble.name, func(t *testing.T) {
+			t.Parallel()
+			shop := openShop(t)
+			trouble.fault.once = true
+			before := len(shop.cloudflare.calls(t))
+			shop.cloudflare.inject(t, trouble.fault)
+			shop.reorganise()
+			shop.isReorganised(t)
+			if !slices.ContainsFunc(shop.cloudflare.calls(t)[before:], trouble.fault.meets) {
+				t.Error("the fault met no call")
+			}
+		})
+	}
+
+	t.Run("a limit with a long Retry-After is waited for without a call", func(t *testing.T) {
+		t.Parallel()
+		shop := openShop(t)
+		limit := map[string]any{
+			"status":  429,
+			"headers": map[string]string{"retry-after": fmt.Sprint(retryAfter.Seconds())},
+			"body":    `{"success":false,"errors":[{"code":971,"message":"emulated"}]}`,
+		}
+		armed := time.Now()
+		shop.cloudflare.inject(t, fault{path: anything, what: limit, once: true})
+		shop.reorganise()
+		shop.failsSoftly(t, 2)
+		calls := shop.cloudflare.calls(t)
+		shop.failsSoftly(t, 4)
+		if now := shop.cloudflare.calls(t); len(now) != len(calls) {
+			t.Errorf("called before the limit was over: %v", now[len(calls):])
+		}
+		if waited := time.Since(armed); waited >= retryAfter {
+			t.Errorf("four loops took %s, so they say nothing of a limit of %s", waited, retryAfter)
+		}
+		shop.foreign.untouched(t)
+		shop.isReorganised(t)
+	})
+}
+
+// shop is a running set-up with three published hostnames.
+type shop struct {
+	cloudflare *emulator
+	tunnel     tunnel
+	foreign    *foreign
+	dns        *externalDNS
+}
+
+func openShop(t *testing.T) *shop {
+	t.Helper()
+	cloudflare := startEmulator(t)
+	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+	foreign := cloudflare.foreign(t, tunnel)
+	program := startProgram(t, cloudflare, tunnel.id, "REQUEST_TIMEOUT="+shortDeadline.String())
+	dns := startExternalDNS(t, program, txt)
+	dns.source.set(
+		published("kept.example.com", "http://kept.shop.svc:80"),
+		published("changed.example.com", "http://changed.shop.svc:80"),
+		published("withdrawn.example.com", "http://withdrawn.shop.svc:80"),
+	)
+	dns.settle(t, cloudflare)
+	return &shop{cloudflare, tunnel, foreign, dns}
+}
+
+// reorganise asks for one hostname more, one less, and one changed.
+func (s *shop) reorganise() {
+	s.dns.source.set(
+		published("kept.example.com", "http://kept.shop.svc:80"),
+		published("changed.example.com", "http://changed-next.shop.svc:80"),
+		published("created.example.com", "http://created.shop.svc:80"),
+	)
+}
+
+// isReorganised awaits what reorganise asked for.
+func (s *shop) isReorganised(t *testing.T) {
+	t.Helper()
+	s.dns.settle(t, s.cloudflare)
+	s.cloudflare.publishes(t, s.tunnel, "kept.example.com", "http://kept.shop.svc:80", `{}`)
+	s.cloudflare.publishes(t, s.tunnel, "changed.example.com", "http://changed-next.shop.svc:80", `{}`)
+	s.cloudflare.publishes(t, s.tunnel, "created.example.com", "http://created.shop.svc:80", `{}`)
+	s.cloudflare.withdrew(t, s.tunnel, "withdrawn.example.com")
+	s.foreign.untouched(t)
+}
+
+// failsSoftly awaits so many loops in a row that failed without ending ExternalDNS.
+func (s *shop) failsSoftly(t *testing.T, loops float64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%v loops in a row fail softly", loops), func() error {
+		s.dns.alive(t)
+		if now := s.dns.mustMetric(t, softErrors); now < loops {
+			return fmt.Errorf("%v", now)
+		}
+		return nil
+	})
+}

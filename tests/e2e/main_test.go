@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The three programs, as absolute paths.
+var (
+	externalDNSBinary string
+	webhookBinary     string
+	emulatorBinary    string
+)
+
+func TestMain(m *testing.M) {
+	if err := build(); err != nil {
+		fmt.Fprintln(os.Stderr, "building what the tests run:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func build() error {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	target := os.Getenv("CARGO_TARGET_DIR")
+	if target == "" {
+		target = filepath.Join(root, "target")
+	} else if !filepath.IsAbs(target) {
+		target = filepath.Join(root, target)
+	}
+	cargo := func(name string) (string, error) {
+		binary := filepath.Join(target, "debug", name)
+		return binary, run(root, "cargo", "build", "--locked", "--package", name, "--bin", name)
+	}
+	if webhookBinary, err = binary("WEBHOOK_BINARY", func() (string, error) {
+		return cargo("external-dns-cloudflare-tunnel-webhook")
+	}); err != nil {
+		return err
+	}
+	if emulatorBinary, err = binary("EMULATOR_BINARY", func() (string, error) {
+		return cargo("cloudflare-emulator")
+	}); err != nil {
+		return err
+	}
+	externalDNSBinary, err = binary("EXTERNAL_DNS_BINARY", func() (string, error) {
+		directory, err := os.Getwd()
+		if err != nil {
+			return "", err
+		}
+		output := filepath.Join(directory, "bin", "external-dns")
+		// No version control stamp: the checkout may be a tree without its history.
+		return output, run(directory, "go", "build", "-buildvcs=false", "-o", output, "./cmd/external-dns")
+	})
+	return err
+}
+
+// binary is the path the variable names, or else what making gives.
+func binary(variable string, making func() (string, error)) (string, error) {
+	if path := os.Getenv(variable); path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("%s: %w", variable, err)
+		}
+		return filepath.Abs(path)
+	}
+	return making()
+}
+
+func run(directory, name string, arguments ...string) error {
+	begun := time.Now()
+	command := exec.Command(name, arguments...)
+	command.Dir = directory
+	command.Stdout = os.Stdout
+	command.Stderr = os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	fmt.Printf("%s: %.0f s\n", command, time.Since(begun).Seconds())
+	return nil
+}

@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// A state that has not come after so long does not come.
+	patience = 30 * time.Second
+	// How often a state is looked at.
+	glance = 20 * time.Millisecond
+	// How long a process may take to end after SIGTERM.
+	endingPatience = 15 * time.Second
+)
+
+// process is a child whose output is kept, and printed when its test fails.
+type process struct {
+	name    string
+	command *exec.Cmd
+	output  *transcript
+	ended   chan struct{}
+	failure error // why it ended; to be read after ended is closed
+}
+
+// start runs the binary with this environment and nothing of ours, and ends it with the test.
+func start(t *testing.T, name, binary string, environment []string, arguments ...string) *process {
+	t.Helper()
+	child := &process{
+		name:    name,
+		command: exec.Command(binary, arguments...),
+		output:  &transcript{},
+		ended:   make(chan struct{}),
+	}
+	child.command.Env = environment
+	child.command.Stdout = child.output
+	child.command.Stderr = child.output
+	// A test process that is killed takes its children along.
+	child.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := child.command.Start(); err != nil {
+		t.Fatalf("starting %s: %v", name, err)
+	}
+	go func() {
+		child.failure = child.command.Wait()
+		close(child.ended)
+	}()
+	t.Cleanup(func() {
+		child.stop(t)
+		if t.Failed() {
+			t.Logf("---- output of %s (%s)\n%s", child.name, child.command, child.output)
+		}
+	})
+	return child
+}
+
+// alive fails the test when the process has ended.
+func (p *process) alive(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.ended:
+		t.Fatalf("%s has ended: %v", p.name, p.failure)
+	default:
+	}
+}
+
+// stop asks the process to end and awaits it. A process that has ended already is left.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.ended:
+		return
+	default:
+	}
+	_ = p.command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(endingPatience):
+		_ = p.command.Process.Kill()
+		<-p.ended
+		t.Errorf("%s did not end within %s of SIGTERM", p.name, endingPatience)
+	}
+}
+
+// transcript is what a process wrote, up to a bound: its beginning and its end.
+type transcript struct {
+	mutex  sync.Mutex
+	head   bytes.Buffer
+	tail   []byte
+	missed int
+}
+
+const transcriptHalf = 64 * 1024
+
+func (t *transcript) Write(chunk []byte) (int, error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	room := min(transcriptHalf-t.head.Len(), len(chunk))
+	t.head.Write(chunk[:room])
+	t.tail = append(t.tail, chunk[room:]...)
+	if surplus := len(t.tail) - transcriptHalf; surplus > 0 {
+		t.missed += surplus
+		t.tail = append(t.tail[:0], t.tail[surplus:]...)
+	}
+	return len(chunk), nil
+}
+
+func (t *transcript) String() string {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.missed == 0 {
+		return t.head.String() + string(t.tail)
+	}
+	return fmt.Sprintf("%s\n[... %d bytes ...]\n%s", t.head.String(), t.missed, t.tail)
+}
+
+func (t *transcript) contains(text string) bool {
+	return strings.Contains(t.String(), text)
+}
+
+// eventually awaits a state, and fails the test with what the last look said.
+func eventually(t *testing.T, what string, look func() error) {
+	t.Helper()
+	eventuallyWithin(t, patience, what, look)
+}
+
+func eventuallyWithin(t *testing.T, bound time.Duration, what string, look func() error) {
+	t.Helper()
+	deadline := time.Now().Add(bound)
+	for {
+		err := look()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s still not: %s: %v", bound, what, err)
+		}
+		time.Sleep(glance)
+	}
+}
+
+// freePort is a port of loopback that nobody listens on. Ports handed out are not handed out again.
+func freePort(t *testing.T) string {
+	t.Helper()
+	portsMutex.Lock()
+	defer portsMutex.Unlock()
+	for {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := listener.Addr().(*net.TCPAddr).Port
+		if err := listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !portsGiven[port] {
+			portsGiven[port] = true
+			return strconv.Itoa(port)
+		}
+	}
+}
+
+var (
+	portsMutex sync.Mutex
+	portsGiven = map[int]bool{}
+)
+
+// bareEnvironment is what a container has; no proxy or token of the machine reaches a child.
+func bareEnvironment(variables ...string) []string {
+	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}, variables...)
+}
