@@ -265,7 +265,11 @@ fn start(town: &Town, timeout: Option<Duration>) -> Program {
 
 /// One loop in which anything may fail, but softly and in time.
 #[allow(clippy::disallowed_methods, reason = "what is measured is how long ExternalDNS really waits")]
-fn timed_loop(external_dns: ExternalDns, desired: &[Endpoint], timeout: Option<Duration>) -> Result<(), String> {
+fn timed_loop(
+    external_dns: ExternalDns,
+    desired: &[Endpoint],
+    timeout: Option<Duration>,
+) -> Result<(), String> {
     fn soft<T>(begun: Instant, bound: Duration, answer: Result<T, u16>) -> Result<Option<T>, String> {
         let taken = begun.elapsed();
         match answer {

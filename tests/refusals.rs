@@ -31,7 +31,8 @@ fn ruled(town: &Town) -> BTreeSet<String> {
         .filter_map(|rule| {
             let rule: serde_json::Value = serde_json::from_str(&rule).expect("a rule");
             let service = rule["service"].as_str()?;
-            (service.starts_with("http://web") || service == "http://api:80").then(|| rule["hostname"].as_str().unwrap().to_owned())
+            (service.starts_with("http://web") || service == "http://api:80")
+                .then(|| rule["hostname"].as_str().unwrap().to_owned())
         })
         .collect()
 }
@@ -70,7 +71,8 @@ fn a_record_that_cloudflare_refuses_stops_no_other() {
         ("a cause in the chain", Refusal::dns_validation(9003, "Invalid content.")),
     ];
     for (label, refusal) in refusals {
-        for disliked in [&["h0.example.com"][..], &["h7.example.com"], &["h19.example.com", "h3.example.com"]] {
+        for disliked in [&["h0.example.com"][..], &["h7.example.com"], &["h19.example.com", "h3.example.com"]]
+        {
             let town = Town::new();
             town.cloudflare().edit(|cloudflare| {
                 disliked.iter().for_each(|name| cloudflare.whims_mut().dislike_name(name, refusal.clone()));
@@ -85,7 +87,12 @@ fn a_record_that_cloudflare_refuses_stops_no_other() {
             assert_eq!(town.violations(), [""; 0], "{label}");
 
             town.cloudflare().edit(|cloudflare| cloudflare.whims_mut().like_all());
-            assert_costs_nothing(external_dns, town.cloudflare(), &twenty(), "it is tried again only after a while");
+            assert_costs_nothing(
+                external_dns,
+                town.cloudflare(),
+                &twenty(),
+                "it is tried again only after a while",
+            );
             let program = program.restart(&town.scene);
             program.external_dns().run_loop(&twenty()).expect("a new process tries again");
             assert_eq!(ruled(&town), names(&twenty()), "{label}");
@@ -100,7 +107,8 @@ fn a_rule_that_cloudflare_refuses_stops_no_other() {
         ("named by its service", RuleText::ByService),
         ("not named", RuleText::Unnamed),
     ] {
-        for disliked in [&["h0.example.com"][..], &["h7.example.com"], &["h19.example.com", "h3.example.com"]] {
+        for disliked in [&["h0.example.com"][..], &["h7.example.com"], &["h19.example.com", "h3.example.com"]]
+        {
             let town = Town::new();
             dislike_rules(&town, disliked, text);
             town.watch();
@@ -141,7 +149,9 @@ fn a_refused_change_of_a_rule_keeps_the_old_one_and_stops_no_other() {
     let external_dns = program.external_dns();
     external_dns.run_loop(&twenty()).expect("published");
     town.cloudflare().edit(|cloudflare| {
-        let test = |rule: &cloudflare_emulator::ingress::Rule| rule.hostname == "h7.example.com" && rule.service == "http://web2:80";
+        let test = |rule: &cloudflare_emulator::ingress::Rule| {
+            rule.hostname == "h7.example.com" && rule.service == "http://web2:80"
+        };
         cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, test);
     });
     // One goes, one comes, all others change.
@@ -151,7 +161,8 @@ fn a_refused_change_of_a_rule_keeps_the_old_one_and_stops_no_other() {
     external_dns.run_loop(&changed).expect("the rest is done");
     assert_eq!(ruled(&town), names(&changed));
     assert_eq!(stamped(&town), names(&changed));
-    let old: Vec<String> = town.scene.rules().into_iter().filter(|rule| rule.contains("http://web:80")).collect();
+    let old: Vec<String> =
+        town.scene.rules().into_iter().filter(|rule| rule.contains("http://web:80")).collect();
     assert_eq!(old, [r#"{"hostname":"h7.example.com","service":"http://web:80"}"#]);
     assert_costs_nothing(external_dns, town.cloudflare(), &changed, "the change was refused");
     external_dns.run_loop(&[]).expect("withdrawn");
@@ -286,7 +297,8 @@ fn an_endpoint_that_became_invalid_keeps_what_is_published() {
         let program = town.scene.start();
         let external_dns = program.external_dns();
         let path = |properties: &[(&str, &str)]| endpoint("web.example.com", properties);
-        let others = [published("other.example.com", "http://web:80"), published("gone.example.com", "http://web:80")];
+        let others =
+            [published("other.example.com", "http://web:80"), published("gone.example.com", "http://web:80")];
         let before = [&[path(&[service, prefix])], &others[..]].concat();
         external_dns.run_loop(&before).expect("published");
         let published_before = town.state();
@@ -312,7 +324,9 @@ fn a_deletion_beside_an_invalid_endpoint_of_the_hostname_is_withheld() {
     let town = Town::new();
     let program = town.scene.start();
     let external_dns = program.external_dns();
-    let path = |prefix: &str| endpoint("web.example.com", &[("tunnel-service", "http://web:80"), ("tunnel-path-prefix", prefix)]);
+    let path = |prefix: &str| {
+        endpoint("web.example.com", &[("tunnel-service", "http://web:80"), ("tunnel-path-prefix", prefix)])
+    };
     external_dns.run_loop(&[path("/a"), path("/b")]).expect("published");
     let before = town.state();
 
@@ -323,21 +337,44 @@ fn a_deletion_beside_an_invalid_endpoint_of_the_hostname_is_withheld() {
     assert_costs_nothing(external_dns, town.cloudflare(), &desired, "withheld");
 
     external_dns.run_loop(&[path("/a"), path("/c")]).expect("mended");
-    let rules: Vec<String> = town.scene.rules().into_iter().filter(|rule| rule.contains("web.example.com")).collect();
+    let rules: Vec<String> =
+        town.scene.rules().into_iter().filter(|rule| rule.contains("web.example.com")).collect();
     assert_eq!(rules.len(), 2, "{rules:?}");
-    assert!(rules.iter().any(|rule| rule.contains("^/c")) && !rules.iter().any(|rule| rule.contains("^/b")), "{rules:?}");
+    assert!(
+        rules.iter().any(|rule| rule.contains("^/c")) && !rules.iter().any(|rule| rule.contains("^/b")),
+        "{rules:?}"
+    );
 }
 
 #[test]
 fn a_name_in_no_zone_or_outside_the_filter_is_refused_and_stops_no_other() {
     type Variables = &'static [(&'static str, &'static str)];
-    let all = ["example.com", "web.example.com", "deep.web.example.com", "web.example.org", "web.example.net", "notexample.com"];
+    let all = [
+        "example.com",
+        "web.example.com",
+        "deep.web.example.com",
+        "web.example.org",
+        "web.example.net",
+        "notexample.com",
+    ];
     let table: [(&str, Variables, &[&str]); 8] = [
         ("no filter", &[], &["example.com", "web.example.com", "deep.web.example.com", "web.example.org"]),
-        ("a domain", &[("DOMAIN_FILTER", "example.com")], &["example.com", "web.example.com", "deep.web.example.com"]),
+        (
+            "a domain",
+            &[("DOMAIN_FILTER", "example.com")],
+            &["example.com", "web.example.com", "deep.web.example.com"],
+        ),
         ("what is below", &[("DOMAIN_FILTER", ".example.com")], &["web.example.com", "deep.web.example.com"]),
-        ("a name in a zone", &[("DOMAIN_FILTER", "web.example.com,example.net")], &["web.example.com", "deep.web.example.com"]),
-        ("an exclusion", &[("EXCLUDE_DOMAIN_FILTER", "web.example.com")], &["example.com", "web.example.org"]),
+        (
+            "a name in a zone",
+            &[("DOMAIN_FILTER", "web.example.com,example.net")],
+            &["web.example.com", "deep.web.example.com"],
+        ),
+        (
+            "an exclusion",
+            &[("EXCLUDE_DOMAIN_FILTER", "web.example.com")],
+            &["example.com", "web.example.org"],
+        ),
         (
             "both",
             &[("DOMAIN_FILTER", "example.com"), ("EXCLUDE_DOMAIN_FILTER", ".web.example.com")],
@@ -367,7 +404,8 @@ fn a_name_in_no_zone_or_outside_the_filter_is_refused_and_stops_no_other() {
         let outside = town.scene.start_with(&[("DOMAIN_FILTER", "example.net")]);
         let before = town.state();
         outside.external_dns().run_loop(&[]).expect("nothing is shown");
-        let deletion = Changes { delete: program.external_dns().records().expect("shown"), ..Changes::default() };
+        let deletion =
+            Changes { delete: program.external_dns().records().expect("shown"), ..Changes::default() };
         outside.external_dns().apply(&deletion).expect("refused by name");
         assert_eq!(town.state(), before, "{label}");
     }
@@ -392,10 +430,17 @@ fn a_request_of_another_owner_is_answered_500_and_writes_nothing() {
     for (label, changes) in [
         ("create", Changes { create: owned(&adjusted, "other"), ..Changes::default() }),
         ("delete", Changes { delete: owned(&current, "other"), ..Changes::default() }),
-        ("delete beside creations of ours", Changes { create, delete: owned(&current, "other"), ..Changes::default() }),
+        (
+            "delete beside creations of ours",
+            Changes { create, delete: owned(&current, "other"), ..Changes::default() },
+        ),
         (
             "update",
-            Changes { update_old: delete.clone(), update_new: owned(&current, "other"), ..Changes::default() },
+            Changes {
+                update_old: delete.clone(),
+                update_new: owned(&current, "other"),
+                ..Changes::default()
+            },
         ),
     ] {
         town.cloudflare().take_calls();
@@ -413,7 +458,10 @@ fn a_rule_that_is_as_wanted_on_a_name_without_record_is_taken_back() {
     let external_dns = program.external_dns();
     let service = ("tunnel-service", "https://web:443");
     let desired = [
-        endpoint("web.example.com", &[service, ("origin-no-tls-verify", "true"), ("origin-connect-timeout", "5s")]),
+        endpoint(
+            "web.example.com",
+            &[service, ("origin-no-tls-verify", "true"), ("origin-connect-timeout", "5s")],
+        ),
         endpoint("web.example.com", &[service, ("tunnel-path-prefix", "/api")]),
     ];
     external_dns.run_loop(&desired).expect("published");
@@ -445,10 +493,12 @@ fn a_record_whose_stamp_was_edited_away_is_nobodys_to_change() {
         let town = Town::new();
         let program = town.scene.start();
         let external_dns = program.external_dns();
-        let desired = [published("web.example.com", "http://web:80"), published("other.example.com", "http://web:80")];
+        let desired =
+            [published("web.example.com", "http://web:80"), published("other.example.com", "http://web:80")];
         external_dns.run_loop(&desired).expect("published");
         town.cloudflare().edit(|cloudflare| {
-            let record = cloudflare.records(&town.scene.zone).iter().find(|record| record.name == "web.example.com");
+            let record =
+                cloudflare.records(&town.scene.zone).iter().find(|record| record.name == "web.example.com");
             let id = record.expect("it is published").id.clone();
             cloudflare.patch_record(&town.scene.zone, &id, &json!({"comment": comment})).expect("a comment");
         });
@@ -457,7 +507,9 @@ fn a_record_whose_stamp_was_edited_away_is_nobodys_to_change() {
         assert_eq!(town.state(), before, "{comment:?}");
         assert_costs_nothing(external_dns, town.cloudflare(), &desired, comment);
         external_dns.run_loop(&desired[1..]).expect("nothing of it is ours");
-        external_dns.run_loop(&[published("web.example.com", "http://web2:80"), desired[1].clone()]).expect("refused");
+        external_dns
+            .run_loop(&[published("web.example.com", "http://web2:80"), desired[1].clone()])
+            .expect("refused");
         assert_eq!(town.state(), before, "{comment:?}");
     }
 }
@@ -466,10 +518,15 @@ fn a_record_whose_stamp_was_edited_away_is_nobodys_to_change() {
 fn a_tunnel_with_a_configuration_file_is_not_written_unless_that_is_allowed() {
     let scene = Scene::new();
     scene.cloudflare.edit(|cloudflare| {
-        cloudflare.put_configuration(&scene.tunnel, &cloudflare_emulator::catch_all("http_status:404")).expect("a document");
+        cloudflare
+            .put_configuration(&scene.tunnel, &cloudflare_emulator::catch_all("http_status:404"))
+            .expect("a document");
         cloudflare.tunnel_mut(&scene.tunnel).config_source = ConfigSource::Local;
     });
-    let desired = [published("web.example.com", "http://web:80"), endpoint("only.example.com", &[("tunnel-service", "none")])];
+    let desired = [
+        published("web.example.com", "http://web:80"),
+        endpoint("only.example.com", &[("tunnel-service", "none")]),
+    ];
     let program = scene.start();
     program.external_dns().run_loop(&desired).expect("refused by name");
     assert_eq!(scene.rules(), [r#"{"service":"http_status:404"}"#]);
@@ -494,7 +551,8 @@ fn the_txt_records_of_the_registry_are_taken_off() {
     let external_dns = program.external_dns();
     let with_txt = |endpoints: &[Endpoint]| -> Vec<Endpoint> {
         let txt = endpoints.iter().flat_map(|endpoint| {
-            let heritage = "\"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/web\"";
+            let heritage =
+                "\"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/web\"";
             ["", "cname-"].map(|prefix| Endpoint {
                 dns_name: format!("{prefix}{}", endpoint.dns_name),
                 record_type: "TXT".to_owned(),
@@ -532,7 +590,12 @@ fn a_hostname_with_more_paths_than_its_stamp_holds_is_refused_and_stops_no_other
     let program = scene.start();
     let external_dns = program.external_dns();
     let mut desired: Vec<Endpoint> = (0..40)
-        .map(|number| endpoint("web.example.org", &[("tunnel-service", "http://web:80"), ("tunnel-path-prefix", &*format!("/{number}"))]))
+        .map(|number| {
+            endpoint(
+                "web.example.org",
+                &[("tunnel-service", "http://web:80"), ("tunnel-path-prefix", &*format!("/{number}"))],
+            )
+        })
         .collect();
     desired.push(published("other.example.org", "http://web:80"));
     external_dns.run_loop(&desired).expect("the rest is done");

@@ -9,7 +9,9 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{
     AccountId, Batch, Client, Configuration, Error, Plan as ZonePlan, Refusal as Answer, ZoneId,
 };
+use crate::endpoint::Property;
 use crate::limits;
+use crate::reconcile::canonical;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
@@ -36,6 +38,8 @@ pub(super) struct Rejection {
     pub(super) work: Box<str>,
     /// The zone is full; holds its number of records.
     pub(super) quota: Option<(ZoneId, usize)>,
+    /// The rule was taken, and stored with these properties instead of those it was sent with.
+    pub(super) stored: Option<Vec<Property>>,
 }
 
 /// What an execution that reached the end of its plan leaves to do.
@@ -147,12 +151,40 @@ impl<'a> Execution<'a> {
         match self.client.put_configuration(self.account, tunnel, &edited.document.to_raw(), self.deadline) {
             Ok(answer) => {
                 report_written(tunnel, &configuration, &answer, work);
+                self.note_altered(tunnel, &answer, work);
                 Ok(())
             }
             Err(Error::Refused(answer)) if answer.is_bad_configuration() => {
                 self.isolate_edit(stage, tunnel, work, &edited.document, &answer)
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Cloudflare may store a rule otherwise than it was sent, a default as nothing for one. Sent again it would come
+    /// out the same.
+    fn note_altered(&mut self, tunnel: &TunnelId, stored: &Configuration, work: &[Edit<'a>]) {
+        let Ok(document) = Document::parse(stored.config.as_deref()) else {
+            return;
+        };
+        for (hostname, edit) in work.iter().filter(|(hostname, _)| !self.dropped.contains(*hostname)) {
+            let RuleEdit::Put { rule, replaces: _ } = edit else {
+                continue;
+            };
+            let standing =
+                document.rules_of(&rule.hostname).find(|standing| standing.path() == rule.path_text());
+            if let Some(standing) = standing.filter(|standing| !standing.equals(rule)) {
+                let set_identifier = Some(rule.path_text().unwrap_or_default().into());
+                let refusal =
+                    Refusal { hostname: (*hostname).into(), set_identifier, reason: Reason::Altered };
+                self.done.refusals.push(refusal.clone());
+                self.done.rejections.push(Rejection {
+                    refusal,
+                    work: tunnel_work(tunnel, edit),
+                    quota: None,
+                    stored: Some(canonical::properties_of_rule(standing)),
+                });
+            }
         }
     }
 
@@ -306,7 +338,7 @@ impl<'a> Execution<'a> {
     fn reject(&mut self, hostname: &str, work: Box<str>, answer: &Answer, quota: Option<(ZoneId, usize)>) {
         let reason = Reason::Cloudflare(answer.to_string());
         let refusal = Refusal { hostname: hostname.into(), set_identifier: None, reason: reason.clone() };
-        self.done.rejections.push(Rejection { refusal, work, quota });
+        self.done.rejections.push(Rejection { refusal, work, quota, stored: None });
         self.drop(hostname, reason);
     }
 

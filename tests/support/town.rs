@@ -61,7 +61,8 @@ impl Town {
             (&organisation, "example.org", "MX", "mail.example.org".to_owned(), false),
         ];
         for (zone, name, kind, content, proxied) in records {
-            let record = json!({"name": name, "type": kind, "content": content, "proxied": proxied, "priority": 10});
+            let record =
+                json!({"name": name, "type": kind, "content": content, "proxied": proxied, "priority": 10});
             scene.cloudflare.add_record(zone, record).expect("Cloudflare takes it");
         }
         let foreign = Arc::new(scene.cloudflare.edit(|cloudflare| Foreign::of(cloudflare)));
@@ -111,7 +112,8 @@ impl Town {
                 let document = cloudflare.configuration(&tunnel.id).map(Split::of).unwrap_or_default();
                 format!("tunnel {}: {:?}\n  {}\n", tunnel.name, document.frame, document.rules.join("\n  "))
             });
-            let mut records: Vec<String> = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id)).map(shown).collect();
+            let mut records: Vec<String> =
+                cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id)).map(shown).collect();
             records.sort_unstable();
             tunnels.chain(records).collect()
         })
@@ -125,10 +127,15 @@ pub(crate) fn shown(record: &Record) -> String {
 }
 
 /// Plays loops until one changes nothing, and then two more that must write nothing.
-pub(crate) fn rest(external_dns: ExternalDns, cloudflare: &Emulator, desired: &[Endpoint]) -> Result<(), String> {
+pub(crate) fn rest(
+    external_dns: ExternalDns,
+    cloudflare: &Emulator,
+    desired: &[Endpoint],
+) -> Result<(), String> {
     let mut changes = None;
     for _ in 0..LOOPS_TO_REST {
-        let planned = external_dns.run_loop(desired).map_err(|status| format!("a loop without fault got {status}"))?;
+        let planned =
+            external_dns.run_loop(desired).map_err(|status| format!("a loop without fault got {status}"))?;
         if planned == Default::default() {
             return stays(external_dns, cloudflare, desired);
         }
@@ -141,7 +148,8 @@ pub(crate) fn rest(external_dns: ExternalDns, cloudflare: &Emulator, desired: &[
 fn stays(external_dns: ExternalDns, cloudflare: &Emulator, desired: &[Endpoint]) -> Result<(), String> {
     cloudflare.take_calls();
     for _ in 0..2 {
-        let changes = external_dns.run_loop(desired).map_err(|status| format!("a loop at rest got {status}"))?;
+        let changes =
+            external_dns.run_loop(desired).map_err(|status| format!("a loop at rest got {status}"))?;
         if changes != Default::default() {
             return Err(format!("at rest and yet: {changes:#?}"));
         }
@@ -167,8 +175,10 @@ struct Split {
 
 impl Split {
     fn of(config: &RawValue) -> Self {
-        let mut frame: BTreeMap<String, Box<RawValue>> = serde_json::from_str(config.get()).expect("an object");
-        let ingress = frame.remove("ingress").map(|ingress| ingress.get().to_owned()).unwrap_or("[]".to_owned());
+        let mut frame: BTreeMap<String, Box<RawValue>> =
+            serde_json::from_str(config.get()).expect("an object");
+        let ingress =
+            frame.remove("ingress").map(|ingress| ingress.get().to_owned()).unwrap_or("[]".to_owned());
         let rules: Vec<Box<RawValue>> = serde_json::from_str(&ingress).expect("a list");
         let text = |raw: &RawValue| raw.get().to_owned();
         Self {
@@ -181,9 +191,10 @@ impl Split {
 impl Foreign {
     /// Everything that is there now is somebody else's.
     fn of(cloudflare: &Cloudflare) -> Self {
-        let documents = cloudflare.tunnels().iter().filter_map(|tunnel| {
-            Some((tunnel.id.clone(), Split::of(cloudflare.configuration(&tunnel.id)?)))
-        });
+        let documents = cloudflare
+            .tunnels()
+            .iter()
+            .filter_map(|tunnel| Some((tunnel.id.clone(), Split::of(cloudflare.configuration(&tunnel.id)?))));
         Self { documents: documents.collect(), records: foreign_records(cloudflare) }
     }
 
@@ -240,7 +251,7 @@ pub(crate) fn is_stamped(cloudflare: &Cloudflare, tunnel: &str, rule: &str) -> b
 }
 
 /// What visitors of the foreign hostnames get, without the rule's number.
-fn visits(cloudflare: &Emulator) -> Vec<(String, String)> {
+pub(crate) fn visits(cloudflare: &Emulator) -> Vec<(String, String)> {
     let asked = HOSTS.iter().flat_map(|host| PATHS.iter().map(move |path| (host, path)));
     asked
         .map(|(host, path)| {
