@@ -8,7 +8,7 @@ mod harness;
 #[path = "support/town.rs"]
 mod town;
 
-use cloudflare_emulator::{Cloudflare, Matcher, Visit};
+use cloudflare_emulator::{Cloudflare, Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -50,6 +50,9 @@ const EDITS: [Edit; 13] = [
     Edit::UnproxiesOurRecord,
     Edit::AddsAnAddressOnTheHostnameThatComes,
 ];
+
+/// Of the loop from [`before`] to [`desired`]: two snapshots of three reads, the change of a rule, and the batch.
+const CALLS_BEFORE_THE_RECORD: usize = 3 + 3 + 2 + 1;
 
 const ADDED: &str = r#"{"hostname": "added.example.com","service":"http://added:80","y":[1, 2]}"#;
 const TAKEN: &str = r#"{"service":"http://taken:80","hostname":"comes.example.com"}"#;
@@ -564,4 +567,54 @@ fn two_instances_with_the_same_owner_leave_each_other_alone() {
     at_home.run_loop(&[]).expect("withdrawn");
     assert_eq!(town.violations(), [""; 0]);
     assert_eq!(town.state(), Town::new().state());
+}
+
+/// The digest that was stamped for a rule that then met theirs has to come off again, whatever goes wrong meanwhile:
+/// as long as it is there, their rule passes for ours.
+#[test]
+fn a_rule_that_took_our_place_stays_theirs_through_every_fault_of_the_same_process() {
+    let desired = desired();
+    let mut failures = Vec::new();
+    for (label, fault) in [
+        ("500", Fault::status(500)),
+        ("500 though it was done", Fault::DoneBut(Box::new(Fault::status(500)))),
+        ("dropped connection", Fault::Reset),
+        ("done and unanswered", Fault::DoneButUnanswered),
+    ] {
+        for times in [1, 4] {
+            let mut nth = 0;
+            let mut is_over = false;
+            while !is_over {
+                nth += 1;
+                let town = Town::new();
+                let cloudflare = town.cloudflare();
+                let program = town.scene.start();
+                settle(program.external_dns(), &town, &before()).expect("published");
+                // Right after our record was stamped and before our rule is there.
+                cloudflare.edit_after(Matcher::batch(), 1, |cloudflare| {
+                    Edit::TakesTheHostnameThatComes.apply(cloudflare);
+                });
+                for more in 0..times {
+                    cloudflare.fault(Matcher::any(), CALLS_BEFORE_THE_RECORD + nth + more, fault.clone());
+                }
+                let answer = program.external_dns().run_loop(&desired);
+                is_over = cloudflare.waiting_faults() == times;
+                cloudflare.clear_faults();
+                let label =
+                    format!("{label}, {times} times from call {nth} after the stamp on, answered {answer:?}");
+                if let Err(problem) = settle(program.external_dns(), &town, &desired) {
+                    failures.push(format!("{label}: {problem}"));
+                }
+                let rules = cloudflare.edit(|cloudflare| rules(cloudflare));
+                if !rules.iter().any(|rule| rule == TAKEN) {
+                    failures.push(format!("{label}: theirs is gone: {rules:?}"));
+                }
+                if names_of_ours(&town).contains(&"comes.example.com".to_owned()) {
+                    failures.push(format!("{label}: our record stays"));
+                }
+            }
+            assert!(nth > 4, "there are calls after the stamp: {nth}");
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
