@@ -1,11 +1,11 @@
 //! The ingress list of a Cloudflare Tunnel: an ordered list of rules in which the first match wins.
 //!
-//! Pure editing of a document that has other authors too. It decides where a rule of ours stands, what of a rule
-//! changes and what is valid; who owns a rule is told to it. It must not know HTTP, ExternalDNS or Cloudflare's
-//! client.
+//! Pure editing of a document that has other authors too. It decides where a rule of ours stands, what of a
+//! rule changes and what is valid; who owns a rule is told to it. It must not know HTTP, ExternalDNS or
+//! Cloudflare's client.
 //!
-//! What cloudflared itself accepts and matches is pinned by `tests/emulator/vectors/cloudflared-ingress.jsonl`,
-//! which was made by running cloudflared 2026.8.2.
+//! What cloudflared itself accepts and matches is pinned by
+//! `tests/emulator/vectors/cloudflared-ingress.jsonl`, which was made by running cloudflared 2026.8.2.
 
 pub mod document;
 pub mod edit;
@@ -20,7 +20,7 @@ pub mod service;
 pub mod validate;
 
 pub use document::{Document, DocumentError};
-pub use edit::{EditRefusal, Edited, RuleEdit};
+pub use edit::{EditRefusal, Edited, Owned, RuleEdit};
 pub use hostname::{Hostname, HostnameError};
 pub use id::{TunnelId, TunnelIdError};
 pub use origin_request::ORIGIN_FIELDS;

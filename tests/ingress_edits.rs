@@ -522,6 +522,29 @@ fn a_rule_of_ours_that_is_shadowed_is_moved_and_no_other() {
     }
 }
 
+/// One that is spelled wrong moves when it is put, and the place of the other depends on where it is then.
+#[test]
+fn the_order_of_edits_does_not_matter_where_their_places_depend_on_each_other() {
+    let document = list(&[
+        "*.b.example.com - own",
+        "_X.example.com ^/api(/|$) own",
+        "- - rest",
+    ]);
+    let edits = [
+        put(wanted("_x.example.com", "", "http://own")),
+        put(wanted("_x.example.com", "^/api(/|$)", "http://own")),
+    ];
+    let expected = [
+        "_x.example.com ^/api(/|$) own",
+        "_x.example.com - own",
+        "*.b.example.com - own",
+        "- - rest",
+    ];
+    let reversed: Vec<_> = edits.iter().rev().cloned().collect();
+    assert_eq!(lines(&edit(&document, &edits).document), expected);
+    assert_eq!(lines(&edit(&document, &reversed).document), expected);
+}
+
 #[test]
 fn an_edit_that_cannot_be_done_is_refused_and_the_others_are_applied() {
     let document = list(&[

@@ -16,7 +16,9 @@ mod matcher;
 
 use std::collections::BTreeSet;
 
-use external_dns_cloudflare_tunnel_webhook::tunnel::{Document, Edited, Hostname, Rule, RuleEdit, validate};
+use external_dns_cloudflare_tunnel_webhook::tunnel::{
+    Document, Edited, Hostname, ORIGIN_FIELDS, Rule, RuleEdit, validate,
+};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use serde_json::value::RawValue;
@@ -207,7 +209,15 @@ proptest! {
             let (hostname, path) = (&wanted.hostname, wanted.path_text());
             let rules: Vec<_> = edited.document.rules_of(hostname).filter(|rule| rule.is_for(hostname, path)).collect();
             prop_assert_eq!(rules.len(), 1);
-            prop_assert!(rules[0].equals(wanted), "{} is not {:?}", rules[0].raw(), wanted);
+            let has_values = ORIGIN_FIELDS.into_iter().all(|field| {
+                let wanted = wanted.origin_request.iter().find(|(name, _)| *name == field).map(|(_, value)| value);
+                managed_value(rules[0], field).as_ref() == wanted
+            });
+            prop_assert!(
+                rules[0].service() == wanted.service.as_str() && rules[0].hostname() == hostname.as_str() && has_values,
+                "{} is not {:?}", rules[0].raw(), wanted
+            );
+            prop_assert!(rules[0].equals(wanted));
             if *replaces {
                 prop_assert!(!edited.document.is_shadowed(hostname, path, &own), "{}", edited.document.to_raw());
                 let hidden_by = edited.document.hidden_by(hostname, path);
@@ -290,6 +300,16 @@ fn the_one_like<'a>(document: &'a Document, rule: &Rule) -> Option<&'a Rule> {
     }
 }
 
+/// The value of an option, of access without what is not managed.
+fn managed_value(rule: &Rule, field: &str) -> Option<Value> {
+    let mut value: Value = serde_json::from_str(rule.origin_field(field)?.get()).unwrap();
+    if let (Some(access), "access") = (value.as_object_mut(), field) {
+        access.remove("environment");
+        return (!access.is_empty()).then_some(value);
+    }
+    Some(value)
+}
+
 /// The bytes of a member of a rule.
 fn member(rule: &Rule, path: &[&str]) -> Option<String> {
     let mut raw: Box<RawValue> = rule.raw().to_owned();
@@ -309,7 +329,7 @@ fn the_documents_are_not_trivial() {
 
     let mut runner = TestRunner::deterministic();
     let (mut changed, mut refused, mut shadowed, mut moved, mut valid) = (0, 0, 0, 0, 0);
-    for _ in 0..400 {
+    for _ in 0..200 {
         let scene = scene().new_tree(&mut runner).unwrap().current();
         let document = scene.document();
         let edited = edit(&scene);
@@ -341,6 +361,6 @@ fn the_documents_are_not_trivial() {
         ("requests moved from a foreign rule", moved),
         ("valid before", valid),
     ] {
-        assert!(count >= 40, "only {count} of 400: {label}");
+        assert!(count >= 20, "only {count} of 200: {label}");
     }
 }

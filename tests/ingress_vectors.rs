@@ -1,4 +1,5 @@
-//! What cloudflared 2026.8.2 itself says, against what we say: `tests/emulator/vectors/cloudflared-ingress.jsonl`.
+//! What cloudflared 2026.8.2 itself says, against what we say:
+//! `tests/emulator/vectors/cloudflared-ingress.jsonl`.
 //!
 //! Each line holds a configuration and either cloudflared's error, or the index of the rule it picks for some
 //! requests. Every rule of a line is judged as if it were ours.

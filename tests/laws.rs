@@ -185,3 +185,37 @@ proptest! {
         prop_assert!(again.is_empty(), "{again:?}");
     }
 }
+
+/// Pins the order of a move: stamp both, publish, lead over, retire, unstamp.
+#[test]
+fn a_hostname_that_moves_is_never_led_to_a_tunnel_without_its_rule() {
+    let endpoint = |tunnel: &str, path: &str| Endpoint {
+        dns_name: "a.example.com".to_owned(),
+        targets: vec!["192.0.2.1".to_owned()],
+        record_type: "A".to_owned(),
+        provider_specific: vec![
+            Property::new("webhook/tunnel-service", "http://web:80"),
+            Property::new("webhook/tunnel-path", path),
+            Property::new("webhook/tunnel", tunnel),
+        ],
+        ..Endpoint::default()
+    };
+    let on = |tunnel: &str| PATHS[1..].iter().map(|path| endpoint(tunnel, path)).collect::<Vec<_>>();
+    for writes in 0..7 {
+        let mut world = World::new(&[], &[]);
+        world.run_loop(&on("home"), usize::MAX);
+        let complete = world.run_loop(&on("office"), writes);
+        let [record] = &world.records[..] else {
+            panic!("one record after {writes} writes of {complete:?}");
+        };
+        let led_to = [HOME, OFFICE].map(tunnel_id).into_iter().find(|id| *id.hostname() == *record.content);
+        let document = &world.documents[&led_to.expect("one of the two")];
+        for path in &PATHS[1..] {
+            let served = document.rules().iter().any(|rule| rule.path() == Some(path));
+            assert!(served, "{path} is not served after {writes} writes");
+        }
+        world.run_loop(&on("office"), usize::MAX);
+        assert_eq!(world.documents[&tunnel_id(HOME)].rules().len(), 1, "the old tunnel keeps its catch-all alone");
+        assert_eq!(world.documents[&tunnel_id(OFFICE)].rules().len(), PATHS.len());
+    }
+}

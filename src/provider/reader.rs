@@ -230,7 +230,10 @@ fn in_parallel<T: Sync, A: Send>(
     };
     thread::scope(|scope| {
         for _ in 1..limits::PARALLEL_READS.min(tasks.len()) {
-            scope.spawn(work);
+            // Without the thread it only takes longer.
+            if let Err(error) = thread::Builder::new().name("read".to_owned()).spawn_scoped(scope, work) {
+                debug!("a thread cannot be had: {error}");
+            }
         }
         work();
     });

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use crate::cloudflare::Record;
 use crate::endpoint::{Endpoint, Labels, Property};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
-use crate::reconcile::snapshot::{OwnRules, Snapshot, ZoneSnapshot};
+use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::trace::{Trace, trace};
 use crate::reconcile::{Note, Settings};
-use crate::tunnel::{Hostname, Rule, TunnelId};
+use crate::tunnel::{Hostname, Owned, Rule, TunnelId};
 
 /// Begins the set identifier of a rule that is stamped and not there any more; its digest follows.
 pub const LOST_PREFIX: &str = "lost:";
@@ -29,6 +29,11 @@ pub struct Shown {
 /// Everything in `snapshot` that is ours.
 pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
     let own = snapshot.own_rules(settings);
+    let owned: BTreeMap<&TunnelId, Owned<'_>> = snapshot
+        .tunnels
+        .iter()
+        .map(|(id, tunnel)| (id, tunnel.document.owned(&|rule| own.has(id, rule))))
+        .collect();
     let mut shown = Shown::default();
     for zone in &snapshot.zones {
         for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
@@ -37,7 +42,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             }
             match snapshot.own_stamp(record, settings) {
                 Some(stamp) => {
-                    let view = RecordView { snapshot, settings, own: &own, record, stamp: &stamp };
+                    let view = RecordView { snapshot, settings, owned: &owned, record, stamp: &stamp };
                     shown.endpoints.extend(view.endpoints());
                 }
                 None => shown.notes.extend(other_instance(record, settings)),
@@ -80,7 +85,7 @@ fn other_instance(record: &Record, settings: &Settings) -> Option<Note> {
 struct RecordView<'a> {
     snapshot: &'a Snapshot,
     settings: &'a Settings,
-    own: &'a OwnRules,
+    owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
     record: &'a Record,
     stamp: &'a Stamp,
 }
@@ -109,11 +114,11 @@ impl RecordView<'_> {
                 }
             }
         }
-        endpoints.extend(by_path.iter().map(|(path, traces)| self.endpoint_of_path(*path, traces)));
+        endpoints.extend(by_path.iter().map(|(path, traces)| self.endpoint_of_path(&hostname, *path, traces)));
         endpoints
     }
 
-    fn endpoint_of_path(&self, path: Option<&str>, traces: &[&Trace<'_>]) -> Endpoint {
+    fn endpoint_of_path(&self, hostname: &Hostname, path: Option<&str>, traces: &[&Trace<'_>]) -> Endpoint {
         let led_to = TunnelId::from_hostname(&self.record.content);
         let is_led_to = |trace: &&&Trace<'_>| trace.tunnel() == led_to.as_ref();
         let shown =
@@ -122,7 +127,7 @@ impl RecordView<'_> {
         let mut properties = Vec::new();
         if let Some(Trace::Standing { tunnel, rule }) = shown {
             properties = canonical::properties_of_rule(rule);
-            if self.is_shadowed(tunnel, rule) {
+            if self.is_shadowed(hostname, tunnel, rule) {
                 drift.push("order");
             }
         }
@@ -133,13 +138,8 @@ impl RecordView<'_> {
         self.endpoint(path.unwrap_or_default(), self.with_drift(properties, drift))
     }
 
-    fn is_shadowed(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        let Some(document) = self.snapshot.tunnels.get(tunnel).map(|tunnel| &tunnel.document) else {
-            return false;
-        };
-        Hostname::parse(&self.record.name).is_ok_and(|hostname| {
-            document.is_shadowed(&hostname, rule.path(), &|rule| self.own.has(tunnel, rule))
-        })
+    fn is_shadowed(&self, hostname: &Hostname, tunnel: &TunnelId, rule: &Rule) -> bool {
+        self.owned.get(tunnel).is_some_and(|owned| owned.is_shadowed(hostname, rule.path()))
     }
 
     fn with_drift<'d>(

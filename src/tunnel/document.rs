@@ -1,14 +1,14 @@
 //! The `config` of a tunnel, and the edits of its rules.
 //!
-//! Cloudflare takes a configuration only as a whole, and other authors write it too. So it is edited as the JSON it
-//! came as: what an edit does not name keeps its order and its bytes, at every level.
+//! Cloudflare takes a configuration only as a whole, and other authors write it too. So it is edited as the
+//! JSON it came as: what an edit does not name keeps its order and its bytes, at every level.
 
 use std::error::Error;
 use std::fmt;
 
 use serde_json::value::RawValue;
 
-use super::edit::{Applied, Edited, RuleEdit, apply, would_move};
+use super::edit::{Applied, Edited, Owned, RuleEdit, apply};
 use super::hostname::Hostname;
 use super::order::Scope;
 use super::raw_object::{RawObject, from_json, is_null, list};
@@ -22,8 +22,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// Reads a configuration. Nothing, `null`, `{}` and an absent, `null` or empty `ingress` are an empty document:
-    /// that of a tunnel never configured.
+    /// Reads a configuration. Nothing, `null`, `{}` and an absent, `null` or empty `ingress` are an empty
+    /// document: that of a tunnel never configured.
     ///
     /// # Errors
     /// When `config` is not an object or its `ingress` is not a list. A rule that cannot be read is no error.
@@ -59,12 +59,12 @@ impl Document {
         self.raw.clone()
     }
 
-    /// Applies the edits, in an order of its own: the result does not depend on theirs. `own` says which rules of
-    /// this document are ours; a rule that a `Put` may replace is ours too. Applying the same edits again changes
-    /// nothing, and where nothing changes the document keeps every byte.
+    /// Applies the edits, in an order of its own: the result does not depend on theirs. `own` says which
+    /// rules of this document are ours; a rule that a `Put` may replace is ours too. Applying the same edits
+    /// again changes nothing, and where nothing changes the document keeps every byte.
     ///
-    /// A refused edit changes nothing, and the others are applied. A document that changes ends with a catch-all:
-    /// the one it has, else `http_status:404`.
+    /// A refused edit changes nothing, and the others are applied. A document that changes ends with a
+    /// catch-all: the one it has, else `http_status:404`.
     pub fn edit(&self, edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Edited {
         let Applied { rules, refused } = apply(&self.rules, edits, own);
         let changed = rules.is_some();
@@ -76,15 +76,18 @@ impl Document {
         }
     }
 
-    /// Whether putting our rule for this hostname and path again would change which requests it answers: a rule that
-    /// covers it stands in front of it, or one of ours that by our order stands behind it; or its hostname is spelled
-    /// so that it matches nothing. False where the put would be refused, and where there is no such rule.
-    pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>, own: &dyn Fn(&Rule) -> bool) -> bool {
-        would_move(&self.rules, Scope::new(hostname, path), own)
+    /// The rules, with which of them are ours: to ask about many of them.
+    pub fn owned(&self, own: &dyn Fn(&Rule) -> bool) -> Owned<'_> {
+        Owned::new(&self.rules, own)
     }
 
-    /// The rule in front of the one for this hostname and path that takes every request from it, whoever's it is: no
-    /// request reaches the latter. Nothing where there is no such rule.
+    /// [`Owned::is_shadowed`], to ask once.
+    pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>, own: &dyn Fn(&Rule) -> bool) -> bool {
+        self.owned(own).is_shadowed(hostname, path)
+    }
+
+    /// The rule in front of the one for this hostname and path that takes every request from it, whoever's it
+    /// is: no request reaches the latter. Nothing where there is no such rule.
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
         let scope = Scope::new(hostname, path);
         let present = self.rules.iter().position(|rule| scope.is_of(rule))?;

@@ -1,5 +1,6 @@
 //! Edits of the list of rules: which are refused, and what the others make of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
@@ -17,8 +18,8 @@ pub enum RuleEdit {
     Put {
         /// The rule as it shall be.
         rule: WantedRule,
-        /// Whether a rule that stands at its hostname and path is ours and may be changed. If not, one that equals
-        /// the wanted one in every field is left as it is, and any other is a conflict.
+        /// Whether a rule that stands at its hostname and path is ours and may be changed. If not, one that
+        /// equals the wanted one in every field is left as it is, and any other is a conflict.
         replaces: bool,
     },
     /// Take the rule for this hostname and path away, if there is one.
@@ -79,12 +80,13 @@ impl fmt::Display for EditRefusal {
         match self {
             Self::Conflict { rule } => write!(
                 formatter,
-                "rule {rule} of the tunnel has the same hostname and path and is not ours: remove it there, or adopt it"
+                "rule {rule} of the tunnel has the same hostname and path and is not ours: remove it there, \
+                 or adopt it"
             ),
             Self::MutualCover { rule } => write!(
                 formatter,
-                "rule {rule} of the tunnel, which is not ours, matches exactly the same requests: remove it there, \
-                 or narrow one of the two by its path"
+                "rule {rule} of the tunnel, which is not ours, matches exactly the same requests: remove it \
+                 there, or narrow one of the two by its path"
             ),
             Self::Duplicate { rules } => {
                 let rules = rules.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -123,16 +125,10 @@ pub(super) struct Applied {
 
 /// Applies edits to `rules`, of which those that `own` names are ours.
 ///
-/// What is refused is decided first, on the list as it came; then rules are taken away; then rules are put, in the
-/// order they have among themselves. So nothing depends on the order of the edits.
+/// What is refused is decided first, on the list as it came; then rules are taken away; then rules are put,
+/// in the order they have among themselves. So nothing depends on the order of the edits.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
-    let mut list: Vec<Slot> = rules
-        .iter()
-        .map(|rule| Slot {
-            rule: rule.clone(),
-            is_own: own(rule),
-        })
-        .collect();
+    let mut list = Owned::new(rules, own).list;
     let mut refused = Refused::default();
     let (puts, removals) = wishes(edits, &mut refused);
 
@@ -153,14 +149,15 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
                 .flatten()
         })
         .collect();
-    // What is replaced or taken away is ours towards all others, so this is known before any of them is judged.
+    // What is replaced or taken away is ours towards all others, so this is known before any of them is
+    // judged.
     let replaced = claimed.iter().filter_map(|(_, claim)| claim.replaced());
     for index in replaced.chain(removed.iter().copied()) {
         if let Some(slot) = list.get_mut(index) {
             slot.is_own = true;
         }
     }
-    let mut accepted: Vec<&WantedRule> = claimed
+    let accepted: Vec<&WantedRule> = claimed
         .iter()
         .filter_map(|(put, claim)| {
             let equivalent = check_equivalents(&list, put.rule.scope(), claim.replaced());
@@ -168,9 +165,11 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         })
         .collect();
 
-    let mut index = 0..;
-    list.retain(|_| index.next().is_none_or(|index| !removed.contains(&index)));
-    accepted.sort_by(|one, other| one.scope().key().cmp(&other.scope().key()));
+    let kept = list
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| !removed.contains(index));
+    let mut list: Vec<Slot<'_>> = kept.map(|(_, slot)| slot).collect();
     for rule in accepted {
         put(&mut list, rule);
     }
@@ -180,7 +179,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             .iter()
             .zip(rules)
             .any(|(slot, rule)| slot.rule.raw().get() != rule.raw().get());
-    let mut edited: Vec<Rule> = list.into_iter().map(|slot| slot.rule).collect();
+    let mut edited: Vec<Rule> = list.into_iter().map(|slot| slot.rule.into_owned()).collect();
     if is_changed && !edited.last().is_some_and(Rule::is_catch_all) {
         edited.push(catch_all());
     }
@@ -190,20 +189,41 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     }
 }
 
-/// Whether putting our rule for `scope` again would have it answer other requests: it would be moved, or is spelled so
-/// that it matches nothing.
-pub(super) fn would_move(rules: &[Rule], scope: Scope<'_>, own: &dyn Fn(&Rule) -> bool) -> bool {
-    let Ok(Some(present)) = the_one(rules, scope) else {
-        return false;
-    };
-    let slot = |(index, rule): (usize, &Rule)| Slot {
-        rule: rule.clone(),
-        is_own: index == present || own(rule),
-    };
-    let list: Vec<Slot> = rules.iter().enumerate().map(slot).collect();
-    let is_live = rules.get(present).is_some_and(|rule| scope.is_covered_by(rule));
-    check_equivalents(&list, scope, Some(present)).is_ok()
-        && (!is_live || is_misplaced(&list, present, scope))
+/// A document's rules, and which of them are ours.
+#[derive(Clone, Debug)]
+pub struct Owned<'a> {
+    rules: &'a [Rule],
+    list: Vec<Slot<'a>>,
+}
+
+impl<'a> Owned<'a> {
+    pub(super) fn new(rules: &'a [Rule], own: &dyn Fn(&Rule) -> bool) -> Self {
+        let slot = |rule| Slot {
+            rule: Cow::Borrowed(rule),
+            is_own: own(rule),
+        };
+        Self {
+            rules,
+            list: rules.iter().map(slot).collect(),
+        }
+    }
+
+    /// Whether putting our rule for this hostname and path again would change which requests it answers: a
+    /// rule that covers it stands in front of it, or one of ours that by our order stands behind it; or its
+    /// hostname is spelled so that it matches nothing. False where the put would be refused, where there is
+    /// no such rule, and where it is not ours.
+    pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>) -> bool {
+        let scope = Scope::new(hostname, path);
+        let Ok(Some(present)) = the_one(self.rules, scope) else {
+            return false;
+        };
+        let Some(slot) = self.list.get(present).filter(|slot| slot.is_own) else {
+            return false;
+        };
+        let is_live = scope.is_covered_by(&slot.rule);
+        check_equivalents(&self.list, scope, Some(present)).is_ok()
+            && (!is_live || is_misplaced(&self.list, present, scope))
+    }
 }
 
 /// A rule that is wanted, and which edits want it.
@@ -257,8 +277,9 @@ impl Refused {
     }
 }
 
-/// What is asked for, once for each hostname and path. Of different rules wanted at one, the one with the smallest
-/// text is taken, so that it is the same one in every loop.
+/// What is asked for, once for each hostname and path, in the order our rules have among themselves. Of
+/// different rules wanted at one, the one with the smallest text is taken, so that it is the same one in
+/// every loop.
 fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Vec<Removal<'a>>) {
     let mut by_scope: BTreeMap<_, (Scope<'a>, Vec<(usize, &'a RuleEdit)>)> = BTreeMap::new();
     for (index, edit) in edits.iter().enumerate() {
@@ -333,9 +354,9 @@ fn the_one(rules: &[Rule], scope: Scope<'_>) -> Result<Option<usize>, EditRefusa
     }
 }
 
-/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule behind
-/// ours got none already, unless ours is spelled so that it matches nothing.
-fn check_equivalents(list: &[Slot], scope: Scope<'_>, present: Option<usize>) -> Result<(), EditRefusal> {
+/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule
+/// behind ours got none already, unless ours is spelled so that it matches nothing.
+fn check_equivalents(list: &[Slot<'_>], scope: Scope<'_>, present: Option<usize>) -> Result<(), EditRefusal> {
     let is_live = |index: &usize| {
         list.get(*index)
             .is_some_and(|slot| scope.is_covered_by(&slot.rule))
@@ -353,13 +374,13 @@ fn check_equivalents(list: &[Slot], scope: Scope<'_>, present: Option<usize>) ->
 }
 
 /// Makes the rule so, where it stands or where it has to stand.
-fn put(list: &mut Vec<Slot>, wanted: &WantedRule) {
+fn put(list: &mut Vec<Slot<'_>>, wanted: &WantedRule) {
     let scope = wanted.scope();
     let Some(present) = list.iter().position(|slot| scope.is_of(&slot.rule)) else {
         list.insert(
             place(list, scope),
             Slot {
-                rule: Rule::wanted(wanted),
+                rule: Cow::Owned(Rule::wanted(wanted)),
                 is_own: true,
             },
         );
@@ -368,7 +389,9 @@ fn put(list: &mut Vec<Slot>, wanted: &WantedRule) {
     let is_misplaced = is_misplaced(list, present, scope);
     let Some(slot) = list.get_mut(present) else { return };
     let is_live = scope.is_covered_by(&slot.rule);
-    slot.rule = slot.rule.with(wanted);
+    if !slot.rule.equals(wanted) {
+        slot.rule = Cow::Owned(slot.rule.with(wanted));
+    }
     if !is_live {
         // Spelled right it answers requests that it did not answer before: its place is that of a new rule.
         let slot = list.remove(present);

@@ -1,8 +1,9 @@
 //! Hostname patterns: how they are written, and which of two includes the other.
 //!
-//! cloudflared compares the request's host, without its port and byte by byte, with the rule's text; with an exact
-//! hostname also in its IDNA form; and where the text begins with `*.`, with the end of the host. So only lower-case
-//! punycode without a trailing dot is sure to match what browsers send, and nothing else is written.
+//! cloudflared compares the request's host, without its port and byte by byte, with the rule's text; with an
+//! exact hostname also in its IDNA form; and where the text begins with `*.`, with the end of the host. So
+//! only lower-case punycode without a trailing dot is sure to match what browsers send, and nothing else is
+//! written.
 
 use std::error::Error;
 use std::fmt;
@@ -22,11 +23,12 @@ pub struct Hostname(Box<str>);
 impl Hostname {
     /// Reads a hostname in any case, in Unicode or punycode, with or without a trailing dot.
     ///
-    /// Unicode is taken as it is composed: there are no normalisation tables here, so a letter written as a base
-    /// and a combining mark, and forms that IDNA would fold (full width, ligatures), are refused.
+    /// Unicode is taken as it is composed: there are no normalisation tables here, so a letter written as a
+    /// base and a combining mark, and forms that IDNA would fold (full width, ligatures), are refused.
     ///
     /// # Errors
-    /// When cloudflared would refuse the name, when it could never match a request, or when DNS has no such name.
+    /// When cloudflared would refuse the name, when it could never match a request, or when DNS has no such
+    /// name.
     pub fn parse(text: &str) -> Result<Self, HostnameError> {
         let name = text.strip_suffix('.').unwrap_or(text);
         let bare = name.strip_prefix(WILDCARD).unwrap_or(name);
@@ -65,13 +67,14 @@ impl Hostname {
         self.0.starts_with(WILDCARD)
     }
 
-    /// Whether every host that `other` matches is matched by this one. `*.a.b` matches any depth below `a.b`, not
-    /// `a.b` itself.
+    /// Whether every host that `other` matches is matched by this one. `*.a.b` matches any depth below `a.b`,
+    /// not `a.b` itself.
     pub fn includes(&self, other: &Self) -> bool {
         HostScope::of(&self.0).includes(other)
     }
 
-    /// Whether the name is `domain` or below it on a label boundary. A wildcard is below the domain it stands on.
+    /// Whether the name is `domain` or below it on a label boundary. A wildcard is below the domain it stands
+    /// on.
     pub fn is_within(&self, domain: &str) -> bool {
         let domain = normalize(domain);
         if domain.is_empty() {
@@ -112,30 +115,44 @@ pub enum HostnameError {
 
 impl fmt::Display for HostnameError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => formatter.write_str("the hostname is empty"),
-            Self::Wildcard => formatter
-                .write_str("a hostname may hold one `*`, as its first label with another after it, as in `*.example.com`"),
-            Self::Port => formatter.write_str("a hostname has no port: put the port into the service"),
-            Self::EmptyLabel => formatter.write_str("the hostname has an empty label: two dots in a row, or one in front"),
-            Self::Hyphen(label) => write!(formatter, "the label {label:?} begins or ends with a hyphen"),
+        let text = match self {
+            Self::Empty => "the hostname is empty",
+            Self::Wildcard => {
+                "a hostname may hold one `*`, as its first label with another after it, as in \
+                 `*.example.com`"
+            }
+            Self::Port => "a hostname has no port: put the port into the service",
+            Self::EmptyLabel => "the hostname has an empty label: two dots in a row, or one in front",
+            Self::Hyphen(label) => {
+                return write!(formatter, "the label {label:?} begins or ends with a hyphen");
+            }
             Self::LabelTooLong(label) => {
-                write!(formatter, "the label {label:?} is longer than {LABEL_MAX_BYTES} bytes in punycode")
+                return write!(
+                    formatter,
+                    "the label {label:?} is longer than {LABEL_MAX_BYTES} bytes in punycode"
+                );
             }
             Self::TooLong => {
-                write!(formatter, "the hostname is longer than {HOSTNAME_MAX_BYTES} bytes in punycode")
+                return write!(
+                    formatter,
+                    "the hostname is longer than {HOSTNAME_MAX_BYTES} bytes in punycode"
+                );
             }
             Self::Character(character) => {
-                write!(formatter, "a hostname cannot hold {character:?}: write the name in punycode, as DNS has it")
+                return write!(
+                    formatter,
+                    "a hostname cannot hold {character:?}: write the name in punycode, as DNS has it"
+                );
             }
-        }
+        };
+        formatter.write_str(text)
     }
 }
 
 impl Error for HostnameError {}
 
-/// The normal form of a name that may be invalid, as far as it has one: lower case, one trailing dot off, Unicode
-/// labels in punycode where that works. Idempotent.
+/// The normal form of a name that may be invalid, as far as it has one: lower case, one trailing dot off,
+/// Unicode labels in punycode where that works. Idempotent.
 pub fn normalize(text: &str) -> String {
     // Of two trailing dots none is taken off: the second call would take the other.
     let name = text
@@ -159,8 +176,8 @@ pub(super) fn fold(text: &str) -> String {
 pub(super) enum HostScope<'a> {
     /// No hostname, or `*`.
     All,
-    /// What `*.` stands before, with the dot. cloudflared takes it as it is written, so in upper case or Unicode
-    /// it matches nothing that a browser sends.
+    /// What `*.` stands before, with the dot. cloudflared takes it as it is written, so in upper case or
+    /// Unicode it matches nothing that a browser sends.
     Suffix(&'a str),
     /// The text, and its IDNA form where it has one.
     Exact(&'a str),
@@ -189,8 +206,8 @@ impl<'a> HostScope<'a> {
     }
 }
 
-/// Whether `idna.Lookup.ToASCII`, which cloudflared asks for a second form of an exact hostname, makes `form` of
-/// `text`. It refuses some names. Rather no than a wrong yes: it is concluded from it that a rule matches.
+/// Whether `idna.Lookup.ToASCII`, which cloudflared asks for a second form of an exact hostname, makes `form`
+/// of `text`. It refuses some names. Rather no than a wrong yes: it is concluded from it that a rule matches.
 fn is_lookup_form(text: &str, form: &str) -> bool {
     if text.is_ascii() && !text.eq_ignore_ascii_case(form) {
         return false;
@@ -431,7 +448,9 @@ mod tests {
         }
 
         #[test]
-        fn what_is_parsed_is_written_in_its_normal_form(text in "(\\*\\.)?[a-cA-CäÖß_-]{1,4}(\\.[a-cA-Cé]{1,4}){0,3}\\.?") {
+        fn what_is_parsed_is_written_in_its_normal_form(
+            text in "(\\*\\.)?[a-cA-CäÖß_-]{1,4}(\\.[a-cA-Cé]{1,4}){0,3}\\.?"
+        ) {
             if let Ok(hostname) = Hostname::parse(&text) {
                 prop_assert_eq!(hostname.as_str(), normalize(&text));
                 prop_assert_eq!(Hostname::parse(hostname.as_str()), Ok(hostname));

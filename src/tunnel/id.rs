@@ -37,7 +37,8 @@ impl TunnelId {
         format!("{}.{TUNNEL_DOMAIN}", self.0)
     }
 
-    /// The tunnel a record leads to, in any case and with or without a trailing dot; nothing where it leads elsewhere.
+    /// The tunnel a record leads to, in any case and with or without a trailing dot; nothing where it leads
+    /// elsewhere.
     pub fn from_hostname(hostname: &str) -> Option<Self> {
         let (id, domain) = hostname.split_once('.')?;
         let domain = domain.strip_suffix('.').unwrap_or(domain);

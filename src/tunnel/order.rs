@@ -3,10 +3,10 @@
 //! The first rule that matches a request answers it, so a place is a decision about requests:
 //!
 //! 1. It stands in front of every foreign rule that covers it, else no request would reach it.
-//! 2. It stands behind every foreign rule that is in front of the first such one. Those overlap it in part at most,
-//!    and keep their requests.
-//! 3. Within the run of our rules at that place, uninterrupted by a foreign one, narrower stands in front of wider:
-//!    exact hostnames, deeper wildcards, shallower ones; then paths by [`PathRank`]; then by bytes.
+//! 2. It stands behind every foreign rule that is in front of the first such one. Those overlap it in part at
+//!    most, and keep their requests.
+//! 3. Within the run of our rules at that place, uninterrupted by a foreign one, narrower stands in front of
+//!    wider: exact hostnames, deeper wildcards, shallower ones; then paths by [`PathRank`]; then by bytes.
 //!
 //! A rule of ours that covers it and is wider is an edge like the foreign one of 1.
 //!
@@ -14,10 +14,11 @@
 //! Somebody may have put a foreign rule behind it that overlaps it in part: moving it would hand that rule
 //! requests. The order of rules that share no host means nothing.
 //!
-//! What makes the law hold, that a request changes its rule only from one that covers ours to ours: when ours is put
-//! directly before the first rule that covers it, a request that now reaches it was answered by that rule, or by a
-//! rule of ours between the two.
+//! What makes the law hold, that a request changes its rule only from one that covers ours to ours: when ours
+//! is put directly before the first rule that covers it, a request that now reaches it was answered by that
+//! rule, or by a rule of ours between the two.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use super::hostname::{HostScope, Hostname};
@@ -26,8 +27,8 @@ use super::rule::Rule;
 
 /// A rule in a list that is being edited.
 #[derive(Clone, Debug)]
-pub(super) struct Slot {
-    pub(super) rule: Rule,
+pub(super) struct Slot<'a> {
+    pub(super) rule: Cow<'a, Rule>,
     pub(super) is_own: bool,
 }
 
@@ -59,8 +60,8 @@ impl<'a> Scope<'a> {
             && shape::covers(rule.path(), self.path)
     }
 
-    /// Whether this scope and `rule` each match all that the other matches: neither place would leave both of them a
-    /// request.
+    /// Whether this scope and `rule` each match all that the other matches: neither place would leave both of
+    /// them a request.
     pub(super) fn is_equivalent_to(&self, rule: &Rule) -> bool {
         self.is_covered_by(rule)
             && rule.folded_hostname() == self.hostname.as_str()
@@ -121,18 +122,18 @@ impl<'a> Key<'a> {
 }
 
 /// Where to put a rule for `scope` into a list that has none for it.
-pub(super) fn place(list: &[Slot], scope: Scope<'_>) -> usize {
+pub(super) fn place(list: &[Slot<'_>], scope: Scope<'_>) -> usize {
     place_before(list, list.len(), scope)
 }
 
-/// Where to put our rule for `scope` that was taken from `index` because it was misplaced there. It goes towards the
-/// front only: a foreign rule behind it is not passed.
-pub(super) fn place_again(list: &[Slot], index: usize, scope: Scope<'_>) -> usize {
+/// Where to put our rule for `scope` that was taken from `index` because it was misplaced there. It goes
+/// towards the front only: a foreign rule behind it is not passed.
+pub(super) fn place_again(list: &[Slot<'_>], index: usize, scope: Scope<'_>) -> usize {
     let foreign = list.iter().skip(index).position(|slot| !slot.is_own);
     place_before(list, foreign.map_or(list.len(), |offset| index + offset), scope)
 }
 
-fn place_before(list: &[Slot], end: usize, scope: Scope<'_>) -> usize {
+fn place_before(list: &[Slot<'_>], end: usize, scope: Scope<'_>) -> usize {
     let key = scope.key();
     let edge = list
         .iter()
@@ -141,7 +142,7 @@ fn place_before(list: &[Slot], end: usize, scope: Scope<'_>) -> usize {
         .unwrap_or(end);
     let run = run_before(list, edge);
     let beginning = edge - run.len();
-    let shares_hosts = |slot: &Slot| scope.shares_hosts_with(&slot.rule);
+    let shares_hosts = |slot: &Slot<'_>| scope.shares_hosts_with(&slot.rule);
     let wider = run
         .iter()
         .position(|slot| shares_hosts(slot) && Key::of(&slot.rule) > key);
@@ -150,8 +151,8 @@ fn place_before(list: &[Slot], end: usize, scope: Scope<'_>) -> usize {
         .iter()
         .rposition(|slot| shares_hosts(slot) && Key::of(&slot.rule) < key);
     let narrower = narrower.map_or(0, |index| index + 1);
-    // Between the two any place will do, so the one that keeps a sorted run sorted. Where a wider rule stands in
-    // front of a narrower one, those two are out of order themselves: this one at least is reached.
+    // Between the two any place will do, so the one that keeps a sorted run sorted. Where a wider rule stands
+    // in front of a narrower one, those two are out of order themselves: this one at least is reached.
     let sorted = run
         .iter()
         .take(wider)
@@ -161,22 +162,22 @@ fn place_before(list: &[Slot], end: usize, scope: Scope<'_>) -> usize {
     beginning + sorted
 }
 
-/// Whether our rule at `index` has to be put elsewhere: a rule in front covers it, and by the order should stand
-/// behind it.
-pub(super) fn is_misplaced(list: &[Slot], index: usize, scope: Scope<'_>) -> bool {
+/// Whether our rule at `index` has to be put elsewhere: a rule in front covers it, and by the order should
+/// stand behind it.
+pub(super) fn is_misplaced(list: &[Slot<'_>], index: usize, scope: Scope<'_>) -> bool {
     let key = scope.key();
     let in_front = list.get(..index).unwrap_or_default();
-    let is_wider = |slot: &Slot| scope.shares_hosts_with(&slot.rule) && Key::of(&slot.rule) > key;
+    let is_wider = |slot: &Slot<'_>| scope.shares_hosts_with(&slot.rule) && Key::of(&slot.rule) > key;
     in_front.iter().any(|slot| is_edge(slot, scope)) || run_before(list, index).iter().any(is_wider)
 }
 
 /// Whether a rule for `scope` stands in front of this one, wherever it is.
-fn is_edge(slot: &Slot, scope: Scope<'_>) -> bool {
+fn is_edge(slot: &Slot<'_>, scope: Scope<'_>) -> bool {
     scope.is_covered_by(&slot.rule) && (!slot.is_own || Key::of(&slot.rule) > scope.key())
 }
 
 /// Our rules directly before `end`, uninterrupted by a foreign one.
-fn run_before(list: &[Slot], end: usize) -> &[Slot] {
+fn run_before<'list, 'a>(list: &'list [Slot<'a>], end: usize) -> &'list [Slot<'a>] {
     let in_front = list.get(..end).unwrap_or_default();
     let foreign = in_front.iter().rposition(|slot| !slot.is_own);
     in_front

@@ -1,9 +1,9 @@
-//! The options of a rule, `originRequest`: which fields there are, what cloudflared reads in them, and when two
-//! are equal.
+//! The options of a rule, `originRequest`: which fields there are, what cloudflared reads in them, and when
+//! two are equal.
 //!
 //! One value of a wrong type makes cloudflared refuse the whole document, so the types are its own
-//! (`config.OriginRequestConfig`). On top of them a rule of ours may hold no value that cloudflared takes silently
-//! and then does something surprising with.
+//! (`config.OriginRequestConfig`). On top of them a rule of ours may hold no value that cloudflared takes
+//! silently and then does something surprising with.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -170,8 +170,8 @@ pub(super) fn check(field: &str, value: &RawValue) -> Result<(), FieldProblem> {
     }
 }
 
-/// Whether the field has the value wanted. Absent and `null` are the same; of `access` only the managed fields
-/// count.
+/// Whether the field has the value wanted. Absent and `null` are the same; of `access` only the managed
+/// fields count.
 pub(super) fn is_equal(field: &str, present: Option<&RawValue>, wanted: Option<&Value>) -> bool {
     let wanted = wanted.filter(|value| !value.is_null());
     if kind(field) == Some(Kind::Access) {
@@ -186,8 +186,8 @@ pub(super) fn is_equal(field: &str, present: Option<&RawValue>, wanted: Option<&
     is_value(present, wanted)
 }
 
-/// What to write for `access` so that it is as wanted and keeps the fields that are not managed; nothing where
-/// nothing is left.
+/// What to write for `access` so that it is as wanted and keeps the fields that are not managed; nothing
+/// where nothing is left.
 pub(super) fn access_with(present: Option<&RawValue>, wanted: Option<&Value>) -> Option<Box<RawValue>> {
     let values = ACCESS_FIELDS.map(|name| {
         let value = wanted

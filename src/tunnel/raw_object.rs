@@ -1,7 +1,7 @@
 //! A JSON object whose members keep their order, their duplicates and their bytes.
 //!
-//! Members are found as Go's `encoding/json` finds them, because that is what cloudflared reads a configuration
-//! with: without case, and of duplicates the last.
+//! Members are found as Go's `encoding/json` finds them, because that is what cloudflared reads a
+//! configuration with: without case, and of duplicates the last.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -79,8 +79,8 @@ impl<'a> RawObject<'a> {
         self.members.is_empty()
     }
 
-    /// Gives the last member called `name` this value and takes its duplicates away; puts it at the end where there
-    /// is none.
+    /// Gives the last member called `name` this value and takes its duplicates away; puts it at the end where
+    /// there is none.
     pub(super) fn set(&mut self, name: &str, value: &'a RawValue) {
         let Some(last) = self.members.iter().rposition(|member| member.is(name)) else {
             self.members.push(Member {
@@ -142,8 +142,8 @@ impl<'de> Deserialize<'de> for RawObject<'de> {
     }
 }
 
-/// Whether Go's `encoding/json` takes the key `key` for the field `field`: by Unicode's simple folding, in which two
-/// characters beyond ASCII fold onto letters of ASCII.
+/// Whether Go's `encoding/json` takes the key `key` for the field `field`: by Unicode's simple folding, in
+/// which two characters beyond ASCII fold onto letters of ASCII.
 pub(super) fn is_same_key(key: &str, field: &str) -> bool {
     let fold = |character| match character {
         'ſ' => 's',

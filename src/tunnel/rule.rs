@@ -95,8 +95,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Reads what cloudflared would read. What it could not read is a rule that matches nothing: it is no one's
-    /// reason to fail here.
+    /// Reads what cloudflared would read. What it could not read is a rule that matches nothing: it is no
+    /// one's reason to fail here.
     pub(super) fn parse(raw: Box<RawValue>) -> Self {
         let read = |name| -> Option<Box<str>> {
             match RawObject::parse(&raw)?.last_value(name) {
@@ -145,8 +145,8 @@ impl Rule {
         &self.raw
     }
 
-    /// Whether it is for this hostname, compared without case and in punycode, and for this path text. An empty path
-    /// is none.
+    /// Whether it is for this hostname, compared without case and in punycode, and for this path text. An
+    /// empty path is none.
     pub fn is_for(&self, hostname: &Hostname, path: Option<&str>) -> bool {
         self.has_hostname(hostname) && self.path() == path.filter(|path| !path.is_empty())
     }
@@ -156,9 +156,10 @@ impl Rule {
         self.is_readable && self.folded_hostname() == hostname.as_str()
     }
 
-    /// Whether writing `wanted` onto it would change nothing: its hostname is written as wanted, service and managed
-    /// fields have the values wanted. Absent and `null` are the same, and so is an `originRequest` without managed
-    /// fields; fields that are not managed do not count. The path is not compared: see [`Rule::is_for`].
+    /// Whether writing `wanted` onto it would change nothing: its hostname is written as wanted, service and
+    /// managed fields have the values wanted. Absent and `null` are the same, and so is an `originRequest`
+    /// without managed fields; fields that are not managed do not count. The path is not compared: see
+    /// [`Rule::is_for`].
     pub fn equals(&self, wanted: &WantedRule) -> bool {
         let WantedRule {
             hostname,
@@ -205,9 +206,6 @@ impl Rule {
 
     /// The rule as wanted: what is not ours to manage stays as it is.
     pub(super) fn with(&self, wanted: &WantedRule) -> Self {
-        if self.equals(wanted) {
-            return self.clone();
-        }
         let hostname = raw(wanted.hostname.as_str());
         let service = raw(wanted.service.as_str());
         let origin = wanted.origin_onto(self.origin().unwrap_or_default());
@@ -219,7 +217,8 @@ impl Rule {
             rule.set("service", &service);
         }
         match &origin {
-            // The API may add `{}` by itself: it stays, and so does the field's every byte, where nothing changes.
+            // The API may add `{}` by itself: it stays, and so does the field's every byte, where nothing
+            // changes.
             _ if self.has_origin_values(wanted) => {}
             Some(origin) => rule.set("originRequest", origin),
             None => rule.remove("originRequest"),

@@ -1,8 +1,8 @@
 //! Where a rule sends its requests: the service, as cloudflared reads it.
 //!
-//! cloudflared takes some words, three prefixes, and URLs read by Go's `url.Parse`; any scheme it does not know
-//! becomes TCP over WebSocket, and of a URL it silently ignores userinfo, query and fragment. What is taken here is
-//! narrower: what would be ignored, or served as something else than it says, is refused.
+//! cloudflared takes some words, three prefixes, and URLs read by Go's `url.Parse`; any scheme it does not
+//! know becomes TCP over WebSocket, and of a URL it silently ignores userinfo, query and fragment. What is
+//! taken here is narrower: what would be ignored, or served as something else than it says, is refused.
 
 use std::error::Error;
 use std::fmt;
@@ -72,8 +72,8 @@ impl fmt::Display for Service {
     }
 }
 
-/// Whether somebody who writes this means a service, valid or not. Decided by shape alone: it holds `://`, begins
-/// with one of cloudflared's prefixes, or is one of its words.
+/// Whether somebody who writes this means a service, valid or not. Decided by shape alone: it holds `://`,
+/// begins with one of cloudflared's prefixes, or is one of its words.
 pub fn looks_like_service(text: &str) -> bool {
     let begins_with = |prefix: &str| {
         text.get(..prefix.len())
@@ -118,36 +118,46 @@ pub enum ServiceError {
 
 impl fmt::Display for ServiceError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => formatter.write_str("the service is empty: write one such as http://name.namespace.svc:8080"),
-            Self::Character(character) => write!(formatter, "a service cannot hold {character:?}"),
-            Self::Scheme => formatter.write_str(
-                "a service needs a scheme and a host, as in http://name.namespace.svc:8080",
-            ),
-            Self::UnknownScheme(scheme) => write!(
-                formatter,
-                "the scheme {scheme:?} is not one of {}: cloudflared would carry it as plain TCP; write tcp:// where that is meant",
-                SCHEMES.join(", ")
-            ),
-            Self::NoHost => formatter.write_str("the service has no host after its scheme"),
-            Self::Host(host) => write!(
-                formatter,
-                "{host:?} is neither a host name, an IPv4 address nor an IPv6 address in brackets"
-            ),
-            Self::Port(port) => write!(formatter, "the port {port:?} is not a number from 1 to 65535"),
-            Self::NoPort => formatter.write_str("tcp:// needs a port: cloudflared would take 7864"),
-            Self::Userinfo => formatter.write_str("a service has no user name or password: cloudflared would ignore them"),
-            Self::Path => formatter.write_str(
-                "a service has no path: cloudflared passes on the path of the request; choose by path with a path rule",
-            ),
-            Self::Query => formatter.write_str("a service has no query or fragment: cloudflared would ignore them"),
+        let text = match self {
+            Self::Empty => "the service is empty: write one such as http://name.namespace.svc:8080",
+            Self::Character(character) => return write!(formatter, "a service cannot hold {character:?}"),
+            Self::Scheme => "a service needs a scheme and a host, as in http://name.namespace.svc:8080",
+            Self::UnknownScheme(scheme) => {
+                return write!(
+                    formatter,
+                    "the scheme {scheme:?} is not one of {}: cloudflared would carry it as plain TCP; \
+                 write tcp:// where that is meant",
+                    SCHEMES.join(", ")
+                );
+            }
+            Self::NoHost => "the service has no host after its scheme",
+            Self::Host(host) => {
+                return write!(
+                    formatter,
+                    "{host:?} is neither a host name, an IPv4 address nor an IPv6 address in brackets"
+                );
+            }
+            Self::Port(port) => {
+                return write!(formatter, "the port {port:?} is not a number from 1 to 65535");
+            }
+            Self::NoPort => "tcp:// needs a port: cloudflared would take 7864",
+            Self::Userinfo => "a service has no user name or password: cloudflared would ignore them",
+            Self::Path => {
+                "a service has no path: cloudflared passes on the path of the request; choose by \
+                 path with a path rule"
+            }
+            Self::Query => "a service has no query or fragment: cloudflared would ignore them",
             Self::Status(status) => {
-                write!(formatter, "the HTTP status {status:?} is not a number of three digits from 100 to 999")
+                return write!(
+                    formatter,
+                    "the HTTP status {status:?} is not a number of three digits from 100 to 999"
+                );
             }
             Self::SocketPath => {
-                formatter.write_str("unix: and unix+tls: need the absolute path of a socket, as in unix:/run/app.sock")
+                "unix: and unix+tls: need the absolute path of a socket, as in unix:/run/app.sock"
             }
-        }
+        };
+        formatter.write_str(text)
     }
 }
 

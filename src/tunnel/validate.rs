@@ -1,9 +1,9 @@
 //! cloudflared's own rules about a configuration, and what a rule of ours may hold.
 //!
-//! One bad rule makes cloudflared refuse the whole document: the old one stays in force, and a replica that starts
-//! later answers 503 to everything. So what we write is checked here first, more strictly than cloudflared does:
-//! what it accepts and then ignores, or serves as something else, is refused. Rules of others are never judged
-//! before a document is written: they are in force already.
+//! One bad rule makes cloudflared refuse the whole document: the old one stays in force, and a replica that
+//! starts later answers 503 to everything. So what we write is checked here first, more strictly than
+//! cloudflared does: what it accepts and then ignores, or serves as something else, is refused. Rules of
+//! others are never judged before a document is written: they are in force already.
 
 use std::error::Error;
 use std::fmt;
@@ -77,7 +77,8 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// The field of the rule or of `originRequest` that is at fault; nothing where it is the list's structure.
+    /// The field of the rule or of `originRequest` that is at fault; nothing where it is the list's
+    /// structure.
     pub fn field(&self) -> Option<&'static str> {
         match self {
             Self::CatchAllNotLast | Self::NoCatchAll => None,
@@ -129,8 +130,8 @@ impl Error for Problem {
     }
 }
 
-/// Checks a whole configuration, every rule as if it were ours. No rules at all are no violation: cloudflared then
-/// answers 503 to everything.
+/// Checks a whole configuration, every rule as if it were ours. No rules at all are no violation: cloudflared
+/// then answers 503 to everything.
 ///
 /// # Errors
 /// The first violation, the structure of the list before its rules.

@@ -1,7 +1,7 @@
 //! Reads an expression character by character and refuses what is outside the common subset, with its place.
 //!
-//! The rules are those of Go's `regexp/syntax` (flags `Perl`) where it is the stricter one and of regex-lite where
-//! that is: Go refuses `a**` and counts over 1000, regex-lite refuses `\pL` and a lone brace.
+//! The rules are those of Go's `regexp/syntax` (flags `Perl`) where it is the stricter one and of regex-lite
+//! where that is: Go refuses `a**` and counts over 1000, regex-lite refuses `\pL` and a lone brace.
 
 use std::iter::Peekable;
 use std::str::Chars;

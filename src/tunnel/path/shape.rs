@@ -1,8 +1,8 @@
-//! What the text of an expression says about the paths it matches: which of two covers the other, and which stands
-//! in front.
+//! What the text of an expression says about the paths it matches: which of two covers the other, and which
+//! stands in front.
 //!
-//! Expressions of any author are looked at, perhaps outside the common subset, perhaps invalid. What the text does not
-//! surely say is not concluded.
+//! Expressions of any author are looked at, perhaps outside the common subset, perhaps invalid. What the text
+//! does not surely say is not concluded.
 
 use std::cmp::Reverse;
 
@@ -46,8 +46,9 @@ enum PathClass {
 }
 
 impl PathRank {
-    /// Anchored expressions by the length of their literal beginning, then the others by their length, then what
-    /// matches everything by its text (even where it is anchored: nothing behind it would be reached), then none.
+    /// Anchored expressions by the length of their literal beginning, then the others by their length, then
+    /// what matches everything by its text (even where it is anchored: nothing behind it would be reached),
+    /// then none.
     pub(in crate::tunnel) fn of(path: Option<&str>) -> Self {
         let (class, length) = match path {
             None => (PathClass::None, 0),
@@ -86,8 +87,8 @@ pub(super) fn prefix_of(text: &str) -> Option<String> {
     (path.starts_with('/') && !path.ends_with('/')).then_some(path)
 }
 
-/// What every path that an anchored expression matches begins with; nothing where the expression, of any author and
-/// perhaps invalid, is not surely anchored.
+/// What every path that an anchored expression matches begins with; nothing where the expression, of any
+/// author and perhaps invalid, is not surely anchored.
 fn literal_beginning(text: &str) -> Option<String> {
     let flags = ["(?i)", "(?s)", "(?is)", "(?si)"];
     let rest = flags
@@ -120,7 +121,8 @@ fn literal_beginning(text: &str) -> Option<String> {
     Some(literal)
 }
 
-/// Whether an alternative stands outside every group, so that what is in front of it is not in force behind it.
+/// Whether an alternative stands outside every group, so that what is in front of it is not in force behind
+/// it.
 fn has_top_level_alternation(text: &str) -> bool {
     let mut depth = 0_usize;
     let mut is_in_class = false;
