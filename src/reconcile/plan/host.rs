@@ -212,17 +212,14 @@ impl<'a> Host<'a> {
     ) -> Claims {
         let mut withdrawn = Claims::default();
         for set_identifier in set_identifiers {
-            let mut claims = Claims::default();
-            match set_identifier.strip_prefix(LOST_PREFIX) {
-                Some(lost) => {
-                    claims.rules.extend(Digest::parse(lost).filter(|digest| self.traces.contains_key(digest)))
-                }
-                None => {
-                    let path = Some(&**set_identifier).filter(|path| !path.is_empty());
-                    claims.rules = self.digests_for_path(path).collect();
-                    claims.record_only = path.is_none() && self.claims_record_only();
-                }
-            }
+            let path = Some(&**set_identifier).filter(|path| !path.is_empty());
+            let mut claims = Claims {
+                record_only: path.is_none() && self.claims_record_only(),
+                rules: self.digests_for_path(path).collect(),
+            };
+            // A path may begin like this as well, so only a digest that has no rule is meant.
+            let lost = set_identifier.strip_prefix(LOST_PREFIX).and_then(Digest::parse);
+            claims.rules.extend(lost.filter(|digest| matches!(self.traces.get(digest), Some(Trace::Lost))));
             if claims.is_empty() {
                 continue;
             }
