@@ -417,13 +417,15 @@ impl<'a> Host<'a> {
         // Where only something else was withdrawn, the record leads where it led.
         let target = target.unwrap_or_else(|| record.content.to_string());
         if !moving {
-            operation(Stage::Stamp, patch(record, &target, last, self.stamp != Some(stamp(after.clone()))));
+            let changes = self.changes_stamp(&last);
+            operation(Stage::Stamp, patch(record, &target, last, changes));
             return Ok(());
         }
         let mut both = after.clone();
         both.rules.extend(superseded);
-        let first = self.comment(&stamp(both.clone()))?;
-        operation(Stage::Stamp, patch(record, &record.content, first, self.stamp != Some(stamp(both))));
+        let first = self.comment(&stamp(both))?;
+        let changes = self.changes_stamp(&first);
+        operation(Stage::Stamp, patch(record, &record.content, first, changes));
         operation(Stage::Repoint, patch(record, &target, "".into(), false));
         operation(Stage::Unstamp, patch(record, &record.content, last, true));
         Ok(())
@@ -448,6 +450,12 @@ impl<'a> Host<'a> {
             ZonePlan::Paid => limits::COMMENT_MAX_BYTES_PAID,
         };
         stamp.render(limit_bytes).map(Into::into).ok_or(Reason::StampFull { limit_bytes })
+    }
+
+    /// Whether `comment` says something else than the stamp that is there. Compared as it will be read again: what
+    /// had no room in it is no difference.
+    fn changes_stamp(&self, comment: &str) -> bool {
+        self.stamp != Stamp::parse(comment)
     }
 
     fn is_writable(&self, tunnel: &TunnelId) -> bool {
