@@ -253,14 +253,18 @@ impl<'a> Host<'a> {
         refusals: &mut Vec<Refusal>,
     ) -> Vec<Wanted<'w>> {
         let tunnel = self.tunnel_for(&wanted, withdrawn);
-        let mut possible = Vec::with_capacity(wanted.len());
+        let mut possible: Vec<Wanted<'_>> = Vec::with_capacity(wanted.len());
         for wanted in wanted {
             let publication = wanted.publication;
             let obstacle = match &tunnel {
                 Some(tunnel) if publication.tunnel != *tunnel => {
                     Some(Reason::TwoTunnels { tunnel: tunnel.as_str().into() })
                 }
-                _ => publication.rule.as_ref().and_then(|rule| self.obstacle(&publication.tunnel, rule)),
+                _ => publication
+                    .rule
+                    .as_ref()
+                    .and_then(|rule| self.obstacle(&publication.tunnel, rule))
+                    .or_else(|| digest_taken(&wanted, &possible)),
             };
             match obstacle {
                 Some(reason) => refusals.push(self.refusal(publication, reason)),
@@ -501,6 +505,13 @@ impl<'a> Host<'a> {
 fn digest_of(wanted: &Wanted<'_>) -> Option<Digest> {
     wanted.publication.rule.as_ref()?;
     Some(Digest::of(&wanted.publication.tunnel, wanted.publication.path()))
+}
+
+/// Whether another path of the same request has the digest: one stamped for both would not tell whose the rules are.
+fn digest_taken(wanted: &Wanted<'_>, others: &[Wanted<'_>]) -> Option<Reason> {
+    let digest = digest_of(wanted)?;
+    let other = others.iter().find(|other| digest_of(other) == Some(digest))?;
+    Some(Reason::DigestTaken { path: other.publication.path().unwrap_or_default().into() })
 }
 
 /// A, AAAA and CNAME exclude a CNAME; name servers below the zone's own name exclude everything.
