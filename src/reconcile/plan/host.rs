@@ -31,7 +31,7 @@ pub(super) fn plan(name: &str, request: &HostRequest, snapshot: &Snapshot, setti
         return outcome;
     }
     let wanted = valid_ones(name, request, &mut outcome.refusals);
-    let withhold = wanted.len() < request.wanted.len();
+    let withhold = request.wanted.iter().any(|canonical| canonical.publication.is_err());
     let Some(zone) = snapshot.zone_of(name) else {
         outcome.refusals.push(whole(Reason::NoZone));
         return outcome;
