@@ -4,6 +4,7 @@ mod execution;
 mod journal;
 mod reader;
 mod startup;
+mod unpublished;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
@@ -20,6 +21,7 @@ use crate::provider::journal::{Journal, Speaker};
 pub use crate::provider::reader::ZoneScope;
 use crate::provider::reader::{ReadError, Reader};
 pub use crate::provider::startup::Wanted;
+use crate::provider::unpublished::Unpublished;
 use crate::reconcile::plan::{self, Plan};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Settings, adjust, records};
@@ -39,7 +41,7 @@ pub struct Provider {
     snapshot: Mutex<Option<(Instant, Arc<Snapshot>)>>,
     journal: Mutex<Journal>,
     /// Writers in this process take turns.
-    turn: Mutex<()>,
+    turn: Mutex<Unpublished>,
 }
 
 #[derive(Debug)]
@@ -61,7 +63,7 @@ impl Provider {
             resolved: RwLock::new(None),
             snapshot: Mutex::new(None),
             journal: Mutex::new(Journal::default()),
-            turn: Mutex::new(()),
+            turn: Mutex::default(),
         }
     }
 
@@ -128,19 +130,32 @@ impl Provider {
         resolved: &Resolved,
         plan: &Plan,
         snapshot: &Snapshot,
+        unpublished: &mut Unpublished,
         deadline: Deadline,
     ) -> Result<Done, Stop> {
         // From the first write on, what was read before is old.
         self.remember_snapshot(None);
-        Execution::new(&self.client, &resolved.account, &*self.clock, deadline, plan, snapshot).run()
+        let Resolved { account, settings: _ } = resolved;
+        Execution::new(&self.client, account, &*self.clock, deadline, plan, snapshot, unpublished).run()
     }
 
-    /// Takes the digests off again whose rule met a foreign one: stamped, it would pass for ours.
-    fn disown(&self, resolved: &Resolved, done: &Done, deadline: Deadline) -> Result<(), Failure> {
-        let snapshot = self.read(resolved, [], deadline)?;
-        let plan = plan::disown(&done.disowned, &snapshot, &resolved.settings);
-        self.execute(resolved, &plan, &snapshot, deadline).map_err(|stop| stop_failure(&stop))?;
-        Ok(())
+    /// Takes the digests off again whose rule is somebody else's: stamped, it would pass for ours. True when there
+    /// were any.
+    fn disown(
+        &self,
+        resolved: &Resolved,
+        snapshot: &Snapshot,
+        unpublished: &mut Unpublished,
+        deadline: Deadline,
+    ) -> Result<bool, Failure> {
+        let taken = unpublished.taken(snapshot, &resolved.settings);
+        if taken.is_empty() {
+            return Ok(false);
+        }
+        let plan = plan::disown(&taken, snapshot, &resolved.settings);
+        self.execute(resolved, &plan, snapshot, unpublished, deadline).map_err(|stop| stop_failure(&stop))?;
+        unpublished.forget(&taken);
+        Ok(true)
     }
 }
 
@@ -167,8 +182,11 @@ impl Service for Provider {
 
     fn apply_changes(&self, changes: Changes, deadline: Deadline) -> Result<(), Failure> {
         let resolved = self.resolved()?;
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(snapshot) = self.recent_snapshot() {
+        let mut unpublished = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = self.recent_snapshot();
+        if let Some(snapshot) =
+            recent.filter(|snapshot| unpublished.taken(snapshot, &resolved.settings).is_empty())
+        {
             let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
             if plan.is_empty() {
                 self.report(&plan, &Done::default());
@@ -178,19 +196,23 @@ impl Service for Provider {
         let mut attempt = 1;
         loop {
             let names = changes.create.iter().chain(&changes.update_new).map(|endpoint| &*endpoint.dns_name);
-            let snapshot = self.read(&resolved, names, deadline)?;
+            let mut snapshot = self.read(&resolved, names, deadline)?;
+            if self.disown(&resolved, &snapshot, &mut unpublished, deadline)? {
+                snapshot = self.read(&resolved, [], deadline)?;
+            }
             let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
             if plan.is_empty() {
                 self.report(&plan, &Done::default());
                 self.remember_snapshot(Some(snapshot));
                 return Ok(());
             }
-            match self.execute(&resolved, &plan, &snapshot, deadline) {
+            match self.execute(&resolved, &plan, &snapshot, &mut unpublished, deadline) {
                 Ok(done) => {
                     self.report(&plan, &done);
                     self.journal().remember(&plan, done.rejections.clone(), self.clock.now());
-                    if !done.disowned.is_empty() {
-                        self.disown(&resolved, &done, deadline)?;
+                    if done.met_foreign {
+                        let snapshot = self.read(&resolved, [], deadline)?;
+                        self.disown(&resolved, &snapshot, &mut unpublished, deadline)?;
                     }
                     return Ok(());
                 }

@@ -9,10 +9,12 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{
     AccountId, Batch, Client, Configuration, Error, Plan as ZonePlan, Refusal as Answer, ZoneId,
 };
+use crate::endpoint::Property;
 use crate::limits;
+use crate::provider::unpublished::Unpublished;
+use crate::reconcile::canonical;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::stamp::Digest;
 use crate::tunnel::{Document, DocumentError, EditRefusal, RuleEdit, TunnelId};
 
 /// Why an execution ended before its plan did.
@@ -36,6 +38,8 @@ pub(super) struct Rejection {
     pub(super) work: Box<str>,
     /// The zone is full; holds its number of records.
     pub(super) quota: Option<(ZoneId, usize)>,
+    /// The rule was taken, and stored with these properties instead of those it was sent with.
+    pub(super) stored: Option<Vec<Property>>,
 }
 
 /// What an execution that reached the end of its plan leaves to do.
@@ -43,8 +47,8 @@ pub(super) struct Rejection {
 pub(super) struct Done {
     pub(super) refusals: Vec<Refusal>,
     pub(super) rejections: Vec<Rejection>,
-    /// Hostnames whose new rule met a foreign one after its digest was stamped.
-    pub(super) disowned: BTreeMap<Box<str>, BTreeSet<Digest>>,
+    /// A new rule met a foreign one after its digest was stamped.
+    pub(super) met_foreign: bool,
 }
 
 /// One run over a plan.
@@ -61,6 +65,7 @@ pub(super) struct Execution<'a> {
     full_zones: BTreeSet<ZoneId>,
     record_counts: BTreeMap<ZoneId, usize>,
     isolating_calls_left: usize,
+    unpublished: &'a mut Unpublished,
 }
 
 /// One edit and the hostname it is for.
@@ -77,6 +82,7 @@ impl<'a> Execution<'a> {
         deadline: Deadline,
         plan: &'a Plan,
         snapshot: &'a Snapshot,
+        unpublished: &'a mut Unpublished,
     ) -> Self {
         let record_counts =
             snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())).collect();
@@ -92,6 +98,7 @@ impl<'a> Execution<'a> {
             full_zones: BTreeSet::new(),
             record_counts,
             isolating_calls_left: limits::ISOLATING_CALLS_MAX,
+            unpublished,
         }
     }
 
@@ -132,21 +139,29 @@ impl<'a> Execution<'a> {
             self.client.configuration(self.account, tunnel, self.deadline).map_err(Stop::from)?;
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|error| Stop::Document(tunnel.clone(), error))?;
-        let edits: Vec<RuleEdit> = work.iter().map(|(_, edit)| (*edit).clone()).collect();
+        let edits: Vec<RuleEdit> =
+            work.iter().map(|(hostname, edit)| self.without_claim(tunnel, hostname, edit)).collect();
         let own = self.plan.own_in(stage);
         let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
         for (index, refusal) in &edited.refused {
             if let Some((hostname, edit)) = work.get(*index) {
-                self.drop_conflicting(stage, tunnel, hostname, edit, refusal);
+                self.drop_conflicting(tunnel, hostname, edit, refusal);
             }
         }
         if !edited.changed {
+            self.note_published(tunnel, work);
             return Ok(());
         }
         self.check_time()?;
-        match self.client.put_configuration(self.account, tunnel, &edited.document.to_raw(), self.deadline) {
+        let written =
+            self.client.put_configuration(self.account, tunnel, &edited.document.to_raw(), self.deadline);
+        if written.as_ref().err().is_none_or(Error::may_have_been_done) {
+            self.note_published(tunnel, work);
+        }
+        match written {
             Ok(answer) => {
                 report_written(tunnel, &configuration, &answer, work);
+                self.note_altered(tunnel, &answer, work);
                 Ok(())
             }
             Err(Error::Refused(answer)) if answer.is_bad_configuration() => {
@@ -156,22 +171,59 @@ impl<'a> Execution<'a> {
         }
     }
 
+    /// Cloudflare may store a rule otherwise than it was sent, a default as nothing for one. Sent again it would come
+    /// out the same.
+    fn note_altered(&mut self, tunnel: &TunnelId, stored: &Configuration, work: &[Edit<'a>]) {
+        let Ok(document) = Document::parse(stored.config.as_deref()) else {
+            return;
+        };
+        for (hostname, edit) in work.iter().filter(|(hostname, _)| !self.dropped.contains(*hostname)) {
+            let RuleEdit::Put { rule, replaces: _ } = edit else {
+                continue;
+            };
+            let standing =
+                document.rules_of(&rule.hostname).find(|standing| standing.path() == rule.path_text());
+            if let Some(standing) = standing.filter(|standing| !standing.equals(rule)) {
+                let set_identifier = Some(rule.path_text().unwrap_or_default().into());
+                let refusal =
+                    Refusal { hostname: (*hostname).into(), set_identifier, reason: Reason::Altered };
+                self.done.refusals.push(refusal.clone());
+                self.done.rejections.push(Rejection {
+                    refusal,
+                    work: tunnel_work(tunnel, edit),
+                    quota: None,
+                    stored: Some(canonical::properties_of_rule(standing)),
+                });
+            }
+        }
+    }
+
+    /// The edit; a rule that stands in the place of one that was never written is not to be replaced.
+    fn without_claim(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> RuleEdit {
+        match edit {
+            RuleEdit::Put { rule, replaces: _ } if self.unpublished.has(tunnel, hostname, edit) => {
+                RuleEdit::Put { rule: rule.clone(), replaces: false }
+            }
+            edit => edit.clone(),
+        }
+    }
+
+    fn note_published(&mut self, tunnel: &TunnelId, work: &[Edit<'a>]) {
+        for (hostname, edit) in work.iter().filter(|(hostname, _)| !self.dropped.contains(*hostname)) {
+            self.unpublished.remove(tunnel, hostname, edit);
+        }
+    }
+
     /// Between the plan and this write a foreign rule has taken the place.
     fn drop_conflicting(
         &mut self,
-        stage: Stage,
         tunnel: &TunnelId,
         hostname: &str,
         edit: &RuleEdit,
         refusal: &EditRefusal,
     ) {
         self.drop(hostname, Reason::Edit(refusal.to_string()));
-        if let RuleEdit::Put { rule, .. } = edit
-            && stage == Stage::Publish
-        {
-            let digest = Digest::of(tunnel, rule.path.as_ref().map(|path| path.as_str()));
-            self.done.disowned.entry(hostname.into()).or_default().insert(digest);
-        }
+        self.done.met_foreign |= self.unpublished.has(tunnel, hostname, edit);
     }
 
     /// Cloudflare refused the document. Removals go first on their own; then the rule that the answer names is taken
@@ -224,6 +276,11 @@ impl<'a> Execution<'a> {
     fn run_operations(&mut self, stage: Stage) -> Result<(), Stop> {
         let mut by_zone: BTreeMap<&ZoneId, Vec<Unit<'a>>> = BTreeMap::new();
         for host in self.hosts(self.plan) {
+            if stage == Stage::Stamp {
+                for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
+                    self.unpublished.insert(tunnel, &host.hostname, edit);
+                }
+            }
             if let Some(operations) = host.operations.get(&stage).filter(|operations| !operations.is_empty())
             {
                 by_zone.entry(&host.zone).or_default().push((&host.hostname, operations));
@@ -306,7 +363,7 @@ impl<'a> Execution<'a> {
     fn reject(&mut self, hostname: &str, work: Box<str>, answer: &Answer, quota: Option<(ZoneId, usize)>) {
         let reason = Reason::Cloudflare(answer.to_string());
         let refusal = Refusal { hostname: hostname.into(), set_identifier: None, reason: reason.clone() };
-        self.done.rejections.push(Rejection { refusal, work, quota });
+        self.done.rejections.push(Rejection { refusal, work, quota, stored: None });
         self.drop(hostname, reason);
     }
 

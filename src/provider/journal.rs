@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::cloudflare::ZoneId;
+use crate::endpoint::Property;
 use crate::limits;
 use crate::provider::execution::{Rejection, record_work, tunnel_work};
+use crate::reconcile::canonical;
 use crate::reconcile::plan::{Plan, Reason, RecordOperation, Refusal};
-use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::tunnel::{RuleEdit, TunnelId};
 
 /// Who has something to say. Each speaks for its own state only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +31,7 @@ pub(super) struct Journal {
 struct Rejected {
     reason: Reason,
     quota: Option<(ZoneId, usize)>,
+    stored: Option<Vec<Property>>,
     retry_at: Instant,
     pause: Duration,
 }
@@ -65,12 +69,10 @@ impl Journal {
                 return false;
             }
             for edits in host.edits.values_mut() {
-                edits.retain(|(tunnel, edit)| match is_held(&tunnel_work(tunnel, edit)) {
-                    Some(rejected) => {
-                        refuse(rejected);
-                        false
-                    }
-                    None => true,
+                edits.retain(|(tunnel, edit)| {
+                    let held = is_held(&tunnel_work(tunnel, edit))
+                        .filter(|rejected| rejected.is_as_stored(tunnel, edit, snapshot, &plan.own_before));
+                    held.inspect(|rejected| refuse(rejected)).is_none()
                 });
             }
             !host.is_empty()
@@ -85,14 +87,14 @@ impl Journal {
         for work in done {
             self.rejected.remove(&work);
         }
-        for Rejection { refusal, work, quota } in rejections {
+        for Rejection { refusal, work, quota, stored } in rejections {
             let pause = self
                 .rejected
                 .get(&work)
                 .map_or(limits::REJECTION_PAUSE_MIN, |earlier| earlier.pause * 2)
                 .min(limits::REJECTION_PAUSE_MAX);
-            self.rejected
-                .insert(work, Rejected { reason: refusal.reason, quota, retry_at: now + pause, pause });
+            let retry_at = now + pause;
+            self.rejected.insert(work, Rejected { reason: refusal.reason, quota, stored, retry_at, pause });
         }
         // What nobody asked for in a long time is not asked for any more.
         self.rejected.retain(|_, rejected| now < rejected.retry_at + limits::REJECTION_PAUSE_MAX);
@@ -100,6 +102,21 @@ impl Journal {
 }
 
 impl Rejected {
+    /// Whether a rule that Cloudflare stored otherwise than it was sent stands as it was stored, where it has to. If
+    /// not, somebody else changed it, and it is to be mended as far as Cloudflare lets it.
+    fn is_as_stored(&self, tunnel: &TunnelId, edit: &RuleEdit, snapshot: &Snapshot, own: &OwnRules) -> bool {
+        let (Some(stored), RuleEdit::Put { rule, replaces: _ }) = (&self.stored, edit) else {
+            return true;
+        };
+        let Some(document) = snapshot.tunnels.get(tunnel).map(|tunnel| &tunnel.document) else {
+            return true;
+        };
+        let mut standing =
+            document.rules_of(&rule.hostname).filter(|standing| standing.path() == rule.path_text());
+        standing.any(|standing| canonical::properties_of_rule(standing) == *stored)
+            && !document.is_shadowed(&rule.hostname, rule.path_text(), &|rule| own.has(tunnel, rule))
+    }
+
     /// Whether a zone that was full holds fewer records than then.
     fn has_room(&self, snapshot: &Snapshot) -> bool {
         let Some((zone, records)) = &self.quota else {

@@ -66,6 +66,8 @@ pub enum Reason {
     Edit(String),
     /// Cloudflare refused it.
     Cloudflare(String),
+    /// Cloudflare took the rule and stored it otherwise than it was sent.
+    Altered,
 }
 
 impl Reason {
@@ -84,6 +86,7 @@ impl Reason {
             Self::StampFull { .. } => "stamp_full",
             Self::Edit(_) => "edit",
             Self::Cloudflare(_) => "cloudflare",
+            Self::Altered => "altered",
         }
     }
 }
@@ -161,6 +164,10 @@ impl fmt::Display for Reason {
             ),
             Self::Edit(text) => formatter.write_str(text),
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
+            Self::Altered => formatter.write_str(
+                "Cloudflare stored the rule with other options than it was sent with: leave out those that only say a \
+                 default",
+            ),
         }
     }
 }

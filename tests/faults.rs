@@ -1,0 +1,311 @@
+//! At every single call of a loop in turn something goes wrong, in every way. Nothing foreign changes, no rule is ever
+//! there that no stamp names, and the next loops come to the same end as if nothing had happened.
+
+#[path = "support/external_dns.rs"]
+mod external_dns;
+#[path = "support/harness.rs"]
+mod harness;
+#[path = "support/town.rs"]
+mod town;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cloudflare_emulator::{Fault, Matcher};
+use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+
+use external_dns::{ExternalDns, plan};
+use harness::{Program, endpoint, published};
+use town::{Town, rest};
+
+/// Cases of one scenario at work at once. Most of the time of those that hang is waiting.
+const SIDE_BY_SIDE: usize = 8;
+
+/// The deadline of requests where Cloudflare hangs: the shortest in which a step fits.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Above a deadline, on a machine that has other things to do. ExternalDNS ends after 15 s.
+const SLACK: Duration = Duration::from_secs(8);
+
+/// Calls that fail when the program is dead: more than any loop makes.
+const CALLS_AFTER_DEATH: usize = 60;
+
+/// What goes wrong at one call.
+#[derive(Clone, Debug)]
+enum Trouble {
+    /// The program goes on after it.
+    Fault(Fault),
+    /// The program ends right before the call is done.
+    DeathBefore,
+    /// The program ends right after the call was done, before it learns so.
+    DeathAfter,
+}
+
+/// Whether a call that reads is done makes no difference.
+fn troubles(is_write: bool) -> Vec<(&'static str, Trouble)> {
+    let fault = Trouble::Fault;
+    let mut troubles = vec![
+        ("death before the call", Trouble::DeathBefore),
+        ("429", fault(Fault::limited(300))),
+        ("500", fault(Fault::status(500))),
+        ("hang", fault(Fault::Hang)),
+        ("dropped connection", fault(Fault::Reset)),
+        ("garbage", fault(Fault::Garbage)),
+        ("truncated body", fault(Fault::Truncated)),
+    ];
+    if is_write {
+        troubles.extend([
+            ("death after the call", Trouble::DeathAfter),
+            ("done and unanswered", fault(Fault::DoneButUnanswered)),
+            ("429 though it was done", fault(Fault::DoneBut(Box::new(Fault::limited(300))))),
+            ("502 though it was done", fault(Fault::DoneBut(Box::new(Fault::status(502))))),
+            ("garbage though it was done", fault(Fault::DoneBut(Box::new(Fault::Garbage)))),
+            ("hang though it was done", fault(Fault::DoneBut(Box::new(Fault::Hang)))),
+        ]);
+    }
+    troubles
+}
+
+impl Trouble {
+    /// Whether the call is answered by such a fault, done or not.
+    fn ends_in(&self, test: impl Fn(&Fault) -> bool) -> bool {
+        match self {
+            Self::Fault(Fault::DoneBut(fault)) => test(fault),
+            Self::Fault(fault) => test(fault),
+            Self::DeathBefore | Self::DeathAfter => false,
+        }
+    }
+}
+
+/// What stands before the loop in which something goes wrong, and what that loop is asked for.
+struct Scenario {
+    before: Vec<Endpoint>,
+    desired: Vec<Endpoint>,
+}
+
+#[test]
+fn a_first_publication_in_two_zones_survives_every_fault() {
+    Scenario { before: Vec::new(), desired: shop("http://web:80") }.survives_every_fault();
+}
+
+#[test]
+fn a_change_of_services_survives_every_fault() {
+    Scenario { before: shop("http://web:80"), desired: shop("https://web:443") }.survives_every_fault();
+}
+
+#[test]
+fn a_withdrawal_survives_every_fault() {
+    Scenario { before: shop("http://web:80"), desired: Vec::new() }.survives_every_fault();
+}
+
+/// Every kind of step in one request: rules that go, that change, and new ones on new and on old records.
+#[test]
+fn a_mixed_request_survives_every_fault() {
+    let before = vec![
+        published("stays.example.com", "http://stays:80"),
+        published("changes.example.com", "http://old:80"),
+        published("goes.example.com", "http://goes:80"),
+        published("gets-a-path.example.org", "http://web:80"),
+        path("changes-its-path.example.org", "/old", "http://web:80"),
+        endpoint("loses-its-rule.example.org", &[("tunnel-service", "http://web:80")]),
+        endpoint("gets-a-rule.example.com", &[("tunnel-service", "none")]),
+    ];
+    let desired = vec![
+        published("stays.example.com", "http://stays:80"),
+        published("changes.example.com", "http://new:80"),
+        published("comes.example.com", "http://comes:80"),
+        published("gets-a-path.example.org", "http://web:80"),
+        path("gets-a-path.example.org", "/api", "http://api:80"),
+        path("changes-its-path.example.org", "/new", "http://web:80"),
+        endpoint("loses-its-rule.example.org", &[("tunnel-service", "none")]),
+        endpoint("gets-a-rule.example.com", &[("tunnel-service", "http://web:80")]),
+    ];
+    Scenario { before, desired }.survives_every_fault();
+}
+
+#[test]
+fn a_move_to_another_tunnel_survives_every_fault() {
+    let shop_in = |tunnel: &str| {
+        let service = ("tunnel-service", "http://web:80");
+        vec![
+            endpoint("web.example.com", &[("tunnel", tunnel), service]),
+            endpoint("web.example.com", &[("tunnel", tunnel), ("tunnel-path-prefix", "/api"), service]),
+            endpoint("shop.example.org", &[("tunnel", tunnel), service]),
+            published("stays.example.com", "http://stays:80"),
+        ]
+    };
+    Scenario { before: shop_in("home"), desired: shop_in("office") }.survives_every_fault();
+}
+
+fn path(name: &str, prefix: &str, service: &str) -> Endpoint {
+    endpoint(name, &[("tunnel-service", service), ("tunnel-path-prefix", prefix)])
+}
+
+fn shop(service: &str) -> Vec<Endpoint> {
+    vec![
+        published("web.example.com", service),
+        published("*.apps.example.com", service),
+        published("example.org", service),
+        published("api.example.org", service),
+        path("api.example.org", "/v2", service),
+        endpoint("plain.example.org", &[("tunnel-service", "none")]),
+    ]
+}
+
+impl Scenario {
+    fn survives_every_fault(&self) {
+        let (calls, wanted) = self.run_without_fault(&self.desired);
+        let (_, withdrawn) = self.run_without_fault(&[]);
+        let mut cases = Vec::new();
+        for (nth, is_write) in (1..).zip(&calls) {
+            for (label, trouble) in troubles(*is_write) {
+                for (ending, desired, state) in [
+                    ("wanted all the same", &*self.desired, &wanted),
+                    ("withdrawn right after", &[][..], &withdrawn),
+                ] {
+                    let label = format!("call {nth} of {}: {label}, then {ending}", calls.len());
+                    cases.push(Case { scenario: self, label, nth, trouble: trouble.clone(), desired, state });
+                }
+            }
+        }
+        assert!(calls.contains(&true), "nothing was written");
+        let failures = side_by_side(&cases);
+        assert!(failures.is_empty(), "{} of {} cases:\n{}", failures.len(), cases.len(), failures.join("\n"));
+    }
+
+    /// Which of the loop's calls are writes, and what stands at Cloudflare once `desired` is all that is asked for.
+    fn run_without_fault(&self, desired: &[Endpoint]) -> (Vec<bool>, String) {
+        let town = Town::new();
+        town.watch();
+        let program = start(&town, None);
+        let external_dns = program.external_dns();
+        rest(external_dns, town.cloudflare(), &self.before).expect("the scene is set");
+        town.cloudflare().take_calls();
+        external_dns.run_loop(&self.desired).expect("nothing goes wrong");
+        let calls = town.cloudflare().take_calls().iter().map(|call| call.is_write()).collect();
+        rest(external_dns, town.cloudflare(), desired).expect("it comes to rest");
+        assert_eq!(town.violations(), [""; 0]);
+        (calls, town.state())
+    }
+}
+
+/// One fault at one call.
+struct Case<'a> {
+    scenario: &'a Scenario,
+    label: String,
+    nth: usize,
+    trouble: Trouble,
+    /// What is asked for from the loop after the fault on.
+    desired: &'a [Endpoint],
+    /// What then has to stand at Cloudflare in the end.
+    state: &'a str,
+}
+
+impl Case<'_> {
+    fn run(&self) -> Result<(), String> {
+        let Self { scenario, label: _, nth, trouble, desired, state } = self;
+        let town = Town::new();
+        let cloudflare = town.cloudflare();
+        town.watch();
+        let timeout = trouble.ends_in(|fault| *fault == Fault::Hang).then_some(SHORT_TIMEOUT);
+        let mut program = start(&town, timeout);
+        rest(program.external_dns(), cloudflare, &scenario.before)
+            .map_err(|problem| format!("before the fault: {problem}"))?;
+
+        cloudflare.take_calls();
+        match trouble {
+            Trouble::Fault(fault) => cloudflare.fault_at(*nth, fault.clone()),
+            Trouble::DeathBefore => cloudflare.fault_at(*nth, Fault::Reset),
+            Trouble::DeathAfter => cloudflare.fault_at(*nth, Fault::DoneButUnanswered),
+        }
+        if matches!(trouble, Trouble::DeathBefore | Trouble::DeathAfter) {
+            // What the program would do next to its death never happens.
+            for later in 1..=CALLS_AFTER_DEATH {
+                cloudflare.fault(Matcher::any(), nth + later, Fault::Reset);
+            }
+        }
+        timed_loop(program.external_dns(), &scenario.desired, timeout)?;
+        if cloudflare.count_calls().total() < *nth {
+            return Err("the call was never made".to_owned());
+        }
+        let limited = trouble.ends_in(|fault| matches!(fault, Fault::Status { code: 429, .. }));
+        if limited {
+            cloudflare.take_calls();
+            let answer = program.external_dns().run_loop(desired);
+            let calls = cloudflare.count_calls().total();
+            if answer != Err(503) || calls != 0 {
+                return Err(format!("while it was blocked: {answer:?} after {calls} calls"));
+            }
+        }
+        if limited || matches!(trouble, Trouble::DeathBefore | Trouble::DeathAfter) {
+            town.clear_faults();
+            drop(program);
+            program = start(&town, None);
+        }
+        town.clear_faults();
+        rest(program.external_dns(), cloudflare, desired)?;
+        let violations = town.violations();
+        if !violations.is_empty() {
+            return Err(violations.join("\n"));
+        }
+        let now = town.state();
+        if now != **state {
+            return Err(format!("it ended as\n{now}instead of\n{state}"));
+        }
+        Ok(())
+    }
+}
+
+fn start(town: &Town, timeout: Option<Duration>) -> Program {
+    let seconds = timeout.unwrap_or(Duration::from_secs(12)).as_secs().to_string();
+    town.scene.start_with(&[("CF_TUNNEL_ID", "home,office"), ("REQUEST_TIMEOUT", &seconds)])
+}
+
+/// One loop in which anything may fail, but softly and in time.
+#[allow(clippy::disallowed_methods, reason = "what is measured is how long ExternalDNS really waits")]
+fn timed_loop(
+    external_dns: ExternalDns,
+    desired: &[Endpoint],
+    timeout: Option<Duration>,
+) -> Result<(), String> {
+    fn soft<T>(begun: Instant, bound: Duration, answer: Result<T, u16>) -> Result<Option<T>, String> {
+        let taken = begun.elapsed();
+        match answer {
+            _ if taken > bound => Err(format!("an answer after {taken:?}")),
+            Ok(answer) => Ok(Some(answer)),
+            Err(500..=510) => Ok(None),
+            Err(status) => Err(format!("{status}, which ends ExternalDNS")),
+        }
+    }
+    let bound = timeout.unwrap_or(Duration::ZERO) + SLACK;
+    let begun = Instant::now();
+    let Some(current) = soft(begun, bound, external_dns.records())? else { return Ok(()) };
+    let adjusted = external_dns.adjust(desired).map_err(|status| format!("adjust got {status}"))?;
+    let changes = plan(&current, &adjusted);
+    if changes != Changes::default() {
+        let begun = Instant::now();
+        soft(begun, bound, external_dns.apply(&changes))?;
+    }
+    Ok(())
+}
+
+/// Runs all cases, several at a time, and says what went wrong in which.
+fn side_by_side(cases: &[Case<'_>]) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(problem) = case.run() {
+                        let line = format!("{}: {problem}", case.label);
+                        failures.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                    }
+                }
+            });
+        }
+    });
+    failures.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
