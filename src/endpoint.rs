@@ -105,6 +105,12 @@ impl Labels {
         self.0.get(index).map(|(_, value)| &**value)
     }
 
+    /// All labels but `key`.
+    #[must_use]
+    pub fn without(&self, key: &str) -> Self {
+        Self(self.0.iter().filter(|(present, _)| **present != *key).cloned().collect())
+    }
+
     /// Whether there is no label.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -265,3 +265,7 @@ pub const PATH_COMPILED_MAX_BYTES: usize = 1024 * 1024;
 
 /// How often one part of a path expression may be repeated by a count: Go's own limit.
 pub const PATH_REPEAT_MAX: u32 = 1_000;
+
+/// Of a longer property no known name is looked for: the search takes time with its length, and a DNSEndpoint may hold a
+/// megabyte.
+pub const PROPERTY_NAME_MAX_BYTES: usize = 64;

@@ -14,11 +14,15 @@ pub mod snapshot;
 pub mod stamp;
 pub mod trace;
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use crate::domain_filter::DomainFilter;
 use crate::endpoint::Endpoint;
+<<<<<<< HEAD
 use crate::reconcile::service_template::ServiceTemplate;
+=======
+use crate::limits;
+>>>>>>> review
 use crate::tunnel::TunnelId;
 
 /// What the decisions depend on and no request changes.
@@ -111,6 +115,26 @@ impl Note {
 
 impl fmt::Display for Note {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "hostname={:?} {}", self.hostname, self.text)
+        write!(formatter, "hostname={:?} {}", self.hostname, OneLine(&self.text))
+    }
+}
+
+/// Text that may hold whatever somebody wrote, for a line of the log: control characters escaped, and cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneLine<'a>(pub(crate) &'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, character) in self.0.chars().enumerate() {
+            if index == limits::ERROR_TEXT_MAX_CHARS {
+                return formatter.write_char('…');
+            }
+            if character.is_ascii() && !character.is_ascii_control() {
+                formatter.write_char(character)?;
+            } else {
+                write!(formatter, "{}", character.escape_debug())?;
+            }
+        }
+        Ok(())
     }
 }

@@ -243,6 +243,7 @@ mod tests {
         assert!(notes[0].text.contains("did you mean webhook/origin-no-tls-verify?"), "{}", notes[0].text);
     }
 
+<<<<<<< HEAD
     #[test]
     fn each_group_becomes_an_endpoint_of_its_own() {
         let groups = [
@@ -290,6 +291,76 @@ mod tests {
         }
     }
 
+=======
+    /// Another instance serves it, or the tunnel was taken off the configuration.
+    #[test]
+    fn a_service_beside_a_tunnel_that_is_not_configured_is_invalid() {
+        const GONE: &str = "10000000-a4ef-4643-bbbc-4a0ed4fc8415";
+        let service = ("webhook/tunnel-service", "http://web:80");
+        let endpoint =
+            endpoint("a.example.com", "CNAME", &format!("{GONE}.cfargotunnel.com"), &[service]);
+        assert_eq!(adjusted(endpoint), expected(HOME, "", &[("webhook/tunnel", GONE), service]));
+    }
+
+    /// A DNSEndpoint may carry any label, and one with another owner stops every change: only ExternalDNS says whose
+    /// an endpoint is.
+    #[test]
+    fn an_owner_that_a_source_claims_is_not_echoed() {
+        let mut endpoint = endpoint("a.example.com", "CNAME", "http://web:80", &[]);
+        endpoint.labels.set("owner", "somebody");
+        let [adjusted] = &adjust(&[endpoint], &settings()).endpoints[..] else { panic!("it is published") };
+        assert_eq!(adjusted.labels, Labels::from_iter([("resource", "ingress/shop/web")]));
+    }
+
+    /// Left out, it would open to everybody what was meant for few.
+    #[test]
+    fn a_misspelled_limit_makes_the_endpoint_invalid() {
+        for name in ["webhook/acces-required", "webhook/Access-Required", "webhook/origin-iprules"] {
+            let kept = [(name, "true"), ("webhook/tunnel-service", "http://web:80")];
+            let endpoint = endpoint("a.example.com", "A", "192.0.2.1", &kept);
+            let canonical = canonical::read(&endpoint, &settings()).expect("it is meant for a tunnel");
+            let faults = canonical.publication.expect_err(name);
+            assert!(faults.iter().any(|fault| *fault.subject == *name), "{faults:?}");
+            let again = canonical::read(&canonical.endpoint, &settings()).expect("it stays");
+            assert!(again.publication.is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn text_from_the_cluster_stays_on_its_line_of_the_log() {
+        for name in ["webhook/x\nwarn forged", "webhook/tunnel\nwarn forged", "webhook/access\u{1b}[2K"] {
+            let service = ("webhook/tunnel-service", "http://web:80");
+            let mut endpoint = endpoint("a.example.com", "A", "192.0.2.1", &[service, (name, "x")]);
+            endpoint.labels.set("resource", "crd/a/b\nwarn forged");
+            let canonical = canonical::read(&endpoint, &settings()).expect("it is meant for a tunnel");
+            let faults = canonical.publication.err().unwrap_or_default();
+            let lines =
+                canonical.notes.iter().map(ToString::to_string).chain(faults.iter().map(ToString::to_string));
+            for line in lines {
+                assert!(!line.chars().any(char::is_control), "{line:?}");
+            }
+        }
+    }
+
+    /// ExternalDNS ends when an answer takes 15 s, and whoever may write a DNSEndpoint chooses its properties.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "it is about time")]
+    fn absurd_properties_are_read_in_no_time() {
+        let service = Property::new("webhook/tunnel-service", "http://web:80");
+        let mut long = endpoint("a.example.com", "A", "192.0.2.1", &[]);
+        long.provider_specific =
+            vec![service.clone(), Property::new(format!("webhook/{}", "x".repeat(1_000_000)), "x")];
+        let mut many = endpoint("b.example.com", "A", "192.0.2.1", &[]);
+        many.provider_specific = (0..40_000)
+            .map(|number| Property::new(format!("aws/{number}"), "x"))
+            .chain([service])
+            .collect();
+        let begun = std::time::Instant::now();
+        assert_eq!(adjust(&[long, many], &settings()).endpoints.len(), 2);
+        assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
+    }
+
+>>>>>>> review
     fn any_property() -> impl Strategy<Value = (String, String)> {
         let name = prop_oneof![
             Just("webhook/tunnel-service".to_owned()),

@@ -8,8 +8,9 @@ use std::fmt;
 
 use crate::endpoint::{Endpoint, Labels, Property};
 use crate::reconcile::groups::{self, Groups};
+use crate::limits;
 use crate::reconcile::options::{self, BadOption};
-use crate::reconcile::{Note, Settings};
+use crate::reconcile::{Note, OneLine, Settings};
 use crate::tunnel::hostname::{self, Hostname};
 use crate::tunnel::{PathPattern, Rule, Service, TunnelId, WantedRule, looks_like_service};
 
@@ -41,6 +42,9 @@ const WEBHOOK_PREFIX: &str = "webhook/";
 const TUNNEL_PREFIX: &str = "webhook/tunnel";
 const CNAME: &str = "CNAME";
 
+/// So many edits away from a property, another is taken for it misspelled.
+const MISSPELLING_MAX_EDITS: usize = 2;
+
 /// What a valid endpoint asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publication {
@@ -70,7 +74,7 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {}", self.subject, self.problem)
+        write!(formatter, "{} {}", OneLine(&self.subject), OneLine(&self.problem))
     }
 }
 
@@ -131,7 +135,9 @@ pub fn read(endpoint: &Endpoint, settings: &Settings) -> Option<Canonical> {
         }
     };
     let name = hostname::normalize(&endpoint.dns_name);
-    let endpoint = render(name, target, set_identifier, properties, endpoint.labels.clone());
+    // Whose an endpoint is, ExternalDNS says when it asks for changes. What a source claims would stop them all.
+    let labels = endpoint.labels.without(OWNER_LABEL);
+    let endpoint = render(name, target, set_identifier, properties, labels);
     Some(Canonical { endpoint, publication, notes })
 }
 
@@ -221,21 +227,26 @@ impl<'a> Reader<'a> {
     /// The tunnel that the target or the property names, else the default one. The error may hold another text of
     /// [`TUNNEL`]: where the targets are at fault, it is what makes the endpoint invalid when it is read again.
     fn tunnel(&mut self, settings: &Settings) -> Result<TunnelId, Option<String>> {
-        let mut tunnels: Vec<&TunnelId> =
-            self.endpoint.targets.iter().filter_map(|target| settings.tunnel_of_target(target)).collect();
+        let mut tunnels: Vec<TunnelId> =
+            self.endpoint.targets.iter().filter_map(|target| TunnelId::from_hostname(target)).collect();
         if let Some(text) = self.endpoint.property(TUNNEL) {
             let Some(named) = settings.tunnel_called(text) else {
                 let known = settings.tunnel_names();
                 self.fault(TUNNEL, format!("is {text:?}, which is not configured; configured: {known}"));
                 return Err(None);
             };
-            tunnels.push(named);
+            tunnels.push(named.clone());
         }
         tunnels.sort_unstable();
         tunnels.dedup();
-        match *tunnels {
+        match &*tunnels {
             [] => Ok(settings.default_tunnel().clone()),
-            [tunnel] => Ok(tunnel.clone()),
+            [tunnel] if settings.is_configured(tunnel) => Ok(tunnel.clone()),
+            [tunnel] => {
+                let known = settings.tunnel_names();
+                self.fault("the target", format!("leads to tunnel {tunnel}, which is not configured; configured: {known}"));
+                Err(Some(tunnel.to_string()))
+            }
             _ => {
                 self.fault(TUNNEL, "and the targets name different tunnels; a hostname has one");
                 Err(Some(tunnels.iter().map(|tunnel| tunnel.as_str()).collect::<Vec<_>>().join(",")))
@@ -290,26 +301,37 @@ impl<'a> Reader<'a> {
         parsed.map(Some).map_err(|error| self.fault(subject, error.to_string())).ok()
     }
 
-    /// An unknown property under a prefix that limits what is published is a fault; any other is only named.
+    /// An unknown property under a prefix that limits what is published is a fault, and so is a misspelling of one that
+    /// does; any other is only named.
     fn unknown_properties(&mut self) {
         let known = [TUNNEL_SERVICE, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL];
         for (name, _) in self.properties() {
-            if name.starts_with(TUNNEL_PREFIX) && !known.contains(&name) {
-                self.fault(name, format!("is unknown; did you mean {}?", nearest_property(name)));
-            } else if name.starts_with(WEBHOOK_PREFIX)
-                && !name.starts_with(TUNNEL_PREFIX)
-                && !name.starts_with(options::ACCESS_PREFIX)
-                && !options::is_origin_option(name)
+            if !name.starts_with(WEBHOOK_PREFIX)
+                || known.contains(&name)
+                || name.starts_with(options::ACCESS_PREFIX)
+                || options::is_origin_option(name)
             {
-                let problem = format!("is unknown; did you mean {}?", nearest_property(name));
+                continue;
+            }
+            let nearest = nearest_property(name);
+            let problem = match &nearest {
+                Some((nearest, _)) => format!("is unknown; did you mean {nearest}?"),
+                None => "is unknown".to_owned(),
+            };
+            let is_misspelled_limit = nearest.is_some_and(|(nearest, edits)| {
+                edits <= MISSPELLING_MAX_EDITS && limits_what_is_published(&nearest)
+            });
+            if is_misspelled_limit || limits_what_is_published(name) {
+                self.fault(name, problem);
+            } else {
                 self.notes.push(Note::left_out(self.endpoint, name, &problem));
             }
         }
-        let conflicting = self.properties().find(|(name, value)| {
-            self.properties().any(|(other, second)| other == *name && second != *value)
-        });
-        if let Some((name, _)) = conflicting {
-            self.fault(name, "is set twice, to different values");
+        // They are sorted, and each is there once.
+        let properties = &self.endpoint.provider_specific;
+        let conflicting = properties.iter().zip(properties.iter().skip(1)).find(|(one, next)| one.name == next.name);
+        if let Some((property, _)) = conflicting {
+            self.fault(&property.name, "is set twice, to different values");
         }
     }
 }
@@ -331,9 +353,7 @@ fn invalid_properties(endpoint: &Endpoint, service: &str, tunnel: Option<&str>) 
         .provider_specific
         .iter()
         .filter(|property| {
-            (property.name.starts_with(TUNNEL_PREFIX) && (&*property.name != TUNNEL || tunnel.is_none()))
-                || property.name.starts_with(options::ACCESS_PREFIX)
-                || options::is_origin_option(&property.name)
+            property.name.starts_with(WEBHOOK_PREFIX) && (&*property.name != TUNNEL || tunnel.is_none())
         })
         .cloned()
         .collect();
@@ -353,15 +373,28 @@ fn invalid_set_identifier(endpoint: &Endpoint) -> String {
     }
 }
 
-/// The known property whose name takes the fewest edits.
-fn nearest_property(name: &str) -> String {
+/// Whether leaving the property out would publish more than was asked for.
+fn limits_what_is_published(name: &str) -> bool {
+    name.starts_with(TUNNEL_PREFIX) || name.starts_with(options::ACCESS_PREFIX) || name == options::IP_RULES
+}
+
+/// The known property whose name takes the fewest edits, whatever its case, and how many; nothing for a name that is
+/// too long to be meant for one.
+fn nearest_property(name: &str) -> Option<(String, usize)> {
+    if name.len() > limits::PROPERTY_NAME_MAX_BYTES {
+        return None;
+    }
+    let name = name.to_ascii_lowercase();
     [TUNNEL_SERVICE, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL]
         .into_iter()
         .chain([options::ACCESS_REQUIRED, options::ACCESS_TEAM_NAME, options::ACCESS_AUD_TAG])
         .map(str::to_owned)
         .chain(options::origin_property_names())
-        .min_by_key(|known| edit_distance(name, known))
-        .unwrap_or_default()
+        .map(|known| {
+            let edits = edit_distance(&name, &known);
+            (known, edits)
+        })
+        .min_by_key(|(_, edits)| *edits)
 }
 
 /// Levenshtein's distance in bytes: names of properties are ASCII, and a hint needs no more.
