@@ -15,6 +15,7 @@ use crate::cloudflare::{AccountId, Credentials, ZoneId};
 use crate::domain_filter::DomainFilter;
 use crate::limits;
 use crate::provider::{Wanted, ZoneScope};
+use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
 use crate::secret::Secret;
 use crate::tunnel::PathPattern;
@@ -90,6 +91,7 @@ impl Config {
         let tunnels = reader.tunnels();
         let filter = reader.domain_filter();
         let owner = reader.owner();
+        let default_service = reader.default_service();
         let ca_file = reader.ca_file();
         let request_timeout = reader.request_timeout();
         let api_addresses = reader.api_addresses();
@@ -105,7 +107,7 @@ impl Config {
             return Err(mistakes);
         };
         let scope = ZoneScope { filter, ids };
-        let wanted = Wanted { owner, account, tunnels, scope, allow_local_config };
+        let wanted = Wanted { owner, account, tunnels, scope, default_service, allow_local_config };
         Ok(Self {
             credentials,
             api_base_url,
@@ -289,6 +291,13 @@ impl Reader<'_> {
         owner.into()
     }
 
+    fn default_service(&mut self) -> Option<ServiceTemplate> {
+        let text = self.text("DEFAULT_SERVICE")?;
+        ServiceTemplate::parse(&text)
+            .map_err(|error| self.mistake("DEFAULT_SERVICE", format!("is {text:?}: it {error}")))
+            .ok()
+    }
+
     fn api_base_url(&mut self) -> String {
         let url = self.text("CF_API_BASE_URL").unwrap_or_else(|| API_BASE_URL_DEFAULT.to_owned());
         let host = url.strip_prefix("http://").and_then(|rest| rest.split(['/', ':']).next());
@@ -461,6 +470,7 @@ mod tests {
             ("CF_API_TOKEN", "secret token"),
             ("REGEXP_DOMAIN_FILTER", "(?!x)"),
             ("DOMAIN_FILTER", "example.com"),
+            ("DEFAULT_SERVICE", "http://web:80/path"),
             ("OWNER_ID", "an owner whose name is far too long for a comment"),
             ("REQUEST_TIMEOUT", "15s"),
             ("SERVER_HOST", "nowhere"),
@@ -478,6 +488,7 @@ mod tests {
                 "CF_TUNNEL_ID",
                 "REGEXP_DOMAIN_FILTER",
                 "OWNER_ID",
+                "DEFAULT_SERVICE",
                 "CF_CA_FILE",
                 "REQUEST_TIMEOUT",
                 "SERVER_HOST",

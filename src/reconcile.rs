@@ -5,9 +5,11 @@
 
 pub mod adjust;
 pub mod canonical;
+pub mod groups;
 pub mod options;
 pub mod plan;
 pub mod records;
+pub mod service_template;
 pub mod snapshot;
 pub mod stamp;
 pub mod trace;
@@ -16,6 +18,7 @@ use std::fmt;
 
 use crate::domain_filter::DomainFilter;
 use crate::endpoint::Endpoint;
+use crate::reconcile::service_template::ServiceTemplate;
 use crate::tunnel::TunnelId;
 
 /// What the decisions depend on and no request changes.
@@ -25,6 +28,8 @@ pub struct Settings {
     pub owner: Box<str>,
     /// The names that are served.
     pub filter: DomainFilter,
+    /// Where every address and CNAME that names no service is published to.
+    pub default_service: Option<ServiceTemplate>,
     tunnels: Vec<ConfiguredTunnel>,
 }
 
@@ -38,7 +43,7 @@ pub struct ConfiguredTunnel {
 }
 
 impl Settings {
-    /// Settings for at least one tunnel; the first is the default.
+    /// Settings for at least one tunnel, without a default service.
     pub fn new(
         owner: &str,
         filter: DomainFilter,
@@ -47,7 +52,7 @@ impl Settings {
     ) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
-        Self { owner: owner.into(), filter, tunnels }
+        Self { owner: owner.into(), filter, default_service: None, tunnels }
     }
 
     /// The configured tunnels, the default first.

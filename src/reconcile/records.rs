@@ -45,7 +45,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
                     let view = RecordView { snapshot, settings, owned: &owned, record, stamp: &stamp };
                     shown.endpoints.extend(view.endpoints());
                 }
-                None => shown.notes.extend(other_instance(record, settings)),
+                None => shown.notes.extend(other_instance(record, snapshot, settings)),
             }
         }
     }
@@ -70,14 +70,15 @@ fn is_home(snapshot: &Snapshot, zone: &ZoneSnapshot, name: &str) -> bool {
     snapshot.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
 }
 
-fn other_instance(record: &Record, settings: &Settings) -> Option<Note> {
+fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> Option<Note> {
     Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
+    let tunnel = TunnelId::from_hostname(&record.content).filter(|id| snapshot.live_elsewhere.contains(id))?;
     Some(Note {
         hostname: record.name.clone(),
         text: format!(
-            "is stamped with our owner {:?} and leads to {}, a tunnel that is not configured here: another instance \
-             uses the same OWNER_ID, so it is left alone",
-            settings.owner, record.content
+            "is stamped with our owner {:?} and leads to {tunnel}, a tunnel that is not configured here: another \
+             instance uses the same OWNER_ID, so it is left alone",
+            settings.owner
         ),
     })
 }

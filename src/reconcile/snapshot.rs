@@ -88,9 +88,9 @@ impl Snapshot {
     }
 
     /// The stamp of `record` if it is this program's: our owner's, and not leading to a tunnel that another instance
-    /// may serve.
+    /// may serve. Of what may stand beside a CNAME nothing is ours, though somebody copied our comment there.
     pub fn own_stamp(&self, record: &Record, settings: &Settings) -> Option<Stamp> {
-        if record.read_only {
+        if record.read_only || !["A", "AAAA", "CNAME"].contains(&&*record.kind) {
             return None;
         }
         let stamp = Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;

@@ -31,7 +31,7 @@ pub(super) fn plan(name: &str, request: &HostRequest, snapshot: &Snapshot, setti
         return outcome;
     }
     let wanted = valid_ones(name, request, &mut outcome.refusals);
-    let withhold = wanted.len() < request.wanted.len();
+    let withhold = request.wanted.iter().any(|canonical| canonical.publication.is_err());
     let Some(zone) = snapshot.zone_of(name) else {
         outcome.refusals.push(whole(Reason::NoZone));
         return outcome;
@@ -212,17 +212,14 @@ impl<'a> Host<'a> {
     ) -> Claims {
         let mut withdrawn = Claims::default();
         for set_identifier in set_identifiers {
-            let mut claims = Claims::default();
-            match set_identifier.strip_prefix(LOST_PREFIX) {
-                Some(lost) => {
-                    claims.rules.extend(Digest::parse(lost).filter(|digest| self.traces.contains_key(digest)))
-                }
-                None => {
-                    let path = Some(&**set_identifier).filter(|path| !path.is_empty());
-                    claims.rules = self.digests_for_path(path).collect();
-                    claims.record_only = path.is_none() && self.claims_record_only();
-                }
-            }
+            let path = Some(&**set_identifier).filter(|path| !path.is_empty());
+            let mut claims = Claims {
+                record_only: path.is_none() && self.claims_record_only(),
+                rules: self.digests_for_path(path).collect(),
+            };
+            // A path may begin like this as well, so only a digest that has no rule is meant.
+            let lost = set_identifier.strip_prefix(LOST_PREFIX).and_then(Digest::parse);
+            claims.rules.extend(lost.filter(|digest| matches!(self.traces.get(digest), Some(Trace::Lost))));
             if claims.is_empty() {
                 continue;
             }
@@ -256,14 +253,18 @@ impl<'a> Host<'a> {
         refusals: &mut Vec<Refusal>,
     ) -> Vec<Wanted<'w>> {
         let tunnel = self.tunnel_for(&wanted, withdrawn);
-        let mut possible = Vec::with_capacity(wanted.len());
+        let mut possible: Vec<Wanted<'_>> = Vec::with_capacity(wanted.len());
         for wanted in wanted {
             let publication = wanted.publication;
             let obstacle = match &tunnel {
                 Some(tunnel) if publication.tunnel != *tunnel => {
                     Some(Reason::TwoTunnels { tunnel: tunnel.as_str().into() })
                 }
-                _ => publication.rule.as_ref().and_then(|rule| self.obstacle(&publication.tunnel, rule)),
+                _ => publication
+                    .rule
+                    .as_ref()
+                    .and_then(|rule| self.obstacle(&publication.tunnel, rule))
+                    .or_else(|| digest_taken(&wanted, &possible)),
             };
             match obstacle {
                 Some(reason) => refusals.push(self.refusal(publication, reason)),
@@ -420,13 +421,15 @@ impl<'a> Host<'a> {
         // Where only something else was withdrawn, the record leads where it led.
         let target = target.unwrap_or_else(|| record.content.to_string());
         if !moving {
-            operation(Stage::Stamp, patch(record, &target, last, self.stamp != Some(stamp(after.clone()))));
+            let changes = self.changes_stamp(&last);
+            operation(Stage::Stamp, patch(record, &target, last, changes));
             return Ok(());
         }
         let mut both = after.clone();
         both.rules.extend(superseded);
-        let first = self.comment(&stamp(both.clone()))?;
-        operation(Stage::Stamp, patch(record, &record.content, first, self.stamp != Some(stamp(both))));
+        let first = self.comment(&stamp(both))?;
+        let changes = self.changes_stamp(&first);
+        operation(Stage::Stamp, patch(record, &record.content, first, changes));
         operation(Stage::Repoint, patch(record, &target, "".into(), false));
         operation(Stage::Unstamp, patch(record, &record.content, last, true));
         Ok(())
@@ -451,6 +454,12 @@ impl<'a> Host<'a> {
             ZonePlan::Paid => limits::COMMENT_MAX_BYTES_PAID,
         };
         stamp.render(limit_bytes).map(Into::into).ok_or(Reason::StampFull { limit_bytes })
+    }
+
+    /// Whether `comment` says something else than the stamp that is there. Compared as it will be read again: what
+    /// had no room in it is no difference.
+    fn changes_stamp(&self, comment: &str) -> bool {
+        self.stamp != Stamp::parse(comment)
     }
 
     fn is_writable(&self, tunnel: &TunnelId) -> bool {
@@ -496,6 +505,13 @@ impl<'a> Host<'a> {
 fn digest_of(wanted: &Wanted<'_>) -> Option<Digest> {
     wanted.publication.rule.as_ref()?;
     Some(Digest::of(&wanted.publication.tunnel, wanted.publication.path()))
+}
+
+/// Whether another path of the same request has the digest: one stamped for both would not tell whose the rules are.
+fn digest_taken(wanted: &Wanted<'_>, others: &[Wanted<'_>]) -> Option<Reason> {
+    let digest = digest_of(wanted)?;
+    let other = others.iter().find(|other| digest_of(other) == Some(digest))?;
+    Some(Reason::DigestTaken { path: other.publication.path().unwrap_or_default().into() })
 }
 
 /// A, AAAA and CNAME exclude a CNAME; name servers below the zone's own name exclude everything.

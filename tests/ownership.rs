@@ -1,0 +1,117 @@
+//! Who owns a record or a rule where that is not plain, on plans alone.
+
+#[path = "support/external_dns.rs"]
+mod external_dns;
+#[path = "laws/world.rs"]
+#[allow(dead_code, reason = "the laws take more of it")]
+mod world;
+
+use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
+use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
+
+use world::{HOME, World, settings, tunnel_id};
+
+fn endpoint(properties: &[(&str, &str)]) -> Endpoint {
+    Endpoint {
+        dns_name: "a.example.com".to_owned(),
+        targets: vec!["192.0.2.1".to_owned()],
+        record_type: "A".to_owned(),
+        labels: Labels::from_iter([("resource", "ingress/shop/web")]),
+        provider_specific: properties
+            .iter()
+            .map(|(name, value)| Property::new(format!("webhook/{name}"), *value))
+            .collect(),
+        ..Endpoint::default()
+    }
+}
+
+fn deletion(set_identifier: &str) -> Changes {
+    let delete = Endpoint {
+        dns_name: "a.example.com".to_owned(),
+        record_type: "CNAME".to_owned(),
+        set_identifier: set_identifier.to_owned(),
+        ..Endpoint::default()
+    };
+    Changes { delete: vec![delete], ..Changes::default() }
+}
+
+/// Somebody copies the comment of one of our records onto a record that a CNAME may stand beside.
+#[test]
+fn a_record_that_is_no_address_is_never_ours_whatever_its_comment_says() {
+    for kind in ["TXT", "MX", "CAA"] {
+        let mut world = World::new(&[], &[("a.example.com", kind, "theirs")]);
+        let desired = [endpoint(&[("tunnel-service", "http://web:80")])];
+        world.run_loop(&desired, usize::MAX);
+        let stamp = world.records.iter().find(|record| &*record.kind == "CNAME").expect("published").comment.clone();
+        world.records[0].comment = stamp;
+
+        assert!(world.shown().iter().all(|endpoint| endpoint.record_type == "CNAME"), "{kind} is not shown");
+        world.run_loop(&[], usize::MAX);
+        let kinds: Vec<&str> = world.records.iter().map(|record| &*record.kind).collect();
+        assert_eq!(kinds, [kind]);
+    }
+}
+
+/// `lost:` begins a valid expression too: its withdrawal must not be read as another rule's digest.
+#[test]
+fn a_path_that_looks_like_a_lost_digest_is_withdrawn_alone() {
+    let path = format!("lost:{}", Digest::of(&tunnel_id(HOME), None));
+    let whole = endpoint(&[("tunnel-service", "http://web:80")]);
+    let odd = endpoint(&[("tunnel-service", "http://odd:80"), ("tunnel-path", &path)]);
+    let mut world = World::new(&[], &[]);
+    world.run_loop(&[whole.clone(), odd], usize::MAX);
+    world.run_loop(&[whole], usize::MAX);
+
+    let document = &world.documents[&tunnel_id(HOME)];
+    let services: Vec<&str> = document.rules().iter().map(|rule| rule.service()).collect();
+    assert_eq!(services, ["http://web:80", "http_status:404"]);
+}
+
+/// The planner asks again for what was refused, in every loop.
+#[test]
+fn a_resource_that_the_comment_has_no_room_for_is_not_written_in_every_loop() {
+    let mut world = World::new(&[], &[]);
+    let mut desired = endpoint(&[("tunnel-service", "http://web:80")]);
+    desired.labels.set("resource", &format!("ingress/shop/{}", "w".repeat(63)));
+    world.run_loop(&[desired.clone()], usize::MAX);
+    assert!(!world.records[0].comment.contains("resource"), "{}", world.records[0].comment);
+
+    let changes = Changes { update_new: vec![desired], ..Changes::default() };
+    let plan = plan(&changes, &world.snapshot(), &settings()).expect("the owner is ours");
+    assert!(plan.is_empty(), "{plan:?}");
+}
+
+/// Two new paths that share a digest: with one stamped for both, nobody could tell whose the second rule is.
+#[test]
+fn of_two_new_paths_with_one_digest_the_second_is_refused() {
+    let (first, second) = paths_with_one_digest(&tunnel_id(HOME));
+    let desired = [&first, &second].map(|path| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]));
+    let mut world = World::new(&[], &[]);
+    let plan = world.run_loop(&desired, usize::MAX);
+    assert!(matches!(&plan.refusals[..], [refusal] if matches!(refusal.reason, Reason::DigestTaken { .. })), "{plan:?}");
+    assert_eq!(world.documents[&tunnel_id(HOME)].rules().len(), 2, "one of them, and the catch-all");
+}
+
+fn paths_with_one_digest(tunnel: &TunnelId) -> (String, String) {
+    let mut seen = std::collections::HashMap::new();
+    for number in 0.. {
+        let path = format!("^/{number}$");
+        if let Some(earlier) = seen.insert(Digest::of(tunnel, Some(&path)), path.clone()) {
+            return (earlier, path);
+        }
+    }
+    unreachable!("there are fewer digests than numbers")
+}
+
+/// Nothing invalid is among them: each path of a hostname is wanted or withdrawn for itself.
+#[test]
+fn two_endpoints_for_one_path_do_not_hold_a_withdrawal_back() {
+    let on = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
+    let mut world = World::new(&[], &[]);
+    world.run_loop(&[on("^/a$"), on("^/b$")], usize::MAX);
+    let changes = Changes { update_new: vec![on("^/a$"), on("^/a$")], ..deletion("^/b$") };
+    let plan = plan(&changes, &world.snapshot(), &settings()).expect("the owner is ours");
+    assert_eq!(plan.refusals, []);
+}
