@@ -50,7 +50,8 @@ fn a_loop_without_changes_costs_one_call_a_tunnel_and_one_a_zone_and_writes_noth
     let scene = Scene::with_foreign();
     scene.cloudflare.add_zone("example.org", cloudflare_emulator::Plan::Free);
     let program = scene.start();
-    let desired = [published("web.example.com", "http://web:80"), published("web.example.org", "http://web:80")];
+    let desired =
+        [published("web.example.com", "http://web:80"), published("web.example.org", "http://web:80")];
     program.external_dns().run_loop(&desired).expect("published");
 
     scene.cloudflare.take_calls();
@@ -67,11 +68,17 @@ fn the_first_publication_costs_one_read_a_batch_and_a_configuration() {
     scene.cloudflare.add_zone("example.org", cloudflare_emulator::Plan::Free);
     let program = scene.start();
     let desired: Vec<_> = (0..250)
-        .map(|number| published(&format!("h{number}.example.{}", if number < 201 { "org" } else { "com" }), "http://web:80"))
+        .map(|number| {
+            published(
+                &format!("h{number}.example.{}", if number < 201 { "org" } else { "com" }),
+                "http://web:80",
+            )
+        })
         .collect();
     // The quota of a Free zone is below what is asked of it here.
     scene.cloudflare.edit(|cloudflare| {
-        let free = cloudflare.zones().iter().find(|zone| zone.name == "example.org").map(|zone| zone.id.clone());
+        let free =
+            cloudflare.zones().iter().find(|zone| zone.name == "example.org").map(|zone| zone.id.clone());
         cloudflare.zone_mut(&free.expect("it is there")).record_quota = 1000;
     });
     program.external_dns().run_loop(&desired).expect("published");

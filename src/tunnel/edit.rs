@@ -32,6 +32,14 @@ pub enum RuleEdit {
 }
 
 impl RuleEdit {
+    /// The path text of the rule; `None` for the one without.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Put { rule, replaces: _ } => rule.path_text(),
+            Self::Remove { hostname: _, path } => path.as_deref(),
+        }
+    }
+
     fn scope(&self) -> Scope<'_> {
         match self {
             Self::Put { rule, replaces: _ } => rule.scope(),
