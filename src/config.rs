@@ -532,7 +532,9 @@ mod tests {
 
     #[test]
     fn a_token_that_would_be_sent_unencrypted_is_warned_of() {
-        for (url, warnings) in [("http://proxy.test/client/v4", 1), ("http://127.0.0.1:1/v4", 0), ("https://proxy.test", 0)] {
+        for (url, warnings) in
+            [("http://proxy.test/client/v4", 1), ("http://127.0.0.1:1/v4", 0), ("https://proxy.test", 0)]
+        {
             let config = read(&with("CF_API_BASE_URL", url)).expect("it is possible");
             assert_eq!(config.warnings.len(), warnings, "{url}");
         }

@@ -18,11 +18,8 @@ use std::fmt::{self, Write};
 
 use crate::domain_filter::DomainFilter;
 use crate::endpoint::Endpoint;
-<<<<<<< HEAD
-use crate::reconcile::service_template::ServiceTemplate;
-=======
 use crate::limits;
->>>>>>> review
+use crate::reconcile::service_template::ServiceTemplate;
 use crate::tunnel::TunnelId;
 
 /// What the decisions depend on and no request changes.

@@ -106,11 +106,7 @@ mod tests {
         })
     }
 
-    fn expected(
-        target: &str,
-        set_identifier: &str,
-        properties: &[(&str, &str)],
-    ) -> Option<Parts> {
+    fn expected(target: &str, set_identifier: &str, properties: &[(&str, &str)]) -> Option<Parts> {
         let properties =
             properties.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         Some((
@@ -243,7 +239,6 @@ mod tests {
         assert!(notes[0].text.contains("did you mean webhook/origin-no-tls-verify?"), "{}", notes[0].text);
     }
 
-<<<<<<< HEAD
     #[test]
     fn each_group_becomes_an_endpoint_of_its_own() {
         let groups = [
@@ -274,13 +269,22 @@ mod tests {
     #[test]
     fn a_default_service_publishes_what_names_none() {
         let mut settings = settings();
-        settings.default_service = Some(ServiceTemplate::parse("http://{name}.{namespace}.svc:80").expect("valid"));
+        settings.default_service =
+            Some(ServiceTemplate::parse("http://{name}.{namespace}.svc:80").expect("valid"));
         let tunnel = format!("{HOME}.cfargotunnel.com");
         let table = [
             ("an address", endpoint("a.example.com", "A", "192.0.2.1", &[]), Some("http://web.shop.svc:80")),
-            ("another CNAME", endpoint("a.example.com", "CNAME", "lb.test", &[]), Some("http://web.shop.svc:80")),
+            (
+                "another CNAME",
+                endpoint("a.example.com", "CNAME", "lb.test", &[]),
+                Some("http://web.shop.svc:80"),
+            ),
             ("the tunnel's own hostname", endpoint("a.example.com", "CNAME", &tunnel, &[]), Some("none")),
-            ("a service", endpoint("a.example.com", "CNAME", "http://other:80", &[]), Some("http://other:80")),
+            (
+                "a service",
+                endpoint("a.example.com", "CNAME", "http://other:80", &[]),
+                Some("http://other:80"),
+            ),
             ("an opt-out", endpoint("a.example.com", "A", "192.0.2.1", &[("webhook/tunnel", "false")]), None),
             ("another type", endpoint("a.example.com", "MX", "10 mx.test", &[]), None),
         ];
@@ -291,14 +295,12 @@ mod tests {
         }
     }
 
-=======
     /// Another instance serves it, or the tunnel was taken off the configuration.
     #[test]
     fn a_service_beside_a_tunnel_that_is_not_configured_is_invalid() {
         const GONE: &str = "10000000-a4ef-4643-bbbc-4a0ed4fc8415";
         let service = ("webhook/tunnel-service", "http://web:80");
-        let endpoint =
-            endpoint("a.example.com", "CNAME", &format!("{GONE}.cfargotunnel.com"), &[service]);
+        let endpoint = endpoint("a.example.com", "CNAME", &format!("{GONE}.cfargotunnel.com"), &[service]);
         assert_eq!(adjusted(endpoint), expected(HOME, "", &[("webhook/tunnel", GONE), service]));
     }
 
@@ -351,16 +353,13 @@ mod tests {
         long.provider_specific =
             vec![service.clone(), Property::new(format!("webhook/{}", "x".repeat(1_000_000)), "x")];
         let mut many = endpoint("b.example.com", "A", "192.0.2.1", &[]);
-        many.provider_specific = (0..40_000)
-            .map(|number| Property::new(format!("aws/{number}"), "x"))
-            .chain([service])
-            .collect();
+        many.provider_specific =
+            (0..40_000).map(|number| Property::new(format!("aws/{number}"), "x")).chain([service]).collect();
         let begun = std::time::Instant::now();
         assert_eq!(adjust(&[long, many], &settings()).endpoints.len(), 2);
         assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
     }
 
->>>>>>> review
     fn any_property() -> impl Strategy<Value = (String, String)> {
         let name = prop_oneof![
             Just("webhook/tunnel-service".to_owned()),

@@ -7,8 +7,8 @@
 use std::fmt;
 
 use crate::endpoint::{Endpoint, Labels, Property};
-use crate::reconcile::groups::{self, Groups};
 use crate::limits;
+use crate::reconcile::groups::{self, Groups};
 use crate::reconcile::options::{self, BadOption};
 use crate::reconcile::{Note, OneLine, Settings};
 use crate::tunnel::hostname::{self, Hostname};
@@ -244,7 +244,10 @@ impl<'a> Reader<'a> {
             [tunnel] if settings.is_configured(tunnel) => Ok(tunnel.clone()),
             [tunnel] => {
                 let known = settings.tunnel_names();
-                self.fault("the target", format!("leads to tunnel {tunnel}, which is not configured; configured: {known}"));
+                self.fault(
+                    "the target",
+                    format!("leads to tunnel {tunnel}, which is not configured; configured: {known}"),
+                );
                 Err(Some(tunnel.to_string()))
             }
             _ => {
@@ -329,7 +332,8 @@ impl<'a> Reader<'a> {
         }
         // They are sorted, and each is there once.
         let properties = &self.endpoint.provider_specific;
-        let conflicting = properties.iter().zip(properties.iter().skip(1)).find(|(one, next)| one.name == next.name);
+        let conflicting =
+            properties.iter().zip(properties.iter().skip(1)).find(|(one, next)| one.name == next.name);
         if let Some((property, _)) = conflicting {
             self.fault(&property.name, "is set twice, to different values");
         }

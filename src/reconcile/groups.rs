@@ -50,7 +50,9 @@ fn with_defaults(base: &Endpoint, mut properties: Vec<Property>) -> Endpoint {
     let defaults: Vec<Property> = base
         .provider_specific
         .iter()
-        .filter(|property| ![TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(&&*property.name) && !said(&property.name))
+        .filter(|property| {
+            ![TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(&&*property.name) && !said(&property.name)
+        })
         .cloned()
         .collect();
     properties.extend(defaults);

@@ -267,7 +267,9 @@ fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>
             }
         }
     }
-    plan.notes.extend(documents.iter().flat_map(|(tunnel, document)| unreachable_rules(plan, tunnel, document)));
+    let unreachable: Vec<Note> =
+        documents.iter().flat_map(|(tunnel, document)| unreachable_rules(plan, tunnel, document)).collect();
+    plan.notes.extend(unreachable);
     Vec::new()
 }
 

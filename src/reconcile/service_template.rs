@@ -32,7 +32,9 @@ impl ServiceTemplate {
     pub fn fill(&self, resource: &str) -> String {
         let mut parts = resource.splitn(3, '/');
         match (parts.next(), parts.next(), parts.next()) {
-            (Some(_), Some(namespace), Some(name)) => self.0.replace(NAMESPACE, namespace).replace(NAME, name),
+            (Some(_), Some(namespace), Some(name)) => {
+                self.0.replace(NAMESPACE, namespace).replace(NAME, name)
+            }
             _ => self.0.to_string(),
         }
     }
