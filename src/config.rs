@@ -158,12 +158,8 @@ impl Reader<'_> {
         let is_there = |text: &String| !text.trim().is_empty();
         let flag = self.arguments.flag_for(variable).map(str::to_owned).filter(is_there);
         let names = [variable].into_iter().chain(aliases(variable).iter().copied());
-        flag.or_else(|| {
-            names
-                .into_iter()
-                .find_map(|name| self.environment.variable(name).filter(is_there))
-        })
-        .map(|text| text.trim().to_owned())
+        flag.or_else(|| names.into_iter().find_map(|name| self.environment.variable(name).filter(is_there)))
+            .map(|text| text.trim().to_owned())
     }
 
     fn list(&self, variable: &'static str) -> Vec<String> {
@@ -224,7 +220,8 @@ impl Reader<'_> {
                 Ok(bytes) => (variable, String::from_utf8_lossy(&bytes).into_owned()),
                 Err(error) => {
                     // What has no slash may be the secret itself.
-                    let file = if path.contains('/') { format!("the file {path:?}") } else { "a file".to_owned() };
+                    let file =
+                        if path.contains('/') { format!("the file {path:?}") } else { "a file".to_owned() };
                     self.mistake(variable, format!("names {file}, which cannot be read: {error}"));
                     return Some(None);
                 }
@@ -483,7 +480,8 @@ mod tests {
             .expect_err("there is no such file");
         let text = mistakes.iter().map(ToString::to_string).collect::<String>();
         assert!(text.contains("CF_API_TOKEN_FILE") && !text.contains("secret-token"), "{text}");
-        let mistakes = read(&[("CF_API_TOKEN", "file:/run/none"), ("CF_TUNNEL_ID", "home")]).expect_err("no file");
+        let mistakes =
+            read(&[("CF_API_TOKEN", "file:/run/none"), ("CF_TUNNEL_ID", "home")]).expect_err("no file");
         assert!(mistakes[0].problem.contains("/run/none"), "{mistakes:?}");
     }
 

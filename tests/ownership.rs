@@ -136,8 +136,11 @@ fn an_option_that_no_rule_may_hold_is_left_out_or_invalid_before_any_rule_is_pla
         let plan = world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")]), odd], usize::MAX);
         let document = &world.documents[&tunnel_id(HOME)];
         let services: Vec<&str> = document.rules().iter().map(|rule| rule.service()).collect();
-        let expected: &[&str] =
-            if is_published { &["http://odd:80", "http://web:80", "http_status:404"] } else { &["http://web:80", "http_status:404"] };
+        let expected: &[&str] = if is_published {
+            &["http://odd:80", "http://web:80", "http_status:404"]
+        } else {
+            &["http://web:80", "http_status:404"]
+        };
         assert_eq!(services, expected, "{option:?} {:?}", plan.refusals);
     }
 }

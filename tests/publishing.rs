@@ -111,7 +111,8 @@ fn a_zone_of_another_account_is_not_touched() {
     let (zone, content) = scene.cloudflare.edit(|cloudflare| {
         let account = cloudflare.add_account("other");
         let zone = cloudflare.add_zone_to(&account, "example.net", Plan::Pro);
-        let tunnel = cloudflare.add_tunnel_with(NewTunnel { account: Some(account), ..NewTunnel::named("theirs") });
+        let tunnel =
+            cloudflare.add_tunnel_with(NewTunnel { account: Some(account), ..NewTunnel::named("theirs") });
         (zone, format!("{tunnel}.cfargotunnel.com"))
     });
     let theirs = serde_json::json!({
@@ -123,7 +124,10 @@ fn a_zone_of_another_account_is_not_touched() {
     assert_eq!(program.external_dns().records().expect("shown"), [], "it is another instance's");
 
     // Visitors would get error 1014: a CNAME does not lead to a tunnel of another account.
-    program.external_dns().run_loop(&[published("new.example.net", "http://web:80")]).expect("refused by name");
+    program
+        .external_dns()
+        .run_loop(&[published("new.example.net", "http://web:80")])
+        .expect("refused by name");
     assert_eq!(scene.cloudflare.records(&zone).len(), 1);
     assert_eq!(scene.rules(), [""; 0]);
 }
