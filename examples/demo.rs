@@ -66,24 +66,36 @@ fn run() -> Result<(), Problem> {
     };
     let stage = Stage { scene: &scene, program: &program, before: &before };
 
-    stage.play("Three Ingresses are annotated: three hostnames are published", &shop("http://shop.shop.svc:80"))?;
+    stage.play(
+        "Three Ingresses are annotated: three hostnames are published",
+        &shop("http://shop.shop.svc:80"),
+    )?;
     expect(scene.rules().len() == before.rules.len() + 3, "three rules came")?;
     let wild = position(&scene, "*.example.com")?;
     for name in ["shop.example.com", "api.example.com", "admin.example.com"] {
-        expect(position(&scene, name)? < wild, "the rules stand before the hand-made wildcard that covers them")?;
+        expect(
+            position(&scene, name)? < wild,
+            "the rules stand before the hand-made wildcard that covers them",
+        )?;
         expect_served(&scene, name)?;
     }
     stage.rest(&shop("http://shop.shop.svc:80"))?;
 
     stage.play("One service moves to another port: its rule changes", &shop("http://shop.shop.svc:9000"))?;
-    expect(served_by(&scene, "shop.example.com") == Some("http://shop.shop.svc:9000".to_owned()), "the rule changed")?;
+    expect(
+        served_by(&scene, "shop.example.com") == Some("http://shop.shop.svc:9000".to_owned()),
+        "the rule changed",
+    )?;
     stage.rest(&shop("http://shop.shop.svc:9000"))?;
 
     let mut typo = shop("http://shop.shop.svc:9000");
     typo.retain(|endpoint| endpoint.dns_name != "api.example.com");
     typo.push(published("api.example.com", "api.shop.svc:8080"));
     stage.play("A typing mistake in an annotation: the hostname stays published as it was", &typo)?;
-    expect(served_by(&scene, "api.example.com") == Some("http://api.shop.svc:8080".to_owned()), "the rule stayed")?;
+    expect(
+        served_by(&scene, "api.example.com") == Some("http://api.shop.svc:8080".to_owned()),
+        "the rule stayed",
+    )?;
 
     stage.play("All three Ingresses are deleted: what was made goes, and nothing else", &[])?;
     expect(Standing::of(&scene) == before, "everything stands as it did at the beginning")?;
@@ -111,7 +123,10 @@ impl Stage<'_> {
         print_standing(self.scene);
         print_calls(self.scene, &self.scene.cloudflare.take_calls());
         let standing = Standing::of(self.scene);
-        expect(standing.keeps(self.before), "every foreign rule and record is there, in its order, to the byte")
+        expect(
+            standing.keeps(self.before),
+            "every foreign rule and record is there, in its order, to the byte",
+        )
     }
 
     /// A further loop must write nothing.
@@ -216,7 +231,11 @@ fn print_calls(scene: &Scene, calls: &[Call]) {
     println!("  Calls of Cloudflare's API: {}", calls.len());
     let account = scene.cloudflare.account();
     for call in calls {
-        let path = call.path.replace(&account, "shop").replace(&scene.tunnel, "home").replace(&scene.zone, "example.com");
+        let path = call
+            .path
+            .replace(&account, "shop")
+            .replace(&scene.tunnel, "home")
+            .replace(&scene.zone, "example.com");
         println!("    {:<4} {path}", call.method);
     }
 }

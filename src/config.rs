@@ -15,6 +15,7 @@ use crate::cloudflare::{AccountId, Credentials, ZoneId};
 use crate::domain_filter::DomainFilter;
 use crate::limits;
 use crate::provider::{Wanted, ZoneScope};
+use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
 use crate::secret::Secret;
 use crate::tunnel::PathPattern;
@@ -90,6 +91,7 @@ impl Config {
         let tunnels = reader.tunnels();
         let filter = reader.domain_filter();
         let owner = reader.owner();
+        let default_service = reader.default_service();
         let ca_file = reader.ca_file();
         let request_timeout = reader.request_timeout();
         let api_addresses = reader.api_addresses();
@@ -105,7 +107,7 @@ impl Config {
             return Err(mistakes);
         };
         let scope = ZoneScope { filter, ids };
-        let wanted = Wanted { owner, account, tunnels, scope, allow_local_config };
+        let wanted = Wanted { owner, account, tunnels, scope, default_service, allow_local_config };
         Ok(Self {
             credentials,
             api_base_url,
@@ -156,12 +158,8 @@ impl Reader<'_> {
         let is_there = |text: &String| !text.trim().is_empty();
         let flag = self.arguments.flag_for(variable).map(str::to_owned).filter(is_there);
         let names = [variable].into_iter().chain(aliases(variable).iter().copied());
-        flag.or_else(|| {
-            names
-                .into_iter()
-                .find_map(|name| self.environment.variable(name).filter(is_there))
-        })
-        .map(|text| text.trim().to_owned())
+        flag.or_else(|| names.into_iter().find_map(|name| self.environment.variable(name).filter(is_there)))
+            .map(|text| text.trim().to_owned())
     }
 
     fn list(&self, variable: &'static str) -> Vec<String> {
@@ -222,7 +220,8 @@ impl Reader<'_> {
                 Ok(bytes) => (variable, String::from_utf8_lossy(&bytes).into_owned()),
                 Err(error) => {
                     // What has no slash may be the secret itself.
-                    let file = if path.contains('/') { format!("the file {path:?}") } else { "a file".to_owned() };
+                    let file =
+                        if path.contains('/') { format!("the file {path:?}") } else { "a file".to_owned() };
                     self.mistake(variable, format!("names {file}, which cannot be read: {error}"));
                     return Some(None);
                 }
@@ -291,6 +290,13 @@ impl Reader<'_> {
             );
         }
         owner.into()
+    }
+
+    fn default_service(&mut self) -> Option<ServiceTemplate> {
+        let text = self.text("DEFAULT_SERVICE")?;
+        ServiceTemplate::parse(&text)
+            .map_err(|error| self.mistake("DEFAULT_SERVICE", format!("is {text:?}: it {error}")))
+            .ok()
     }
 
     fn api_base_url(&mut self) -> String {
@@ -474,7 +480,8 @@ mod tests {
             .expect_err("there is no such file");
         let text = mistakes.iter().map(ToString::to_string).collect::<String>();
         assert!(text.contains("CF_API_TOKEN_FILE") && !text.contains("secret-token"), "{text}");
-        let mistakes = read(&[("CF_API_TOKEN", "file:/run/none"), ("CF_TUNNEL_ID", "home")]).expect_err("no file");
+        let mistakes =
+            read(&[("CF_API_TOKEN", "file:/run/none"), ("CF_TUNNEL_ID", "home")]).expect_err("no file");
         assert!(mistakes[0].problem.contains("/run/none"), "{mistakes:?}");
     }
 
@@ -484,6 +491,7 @@ mod tests {
             ("CF_API_TOKEN", "secret token"),
             ("REGEXP_DOMAIN_FILTER", "(?!x)"),
             ("DOMAIN_FILTER", "example.com"),
+            ("DEFAULT_SERVICE", "http://web:80/path"),
             ("OWNER_ID", "an owner whose name is far too long for a comment"),
             ("REQUEST_TIMEOUT", "15s"),
             ("SERVER_HOST", "nowhere"),
@@ -501,6 +509,7 @@ mod tests {
                 "CF_TUNNEL_ID",
                 "REGEXP_DOMAIN_FILTER",
                 "OWNER_ID",
+                "DEFAULT_SERVICE",
                 "CF_CA_FILE",
                 "REQUEST_TIMEOUT",
                 "SERVER_HOST",
@@ -544,7 +553,9 @@ mod tests {
 
     #[test]
     fn a_token_that_would_be_sent_unencrypted_is_warned_of() {
-        for (url, warnings) in [("http://proxy.test/client/v4", 1), ("http://127.0.0.1:1/v4", 0), ("https://proxy.test", 0)] {
+        for (url, warnings) in
+            [("http://proxy.test/client/v4", 1), ("http://127.0.0.1:1/v4", 0), ("https://proxy.test", 0)]
+        {
             let config = read(&with("CF_API_BASE_URL", url)).expect("it is possible");
             assert_eq!(config.warnings.len(), warnings, "{url}");
         }

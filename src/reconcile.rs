@@ -5,9 +5,11 @@
 
 pub mod adjust;
 pub mod canonical;
+pub mod groups;
 pub mod options;
 pub mod plan;
 pub mod records;
+pub mod service_template;
 pub mod snapshot;
 pub mod stamp;
 pub mod trace;
@@ -17,6 +19,7 @@ use std::fmt::{self, Write};
 use crate::domain_filter::DomainFilter;
 use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::reconcile::service_template::ServiceTemplate;
 use crate::tunnel::TunnelId;
 
 /// What the decisions depend on and no request changes.
@@ -26,6 +29,8 @@ pub struct Settings {
     pub owner: Box<str>,
     /// The names that are served.
     pub filter: DomainFilter,
+    /// Where every address and CNAME that names no service is published to.
+    pub default_service: Option<ServiceTemplate>,
     tunnels: Vec<ConfiguredTunnel>,
 }
 
@@ -39,7 +44,7 @@ pub struct ConfiguredTunnel {
 }
 
 impl Settings {
-    /// Settings for at least one tunnel; the first is the default.
+    /// Settings for at least one tunnel, without a default service.
     pub fn new(
         owner: &str,
         filter: DomainFilter,
@@ -48,7 +53,7 @@ impl Settings {
     ) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
-        Self { owner: owner.into(), filter, tunnels }
+        Self { owner: owner.into(), filter, default_service: None, tunnels }
     }
 
     /// The configured tunnels, the default first.

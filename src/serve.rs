@@ -135,8 +135,10 @@ impl Running {
             user_agent: USER_AGENT.to_owned(),
         };
         let client = Client::new(client_settings, Arc::clone(&clock))?;
-        let provider = Arc::new(Provider::new(client, Arc::clone(&clock), config.wanted, Arc::clone(&health)));
-        let observation = observation.serve(Arc::new(move |path: &str| health.route(path)), Arc::clone(&clock))?;
+        let provider =
+            Arc::new(Provider::new(client, Arc::clone(&clock), config.wanted, Arc::clone(&health)));
+        let observation =
+            observation.serve(Arc::new(move |path: &str| health.route(path)), Arc::clone(&clock))?;
         let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), shutdown)?;
         let ending = Arc::new(AtomicBool::new(false));
         spawn_resolver(&provider, &clock, &ending)?;

@@ -262,13 +262,8 @@ fn clients_that_do_not_send_their_bodies_do_not_keep_others_waiting() {
 fn a_burst_of_connections_that_stay_open_is_answered() {
     // A race, so it is run for more than once.
     for _ in 0..40 {
-        let api = start(
-            ServerSettings {
-                check_period: Duration::from_millis(20),
-                ..settings()
-            },
-            Fake::empty(),
-        );
+        let api =
+            start(ServerSettings { check_period: Duration::from_millis(20), ..settings() }, Fake::empty());
         let mut clients: Vec<Client> = (0..6).map(|_| Client::connect(api.address())).collect();
         for client in &mut clients {
             client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");

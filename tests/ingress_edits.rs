@@ -1,11 +1,6 @@
 //! What an edit of the ingress list writes, by example: bytes, places, refusals.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use external_dns_cloudflare_tunnel_webhook::tunnel::{
     Document, DocumentError, EditRefusal, Edited, Hostname, PathPattern, Rule, RuleEdit, Service, WantedRule,
@@ -37,10 +32,7 @@ fn put(rule: WantedRule) -> RuleEdit {
 }
 
 fn remove(name: &str, path: &str) -> RuleEdit {
-    RuleEdit::Remove {
-        hostname: hostname(name),
-        path: Some(path.into()),
-    }
+    RuleEdit::Remove { hostname: hostname(name), path: Some(path.into()) }
 }
 
 /// Rules whose service is at `own` are ours.
@@ -59,9 +51,7 @@ fn text(document: &Document) -> String {
 /// A list of rules written as `host path service`, without a path where there is `-`.
 fn list(rules: &[&str]) -> Document {
     let rule = |rule: &&str| {
-        let [host, path, service] = rule.split(' ').collect::<Vec<_>>()[..] else {
-            panic!("{rule}")
-        };
+        let [host, path, service] = rule.split(' ').collect::<Vec<_>>()[..] else { panic!("{rule}") };
         let mut value = json!({"service": format!("http://{service}")});
         for (field, text) in [("hostname", host), ("path", path)] {
             if text != "-" {
@@ -75,19 +65,11 @@ fn list(rules: &[&str]) -> Document {
 
 fn lines(document: &Document) -> Vec<String> {
     let text = |text: &str| {
-        if text.is_empty() {
-            "-".to_owned()
-        } else {
-            text.to_owned()
-        }
+        if text.is_empty() { "-".to_owned() } else { text.to_owned() }
     };
     let line = |rule: &Rule| {
         let service = rule.service().trim_start_matches("http://");
-        format!(
-            "{} {} {service}",
-            text(rule.hostname()),
-            text(rule.path().unwrap_or_default())
-        )
+        format!("{} {} {service}", text(rule.hostname()), text(rule.path().unwrap_or_default()))
     };
     document.rules().iter().map(line).collect()
 }
@@ -97,10 +79,7 @@ fn a_tunnel_never_configured_gets_a_catch_all_with_its_first_rule() {
     let expected =
         r#"{"ingress":[{"hostname":"a.example.com","service":"http://own"},{"service":"http_status:404"}]}"#;
     let edits = [put(wanted("a.example.com", "", "http://own"))];
-    assert_eq!(
-        text(&edit(&Document::parse(None).unwrap(), &edits).document),
-        expected
-    );
+    assert_eq!(text(&edit(&Document::parse(None).unwrap(), &edits).document), expected);
     for config in ["null", "{}", r#"{"ingress":null}"#, r#"{"ingress":[]}"#] {
         let empty = document(config);
         assert_eq!(empty.rules().len(), 0, "{config}");
@@ -140,10 +119,7 @@ fn everything_that_is_not_edited_keeps_its_bytes_and_its_place() {
     let config = format!(
         r#"{{"future": {{ "b":1.50,"a":[ ] }},"originRequest":{{"connectTimeout": 5}}, "Ingress" : [ {foreign} , {catch_all} ],"warp-routing":{{"enabled":true }},"future":"\u0041"}}"#
     );
-    let edited = edit(
-        &document(&config),
-        &[put(wanted("a.example.com", "^/x", "http://own"))],
-    );
+    let edited = edit(&document(&config), &[put(wanted("a.example.com", "^/x", "http://own"))]);
     let own = r#"{"hostname":"a.example.com","path":"^/x","service":"http://own"}"#;
     assert_eq!(
         text(&edited.document),
@@ -180,15 +156,9 @@ fn of_our_rule_only_what_is_managed_and_differs_is_written() {
         ),
         (
             "a field changed in its place",
-            rule(
-                "http://own",
-                r#","originRequest":{"NoTLSVerify": false, "future": [ ],"caPool":"/ca"}"#,
-            ),
+            rule("http://own", r#","originRequest":{"NoTLSVerify": false, "future": [ ],"caPool":"/ca"}"#),
             vec![("caPool", json!("/ca")), ("noTLSVerify", json!(true))],
-            rule(
-                "http://own",
-                r#","originRequest":{"NoTLSVerify":true,"future":[ ],"caPool":"/ca"}"#,
-            ),
+            rule("http://own", r#","originRequest":{"NoTLSVerify":true,"future":[ ],"caPool":"/ca"}"#),
         ),
         (
             "fields taken away, others kept",
@@ -197,10 +167,7 @@ fn of_our_rule_only_what_is_managed_and_differs_is_written() {
                 r#","originRequest":{"bastionMode":true,"future":1,"access":{"required":true,"environment":"x"}}"#,
             ),
             vec![],
-            rule(
-                "http://own",
-                r#","originRequest":{"future":1,"access":{"environment":"x"}}"#,
-            ),
+            rule("http://own", r#","originRequest":{"future":1,"access":{"environment":"x"}}"#),
         ),
         (
             "the last field taken away",
@@ -227,29 +194,17 @@ fn of_our_rule_only_what_is_managed_and_differs_is_written() {
 #[test]
 fn a_rule_that_has_the_values_wanted_is_not_written() {
     let fields = vec![("connectTimeout", json!(30)), ("httpHostHeader", json!("h"))];
-    let rule = WantedRule {
-        origin_request: fields,
-        ..wanted("a.example.com", "^/x", "http://own")
-    };
+    let rule = WantedRule { origin_request: fields, ..wanted("a.example.com", "^/x", "http://own") };
     for (label, origin) in [
         ("as we write it", r#"{"connectTimeout":30,"httpHostHeader":"h"}"#),
-        (
-            "in another order, with blanks",
-            r#"{ "httpHostHeader" : "\u0068", "connectTimeout":30 }"#,
-        ),
+        ("in another order, with blanks", r#"{ "httpHostHeader" : "\u0068", "connectTimeout":30 }"#),
         (
             "with unknown and null fields",
             r#"{"connectTimeout":30,"httpHostHeader":"h","future":1,"caPool":null}"#,
         ),
-        (
-            "with a duplicate",
-            r#"{"connectTimeout":5,"connectTimeout":30,"httpHostHeader":"h"}"#,
-        ),
+        ("with a duplicate", r#"{"connectTimeout":5,"connectTimeout":30,"httpHostHeader":"h"}"#),
         ("in another case", r#"{"CONNECTTIMEOUT":30,"httphostheader":"h"}"#),
-        (
-            "with an empty access",
-            r#"{"connectTimeout":30,"httpHostHeader":"h","access":{}}"#,
-        ),
+        ("with an empty access", r#"{"connectTimeout":30,"httpHostHeader":"h","access":{}}"#),
     ] {
         let config = format!(
             r#"{{"ingress":[{{"hostname":"a.example.com","path":"^/x","service":"http://own","originRequest":{origin}}},{{"service":"http_status:404"}}] }}"#
@@ -260,13 +215,7 @@ fn a_rule_that_has_the_values_wanted_is_not_written() {
     }
     // What the API may add by itself.
     let config = r#"{"ingress":[{"hostname":"a.example.com","service":"http://own","originRequest":{}},{"service":"http_status:404"}]}"#;
-    assert!(
-        !edit(
-            &document(config),
-            &[put(wanted("a.example.com", "", "http://own"))]
-        )
-        .changed
-    );
+    assert!(!edit(&document(config), &[put(wanted("a.example.com", "", "http://own"))]).changed);
 }
 
 #[test]
@@ -282,12 +231,7 @@ fn a_rule_stands_directly_before_the_first_foreign_rule_that_covers_it() {
             "a wildcard covers it, a foreign path rule of its host does not",
             vec!["a.example.com ^/x foreign", "*.example.com - foreign", "- - rest"],
             ("a.example.com", ""),
-            vec![
-                "a.example.com ^/x foreign",
-                "a.example.com - own",
-                "*.example.com - foreign",
-                "- - rest",
-            ],
+            vec!["a.example.com ^/x foreign", "a.example.com - own", "*.example.com - foreign", "- - rest"],
         ),
         (
             "a wildcard on a path does not cover it",
@@ -331,12 +275,7 @@ fn a_rule_stands_directly_before_the_first_foreign_rule_that_covers_it() {
         ),
         (
             "a rule for everything in the middle is one of the first that cover it",
-            vec![
-                "x.example.com - foreign",
-                "* - foreign",
-                "y.example.com - foreign",
-                "- - rest",
-            ],
+            vec!["x.example.com - foreign", "* - foreign", "y.example.com - foreign", "- - rest"],
             ("a.example.com", ""),
             vec![
                 "x.example.com - foreign",
@@ -350,11 +289,7 @@ fn a_rule_stands_directly_before_the_first_foreign_rule_that_covers_it() {
             "where nothing covers it, it stands last and a catch-all behind it",
             vec!["x.example.com - foreign"],
             ("a.example.com", ""),
-            vec![
-                "x.example.com - foreign",
-                "a.example.com - own",
-                "- - http_status:404",
-            ],
+            vec!["x.example.com - foreign", "a.example.com - own", "- - http_status:404"],
         ),
     ] {
         let edited = edit(&list(&before), &[put(wanted(rule.0, rule.1, "http://own"))]);
@@ -380,18 +315,17 @@ fn our_rules_stand_from_narrow_to_wide() {
     let puts: Vec<_> = sorted[..10]
         .iter()
         .map(|line| {
-            let [host, path, _] = line.split(' ').collect::<Vec<_>>()[..] else {
-                panic!("{line}")
-            };
+            let [host, path, _] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
             put(wanted(host, if path == "-" { "" } else { path }, "http://own"))
         })
         .collect();
     let together = edit(&list(&["- - rest"]), &puts);
     assert_eq!(lines(&together.document), sorted);
 
-    let one_by_one = puts.iter().rev().fold(list(&["- - rest"]), |list, put| {
-        edit(&list, std::slice::from_ref(put)).document
-    });
+    let one_by_one = puts
+        .iter()
+        .rev()
+        .fold(list(&["- - rest"]), |list, put| edit(&list, std::slice::from_ref(put)).document);
     assert_eq!(lines(&one_by_one), sorted);
 }
 
@@ -408,12 +342,7 @@ fn a_rule_of_ours_that_stands_well_is_not_moved() {
         ),
         (
             "a foreign rule stands between two of ours",
-            vec![
-                "*.example.com ^/x own",
-                "* ^/x foreign",
-                "a.example.com - own",
-                "- - rest",
-            ],
+            vec!["*.example.com ^/x own", "* ^/x foreign", "a.example.com - own", "- - rest"],
         ),
     ] {
         let document = list(&rules);
@@ -421,21 +350,12 @@ fn a_rule_of_ours_that_stands_well_is_not_moved() {
             .rules()
             .iter()
             .filter(|rule| is_own(rule))
-            .map(|rule| {
-                put(wanted(
-                    rule.hostname(),
-                    rule.path().unwrap_or_default(),
-                    "http://own",
-                ))
-            })
+            .map(|rule| put(wanted(rule.hostname(), rule.path().unwrap_or_default(), "http://own")))
             .collect();
         let edited = edit(&document, &puts);
         assert!(!edited.changed, "{label}: {:?}", lines(&edited.document));
         for rule in document.rules().iter().filter(|rule| is_own(rule)) {
-            assert!(
-                !document.is_shadowed(&hostname(rule.hostname()), rule.path(), &is_own),
-                "{label}"
-            );
+            assert!(!document.is_shadowed(&hostname(rule.hostname()), rule.path(), &is_own), "{label}");
         }
     }
 }
@@ -469,37 +389,15 @@ fn a_rule_of_ours_that_is_shadowed_is_moved_and_no_other() {
         ),
         (
             "behind a wider one of ours, with a foreign rule between them",
-            vec![
-                "* ^/x foreign",
-                "*.example.com - own",
-                "* ^/y foreign",
-                "a.example.com - own",
-                "- - rest",
-            ],
+            vec!["* ^/x foreign", "*.example.com - own", "* ^/y foreign", "a.example.com - own", "- - rest"],
             ("a.example.com", ""),
-            vec![
-                "* ^/x foreign",
-                "a.example.com - own",
-                "*.example.com - own",
-                "* ^/y foreign",
-                "- - rest",
-            ],
+            vec!["* ^/x foreign", "a.example.com - own", "*.example.com - own", "* ^/y foreign", "- - rest"],
         ),
         (
             "behind one of ours that overlaps it and is wider",
-            vec![
-                "a.example.com api own",
-                "a.example.com ^/v1 own",
-                "* ^/x foreign",
-                "- - rest",
-            ],
+            vec!["a.example.com api own", "a.example.com ^/v1 own", "* ^/x foreign", "- - rest"],
             ("a.example.com", "^/v1"),
-            vec![
-                "a.example.com ^/v1 own",
-                "a.example.com api own",
-                "* ^/x foreign",
-                "- - rest",
-            ],
+            vec!["a.example.com ^/v1 own", "a.example.com api own", "* ^/x foreign", "- - rest"],
         ),
         (
             "spelled so that it matches nothing",
@@ -509,37 +407,23 @@ fn a_rule_of_ours_that_is_shadowed_is_moved_and_no_other() {
         ),
     ] {
         let document = list(&before);
-        assert!(
-            document.is_shadowed(&hostname(host), Some(path), &is_own),
-            "{label}"
-        );
+        assert!(document.is_shadowed(&hostname(host), Some(path), &is_own), "{label}");
         let edited = edit(&document, &[put(wanted(host, path, "http://own"))]);
         assert_eq!(lines(&edited.document), after, "{label}");
-        assert!(
-            !edited.document.is_shadowed(&hostname(host), Some(path), &is_own),
-            "{label}"
-        );
+        assert!(!edited.document.is_shadowed(&hostname(host), Some(path), &is_own), "{label}");
     }
 }
 
 /// One that is spelled wrong moves when it is put, and the place of the other depends on where it is then.
 #[test]
 fn the_order_of_edits_does_not_matter_where_their_places_depend_on_each_other() {
-    let document = list(&[
-        "*.b.example.com - own",
-        "_X.example.com ^/api(/|$) own",
-        "- - rest",
-    ]);
+    let document = list(&["*.b.example.com - own", "_X.example.com ^/api(/|$) own", "- - rest"]);
     let edits = [
         put(wanted("_x.example.com", "", "http://own")),
         put(wanted("_x.example.com", "^/api(/|$)", "http://own")),
     ];
-    let expected = [
-        "_x.example.com ^/api(/|$) own",
-        "_x.example.com - own",
-        "*.b.example.com - own",
-        "- - rest",
-    ];
+    let expected =
+        ["_x.example.com ^/api(/|$) own", "_x.example.com - own", "*.b.example.com - own", "- - rest"];
     let reversed: Vec<_> = edits.iter().rev().cloned().collect();
     assert_eq!(lines(&edit(&document, &edits).document), expected);
     assert_eq!(lines(&edit(&document, &reversed).document), expected);
@@ -555,10 +439,8 @@ fn an_edit_that_cannot_be_done_is_refused_and_the_others_are_applied() {
         "TWICE.example.com - foreign",
         "- - rest",
     ]);
-    let new = |host: &str, path: &str| RuleEdit::Put {
-        rule: wanted(host, path, "http://own"),
-        replaces: false,
-    };
+    let new =
+        |host: &str, path: &str| RuleEdit::Put { rule: wanted(host, path, "http://own"), replaces: false };
     let mut no_team = wanted("d.example.com", "", "http://own");
     no_team.origin_request = vec![("access", json!({"required": true, "audTag": ["a"]}))];
     let edits = [
@@ -573,24 +455,12 @@ fn an_edit_that_cannot_be_done_is_refused_and_the_others_are_applied() {
         remove("nowhere.example.com", ""),
     ];
     let edited = edit(&document, &edits);
-    let refused: Vec<_> = edited
-        .refused
-        .iter()
-        .map(|(index, refusal)| (*index, refusal.to_string()))
-        .collect();
+    let refused: Vec<_> =
+        edited.refused.iter().map(|(index, refusal)| (*index, refusal.to_string())).collect();
     let starts = [
-        (
-            0,
-            "rule 1 of the tunnel has the same hostname and path and is not ours",
-        ),
-        (
-            1,
-            "rule 2 of the tunnel has the same hostname and path and is not ours",
-        ),
-        (
-            2,
-            "rule 3 of the tunnel, which is not ours, matches exactly the same requests",
-        ),
+        (0, "rule 1 of the tunnel has the same hostname and path and is not ours"),
+        (1, "rule 2 of the tunnel has the same hostname and path and is not ours"),
+        (2, "rule 3 of the tunnel, which is not ours, matches exactly the same requests"),
         (3, "rules 4 and 5 of the tunnel have the same hostname and path"),
         (5, "access needs a teamName where it is required"),
         (7, "two rules are asked for at the same hostname and path"),
@@ -613,45 +483,27 @@ fn an_edit_that_cannot_be_done_is_refused_and_the_others_are_applied() {
 fn two_rules_with_one_hostname_and_path_are_not_told_apart() {
     let document = list(&["a.example.com - own", "A.example.com - foreign", "- - rest"]);
     let edited = edit(&document, &[remove("a.example.com", "")]);
-    assert_eq!(
-        edited.refused,
-        [(0, EditRefusal::Duplicate { rules: vec![1, 2] })]
-    );
+    assert_eq!(edited.refused, [(0, EditRefusal::Duplicate { rules: vec![1, 2] })]);
     assert!(!edited.changed);
 }
 
 #[test]
 fn a_rule_that_equals_the_wanted_one_in_every_field_is_left_to_be_taken_back() {
-    let new = [RuleEdit::Put {
-        rule: wanted("a.example.com", "", "http://app"),
-        replaces: false,
-    }];
+    let new = [RuleEdit::Put { rule: wanted("a.example.com", "", "http://app"), replaces: false }];
     for (label, rule, is_equal) in [
-        (
-            "equal",
-            r#"{"hostname":"a.example.com","service":"http://app"}"#,
-            true,
-        ),
+        ("equal", r#"{"hostname":"a.example.com","service":"http://app"}"#, true),
         (
             "with what the API adds",
             r#"{"hostname":"a.example.com","service":"http://app","originRequest":{},"path":""}"#,
             true,
         ),
-        (
-            "another service",
-            r#"{"hostname":"a.example.com","service":"http://other"}"#,
-            false,
-        ),
+        ("another service", r#"{"hostname":"a.example.com","service":"http://other"}"#, false),
         (
             "an option more",
             r#"{"hostname":"a.example.com","service":"http://app","originRequest":{"caPool":"x"}}"#,
             false,
         ),
-        (
-            "an unknown field",
-            r#"{"hostname":"a.example.com","service":"http://app","future":1}"#,
-            false,
-        ),
+        ("an unknown field", r#"{"hostname":"a.example.com","service":"http://app","future":1}"#, false),
         (
             "an unknown option",
             r#"{"hostname":"a.example.com","service":"http://app","originRequest":{"future":1}}"#,
@@ -662,22 +514,11 @@ fn a_rule_that_equals_the_wanted_one_in_every_field_is_left_to_be_taken_back() {
             r#"{"hostname":"a.example.com","service":"http://app","originRequest":{"access":{"environment":"x"}}}"#,
             false,
         ),
-        (
-            "another spelling",
-            r#"{"hostname":"A.example.com","service":"http://app"}"#,
-            false,
-        ),
+        ("another spelling", r#"{"hostname":"A.example.com","service":"http://app"}"#, false),
     ] {
-        let document = document(&format!(
-            r#"{{"ingress":[{rule},{{"service":"http_status:404"}}]}}"#
-        ));
+        let document = document(&format!(r#"{{"ingress":[{rule},{{"service":"http_status:404"}}]}}"#));
         let edited = edit(&document, &new);
-        assert_eq!(
-            edited.refused.is_empty(),
-            is_equal,
-            "{label}: {:?}",
-            edited.refused
-        );
+        assert_eq!(edited.refused.is_empty(), is_equal, "{label}: {:?}", edited.refused);
         assert!(!edited.changed, "{label}");
     }
 }
@@ -696,14 +537,8 @@ fn a_rule_that_no_request_reaches_is_told() {
             .map(|rule| (rule.hostname().to_owned(), rule.path().map(ToOwned::to_owned)))
     };
     assert_eq!(hidden("a.example.com", "/"), None);
-    assert_eq!(
-        hidden("a.example.com", ""),
-        Some(("a.example.com".to_owned(), Some("/".to_owned())))
-    );
-    assert_eq!(
-        hidden("b.example.com", ""),
-        Some(("*.example.com".to_owned(), None))
-    );
+    assert_eq!(hidden("a.example.com", ""), Some(("a.example.com".to_owned(), Some("/".to_owned()))));
+    assert_eq!(hidden("b.example.com", ""), Some(("*.example.com".to_owned(), None)));
     assert_eq!(hidden("c.example.com", ""), None, "there is no such rule");
     assert!(
         !document.is_shadowed(&hostname("a.example.com"), None, &is_own),
@@ -751,14 +586,8 @@ fn violations_name_the_rule_as_cloudflared_counts_it() {
             r#"{"ingress":[{"hostname":"a.example.com","service":"http://x","originRequest":{"TLSTimeout":"1s"}},{"service":"http_status:404"}]}"#,
             "rule 1: tlsTimeout must be a whole number",
         ),
-        (
-            r#"{"originRequest":{"noTLSVerify":1}}"#,
-            "noTLSVerify must be true or false",
-        ),
-        (
-            r#"{"warp-routing":{"connectTimeout":"5s"}}"#,
-            "warp-routing must be",
-        ),
+        (r#"{"originRequest":{"noTLSVerify":1}}"#, "noTLSVerify must be true or false"),
+        (r#"{"warp-routing":{"connectTimeout":"5s"}}"#, "warp-routing must be"),
         ("[]", "config must be an object"),
     ] {
         let raw: Box<RawValue> = serde_json::from_str(config).unwrap();

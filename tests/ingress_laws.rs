@@ -2,12 +2,7 @@
 //!
 //! Requests are matched by the matcher that `ingress_vectors` holds against cloudflared.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "ingress/generator.rs"]
 mod generator;
@@ -34,17 +29,10 @@ fn edit(scene: &Scene) -> Edited {
 fn applied(scene: &Scene, edited: &Edited) -> (BTreeSet<Key>, BTreeSet<Key>) {
     let refused: BTreeSet<usize> = edited.refused.iter().map(|(index, _)| *index).collect();
     let asked = |is_put: bool| {
-        let edits = scene
-            .edits
-            .iter()
-            .filter(move |edit| matches!(edit, RuleEdit::Put { .. }) == is_put);
+        let edits = scene.edits.iter().filter(move |edit| matches!(edit, RuleEdit::Put { .. }) == is_put);
         edits.map(key_of).collect::<BTreeSet<Key>>()
     };
-    let accepted = scene
-        .edits
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| !refused.contains(index));
+    let accepted = scene.edits.iter().enumerate().filter(|(index, _)| !refused.contains(index));
     let accepted: BTreeSet<Key> = accepted.map(|(_, edit)| key_of(edit)).collect();
     let put: BTreeSet<Key> = scene
         .edits
@@ -53,11 +41,8 @@ fn applied(scene: &Scene, edited: &Edited) -> (BTreeSet<Key>, BTreeSet<Key>) {
         .filter(|(index, edit)| !refused.contains(index) && matches!(edit, RuleEdit::Put { .. }))
         .map(|(_, edit)| key_of(edit))
         .collect();
-    let removed = asked(false)
-        .intersection(&accepted)
-        .filter(|key| !asked(true).contains(*key))
-        .cloned()
-        .collect();
+    let removed =
+        asked(false).intersection(&accepted).filter(|key| !asked(true).contains(*key)).cloned().collect();
     (put, removed)
 }
 
@@ -72,9 +57,7 @@ fn readable(document: &Document) -> Vec<Value> {
 }
 
 fn requests() -> impl Iterator<Item = (&'static str, &'static str)> {
-    HOSTS
-        .into_iter()
-        .flat_map(|host| REQUEST_PATHS.into_iter().map(move |path| (host, path)))
+    HOSTS.into_iter().flat_map(|host| REQUEST_PATHS.into_iter().map(move |path| (host, path)))
 }
 
 fn texts<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<&'a str> {
@@ -287,13 +270,9 @@ proptest! {
 
 /// The only rule of `document` with the hostname and path of `rule`.
 fn the_one_like<'a>(document: &'a Document, rule: &Rule) -> Option<&'a Rule> {
-    let hostname = Hostname::parse(rule.hostname())
-        .ok()
-        .filter(|hostname| rule.has_hostname(hostname))?;
-    let rules: Vec<_> = document
-        .rules_of(&hostname)
-        .filter(|old| old.is_for(&hostname, rule.path()))
-        .collect();
+    let hostname = Hostname::parse(rule.hostname()).ok().filter(|hostname| rule.has_hostname(hostname))?;
+    let rules: Vec<_> =
+        document.rules_of(&hostname).filter(|old| old.is_for(&hostname, rule.path())).collect();
     match rules[..] {
         [rule] => Some(rule),
         _ => None,
@@ -342,10 +321,7 @@ fn the_documents_are_not_trivial() {
         let (put, _) = applied(&scene, &edited);
         let (old, new) = (readable(&document), readable(&edited.document));
         moved += usize::from(requests().any(|(host, path)| {
-            let (from, to) = (
-                matcher::first_match(&old, host, path),
-                matcher::first_match(&new, host, path),
-            );
+            let (from, to) = (matcher::first_match(&old, host, path), matcher::first_match(&new, host, path));
             from.zip(to).is_some_and(|(from, to)| {
                 let (from, to) = (&document.rules()[from], &edited.document.rules()[to]);
                 !scene.is_own(from) && has_key_of(&put, to) && from.raw().get() != to.raw().get()

@@ -4,12 +4,7 @@
 //! Each line holds a configuration and either cloudflared's error, or the index of the rule it picks for some
 //! requests. Every rule of a line is judged as if it were ours.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "ingress/matcher.rs"]
 mod matcher;
@@ -38,20 +33,13 @@ struct Request {
 }
 
 fn lines() -> Vec<Line<'static>> {
-    VECTORS
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    VECTORS.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// The rules as cloudflared reads them; no line has duplicate keys or keys in another case.
 fn rules(config: &RawValue) -> Vec<Value> {
     let config: Value = serde_json::from_str(config.get()).unwrap();
-    config
-        .get("ingress")
-        .and_then(Value::as_array)
-        .cloned()
-        .unwrap_or_default()
+    config.get("ingress").and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
 /// What cloudflared accepts in a rule and we refuse in one of ours.
@@ -69,9 +57,7 @@ fn is_text(value: &Value, fits: impl Fn(&str) -> bool) -> bool {
 }
 
 fn is_url_with(value: &Value, fits: impl Fn(&str) -> bool) -> bool {
-    is_text(value, |text| {
-        text.split_once("://").is_some_and(|(_, rest)| fits(rest))
-    })
+    is_text(value, |text| text.split_once("://").is_some_and(|(_, rest)| fits(rest)))
 }
 
 const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
@@ -102,11 +88,7 @@ const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
     DeliberateRefusal {
         name: "a star that is part of a label",
         field: "hostname",
-        is_meant: |value| {
-            is_text(value, |text| {
-                text.contains('*') && !text.starts_with("*.") && text != "*"
-            })
-        },
+        is_meant: |value| is_text(value, |text| text.contains('*') && !text.starts_with("*.") && text != "*"),
         reason: "is taken literally and matches no request",
     },
     DeliberateRefusal {
@@ -249,9 +231,7 @@ const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
 fn accused(config: &RawValue, violation: &Violation) -> (&'static str, Value) {
     let field = violation.problem.field().unwrap_or("structure");
     let rules = rules(config);
-    let rule = &rules[violation
-        .rule
-        .expect("cloudflared accepts the document apart from its rules")];
+    let rule = &rules[violation.rule.expect("cloudflared accepts the document apart from its rules")];
     let value = match rule.get("originRequest").and_then(|origin| origin.get(field)) {
         Some(value) => value,
         None => &rule[field],
@@ -291,25 +271,12 @@ fn what_we_refuse_and_cloudflared_accepts_is_refused_deliberately() {
                 refusal.field == field && (refusal.is_meant)(&value)
             })
             .collect();
-        let names: Vec<_> = entries
-            .iter()
-            .map(|&entry| DELIBERATE_REFUSALS[entry].name)
-            .collect();
-        assert_eq!(
-            entries.len(),
-            1,
-            "line {}: {violation} ({field}: {value}) is {names:?}",
-            index + 1
-        );
+        let names: Vec<_> = entries.iter().map(|&entry| DELIBERATE_REFUSALS[entry].name).collect();
+        assert_eq!(entries.len(), 1, "line {}: {violation} ({field}: {value}) is {names:?}", index + 1);
         met[entries[0]] += 1;
     }
     for (refusal, met) in DELIBERATE_REFUSALS.iter().zip(met) {
-        assert!(
-            met > 0,
-            "no line is refused for {:?} ({})",
-            refusal.name,
-            refusal.reason
-        );
+        assert!(met > 0, "no line is refused for {:?} ({})", refusal.name, refusal.reason);
     }
     assert!(accepted > 100, "only {accepted} lines are accepted");
 }
@@ -338,11 +305,6 @@ fn every_document_that_is_an_object_can_be_read_and_written() {
         };
         let expected = if config == "null" { "{}" } else { config };
         assert_eq!(document.to_raw().get(), expected, "line {}", index + 1);
-        assert_eq!(
-            document.rules().len(),
-            rules(line.config).len(),
-            "line {}",
-            index + 1
-        );
+        assert_eq!(document.rules().len(), rules(line.config).len(), "line {}", index + 1);
     }
 }

@@ -215,7 +215,11 @@ fn a_hostname_that_moves_is_never_led_to_a_tunnel_without_its_rule() {
             assert!(served, "{path} is not served after {writes} writes");
         }
         world.run_loop(&on("office"), usize::MAX);
-        assert_eq!(world.documents[&tunnel_id(HOME)].rules().len(), 1, "the old tunnel keeps its catch-all alone");
+        assert_eq!(
+            world.documents[&tunnel_id(HOME)].rules().len(),
+            1,
+            "the old tunnel keeps its catch-all alone"
+        );
         assert_eq!(world.documents[&tunnel_id(OFFICE)].rules().len(), PATHS.len());
     }
 }

@@ -134,11 +134,14 @@ fn edit_rules(cloudflare: &mut Cloudflare, edit: impl FnOnce(&mut Vec<String>)) 
 }
 
 fn rules(cloudflare: &Cloudflare) -> Vec<String> {
+    #[derive(serde::Deserialize)]
+    struct Document<'a> {
+        #[serde(borrow)]
+        ingress: Vec<&'a RawValue>,
+    }
     let config = cloudflare.configuration("home").expect("it is configured");
-    let document: std::collections::BTreeMap<&str, &RawValue> =
-        serde_json::from_str(config.get()).expect("an object");
-    let rules: Vec<&RawValue> = serde_json::from_str(document["ingress"].get()).expect("a list");
-    rules.into_iter().map(|rule| rule.get().to_owned()).collect()
+    let document: Document<'_> = serde_json::from_str(config.get()).expect("a document");
+    document.ingress.into_iter().map(|rule| rule.get().to_owned()).collect()
 }
 
 fn stays(cloudflare: &Cloudflare) -> String {

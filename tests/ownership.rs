@@ -44,7 +44,8 @@ fn a_record_that_is_no_address_is_never_ours_whatever_its_comment_says() {
         let mut world = World::new(&[], &[("a.example.com", kind, "theirs")]);
         let desired = [endpoint(&[("tunnel-service", "http://web:80")])];
         world.run_loop(&desired, usize::MAX);
-        let stamp = world.records.iter().find(|record| &*record.kind == "CNAME").expect("published").comment.clone();
+        let stamp =
+            world.records.iter().find(|record| &*record.kind == "CNAME").expect("published").comment.clone();
         world.records[0].comment = stamp;
 
         assert!(world.shown().iter().all(|endpoint| endpoint.record_type == "CNAME"), "{kind} is not shown");
@@ -87,10 +88,14 @@ fn a_resource_that_the_comment_has_no_room_for_is_not_written_in_every_loop() {
 #[test]
 fn of_two_new_paths_with_one_digest_the_second_is_refused() {
     let (first, second) = paths_with_one_digest(&tunnel_id(HOME));
-    let desired = [&first, &second].map(|path| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]));
+    let desired =
+        [&first, &second].map(|path| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]));
     let mut world = World::new(&[], &[]);
     let plan = world.run_loop(&desired, usize::MAX);
-    assert!(matches!(&plan.refusals[..], [refusal] if matches!(refusal.reason, Reason::DigestTaken { .. })), "{plan:?}");
+    assert!(
+        matches!(&plan.refusals[..], [refusal] if matches!(refusal.reason, Reason::DigestTaken { .. })),
+        "{plan:?}"
+    );
     assert_eq!(world.documents[&tunnel_id(HOME)].rules().len(), 2, "one of them, and the catch-all");
 }
 
@@ -131,8 +136,11 @@ fn an_option_that_no_rule_may_hold_is_left_out_or_invalid_before_any_rule_is_pla
         let plan = world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")]), odd], usize::MAX);
         let document = &world.documents[&tunnel_id(HOME)];
         let services: Vec<&str> = document.rules().iter().map(|rule| rule.service()).collect();
-        let expected: &[&str] =
-            if is_published { &["http://odd:80", "http://web:80", "http_status:404"] } else { &["http://web:80", "http_status:404"] };
+        let expected: &[&str] = if is_published {
+            &["http://odd:80", "http://web:80", "http_status:404"]
+        } else {
+            &["http://web:80", "http_status:404"]
+        };
         assert_eq!(services, expected, "{option:?} {:?}", plan.refusals);
     }
 }

@@ -125,8 +125,13 @@ impl Process {
     /// The text behind `marker`, up to the next blank, in the first line that has it.
     fn wait_for(&mut self, marker: &str) -> String {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {marker} in {:#?}", self.said));
-            let found = line.split_once(marker).map(|(_, rest)| rest.split(' ').next().unwrap_or_default().to_owned());
+            let line = self
+                .lines
+                .recv_timeout(PATIENCE)
+                .unwrap_or_else(|_| panic!("no {marker} in {:#?}", self.said));
+            let found = line
+                .split_once(marker)
+                .map(|(_, rest)| rest.split(' ').next().unwrap_or_default().to_owned());
             self.said.push(line);
             if let Some(found) = found {
                 return found;
@@ -143,7 +148,9 @@ impl Process {
 
     fn wait_until_ready(&self, observation: SocketAddr) {
         let end = Instant::now() + PATIENCE;
-        while !exchange(observation, &[b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"]).is_ok_and(|answer| answer.status == 200) {
+        while !exchange(observation, &[b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"])
+            .is_ok_and(|answer| answer.status == 200)
+        {
             assert!(Instant::now() < end, "not ready: {:#?}", self.said);
             thread::sleep(Duration::from_millis(5));
         }
@@ -172,7 +179,8 @@ fn a_whole_run_at_trace_level_never_shows_the_token_and_a_signal_ends_it_well() 
         process.wait_until_ready(observation);
 
         let external_dns = ExternalDns { api };
-        let desired = [published("web.example.com", "http://web:80"), published("hand.example.com", "http://web:80")];
+        let desired =
+            [published("web.example.com", "http://web:80"), published("hand.example.com", "http://web:80")];
         external_dns.run_loop(&desired).expect("published");
         // What Cloudflare says may repeat what it was sent.
         let repeats = format!("the token {TOKEN} may not do this");
@@ -184,7 +192,10 @@ fn a_whole_run_at_trace_level_never_shows_the_token_and_a_signal_ends_it_well() 
         let (code, took, said) = process.end_with(signal);
         assert_eq!(code, Some(0), "{signal}");
         assert!(took < Duration::from_secs(1), "{signal} took {took:?}");
-        assert!(said.iter().any(|line| line.contains("TRACE") || line.contains("DEBUG")), "the level was set");
+        assert!(
+            said.iter().any(|line| line.contains("TRACE") || line.contains("DEBUG")),
+            "the level was set"
+        );
         for line in said {
             assert!(!line.contains(TOKEN), "{line}");
         }

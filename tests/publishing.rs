@@ -53,7 +53,8 @@ fn a_loop_without_changes_costs_one_call_a_tunnel_and_one_a_zone_and_writes_noth
     let scene = Scene::with_foreign();
     scene.cloudflare.add_zone("example.org", Plan::Free);
     let program = scene.start();
-    let desired = [published("web.example.com", "http://web:80"), published("web.example.org", "http://web:80")];
+    let desired =
+        [published("web.example.com", "http://web:80"), published("web.example.org", "http://web:80")];
     program.external_dns().run_loop(&desired).expect("published");
 
     scene.cloudflare.take_calls();
@@ -70,11 +71,17 @@ fn the_first_publication_costs_one_read_a_batch_and_a_configuration() {
     scene.cloudflare.add_zone("example.org", Plan::Free);
     let program = scene.start();
     let desired: Vec<_> = (0..250)
-        .map(|number| published(&format!("h{number}.example.{}", if number < 201 { "org" } else { "com" }), "http://web:80"))
+        .map(|number| {
+            published(
+                &format!("h{number}.example.{}", if number < 201 { "org" } else { "com" }),
+                "http://web:80",
+            )
+        })
         .collect();
     // The quota of a Free zone is below what is asked of it here.
     scene.cloudflare.edit(|cloudflare| {
-        let free = cloudflare.zones().iter().find(|zone| zone.name == "example.org").map(|zone| zone.id.clone());
+        let free =
+            cloudflare.zones().iter().find(|zone| zone.name == "example.org").map(|zone| zone.id.clone());
         cloudflare.zone_mut(&free.expect("it is there")).record_quota = 1000;
     });
     program.external_dns().run_loop(&desired).expect("published");
@@ -104,7 +111,8 @@ fn a_zone_of_another_account_is_not_touched() {
     let (zone, content) = scene.cloudflare.edit(|cloudflare| {
         let account = cloudflare.add_account("other");
         let zone = cloudflare.add_zone_to(&account, "example.net", Plan::Pro);
-        let tunnel = cloudflare.add_tunnel_with(NewTunnel { account: Some(account), ..NewTunnel::named("theirs") });
+        let tunnel =
+            cloudflare.add_tunnel_with(NewTunnel { account: Some(account), ..NewTunnel::named("theirs") });
         (zone, format!("{tunnel}.cfargotunnel.com"))
     });
     let theirs = serde_json::json!({
@@ -116,7 +124,10 @@ fn a_zone_of_another_account_is_not_touched() {
     assert_eq!(program.external_dns().records().expect("shown"), [], "it is another instance's");
 
     // Visitors would get error 1014: a CNAME does not lead to a tunnel of another account.
-    program.external_dns().run_loop(&[published("new.example.net", "http://web:80")]).expect("refused by name");
+    program
+        .external_dns()
+        .run_loop(&[published("new.example.net", "http://web:80")])
+        .expect("refused by name");
     assert_eq!(scene.cloudflare.records(&zone).len(), 1);
     assert_eq!(scene.rules(), [""; 0]);
 }

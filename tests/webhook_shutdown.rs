@@ -30,10 +30,7 @@ use raw_http::Client;
 /// How long the service of the child takes for `GET /records`.
 const WORK: Duration = Duration::from_secs(1);
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "these tests measure how long an end takes"
-)]
+#[allow(clippy::disallowed_methods, reason = "these tests measure how long an end takes")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -47,30 +44,18 @@ struct Process {
 impl Process {
     fn start() -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--ignored",
-                "--exact",
-                "--nocapture",
-                "a_process_that_serves_until_it_is_told_to_end",
-            ])
+            .args(["--ignored", "--exact", "--nocapture", "a_process_that_serves_until_it_is_told_to_end"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let address = line_after(&mut output, "listens on ").parse().unwrap();
-        Self {
-            child,
-            output,
-            address,
-        }
+        Self { child, output, address }
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill")
-            .args(["-s", name, &self.child.id().to_string()])
-            .status()
-            .unwrap();
+        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());
     }
 }
@@ -78,11 +63,7 @@ impl Process {
 fn line_after(output: &mut BufReader<ChildStdout>, beginning: &str) -> String {
     loop {
         let mut line = String::new();
-        assert_ne!(
-            output.read_line(&mut line).unwrap(),
-            0,
-            "no line with {beginning:?}"
-        );
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "no line with {beginning:?}");
         if let Some((_, rest)) = line.split_once(beginning) {
             return rest.trim_end().to_owned();
         }
@@ -101,9 +82,7 @@ fn a_process_that_serves_until_it_is_told_to_end() {
         SystemClock.sleep(WORK);
         Ok(Vec::new())
     });
-    let running = bound
-        .serve(service, Arc::new(SystemClock), signals.shutdown())
-        .unwrap();
+    let running = bound.serve(service, Arc::new(SystemClock), signals.shutdown()).unwrap();
     println!("listens on {address}");
     std::thread::spawn(move || {
         while is_asked.recv().is_ok() {
@@ -124,16 +103,9 @@ fn either_signal_ends_an_idle_process_within_a_second() {
         assert_eq!(idle.get("/").status, 200);
         let start = now();
         process.signal(name);
-        assert!(
-            line_after(&mut process.output, "ends: ").starts_with(cause),
-            "{name}"
-        );
+        assert!(line_after(&mut process.output, "ends: ").starts_with(cause), "{name}");
         assert!(process.child.wait().unwrap().success(), "{name}");
-        assert!(
-            start.elapsed() < Duration::from_secs(1),
-            "{name}: {:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() < Duration::from_secs(1), "{name}: {:?}", start.elapsed());
     }
 }
 

@@ -116,56 +116,29 @@ mod tests {
             r#"{{"tunnel_id":"x","version":7,"config":{CONFIG},"source":"cloudflare","created_at":"y"}}"#
         );
         let stage = Stage::new([success(&result), success(&result)]);
-        let read = stage
-            .client
-            .configuration(&account(), &id(), stage.deadline())
-            .unwrap();
+        let read = stage.client.configuration(&account(), &id(), stage.deadline()).unwrap();
         assert_eq!((read.version, read.source), (7, Some(ConfigSource::Cloudflare)));
         let config = read.config.unwrap();
         assert_eq!(config.get(), CONFIG);
-        let written = stage
-            .client
-            .put_configuration(&account(), &id(), &config, stage.deadline())
-            .unwrap();
+        let written = stage.client.put_configuration(&account(), &id(), &config, stage.deadline()).unwrap();
         assert_eq!(written.version, 7);
         let sent = stage.script.sent();
-        assert_eq!(
-            (sent[0].method, &*sent[0].path, &sent[0].body),
-            (Method::Get, PATH, &None)
-        );
+        assert_eq!((sent[0].method, &*sent[0].path, &sent[0].body), (Method::Get, PATH, &None));
         assert_eq!((sent[1].method, &*sent[1].path), (Method::Put, PATH));
-        assert_eq!(
-            sent[1].body.as_deref().unwrap(),
-            format!(r#"{{"config":{CONFIG}}}"#)
-        );
+        assert_eq!(sent[1].body.as_deref().unwrap(), format!(r#"{{"config":{CONFIG}}}"#));
     }
 
     /// cloudflared#1029 saw the first, clients in use the second.
     #[test]
     fn a_tunnel_that_was_never_configured_has_no_config() {
         for (label, answer, version) in [
-            (
-                "null",
-                success(r#"{"version":0,"config":null,"source":"cloudflare"}"#),
-                0,
-            ),
+            ("null", success(r#"{"version":0,"config":null,"source":"cloudflare"}"#), 0),
             ("absent", success(r#"{"tunnel_id":"x"}"#), NEVER_CONFIGURED),
-            (
-                "1055",
-                failure(404, 1055, "configuration not found"),
-                NEVER_CONFIGURED,
-            ),
-            (
-                "1055 as a bad request",
-                failure(400, 1055, "configuration not found"),
-                NEVER_CONFIGURED,
-            ),
+            ("1055", failure(404, 1055, "configuration not found"), NEVER_CONFIGURED),
+            ("1055 as a bad request", failure(400, 1055, "configuration not found"), NEVER_CONFIGURED),
         ] {
             let stage = Stage::new([answer]);
-            let read = stage
-                .client
-                .configuration(&account(), &id(), stage.deadline())
-                .unwrap();
+            let read = stage.client.configuration(&account(), &id(), stage.deadline()).unwrap();
             assert!(read.config.is_none(), "{label}");
             assert_eq!(read.version, version, "{label}");
         }
@@ -174,10 +147,7 @@ mod tests {
     #[test]
     fn a_tunnel_that_does_not_exist_is_not_one_that_was_never_configured() {
         let stage = Stage::new([failure(404, 1002, "Tunnel not found")]);
-        let error = stage
-            .client
-            .configuration(&account(), &id(), stage.deadline())
-            .unwrap_err();
+        let error = stage.client.configuration(&account(), &id(), stage.deadline()).unwrap_err();
         assert!(matches!(error, Error::NotFound(_)), "{error}");
     }
 
@@ -189,14 +159,8 @@ mod tests {
             "Bad Configuration: Validation failed: Rule #2 has an invalid regex",
         )]);
         let config = serde_json::value::to_raw_value(&()).unwrap();
-        let error = stage
-            .client
-            .put_configuration(&account(), &id(), &config, stage.deadline())
-            .unwrap_err();
+        let error = stage.client.put_configuration(&account(), &id(), &config, stage.deadline()).unwrap_err();
         assert!(error.refusal().unwrap().is_bad_configuration());
-        assert!(
-            error.to_string().contains("Rule #2 has an invalid regex"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("Rule #2 has an invalid regex"), "{error}");
     }
 }

@@ -47,9 +47,7 @@ impl PageInfo {
             _ => full_page,
         };
         let is_short = (length as f64) < full_page;
-        let total_reached = self
-            .total_pages
-            .is_some_and(|total| total >= 1.0 && f64::from(page) >= total);
+        let total_reached = self.total_pages.is_some_and(|total| total >= 1.0 && f64::from(page) >= total);
         is_short || total_reached
     }
 }
@@ -173,10 +171,7 @@ impl Context<'_> {
         };
         // Judged before the chain is cut: a code may stand at its end.
         let verdict = verdict::judge(self.area, &refusal);
-        let refusal = Refusal {
-            chain: error::cut_chain(refusal.chain),
-            ..refusal
-        };
+        let refusal = Refusal { chain: error::cut_chain(refusal.chain), ..refusal };
         match verdict {
             Verdict::Refused => Error::Refused(refusal),
             Verdict::Credentials => Error::Credentials(refusal),
@@ -226,13 +221,8 @@ mod tests {
     const TOKEN: &str = "SeCrEt_ToKeN-0123456789";
 
     fn read(status: u16, body: &str) -> Result<Answer<Vec<u32>>, Error> {
-        Context {
-            area: Area::Records,
-            status,
-            retry_after: None,
-            secret: &Secret::parse(TOKEN).unwrap(),
-        }
-        .read(body.as_bytes())
+        Context { area: Area::Records, status, retry_after: None, secret: &Secret::parse(TOKEN).unwrap() }
+            .read(body.as_bytes())
     }
 
     fn refusal_of(status: u16, body: &str) -> Refusal {
@@ -273,25 +263,14 @@ mod tests {
             (r#"[{"code":1004.5,"message":"text"}]"#, None, "text"),
             (r#"[{"message":"text"}]"#, None, "text"),
             (r#"[{"code":1004}]"#, Some(1004), "no message"),
-            (
-                r#"[{"code":1004,"message":{"en":"text"}}]"#,
-                Some(1004),
-                "no message",
-            ),
-            (
-                r#"[{"code":1004,"message":"text","error_chain":null}]"#,
-                Some(1004),
-                "text",
-            ),
+            (r#"[{"code":1004,"message":{"en":"text"}}]"#, Some(1004), "no message"),
+            (r#"[{"code":1004,"message":"text","error_chain":null}]"#, Some(1004), "text"),
             (r#"["text"]"#, None, "text"),
             (r#"[7]"#, None, "no message"),
             (r#"[]"#, None, "no reason given"),
             (r#"null"#, None, "no reason given"),
         ] {
-            let refusal = refusal_of(
-                400,
-                &format!(r#"{{"success":false,"errors":{errors},"result":{{}}}}"#),
-            );
+            let refusal = refusal_of(400, &format!(r#"{{"success":false,"errors":{errors},"result":{{}}}}"#));
             assert_eq!((refusal.code, &*refusal.message), (code, message), "{errors}");
         }
     }
@@ -336,19 +315,13 @@ mod tests {
                 matches!(read(429, body), Err(Error::Limited { retry_after }) if retry_after == RATE_LIMIT_PAUSE_DEFAULT),
                 "{body}"
             );
-            assert!(
-                matches!(read(200, body), Err(Error::Unreadable { status: 200, .. })),
-                "{body}"
-            );
+            assert!(matches!(read(200, body), Err(Error::Unreadable { status: 200, .. })), "{body}");
         }
     }
 
     #[test]
     fn success_with_a_failing_status_is_a_failure() {
-        assert!(matches!(
-            read(500, r#"{"success":true,"result":[1]}"#),
-            Err(Error::Failed(_))
-        ));
+        assert!(matches!(read(500, r#"{"success":true,"result":[1]}"#), Err(Error::Failed(_))));
     }
 
     #[test]
@@ -357,10 +330,7 @@ mod tests {
         let Err(Error::Unreadable { status: 200, reason }) = read(200, &body) else {
             panic!("{body} was read");
         };
-        assert!(
-            reason.contains("line 1 column") && !reason.contains(TOKEN),
-            "{reason}"
-        );
+        assert!(reason.contains("line 1 column") && !reason.contains(TOKEN), "{reason}");
     }
 
     /// An answer without a length that is cut off looks complete to HTTP.
@@ -381,13 +351,7 @@ mod tests {
             ("second of two", r#"{"total_pages":2}"#, 2, 50, true),
             ("fractions", r#"{"total_pages":2.0,"per_page":50.0}"#, 2, 50, true),
             ("zero pages", r#"{"total_pages":0}"#, 1, 50, false),
-            (
-                "total_count is not trusted",
-                r#"{"total_count":50}"#,
-                1,
-                50,
-                false,
-            ),
+            ("total_count is not trusted", r#"{"total_count":50}"#, 1, 50, false),
             ("server makes smaller pages", r#"{"per_page":20}"#, 1, 20, false),
             ("server claims larger pages", r#"{"per_page":100}"#, 1, 50, false),
             ("null", r#"{"per_page":null,"total_pages":null}"#, 1, 50, false),

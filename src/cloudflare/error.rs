@@ -212,12 +212,7 @@ mod tests {
     use super::*;
 
     fn refusal(status: u16, code: Option<u32>, message: &str) -> Refusal {
-        Refusal {
-            status,
-            code,
-            message: message.into(),
-            chain: Vec::new(),
-        }
+        Refusal { status, code, message: message.into(), chain: Vec::new() }
     }
 
     #[test]
@@ -228,31 +223,14 @@ mod tests {
             (Error::Refused(said()), false, false),
             (Error::Credentials(said()), false, false),
             (Error::NotFound(said()), false, false),
-            (
-                Error::Limited {
-                    retry_after: Duration::from_secs(1),
-                },
-                false,
-                true,
-            ),
+            (Error::Limited { retry_after: Duration::from_secs(1) }, false, true),
             (Error::Unreachable(lost(TransportErrorKind::Connect)), false, true),
-            (
-                Error::Unreachable(lost(TransportErrorKind::Certificate)),
-                false,
-                false,
-            ),
+            (Error::Unreachable(lost(TransportErrorKind::Certificate)), false, false),
             (Error::Unanswered(lost(TransportErrorKind::TimedOut)), true, true),
             (Error::Unanswered(lost(TransportErrorKind::TooLarge)), true, false),
             (Error::Failed(said()), true, true),
             (Error::OutOfTime, false, true),
-            (
-                Error::Unreadable {
-                    status: 200,
-                    reason: "x".into(),
-                },
-                true,
-                false,
-            ),
+            (Error::Unreadable { status: 200, reason: "x".into() }, true, false),
         ] {
             assert_eq!(error.may_have_been_done(), may_have_been_done, "{error}");
             assert_eq!(error.is_retryable(), is_retryable, "{error}");
@@ -266,10 +244,7 @@ mod tests {
             status: 400,
             code: Some(1004),
             message: "DNS Validation Error".into(),
-            chain: vec![Cause {
-                code: Some(9300),
-                message: "1 tags,\nexceeding the quota of 0.".into(),
-            }],
+            chain: vec![Cause { code: Some(9300), message: "1 tags,\nexceeding the quota of 0.".into() }],
         });
         assert_eq!(
             error.to_string(),
@@ -280,9 +255,7 @@ mod tests {
 
     #[test]
     fn a_time_without_calls_is_rounded_up() {
-        let error = Error::Limited {
-            retry_after: Duration::from_millis(1001),
-        };
+        let error = Error::Limited { retry_after: Duration::from_millis(1001) };
         assert_eq!(error.to_string(), "rate limit used up, nothing is sent for 2 s");
     }
 
@@ -298,10 +271,7 @@ mod tests {
     fn a_refusal_is_recognised_by_any_of_its_codes() {
         let mut refusal = refusal(400, Some(1004), "x");
         assert!(!refusal.is_conflict() && !refusal.is_record_quota() && !refusal.is_bad_configuration());
-        refusal.chain = vec![Cause {
-            code: Some(81058),
-            message: "x".into(),
-        }];
+        refusal.chain = vec![Cause { code: Some(81058), message: "x".into() }];
         assert!(refusal.is_conflict() && refusal.is_identical_record() && !refusal.is_record_quota());
         refusal.code = Some(81045);
         assert!(refusal.is_record_quota());

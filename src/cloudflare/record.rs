@@ -214,10 +214,7 @@ mod tests {
                 {"id":"r3","name":"_sip._tcp.example.com","type":"SRV","data":{"port":5060},"ttl":60,"meta":null}
             ]"#,
         )]);
-        let records = stage
-            .client
-            .records(&ZoneId::new("z1"), stage.deadline())
-            .unwrap();
+        let records = stage.client.records(&ZoneId::new("z1"), stage.deadline()).unwrap();
         let record = |id: &str, name: &str, kind: &str, content: &str| Record {
             id: RecordId::new(id),
             name: name.into(),
@@ -250,10 +247,7 @@ mod tests {
                 record("r3", "_sip._tcp.example.com", "SRV", ""),
             ]
         );
-        assert_eq!(
-            stage.script.paths(),
-            ["/zones/z1/dns_records?page=1&per_page=5000"]
-        );
+        assert_eq!(stage.script.paths(), ["/zones/z1/dns_records?page=1&per_page=5000"]);
     }
 
     /// A record made between two pages pushes the last one of the first onto the second.
@@ -270,10 +264,7 @@ mod tests {
             )
         };
         let stage = Stage::new([page(["r1", "r2"]), page(["r2", "r3"])]);
-        let records = stage
-            .client
-            .records(&ZoneId::new("z1"), stage.deadline())
-            .unwrap();
+        let records = stage.client.records(&ZoneId::new("z1"), stage.deadline()).unwrap();
         let ids: Vec<_> = records.iter().map(|record| record.id.as_str()).collect();
         assert_eq!(ids, ["r1", "r2", "r3"]);
     }
@@ -312,15 +303,9 @@ mod tests {
             }],
         };
         assert_eq!(batch.operations(), 4);
-        stage
-            .client
-            .batch(&ZoneId::new("z1"), &batch, stage.deadline())
-            .unwrap();
+        stage.client.batch(&ZoneId::new("z1"), &batch, stage.deadline()).unwrap();
         let sent = &stage.script.sent()[0];
-        assert_eq!(
-            (sent.method, &*sent.path),
-            (Method::Post, "/zones/z1/dns_records/batch")
-        );
+        assert_eq!((sent.method, &*sent.path), (Method::Post, "/zones/z1/dns_records/batch"));
         assert_eq!(
             sent.body.as_deref().unwrap(),
             concat!(
@@ -354,10 +339,7 @@ mod tests {
     #[test]
     fn an_empty_batch_is_not_sent() {
         let stage = Stage::new([]);
-        stage
-            .client
-            .batch(&ZoneId::new("z1"), &Batch::default(), stage.deadline())
-            .unwrap();
+        stage.client.batch(&ZoneId::new("z1"), &Batch::default(), stage.deadline()).unwrap();
         assert_eq!(stage.script.sent(), []);
     }
 }

@@ -161,8 +161,7 @@ impl Name {
     }
 
     fn is_fresh(&self, now: Instant) -> bool {
-        self.looked_up_at
-            .is_some_and(|at| now.saturating_duration_since(at) < RESOLVE_MAX_AGE)
+        self.looked_up_at.is_some_and(|at| now.saturating_duration_since(at) < RESOLVE_MAX_AGE)
     }
 
     fn end_lookup(&mut self, outcome: io::Result<Vec<IpAddr>>, now: Instant) {
@@ -327,23 +326,11 @@ mod tests {
     #[test]
     fn absolute_names_are_asked_for_first() {
         for (uri, only, expected) in [
-            (
-                "https://api.cloudflare.com/",
-                "api.cloudflare.com.",
-                &["api.cloudflare.com."][..],
-            ),
-            (
-                "http://emulator.testing:8080/",
-                "emulator.testing",
-                &["emulator.testing.", "emulator.testing"],
-            ),
+            ("https://api.cloudflare.com/", "api.cloudflare.com.", &["api.cloudflare.com."][..]),
+            ("http://emulator.testing:8080/", "emulator.testing", &["emulator.testing.", "emulator.testing"]),
             ("http://localhost/", "localhost", &["localhost"]),
             ("http://emulator/", "emulator", &["emulator"]),
-            (
-                "http://absolute.example./",
-                "absolute.example.",
-                &["absolute.example."],
-            ),
+            ("http://absolute.example./", "absolute.example.", &["absolute.example."]),
             ("http://127.0.0.1:1/", "", &[]),
             ("http://[::1]:1/", "", &[]),
         ] {
@@ -351,11 +338,7 @@ mod tests {
             let resolver = CachingResolver::with_lookup(
                 FakeClock::new(),
                 recording(&asked, move |host| {
-                    if host == only {
-                        Ok(vec![ADDRESS])
-                    } else {
-                        Err(io::Error::other("no such name"))
-                    }
+                    if host == only { Ok(vec![ADDRESS]) } else { Err(io::Error::other("no such name")) }
                 }),
             );
             resolve(&resolver, uri).unwrap();
@@ -394,10 +377,7 @@ mod tests {
         let ureq::Error::Other(error) = error else {
             panic!("{error:?}");
         };
-        assert_eq!(
-            error.downcast_ref::<LookupError>().unwrap().to_string(),
-            "try again"
-        );
+        assert_eq!(error.downcast_ref::<LookupError>().unwrap().to_string(), "try again");
         resolve(&resolver, "http://localhost/").unwrap();
     }
 
@@ -410,10 +390,7 @@ mod tests {
     #[test]
     fn more_addresses_than_ureq_has_room_for_are_left_out() {
         let resolver = CachingResolver::with_lookup(FakeClock::new(), |_| Ok(vec![ADDRESS; 40]));
-        assert_eq!(
-            resolve(&resolver, "http://a.example/").unwrap().len(),
-            ADDRESSES_MAX
-        );
+        assert_eq!(resolve(&resolver, "http://a.example/").unwrap().len(), ADDRESSES_MAX);
     }
 
     /// A silent name server must not collect a thread for each call.
@@ -432,10 +409,7 @@ mod tests {
         for _ in 0..3 {
             let error =
                 resolve_within(&resolver, "http://localhost/", Duration::from_millis(10)).unwrap_err();
-            assert!(
-                matches!(error, ureq::Error::Timeout(ureq::Timeout::Resolve)),
-                "{error:?}"
-            );
+            assert!(matches!(error, ureq::Error::Timeout(ureq::Timeout::Resolve)), "{error:?}");
         }
         drop(release);
         assert_eq!(resolve(&resolver, "http://localhost/").unwrap().len(), 1);

@@ -123,12 +123,7 @@ mod tests {
     const PLENTY: Duration = Duration::from_secs(12);
 
     fn refusal() -> Refusal {
-        Refusal {
-            status: 500,
-            code: None,
-            message: "x".into(),
-            chain: Vec::new(),
-        }
+        Refusal { status: 500, code: None, message: "x".into(), chain: Vec::new() }
     }
 
     fn lost(kind: Kind) -> TransportError {
@@ -137,10 +132,7 @@ mod tests {
 
     #[test]
     fn only_what_may_pass_later_is_repeated() {
-        let unreadable = Error::Unreadable {
-            status: 200,
-            reason: "x".into(),
-        };
+        let unreadable = Error::Unreadable { status: 200, reason: "x".into() };
         for (error, expected) in [
             (Error::Refused(refusal()), false),
             (Error::Credentials(refusal()), false),
@@ -169,14 +161,9 @@ mod tests {
 
     #[test]
     fn pauses_double_are_spread_and_have_a_longest() {
-        for (retries, fraction, milliseconds) in [
-            (0, 0.0, 125),
-            (0, 1.0, 250),
-            (1, 1.0, 500),
-            (2, 0.5, 750),
-            (9, 1.0, 2000),
-            (99, 2.0, 2000),
-        ] {
+        for (retries, fraction, milliseconds) in
+            [(0, 0.0, 125), (0, 1.0, 250), (1, 1.0, 500), (2, 0.5, 750), (9, 1.0, 2000), (99, 2.0, 2000)]
+        {
             assert_eq!(
                 backoff(retries, fraction),
                 Duration::from_millis(milliseconds),
@@ -190,10 +177,7 @@ mod tests {
         let error = Error::Failed(refusal());
         let pause = RETRY_PAUSE_FIRST;
         assert!(retry(&error, 0, pause + CALL_MINIMUM, 1.0).is_some());
-        assert_eq!(
-            retry(&error, 0, pause + CALL_MINIMUM - Duration::from_nanos(1), 1.0),
-            None
-        );
+        assert_eq!(retry(&error, 0, pause + CALL_MINIMUM - Duration::from_nanos(1), 1.0), None);
     }
 
     #[test]
@@ -201,11 +185,7 @@ mod tests {
         let jitter = Jitter::seeded(1);
         let fractions: Vec<f64> = (0..100).map(|_| jitter.fraction()).collect();
         assert!(fractions.iter().all(|fraction| (0.0..=1.0).contains(fraction)));
-        assert!(
-            fractions
-                .windows(2)
-                .all(|pair| (pair[0] - pair[1]).abs() > f64::EPSILON)
-        );
+        assert!(fractions.windows(2).all(|pair| (pair[0] - pair[1]).abs() > f64::EPSILON));
         assert!(
             fractions.iter().any(|fraction| *fraction < 0.2)
                 && fractions.iter().any(|fraction| *fraction > 0.8)
@@ -232,11 +212,7 @@ mod tests {
             ("Wed, 21 Oct 2026 12:05:00 GMT", None, None),
             ("Wed, 21 Oct 2026 12:05:00 GMT", Some("noon"), None),
         ] {
-            assert_eq!(
-                retry_after(value, date),
-                expected.map(Duration::from_secs),
-                "{value:?}"
-            );
+            assert_eq!(retry_after(value, date), expected.map(Duration::from_secs), "{value:?}");
         }
     }
 

@@ -23,11 +23,7 @@ pub(super) struct FakeClock {
 impl FakeClock {
     #[allow(clippy::disallowed_methods, reason = "an instant can be had in no other way")]
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            start: Instant::now(),
-            passed: Mutex::default(),
-            sleeps: Mutex::default(),
-        })
+        Arc::new(Self { start: Instant::now(), passed: Mutex::default(), sleeps: Mutex::default() })
     }
 
     pub(super) fn advance(&self, duration: Duration) {
@@ -123,11 +119,7 @@ impl Stage {
             Arc::clone(&clock) as Arc<dyn Clock>,
             Jitter::seeded(7),
         );
-        Self {
-            client,
-            script,
-            clock,
-        }
+        Self { client, script, clock }
     }
 
     /// The deadline of a request that has only begun.
@@ -145,19 +137,12 @@ pub(super) fn token(text: &str) -> Credentials {
 }
 
 pub(super) fn answer(status: u16, body: &str) -> Result<Response, TransportError> {
-    Ok(Response {
-        status,
-        body: body.as_bytes().to_vec(),
-        ..Response::default()
-    })
+    Ok(Response { status, body: body.as_bytes().to_vec(), ..Response::default() })
 }
 
 /// A successful answer around `result`.
 pub(super) fn success(result: &str) -> Result<Response, TransportError> {
-    answer(
-        200,
-        &format!(r#"{{"success":true,"errors":[],"messages":[],"result":{result}}}"#),
-    )
+    answer(200, &format!(r#"{{"success":true,"errors":[],"messages":[],"result":{result}}}"#))
 }
 
 pub(super) fn failure(status: u16, code: u32, message: &str) -> Result<Response, TransportError> {
@@ -170,9 +155,5 @@ pub(super) fn failure(status: u16, code: u32, message: &str) -> Result<Response,
 }
 
 pub(super) fn limited(retry_after: Option<&str>) -> Result<Response, TransportError> {
-    Ok(Response {
-        status: 429,
-        retry_after: retry_after.map(str::to_owned),
-        ..Response::default()
-    })
+    Ok(Response { status: 429, retry_after: retry_after.map(str::to_owned), ..Response::default() })
 }

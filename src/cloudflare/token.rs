@@ -69,35 +69,11 @@ mod tests {
         let account = AccountId::new("a1");
         for (label, answers, account, is_valid, paths) in [
             ("of a user", vec![active()], Some(&account), true, &[USER][..]),
-            (
-                "of an account",
-                vec![invalid(), active()],
-                Some(&account),
-                true,
-                &[USER, ACCOUNT],
-            ),
-            (
-                "of nobody",
-                vec![invalid(), invalid()],
-                Some(&account),
-                false,
-                &[USER, ACCOUNT],
-            ),
+            ("of an account", vec![invalid(), active()], Some(&account), true, &[USER, ACCOUNT]),
+            ("of nobody", vec![invalid(), invalid()], Some(&account), false, &[USER, ACCOUNT]),
             ("of an unknown account", vec![invalid()], None, false, &[USER]),
-            (
-                "disabled",
-                vec![success(r#"{"status":"disabled"}"#)],
-                None,
-                false,
-                &[USER],
-            ),
-            (
-                "expired",
-                vec![success(r#"{"status":"expired"}"#)],
-                None,
-                false,
-                &[USER],
-            ),
+            ("disabled", vec![success(r#"{"status":"disabled"}"#)], None, false, &[USER]),
+            ("expired", vec![success(r#"{"status":"expired"}"#)], None, false, &[USER]),
         ] {
             let stage = Stage::new(answers);
             match stage.client.verify_token(account, stage.deadline()) {
@@ -113,10 +89,7 @@ mod tests {
     #[test]
     fn trouble_at_cloudflare_says_nothing_about_the_token() {
         let stage = Stage::new((0..4).map(|_| answer(500, "")));
-        let error = stage
-            .client
-            .verify_token(Some(&AccountId::new("a1")), stage.deadline())
-            .unwrap_err();
+        let error = stage.client.verify_token(Some(&AccountId::new("a1")), stage.deadline()).unwrap_err();
         assert!(matches!(error, Error::Failed(_)), "{error}");
         assert!(stage.script.paths().iter().all(|path| path == USER));
     }

@@ -131,16 +131,11 @@ impl HttpTransport {
 
 impl Transport for HttpTransport {
     fn send(&self, request: &Request<'_>) -> Result<Response, TransportError> {
-        let outcome = trust::try_in_turn(&self.trusted, self.agents.len(), |index| {
-            match self.agents.get(index) {
+        let outcome =
+            trust::try_in_turn(&self.trusted, self.agents.len(), |index| match self.agents.get(index) {
                 Some(agent) => self.send_through(agent, request),
-                None => Err(TransportError::new(
-                    TransportErrorKind::Connect,
-                    false,
-                    "no agent",
-                )),
-            }
-        });
+                None => Err(TransportError::new(TransportErrorKind::Connect, false, "no agent")),
+            });
         if let Err(error) = &outcome
             && !error.was_sent()
         {
@@ -298,10 +293,7 @@ mod tests {
             ca_file: None,
             user_agent: "test".to_owned(),
         };
-        (
-            HttpTransport::with_resolver(&settings, resolver).unwrap(),
-            lookups,
-        )
+        (HttpTransport::with_resolver(&settings, resolver).unwrap(), lookups)
     }
 
     fn send(transport: &HttpTransport) -> Result<Response, TransportError> {
@@ -323,9 +315,7 @@ mod tests {
             for _ in 0..3 {
                 let (mut stream, _) = listener.accept().unwrap();
                 let _ = stream.read(&mut [0; 4096]);
-                stream
-                    .write_all(b"HTTP/1.1 204 X\r\nConnection: close\r\n\r\n")
-                    .unwrap();
+                stream.write_all(b"HTTP/1.1 204 X\r\nConnection: close\r\n\r\n").unwrap();
             }
         });
         for _ in 0..3 {
@@ -337,11 +327,7 @@ mod tests {
 
     #[test]
     fn the_name_is_looked_up_again_when_nobody_is_there() {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (transport, lookups) = transport_to(port);
         for _ in 0..2 {
             let error = send(&transport).unwrap_err();

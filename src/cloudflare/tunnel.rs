@@ -148,15 +148,9 @@ mod tests {
         };
         assert_eq!(
             tunnels,
-            [
-                tunnel(OTHER, "old", ConfigSource::Local),
-                tunnel(ID, "shop", ConfigSource::Cloudflare),
-            ]
+            [tunnel(OTHER, "old", ConfigSource::Local), tunnel(ID, "shop", ConfigSource::Cloudflare),]
         );
-        assert_eq!(
-            stage.script.paths(),
-            ["/accounts/a1/cfd_tunnel?is_deleted=false&page=1&per_page=1000"]
-        );
+        assert_eq!(stage.script.paths(), ["/accounts/a1/cfd_tunnel?is_deleted=false&page=1&per_page=1000"]);
     }
 
     #[test]
@@ -164,20 +158,13 @@ mod tests {
         for (fields, expected) in [
             (r#""config_src":"local""#, ConfigSource::Local),
             (r#""config_src":"cloudflare""#, ConfigSource::Cloudflare),
-            (
-                r#""config_src":"local","remote_config":true"#,
-                ConfigSource::Local,
-            ),
+            (r#""config_src":"local","remote_config":true"#, ConfigSource::Local),
             (r#""config_src":null"#, ConfigSource::Local),
             (r#""config_src":null,"remote_config":false"#, ConfigSource::Local),
             (r#""remote_config":true"#, ConfigSource::Cloudflare),
         ] {
             let stage = Stage::new([success(&format!(r#"{{"id":"{ID}","name":"shop",{fields}}}"#))]);
-            let tunnel = stage
-                .client
-                .tunnel(&account(), &id(), stage.deadline())
-                .unwrap()
-                .unwrap();
+            let tunnel = stage.client.tunnel(&account(), &id(), stage.deadline()).unwrap().unwrap();
             assert_eq!(tunnel.config_src, expected, "{fields}");
         }
     }
@@ -187,24 +174,14 @@ mod tests {
         let stage = Stage::new([success(&format!(
             r#"{{"id":"{ID}","name":"shop","deleted_at":"2026-01-01T00:00:00Z"}}"#
         ))]);
-        assert!(
-            stage
-                .client
-                .tunnel(&account(), &id(), stage.deadline())
-                .unwrap()
-                .unwrap()
-                .deleted
-        );
+        assert!(stage.client.tunnel(&account(), &id(), stage.deadline()).unwrap().unwrap().deleted);
     }
 
     #[test]
     fn an_unknown_tunnel_is_none_and_an_unknown_account_is_an_error() {
-        for (status, code, is_none) in [
-            (404, 1002, true),
-            (400, 1002, true),
-            (404, 4711, true),
-            (404, 7003, false),
-        ] {
+        for (status, code, is_none) in
+            [(404, 1002, true), (400, 1002, true), (404, 4711, true), (404, 7003, false)]
+        {
             let stage = Stage::new([failure(status, code, "x")]);
             match stage.client.tunnel(&account(), &id(), stage.deadline()) {
                 Ok(None) => assert!(is_none, "{code}"),

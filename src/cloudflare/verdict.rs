@@ -35,11 +35,7 @@ pub(super) fn judge(area: Area, refusal: &Refusal) -> Verdict {
         Some(10001) if message.contains("internal") => return Verdict::Failed,
         // "Method not allowed for token".
         Some(10001) => return Verdict::Credentials,
-        Some(1000)
-            if ["timeout", "timed out", "internal"]
-                .iter()
-                .any(|text| message.contains(text)) =>
-        {
+        Some(1000) if ["timeout", "timed out", "internal"].iter().any(|text| message.contains(text)) => {
             return Verdict::Failed;
         }
         // "Invalid API Token", the token verification's answer.
@@ -68,12 +64,7 @@ mod tests {
     use crate::cloudflare::error::Cause;
 
     fn refusal(status: u16, code: Option<u32>, message: &str) -> Refusal {
-        Refusal {
-            status,
-            code,
-            message: message.into(),
-            chain: Vec::new(),
-        }
+        Refusal { status, code, message: message.into(), chain: Vec::new() }
     }
 
     /// The codes that clients in use have met, and the statuses they came with.
@@ -82,47 +73,12 @@ mod tests {
         use Area::{Records, Tokens, Tunnels, Zones};
         use Verdict::{Credentials, Failed, Limited, NotFound, Refused};
         for (label, area, status, code, message, expected) in [
-            (
-                "throttled in a success",
-                Zones,
-                200,
-                971,
-                "Please wait and consider throttling",
-                Limited,
-            ),
-            (
-                "throttled as a bad request",
-                Records,
-                400,
-                971,
-                "Please wait",
-                Limited,
-            ),
-            (
-                "throttled by a newer service",
-                Tunnels,
-                400,
-                10429,
-                "Too many requests",
-                Limited,
-            ),
-            (
-                "429 with a code of its own",
-                Records,
-                429,
-                10100,
-                "limit",
-                Limited,
-            ),
+            ("throttled in a success", Zones, 200, 971, "Please wait and consider throttling", Limited),
+            ("throttled as a bad request", Records, 400, 971, "Please wait", Limited),
+            ("throttled by a newer service", Tunnels, 400, 10429, "Too many requests", Limited),
+            ("429 with a code of its own", Records, 429, 10100, "limit", Limited),
             ("429 with a refusing code", Records, 429, 1004, "limit", Limited),
-            (
-                "authentication error",
-                Zones,
-                403,
-                10000,
-                "Authentication error",
-                Credentials,
-            ),
+            ("authentication error", Zones, 403, 10000, "Authentication error", Credentials),
             (
                 "authentication error as a bad request",
                 Tunnels,
@@ -139,184 +95,40 @@ mod tests {
                 "Authentication error",
                 Credentials,
             ),
-            (
-                "invalid headers",
-                Tokens,
-                400,
-                6003,
-                "Invalid request headers",
-                Credentials,
-            ),
-            (
-                "unknown key",
-                Zones,
-                403,
-                9103,
-                "Unknown X-Auth-Key or X-Auth-Email",
-                Credentials,
-            ),
-            (
-                "missing headers",
-                Zones,
-                400,
-                9106,
-                "Missing X-Auth-Key",
-                Credentials,
-            ),
-            (
-                "zone of another account",
-                Records,
-                403,
-                9109,
-                "Invalid zone identifier",
-                Credentials,
-            ),
-            (
-                "invalid token",
-                Tokens,
-                401,
-                1000,
-                "Invalid API Token",
-                Credentials,
-            ),
-            (
-                "invalid token as a bad request",
-                Tokens,
-                400,
-                1000,
-                "Invalid API Token",
-                Credentials,
-            ),
-            (
-                "method not allowed",
-                Tunnels,
-                400,
-                10001,
-                "Method not allowed for token",
-                Credentials,
-            ),
+            ("invalid headers", Tokens, 400, 6003, "Invalid request headers", Credentials),
+            ("unknown key", Zones, 403, 9103, "Unknown X-Auth-Key or X-Auth-Email", Credentials),
+            ("missing headers", Zones, 400, 9106, "Missing X-Auth-Key", Credentials),
+            ("zone of another account", Records, 403, 9109, "Invalid zone identifier", Credentials),
+            ("invalid token", Tokens, 401, 1000, "Invalid API Token", Credentials),
+            ("invalid token as a bad request", Tokens, 400, 1000, "Invalid API Token", Credentials),
+            ("method not allowed", Tunnels, 400, 10001, "Method not allowed for token", Credentials),
             ("internal error", Tunnels, 400, 10001, "internal error", Failed),
             ("request timeout", Records, 400, 1000, "Request timeout", Failed),
-            (
-                "server error in a success",
-                Records,
-                200,
-                1000,
-                "Internal Server Error",
-                Failed,
-            ),
-            (
-                "no such route",
-                Tunnels,
-                400,
-                7003,
-                "Could not route to /accounts/x",
-                NotFound,
-            ),
+            ("server error in a success", Records, 200, 1000, "Internal Server Error", Failed),
+            ("no such route", Tunnels, 400, 7003, "Could not route to /accounts/x", NotFound),
             ("no such tunnel", Tunnels, 404, 1002, "Tunnel not found", NotFound),
-            (
-                "no such tunnel, as a bad request",
-                Tunnels,
-                400,
-                1002,
-                "Tunnel not found",
-                NotFound,
-            ),
-            (
-                "1002 of another service",
-                Records,
-                400,
-                1002,
-                "Invalid domain",
-                Refused,
-            ),
+            ("no such tunnel, as a bad request", Tunnels, 400, 1002, "Tunnel not found", NotFound),
+            ("1002 of another service", Records, 400, 1002, "Invalid domain", Refused),
             ("no tunnel token", Tunnels, 404, 1054, "not found", NotFound),
-            (
-                "no configuration",
-                Tunnels,
-                400,
-                1055,
-                "configuration not found",
-                NotFound,
-            ),
-            (
-                "bad configuration",
-                Tunnels,
-                400,
-                1056,
-                "Bad Configuration: Validation failed",
-                Refused,
-            ),
-            (
-                "bad configuration as a server error",
-                Tunnels,
-                500,
-                1056,
-                "Bad Configuration",
-                Refused,
-            ),
+            ("no configuration", Tunnels, 400, 1055, "configuration not found", NotFound),
+            ("bad configuration", Tunnels, 400, 1056, "Bad Configuration: Validation failed", Refused),
+            ("bad configuration as a server error", Tunnels, 500, 1056, "Bad Configuration", Refused),
             ("bad record", Records, 400, 1004, "DNS Validation Error", Refused),
-            (
-                "cannot be proxied",
-                Records,
-                400,
-                9041,
-                "This DNS record cannot be proxied",
-                Refused,
-            ),
-            (
-                "tags over quota",
-                Records,
-                400,
-                9300,
-                "exceeding the quota of 0",
-                Refused,
-            ),
+            ("cannot be proxied", Records, 400, 9041, "This DNS record cannot be proxied", Refused),
+            ("tags over quota", Records, 400, 9300, "exceeding the quota of 0", Refused),
             ("host exists", Records, 400, 81053, "already exists", Refused),
             ("CNAME exists", Records, 400, 81054, "already exists", Refused),
             ("NS exists", Records, 400, 81056, "already exist", Refused),
             ("record exists", Records, 400, 81057, "already exists", Refused),
             ("identical record", Records, 400, 81058, "identical", Refused),
             ("quota", Records, 400, 81045, "Record quota exceeded", Refused),
-            (
-                "record is gone",
-                Records,
-                404,
-                81044,
-                "Record does not exist",
-                NotFound,
-            ),
-            (
-                "record is gone, as a bad request",
-                Records,
-                400,
-                81044,
-                "Record does not exist",
-                NotFound,
-            ),
-            (
-                "unknown code in a success",
-                Zones,
-                200,
-                4711,
-                "something",
-                Refused,
-            ),
+            ("record is gone", Records, 404, 81044, "Record does not exist", NotFound),
+            ("record is gone, as a bad request", Records, 400, 81044, "Record does not exist", NotFound),
+            ("unknown code in a success", Zones, 200, 4711, "something", Refused),
             ("unknown code, not found", Zones, 404, 4711, "something", NotFound),
-            (
-                "unknown code of a server error",
-                Zones,
-                503,
-                4711,
-                "something",
-                Failed,
-            ),
+            ("unknown code of a server error", Zones, 503, 4711, "something", Failed),
         ] {
-            assert_eq!(
-                judge(area, &refusal(status, Some(code), message)),
-                expected,
-                "{label}"
-            );
+            assert_eq!(judge(area, &refusal(status, Some(code), message)), expected, "{label}");
         }
     }
 
@@ -341,21 +153,14 @@ mod tests {
             (503, Failed),
             (520, Failed),
         ] {
-            assert_eq!(
-                judge(Area::Records, &refusal(status, None, "")),
-                expected,
-                "HTTP {status}"
-            );
+            assert_eq!(judge(Area::Records, &refusal(status, None, "")), expected, "HTTP {status}");
         }
     }
 
     #[test]
     fn throttling_counts_wherever_in_the_chain_it_stands() {
         let mut refusal = refusal(400, Some(1004), "DNS Validation Error");
-        refusal.chain = vec![Cause {
-            code: Some(971),
-            message: "Please wait".into(),
-        }];
+        refusal.chain = vec![Cause { code: Some(971), message: "Please wait".into() }];
         assert_eq!(judge(Area::Records, &refusal), Verdict::Limited);
     }
 }

@@ -11,6 +11,7 @@ use crate::cloudflare::{AccountId, ConfigSource, Error, Tunnel, Zone};
 use crate::limits;
 use crate::provider::reader::{ZoneScope, is_of_account};
 use crate::provider::{Provider, Resolved};
+use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// What the configuration asks for, in names that Cloudflare has to resolve.
@@ -24,6 +25,8 @@ pub struct Wanted {
     pub tunnels: Vec<Box<str>>,
     /// The zones to read.
     pub scope: ZoneScope,
+    /// `DEFAULT_SERVICE`.
+    pub default_service: Option<ServiceTemplate>,
     /// Whether tunnels with a configuration file of their own may be written.
     pub allow_local_config: bool,
 }
@@ -60,7 +63,7 @@ impl Provider {
     }
 
     fn try_resolve(&self, deadline: Deadline) -> Result<Resolved, NotYet> {
-        let Wanted { owner, account, tunnels, scope, allow_local_config } = &self.wanted;
+        let Wanted { owner, account, tunnels, scope, default_service, allow_local_config } = &self.wanted;
         self.client.verify_token(account.as_ref(), deadline).map_err(NotYet::Credentials)?;
         self.health.credentials().close();
         let account = match account {
@@ -88,7 +91,8 @@ impl Provider {
         let mut found = found.into_iter();
         let default =
             found.next().ok_or_else(|| NotYet::Configuration("CF_TUNNEL_ID is empty".to_owned()))?;
-        let settings = Settings::new(owner, scope.filter.clone(), default, found.collect());
+        let mut settings = Settings::new(owner, scope.filter.clone(), default, found.collect());
+        settings.default_service.clone_from(default_service);
         Ok(Resolved { account, settings })
     }
 

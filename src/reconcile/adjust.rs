@@ -20,7 +20,7 @@ pub struct Adjusted {
 /// Brings what ExternalDNS wants into canonical form.
 pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
     let mut adjusted = Adjusted::default();
-    for canonical in endpoints.iter().filter_map(|endpoint| canonical::read(endpoint, settings)) {
+    for canonical in endpoints.iter().flat_map(|endpoint| canonical::read_groups(endpoint, settings)) {
         adjusted.endpoints.push(canonical.endpoint);
         adjusted.notes.extend(canonical.notes);
     }
@@ -53,6 +53,7 @@ mod tests {
     use crate::domain_filter::DomainFilter;
     use crate::endpoint::{Labels, Property};
     use crate::reconcile::ConfiguredTunnel;
+    use crate::reconcile::service_template::ServiceTemplate;
     use crate::tunnel::TunnelId;
 
     const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
@@ -105,11 +106,7 @@ mod tests {
         })
     }
 
-    fn expected(
-        target: &str,
-        set_identifier: &str,
-        properties: &[(&str, &str)],
-    ) -> Option<Parts> {
+    fn expected(target: &str, set_identifier: &str, properties: &[(&str, &str)]) -> Option<Parts> {
         let properties =
             properties.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         Some((
@@ -242,13 +239,68 @@ mod tests {
         assert!(notes[0].text.contains("did you mean webhook/origin-no-tls-verify?"), "{}", notes[0].text);
     }
 
+    #[test]
+    fn each_group_becomes_an_endpoint_of_its_own() {
+        let groups = [
+            ("webhook/tunnel", "office"),
+            ("webhook/tunnel-service.api", "http://api:80"),
+            ("webhook/tunnel-path-prefix.api", "/api"),
+            ("webhook/tunnel-service.images", "http://images:80"),
+            ("webhook/tunnel-path.images", "\\.png$"),
+        ];
+        let services = |target: &str| {
+            let adjusted = adjust(&[endpoint("a.example.com", "A", target, &groups)], &settings());
+            let endpoints = adjusted.endpoints.into_iter();
+            endpoints
+                .map(|endpoint| {
+                    assert_eq!(endpoint.targets, [format!("{OFFICE}.cfargotunnel.com")]);
+                    let service = endpoint.property("webhook/tunnel-service").unwrap_or_default().to_owned();
+                    (endpoint.set_identifier, service)
+                })
+                .collect::<Vec<_>>()
+        };
+        let [images, api] = [("\\.png$", "http://images:80"), ("^/api(/|$)", "http://api:80")]
+            .map(|(path, service)| (path.to_owned(), service.to_owned()));
+        assert_eq!(services("192.0.2.1"), [images.clone(), api.clone()]);
+        let whole = (String::new(), "http://web:80".to_owned());
+        assert_eq!(services("http://web:80"), [whole, images, api]);
+    }
+
+    #[test]
+    fn a_default_service_publishes_what_names_none() {
+        let mut settings = settings();
+        settings.default_service =
+            Some(ServiceTemplate::parse("http://{name}.{namespace}.svc:80").expect("valid"));
+        let tunnel = format!("{HOME}.cfargotunnel.com");
+        let table = [
+            ("an address", endpoint("a.example.com", "A", "192.0.2.1", &[]), Some("http://web.shop.svc:80")),
+            (
+                "another CNAME",
+                endpoint("a.example.com", "CNAME", "lb.test", &[]),
+                Some("http://web.shop.svc:80"),
+            ),
+            ("the tunnel's own hostname", endpoint("a.example.com", "CNAME", &tunnel, &[]), Some("none")),
+            (
+                "a service",
+                endpoint("a.example.com", "CNAME", "http://other:80", &[]),
+                Some("http://other:80"),
+            ),
+            ("an opt-out", endpoint("a.example.com", "A", "192.0.2.1", &[("webhook/tunnel", "false")]), None),
+            ("another type", endpoint("a.example.com", "MX", "10 mx.test", &[]), None),
+        ];
+        for (label, endpoint, expected) in table {
+            let adjusted = adjust(&[endpoint], &settings).endpoints;
+            let service = adjusted.first().and_then(|endpoint| endpoint.property("webhook/tunnel-service"));
+            assert_eq!(service, expected, "{label}");
+        }
+    }
+
     /// Another instance serves it, or the tunnel was taken off the configuration.
     #[test]
     fn a_service_beside_a_tunnel_that_is_not_configured_is_invalid() {
         const GONE: &str = "10000000-a4ef-4643-bbbc-4a0ed4fc8415";
         let service = ("webhook/tunnel-service", "http://web:80");
-        let endpoint =
-            endpoint("a.example.com", "CNAME", &format!("{GONE}.cfargotunnel.com"), &[service]);
+        let endpoint = endpoint("a.example.com", "CNAME", &format!("{GONE}.cfargotunnel.com"), &[service]);
         assert_eq!(adjusted(endpoint), expected(HOME, "", &[("webhook/tunnel", GONE), service]));
     }
 
@@ -301,10 +353,8 @@ mod tests {
         long.provider_specific =
             vec![service.clone(), Property::new(format!("webhook/{}", "x".repeat(1_000_000)), "x")];
         let mut many = endpoint("b.example.com", "A", "192.0.2.1", &[]);
-        many.provider_specific = (0..40_000)
-            .map(|number| Property::new(format!("aws/{number}"), "x"))
-            .chain([service])
-            .collect();
+        many.provider_specific =
+            (0..40_000).map(|number| Property::new(format!("aws/{number}"), "x")).chain([service]).collect();
         let begun = std::time::Instant::now();
         assert_eq!(adjust(&[long, many], &settings()).endpoints.len(), 2);
         assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
@@ -322,6 +372,7 @@ mod tests {
             Just("webhook/access-team-name".to_owned()),
             Just("webhook/access-aud-tag".to_owned()),
             "webhook/(tunnel|origin|access)-[a-z]{0,4}",
+            "webhook/tunnel-(service|path|path-prefix)\\.[ab]",
             "[a-z/]{0,8}",
         ];
         let value = prop_oneof![
@@ -370,9 +421,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn adjusting_twice_changes_nothing(endpoints in prop::collection::vec(any_endpoint(), 0..6)) {
-            let once = adjust(&endpoints, &settings()).endpoints;
-            let twice = adjust(&once, &settings()).endpoints;
+        fn adjusting_twice_changes_nothing(
+            endpoints in prop::collection::vec(any_endpoint(), 0..6),
+            default in prop::option::of(prop::sample::select(vec!["http://{name}:80", "http://web:80"])),
+        ) {
+            let mut settings = settings();
+            settings.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
+            let once = adjust(&endpoints, &settings).endpoints;
+            let twice = adjust(&once, &settings).endpoints;
             prop_assert_eq!(once, twice);
         }
 

@@ -8,6 +8,7 @@ use std::fmt;
 
 use crate::endpoint::{Endpoint, Labels, Property};
 use crate::limits;
+use crate::reconcile::groups::{self, Groups};
 use crate::reconcile::options::{self, BadOption};
 use crate::reconcile::{Note, OneLine, Settings};
 use crate::tunnel::hostname::{self, Hostname};
@@ -88,7 +89,16 @@ pub struct Canonical {
     pub notes: Vec<Note>,
 }
 
-/// Reads one endpoint. `None`: its shape says that it is none of ours.
+/// Reads one endpoint as a user writes it: one canonical endpoint for each of its groups, and one for what is said
+/// without a group. Empty where its shape says that it is none of ours.
+pub fn read_groups(endpoint: &Endpoint, settings: &Settings) -> Vec<Canonical> {
+    let Groups { base, named } = groups::split(endpoint);
+    // What is said without a group is often only what its groups share.
+    let base = (named.is_empty() || names_service(&base, settings)).then_some(base);
+    named.iter().chain(&base).filter_map(|endpoint| read(endpoint, settings)).collect()
+}
+
+/// Reads one endpoint without groups. `None`: its shape says that it is none of ours.
 pub fn read(endpoint: &Endpoint, settings: &Settings) -> Option<Canonical> {
     if !["A", "AAAA", CNAME].contains(&&*endpoint.record_type) || opts_out(endpoint) {
         return None;
@@ -167,6 +177,11 @@ fn opts_out(endpoint: &Endpoint) -> bool {
     values.peek().is_some() && values.all(|property| &*property.value == "false")
 }
 
+fn names_service(endpoint: &Endpoint, settings: &Settings) -> bool {
+    service_text(endpoint, settings).is_some_and(|text| !text.is_empty())
+        || endpoint.property(TUNNEL_SERVICE).is_some()
+}
+
 /// The text of the service, empty where the endpoint is meant for a tunnel and names none; `None` where its shape says
 /// that it is none of ours.
 fn service_text(endpoint: &Endpoint, settings: &Settings) -> Option<String> {
@@ -180,6 +195,9 @@ fn service_text(endpoint: &Endpoint, settings: &Settings) -> Option<String> {
     }
     if endpoint.targets.iter().any(|target| settings.tunnel_of_target(target).is_some()) {
         return Some(RECORD_ONLY.to_owned());
+    }
+    if let Some(template) = &settings.default_service {
+        return Some(template.fill(endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default()));
     }
     let meant = endpoint.provider_specific.iter().any(|property| property.name.starts_with(TUNNEL_PREFIX));
     meant.then(String::new)
@@ -226,7 +244,10 @@ impl<'a> Reader<'a> {
             [tunnel] if settings.is_configured(tunnel) => Ok(tunnel.clone()),
             [tunnel] => {
                 let known = settings.tunnel_names();
-                self.fault("the target", format!("leads to tunnel {tunnel}, which is not configured; configured: {known}"));
+                self.fault(
+                    "the target",
+                    format!("leads to tunnel {tunnel}, which is not configured; configured: {known}"),
+                );
                 Err(Some(tunnel.to_string()))
             }
             _ => {
@@ -311,7 +332,8 @@ impl<'a> Reader<'a> {
         }
         // They are sorted, and each is there once.
         let properties = &self.endpoint.provider_specific;
-        let conflicting = properties.iter().zip(properties.iter().skip(1)).find(|(one, next)| one.name == next.name);
+        let conflicting =
+            properties.iter().zip(properties.iter().skip(1)).find(|(one, next)| one.name == next.name);
         if let Some((property, _)) = conflicting {
             self.fault(&property.name, "is set twice, to different values");
         }

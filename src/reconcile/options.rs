@@ -209,7 +209,9 @@ impl Kind {
     fn render(self, value: &Value) -> Option<String> {
         match (self, value) {
             (_, Value::Null) => None,
-            (Self::Text | Self::HostText | Self::ProxyType, Value::String(text)) => (!text.is_empty()).then(|| text.clone()),
+            (Self::Text | Self::HostText | Self::ProxyType, Value::String(text)) => {
+                (!text.is_empty()).then(|| text.clone())
+            }
             (Self::Duration, Value::Number(seconds)) => Some(format!("{seconds}s")),
             (Self::IpRules, Value::Array(rules)) if rules.is_empty() => None,
             (Self::IpRules, rules) => Some(render_ip_rules(rules)),

@@ -111,20 +111,44 @@ impl std::error::Error for WrongOwner {}
 /// When an endpoint is labelled with another owner than ours.
 pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Result<Plan, WrongOwner> {
     check_owner(changes, settings)?;
-    let own_before = snapshot.own_rules(settings);
-    let mut plan = Plan { own_after: own_before.clone(), own_before, ..Plan::default() };
-    for (name, request) in requests(changes, settings, &mut plan.notes) {
-        let outcome = host::plan(&name, &request, snapshot, settings);
-        plan.refusals.extend(outcome.refusals);
-        plan.own_after.add(&name, outcome.new_digests);
-        plan.hosts.extend(outcome.plan);
-    }
-    refuse_impossible_edits(&mut plan, snapshot);
+    let mut notes = Vec::new();
+    let requests = requests(changes, settings, &mut notes);
+    let own = snapshot.own_rules(settings);
+    let mut obstacles = Obstacles::new();
+    let mut plan = loop {
+        let mut plan = Plan { own_before: own.clone(), own_after: own.clone(), ..Plan::default() };
+        for (name, request) in &requests {
+            let none = BTreeMap::new();
+            let obstacles = obstacles.get(name).unwrap_or(&none);
+            let outcome = host::plan(name, request, obstacles, snapshot, settings);
+            plan.refusals.extend(outcome.refusals);
+            plan.own_after.add(name, outcome.new_digests);
+            plan.hosts.extend(outcome.plan);
+        }
+        let refused = play(&mut plan, snapshot);
+        if refused.is_empty() {
+            break plan;
+        }
+        let mut is_news = false;
+        for (name, path, reason) in refused {
+            is_news |= obstacles.entry(name).or_default().insert(path, reason).is_none();
+        }
+        if !is_news {
+            // Every refused edit belongs to a wanted or a withdrawn path, which the next plan leaves out.
+            plan.hosts.retain(|host| !obstacles.contains_key(&host.hostname));
+            break plan;
+        }
+    };
+    plan.hosts.retain(|host| !host.is_empty());
     plan.refusals.sort_unstable();
+    plan.notes.extend(notes);
     plan.notes.sort_unstable();
     plan.notes.dedup();
     Ok(plan)
 }
+
+/// What a tunnel's document does not allow, by hostname and path.
+type Obstacles = BTreeMap<Box<str>, BTreeMap<Option<Box<str>>, Reason>>;
 
 /// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped.
 pub fn disown(
@@ -212,25 +236,10 @@ fn is_address(endpoint: &Endpoint) -> bool {
     ["A", "AAAA", "CNAME"].contains(&&*endpoint.record_type)
 }
 
-/// Plays the edits on what was read. An edit that the document does not allow refuses its hostname before anything
-/// is written, and edits that would change nothing are left out.
-fn refuse_impossible_edits(plan: &mut Plan, snapshot: &Snapshot) {
-    while let Some(refused) = first_refused_edits(plan, snapshot) {
-        let mut by_host: BTreeMap<Box<str>, Reason> = refused.into_iter().collect();
-        plan.hosts.retain(|host| match by_host.remove(&host.hostname) {
-            Some(reason) => {
-                plan.refusals.push(Refusal { hostname: host.hostname.clone(), set_identifier: None, reason });
-                false
-            }
-            None => true,
-        });
-    }
-    plan.hosts.retain(|host| !host.is_empty());
-}
-
-/// Walks the stages; at the first document that refuses edits, says which. Where none does, edits without effect are
-/// gone from the plan.
-fn first_refused_edits(plan: &mut Plan, snapshot: &Snapshot) -> Option<Vec<(Box<str>, Reason)>> {
+/// Plays the edits on what was read, and answers those that a document refuses: the plan has to be made again without
+/// them. Where none is refused, edits without effect are gone from the plan, and rules that no request will reach are
+/// noted.
+fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>, Reason)> {
     let mut documents: BTreeMap<&TunnelId, Document> =
         snapshot.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.clone())).collect();
     for stage in [Stage::Withdraw, Stage::Publish, Stage::Retire] {
@@ -242,14 +251,14 @@ fn first_refused_edits(plan: &mut Plan, snapshot: &Snapshot) -> Option<Vec<(Box<
             }
             let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
             if !edited.refused.is_empty() {
-                let name = |index: usize| hosts.get(index).cloned().unwrap_or_default();
-                return Some(
-                    edited
-                        .refused
-                        .into_iter()
-                        .map(|(index, refusal)| (name(index), Reason::Edit(refusal.to_string())))
-                        .collect(),
-                );
+                return edited
+                    .refused
+                    .into_iter()
+                    .filter_map(|(index, refusal)| {
+                        let path = edits.get(index)?.path().map(Into::into);
+                        Some((hosts.get(index)?.clone(), path, Reason::Edit(refusal.to_string())))
+                    })
+                    .collect();
             }
             if edited.changed {
                 *document = edited.document;
@@ -258,7 +267,33 @@ fn first_refused_edits(plan: &mut Plan, snapshot: &Snapshot) -> Option<Vec<(Box<
             }
         }
     }
-    None
+    let unreachable: Vec<Note> =
+        documents.iter().flat_map(|(tunnel, document)| unreachable_rules(plan, tunnel, document)).collect();
+    plan.notes.extend(unreachable);
+    Vec::new()
+}
+
+/// Rules of ours that another one in front takes every request from.
+fn unreachable_rules(plan: &Plan, tunnel: &TunnelId, document: &Document) -> Vec<Note> {
+    let edits = plan.hosts.iter().flat_map(|host| host.edits.values().flatten());
+    edits
+        .filter(|(id, _)| id == tunnel)
+        .filter_map(|(_, edit)| match edit {
+            RuleEdit::Put { rule, .. } => Some(rule),
+            RuleEdit::Remove { .. } => None,
+        })
+        .filter_map(|rule| {
+            let front = document.hidden_by(&rule.hostname, rule.path_text())?;
+            let (hostname, path) = (front.hostname(), front.path().unwrap_or_default());
+            Some(Note {
+                hostname: rule.hostname.as_str().into(),
+                text: format!(
+                    "path={:?} no request reaches the rule: the one for {hostname:?} {path:?} in front takes them all",
+                    rule.path_text().unwrap_or_default()
+                ),
+            })
+        })
+        .collect()
 }
 
 impl Plan {

@@ -72,7 +72,8 @@ fn is_home(snapshot: &Snapshot, zone: &ZoneSnapshot, name: &str) -> bool {
 
 fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> Option<Note> {
     Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
-    let tunnel = TunnelId::from_hostname(&record.content).filter(|id| snapshot.live_elsewhere.contains(id))?;
+    let tunnel =
+        TunnelId::from_hostname(&record.content).filter(|id| snapshot.live_elsewhere.contains(id))?;
     Some(Note {
         hostname: record.name.clone(),
         text: format!(
@@ -115,7 +116,8 @@ impl RecordView<'_> {
                 }
             }
         }
-        endpoints.extend(by_path.iter().map(|(path, traces)| self.endpoint_of_path(&hostname, *path, traces)));
+        endpoints
+            .extend(by_path.iter().map(|(path, traces)| self.endpoint_of_path(&hostname, *path, traces)));
         endpoints
     }
 

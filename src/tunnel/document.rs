@@ -30,17 +30,12 @@ impl Document {
     pub fn parse(config: Option<&RawValue>) -> Result<Self, DocumentError> {
         let config = config.filter(|config| !is_null(config));
         let raw = config.map_or_else(|| from_json("{}".to_owned()), ToOwned::to_owned);
-        let ingress = RawObject::parse(&raw)
-            .ok_or(DocumentError::NotAnObject)?
-            .last("ingress");
+        let ingress = RawObject::parse(&raw).ok_or(DocumentError::NotAnObject)?.last("ingress");
         let rules = match ingress {
             Some(ingress) => list(ingress).ok_or(DocumentError::IngressNotAList)?,
             None => Vec::new(),
         };
-        let rules = rules
-            .into_iter()
-            .map(|rule| Rule::parse(rule.to_owned()))
-            .collect();
+        let rules = rules.into_iter().map(|rule| Rule::parse(rule.to_owned())).collect();
         Ok(Self { raw, rules })
     }
 
@@ -69,11 +64,7 @@ impl Document {
         let Applied { rules, refused } = apply(&self.rules, edits, own);
         let changed = rules.is_some();
         let document = rules.map_or_else(|| self.clone(), |rules| self.with_rules(rules));
-        Edited {
-            document,
-            changed,
-            refused,
-        }
+        Edited { document, changed, refused }
     }
 
     /// The rules, with which of them are ours: to ask about many of them.
@@ -91,10 +82,7 @@ impl Document {
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
         let scope = Scope::new(hostname, path);
         let present = self.rules.iter().position(|rule| scope.is_of(rule))?;
-        self.rules
-            .iter()
-            .take(present)
-            .find(|rule| scope.is_covered_by(rule))
+        self.rules.iter().take(present).find(|rule| scope.is_covered_by(rule))
     }
 
     fn with_rules(&self, rules: Vec<Rule>) -> Self {
@@ -102,10 +90,7 @@ impl Document {
         let ingress = from_json(format!("[{}]", texts.join(",")));
         let mut config = RawObject::parse(&self.raw).unwrap_or_default();
         config.set("ingress", &ingress);
-        Self {
-            raw: config.to_raw(),
-            rules,
-        }
+        Self { raw: config.to_raw(), rules }
     }
 }
 

@@ -32,6 +32,14 @@ pub enum RuleEdit {
 }
 
 impl RuleEdit {
+    /// The path text of the rule; `None` for the one without.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Put { rule, replaces: _ } => rule.path_text(),
+            Self::Remove { hostname: _, path } => path.as_deref(),
+        }
+    }
+
     fn scope(&self) -> Scope<'_> {
         match self {
             Self::Put { rule, replaces: _ } => rule.scope(),
@@ -134,20 +142,12 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
 
     let claimed: Vec<(Put<'_>, Claim)> = puts
         .into_iter()
-        .filter_map(|put| {
-            refused
-                .unless(&put.indices, claim(rules, &put))
-                .map(|claim| (put, claim))
-        })
+        .filter_map(|put| refused.unless(&put.indices, claim(rules, &put)).map(|claim| (put, claim)))
         .filter(|(_, claim)| *claim != Claim::Nothing)
         .collect();
     let removed: Vec<usize> = removals
         .iter()
-        .filter_map(|removal| {
-            refused
-                .unless(&removal.indices, the_one(rules, removal.scope))
-                .flatten()
-        })
+        .filter_map(|removal| refused.unless(&removal.indices, the_one(rules, removal.scope)).flatten())
         .collect();
     // What is replaced or taken away is ours towards all others, so this is known before any of them is
     // judged.
@@ -165,28 +165,19 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         })
         .collect();
 
-    let kept = list
-        .into_iter()
-        .enumerate()
-        .filter(|(index, _)| !removed.contains(index));
+    let kept = list.into_iter().enumerate().filter(|(index, _)| !removed.contains(index));
     let mut list: Vec<Slot<'_>> = kept.map(|(_, slot)| slot).collect();
     for rule in accepted {
         put(&mut list, rule);
     }
 
     let is_changed = list.len() != rules.len()
-        || list
-            .iter()
-            .zip(rules)
-            .any(|(slot, rule)| slot.rule.raw().get() != rule.raw().get());
+        || list.iter().zip(rules).any(|(slot, rule)| slot.rule.raw().get() != rule.raw().get());
     let mut edited: Vec<Rule> = list.into_iter().map(|slot| slot.rule.into_owned()).collect();
     if is_changed && !edited.last().is_some_and(Rule::is_catch_all) {
         edited.push(catch_all());
     }
-    Applied {
-        rules: is_changed.then_some(edited),
-        refused: refused.sorted(),
-    }
+    Applied { rules: is_changed.then_some(edited), refused: refused.sorted() }
 }
 
 /// A document's rules, and which of them are ours.
@@ -198,14 +189,8 @@ pub struct Owned<'a> {
 
 impl<'a> Owned<'a> {
     pub(super) fn new(rules: &'a [Rule], own: &dyn Fn(&Rule) -> bool) -> Self {
-        let slot = |rule| Slot {
-            rule: Cow::Borrowed(rule),
-            is_own: own(rule),
-        };
-        Self {
-            rules,
-            list: rules.iter().map(slot).collect(),
-        }
+        let slot = |rule| Slot { rule: Cow::Borrowed(rule), is_own: own(rule) };
+        Self { rules, list: rules.iter().map(slot).collect() }
     }
 
     /// Whether putting our rule for this hostname and path again would change which requests it answers: a
@@ -263,12 +248,7 @@ struct Refused(Vec<(usize, EditRefusal)>);
 impl Refused {
     /// What was decided about the edits at `indices`; notes them where they are refused.
     fn unless<T>(&mut self, indices: &[usize], decided: Result<T, EditRefusal>) -> Option<T> {
-        decided
-            .map_err(|refusal| {
-                self.0
-                    .extend(indices.iter().map(|index| (*index, refusal.clone())))
-            })
-            .ok()
+        decided.map_err(|refusal| self.0.extend(indices.iter().map(|index| (*index, refusal.clone())))).ok()
     }
 
     fn sorted(mut self) -> Vec<(usize, EditRefusal)> {
@@ -284,11 +264,7 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
     let mut by_scope: BTreeMap<_, (Scope<'a>, Vec<(usize, &'a RuleEdit)>)> = BTreeMap::new();
     for (index, edit) in edits.iter().enumerate() {
         let scope = edit.scope();
-        by_scope
-            .entry(scope.key())
-            .or_insert((scope, Vec::new()))
-            .1
-            .push((index, edit));
+        by_scope.entry(scope.key()).or_insert((scope, Vec::new())).1.push((index, edit));
     }
     let (mut puts, mut removals) = (Vec::new(), Vec::new());
     for (scope, edits) in by_scope.into_values() {
@@ -296,11 +272,7 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
         for (index, edit) in &edits {
             if let RuleEdit::Put { rule, replaces } = edit {
                 let text = rule.to_raw().get().to_owned();
-                let put = by_text.entry(text).or_insert(Put {
-                    rule,
-                    replaces: false,
-                    indices: Vec::new(),
-                });
+                let put = by_text.entry(text).or_insert(Put { rule, replaces: false, indices: Vec::new() });
                 put.replaces |= replaces;
                 put.indices.push(*index);
             }
@@ -308,10 +280,9 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
         let mut wanted = by_text.into_values();
         match wanted.next() {
             Some(put) => puts.push(put),
-            None => removals.push(Removal {
-                scope,
-                indices: edits.iter().map(|(index, _)| *index).collect(),
-            }),
+            None => {
+                removals.push(Removal { scope, indices: edits.iter().map(|(index, _)| *index).collect() })
+            }
         }
         for put in wanted {
             refused.unless::<()>(&put.indices, Err(EditRefusal::Contradiction));
@@ -326,11 +297,7 @@ fn claim(rules: &[Rule], put: &Put<'_>) -> Result<Claim, EditRefusal> {
     match the_one(rules, put.rule.scope())? {
         None => Ok(Claim::Add),
         Some(index) if put.replaces => Ok(Claim::Replace(index)),
-        Some(index)
-            if rules
-                .get(index)
-                .is_some_and(|rule| rule.equals_in_every_field(put.rule)) =>
-        {
+        Some(index) if rules.get(index).is_some_and(|rule| rule.equals_in_every_field(put.rule)) => {
             Ok(Claim::Nothing)
         }
         Some(index) => Err(EditRefusal::Conflict { rule: index + 1 }),
@@ -339,35 +306,21 @@ fn claim(rules: &[Rule], put: &Put<'_>) -> Result<Claim, EditRefusal> {
 
 /// The rule for `scope`, if there is one.
 fn the_one(rules: &[Rule], scope: Scope<'_>) -> Result<Option<usize>, EditRefusal> {
-    let found: Vec<usize> = rules
-        .iter()
-        .enumerate()
-        .filter(|(_, rule)| scope.is_of(rule))
-        .map(|(index, _)| index)
-        .collect();
+    let found: Vec<usize> =
+        rules.iter().enumerate().filter(|(_, rule)| scope.is_of(rule)).map(|(index, _)| index).collect();
     match found[..] {
         [] => Ok(None),
         [index] => Ok(Some(index)),
-        _ => Err(EditRefusal::Duplicate {
-            rules: found.iter().map(|index| index + 1).collect(),
-        }),
+        _ => Err(EditRefusal::Duplicate { rules: found.iter().map(|index| index + 1).collect() }),
     }
 }
 
 /// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule
 /// behind ours got none already, unless ours is spelled so that it matches nothing.
 fn check_equivalents(list: &[Slot<'_>], scope: Scope<'_>, present: Option<usize>) -> Result<(), EditRefusal> {
-    let is_live = |index: &usize| {
-        list.get(*index)
-            .is_some_and(|slot| scope.is_covered_by(&slot.rule))
-    };
-    let in_front = list
-        .get(..present.filter(is_live).unwrap_or(list.len()))
-        .unwrap_or_default();
-    match in_front
-        .iter()
-        .position(|slot| !slot.is_own && scope.is_equivalent_to(&slot.rule))
-    {
+    let is_live = |index: &usize| list.get(*index).is_some_and(|slot| scope.is_covered_by(&slot.rule));
+    let in_front = list.get(..present.filter(is_live).unwrap_or(list.len())).unwrap_or_default();
+    match in_front.iter().position(|slot| !slot.is_own && scope.is_equivalent_to(&slot.rule)) {
         Some(index) => Err(EditRefusal::MutualCover { rule: index + 1 }),
         None => Ok(()),
     }
@@ -377,13 +330,7 @@ fn check_equivalents(list: &[Slot<'_>], scope: Scope<'_>, present: Option<usize>
 fn put(list: &mut Vec<Slot<'_>>, wanted: &WantedRule) {
     let scope = wanted.scope();
     let Some(present) = list.iter().position(|slot| scope.is_of(&slot.rule)) else {
-        list.insert(
-            place(list, scope),
-            Slot {
-                rule: Cow::Owned(Rule::wanted(wanted)),
-                is_own: true,
-            },
-        );
+        list.insert(place(list, scope), Slot { rule: Cow::Owned(Rule::wanted(wanted)), is_own: true });
         return;
     };
     let is_misplaced = is_misplaced(list, present, scope);

@@ -80,9 +80,7 @@ impl Hostname {
         if domain.is_empty() {
             return true;
         }
-        self.0
-            .strip_suffix(&*domain)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        self.0.strip_suffix(&*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 }
 
@@ -155,10 +153,7 @@ impl Error for HostnameError {}
 /// Unicode labels in punycode where that works. Idempotent.
 pub fn normalize(text: &str) -> String {
     // Of two trailing dots none is taken off: the second call would take the other.
-    let name = text
-        .strip_suffix('.')
-        .filter(|rest| !rest.ends_with('.'))
-        .unwrap_or(text);
+    let name = text.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(text);
     fold(name)
 }
 
@@ -349,11 +344,7 @@ mod tests {
     #[test]
     fn a_label_is_measured_in_punycode() {
         let fits = format!("ü{}", "a".repeat(55));
-        assert_eq!(
-            hostname(&fits).as_str().len(),
-            63,
-            "xn--, a hyphen and the delta take them up"
-        );
+        assert_eq!(hostname(&fits).as_str().len(), 63, "xn--, a hyphen and the delta take them up");
         let label: Box<str> = format!("ü{}", "a".repeat(56)).into();
         assert_eq!(Hostname::parse(&label), Err(HostnameError::LabelTooLong(label)));
     }
@@ -372,11 +363,7 @@ mod tests {
             ("*.x.a.b", "*.a.b", false),
             ("x.a.b", "*.a.b", false),
         ] {
-            assert_eq!(
-                hostname(wide).includes(&hostname(narrow)),
-                includes,
-                "{wide} {narrow}"
-            );
+            assert_eq!(hostname(wide).includes(&hostname(narrow)), includes, "{wide} {narrow}");
         }
     }
 
@@ -399,11 +386,7 @@ mod tests {
             ("*a.example.com", "*.example.com", false),
             ("*.", "app.example.com", false),
         ] {
-            assert_eq!(
-                HostScope::of(pattern).includes(&hostname(name)),
-                includes,
-                "{pattern} {name}"
-            );
+            assert_eq!(HostScope::of(pattern).includes(&hostname(name)), includes, "{pattern} {name}");
         }
     }
 

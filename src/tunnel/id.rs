@@ -103,10 +103,7 @@ mod tests {
         let id = TunnelId::parse(ID).unwrap();
         assert_eq!(id.hostname(), format!("{ID}.cfargotunnel.com"));
         assert_eq!(TunnelId::from_hostname(&id.hostname()), Some(id.clone()));
-        assert_eq!(
-            TunnelId::from_hostname(&format!("{}.CFARGOTUNNEL.com.", ID.to_uppercase())),
-            Some(id)
-        );
+        assert_eq!(TunnelId::from_hostname(&format!("{}.CFARGOTUNNEL.com.", ID.to_uppercase())), Some(id));
     }
 
     #[test]

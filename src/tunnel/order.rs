@@ -42,10 +42,7 @@ pub(super) struct Scope<'a> {
 impl<'a> Scope<'a> {
     /// An empty path is none.
     pub(super) fn new(hostname: &'a Hostname, path: Option<&'a str>) -> Self {
-        Self {
-            hostname,
-            path: path.filter(|path| !path.is_empty()),
-        }
+        Self { hostname, path: path.filter(|path| !path.is_empty()) }
     }
 
     /// Whether `rule` has this hostname and this path text.
@@ -108,12 +105,7 @@ impl<'a> Key<'a> {
             HostScope::Suffix(suffix) => HostRank::Wildcard(Reverse(suffix.split('.').count())),
             HostScope::All => HostRank::All,
         };
-        Self {
-            hosts,
-            paths: PathRank::of(path),
-            hostname,
-            path,
-        }
+        Self { hosts, paths: PathRank::of(path), hostname, path }
     }
 
     fn of(rule: &'a Rule) -> Self {
@@ -135,21 +127,13 @@ pub(super) fn place_again(list: &[Slot<'_>], index: usize, scope: Scope<'_>) -> 
 
 fn place_before(list: &[Slot<'_>], end: usize, scope: Scope<'_>) -> usize {
     let key = scope.key();
-    let edge = list
-        .iter()
-        .take(end)
-        .position(|slot| is_edge(slot, scope))
-        .unwrap_or(end);
+    let edge = list.iter().take(end).position(|slot| is_edge(slot, scope)).unwrap_or(end);
     let run = run_before(list, edge);
     let beginning = edge - run.len();
     let shares_hosts = |slot: &Slot<'_>| scope.shares_hosts_with(&slot.rule);
-    let wider = run
-        .iter()
-        .position(|slot| shares_hosts(slot) && Key::of(&slot.rule) > key);
+    let wider = run.iter().position(|slot| shares_hosts(slot) && Key::of(&slot.rule) > key);
     let wider = wider.unwrap_or(run.len());
-    let narrower = run
-        .iter()
-        .rposition(|slot| shares_hosts(slot) && Key::of(&slot.rule) < key);
+    let narrower = run.iter().rposition(|slot| shares_hosts(slot) && Key::of(&slot.rule) < key);
     let narrower = narrower.map_or(0, |index| index + 1);
     // Between the two any place will do, so the one that keeps a sorted run sorted. Where a wider rule stands
     // in front of a narrower one, those two are out of order themselves: this one at least is reached.
@@ -180,7 +164,5 @@ fn is_edge(slot: &Slot<'_>, scope: Scope<'_>) -> bool {
 fn run_before<'list, 'a>(list: &'list [Slot<'a>], end: usize) -> &'list [Slot<'a>] {
     let in_front = list.get(..end).unwrap_or_default();
     let foreign = in_front.iter().rposition(|slot| !slot.is_own);
-    in_front
-        .get(foreign.map_or(0, |index| index + 1)..)
-        .unwrap_or_default()
+    in_front.get(foreign.map_or(0, |index| index + 1)..).unwrap_or_default()
 }

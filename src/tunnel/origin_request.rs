@@ -90,10 +90,9 @@ impl fmt::Display for FieldProblem {
             Self::Port => formatter.write_str("must hold ports up to 65535"),
             Self::ProxyType => formatter.write_str("must be empty or \"socks\""),
             Self::Character(character) => write!(formatter, "cannot hold {character:?}"),
-            Self::Prefix(prefix) => write!(
-                formatter,
-                "must hold address ranges such as 10.0.0.0/8, not {prefix:?}"
-            ),
+            Self::Prefix(prefix) => {
+                write!(formatter, "must hold address ranges such as 10.0.0.0/8, not {prefix:?}")
+            }
             Self::AccessWithoutTeam => formatter.write_str("needs a teamName where it is required"),
             Self::AccessWithoutAudience => {
                 formatter.write_str("needs an audTag where it is required, else every request is refused")
@@ -113,11 +112,7 @@ pub(super) fn check_type(field: &str, value: &RawValue) -> Result<(), FieldProbl
         return Ok(());
     }
     let fits = |fits: bool, expected| {
-        if fits {
-            Ok(())
-        } else {
-            Err(FieldProblem::Type(expected))
-        }
+        if fits { Ok(()) } else { Err(FieldProblem::Type(expected)) }
     };
     match kind(field) {
         Some(Kind::Seconds) => fits(integer(value).is_some(), "a whole number of seconds"),
@@ -161,10 +156,7 @@ pub(super) fn check(field: &str, value: &RawValue) -> Result<(), FieldProblem> {
                 None => Ok(()),
             }
         }
-        Some(Kind::IpRules) => list(value)
-            .unwrap_or_default()
-            .into_iter()
-            .try_for_each(check_ip_rule),
+        Some(Kind::IpRules) => list(value).unwrap_or_default().into_iter().try_for_each(check_ip_rule),
         Some(Kind::Access) => check_access(value),
         Some(Kind::Count | Kind::Port | Kind::ProxyType | Kind::Flag | Kind::Text) | None => Ok(()),
     }
@@ -177,9 +169,7 @@ pub(super) fn is_equal(field: &str, present: Option<&RawValue>, wanted: Option<&
     if kind(field) == Some(Kind::Access) {
         let present = present.and_then(RawObject::parse).unwrap_or_default();
         return ACCESS_FIELDS.into_iter().all(|name| {
-            let wanted = wanted
-                .and_then(|access| access.get(name))
-                .filter(|value| !value.is_null());
+            let wanted = wanted.and_then(|access| access.get(name)).filter(|value| !value.is_null());
             is_value(present.last(name), wanted)
         });
     }
@@ -190,9 +180,7 @@ pub(super) fn is_equal(field: &str, present: Option<&RawValue>, wanted: Option<&
 /// where nothing is left.
 pub(super) fn access_with(present: Option<&RawValue>, wanted: Option<&Value>) -> Option<Box<RawValue>> {
     let values = ACCESS_FIELDS.map(|name| {
-        let value = wanted
-            .and_then(|access| access.get(name))
-            .filter(|value| !value.is_null());
+        let value = wanted.and_then(|access| access.get(name)).filter(|value| !value.is_null());
         (name, value, value.map(raw))
     });
     let mut access = present.and_then(RawObject::parse).unwrap_or_default();
@@ -259,11 +247,8 @@ fn is_text(value: &RawValue) -> bool {
 
 /// cloudflared reads every duplicate of a key, so every one has to fit.
 fn members_fit(value: &RawValue, fits: impl Fn(&str, &RawValue) -> bool) -> bool {
-    RawObject::parse(value).is_some_and(|object| {
-        object
-            .members()
-            .all(|(key, value)| is_null(value) || fits(&key, value))
-    })
+    RawObject::parse(value)
+        .is_some_and(|object| object.members().all(|(key, value)| is_null(value) || fits(&key, value)))
 }
 
 fn is_access(value: &RawValue) -> bool {
@@ -286,10 +271,7 @@ fn is_ip_rule(value: &RawValue) -> bool {
 
 fn check_access(value: &RawValue) -> Result<(), FieldProblem> {
     let access = RawObject::parse(value).unwrap_or_default();
-    if access
-        .last_value("required")
-        .is_none_or(|required| required.get() != "true")
-    {
+    if access.last_value("required").is_none_or(|required| required.get() != "true") {
         return Ok(());
     }
     let team = access.last_value("teamName").and_then(text).unwrap_or_default();
@@ -313,11 +295,7 @@ fn check_ip_rule(value: &RawValue) -> Result<(), FieldProblem> {
     let ports = rule.last("ports").and_then(list).unwrap_or_default();
     let is_port =
         |port: &RawValue| integer(port).is_some_and(|port| (1..=i64::from(u16::MAX)).contains(&port));
-    if ports.into_iter().all(is_port) {
-        Ok(())
-    } else {
-        Err(FieldProblem::Port)
-    }
+    if ports.into_iter().all(is_port) { Ok(()) } else { Err(FieldProblem::Port) }
 }
 
 fn is_address_range(text: &str) -> bool {
@@ -349,10 +327,7 @@ mod tests {
         for field in ORIGIN_FIELDS {
             assert!(kind(field).is_some(), "{field}");
             assert_eq!(problem(field, "null"), None, "{field}: null is an absent value");
-            assert!(
-                problem(field, "{\"required\":1}").is_some(),
-                "{field}: no field takes any value"
-            );
+            assert!(problem(field, "{\"required\":1}").is_some(), "{field}: no field takes any value");
         }
     }
 
@@ -371,16 +346,10 @@ mod tests {
             ("proxyType", "\"socks\""),
             ("proxyPort", "65535"),
             ("ipRules", "[]"),
-            (
-                "ipRules",
-                r#"[{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true},{"prefix":"fd00::/8"}]"#,
-            ),
+            ("ipRules", r#"[{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true},{"prefix":"fd00::/8"}]"#),
             ("access", "{}"),
             ("access", r#"{"required":false,"teamName":"","audTag":[]}"#),
-            (
-                "access",
-                r#"{"required":true,"teamName":"team","audTag":["aud"],"future":1}"#,
-            ),
+            ("access", r#"{"required":true,"teamName":"team","audTag":["aud"],"future":1}"#),
             ("future", "{}"),
         ] {
             assert_eq!(problem(field, json), None, "{field} {json}");
@@ -422,43 +391,15 @@ mod tests {
             ("httpHostHeader", "\"a\\r\\nb\"", P::Character('\r')),
             ("originServerName", "\"a b\"", P::Character(' ')),
             ("ipRules", r#"[{"ports":[80]}]"#, P::Prefix("".into())),
-            (
-                "ipRules",
-                r#"[{"prefix":"10.0.0.0"}]"#,
-                P::Prefix("10.0.0.0".into()),
-            ),
-            (
-                "ipRules",
-                r#"[{"prefix":"10.0.0.0/33"}]"#,
-                P::Prefix("10.0.0.0/33".into()),
-            ),
+            ("ipRules", r#"[{"prefix":"10.0.0.0"}]"#, P::Prefix("10.0.0.0".into())),
+            ("ipRules", r#"[{"prefix":"10.0.0.0/33"}]"#, P::Prefix("10.0.0.0/33".into())),
             ("ipRules", r#"[{"prefix":"::/+8"}]"#, P::Prefix("::/+8".into())),
             ("ipRules", r#"[{"prefix":"::/0","ports":[0]}]"#, P::Port),
-            (
-                "access",
-                r#"{"required":true,"audTag":["aud"]}"#,
-                P::AccessWithoutTeam,
-            ),
-            (
-                "access",
-                r#"{"required":true,"teamName":" ","audTag":["aud"]}"#,
-                P::AccessWithoutTeam,
-            ),
-            (
-                "access",
-                r#"{"required":true,"teamName":"t"}"#,
-                P::AccessWithoutAudience,
-            ),
-            (
-                "access",
-                r#"{"required":true,"teamName":"t","audTag":[]}"#,
-                P::AccessWithoutAudience,
-            ),
-            (
-                "access",
-                r#"{"required":true,"teamName":"t","audTag":["a",""]}"#,
-                P::AccessWithoutAudience,
-            ),
+            ("access", r#"{"required":true,"audTag":["aud"]}"#, P::AccessWithoutTeam),
+            ("access", r#"{"required":true,"teamName":" ","audTag":["aud"]}"#, P::AccessWithoutTeam),
+            ("access", r#"{"required":true,"teamName":"t"}"#, P::AccessWithoutAudience),
+            ("access", r#"{"required":true,"teamName":"t","audTag":[]}"#, P::AccessWithoutAudience),
+            ("access", r#"{"required":true,"teamName":"t","audTag":["a",""]}"#, P::AccessWithoutAudience),
         ] {
             assert_eq!(problem(field, json), Some(expected), "{field} {json}");
         }

@@ -16,9 +16,7 @@ use regex_lite::RegexBuilder;
 use crate::limits::{PATH_COMPILED_MAX_BYTES, PATH_MAX_BYTES, PATH_MAX_DEPTH, PATH_REPEAT_MAX};
 
 /// What a regular expression gives a meaning to.
-const SPECIAL: [char; 14] = [
-    '\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$',
-];
+const SPECIAL: [char; 14] = ['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
 
 /// A path expression inside the common subset of Go's RE2 and regex-lite.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,10 +35,8 @@ impl PathPattern {
             return Err(PathError::TooLong);
         }
         scanner::check(text)?;
-        let compiled = RegexBuilder::new(text)
-            .size_limit(PATH_COMPILED_MAX_BYTES)
-            .nest_limit(PATH_MAX_DEPTH)
-            .build();
+        let compiled =
+            RegexBuilder::new(text).size_limit(PATH_COMPILED_MAX_BYTES).nest_limit(PATH_MAX_DEPTH).build();
         match compiled {
             Ok(_) => Ok(Self(text.into())),
             Err(error) => Err(PathError::Engine(error.to_string().into())),
@@ -58,9 +54,8 @@ impl PathPattern {
         if !prefix.starts_with('/') {
             return Err(PathError::PrefixWithoutSlash);
         }
-        if let Some(character) = prefix
-            .chars()
-            .find(|character| character.is_control() || "*?#".contains(*character))
+        if let Some(character) =
+            prefix.chars().find(|character| character.is_control() || "*?#".contains(*character))
         {
             return Err(PathError::PrefixCharacter(character));
         }
@@ -206,10 +201,7 @@ impl fmt::Display for PathError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => formatter.write_str("the path is empty: leave it out to match every path"),
-            Self::TooLong => write!(
-                formatter,
-                "the path expression is longer than {PATH_MAX_BYTES} bytes"
-            ),
+            Self::TooLong => write!(formatter, "the path expression is longer than {PATH_MAX_BYTES} bytes"),
             Self::Syntax { position, problem } => write!(formatter, "at character {position}: {problem}"),
             Self::Engine(reason) => formatter.write_str(reason),
             Self::PrefixWithoutSlash => formatter.write_str("a path prefix begins with `/`"),
@@ -332,32 +324,18 @@ mod tests {
             ("a\tb", 2, S::Control('\t')),
             ("[\n]", 2, S::Control('\n')),
         ] {
-            assert_eq!(
-                PathPattern::parse(text),
-                Err(PathError::Syntax { position, problem }),
-                "{text}"
-            );
+            assert_eq!(PathPattern::parse(text), Err(PathError::Syntax { position, problem }), "{text}");
         }
         assert_eq!(PathPattern::parse(""), Err(PathError::Empty));
-        assert_eq!(
-            PathPattern::parse(&"a".repeat(PATH_MAX_BYTES + 1)),
-            Err(PathError::TooLong)
-        );
+        assert_eq!(PathPattern::parse(&"a".repeat(PATH_MAX_BYTES + 1)), Err(PathError::TooLong));
     }
 
     #[test]
     fn the_second_check_refuses_what_the_first_does_not_count() {
-        for text in [
-            "(?P<n>a)(?P<n>b)",
-            &"(".repeat(30)
-                .chars()
-                .chain(")".repeat(30).chars())
-                .collect::<String>(),
-        ] {
-            assert!(
-                matches!(PathPattern::parse(text), Err(PathError::Engine(_))),
-                "{text}"
-            );
+        for text in
+            ["(?P<n>a)(?P<n>b)", &"(".repeat(30).chars().chain(")".repeat(30).chars()).collect::<String>()]
+        {
+            assert!(matches!(PathPattern::parse(text), Err(PathError::Engine(_))), "{text}");
         }
     }
 

@@ -43,10 +43,7 @@ impl<'a> RawObject<'a> {
 
     /// Like `last`, for what Go reads into a plain string or struct: there a `null` leaves what stood before.
     pub(super) fn last_value(&self, name: &str) -> Option<&'a RawValue> {
-        let last = self
-            .members
-            .iter()
-            .rfind(|member| member.is(name) && !is_null(member.value))?;
+        let last = self.members.iter().rfind(|member| member.is(name) && !is_null(member.value))?;
         Some(last.value)
     }
 
@@ -63,16 +60,12 @@ impl<'a> RawObject<'a> {
     /// Every member, with its key as Go would compare it.
     pub(super) fn members(&self) -> impl Iterator<Item = (Cow<'_, str>, &'a RawValue)> {
         // A key that is no text (a lone surrogate) is unknown to everybody.
-        self.members
-            .iter()
-            .map(|member| (text(&member.key).unwrap_or_default(), member.value))
+        self.members.iter().map(|member| (text(&member.key).unwrap_or_default(), member.value))
     }
 
     /// Whether there is a member of none of these names.
     pub(super) fn has_others_than(&self, names: &[&str]) -> bool {
-        self.members
-            .iter()
-            .any(|member| !names.iter().any(|name| member.is(name)))
+        self.members.iter().any(|member| !names.iter().any(|name| member.is(name)))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -83,10 +76,7 @@ impl<'a> RawObject<'a> {
     /// there is none.
     pub(super) fn set(&mut self, name: &str, value: &'a RawValue) {
         let Some(last) = self.members.iter().rposition(|member| member.is(name)) else {
-            self.members.push(Member {
-                key: Cow::Owned(raw(name)),
-                value,
-            });
+            self.members.push(Member { key: Cow::Owned(raw(name)), value });
             return;
         };
         let mut index = 0;
@@ -107,10 +97,7 @@ impl<'a> RawObject<'a> {
 
     /// The object's text: keys and untouched values with their bytes, without blanks between members.
     pub(super) fn to_raw(&self) -> Box<RawValue> {
-        let members = self
-            .members
-            .iter()
-            .map(|member| [member.key.get(), ":", member.value.get()].concat());
+        let members = self.members.iter().map(|member| [member.key.get(), ":", member.value.get()].concat());
         from_json(format!("{{{}}}", members.collect::<Vec<_>>().join(",")))
     }
 }
@@ -129,10 +116,7 @@ impl<'de> Deserialize<'de> for RawObject<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Vec::new();
                 while let Some((key, value)) = map.next_entry::<&'de RawValue, &'de RawValue>()? {
-                    members.push(Member {
-                        key: Cow::Borrowed(key),
-                        value,
-                    });
+                    members.push(Member { key: Cow::Borrowed(key), value });
                 }
                 Ok(RawObject { members })
             }
@@ -216,10 +200,7 @@ mod tests {
             r#"{"Path":"/a","PATH":"/b","path":null,"\u0068ost":1,"tcp\u212aeepAlive":3,"ſervice":4}"#,
         );
         let object = RawObject::parse(&raw).unwrap();
-        assert!(
-            object.last("path").is_none(),
-            "a null at the end unsets a pointer"
-        );
+        assert!(object.last("path").is_none(), "a null at the end unsets a pointer");
         assert_eq!(object.last_value("path").unwrap().get(), "\"/b\"");
         assert_eq!(object.last("host").unwrap().get(), "1");
         assert_eq!(object.last("tcpKeepAlive").unwrap().get(), "3");

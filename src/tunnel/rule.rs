@@ -107,9 +107,7 @@ impl Rule {
         let (hostname, path, service) = (read("hostname"), read("path"), read("service"));
         let is_readable = hostname.is_some() && path.is_some() && service.is_some();
         let hostname = hostname.unwrap_or_default();
-        let folded_hostname = Some(fold(&hostname))
-            .filter(|folded| **folded != *hostname)
-            .map(Into::into);
+        let folded_hostname = Some(fold(&hostname)).filter(|folded| **folded != *hostname).map(Into::into);
         Self {
             is_readable,
             hostname,
@@ -161,12 +159,7 @@ impl Rule {
     /// without managed fields; fields that are not managed do not count. The path is not compared: see
     /// [`Rule::is_for`].
     pub fn equals(&self, wanted: &WantedRule) -> bool {
-        let WantedRule {
-            hostname,
-            path: _,
-            service,
-            origin_request: _,
-        } = wanted;
+        let WantedRule { hostname, path: _, service, origin_request: _ } = wanted;
         *self.hostname == *hostname.as_str()
             && *self.service == *service.as_str()
             && self.has_origin_values(wanted)
@@ -228,9 +221,7 @@ impl Rule {
 
     fn has_origin_values(&self, wanted: &WantedRule) -> bool {
         let origin = self.origin().unwrap_or_default();
-        ORIGIN_FIELDS
-            .into_iter()
-            .all(|field| is_equal(field, origin.last(field), wanted.origin_value(field)))
+        ORIGIN_FIELDS.into_iter().all(|field| is_equal(field, origin.last(field), wanted.origin_value(field)))
     }
 
     fn origin(&self) -> Option<RawObject<'_>> {

@@ -35,9 +35,8 @@ impl Service {
         if text.is_empty() {
             return Err(ServiceError::Empty);
         }
-        if let Some(character) = text
-            .chars()
-            .find(|&character| character.is_control() || character.is_whitespace())
+        if let Some(character) =
+            text.chars().find(|&character| character.is_control() || character.is_whitespace())
         {
             return Err(ServiceError::Character(character));
         }
@@ -51,11 +50,7 @@ impl Service {
         if let Some(path) = SOCKETS.iter().find_map(|prefix| text.strip_prefix(prefix)) {
             // `@` begins the name of an abstract socket.
             let is_named = path.starts_with(['/', '@']) && path.len() > 1;
-            return if is_named {
-                Ok(Self(text.into()))
-            } else {
-                Err(ServiceError::SocketPath)
-            };
+            return if is_named { Ok(Self(text.into())) } else { Err(ServiceError::SocketPath) };
         }
         url(text).map(|url| Self(url.into()))
     }
@@ -76,8 +71,7 @@ impl fmt::Display for Service {
 /// begins with one of cloudflared's prefixes, or is one of its words.
 pub fn looks_like_service(text: &str) -> bool {
     let begins_with = |prefix: &str| {
-        text.get(..prefix.len())
-            .is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
+        text.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
     };
     text.contains("://")
         || begins_with(STATUS)
@@ -166,19 +160,13 @@ impl Error for ServiceError {}
 fn check_status(status: &str) -> Result<(), ServiceError> {
     let is_status =
         status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit()) && !status.starts_with('0');
-    if is_status {
-        Ok(())
-    } else {
-        Err(ServiceError::Status(status.into()))
-    }
+    if is_status { Ok(()) } else { Err(ServiceError::Status(status.into())) }
 }
 
 fn url(text: &str) -> Result<String, ServiceError> {
     let (scheme, rest) = text.split_once("://").ok_or(ServiceError::Scheme)?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     if !is_scheme {
         return Err(ServiceError::Scheme);
     }
@@ -238,9 +226,7 @@ fn check_host(host: &str) -> Result<(), ServiceError> {
     let is_label = |label: &str| {
         !label.is_empty()
             && label.len() <= LABEL_MAX_BYTES
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
     let is_name = name.len() <= HOSTNAME_MAX_BYTES && name.split('.').all(is_label);
     if is_name { Ok(()) } else { Err(invalid()) }
@@ -267,10 +253,7 @@ mod tests {
             ("https://10.0.0.1:8443/", "https://10.0.0.1:8443"),
             ("http://[::1]:80", "http://[::1]:80"),
             ("http://[fd00::1]", "http://[fd00::1]"),
-            (
-                "http://app.ns.svc.cluster.local.:80",
-                "http://app.ns.svc.cluster.local.:80",
-            ),
+            ("http://app.ns.svc.cluster.local.:80", "http://app.ns.svc.cluster.local.:80"),
             ("http://ex_ample:80", "http://ex_ample:80"),
             ("wss://app", "wss://app"),
             ("tcp://db.ns.svc:5432", "tcp://db.ns.svc:5432"),
@@ -355,32 +338,17 @@ mod tests {
 
     #[test]
     fn a_hostname_or_an_address_does_not_look_like_a_service() {
-        for text in [
-            "example.com",
-            "10.0.0.1",
-            "10.0.0.1:80",
-            "fd00::1",
-            "localhost",
-            "",
-            "none",
-            "http",
-            "unix",
-        ] {
+        for text in
+            ["example.com", "10.0.0.1", "10.0.0.1:80", "fd00::1", "localhost", "", "none", "http", "unix"]
+        {
             assert!(!looks_like_service(text), "{text}");
         }
     }
 
     #[test]
     fn a_broken_service_still_looks_like_one() {
-        for text in [
-            "http://",
-            "http://x/y",
-            "ftp://x",
-            "unix:",
-            "http_status:abc",
-            "HTTP_STATUS:404",
-            "://",
-        ] {
+        for text in ["http://", "http://x/y", "ftp://x", "unix:", "http_status:abc", "HTTP_STATUS:404", "://"]
+        {
             assert!(looks_like_service(text), "{text}");
         }
     }

@@ -140,21 +140,13 @@ pub fn validate(config: &RawValue) -> Result<(), Violation> {
     if is_null(config) {
         return Ok(());
     }
-    let config = RawObject::parse(config).ok_or_else(|| {
-        of_document(Problem::Type {
-            field: "config",
-            expected: "an object",
-        })
-    })?;
+    let config = RawObject::parse(config)
+        .ok_or_else(|| of_document(Problem::Type { field: "config", expected: "an object" }))?;
     let mut rules = Vec::new();
     for (key, value) in config.members().filter(|(_, value)| !is_null(value)) {
         if is_same_key(&key, "ingress") {
-            rules = list(value).ok_or_else(|| {
-                of_document(Problem::Type {
-                    field: "ingress",
-                    expected: "a list",
-                })
-            })?;
+            rules = list(value)
+                .ok_or_else(|| of_document(Problem::Type { field: "ingress", expected: "a list" }))?;
         } else if is_same_key(&key, "originRequest") {
             check_origin_request(value, check_type).map_err(of_document)?;
         } else if is_same_key(&key, "warp-routing") {
@@ -164,10 +156,7 @@ pub fn validate(config: &RawValue) -> Result<(), Violation> {
     check_structure(&rules)?;
     for (index, rule) in rules.iter().enumerate() {
         let is_last = index + 1 == rules.len();
-        check_rule(rule, is_last).map_err(|problem| Violation {
-            rule: Some(index),
-            problem,
-        })?;
+        check_rule(rule, is_last).map_err(|problem| Violation { rule: Some(index), problem })?;
     }
     Ok(())
 }
@@ -194,33 +183,21 @@ fn check_structure(rules: &[&RawValue]) -> Result<(), Violation> {
     };
     let is_catch_all = |rule: &RawValue| Rule::parse(rule.to_owned()).is_catch_all();
     if let Some(index) = others.iter().position(|rule| is_catch_all(rule)) {
-        return Err(Violation {
-            rule: Some(index),
-            problem: Problem::CatchAllNotLast,
-        });
+        return Err(Violation { rule: Some(index), problem: Problem::CatchAllNotLast });
     }
     if is_catch_all(last) {
         Ok(())
     } else {
-        Err(Violation {
-            rule: Some(others.len()),
-            problem: Problem::NoCatchAll,
-        })
+        Err(Violation { rule: Some(others.len()), problem: Problem::NoCatchAll })
     }
 }
 
 fn check_rule(rule: &RawValue, is_catch_all: bool) -> Result<(), Problem> {
-    let object = RawObject::parse(rule).ok_or(Problem::Type {
-        field: "rule",
-        expected: "an object",
-    })?;
+    let object = RawObject::parse(rule).ok_or(Problem::Type { field: "rule", expected: "an object" })?;
     for (key, value) in object.members().filter(|(_, value)| !is_null(value)) {
         for field in ["hostname", "path", "service"] {
             if is_same_key(&key, field) && text(value).is_none() {
-                return Err(Problem::Type {
-                    field,
-                    expected: "a text",
-                });
+                return Err(Problem::Type { field, expected: "a text" });
             }
         }
         if is_same_key(&key, "originRequest") {
@@ -232,10 +209,7 @@ fn check_rule(rule: &RawValue, is_catch_all: bool) -> Result<(), Problem> {
         if text == canonical {
             Ok(())
         } else {
-            Err(Problem::NotCanonical {
-                field,
-                canonical: canonical.into(),
-            })
+            Err(Problem::NotCanonical { field, canonical: canonical.into() })
         }
     };
     let service = Service::parse(rule.service()).map_err(Problem::Service)?;
@@ -248,9 +222,7 @@ fn check_rule(rule: &RawValue, is_catch_all: bool) -> Result<(), Problem> {
     }
     let hostname = Hostname::parse(rule.hostname()).map_err(Problem::Hostname)?;
     canonical("hostname", rule.hostname(), hostname.as_str())?;
-    rule.path().map_or(Ok(()), |path| {
-        PathPattern::parse(path).map(drop).map_err(Problem::Path)
-    })
+    rule.path().map_or(Ok(()), |path| PathPattern::parse(path).map(drop).map_err(Problem::Path))
 }
 
 /// cloudflared reads every duplicate of a key, so every one is checked.
@@ -258,10 +230,8 @@ fn check_origin_request(
     value: &RawValue,
     check: impl Fn(&str, &RawValue) -> Result<(), FieldProblem>,
 ) -> Result<(), Problem> {
-    let object = RawObject::parse(value).ok_or(Problem::Type {
-        field: "originRequest",
-        expected: "an object",
-    })?;
+    let object =
+        RawObject::parse(value).ok_or(Problem::Type { field: "originRequest", expected: "an object" })?;
     for (key, value) in object.members() {
         if let Some(field) = managed_field(&key) {
             check(field, value).map_err(|problem| Problem::Origin { field, problem })?;
@@ -271,18 +241,13 @@ fn check_origin_request(
 }
 
 fn check_warp_routing(value: &RawValue) -> Result<(), Problem> {
-    let object = RawObject::parse(value).ok_or(Problem::Type {
-        field: "warp-routing",
-        expected: "an object",
-    })?;
+    let object =
+        RawObject::parse(value).ok_or(Problem::Type { field: "warp-routing", expected: "an object" })?;
     for (key, value) in object.members().filter(|(_, value)| !is_null(value)) {
         let is_count = is_same_key(&key, "maxActiveFlows");
         let is_seconds = is_same_key(&key, "connectTimeout") || is_same_key(&key, "tcpKeepAlive");
         if is_count && value.get().parse::<u64>().is_err() || is_seconds && integer(value).is_none() {
-            return Err(Problem::Type {
-                field: "warp-routing",
-                expected: "an object of whole numbers",
-            });
+            return Err(Problem::Type { field: "warp-routing", expected: "an object of whole numbers" });
         }
     }
     Ok(())

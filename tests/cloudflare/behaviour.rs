@@ -67,10 +67,7 @@ fn raw(text: &str) -> Box<RawValue> {
 }
 
 fn post(record: NewRecord) -> Batch {
-    Batch {
-        posts: vec![record],
-        ..Batch::default()
-    }
+    Batch { posts: vec![record], ..Batch::default() }
 }
 
 fn cname(name: &str, tunnel: &TunnelId) -> NewRecord {
@@ -87,9 +84,7 @@ fn cname(name: &str, tunnel: &TunnelId) -> NewRecord {
 #[test]
 fn records_are_made_changed_and_deleted() {
     let scene = Scene::new();
-    scene
-        .batch(&post(cname("app.example.com", &scene.tunnel)))
-        .unwrap();
+    scene.batch(&post(cname("app.example.com", &scene.tunnel))).unwrap();
     let records = scene.client.records(&scene.zone, deadline()).unwrap();
     let [record] = &records[..] else {
         panic!("{records:?}");
@@ -107,32 +102,17 @@ fn records_are_made_changed_and_deleted() {
         ttl: None,
         comment: Some("".into()),
     };
-    scene
-        .batch(&Batch {
-            patches: vec![patch],
-            ..Batch::default()
-        })
-        .unwrap();
+    scene.batch(&Batch { patches: vec![patch], ..Batch::default() }).unwrap();
     let changed = scene.client.records(&scene.zone, deadline()).unwrap();
     assert_eq!((&*changed[0].comment, &changed[0].content), ("", &record.content));
-    scene
-        .batch(&Batch {
-            deletes: vec![record.id.clone()],
-            ..Batch::default()
-        })
-        .unwrap();
+    scene.batch(&Batch { deletes: vec![record.id.clone()], ..Batch::default() }).unwrap();
     assert_eq!(scene.client.records(&scene.zone, deadline()), Ok(Vec::new()));
 }
 
 #[test]
 fn a_configuration_survives_to_the_byte_and_each_write_counts() {
     let scene = Scene::new();
-    let read = || {
-        scene
-            .client
-            .configuration(&scene.account, &scene.tunnel, deadline())
-            .unwrap()
-    };
+    let read = || scene.client.configuration(&scene.account, &scene.tunnel, deadline()).unwrap();
     assert!(read().config.is_none());
     let config = r#"{"originRequest":{"x-new":1.10},"ingress":[ {"service":"http_status:404","note":null}],"z":[12345678901234567890]}"#;
     let first = scene.put(config).unwrap();
@@ -146,16 +126,11 @@ fn a_tunnel_never_configured_has_no_config_whichever_way_cloudflare_says_so() {
     let scene = Scene::new();
     for unconfigured in [Unconfigured::Null, Unconfigured::NotFound] {
         let id = scene.emulator.edit(|cloudflare| {
-            cloudflare.add_tunnel_with(NewTunnel {
-                unconfigured,
-                ..NewTunnel::named(&format!("{unconfigured:?}"))
-            })
+            cloudflare
+                .add_tunnel_with(NewTunnel { unconfigured, ..NewTunnel::named(&format!("{unconfigured:?}")) })
         });
         let tunnel = TunnelId::parse(&id).unwrap();
-        let read = scene
-            .client
-            .configuration(&scene.account, &tunnel, deadline())
-            .unwrap();
+        let read = scene.client.configuration(&scene.account, &tunnel, deadline()).unwrap();
         assert!(read.config.is_none(), "{unconfigured:?}");
     }
 }
@@ -164,21 +139,12 @@ fn a_tunnel_never_configured_has_no_config_whichever_way_cloudflare_says_so() {
 fn tunnels_are_found_and_unknown_ones_are_not() {
     let scene = Scene::new();
     let local = scene.emulator.edit(|cloudflare| {
-        cloudflare.add_tunnel_with(NewTunnel {
-            config_source: Source::Local,
-            ..NewTunnel::named("old")
-        })
+        cloudflare.add_tunnel_with(NewTunnel { config_source: Source::Local, ..NewTunnel::named("old") })
     });
     let found = |id: &TunnelId| scene.client.tunnel(&scene.account, id, deadline()).unwrap();
     assert_eq!(found(&scene.tunnel).unwrap().config_src, ConfigSource::Cloudflare);
-    assert_eq!(
-        found(&TunnelId::parse(&local).unwrap()).unwrap().config_src,
-        ConfigSource::Local
-    );
-    assert_eq!(
-        found(&TunnelId::parse("00000000-0000-4000-8000-000000000000").unwrap()),
-        None
-    );
+    assert_eq!(found(&TunnelId::parse(&local).unwrap()).unwrap().config_src, ConfigSource::Local);
+    assert_eq!(found(&TunnelId::parse("00000000-0000-4000-8000-000000000000").unwrap()), None);
     let names: BTreeSet<_> = scene
         .client
         .tunnels(&scene.account, deadline())
@@ -193,9 +159,7 @@ fn tunnels_are_found_and_unknown_ones_are_not() {
 fn lists_are_read_page_by_page() {
     let scene = Scene::new();
     for number in 0..119 {
-        scene
-            .emulator
-            .add_zone(&format!("zone{number}.example"), ZonePlan::Pro);
+        scene.emulator.add_zone(&format!("zone{number}.example"), ZonePlan::Pro);
     }
     let zones = scene.client.zones(deadline()).unwrap();
     assert_eq!(zones.len(), 120);
@@ -204,9 +168,7 @@ fn lists_are_read_page_by_page() {
     assert_eq!(scene.emulator.take_calls().len(), 3);
 
     let large = scene.emulator.add_zone("large.example", ZonePlan::Enterprise);
-    scene
-        .emulator
-        .edit(|cloudflare| cloudflare.zone_mut(&large).record_quota = 20_000);
+    scene.emulator.edit(|cloudflare| cloudflare.zone_mut(&large).record_quota = 20_000);
     let records: Vec<_> = (0..5_001)
         .map(|number| json!({"type": "A", "name": format!("host{number}"), "content": "192.0.2.1"}))
         .collect();
@@ -220,25 +182,12 @@ fn lists_are_read_page_by_page() {
 fn credentials_are_verified_wherever_they_belong() {
     let scene = Scene::new();
     let account = scene.emulator.account();
-    scene.emulator.add_token(Token {
-        owner: TokenOwner::Account(account),
-        ..Token::full("of-the-account")
-    });
-    scene.emulator.add_token(Token {
-        status: TokenStatus::Disabled,
-        ..Token::full("disabled")
-    });
-    scene.emulator.add_token(Token {
-        status: TokenStatus::Expired,
-        ..Token::full("expired")
-    });
-    scene
-        .emulator
-        .add_token(Token::legacy_key("0123456789abcdef", "ops@example.com"));
-    let key = |key: &str| Credentials::Key {
-        key: Secret::parse(key).unwrap(),
-        email: "ops@example.com".into(),
-    };
+    scene.emulator.add_token(Token { owner: TokenOwner::Account(account), ..Token::full("of-the-account") });
+    scene.emulator.add_token(Token { status: TokenStatus::Disabled, ..Token::full("disabled") });
+    scene.emulator.add_token(Token { status: TokenStatus::Expired, ..Token::full("expired") });
+    scene.emulator.add_token(Token::legacy_key("0123456789abcdef", "ops@example.com"));
+    let key =
+        |key: &str| Credentials::Key { key: Secret::parse(key).unwrap(), email: "ops@example.com".into() };
     for (label, credentials, is_valid) in [
         ("of a user", token(TOKEN), true),
         ("of an account", token("of-the-account"), true),
@@ -267,12 +216,8 @@ fn what_the_token_may_not_do_is_a_matter_of_credentials() {
     scene.client.set_credentials(token("read-only"));
     scene.client.records(&scene.zone, deadline()).unwrap();
     for error in [
-        scene
-            .batch(&post(cname("app.example.com", &scene.tunnel)))
-            .unwrap_err(),
-        scene
-            .put(r#"{"ingress":[{"service":"http_status:404"}]}"#)
-            .unwrap_err(),
+        scene.batch(&post(cname("app.example.com", &scene.tunnel))).unwrap_err(),
+        scene.put(r#"{"ingress":[{"service":"http_status:404"}]}"#).unwrap_err(),
     ] {
         assert!(matches!(error, Error::Credentials(_)), "{error}");
     }
@@ -288,16 +233,10 @@ fn a_conflict_a_quota_and_a_bad_configuration_are_recognised() {
         Error::Refused(refusal) => refusal,
         error => panic!("{error}"),
     };
-    let conflict = NewRecord {
-        kind: "A".into(),
-        content: "192.0.2.1".into(),
-        ..record.clone()
-    };
+    let conflict = NewRecord { kind: "A".into(), content: "192.0.2.1".into(), ..record.clone() };
     assert!(refusal(scene.batch(&post(conflict)).unwrap_err()).is_conflict());
     assert!(refusal(scene.batch(&post(record)).unwrap_err()).is_conflict());
-    scene
-        .emulator
-        .edit(|cloudflare| cloudflare.zone_mut(scene.zone.as_str()).record_quota = 1);
+    scene.emulator.edit(|cloudflare| cloudflare.zone_mut(scene.zone.as_str()).record_quota = 1);
     let one_more = cname("more.example.com", &scene.tunnel);
     assert!(refusal(scene.batch(&post(one_more)).unwrap_err()).is_record_quota());
     let bad = r#"{"ingress":[{"hostname":"a.example.com","service":"http://a","path":"*"},{"service":"http_status:404"}]}"#;
@@ -347,9 +286,7 @@ fn a_write_is_sent_once_whatever_happens_and_never_done_behind_our_back() {
 
         // The rate limit of one would hold up the other.
         let scene = Scene::new();
-        scene
-            .emulator
-            .fault(Matcher::put_configuration(), 1, fault.clone());
+        scene.emulator.fault(Matcher::put_configuration(), 1, fault.clone());
         let put = scene.put(config);
         let was_done = scene.emulator.configuration(scene.tunnel.as_str()).is_some();
         assert!(
@@ -357,12 +294,7 @@ fn a_write_is_sent_once_whatever_happens_and_never_done_behind_our_back() {
             "{fault:?}: {put:?}"
         );
         assert!(put.is_err() || was_done, "{fault:?}");
-        let writes = scene
-            .emulator
-            .calls()
-            .iter()
-            .filter(|call| call.is_write())
-            .count();
+        let writes = scene.emulator.calls().iter().filter(|call| call.is_write()).count();
         assert_eq!(writes, 1, "{fault:?}");
     }
 }
@@ -409,10 +341,7 @@ fn a_hanging_write_ends_by_the_deadline() {
 #[test]
 fn the_client_stops_before_cloudflare_blocks_it() {
     let scene = Scene::new();
-    scene.emulator.set_rate_limit(RateLimit {
-        calls: 3,
-        ..RateLimit::default()
-    });
+    scene.emulator.set_rate_limit(RateLimit { calls: 3, ..RateLimit::default() });
     for _ in 0..3 {
         scene.client.records(&scene.zone, deadline()).unwrap();
     }

@@ -125,13 +125,8 @@ pub(crate) fn answer(stream: &mut TcpStream, status: u16, headers: &str, body: &
 }
 
 pub(crate) fn answer_bytes(stream: &mut TcpStream, status: u16, headers: &str, body: &[u8]) {
-    let head = format!(
-        "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{headers}\r\n",
-        body.len()
-    );
-    let _ = stream
-        .write_all(head.as_bytes())
-        .and_then(|()| stream.write_all(body));
+    let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
 }
 
 /// Does nothing until the client hangs up.

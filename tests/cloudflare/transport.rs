@@ -1,8 +1,5 @@
 //! What the client does with servers that misbehave, over real sockets.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "these tests measure real time against real deadlines"
-)]
+#![allow(clippy::disallowed_methods, reason = "these tests measure real time against real deadlines")]
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -27,16 +24,11 @@ fn deadline(milliseconds: u64) -> Deadline {
 }
 
 fn read(client: &Client, milliseconds: u64) -> Result<usize, Error> {
-    client
-        .records(&ZoneId::new("z1"), deadline(milliseconds))
-        .map(|records| records.len())
+    client.records(&ZoneId::new("z1"), deadline(milliseconds)).map(|records| records.len())
 }
 
 fn write(client: &Client, milliseconds: u64) -> Result<(), Error> {
-    let batch = Batch {
-        deletes: vec![RecordId::new("r1")],
-        ..Batch::default()
-    };
+    let batch = Batch { deletes: vec![RecordId::new("r1")], ..Batch::default() };
     client.batch(&ZoneId::new("z1"), &batch, deadline(milliseconds))
 }
 
@@ -64,54 +56,30 @@ fn a_request_names_the_program_and_carries_the_token() {
         read.starts_with("GET /client/v4/zones/z1/dns_records?page=1&per_page=5000 HTTP/1.1\r\n"),
         "{read}"
     );
-    assert!(
-        write.starts_with("POST /client/v4/zones/z1/dns_records/batch HTTP/1.1\r\n"),
-        "{write}"
-    );
+    assert!(write.starts_with("POST /client/v4/zones/z1/dns_records/batch HTTP/1.1\r\n"), "{write}");
     for request in [read, write] {
         let lower = request.to_ascii_lowercase();
         assert!(request.contains(&format!("Bearer {TOKEN}\r\n")), "{request}");
-        assert!(
-            lower.contains("\r\nuser-agent: external-dns-cloudflare-tunnel-webhook/0."),
-            "{request}"
-        );
+        assert!(lower.contains("\r\nuser-agent: external-dns-cloudflare-tunnel-webhook/0."), "{request}");
         assert!(lower.contains("\r\naccept: application/json\r\n"), "{request}");
         assert!(lower.contains("\r\naccept-encoding: gzip\r\n"), "{request}");
     }
     let write = write.to_ascii_lowercase();
-    assert!(
-        write.contains("\r\ncontent-type: application/json\r\n"),
-        "{write}"
-    );
+    assert!(write.contains("\r\ncontent-type: application/json\r\n"), "{write}");
     assert!(write.contains("\r\ncontent-length: 25\r\n"), "{write}");
     assert!(!write.contains("transfer-encoding"), "{write}");
-    assert!(
-        write.ends_with("\r\n\r\n{\"deletes\":[{\"id\":\"r1\"}]}"),
-        "{write}"
-    );
+    assert!(write.ends_with("\r\n\r\n{\"deletes\":[{\"id\":\"r1\"}]}"), "{write}");
 }
 
 #[test]
 fn the_older_pair_is_sent_in_its_own_headers() {
     let server = Server::start(ok);
-    let credentials = Credentials::Key {
-        key: Secret::parse("0123456789abcdef").unwrap(),
-        email: "ops@example.com".into(),
-    };
-    read(
-        &client_with(&format!("http://{}", server.address), credentials),
-        5000,
-    )
-    .unwrap();
+    let credentials =
+        Credentials::Key { key: Secret::parse("0123456789abcdef").unwrap(), email: "ops@example.com".into() };
+    read(&client_with(&format!("http://{}", server.address), credentials), 5000).unwrap();
     let request = server.requests().remove(0).to_ascii_lowercase();
-    assert!(
-        request.contains("\r\nx-auth-email: ops@example.com\r\n"),
-        "{request}"
-    );
-    assert!(
-        request.contains("\r\nx-auth-key: 0123456789abcdef\r\n"),
-        "{request}"
-    );
+    assert!(request.contains("\r\nx-auth-email: ops@example.com\r\n"), "{request}");
+    assert!(request.contains("\r\nx-auth-key: 0123456789abcdef\r\n"), "{request}");
     assert!(!request.contains("authorization"), "{request}");
 }
 
@@ -232,21 +200,14 @@ fn a_server_that_never_answers_ends_no_later_than_the_deadline() {
             false => write(&client, 400).unwrap_err(),
         };
         assert_eq!(kind(&error), Some(TransportErrorKind::TimedOut), "{error}");
-        assert!(
-            begun.elapsed() < Duration::from_millis(400) + TOLERANCE,
-            "{:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < Duration::from_millis(400) + TOLERANCE, "{:?}", begun.elapsed());
     }
 }
 
 /// A time-out of a single read would never end this.
 #[test]
 fn an_answer_that_drips_ends_no_later_than_the_deadline() {
-    for head in [
-        "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nX: ",
-    ] {
+    for head in ["HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", "HTTP/1.1 200 OK\r\nX: "] {
         let server = Server::start(move |_, stream| {
             let _ = stream.write_all(head.as_bytes());
             while stream.write_all(b"x").is_ok() {
@@ -257,29 +218,16 @@ fn an_answer_that_drips_ends_no_later_than_the_deadline() {
         let begun = Instant::now();
         let error = read(&server.client(), 400).unwrap_err();
         assert_eq!(kind(&error), Some(TransportErrorKind::TimedOut), "{error}");
-        assert!(
-            begun.elapsed() < Duration::from_millis(400) + TOLERANCE,
-            "{:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < Duration::from_millis(400) + TOLERANCE, "{:?}", begun.elapsed());
     }
 }
 
 #[test]
 fn a_read_is_repeated_when_its_answer_is_cut_off() {
     for (label, cut_off) in [
-        (
-            "in the body",
-            "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"success\":true,",
-        ),
-        (
-            "in a chunk",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{\"success\"",
-        ),
-        (
-            "without a length",
-            "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"success\":true,",
-        ),
+        ("in the body", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"success\":true,"),
+        ("in a chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{\"success\""),
+        ("without a length", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"success\":true,"),
         ("in the head", "HTTP/1.1 200 OK\r\nContent-Le"),
         ("before it began", ""),
     ] {
@@ -307,11 +255,7 @@ fn a_failure_that_is_cut_off_still_counts_for_its_status() {
 
 #[test]
 fn what_is_not_http_is_an_error() {
-    for text in [
-        "garbage garbage garbage\r\n\r\n",
-        "\0\0\0\0\0\0\0\0\r\n\r\n",
-        "HTTP/1.1 OK\r\n\r\n",
-    ] {
+    for text in ["garbage garbage garbage\r\n\r\n", "\0\0\0\0\0\0\0\0\r\n\r\n", "HTTP/1.1 OK\r\n\r\n"] {
         let server = Server::start(move |_, stream| {
             let _ = stream.write_all(text.as_bytes());
             Then::Close
@@ -325,10 +269,7 @@ fn what_is_not_http_is_an_error() {
 fn a_head_without_an_end_is_cut_off() {
     for (padding, expected) in [
         // There may be a hundred fields.
-        (
-            "X-Padding: 0123456789012345678901234567890123456789\r\n",
-            TransportErrorKind::Protocol,
-        ),
+        ("X-Padding: 0123456789012345678901234567890123456789\r\n", TransportErrorKind::Protocol),
         ("X: ", TransportErrorKind::TooLarge),
         ("0123456789", TransportErrorKind::TooLarge),
     ] {
@@ -353,15 +294,9 @@ fn a_redirect_is_not_followed() {
             answer(stream, status, &location, "");
             Then::Keep
         });
-        for error in [
-            read(&server.client(), 5000).map(drop),
-            write(&server.client(), 5000),
-        ] {
+        for error in [read(&server.client(), 5000).map(drop), write(&server.client(), 5000)] {
             let error = error.unwrap_err();
-            assert!(
-                matches!(&error, Error::Refused(refusal) if refusal.status == status),
-                "{error}"
-            );
+            assert!(matches!(&error, Error::Refused(refusal) if refusal.status == status), "{error}");
         }
     }
     assert_eq!(elsewhere.connections(), 0);
@@ -370,12 +305,7 @@ fn a_redirect_is_not_followed() {
 #[test]
 fn a_compressed_answer_is_read() {
     let server = Server::start(|_, stream| {
-        answer_bytes(
-            stream,
-            200,
-            "Content-Encoding: gzip\r\n",
-            &gzip_stored(EMPTY_LIST.as_bytes()),
-        );
+        answer_bytes(stream, 200, "Content-Encoding: gzip\r\n", &gzip_stored(EMPTY_LIST.as_bytes()));
         Then::Keep
     });
     assert_eq!(read(&server.client(), 5000), Ok(0));
@@ -424,11 +354,7 @@ fn a_rate_limit_is_remembered_and_nothing_is_sent_until_it_is_over() {
         Then::Keep
     });
     let client = server.client();
-    for error in [
-        read(&client, 5000).map(drop),
-        read(&client, 5000).map(drop),
-        write(&client, 5000),
-    ] {
+    for error in [read(&client, 5000).map(drop), read(&client, 5000).map(drop), write(&client, 5000)] {
         let Err(Error::Limited { retry_after }) = error else {
             panic!("{error:?}");
         };
@@ -463,10 +389,8 @@ fn a_large_document_is_written_whole() {
     let config = format!(r#"{{"ingress":[{rules}]}}"#);
     let raw = serde_json::value::RawValue::from_string(config.clone()).unwrap();
     let tunnel = TunnelId::parse("6ff42ae2-765d-4adf-8112-31c55c1551ef").unwrap();
-    let written = server
-        .client()
-        .put_configuration(&AccountId::new("a1"), &tunnel, &raw, deadline(5000))
-        .unwrap();
+    let written =
+        server.client().put_configuration(&AccountId::new("a1"), &tunnel, &raw, deadline(5000)).unwrap();
     assert_eq!(written.version, 8);
     let request = server.requests().remove(0);
     let (_, body) = request.split_once("\r\n\r\n").unwrap();
@@ -482,11 +406,7 @@ fn proxy_variables_are_honoured_but_not_for_loopback() {
     });
     let direct = Server::start(ok);
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "--ignored",
-            "transport::through_the_environments_proxy",
-        ])
+        .args(["--exact", "--ignored", "transport::through_the_environments_proxy"])
         .env("HTTP_PROXY", format!("http://{}", proxy.address))
         .env_remove("ALL_PROXY")
         .env_remove("HTTPS_PROXY")
@@ -494,17 +414,10 @@ fn proxy_variables_are_honoured_but_not_for_loopback() {
         .env("TEST_DIRECT", direct.address.to_string())
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert_eq!(direct.requests().len(), 1);
     let asked = proxy.requests();
-    assert!(
-        !asked.is_empty() && asked.iter().all(|request| request.contains("api.invalid")),
-        "{asked:?}"
-    );
+    assert!(!asked.is_empty() && asked.iter().all(|request| request.contains("api.invalid")), "{asked:?}");
 }
 
 #[test]
@@ -538,10 +451,7 @@ fn gzip_stored(data: &[u8]) -> Vec<u8> {
 
 /// gzip of blanks: one literal, then for every 13 bits another 258 of it.
 fn gzip_bomb(length: u64) -> Vec<u8> {
-    let mut bits = Bits {
-        bytes: GZIP_HEAD.to_vec(),
-        used: 8,
-    };
+    let mut bits = Bits { bytes: GZIP_HEAD.to_vec(), used: 8 };
     bits.push("1"); // The last block,
     bits.push("10"); // with the fixed codes, the low bit first.
     bits.push("01010000"); // A blank.

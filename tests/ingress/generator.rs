@@ -128,9 +128,7 @@ impl Scene {
     }
 
     pub(crate) fn is_own(&self, rule: &Rule) -> bool {
-        self.own
-            .iter()
-            .any(|own| rule.is_for(&own.hostname, own.path_text()))
+        self.own.iter().any(|own| rule.is_for(&own.hostname, own.path_text()))
     }
 }
 
@@ -144,10 +142,7 @@ pub(crate) fn key_of(edit: &RuleEdit) -> Key {
 }
 
 pub(crate) fn wanted_key(wanted: &WantedRule) -> Key {
-    (
-        wanted.hostname.as_str().to_owned(),
-        wanted.path_text().map(Into::into),
-    )
+    (wanted.hostname.as_str().to_owned(), wanted.path_text().map(Into::into))
 }
 
 pub(crate) fn has_key(rule: &Rule, key: &Key) -> bool {
@@ -158,11 +153,7 @@ pub(crate) fn has_key(rule: &Rule, key: &Key) -> bool {
 #[derive(Clone, Debug)]
 enum Entry {
     Own(WantedRule, Style),
-    Foreign {
-        hostname: Option<&'static str>,
-        path: Option<&'static str>,
-        style: Style,
-    },
+    Foreign { hostname: Option<&'static str>, path: Option<&'static str>, style: Style },
 }
 
 /// How a rule is written.
@@ -178,28 +169,13 @@ enum Style {
 }
 
 fn style() -> impl Strategy<Value = Style> {
-    select(vec![
-        Style::Compact,
-        Style::Loose,
-        Style::OtherCase,
-        Style::EmptyOrigin,
-    ])
+    select(vec![Style::Compact, Style::Loose, Style::OtherCase, Style::EmptyOrigin])
 }
 
 /// Documents of all kinds.
 pub(crate) fn scene() -> impl Strategy<Value = Scene> {
-    let hostnames = HOSTNAMES
-        .into_iter()
-        .chain(ODD_HOSTNAMES)
-        .map(Some)
-        .chain([None])
-        .collect();
-    let paths = PATHS
-        .into_iter()
-        .chain(ODD_PATHS)
-        .map(Some)
-        .chain([None])
-        .collect();
+    let hostnames = HOSTNAMES.into_iter().chain(ODD_HOSTNAMES).map(Some).chain([None]).collect();
+    let paths = PATHS.into_iter().chain(ODD_PATHS).map(Some).chain([None]).collect();
     scene_of(hostnames, paths, any::<bool>().boxed())
 }
 
@@ -215,12 +191,8 @@ fn scene_of(
     paths: Vec<Option<&'static str>>,
     has_catch_all: BoxedStrategy<bool>,
 ) -> impl Strategy<Value = Scene> {
-    let foreign =
-        (select(hostnames), select(paths), style()).prop_map(|(hostname, path, style)| Entry::Foreign {
-            hostname,
-            path,
-            style,
-        });
+    let foreign = (select(hostnames), select(paths), style())
+        .prop_map(|(hostname, path, style)| Entry::Foreign { hostname, path, style });
     let own = (wanted(), style()).prop_map(|(wanted, style)| Entry::Own(wanted, style));
     let entries = vec(prop_oneof![3 => foreign, 2 => own], 0..8);
     (
@@ -237,21 +209,11 @@ fn scene_of(
             for (index, kind) in again.into_iter().filter(|_| !standing.is_empty()) {
                 let rule = index.get(&standing).clone();
                 edits.push(match kind {
-                    0 => RuleEdit::Remove {
-                        path: rule.path_text().map(Into::into),
-                        hostname: rule.hostname,
-                    },
-                    kind => RuleEdit::Put {
-                        rule,
-                        replaces: kind == 1,
-                    },
+                    0 => RuleEdit::Remove { path: rule.path_text().map(Into::into), hostname: rule.hostname },
+                    kind => RuleEdit::Put { rule, replaces: kind == 1 },
                 });
             }
-            Scene {
-                config: config(&entries, has_catch_all, is_loose),
-                own,
-                edits,
-            }
+            Scene { config: config(&entries, has_catch_all, is_loose), own, edits }
         })
 }
 
@@ -259,17 +221,9 @@ fn scene_of(
 fn standing(entry: &Entry) -> Option<WantedRule> {
     match entry {
         Entry::Own(wanted, _) => Some(wanted.clone()),
-        Entry::Foreign {
-            hostname,
-            path,
-            style: _,
-        } => Some(WantedRule {
+        Entry::Foreign { hostname, path, style: _ } => Some(WantedRule {
             hostname: Hostname::parse((*hostname)?).ok()?,
-            path: path
-                .filter(|path| !path.is_empty())
-                .map(PathPattern::parse)
-                .transpose()
-                .ok()?,
+            path: path.filter(|path| !path.is_empty()).map(PathPattern::parse).transpose().ok()?,
             service: Service::parse("http://app.ns.svc:8080").ok()?,
             origin_request: Vec::new(),
         }),
@@ -298,28 +252,18 @@ fn wanted() -> impl Strategy<Value = WantedRule> {
         ("noHappyEyeballs", json!(false)),
         ("httpHostHeader", json!("app.local")),
         ("noTLSVerify", json!(true)),
-        (
-            "ipRules",
-            json!([{"prefix": "10.0.0.0/8", "ports": [80, 443], "allow": true}]),
-        ),
-        (
-            "access",
-            json!({"required": true, "teamName": "team", "audTag": ["a", "b"]}),
-        ),
+        ("ipRules", json!([{"prefix": "10.0.0.0/8", "ports": [80, 443], "allow": true}])),
+        ("access", json!({"required": true, "teamName": "team", "audTag": ["a", "b"]})),
     ];
     let fields = prop_oneof![Just(Vec::new()), subsequence(fields, 0..=6)];
-    (
-        select(HOSTNAMES.to_vec()),
-        select(PATHS.to_vec()),
-        services,
-        fields,
-    )
-        .prop_map(|(hostname, path, service, origin_request)| WantedRule {
+    (select(HOSTNAMES.to_vec()), select(PATHS.to_vec()), services, fields).prop_map(
+        |(hostname, path, service, origin_request)| WantedRule {
             hostname: Hostname::parse(hostname).unwrap(),
             path: (!path.is_empty()).then(|| PathPattern::parse(path).unwrap()),
             service: Service::parse(service).unwrap(),
             origin_request,
-        })
+        },
+    )
 }
 
 fn edit() -> impl Strategy<Value = RuleEdit> {
@@ -333,11 +277,8 @@ fn edit() -> impl Strategy<Value = RuleEdit> {
 }
 
 fn config(entries: &[Entry], has_catch_all: bool, is_loose: bool) -> String {
-    let mut rules: Vec<String> = entries
-        .iter()
-        .enumerate()
-        .map(|(index, entry)| rule_text(index, entry))
-        .collect();
+    let mut rules: Vec<String> =
+        entries.iter().enumerate().map(|(index, entry)| rule_text(index, entry)).collect();
     if has_catch_all {
         rules.push(r#"{"service": "http_status:503", "future": [ 1.0 ]}"#.to_owned());
     }
@@ -361,17 +302,9 @@ fn rule_text(index: usize, entry: &Entry) -> String {
             wanted.origin_request.clone(),
             *style,
         ),
-        Entry::Foreign {
-            hostname,
-            path,
-            style,
-        } => (
-            *hostname,
-            *path,
-            format!("http://foreign-{index}:80"),
-            vec![("tlsTimeout", json!(7))],
-            *style,
-        ),
+        Entry::Foreign { hostname, path, style } => {
+            (*hostname, *path, format!("http://foreign-{index}:80"), vec![("tlsTimeout", json!(7))], *style)
+        }
     };
     let mut members: Vec<(String, String)> = Vec::new();
     let mut add = |name: &str, value: String| members.push((cased(name, style), value));
@@ -386,13 +319,7 @@ fn rule_text(index: usize, entry: &Entry) -> String {
         add("originRequest", origin);
     }
     if matches!(style, Style::Loose) {
-        members.insert(
-            0,
-            (
-                "future".to_owned(),
-                r#"{ "b" : 1.50, "a" : "\u0061" }"#.to_owned(),
-            ),
-        );
+        members.insert(0, ("future".to_owned(), r#"{ "b" : 1.50, "a" : "\u0061" }"#.to_owned()));
         members.push(("null".to_owned(), "null".to_owned()));
     }
     object_text(&members, style)
@@ -430,9 +357,7 @@ fn object_text(members: &[(String, String)], style: Style) -> String {
         Style::Loose => (" :\t", " , "),
         Style::Compact | Style::OtherCase | Style::EmptyOrigin => (":", ","),
     };
-    let members: Vec<String> = members
-        .iter()
-        .map(|(key, value)| format!("\"{key}\"{colon}{value}"))
-        .collect();
+    let members: Vec<String> =
+        members.iter().map(|(key, value)| format!("\"{key}\"{colon}{value}")).collect();
     format!("{{{}}}", members.join(comma))
 }

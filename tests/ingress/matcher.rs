@@ -42,11 +42,7 @@ fn lookup_form(name: &str) -> Option<String> {
         if !label.chars().all(is_plain) || label.starts_with('-') || label.ends_with('-') {
             return None;
         }
-        if label.is_ascii() {
-            Some(label)
-        } else {
-            Some(format!("xn--{}", punycode::encode(&label).ok()?))
-        }
+        if label.is_ascii() { Some(label) } else { Some(format!("xn--{}", punycode::encode(&label).ok()?)) }
     };
     Some(name.split('.').map(label).collect::<Option<Vec<_>>>()?.join("."))
 }
@@ -84,9 +80,7 @@ fn matches_path(expression: &str, path: &str) -> bool {
 }
 
 fn compile(expression: &str) -> Regex {
-    let spelling = OTHER_SPELLINGS
-        .iter()
-        .find(|(unreadable, _)| *unreadable == expression);
+    let spelling = OTHER_SPELLINGS.iter().find(|(unreadable, _)| *unreadable == expression);
     let expression = spelling.map_or(expression, |(_, readable)| readable);
     Regex::new(&in_ascii(expression)).unwrap_or_else(|error| panic!("{expression}: {error}"))
 }

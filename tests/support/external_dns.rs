@@ -69,7 +69,8 @@ impl ExternalDns {
              Content-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         );
-        exchange(self.api, &[head.as_bytes(), body.as_bytes()]).expect("the webhook answers every request in time")
+        exchange(self.api, &[head.as_bytes(), body.as_bytes()])
+            .expect("the webhook answers every request in time")
     }
 }
 

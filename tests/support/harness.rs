@@ -88,9 +88,10 @@ impl Scene {
         ]
         .into();
         all.extend(variables.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        let config = Config::read(&Arguments::default(), &Variables(all)).expect("the configuration is right");
-        let running =
-            Running::start(config, Arc::new(SystemClock), Shutdown::default()).expect("loopback has free ports");
+        let config =
+            Config::read(&Arguments::default(), &Variables(all)).expect("the configuration is right");
+        let running = Running::start(config, Arc::new(SystemClock), Shutdown::default())
+            .expect("loopback has free ports");
         Program { running: Some(running) }
     }
 
@@ -100,9 +101,7 @@ impl Scene {
             .records(&self.zone)
             .into_iter()
             .filter(|record| record.kind == "CNAME")
-            .map(|record| {
-                (record.name, record.content, record.proxied, record.comment.unwrap_or_default())
-            })
+            .map(|record| (record.name, record.content, record.proxied, record.comment.unwrap_or_default()))
             .collect()
     }
 
@@ -123,7 +122,9 @@ impl Scene {
         self.cloudflare
             .records(&self.zone)
             .into_iter()
-            .filter(|record| !record.comment.as_deref().unwrap_or_default().starts_with("external-dns owner="))
+            .filter(|record| {
+                !record.comment.as_deref().unwrap_or_default().starts_with("external-dns owner=")
+            })
             .map(|record| format!("{record:?}"))
             .collect()
     }
@@ -158,7 +159,10 @@ impl Program {
         scene.start()
     }
 
-    #[allow(clippy::disallowed_methods, reason = "the start is a thread of its own; this waits for it, with a bound")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the start is a thread of its own; this waits for it, with a bound"
+    )]
     pub(crate) fn wait_until_ready(&self) {
         let end = Instant::now() + Duration::from_secs(10);
         while !self.is_ready() {

@@ -178,7 +178,7 @@ impl Split {
         let mut frame: BTreeMap<String, Box<RawValue>> =
             serde_json::from_str(config.get()).expect("an object");
         let ingress =
-            frame.remove("ingress").map(|ingress| ingress.get().to_owned()).unwrap_or("[]".to_owned());
+            frame.remove("ingress").map_or_else(|| "[]".to_owned(), |ingress| ingress.get().to_owned());
         let rules: Vec<Box<RawValue>> = serde_json::from_str(&ingress).expect("a list");
         let text = |raw: &RawValue| raw.get().to_owned();
         Self {

@@ -16,10 +16,7 @@ fn zone() -> ZoneId {
 }
 
 fn one_delete() -> Batch {
-    Batch {
-        deletes: vec![RecordId::new("r1")],
-        ..Batch::default()
-    }
+    Batch { deletes: vec![RecordId::new("r1")], ..Batch::default() }
 }
 
 fn tunnel() -> TunnelId {
@@ -45,10 +42,8 @@ fn a_read_is_repeated_after_what_may_pass() {
         ("429", limited(Some("1"))),
         (
             "971",
-            failure(200, 971, "Please wait").map(|response| Response {
-                retry_after: Some("2".to_owned()),
-                ..response
-            }),
+            failure(200, 971, "Please wait")
+                .map(|response| Response { retry_after: Some("2".to_owned()), ..response }),
         ),
         ("cut off", answer(200, r#"{"success":true,"result":[{"#)),
     ] {
@@ -88,12 +83,7 @@ fn a_read_is_given_up_after_three_repetitions() {
 fn after_a_lost_connection_a_read_goes_out_at_once_on_a_fresh_one() {
     let stage = Stage::new([lost(TransportErrorKind::Disconnected, true), success("[]")]);
     records(&stage).unwrap();
-    let idle: Vec<_> = stage
-        .script
-        .sent()
-        .iter()
-        .map(|sent| sent.connection_max_idle)
-        .collect();
+    let idle: Vec<_> = stage.script.sent().iter().map(|sent| sent.connection_max_idle).collect();
     assert_eq!(idle, [CONNECTION_MAX_IDLE, Duration::ZERO]);
     assert_eq!(stage.clock.sleeps(), []);
 }
@@ -102,17 +92,9 @@ fn after_a_lost_connection_a_read_goes_out_at_once_on_a_fresh_one() {
 #[test]
 fn a_write_is_never_sent_twice() {
     for (label, first, may_have_been_done) in [
-        (
-            "connection lost",
-            lost(TransportErrorKind::Disconnected, true),
-            true,
-        ),
+        ("connection lost", lost(TransportErrorKind::Disconnected, true), true),
         ("timed out", lost(TransportErrorKind::TimedOut, true), true),
-        (
-            "timed out before the body",
-            lost(TransportErrorKind::TimedOut, false),
-            false,
-        ),
+        ("timed out before the body", lost(TransportErrorKind::TimedOut, false), false),
         ("refused", lost(TransportErrorKind::Connect, false), false),
         ("no such name", lost(TransportErrorKind::Lookup, false), false),
         ("500", answer(500, ""), true),
@@ -135,9 +117,7 @@ fn a_write_is_never_sent_twice() {
             let error = if is_batch {
                 client.batch(&zone(), &one_delete(), deadline).unwrap_err()
             } else {
-                client
-                    .put_configuration(&AccountId::new("a1"), &tunnel(), &config, deadline)
-                    .unwrap_err()
+                client.put_configuration(&AccountId::new("a1"), &tunnel(), &config, deadline).unwrap_err()
             };
             assert_eq!(stage.script.sent().len(), 1, "{label}");
             assert_eq!(error.may_have_been_done(), may_have_been_done, "{label}: {error}");
@@ -148,14 +128,8 @@ fn a_write_is_never_sent_twice() {
 #[test]
 fn a_write_takes_no_connection_that_was_idle_for_long() {
     let stage = Stage::new([success("{}")]);
-    stage
-        .client
-        .batch(&zone(), &one_delete(), stage.deadline())
-        .unwrap();
-    assert_eq!(
-        stage.script.sent()[0].connection_max_idle,
-        WRITE_CONNECTION_MAX_IDLE
-    );
+    stage.client.batch(&zone(), &one_delete(), stage.deadline()).unwrap();
+    assert_eq!(stage.script.sent()[0].connection_max_idle, WRITE_CONNECTION_MAX_IDLE);
 }
 
 #[test]
@@ -168,33 +142,15 @@ fn a_short_rate_limit_is_waited_for() {
 #[test]
 fn a_rate_limit_longer_than_the_deadline_is_remembered_and_nothing_is_sent_until_it_is_over() {
     let stage = Stage::new([limited(Some("300"))]);
-    assert_eq!(
-        records(&stage),
-        Err(Error::Limited {
-            retry_after: 300 * SECOND
-        })
-    );
+    assert_eq!(records(&stage), Err(Error::Limited { retry_after: 300 * SECOND }));
     stage.clock.advance(100 * SECOND);
     // Reads and writes alike, and neither waits.
-    assert_eq!(
-        records(&stage),
-        Err(Error::Limited {
-            retry_after: 200 * SECOND
-        })
-    );
+    assert_eq!(records(&stage), Err(Error::Limited { retry_after: 200 * SECOND }));
     assert_eq!(
         stage.client.batch(&zone(), &one_delete(), stage.deadline()),
-        Err(Error::Limited {
-            retry_after: 200 * SECOND
-        })
+        Err(Error::Limited { retry_after: 200 * SECOND })
     );
-    assert_eq!(
-        stage.client.budget(),
-        Budget {
-            calls_left_in_window: 0,
-            blocked_for: Some(200 * SECOND)
-        }
-    );
+    assert_eq!(stage.client.budget(), Budget { calls_left_in_window: 0, blocked_for: Some(200 * SECOND) });
     assert_eq!(stage.script.sent().len(), 1);
     assert_eq!(stage.clock.sleeps(), []);
     stage.clock.advance(200 * SECOND);
@@ -205,12 +161,7 @@ fn a_rate_limit_longer_than_the_deadline_is_remembered_and_nothing_is_sent_until
 #[test]
 fn a_rate_limit_without_a_time_stops_all_calls_for_a_minute() {
     let stage = Stage::new([limited(None)]);
-    assert_eq!(
-        records(&stage),
-        Err(Error::Limited {
-            retry_after: 60 * SECOND
-        })
-    );
+    assert_eq!(records(&stage), Err(Error::Limited { retry_after: 60 * SECOND }));
 }
 
 /// What was read just before must still be true when a write goes out.
@@ -238,10 +189,8 @@ fn the_clients_own_budget_stops_it_before_cloudflare_does() {
 
 #[test]
 fn the_rate_limit_header_lowers_the_budget() {
-    let stage = Stage::new([success("[]").map(|response| Response {
-        rate_limit: Some("\"default\";r=5;t=30".to_owned()),
-        ..response
-    })]);
+    let stage = Stage::new([success("[]")
+        .map(|response| Response { rate_limit: Some("\"default\";r=5;t=30".to_owned()), ..response })]);
     assert_eq!(stage.client.budget().calls_left_in_window, 1_100);
     records(&stage).unwrap();
     assert_eq!(stage.client.budget().calls_left_in_window, 5);
@@ -252,19 +201,10 @@ fn nothing_is_sent_after_the_deadline_and_no_call_is_given_longer() {
     let stage = Stage::new([success("[]"), success("[]")]);
     let over = stage.deadline_after(CALL_MINIMUM - Duration::from_nanos(1));
     assert_eq!(stage.client.records(&zone(), over), Err(Error::OutOfTime));
-    assert_eq!(
-        stage.client.batch(&zone(), &one_delete(), over),
-        Err(Error::OutOfTime)
-    );
+    assert_eq!(stage.client.batch(&zone(), &one_delete(), over), Err(Error::OutOfTime));
     assert_eq!(stage.script.sent(), []);
-    stage
-        .client
-        .records(&zone(), stage.deadline_after(SECOND))
-        .unwrap();
-    stage
-        .client
-        .records(&zone(), stage.deadline_after(60 * SECOND))
-        .unwrap();
+    stage.client.records(&zone(), stage.deadline_after(SECOND)).unwrap();
+    stage.client.records(&zone(), stage.deadline_after(60 * SECOND)).unwrap();
     let timeouts: Vec<_> = stage.script.sent().iter().map(|sent| sent.timeout).collect();
     assert_eq!(timeouts, [SECOND, CALL_TIMEOUT]);
 }
@@ -273,10 +213,7 @@ fn nothing_is_sent_after_the_deadline_and_no_call_is_given_longer() {
 fn repetitions_end_before_the_deadline() {
     let stage = Stage::new((0..9).map(|_| answer(502, "")));
     let deadline = stage.deadline_after(Duration::from_millis(400));
-    assert!(matches!(
-        stage.client.records(&zone(), deadline),
-        Err(Error::Failed(_))
-    ));
+    assert!(matches!(stage.client.records(&zone(), deadline), Err(Error::Failed(_))));
     assert_eq!(stage.script.sent().len(), 2);
     assert!(!deadline.is_over(&*stage.clock));
 }
@@ -287,26 +224,13 @@ fn later_calls_are_made_with_the_credentials_set_last() {
     records(&stage).unwrap();
     stage.client.set_credentials(token("another"));
     records(&stage).unwrap();
-    let used: Vec<_> = stage
-        .script
-        .sent()
-        .into_iter()
-        .map(|sent| sent.credentials)
-        .collect();
+    let used: Vec<_> = stage.script.sent().into_iter().map(|sent| sent.credentials).collect();
     assert_eq!(used, [token(TOKEN), token("another")]);
 }
 
 fn zones_page(range: std::ops::Range<u32>, info: &str) -> Result<Response, TransportError> {
-    let zones: Vec<_> = range
-        .map(|id| format!(r#"{{"id":"z{id:04}","name":"{id}.example"}}"#))
-        .collect();
-    answer(
-        200,
-        &format!(
-            r#"{{"success":true,"result":[{}],"result_info":{info}}}"#,
-            zones.join(",")
-        ),
-    )
+    let zones: Vec<_> = range.map(|id| format!(r#"{{"id":"z{id:04}","name":"{id}.example"}}"#)).collect();
+    answer(200, &format!(r#"{{"success":true,"result":[{}],"result_info":{info}}}"#, zones.join(",")))
 }
 
 #[test]
@@ -314,39 +238,17 @@ fn a_list_is_read_to_its_end_and_repeated_items_are_left_out() {
     for (label, pages, expected, calls) in [
         ("empty", vec![zones_page(0..0, "{}")], 0, 1),
         ("short", vec![zones_page(0..3, "{}")], 3, 1),
-        (
-            "exactly one page, total unknown",
-            vec![zones_page(0..50, "{}"), zones_page(0..0, "{}")],
-            50,
-            2,
-        ),
-        (
-            "exactly one page, total known",
-            vec![zones_page(0..50, r#"{"total_pages":1}"#)],
-            50,
-            1,
-        ),
-        (
-            "two pages",
-            vec![zones_page(0..50, "{}"), zones_page(50..60, "{}")],
-            60,
-            2,
-        ),
-        (
-            "overlap",
-            vec![zones_page(0..50, "{}"), zones_page(49..60, "{}")],
-            60,
-            2,
-        ),
+        ("exactly one page, total unknown", vec![zones_page(0..50, "{}"), zones_page(0..0, "{}")], 50, 2),
+        ("exactly one page, total known", vec![zones_page(0..50, r#"{"total_pages":1}"#)], 50, 1),
+        ("two pages", vec![zones_page(0..50, "{}"), zones_page(50..60, "{}")], 60, 2),
+        ("overlap", vec![zones_page(0..50, "{}"), zones_page(49..60, "{}")], 60, 2),
         ("null", vec![success("null")], 0, 1),
     ] {
         let stage = Stage::new(pages);
         let zones = stage.client.zones(stage.deadline()).unwrap();
         assert_eq!(zones.len(), expected, "{label}");
         assert!(zones.windows(2).all(|pair| pair[0].id < pair[1].id), "{label}");
-        let paths: Vec<_> = (1..=calls)
-            .map(|page| format!("/zones?page={page}&per_page=50"))
-            .collect();
+        let paths: Vec<_> = (1..=calls).map(|page| format!("/zones?page={page}&per_page=50")).collect();
         assert_eq!(stage.script.paths(), paths, "{label}");
     }
 }
@@ -354,10 +256,7 @@ fn a_list_is_read_to_its_end_and_repeated_items_are_left_out() {
 #[test]
 fn a_list_without_an_end_is_given_up() {
     let stage = Stage::new((0..=PAGES_MAX).map(|_| zones_page(0..50, "{}")));
-    let error = stage
-        .client
-        .zones(stage.deadline_after(3600 * SECOND))
-        .unwrap_err();
+    let error = stage.client.zones(stage.deadline_after(3600 * SECOND)).unwrap_err();
     assert!(matches!(error, Error::Unreadable { .. }), "{error}");
     assert_eq!(stage.script.sent().len(), PAGES_MAX as usize);
 }
@@ -366,10 +265,7 @@ fn a_list_without_an_end_is_given_up() {
 fn no_text_of_an_error_or_of_the_client_holds_the_token() {
     let echo = format!(r#""echo of {TOKEN} and {}""#, TOKEN.to_uppercase());
     for (label, response) in [
-        (
-            "message",
-            format!(r#"{{"success":false,"errors":[{{"code":1004,"message":{echo}}}]}}"#),
-        ),
+        ("message", format!(r#"{{"success":false,"errors":[{{"code":1004,"message":{echo}}}]}}"#)),
         (
             "chain",
             format!(

@@ -54,14 +54,8 @@ mod tests {
                 " https://api.cloudflare.com/client/v4/ ",
                 Some(("https://api.cloudflare.com/client/v4", true, false)),
             ),
-            (
-                "http://127.0.0.1:8080",
-                Some(("http://127.0.0.1:8080", false, true)),
-            ),
-            (
-                "http://[::1]:8080/v4",
-                Some(("http://[::1]:8080/v4", false, true)),
-            ),
+            ("http://127.0.0.1:8080", Some(("http://127.0.0.1:8080", false, true))),
+            ("http://[::1]:8080/v4", Some(("http://[::1]:8080/v4", false, true))),
             ("http://localhost", Some(("http://localhost", false, true))),
             ("http://emulator:80", Some(("http://emulator:80", false, false))),
             ("", None),
@@ -76,9 +70,7 @@ mod tests {
             ("https://ho st/", None),
         ] {
             let parsed = BaseUrl::parse(text).ok();
-            let parsed = parsed
-                .as_ref()
-                .map(|base| (&*base.text, base.is_https, base.is_loopback));
+            let parsed = parsed.as_ref().map(|base| (&*base.text, base.is_https, base.is_loopback));
             assert_eq!(parsed, expected, "{text:?}");
         }
     }

@@ -43,11 +43,7 @@ impl TransportError {
         was_sent: bool,
         detail: impl Into<Box<str>>,
     ) -> Self {
-        Self {
-            kind,
-            was_sent,
-            detail: detail.into(),
-        }
+        Self { kind, was_sent, detail: detail.into() }
     }
 
     /// What failed.
@@ -61,10 +57,7 @@ impl TransportError {
 
     /// Whether the next request will fail in the same way.
     pub(in crate::cloudflare) fn is_permanent(&self) -> bool {
-        matches!(
-            self.kind,
-            TransportErrorKind::Certificate | TransportErrorKind::TooLarge
-        )
+        matches!(self.kind, TransportErrorKind::Certificate | TransportErrorKind::TooLarge)
     }
 }
 
@@ -159,18 +152,9 @@ mod tests {
             (io(io::ErrorKind::ConnectionReset, "x"), Kind::Disconnected),
             (io(io::ErrorKind::BrokenPipe, "x"), Kind::Disconnected),
             // The texts are rustls's.
+            (io(io::ErrorKind::InvalidData, "invalid peer certificate: UnknownIssuer"), Kind::Certificate),
             (
-                io(
-                    io::ErrorKind::InvalidData,
-                    "invalid peer certificate: UnknownIssuer",
-                ),
-                Kind::Certificate,
-            ),
-            (
-                io(
-                    io::ErrorKind::InvalidData,
-                    "received corrupt message of type InvalidContentType",
-                ),
+                io(io::ErrorKind::InvalidData, "received corrupt message of type InvalidContentType"),
                 Kind::Tls,
             ),
             (ureq::Error::BodyExceedsLimit(1), Kind::TooLarge),

@@ -64,9 +64,7 @@ fn is_der_sequence(der: &[u8]) -> bool {
             let Some((length, contents)) = rest.split_at_checked(usize::from(first - 0x80)) else {
                 return false;
             };
-            let length = length
-                .iter()
-                .fold(0, |length, byte| length << 8 | usize::from(*byte));
+            let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
             (length, contents)
         }
         _ => return false,
@@ -90,26 +88,14 @@ mod tests {
         let key = pem("PRIVATE KEY", "MAIFAA==");
         for (label, text, expected) in [
             ("one", whole.clone(), Ok(1)),
-            (
-                "two with text around",
-                format!("# ours\n{whole}\n# theirs\n{whole}"),
-                Ok(2),
-            ),
+            ("two with text around", format!("# ours\n{whole}\n# theirs\n{whole}"), Ok(2)),
             ("a key beside it", format!("{key}{whole}"), Ok(1)),
             ("empty", String::new(), Err("holds no certificate")),
-            (
-                "text",
-                "not a certificate".to_owned(),
-                Err("holds no certificate"),
-            ),
+            ("text", "not a certificate".to_owned(), Err("holds no certificate")),
             ("a key only", key, Err("holds no certificate")),
             ("damaged", damaged, Err("a certificate in it is damaged")),
             ("not base64", pem("CERTIFICATE", "%%%%"), Err("is not PEM")),
-            (
-                "cut off",
-                "-----BEGIN CERTIFICATE-----\nMAIFAA==\n".to_owned(),
-                Err("is not PEM"),
-            ),
+            ("cut off", "-----BEGIN CERTIFICATE-----\nMAIFAA==\n".to_owned(), Err("is not PEM")),
         ] {
             let outcome = parse_certificates(text.as_bytes()).map(|certificates| certificates.len());
             assert_eq!(outcome, expected.map_err(ClientError::Certificates), "{label}");

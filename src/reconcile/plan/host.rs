@@ -22,8 +22,14 @@ pub(super) struct Outcome {
     pub(super) new_digests: BTreeSet<Digest>,
 }
 
-/// Plans one hostname.
-pub(super) fn plan(name: &str, request: &HostRequest, snapshot: &Snapshot, settings: &Settings) -> Outcome {
+/// Plans one hostname. `obstacles` are paths whose rules the tunnel's document does not allow to be edited.
+pub(super) fn plan(
+    name: &str,
+    request: &HostRequest,
+    obstacles: &BTreeMap<Option<Box<str>>, Reason>,
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> Outcome {
     let mut outcome = Outcome::default();
     let whole = |reason| Refusal { hostname: name.into(), set_identifier: None, reason };
     if !settings.filter.matches(name) {
@@ -40,7 +46,7 @@ pub(super) fn plan(name: &str, request: &HostRequest, snapshot: &Snapshot, setti
     let Ok(hostname) = Hostname::parse(name) else {
         return outcome;
     };
-    let host = Host::new(snapshot, settings, zone, hostname, request);
+    let host = Host { obstacles, ..Host::new(snapshot, settings, zone, hostname, request) };
     match host.plan(wanted, &request.withdrawn, withhold, &mut outcome.refusals) {
         Ok(Planned { plan, new_digests }) => {
             outcome.plan = Some(plan).filter(|plan| !plan.is_empty());
@@ -113,7 +119,12 @@ struct Host<'a> {
     foreign_records: Vec<&'a Record>,
     stamp: Option<Stamp>,
     traces: BTreeMap<Digest, Trace<'a>>,
+    /// By path, what the tunnel's document does not allow.
+    obstacles: &'a BTreeMap<Option<Box<str>>, Reason>,
 }
+
+/// Nothing stands in the way yet.
+static NO_OBSTACLES: BTreeMap<Option<Box<str>>, Reason> = BTreeMap::new();
 
 impl<'a> Host<'a> {
     fn new(
@@ -150,7 +161,17 @@ impl<'a> Host<'a> {
         let content = own_records.first().map(|record| &*record.content).unwrap_or_default();
         let digests = stamp.as_ref().map(|stamp| stamp.claims.rules.clone()).unwrap_or_default();
         let traces = trace(snapshot, settings, &hostname, content, &digests, &paths).into_iter().collect();
-        Self { snapshot, settings, zone, hostname, own_records, foreign_records, stamp, traces }
+        Self {
+            snapshot,
+            settings,
+            zone,
+            hostname,
+            own_records,
+            foreign_records,
+            stamp,
+            traces,
+            obstacles: &NO_OBSTACLES,
+        }
     }
 
     fn plan(
@@ -223,11 +244,12 @@ impl<'a> Host<'a> {
             if claims.is_empty() {
                 continue;
             }
-            if withhold {
+            let obstacle = self.obstacle_for(path).or_else(|| withhold.then_some(Reason::Withheld));
+            if let Some(reason) = obstacle {
                 refusals.push(Refusal {
                     hostname: self.hostname.as_str().into(),
                     set_identifier: Some(set_identifier.clone()),
-                    reason: Reason::Withheld,
+                    reason,
                 });
                 continue;
             }
@@ -235,6 +257,10 @@ impl<'a> Host<'a> {
             withdrawn.rules.extend(claims.rules);
         }
         withdrawn
+    }
+
+    fn obstacle_for(&self, path: Option<&str>) -> Option<Reason> {
+        self.obstacles.get(&path.map(Into::into)).cloned()
     }
 
     fn claims_record_only(&self) -> bool {
@@ -266,6 +292,7 @@ impl<'a> Host<'a> {
                     .rule
                     .as_ref()
                     .and_then(|rule| self.obstacle(&publication.tunnel, rule))
+                    .or_else(|| self.obstacle_for(publication.path()))
                     .or_else(|| digest_taken(&wanted, &possible)),
             };
             match obstacle {

@@ -20,14 +20,8 @@ const ESCAPABLE: &str = r"\.+*?()|[]{}^$/-&~#";
 
 /// Checks the whole expression.
 pub(super) fn check(text: &str) -> Result<(), PathError> {
-    let mut scanner = Scanner {
-        characters: text.chars().peekable(),
-        position: 0,
-    };
-    scanner.expression().map_err(|problem| PathError::Syntax {
-        position: scanner.position,
-        problem,
-    })
+    let mut scanner = Scanner { characters: text.chars().peekable(), position: 0 };
+    scanner.expression().map_err(|problem| PathError::Syntax { position: scanner.position, problem })
 }
 
 /// What a repetition would apply to.
@@ -108,11 +102,7 @@ impl Scanner<'_> {
                 *group = (*group).max(weight);
             }
         }
-        if groups.len() > 1 {
-            Err(Syntax::UnclosedGroup)
-        } else {
-            Ok(())
-        }
+        if groups.len() > 1 { Err(Syntax::UnclosedGroup) } else { Ok(()) }
     }
 
     /// Behind `(`. Says whether a `)` has to follow; flags for the rest of a group end by themselves.
@@ -150,11 +140,7 @@ impl Scanner<'_> {
     /// Behind `{`, up to and with `}`. The greatest number of repetitions.
     fn count(&mut self) -> Result<Weight, Syntax> {
         let minimum = self.number()?.ok_or(Syntax::Brace)?;
-        let maximum = if self.next_if(',') {
-            self.number()?.unwrap_or(minimum)
-        } else {
-            minimum
-        };
+        let maximum = if self.next_if(',') { self.number()?.unwrap_or(minimum) } else { minimum };
         if !self.next_if('}') {
             return Err(Syntax::Brace);
         }
@@ -166,11 +152,7 @@ impl Scanner<'_> {
 
     fn number(&mut self) -> Result<Option<Weight>, Syntax> {
         let mut number: Option<Weight> = None;
-        while let Some(digit) = self
-            .characters
-            .peek()
-            .and_then(|character| character.to_digit(10))
-        {
+        while let Some(digit) = self.characters.peek().and_then(|character| character.to_digit(10)) {
             self.next();
             // Go takes no leading zero for a count.
             if number == Some(0) {
@@ -269,11 +251,7 @@ impl Scanner<'_> {
             name.push(letter);
         }
         let is_closed = self.next_if(':') && self.next_if(']');
-        if is_closed && CLASS_NAMES.contains(&&*name) {
-            Ok(())
-        } else {
-            Err(Syntax::ClassName)
-        }
+        if is_closed && CLASS_NAMES.contains(&&*name) { Ok(()) } else { Err(Syntax::ClassName) }
     }
 
     /// Behind a backslash inside a class. The character it stands for; nothing for a class.

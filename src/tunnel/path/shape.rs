@@ -23,9 +23,7 @@ pub(in crate::tunnel) fn covers(path: Option<&str>, other: Option<&str>) -> bool
     }
     let prefixes = prefix_of(path).zip(other.and_then(prefix_of));
     prefixes.is_some_and(|(path, other)| {
-        other
-            .strip_prefix(&*path)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        other.strip_prefix(&*path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     })
 }
 
@@ -58,10 +56,7 @@ impl PathRank {
                 None => (PathClass::Other, text.len()),
             },
         };
-        Self {
-            class,
-            length: Reverse(length),
-        }
+        Self { class, length: Reverse(length) }
     }
 }
 
@@ -91,10 +86,7 @@ pub(super) fn prefix_of(text: &str) -> Option<String> {
 /// author and perhaps invalid, is not surely anchored.
 fn literal_beginning(text: &str) -> Option<String> {
     let flags = ["(?i)", "(?s)", "(?is)", "(?si)"];
-    let rest = flags
-        .iter()
-        .find_map(|flag| text.strip_prefix(flag))
-        .unwrap_or(text);
+    let rest = flags.iter().find_map(|flag| text.strip_prefix(flag)).unwrap_or(text);
     let body = rest.strip_prefix('^').or_else(|| rest.strip_prefix("\\A"))?;
     if body.contains("\\Q") || has_top_level_alternation(body) {
         return None;

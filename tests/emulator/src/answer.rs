@@ -19,11 +19,7 @@ pub(crate) struct Answer {
 impl Answer {
     /// An answer with this body and no headers of its own.
     pub(crate) fn new(status: u16, body: impl Into<String>) -> Self {
-        Self {
-            status,
-            headers: Vec::new(),
-            body: body.into(),
-        }
+        Self { status, headers: Vec::new(), body: body.into() }
     }
 }
 
@@ -50,11 +46,7 @@ pub(crate) struct Success {
 impl Success {
     /// A result without paging.
     pub(crate) fn of<T: Serialize + ?Sized>(result: &T) -> Self {
-        Self {
-            result: to_raw(result),
-            result_info: None,
-            messages: Vec::new(),
-        }
+        Self { result: to_raw(result), result_info: None, messages: Vec::new() }
     }
 
     /// The answer around it.
@@ -95,12 +87,7 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal without a chain.
     pub fn new(status: u16, code: u32, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            code,
-            message: message.into(),
-            chain: Vec::new(),
-        }
+        Self { status, code, message: message.into(), chain: Vec::new() }
     }
 
     /// Code 1004 with its cause, as the DNS service refuses a record.
@@ -131,19 +118,12 @@ impl Refusal {
 
     /// The answer around it.
     pub(crate) fn into_answer(self) -> Answer {
-        let Self {
-            status,
-            code,
-            message,
-            chain,
-        } = self;
+        let Self { status, code, message, chain } = self;
         let mut error = json!({"code": code, "message": message});
         if !chain.is_empty()
             && let Some(members) = error.as_object_mut()
         {
-            let chain = chain
-                .into_iter()
-                .map(|(code, message)| json!({"code": code, "message": message}));
+            let chain = chain.into_iter().map(|(code, message)| json!({"code": code, "message": message}));
             members.insert("error_chain".to_owned(), chain.collect());
         }
         let body = json!({"result": null, "success": false, "errors": [error], "messages": []});
@@ -153,12 +133,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            status,
-            code,
-            message,
-            chain,
-        } = self;
+        let Self { status, code, message, chain } = self;
         write!(formatter, "{message} (code {code}, HTTP {status})")?;
         for (code, message) in chain {
             write!(formatter, ": {message} (code {code})")?;

@@ -28,13 +28,7 @@ pub(crate) fn transact<T>(
     change: impl FnOnce(&mut Editor<'_>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let records = zone.records.clone();
-    let mut editor = Editor {
-        zone,
-        records,
-        identifiers,
-        whims,
-        now,
-    };
+    let mut editor = Editor { zone, records, identifiers, whims, now };
     let result = change(&mut editor)?;
     let records = editor.records;
     zone.records = records;
@@ -100,27 +94,16 @@ impl Editor<'_> {
     }
 
     fn writable_index(&self, id: &str) -> Result<usize, Refusal> {
-        let index = self
-            .records
-            .iter()
-            .position(|record| record.id == id)
-            .ok_or_else(not_found)?;
+        let index = self.records.iter().position(|record| record.id == id).ok_or_else(not_found)?;
         if self.records.get(index).is_some_and(Record::is_read_only) {
-            return Err(Refusal::new(
-                400,
-                1046,
-                "This record is managed by Cloudflare and is read only.",
-            ));
+            return Err(Refusal::new(400, 1046, "This record is managed by Cloudflare and is read only."));
         }
         Ok(index)
     }
 
     /// A, AAAA and CNAME exclude each other but for several A and AAAA; NS excludes everything below the apex.
     fn check_conflicts(&self, draft: &Draft, own_id: Option<&str>) -> Result<(), Refusal> {
-        let others = self
-            .records
-            .iter()
-            .filter(|r| r.name == draft.name && Some(r.id.as_str()) != own_id);
+        let others = self.records.iter().filter(|r| r.name == draft.name && Some(r.id.as_str()) != own_id);
         let is_address = |kind: &str| matches!(kind, "A" | "AAAA");
         let mut refusal = None;
         for other in others {
@@ -154,19 +137,15 @@ impl Editor<'_> {
 /// What two records of a type are compared by: names in any case, TXT with or without quotes.
 fn content_key(kind: &str, content: &str) -> String {
     match kind {
-        "TXT" => content
-            .strip_prefix('"')
-            .and_then(|rest| rest.strip_suffix('"'))
-            .unwrap_or(content)
-            .to_owned(),
+        "TXT" => {
+            content.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(content).to_owned()
+        }
         _ => content.to_ascii_lowercase(),
     }
 }
 
 fn object(value: &Value) -> Result<&Map<String, Value>, Refusal> {
-    value
-        .as_object()
-        .ok_or_else(|| Refusal::new(400, 9207, "Request body is invalid."))
+    value.as_object().ok_or_else(|| Refusal::new(400, 9207, "Request body is invalid."))
 }
 
 fn not_found() -> Refusal {
@@ -239,30 +218,10 @@ pub(crate) fn run(cloudflare: &mut Cloudflare, zone: &str, text: &str) -> Result
         let mut keep = |name: &str, records: Result<Vec<Value>, Refusal>| {
             records.map(|records| done.insert(name.to_owned(), Value::Array(records)))
         };
-        keep(
-            "deletes",
-            deletes
-                .iter()
-                .map(|item| editor.delete(id(item)?).map(shown))
-                .collect(),
-        )?;
-        keep(
-            "patches",
-            patches
-                .iter()
-                .map(|item| editor.patch(id(item)?, item).map(shown))
-                .collect(),
-        )?;
-        keep(
-            "puts",
-            puts.iter()
-                .map(|item| editor.put(id(item)?, item).map(shown))
-                .collect(),
-        )?;
-        keep(
-            "posts",
-            posts.iter().map(|item| editor.post(item).map(shown)).collect(),
-        )?;
+        keep("deletes", deletes.iter().map(|item| editor.delete(id(item)?).map(shown)).collect())?;
+        keep("patches", patches.iter().map(|item| editor.patch(id(item)?, item).map(shown)).collect())?;
+        keep("puts", puts.iter().map(|item| editor.put(id(item)?, item).map(shown)).collect())?;
+        keep("posts", posts.iter().map(|item| editor.post(item).map(shown)).collect())?;
         Ok(done)
     })?;
     Ok(Success::of(&done))

@@ -30,22 +30,13 @@ impl Call {
 
     /// The value of a header, by its lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// `PUT /accounts/…?query`, for messages and comparisons.
     pub fn line(&self) -> String {
-        let Self {
-            method, path, query, ..
-        } = self;
-        if query.is_empty() {
-            format!("{method} {path}")
-        } else {
-            format!("{method} {path}?{query}")
-        }
+        let Self { method, path, query, .. } = self;
+        if query.is_empty() { format!("{method} {path}") } else { format!("{method} {path}?{query}") }
     }
 }
 
@@ -62,10 +53,7 @@ impl CallCount {
     /// Counts calls.
     pub fn of(calls: &[Call]) -> Self {
         let writes = calls.iter().filter(|call| call.is_write()).count();
-        Self {
-            reads: calls.len() - writes,
-            writes,
-        }
+        Self { reads: calls.len() - writes, writes }
     }
 
     /// All of them.

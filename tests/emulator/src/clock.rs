@@ -13,15 +13,9 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "the one place that reads the machine's clock"
-    )]
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     pub(crate) fn start() -> Self {
-        Self {
-            started: Instant::now(),
-            ahead: Duration::ZERO,
-        }
+        Self { started: Instant::now(), ahead: Duration::ZERO }
     }
 
     /// Time since the start.
@@ -51,11 +45,7 @@ fn timestamp(unix_seconds: u64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.000000Z")
 }

@@ -64,10 +64,7 @@ impl Cloudflare {
 
     /// Adds an account and says its id.
     pub fn add_account(&mut self, name: &str) -> String {
-        let account = Account {
-            id: self.identifiers.hex(),
-            name: name.to_owned(),
-        };
+        let account = Account { id: self.identifiers.hex(), name: name.to_owned() };
         let id = account.id.clone();
         self.accounts.push(account);
         id
@@ -81,19 +78,8 @@ impl Cloudflare {
 
     /// Adds an active zone to an account and says its id.
     pub fn add_zone_to(&mut self, account: &str, name: &str, plan: Plan) -> String {
-        let account = self
-            .accounts
-            .iter()
-            .find(|a| a.id == account)
-            .cloned()
-            .expect("the account exists");
-        let zone = Zone::new(
-            self.identifiers.hex(),
-            name,
-            account,
-            plan,
-            self.clock.timestamp(),
-        );
+        let account = self.accounts.iter().find(|a| a.id == account).cloned().expect("the account exists");
+        let zone = Zone::new(self.identifiers.hex(), name, account, plan, self.clock.timestamp());
         let id = zone.id.clone();
         self.zones.push(zone);
         id
@@ -111,10 +97,7 @@ impl Cloudflare {
 
     /// A zone to change its plan, status or quota, by id or name.
     pub fn zone_mut(&mut self, zone: &str) -> &mut Zone {
-        self.zones
-            .iter_mut()
-            .find(|z| z.id == zone || z.name == zone)
-            .expect("the zone exists")
+        self.zones.iter_mut().find(|z| z.id == zone || z.name == zone).expect("the zone exists")
     }
 
     pub(crate) fn find_zone(&self, zone: &str) -> Option<&Zone> {
@@ -135,9 +118,7 @@ impl Cloudflare {
     pub fn add_record(&mut self, zone: &str, record: Value) -> Result<String, Refusal> {
         let mut record = record;
         let meta = record.as_object_mut().and_then(|members| members.remove("meta"));
-        let id = self
-            .change_records(zone, |editor| editor.post(&record))
-            .map(|record| record.id)?;
+        let id = self.change_records(zone, |editor| editor.post(&record)).map(|record| record.id)?;
         if let Some(Value::Object(meta)) = meta
             && let Some(stored) = self.zone_mut(zone).records.iter_mut().find(|r| r.id == id)
         {
@@ -153,10 +134,7 @@ impl Cloudflare {
     /// What Cloudflare would refuse; then none is added.
     pub fn add_records(&mut self, zone: &str, records: &[Value]) -> Result<Vec<String>, Refusal> {
         self.change_records(zone, |editor| {
-            records
-                .iter()
-                .map(|record| editor.post(record).map(|record| record.id))
-                .collect()
+            records.iter().map(|record| editor.post(record).map(|record| record.id)).collect()
         })
     }
 
@@ -165,8 +143,7 @@ impl Cloudflare {
     /// # Errors
     /// What Cloudflare would refuse.
     pub fn patch_record(&mut self, zone: &str, id: &str, fields: &Value) -> Result<(), Refusal> {
-        self.change_records(zone, |editor| editor.patch(id, fields))
-            .map(|_| ())
+        self.change_records(zone, |editor| editor.patch(id, fields)).map(|_| ())
     }
 
     /// Deletes a record as somebody else would.
@@ -184,11 +161,7 @@ impl Cloudflare {
         change: impl FnOnce(&mut batch::Editor<'_>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let now = self.clock.timestamp();
-        let found = self
-            .zones
-            .iter_mut()
-            .find(|z| z.id == zone || z.name == zone)
-            .expect("the zone exists");
+        let found = self.zones.iter_mut().find(|z| z.id == zone || z.name == zone).expect("the zone exists");
         batch::transact(found, &mut self.identifiers, &self.whims, &now, change)
     }
 
@@ -213,18 +186,12 @@ impl Cloudflare {
 
     /// A tunnel, by id or name.
     pub fn tunnel(&self, tunnel: &str) -> &Tunnel {
-        self.tunnels
-            .iter()
-            .find(|t| t.id == tunnel || t.name == tunnel)
-            .expect("the tunnel exists")
+        self.tunnels.iter().find(|t| t.id == tunnel || t.name == tunnel).expect("the tunnel exists")
     }
 
     /// A tunnel to change, by id or name.
     pub fn tunnel_mut(&mut self, tunnel: &str) -> &mut Tunnel {
-        self.tunnels
-            .iter_mut()
-            .find(|t| t.id == tunnel || t.name == tunnel)
-            .expect("the tunnel exists")
+        self.tunnels.iter_mut().find(|t| t.id == tunnel || t.name == tunnel).expect("the tunnel exists")
     }
 
     /// Replaces a tunnel's configuration as somebody else's PUT would: checked by cloudflared's rules, the version
@@ -234,16 +201,9 @@ impl Cloudflare {
     /// What Cloudflare would refuse.
     pub fn put_configuration(&mut self, tunnel: &str, config: &str) -> Result<i64, Refusal> {
         let config = crate::json::raw(config).map_err(|error| Refusal::bad_request(error.to_string()))?;
-        let Self {
-            tunnels,
-            whims,
-            clock,
-            ..
-        } = self;
-        let found = tunnels
-            .iter_mut()
-            .find(|t| t.id == tunnel || t.name == tunnel)
-            .expect("the tunnel exists");
+        let Self { tunnels, whims, clock, .. } = self;
+        let found =
+            tunnels.iter_mut().find(|t| t.id == tunnel || t.name == tunnel).expect("the tunnel exists");
         found.put(&config, whims, clock.timestamp())
     }
 
@@ -259,10 +219,7 @@ impl Cloudflare {
 
     /// A token to disable, expire or narrow, by its value.
     pub fn token_mut(&mut self, value: &str) -> &mut Token {
-        self.tokens
-            .iter_mut()
-            .find(|token| token.value == value)
-            .expect("the token exists")
+        self.tokens.iter_mut().find(|token| token.value == value).expect("the token exists")
     }
 
     /// What this Cloudflare does beyond its rules.
@@ -271,10 +228,7 @@ impl Cloudflare {
     }
 
     pub(crate) fn first_account(&self) -> String {
-        self.accounts
-            .first()
-            .map(|account| account.id.clone())
-            .unwrap_or_default()
+        self.accounts.first().map(|account| account.id.clone()).unwrap_or_default()
     }
 }
 

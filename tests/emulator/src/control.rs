@@ -79,11 +79,7 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
         value.ok_or_else(|| Refusal::bad_request(format!("{name} is missing")))
     };
     let known = |found: bool, what: &str| {
-        if found {
-            Ok(())
-        } else {
-            Err(Refusal::bad_request(format!("there is no such {what}")))
-        }
+        if found { Ok(()) } else { Err(Refusal::bad_request(format!("there is no such {what}"))) }
     };
     let cloudflare = &mut inner.cloudflare;
     let body = match path {
@@ -91,10 +87,7 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             let fault = fault(members.get("fault").unwrap_or(&Value::Null))?;
             let method = text("method").unwrap_or("*");
             let matcher = Matcher::call(method, text("path").unwrap_or("/**"));
-            let nth = members
-                .get("nth")
-                .and_then(Value::as_u64)
-                .and_then(|nth| usize::try_from(nth).ok());
+            let nth = members.get("nth").and_then(Value::as_u64).and_then(|nth| usize::try_from(nth).ok());
             inner.faults.arm(matcher, nth, Effect::Fault(fault));
             json!({"waiting": inner.faults.waiting()})
         }
@@ -105,23 +98,13 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
         }
         "/configurations" => {
             let tunnel = text("tunnel")?;
-            known(
-                cloudflare
-                    .tunnels()
-                    .iter()
-                    .any(|t| t.id == tunnel || t.name == tunnel),
-                "tunnel",
-            )?;
+            known(cloudflare.tunnels().iter().any(|t| t.id == tunnel || t.name == tunnel), "tunnel")?;
             let document = Members::parse(&request.body).unwrap_or_default();
             let config = document.last("config").map_or("null", RawValue::get);
             json!({"version": cloudflare.put_configuration(tunnel, config)?})
         }
         "/zones" => {
-            let plan = if text("plan").is_ok_and(|plan| plan != "free") {
-                Plan::Pro
-            } else {
-                Plan::Free
-            };
+            let plan = if text("plan").is_ok_and(|plan| plan != "free") { Plan::Pro } else { Plan::Free };
             json!({"id": cloudflare.add_zone(text("name")?, plan)})
         }
         "/tunnels" => json!({"id": cloudflare.add_tunnel(text("name")?)}),
@@ -130,10 +113,7 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             json!({})
         }
         "/clock" => {
-            let seconds = members
-                .get("advance_seconds")
-                .and_then(Value::as_u64)
-                .unwrap_or_default();
+            let seconds = members.get("advance_seconds").and_then(Value::as_u64).unwrap_or_default();
             cloudflare.clock.advance(Duration::from_secs(seconds));
             json!({})
         }
@@ -159,20 +139,11 @@ fn fault(value: &Value) -> Result<Fault, Refusal> {
             if let Some(delay) = value.get("delay_ms").and_then(Value::as_u64) {
                 return Ok(Fault::Delay(Duration::from_millis(delay)));
             }
-            let code = value
-                .get("status")
-                .and_then(Value::as_u64)
-                .and_then(|code| u16::try_from(code).ok());
-            let headers = value
-                .get("headers")
-                .and_then(Value::as_object)
-                .into_iter()
-                .flatten();
+            let code = value.get("status").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+            let headers = value.get("headers").and_then(Value::as_object).into_iter().flatten();
             Fault::Status {
                 code: code.ok_or_else(unknown)?,
-                headers: headers
-                    .map(|(name, value)| (name.clone(), plain(value)))
-                    .collect(),
+                headers: headers.map(|(name, value)| (name.clone(), plain(value))).collect(),
                 body: value.get("body").map(plain).unwrap_or_default(),
             }
         }
@@ -200,15 +171,7 @@ fn shown(calls: &[Call]) -> Vec<Value> {
 
 fn visited(visit: &Visit) -> Value {
     let mut shown = json!({"text": visit.to_string()});
-    if let (
-        Visit::Served {
-            tunnel,
-            rule,
-            service,
-        },
-        Some(members),
-    ) = (visit, shown.as_object_mut())
-    {
+    if let (Visit::Served { tunnel, rule, service }, Some(members)) = (visit, shown.as_object_mut()) {
         members.insert("tunnel".to_owned(), json!(tunnel));
         members.insert("rule".to_owned(), json!(rule));
         members.insert("service".to_owned(), json!(service));
@@ -245,13 +208,7 @@ fn state(cloudflare: &Cloudflare) -> Box<RawValue> {
         version: tunnel.version,
         config: tunnel.config.as_deref(),
     });
-    let accounts = cloudflare
-        .accounts()
-        .iter()
-        .map(|account| json!({"id": account.id, "name": account.name}));
-    to_raw(&State {
-        accounts: accounts.collect(),
-        zones: zones.collect(),
-        tunnels: tunnels.collect(),
-    })
+    let accounts =
+        cloudflare.accounts().iter().map(|account| json!({"id": account.id, "name": account.name}));
+    to_raw(&State { accounts: accounts.collect(), zones: zones.collect(), tunnels: tunnels.collect() })
 }

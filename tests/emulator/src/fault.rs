@@ -25,45 +25,25 @@ enum Kind {
 impl Matcher {
     /// Every call.
     pub fn any() -> Self {
-        Self {
-            kind: Kind::Any,
-            segments: None,
-        }
+        Self { kind: Kind::Any, segments: None }
     }
 
     /// Every GET.
     pub fn reads() -> Self {
-        Self {
-            kind: Kind::Reads,
-            segments: None,
-        }
+        Self { kind: Kind::Reads, segments: None }
     }
 
     /// Every call that asks for a change.
     pub fn writes() -> Self {
-        Self {
-            kind: Kind::Writes,
-            segments: None,
-        }
+        Self { kind: Kind::Writes, segments: None }
     }
 
     /// Calls with this method and a path below the base URL, in which `*` stands for one segment and a `**` at the
     /// end for any number: `Matcher::call("GET", "/zones/*/dns_records")`. The method `*` is any.
     pub fn call(method: &str, path: &str) -> Self {
-        let kind = if method == "*" {
-            Kind::Any
-        } else {
-            Kind::Method(method.to_owned())
-        };
-        let segments = path
-            .split('/')
-            .filter(|segment| !segment.is_empty())
-            .map(str::to_owned)
-            .collect();
-        Self {
-            kind,
-            segments: Some(segments),
-        }
+        let kind = if method == "*" { Kind::Any } else { Kind::Method(method.to_owned()) };
+        let segments = path.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect();
+        Self { kind, segments: Some(segments) }
     }
 
     /// `PUT` of a tunnel's configuration, any tunnel's.
@@ -94,10 +74,7 @@ impl Matcher {
             Kind::Writes => !is_read,
             Kind::Method(wanted) => wanted == method,
         };
-        kind && self
-            .segments
-            .as_ref()
-            .is_none_or(|segments| path_matches(segments, path))
+        kind && self.segments.as_ref().is_none_or(|segments| path_matches(segments, path))
     }
 }
 
@@ -147,35 +124,19 @@ pub enum Fault {
 impl Fault {
     /// An answer of this status with an empty body, as from a proxy before the API.
     pub fn status(code: u16) -> Self {
-        Self::Status {
-            code,
-            headers: Vec::new(),
-            body: String::new(),
-        }
+        Self::Status { code, headers: Vec::new(), body: String::new() }
     }
 
     /// An answer of this status in the API's envelope.
     pub fn error(status: u16, code: u32, message: &str) -> Self {
-        let Answer {
-            status,
-            headers,
-            body,
-        } = Refusal::new(status, code, message).into_answer();
-        Self::Status {
-            code: status,
-            headers,
-            body,
-        }
+        let Answer { status, headers, body } = Refusal::new(status, code, message).into_answer();
+        Self::Status { code: status, headers, body }
     }
 
     /// 429 with `retry-after` and an empty body.
     pub fn limited(retry_after_seconds: u64) -> Self {
         let headers = vec![("retry-after".to_owned(), retry_after_seconds.to_string())];
-        Self::Status {
-            code: 429,
-            headers,
-            body: String::new(),
-        }
+        Self::Status { code: 429, headers, body: String::new() }
     }
 
     /// Whether the call is done all the same.
@@ -221,11 +182,7 @@ pub(crate) struct Due {
 impl Faults {
     /// Waits for the n-th matching call from now (from 1), or for all of them.
     pub(crate) fn arm(&mut self, matcher: Matcher, nth: Option<usize>, effect: Effect) {
-        self.armed.push(Armed {
-            matcher,
-            remaining: nth,
-            effect,
-        });
+        self.armed.push(Armed { matcher, remaining: nth, effect });
     }
 
     /// Counts a call, and hands out what is due at it. Of several faults the one armed first acts; the others are
@@ -297,19 +254,7 @@ mod tests {
         faults.arm(Matcher::writes(), Some(2), Effect::Fault(Fault::Reset));
         faults.arm(Matcher::call("GET", "/zones"), None, Effect::Fault(Fault::Hang));
         let mut hit = |method: &str| faults.due(method, "/zones").fault;
-        let seen: Vec<_> = ["PUT", "GET", "PUT", "PUT", "GET"]
-            .into_iter()
-            .map(&mut hit)
-            .collect();
-        assert_eq!(
-            seen,
-            [
-                None,
-                Some(Fault::Hang),
-                Some(Fault::Reset),
-                None,
-                Some(Fault::Hang)
-            ]
-        );
+        let seen: Vec<_> = ["PUT", "GET", "PUT", "PUT", "GET"].into_iter().map(&mut hit).collect();
+        assert_eq!(seen, [None, Some(Fault::Hang), Some(Fault::Reset), None, Some(Fault::Hang)]);
     }
 }

@@ -29,10 +29,7 @@ pub(crate) struct Request {
 impl Request {
     /// The value of a header, by its lower-case name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// The decoded query parameters in their order.
@@ -63,18 +60,11 @@ pub(crate) fn read_request<S: Read + Write>(
             return Err(malformed("the head is too long"));
         }
         if fill(stream, unread)? == 0 {
-            return if unread.is_empty() {
-                Ok(None)
-            } else {
-                Err(io::ErrorKind::UnexpectedEof.into())
-            };
+            return if unread.is_empty() { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
         }
     };
     unread.drain(..head_length);
-    if request
-        .header("expect")
-        .is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
-    {
+    if request.header("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
     }
     let body = match framing {
@@ -101,12 +91,7 @@ fn parse_head(bytes: &[u8]) -> io::Result<Option<(Request, usize, Framing)>> {
     let headers: Vec<(String, String)> = head
         .headers
         .iter()
-        .map(|header| {
-            (
-                header.name.to_ascii_lowercase(),
-                String::from_utf8_lossy(header.value).into_owned(),
-            )
-        })
+        .map(|header| (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).into_owned()))
         .collect();
     let mut request = Request {
         method: head.method.unwrap_or_default().to_owned(),
@@ -120,9 +105,8 @@ fn parse_head(bytes: &[u8]) -> io::Result<Option<(Request, usize, Framing)>> {
         request.keep_alive = !connection.eq_ignore_ascii_case("close")
             && (request.keep_alive || connection.eq_ignore_ascii_case("keep-alive"));
     }
-    let chunked = request
-        .header("transfer-encoding")
-        .is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
+    let chunked =
+        request.header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
     let framing = if chunked {
         Framing::Chunked
     } else {
@@ -194,10 +178,7 @@ fn malformed(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::
 /// The bytes of an answer. `keep_alive` says whether the connection stays open after it.
 pub(crate) fn answer_bytes(answer: &Answer, keep_alive: bool) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {} {}\r\n", answer.status, reason(answer.status));
-    let has_type = answer
-        .headers
-        .iter()
-        .any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let has_type = answer.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     if !has_type {
         head.push_str("content-type: application/json\r\n");
     }
@@ -205,11 +186,7 @@ pub(crate) fn answer_bytes(answer: &Answer, keep_alive: bool) -> Vec<u8> {
         let _ = write!(head, "{name}: {value}\r\n");
     }
     let _ = write!(head, "content-length: {}\r\n", answer.body.len());
-    head.push_str(if keep_alive {
-        "connection: keep-alive\r\n\r\n"
-    } else {
-        "connection: close\r\n\r\n"
-    });
+    head.push_str(if keep_alive { "connection: keep-alive\r\n\r\n" } else { "connection: close\r\n\r\n" });
     let mut bytes = head.into_bytes();
     bytes.extend_from_slice(answer.body.as_bytes());
     bytes
@@ -297,10 +274,7 @@ mod tests {
 
     #[test]
     fn query_parameters_are_decoded() {
-        let request = Request {
-            query: "a=%C3%A4+b&c&d=100%".to_owned(),
-            ..Request::default()
-        };
+        let request = Request { query: "a=%C3%A4+b&c&d=100%".to_owned(), ..Request::default() };
         let expected = [("a", "ä b"), ("c", ""), ("d", "100%")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         assert_eq!(request.parameters(), expected);
     }

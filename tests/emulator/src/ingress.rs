@@ -76,9 +76,7 @@ impl RuleText {
 /// The rules of a document that can be decoded; none where it has none.
 pub fn rules(config: &str) -> Vec<Rule> {
     let text = |members: &Members, name: &str| {
-        let value = members
-            .present(name)
-            .and_then(|value| serde_json::from_str(value.get()).ok());
+        let value = members.present(name).and_then(|value| serde_json::from_str(value.get()).ok());
         value.unwrap_or_default()
     };
     let ingress = Members::parse(config).and_then(|config| elements(config.present("ingress")?.get()));
@@ -107,15 +105,11 @@ pub fn validate(config: &str) -> Result<(), Violation> {
     let rules = rules(config);
     let global =
         Members::parse(config).and_then(|members| Members::parse(members.present("originRequest")?.get()));
-    let global_bastion = global
-        .as_ref()
-        .is_some_and(|global| is_true(global, "bastionMode"));
+    let global_bastion = global.as_ref().is_some_and(|global| is_true(global, "bastionMode"));
     for (index, rule) in rules.iter().enumerate() {
         let is_last = index + 1 == rules.len();
-        check_rule(rule, index, is_last, global_bastion).map_err(|text| Violation {
-            rule: Some(index),
-            text,
-        })?;
+        check_rule(rule, index, is_last, global_bastion)
+            .map_err(|text| Violation { rule: Some(index), text })?;
     }
     Ok(())
 }
@@ -123,9 +117,7 @@ pub fn validate(config: &str) -> Result<(), Violation> {
 /// In cloudflared's order: service, access, hostname, path.
 fn check_rule(rule: &Rule, index: usize, is_last: bool, global_bastion: bool) -> Result<(), String> {
     let members = Members::parse(rule.raw.get()).unwrap_or_default();
-    let origin_request = members
-        .present("originRequest")
-        .and_then(|value| Members::parse(value.get()));
+    let origin_request = members.present("originRequest").and_then(|value| Members::parse(value.get()));
     let origin_request = origin_request.unwrap_or_default();
     let bastion = match origin_request.present("bastionMode") {
         Some(value) => value.get() == "true",
@@ -186,24 +178,16 @@ fn check_status(code: &str) -> Result<(), String> {
             quoted(code)
         ));
     };
-    if (100..=999).contains(&number) {
-        Ok(())
-    } else {
-        Err(format!("invalid HTTP status code: {number}"))
-    }
+    if (100..=999).contains(&number) { Ok(()) } else { Err(format!("invalid HTTP status code: {number}")) }
 }
 
 /// The rules for addresses are read for this service only.
 fn check_ip_rules(origin_request: &Members) -> Result<(), String> {
-    let rules = origin_request
-        .present("ipRules")
-        .and_then(|rules| elements(rules.get()))
-        .unwrap_or_default();
+    let rules = origin_request.present("ipRules").and_then(|rules| elements(rules.get())).unwrap_or_default();
     for rule in rules {
         let members = Members::parse(rule.get()).unwrap_or_default();
-        let prefix: Option<String> = members
-            .present("prefix")
-            .and_then(|prefix| serde_json::from_str(prefix.get()).ok());
+        let prefix: Option<String> =
+            members.present("prefix").and_then(|prefix| serde_json::from_str(prefix.get()).ok());
         let refused = |cause: String| Err(format!("unable to create ip rule for socks-proxy: {cause}"));
         let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) else {
             return refused("no prefix provided".to_owned());
@@ -211,16 +195,9 @@ fn check_ip_rules(origin_request: &Members) -> Result<(), String> {
         if !is_network(&prefix) {
             return refused(format!("unable to parse cidr: invalid CIDR address: {prefix}"));
         }
-        let ports = members
-            .present("ports")
-            .and_then(|ports| elements(ports.get()))
-            .unwrap_or_default();
+        let ports = members.present("ports").and_then(|ports| elements(ports.get())).unwrap_or_default();
         for port in ports {
-            if !port
-                .get()
-                .parse::<i64>()
-                .is_ok_and(|port| (1..=65_535).contains(&port))
-            {
+            if !port.get().parse::<i64>().is_ok_and(|port| (1..=65_535).contains(&port)) {
                 let port = port.get();
                 return refused(format!("invalid port {port}, needs to be between 1 and 65535"));
             }
@@ -242,19 +219,13 @@ fn is_network(prefix: &str) -> bool {
 }
 
 fn check_access(origin_request: &Members) -> Result<(), String> {
-    let Some(access) = origin_request
-        .present("access")
-        .and_then(|access| Members::parse(access.get()))
+    let Some(access) = origin_request.present("access").and_then(|access| Members::parse(access.get()))
     else {
         return Ok(());
     };
-    let has_team = access
-        .present("teamName")
-        .is_some_and(|team| team.get() != "\"\"");
-    let has_tags = access
-        .present("audTag")
-        .and_then(|tags| elements(tags.get()))
-        .is_some_and(|tags| !tags.is_empty());
+    let has_team = access.present("teamName").is_some_and(|team| team.get() != "\"\"");
+    let has_tags =
+        access.present("audTag").and_then(|tags| elements(tags.get())).is_some_and(|tags| !tags.is_empty());
     if is_true(&access, "required") && has_tags && !has_team {
         return Err("access.TeamName cannot be blank when access.audTags are present".to_owned());
     }
@@ -313,13 +284,8 @@ fn path_matches(expression: &str, path: &str) -> bool {
     expression.is_empty() || {
         let pattern = expression::translate(expression).expect("cloudflared took the expression");
         // Go has no such limits; a thousand repetitions of a Unicode class fit in these.
-        let regex = regex::RegexBuilder::new(&pattern)
-            .size_limit(1 << 28)
-            .nest_limit(10_000)
-            .build();
-        regex
-            .expect("the translation is an expression to regex too")
-            .is_match(path)
+        let regex = regex::RegexBuilder::new(&pattern).size_limit(1 << 28).nest_limit(10_000).build();
+        regex.expect("the translation is an expression to regex too").is_match(path)
     }
 }
 
@@ -332,10 +298,7 @@ fn hostname_matches(rule: &str, host: &str) -> bool {
 /// With regard to case; a wildcard stands for one or more labels.
 fn is_host_of(rule: &str, host: &str) -> bool {
     rule == host
-        || rule.starts_with("*.")
-            && rule
-                .strip_prefix('*')
-                .is_some_and(|suffix| host.ends_with(suffix))
+        || rule.starts_with("*.") && rule.strip_prefix('*').is_some_and(|suffix| host.ends_with(suffix))
 }
 
 /// What Go's `idna.Lookup.ToASCII` makes of a hostname; `None` where it refuses, as it does for every wildcard.
@@ -343,18 +306,13 @@ fn lookup_form(hostname: &str) -> Option<String> {
     let labels = hostname.split('.').map(|label| {
         let lower = label.to_lowercase();
         if lower.is_ascii() {
-            let is_strict = lower
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+            let is_strict = lower.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
             let has_hyphens = lower.starts_with('-') || lower.ends_with('-') || lower.get(2..4) == Some("--");
-            let is_punycode = lower
-                .strip_prefix("xn--")
-                .is_some_and(|encoded| punycode::decode(encoded).is_ok());
+            let is_punycode =
+                lower.strip_prefix("xn--").is_some_and(|encoded| punycode::decode(encoded).is_ok());
             return (is_strict && (is_punycode || !has_hyphens)).then_some(lower);
         }
-        punycode::encode(&lower)
-            .ok()
-            .map(|encoded| format!("xn--{encoded}"))
+        punycode::encode(&lower).ok().map(|encoded| format!("xn--{encoded}"))
     });
     Some(labels.collect::<Option<Vec<_>>>()?.join("."))
 }
@@ -407,17 +365,9 @@ mod tests {
         for (rule, rest, expected) in [
             (r#"{"HostName":"a","SERVICE":"http://a"}"#, "", None),
             (r#"{"hostname":"a","service":"x","service":"http://a"}"#, "", None),
-            (
-                r#"{"hostname":"a","service":"http://a","service":"x"}"#,
-                "",
-                Some(no_address),
-            ),
+            (r#"{"hostname":"a","service":"http://a","service":"x"}"#, "", Some(no_address)),
             (r#"{"hostname":"a","service":"x"}"#, bastion, None),
-            (
-                r#"{"hostname":"a","service":"x","originRequest":{"bastionMode":true}}"#,
-                "",
-                None,
-            ),
+            (r#"{"hostname":"a","service":"x","originRequest":{"bastionMode":true}}"#, "", None),
             (
                 r#"{"hostname":"a","service":"x","originRequest":{"bastionMode":false}}"#,
                 bastion,

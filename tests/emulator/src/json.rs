@@ -21,11 +21,7 @@ impl Members {
 
     /// The value of `name` as Go's encoding/json finds it: keys without case, the last one wins.
     pub(crate) fn last(&self, name: &str) -> Option<&RawValue> {
-        self.0
-            .iter()
-            .rev()
-            .find(|(key, _)| key.eq_ignore_ascii_case(name))
-            .map(|(_, value)| &**value)
+        self.0.iter().rev().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
     /// The same without `null`, which Go reads as absent.

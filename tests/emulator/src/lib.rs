@@ -178,9 +178,7 @@ impl Emulator {
     /// The text of a tunnel's configuration as it is stored, by the tunnel's id or name; `None` where there is none.
     pub fn configuration(&self, tunnel: &str) -> Option<String> {
         self.edit(|cloudflare| {
-            cloudflare
-                .configuration(tunnel)
-                .map(|config| RawValue::get(config).to_owned())
+            cloudflare.configuration(tunnel).map(|config| RawValue::get(config).to_owned())
         })
     }
 
@@ -219,10 +217,7 @@ impl Emulator {
     /// Lets the n-th matching call from now (from 1) go wrong. When several faults are due at one call, the one set
     /// first acts and all are spent.
     pub fn fault(&self, matcher: Matcher, nth: usize, fault: Fault) {
-        self.shared
-            .lock()
-            .faults
-            .arm(matcher, Some(nth), Effect::Fault(fault));
+        self.shared.lock().faults.arm(matcher, Some(nth), Effect::Fault(fault));
     }
 
     /// Lets the n-th call from now (from 1) go wrong, whichever it is: so a test can drive every point in turn.
@@ -242,10 +237,7 @@ impl Emulator {
         nth: usize,
         edit: impl FnOnce(&mut Cloudflare) + Send + 'static,
     ) {
-        self.shared
-            .lock()
-            .faults
-            .arm(matcher, Some(nth), Effect::EditBefore(Box::new(edit)));
+        self.shared.lock().faults.arm(matcher, Some(nth), Effect::EditBefore(Box::new(edit)));
     }
 
     /// Runs somebody else's edit right after the n-th matching call (from 1) was done, before it is answered.
@@ -255,10 +247,7 @@ impl Emulator {
         nth: usize,
         edit: impl FnOnce(&mut Cloudflare) + Send + 'static,
     ) {
-        self.shared
-            .lock()
-            .faults
-            .arm(matcher, Some(nth), Effect::EditAfter(Box::new(edit)));
+        self.shared.lock().faults.arm(matcher, Some(nth), Effect::EditAfter(Box::new(edit)));
     }
 
     /// How many faults and edits still wait for their call. Zero after a run: the run made so many calls.

@@ -19,11 +19,7 @@ pub struct RateLimit {
 impl Default for RateLimit {
     /// Cloudflare's: 1,200 calls in 5 minutes, then 5 minutes of nothing.
     fn default() -> Self {
-        Self {
-            calls: 1200,
-            window: Duration::from_secs(300),
-            block: Duration::from_secs(300),
-        }
+        Self { calls: 1200, window: Duration::from_secs(300), block: Duration::from_secs(300) }
     }
 }
 
@@ -46,11 +42,7 @@ impl Limiter {
         let RateLimit { calls, window, block } = self.limit;
         let usage = self.usage.entry(credentials.to_owned()).or_default();
         if now >= usage.window_ends {
-            *usage = Usage {
-                window_ends: now + window,
-                used: 0,
-                ..*usage
-            };
+            *usage = Usage { window_ends: now + window, used: 0, ..*usage };
         }
         usage.used += 1;
         if usage.used > calls {
@@ -66,45 +58,25 @@ impl Limiter {
 
     /// The headers that every answer carries.
     pub(crate) fn headers(&self, credentials: &str, now: Duration) -> [(String, String); 2] {
-        let RateLimit {
-            calls,
-            window,
-            block: _,
-        } = self.limit;
+        let RateLimit { calls, window, block: _ } = self.limit;
         let usage = self.usage.get(credentials).copied().unwrap_or_default();
-        let remaining = if now < usage.blocked_until {
-            0
-        } else {
-            calls.saturating_sub(usage.used)
-        };
+        let remaining = if now < usage.blocked_until { 0 } else { calls.saturating_sub(usage.used) };
         let until = usage.window_ends.max(usage.blocked_until).saturating_sub(now);
         [
-            (
-                "ratelimit".to_owned(),
-                format!("\"default\";r={remaining};t={}", seconds_up(until)),
-            ),
-            (
-                "ratelimit-policy".to_owned(),
-                format!("\"default\";q={calls};w={}", window.as_secs()),
-            ),
+            ("ratelimit".to_owned(), format!("\"default\";r={remaining};t={}", seconds_up(until))),
+            ("ratelimit-policy".to_owned(), format!("\"default\";q={calls};w={}", window.as_secs())),
         ]
     }
 }
 
 fn refusal(limit: RateLimit, blocked_for: Duration) -> Answer {
-    let RateLimit {
-        calls,
-        window,
-        block: _,
-    } = limit;
+    let RateLimit { calls, window, block: _ } = limit;
     let text = format!(
         "More than {calls} requests per {} seconds reached. Please wait and consider throttling your request speed",
         window.as_secs()
     );
     let mut answer = Refusal::new(429, 971, text).into_answer();
-    answer
-        .headers
-        .push(("retry-after".to_owned(), seconds_up(blocked_for).to_string()));
+    answer.headers.push(("retry-after".to_owned(), seconds_up(blocked_for).to_string()));
     answer
 }
 
@@ -118,15 +90,8 @@ mod tests {
 
     #[test]
     fn everything_is_refused_for_the_block_after_the_limit_and_then_allowed_again() {
-        let limit = RateLimit {
-            calls: 2,
-            window: Duration::from_secs(10),
-            block: Duration::from_secs(30),
-        };
-        let mut limiter = Limiter {
-            limit,
-            ..Limiter::default()
-        };
+        let limit = RateLimit { calls: 2, window: Duration::from_secs(10), block: Duration::from_secs(30) };
+        let mut limiter = Limiter { limit, ..Limiter::default() };
         let mut refused = |second: u64| limiter.count("token", Duration::from_secs(second)).is_some();
         let seen: Vec<bool> = [0, 1, 2, 12, 31, 32, 33].into_iter().map(&mut refused).collect();
         assert_eq!(seen, [false, false, true, true, true, false, false]);

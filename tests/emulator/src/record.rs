@@ -68,18 +68,7 @@ impl Record {
 
     /// Takes over everything that a client may write.
     pub(crate) fn apply(&mut self, draft: Draft, now: &str) {
-        let Draft {
-            name,
-            kind,
-            content,
-            data,
-            priority,
-            proxied,
-            ttl,
-            comment,
-            tags,
-            settings,
-        } = draft;
+        let Draft { name, kind, content, data, priority, proxied, ttl, comment, tags, settings } = draft;
         if self.comment != comment {
             self.comment_modified_on = comment.is_some().then(|| now.to_owned());
         }

@@ -151,13 +151,7 @@ fn accounts(cloudflare: &Cloudflare, grant: &Grant) -> Success {
         .collect();
     let mut success = Success::of(&shown);
     let count = shown.len();
-    let info = ResultInfo {
-        count,
-        page: 1,
-        per_page: 20,
-        total_count: count,
-        total_pages: Some(1),
-    };
+    let info = ResultInfo { count, page: 1, per_page: 20, total_count: count, total_pages: Some(1) };
     success.result_info = Some(info);
     success
 }
@@ -170,11 +164,7 @@ fn not_allowed(method: &str) -> Refusal {
 /// Identifiers of accounts, zones and records.
 fn check_identifier(id: &str, path: &str) -> Result<(), Refusal> {
     let is_identifier = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_identifier {
-        Ok(())
-    } else {
-        Err(Refusal::no_route(path))
-    }
+    if is_identifier { Ok(()) } else { Err(Refusal::no_route(path)) }
 }
 
 fn check_uuid(id: &str, path: &str) -> Result<(), Refusal> {
@@ -183,9 +173,5 @@ fn check_uuid(id: &str, path: &str) -> Result<(), Refusal> {
             8 | 13 | 18 | 23 => byte == b'-',
             _ => byte.is_ascii_hexdigit(),
         });
-    if is_uuid {
-        Ok(())
-    } else {
-        Err(Refusal::no_route(path))
-    }
+    if is_uuid { Ok(()) } else { Err(Refusal::no_route(path)) }
 }

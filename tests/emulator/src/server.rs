@@ -54,10 +54,7 @@ impl Shared {
             connections: BTreeMap::new(),
             connections_made: 0,
         };
-        Self {
-            inner: Mutex::new(inner),
-            woken: Condvar::new(),
-        }
+        Self { inner: Mutex::new(inner), woken: Condvar::new() }
     }
 
     /// The state. A test that panicked while it held the lock does not make the others blind.
@@ -78,10 +75,7 @@ impl Shared {
                 let waited = self.woken.wait_timeout_while(guard, timeout, goes_on);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
-            None => self
-                .woken
-                .wait_while(guard, goes_on)
-                .unwrap_or_else(PoisonError::into_inner),
+            None => self.woken.wait_while(guard, goes_on).unwrap_or_else(PoisonError::into_inner),
         }
     }
 }
@@ -101,11 +95,7 @@ impl Server {
         let address = listener.local_addr()?;
         let accepted = Arc::clone(&shared);
         let accepting = thread::spawn(move || accept(&listener, &accepted));
-        Ok(Self {
-            shared,
-            address,
-            accepting: Some(accepting),
-        })
+        Ok(Self { shared, address, accepting: Some(accepting) })
     }
 
     /// Blocks until the listener ends, which it does only with the process.
@@ -126,11 +116,8 @@ impl Drop for Server {
         drop(inner);
         self.shared.woken.notify_all();
         // The listener sees the flag when it is woken by one more connection.
-        let ip = if self.address.ip().is_unspecified() {
-            Ipv4Addr::LOCALHOST.into()
-        } else {
-            self.address.ip()
-        };
+        let ip =
+            if self.address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { self.address.ip() };
         let _ = TcpStream::connect_timeout(&SocketAddr::new(ip, self.address.port()), Duration::from_secs(1));
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -150,10 +137,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let number = inner.connections_made;
         inner.connections.insert(number, handle);
         drop(inner);
-        let registered = Registered {
-            shared: Arc::clone(shared),
-            number,
-        };
+        let registered = Registered { shared: Arc::clone(shared), number };
         thread::spawn(move || {
             let end = serve(stream, &registered.shared);
             // The last handle has to be this one for the way of closing to take effect.
@@ -229,11 +213,7 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     };
     let sequence = inner.calls.arrive(request, path);
     shared.woken.notify_all();
-    let Due {
-        fault,
-        edits_before,
-        edits_after,
-    } = inner.faults.due(&request.method, path);
+    let Due { fault, edits_before, edits_after } = inner.faults.due(&request.method, path);
     for edit in edits_before {
         edit(&mut inner.cloudflare);
     }
@@ -255,9 +235,7 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     let mut reaction = reaction;
     if let Reaction::Answer(answer) | Reaction::Half(answer) = &mut reaction {
         answer.headers.extend(inner.limiter.headers(credentials, now));
-        answer
-            .headers
-            .push(("cf-ray".to_owned(), format!("{sequence:016x}-LOC")));
+        answer.headers.push(("cf-ray".to_owned(), format!("{sequence:016x}-LOC")));
     }
     reaction
 }
@@ -271,11 +249,9 @@ fn suffer<'a>(
 ) -> (MutexGuard<'a, Inner>, Reaction) {
     let reaction = match fault {
         None => Reaction::Answer(answer.clone()),
-        Some(Fault::Status { code, headers, body }) => Reaction::Answer(Answer {
-            status: code,
-            headers,
-            body,
-        }),
+        Some(Fault::Status { code, headers, body }) => {
+            Reaction::Answer(Answer { status: code, headers, body })
+        }
         Some(Fault::Delay(delay)) => {
             let inner = shared.wait(inner, Some(delay), |_| false);
             return (inner, Reaction::Answer(answer.clone()));
@@ -288,12 +264,8 @@ fn suffer<'a>(
         Some(Fault::Reset) => Reaction::Reset,
         Some(Fault::Truncated) => Reaction::Half(answer.clone()),
         Some(Fault::Garbage) => {
-            let mut page = Answer::new(
-                200,
-                "<!DOCTYPE html><title>Welcome</title><h1>Please sign in</h1>",
-            );
-            page.headers
-                .push(("content-type".to_owned(), "text/html".to_owned()));
+            let mut page = Answer::new(200, "<!DOCTYPE html><title>Welcome</title><h1>Please sign in</h1>");
+            page.headers.push(("content-type".to_owned(), "text/html".to_owned()));
             Reaction::Answer(page)
         }
         Some(Fault::DoneButUnanswered) => Reaction::Close,

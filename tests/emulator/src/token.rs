@@ -66,10 +66,7 @@ pub struct Token {
 impl Token {
     /// A user's active token with the permissions that publishing hostnames takes, for all zones and accounts.
     pub fn full(value: &str) -> Self {
-        Self::with_permissions(
-            value,
-            &[Permission::ZoneRead, Permission::DnsEdit, Permission::TunnelEdit],
-        )
+        Self::with_permissions(value, &[Permission::ZoneRead, Permission::DnsEdit, Permission::TunnelEdit])
     }
 
     /// A user's active token with these permissions, for all zones and accounts.
@@ -86,26 +83,17 @@ impl Token {
 
     /// The legacy pair of API key and address.
     pub fn legacy_key(key: &str, email: &str) -> Self {
-        Self {
-            owner: TokenOwner::LegacyKey {
-                email: email.to_owned(),
-            },
-            ..Self::full(key)
-        }
+        Self { owner: TokenOwner::LegacyKey { email: email.to_owned() }, ..Self::full(key) }
     }
 
     /// A stable identifier, as the verify endpoints show it.
     fn id(&self) -> String {
         let hash = |seed: u64| {
-            self.value.bytes().fold(seed, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            })
+            self.value
+                .bytes()
+                .fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
         };
-        format!(
-            "{:016x}{:016x}",
-            hash(0xcbf2_9ce4_8422_2325),
-            hash(0x9e37_79b9_7f4a_7c15)
-        )
+        format!("{:016x}{:016x}", hash(0xcbf2_9ce4_8422_2325), hash(0x9e37_79b9_7f4a_7c15))
     }
 }
 
@@ -118,10 +106,7 @@ pub(crate) struct Grant {
 impl Grant {
     /// Whether calls on this zone may be made at all.
     pub(crate) fn reaches_zone(&self, id: &str) -> bool {
-        self.token
-            .zones
-            .as_ref()
-            .is_none_or(|zones| zones.iter().any(|zone| zone == id))
+        self.token.zones.as_ref().is_none_or(|zones| zones.iter().any(|zone| zone == id))
     }
 
     /// Refuses unless the token reaches the account.
@@ -135,11 +120,7 @@ impl Grant {
             TokenOwner::Account(account) => account == id,
             TokenOwner::User | TokenOwner::LegacyKey { .. } => true,
         };
-        let listed = self
-            .token
-            .accounts
-            .as_ref()
-            .is_none_or(|accounts| accounts.iter().any(|a| a == id));
+        let listed = self.token.accounts.as_ref().is_none_or(|accounts| accounts.iter().any(|a| a == id));
         if owned && listed && cloudflare.accounts.iter().any(|account| account.id == id) {
             return Ok(());
         }
@@ -173,9 +154,7 @@ impl Grant {
 
 /// The credentials of a request as they were sent, to count calls by: not checked.
 pub(crate) fn presented(request: &Request) -> Option<&str> {
-    let bearer = request
-        .header("authorization")
-        .and_then(|value| value.strip_prefix("Bearer "));
+    let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     bearer.or_else(|| request.header("x-auth-key"))
 }
 
@@ -194,18 +173,10 @@ pub(crate) fn authenticate(cloudflare: &Cloudflare, request: &Request) -> Result
                 return Err(invalid_header(6103, "X-Auth-Key"));
             }
             let email = request.header("x-auth-email").filter(|email| email.contains('@'));
-            find(
-                cloudflare,
-                key,
-                Some(email.ok_or_else(|| invalid_header(6102, "X-Auth-Email"))?),
-            )
+            find(cloudflare, key, Some(email.ok_or_else(|| invalid_header(6102, "X-Auth-Email"))?))
         }
         (None, None) => {
-            return Err(Refusal::new(
-                400,
-                9106,
-                "Missing X-Auth-Key, X-Auth-Email or Authorization headers",
-            ));
+            return Err(Refusal::new(400, 9106, "Missing X-Auth-Key, X-Auth-Email or Authorization headers"));
         }
     };
     match token {
@@ -226,17 +197,12 @@ fn find<'a>(cloudflare: &'a Cloudflare, value: &str, email: Option<&str>) -> Opt
 
 /// Cloudflare looks at the shape of a credential before it looks it up.
 fn is_well_formed(value: &str) -> bool {
-    value.len() >= 8
-        && value
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    value.len() >= 8 && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
 fn invalid_header(code: u32, header: &str) -> Refusal {
     let mut refusal = Refusal::new(400, 6003, "Invalid request headers");
-    refusal
-        .chain
-        .push((code, format!("Invalid format for {header} header")));
+    refusal.chain.push((code, format!("Invalid format for {header} header")));
     refusal
 }
 
@@ -256,9 +222,7 @@ pub(crate) fn verify(
         .strip_prefix("Bearer ")
         .filter(|value| is_well_formed(value))
         .ok_or_else(|| invalid_header(6111, "Authorization"))?;
-    let wanted = account.map_or(TokenOwner::User, |account| {
-        TokenOwner::Account(account.to_owned())
-    });
+    let wanted = account.map_or(TokenOwner::User, |account| TokenOwner::Account(account.to_owned()));
     let token = find(cloudflare, value, None)
         .filter(|token| token.owner == wanted)
         .ok_or_else(|| Refusal::new(401, 1000, "Invalid API Token"))?;
@@ -269,8 +233,6 @@ pub(crate) fn verify(
     };
     let mut success = Success::of(&json!({"id": token.id(), "status": status}));
     // Code 10000 in a success: what a client meets that looks at codes before it looks at `success`.
-    success
-        .messages
-        .push(json!({"code": 10000, "message": message, "type": null}));
+    success.messages.push(json!({"code": 10000, "message": message, "type": null}));
     Ok(success)
 }

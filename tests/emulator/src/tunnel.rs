@@ -82,12 +82,7 @@ pub struct Tunnel {
 
 impl Tunnel {
     pub(crate) fn new(id: String, account: String, new: NewTunnel, now: String) -> Self {
-        let NewTunnel {
-            name,
-            account: _,
-            config_source,
-            unconfigured,
-        } = new;
+        let NewTunnel { name, account: _, config_source, unconfigured } = new;
         Self {
             id,
             name,
@@ -124,11 +119,7 @@ impl Tunnel {
         let connected = self.is_connected();
         let created_at = Value::from(self.created_at.as_str());
         let when = |condition: bool| {
-            if condition {
-                created_at.clone()
-            } else {
-                Value::Null
-            }
+            if condition { created_at.clone() } else { Value::Null }
         };
         json!({
             "id": self.id,
@@ -150,11 +141,8 @@ impl Tunnel {
 
 /// `GET /accounts/{account_id}/cfd_tunnel`. Deleted tunnels are listed too unless `is_deleted` says otherwise.
 pub(crate) fn list(cloudflare: &Cloudflare, account: &str, request: &Request) -> Result<Success, Refusal> {
-    let mut tunnels: Vec<&Tunnel> = cloudflare
-        .tunnels
-        .iter()
-        .filter(|tunnel| tunnel.account == account)
-        .collect();
+    let mut tunnels: Vec<&Tunnel> =
+        cloudflare.tunnels.iter().filter(|tunnel| tunnel.account == account).collect();
     let mut page = Page { number: 1, size: 20 };
     for (name, value) in request.parameters() {
         match name.as_str() {
@@ -165,9 +153,8 @@ pub(crate) fn list(cloudflare: &Cloudflare, account: &str, request: &Request) ->
             "include_prefix" => tunnels.retain(|tunnel| tunnel.name.starts_with(&value)),
             "exclude_prefix" => tunnels.retain(|tunnel| !tunnel.name.starts_with(&value)),
             "is_deleted" => {
-                let wanted: bool = value
-                    .parse()
-                    .map_err(|_| Refusal::bad_request("is_deleted must be a boolean"))?;
+                let wanted: bool =
+                    value.parse().map_err(|_| Refusal::bad_request("is_deleted must be a boolean"))?;
                 tunnels.retain(|tunnel| tunnel.deleted == wanted);
             }
             "status" => tunnels.retain(|tunnel| tunnel.status() == value),
@@ -189,11 +176,7 @@ pub(crate) fn show(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<S
 /// `GET /accounts/{account_id}/cfd_tunnel/{tunnel_id}/connections`: every connector runs the latest version.
 pub(crate) fn connections(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<Success, Refusal> {
     let tunnel = find(cloudflare, account, id)?;
-    let count = if tunnel.is_connected() {
-        tunnel.connectors
-    } else {
-        0
-    };
+    let count = if tunnel.is_connected() { tunnel.connectors } else { 0 };
     let connectors: Vec<Value> = (0..count)
         .map(|number| {
             json!({
@@ -228,36 +211,24 @@ pub(crate) fn put_configuration(
 ) -> Result<Success, Refusal> {
     let id = find_live(cloudflare, account, id)?.id.clone();
     let config = configuration::config_of_body(body)?;
-    let Cloudflare {
-        tunnels,
-        whims,
-        clock,
-        ..
-    } = cloudflare;
-    let tunnel = tunnels
-        .iter_mut()
-        .find(|tunnel| tunnel.id == id)
-        .ok_or_else(not_found)?;
+    let Cloudflare { tunnels, whims, clock, .. } = cloudflare;
+    let tunnel = tunnels.iter_mut().find(|tunnel| tunnel.id == id).ok_or_else(not_found)?;
     tunnel.put(&config, whims, clock.timestamp())?;
     tunnel.configuration(whims)
 }
 
 fn find_live<'a>(cloudflare: &'a Cloudflare, account: &str, id: &str) -> Result<&'a Tunnel, Refusal> {
-    find(cloudflare, account, id).and_then(|tunnel| {
-        if tunnel.deleted {
-            Err(not_found())
-        } else {
-            Ok(tunnel)
-        }
-    })
+    find(cloudflare, account, id).and_then(
+        |tunnel| {
+            if tunnel.deleted { Err(not_found()) } else { Ok(tunnel) }
+        },
+    )
 }
 
 fn find<'a>(cloudflare: &'a Cloudflare, account: &str, id: &str) -> Result<&'a Tunnel, Refusal> {
     let wanted = id.to_ascii_lowercase();
     let mut tunnels = cloudflare.tunnels.iter();
-    tunnels
-        .find(|tunnel| tunnel.account == account && tunnel.id == wanted)
-        .ok_or_else(not_found)
+    tunnels.find(|tunnel| tunnel.account == account && tunnel.id == wanted).ok_or_else(not_found)
 }
 
 fn not_found() -> Refusal {

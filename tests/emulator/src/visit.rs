@@ -36,18 +36,10 @@ pub enum Visit {
 impl fmt::Display for Visit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Served {
-                tunnel,
-                rule: Some(rule),
-                service,
-            } => {
+            Self::Served { tunnel, rule: Some(rule), service } => {
                 write!(formatter, "{service} by rule {rule} of tunnel {tunnel}")
             }
-            Self::Served {
-                tunnel,
-                rule: None,
-                service,
-            } => write!(formatter, "{service} by tunnel {tunnel}"),
+            Self::Served { tunnel, rule: None, service } => write!(formatter, "{service} by tunnel {tunnel}"),
             Self::Elsewhere { kind, content } => write!(formatter, "{kind} {content}"),
             Self::NoSuchName => formatter.write_str("NXDOMAIN"),
             Self::NotProxied => formatter.write_str("error 1016"),
@@ -65,33 +57,21 @@ pub(crate) fn visit(cloudflare: &Cloudflare, host: &str, path: &str) -> Visit {
     let Some(first) = records.first() else {
         return Visit::NoSuchName;
     };
-    let Some(id) = first
-        .content
-        .to_ascii_lowercase()
-        .strip_suffix(".cfargotunnel.com")
-        .map(str::to_owned)
+    let Some(id) = first.content.to_ascii_lowercase().strip_suffix(".cfargotunnel.com").map(str::to_owned)
     else {
-        return Visit::Elsewhere {
-            kind: first.kind.clone(),
-            content: first.content.clone(),
-        };
+        return Visit::Elsewhere { kind: first.kind.clone(), content: first.content.clone() };
     };
     // Any proxied record of a name makes the name proxied.
     if !records.iter().any(|record| record.proxied) {
         return Visit::NotProxied;
     }
-    let tunnel = cloudflare
-        .tunnels
-        .iter()
-        .find(|tunnel| tunnel.id == id && tunnel.account == account);
+    let tunnel = cloudflare.tunnels.iter().find(|tunnel| tunnel.id == id && tunnel.account == account);
     let Some(tunnel) = tunnel.filter(|tunnel| !tunnel.deleted && tunnel.connectors > 0) else {
         return Visit::NoTunnel;
     };
     let config = tunnel.config.as_deref().map_or("null", |config| config.get());
     let rule = ingress::matching_rule(config, &host, path);
-    let service = rule
-        .and_then(|rule| ingress::rules(config).into_iter().nth(rule))
-        .map(|rule| rule.service);
+    let service = rule.and_then(|rule| ingress::rules(config).into_iter().nth(rule)).map(|rule| rule.service);
     Visit::Served {
         tunnel: tunnel.id.clone(),
         rule,
@@ -108,20 +88,14 @@ fn resolve<'a>(cloudflare: &'a Cloudflare, host: &str) -> Option<(&'a str, Vec<&
     let zone = zones.max_by_key(|zone| zone.name.len())?;
     let named = |name: &str| -> Vec<&'a Record> {
         let leads = |kind: &str| matches!(kind, "A" | "AAAA" | "CNAME");
-        zone.records
-            .iter()
-            .filter(|record| record.name == name && leads(&record.kind))
-            .collect()
+        zone.records.iter().filter(|record| record.name == name && leads(&record.kind)).collect()
     };
     let exists = |name: &str| zone.records.iter().any(|record| is_within(&record.name, name));
     if exists(host) {
         return Some((&zone.account.id, named(host)));
     }
     let mut name = host;
-    while let Some((_, above)) = name
-        .split_once('.')
-        .filter(|(_, above)| is_within(above, &zone.name))
-    {
+    while let Some((_, above)) = name.split_once('.').filter(|(_, above)| is_within(above, &zone.name)) {
         let wildcard = format!("*.{above}");
         if exists(&wildcard) {
             return Some((&zone.account.id, named(&wildcard)));

@@ -47,21 +47,14 @@ impl Whims {
 
     /// The refusal of a record's name.
     pub(crate) fn refuse_name(&self, name: &str) -> Option<&Refusal> {
-        self.disliked_names
-            .iter()
-            .find(|(disliked, _)| disliked == name)
-            .map(|(_, refusal)| refusal)
+        self.disliked_names.iter().find(|(disliked, _)| disliked == name).map(|(_, refusal)| refusal)
     }
 }
 
 impl fmt::Debug for Whims {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            disliked_rules,
-            disliked_names,
-            drops_explicit_defaults,
-            adds_empty_origin_request,
-        } = self;
+        let Self { disliked_rules, disliked_names, drops_explicit_defaults, adds_empty_origin_request } =
+            self;
         formatter
             .debug_struct("Whims")
             .field("disliked_rules", &disliked_rules.len())

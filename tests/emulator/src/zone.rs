@@ -145,11 +145,7 @@ type Test = Box<dyn Fn(&Zone) -> bool>;
 /// `GET /zones`.
 pub(crate) fn list(cloudflare: &Cloudflare, grant: &Grant, request: &Request) -> Result<Success, Refusal> {
     let mut page = Page { number: 1, size: 20 };
-    let mut zones: Vec<&Zone> = cloudflare
-        .zones
-        .iter()
-        .filter(|zone| grant.reaches_zone(&zone.id))
-        .collect();
+    let mut zones: Vec<&Zone> = cloudflare.zones.iter().filter(|zone| grant.reaches_zone(&zone.id)).collect();
     let (mut order, mut descending, mut any) = (String::new(), false, false);
     let mut tests: Vec<Test> = Vec::new();
     for (name, value) in request.parameters() {
@@ -169,11 +165,7 @@ pub(crate) fn list(cloudflare: &Cloudflare, grant: &Grant, request: &Request) ->
     }
     if !tests.is_empty() {
         zones.retain(|zone| {
-            if any {
-                tests.iter().any(|test| test(zone))
-            } else {
-                tests.iter().all(|test| test(zone))
-            }
+            if any { tests.iter().any(|test| test(zone)) } else { tests.iter().all(|test| test(zone)) }
         });
     }
     match order.as_str() {

@@ -1,10 +1,6 @@
 //! The binary as a test in another language uses it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what is missing fails the test"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "what is missing fails the test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -30,9 +26,7 @@ fn program() -> Command {
 fn one_line_says_where_and_what() {
     let mut running = Running(program().stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
-    BufReader::new(running.0.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let said: Value = serde_json::from_str(&line).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let base_url = text(&said["base_url"]);
@@ -49,10 +43,7 @@ fn one_line_says_where_and_what() {
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(
-        answer.starts_with("HTTP/1.1 200 OK") && answer.contains("intranet.example.com"),
-        "{answer}"
-    );
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("intranet.example.com"), "{answer}");
 }
 
 #[test]
@@ -63,9 +54,5 @@ fn a_wrong_argument_is_said() {
     }
     let help = program().arg("--help").output().unwrap();
     assert!(help.status.success());
-    assert!(
-        String::from_utf8(help.stdout)
-            .unwrap()
-            .contains("/configurations")
-    );
+    assert!(String::from_utf8(help.stdout).unwrap().contains("/configurations"));
 }

@@ -85,11 +85,7 @@ static ACCESS: Struct = Struct {
 static IP_RULE: Struct = Struct {
     package: "config",
     name: "IngressIPRule",
-    fields: &[
-        ("prefix", Type::Text),
-        ("ports", Type::List(&Type::Integer)),
-        ("allow", Type::Bool),
-    ],
+    fields: &[("prefix", Type::Text), ("ports", Type::List(&Type::Integer)), ("allow", Type::Bool)],
 };
 
 static WARP_ROUTING: Struct = Struct {
@@ -111,11 +107,7 @@ impl Type {
             Self::Unsigned(name) => (*name).to_owned(),
             Self::Seconds => "config.CustomDuration".to_owned(),
             Self::List(item) => format!("[]{}", item.name()),
-            Self::Struct(Struct {
-                package,
-                name,
-                fields: _,
-            }) => format!("{package}.{name}"),
+            Self::Struct(Struct { package, name, fields: _ }) => format!("{package}.{name}"),
         }
     }
 }
@@ -159,10 +151,7 @@ impl Decoder {
 
     fn object(&mut self, text: &str, wanted: &Struct, place: Place<'_>) -> Result<(), String> {
         for (key, value) in Members::parse(text).unwrap_or_default().0 {
-            let field = wanted
-                .fields
-                .iter()
-                .find(|(name, _)| key.eq_ignore_ascii_case(name));
+            let field = wanted.fields.iter().find(|(name, _)| key.eq_ignore_ascii_case(name));
             if let Some((name, field_type)) = field {
                 let path = place.map_or_else(|| (*name).to_owned(), |(_, path)| format!("{path}.{name}"));
                 self.value(value.get(), field_type, Some((wanted, &path)))?;
@@ -176,10 +165,7 @@ impl Decoder {
             Some((Struct { name, .. }, path)) => format!("struct field {name}.{path}"),
             None => "value".to_owned(),
         };
-        let mistake = format!(
-            "json: cannot unmarshal {found} into Go {target} of type {}",
-            wanted.name()
-        );
+        let mistake = format!("json: cannot unmarshal {found} into Go {target} of type {}", wanted.name());
         self.first_mistake.get_or_insert(mistake);
     }
 }
@@ -199,16 +185,10 @@ fn kind_of(text: &str) -> &'static str {
 fn parse_seconds(text: &str) -> Result<(), String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!(
-            "strconv.ParseInt: parsing {}: invalid syntax",
-            quoted(text)
-        ));
+        return Err(format!("strconv.ParseInt: parsing {}: invalid syntax", quoted(text)));
     }
     match text.parse::<i64>() {
         Ok(_) => Ok(()),
-        Err(_) => Err(format!(
-            "strconv.ParseInt: parsing {}: value out of range",
-            quoted(text)
-        )),
+        Err(_) => Err(format!("strconv.ParseInt: parsing {}: value out of range", quoted(text))),
     }
 }

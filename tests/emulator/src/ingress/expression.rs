@@ -16,20 +16,9 @@ const NESTING_LIMIT: usize = 1000;
 
 /// Translates an expression, or says what Go's `regexp.Compile` says about it.
 pub(super) fn translate(text: &str) -> Result<String, String> {
-    let mut parser = Parser {
-        text,
-        rest: text,
-        flags: Flags::default(),
-        depth: 0,
-    };
-    let (pattern, _) = parser
-        .alternation()
-        .map_err(|(what, part)| describe(what, &part))?;
-    if parser.rest.is_empty() {
-        Ok(pattern)
-    } else {
-        Err(describe("unexpected )", text))
-    }
+    let mut parser = Parser { text, rest: text, flags: Flags::default(), depth: 0 };
+    let (pattern, _) = parser.alternation().map_err(|(what, part)| describe(what, &part))?;
+    if parser.rest.is_empty() { Ok(pattern) } else { Err(describe("unexpected )", text)) }
 }
 
 fn describe(what: &str, part: &str) -> String {
@@ -304,25 +293,16 @@ impl<'a> Parser<'a> {
             after.split_at(length)
         };
         self.rest = rest;
-        let (name, negated) = name
-            .strip_prefix('^')
-            .map_or((name, negated), |name| (name, !negated));
+        let (name, negated) = name.strip_prefix('^').map_or((name, negated), |name| (name, !negated));
         let sign = if negated { "P" } else { "p" };
-        let is_name = |name: &str| {
-            name.bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"_ -".contains(&byte))
-        };
+        let is_name =
+            |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_ -".contains(&byte));
         if name.is_empty() || !is_name(name) {
             return mistake(BAD_RANGE, self.since(start));
         }
         if name == "Cs" {
             // Surrogates are in no UTF-8 text.
-            return Ok(if negated {
-                "\\x{0}-\\x{10FFFF}"
-            } else {
-                "[^\\x{0}-\\x{10FFFF}]"
-            }
-            .to_owned());
+            return Ok(if negated { "\\x{0}-\\x{10FFFF}" } else { "[^\\x{0}-\\x{10FFFF}]" }.to_owned());
         }
         // A category or a script; the properties that the crate knows besides are unknown to Go.
         ["gc", "sc"]
@@ -419,8 +399,7 @@ impl<'a> Parser<'a> {
             _ if kind.is_ascii() && !kind.is_ascii_alphanumeric() => Some(u32::from(kind)),
             _ => None,
         };
-        code.and_then(char::from_u32)
-            .map_or_else(|| mistake(BAD_ESCAPE, self.since(start)), Ok)
+        code.and_then(char::from_u32).map_or_else(|| mistake(BAD_ESCAPE, self.since(start)), Ok)
     }
 
     fn hexadecimal(&mut self) -> Option<u32> {
@@ -438,11 +417,7 @@ impl<'a> Parser<'a> {
     }
 
     fn folded(&self, pattern: String) -> String {
-        if self.flags.fold_case {
-            format!("(?i:{pattern})")
-        } else {
-            pattern
-        }
+        if self.flags.fold_case { format!("(?i:{pattern})") } else { pattern }
     }
 
     fn advance(&mut self, bytes: usize) {
@@ -541,10 +516,7 @@ mod tests {
             ("(?i-)", "invalid or unsupported Perl syntax: `(?i-)`"),
             ("[b-a]", "invalid character class range: `b-a`"),
         ] {
-            assert_eq!(
-                translate(expression).unwrap_err(),
-                format!("error parsing regexp: {expected}")
-            );
+            assert_eq!(translate(expression).unwrap_err(), format!("error parsing regexp: {expected}"));
         }
     }
 }

@@ -24,20 +24,12 @@ fn parse_parts(text: &str) -> Result<Address, String> {
     }
     let (scheme, rest) = split_scheme(main)?;
     let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
-    let none = Address {
-        scheme: scheme.to_owned(),
-        hostname: String::new(),
-        has_path: false,
-    };
+    let none = Address { scheme: scheme.to_owned(), hostname: String::new(), has_path: false };
     if !rest.starts_with('/') {
         if !scheme.is_empty() {
             return Ok(none);
         }
-        if rest
-            .split('/')
-            .next()
-            .is_some_and(|segment| segment.contains(':'))
-        {
+        if rest.split('/').next().is_some_and(|segment| segment.contains(':')) {
             return Err("first path segment in URL cannot contain colon".to_owned());
         }
     }
@@ -52,11 +44,7 @@ fn parse_parts(text: &str) -> Result<Address, String> {
     }
     check_escapes(path)?;
     check_escapes(fragment)?;
-    Ok(Address {
-        hostname,
-        has_path: !path.is_empty(),
-        ..none
-    })
+    Ok(Address { hostname, has_path: !path.is_empty(), ..none })
 }
 
 fn split_scheme(text: &str) -> Result<(&str, &str), String> {
@@ -96,24 +84,16 @@ fn parse_host(host: &str) -> Result<String, String> {
         let end = host.rfind(']').ok_or("missing ']' in host")?;
         host.get(end + 1..).unwrap_or_default()
     } else {
-        host.find(':')
-            .and_then(|colon| host.get(colon..))
-            .unwrap_or_default()
+        host.find(':').and_then(|colon| host.get(colon..)).unwrap_or_default()
     };
-    let is_port = |port: &str| {
-        port.strip_prefix(':')
-            .is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
-    };
+    let is_port =
+        |port: &str| port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
     if !port.is_empty() && !is_port(port) {
         return Err(format!("invalid port {} after host", quoted(port)));
     }
     check_host_characters(host)?;
     let name = host.strip_suffix(port).unwrap_or(host);
-    Ok(name
-        .strip_prefix('[')
-        .and_then(|name| name.strip_suffix(']'))
-        .unwrap_or(name)
-        .to_owned())
+    Ok(name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name).to_owned())
 }
 
 fn check_host_characters(host: &str) -> Result<(), String> {
@@ -126,10 +106,7 @@ fn check_host_characters(host: &str) -> Result<(), String> {
                 return Err(format!("invalid URL escape {}", quoted(escape)));
             }
         } else if character.is_ascii() && !is_host_character(character) {
-            return Err(format!(
-                "invalid character {} in host name",
-                quoted(&character.to_string())
-            ));
+            return Err(format!("invalid character {} in host name", quoted(&character.to_string())));
         }
     }
     Ok(())
@@ -140,8 +117,7 @@ fn is_host_character(character: char) -> bool {
 }
 
 fn check_escapes(text: &str) -> Result<(), String> {
-    text.match_indices('%')
-        .try_for_each(|(index, _)| escape_at(text, index).map(|_| ()))
+    text.match_indices('%').try_for_each(|(index, _)| escape_at(text, index).map(|_| ()))
 }
 
 /// The three bytes of the escape at `index`.
@@ -169,16 +145,8 @@ mod tests {
             ("mailto:x", "mailto", "", false),
             ("x/y", "", "", true),
         ] {
-            let Address {
-                scheme: s,
-                hostname: h,
-                has_path: p,
-            } = parse(text).unwrap();
-            assert_eq!(
-                (s.as_str(), h.as_str(), p),
-                (scheme, hostname, has_path),
-                "{text}"
-            );
+            let Address { scheme: s, hostname: h, has_path: p } = parse(text).unwrap();
+            assert_eq!((s.as_str(), h.as_str(), p), (scheme, hostname, has_path), "{text}");
         }
     }
 
@@ -192,10 +160,7 @@ mod tests {
             ("http://u ser@a", "net/url: invalid userinfo"),
             ("http://a^b", "invalid character \"^\" in host name"),
         ] {
-            assert_eq!(
-                parse(text).unwrap_err(),
-                format!("parse {}: {mistake}", quoted(text))
-            );
+            assert_eq!(parse(text).unwrap_err(), format!("parse {}: {mistake}", quoted(text)));
         }
     }
 }

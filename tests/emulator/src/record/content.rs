@@ -28,51 +28,35 @@ pub(super) fn parse(kind: &str, name: &str, members: &Map<String, Value>) -> Res
     let content = text(members, "content")?
         .ok_or_else(|| Refusal::dns_validation(9207, "content is a required field"))?;
     let content = content.trim().to_owned();
-    let plain = |content| Written {
-        content,
-        data: None,
-        priority: None,
-    };
+    let plain = |content| Written { content, data: None, priority: None };
     match kind {
         "A" => match content.parse::<Ipv4Addr>() {
             Ok(address) => Ok(plain(address.to_string())),
-            Err(_) => Err(Refusal::dns_validation(
-                9005,
-                "Content for A record must be a valid IPv4 address.",
-            )),
+            Err(_) => {
+                Err(Refusal::dns_validation(9005, "Content for A record must be a valid IPv4 address."))
+            }
         },
         "AAAA" => match content.parse::<Ipv6Addr>() {
             Ok(address) => Ok(plain(address.to_string())),
-            Err(_) => Err(Refusal::dns_validation(
-                9006,
-                "Content for AAAA record must be a valid IPv6 address.",
-            )),
+            Err(_) => {
+                Err(Refusal::dns_validation(9006, "Content for AAAA record must be a valid IPv6 address."))
+            }
         },
         "CNAME" => {
             let target = hostname(&content, 9007, kind)?;
             if target == name {
-                return Err(Refusal::dns_validation(
-                    9039,
-                    "A CNAME record cannot point to itself.",
-                ));
+                return Err(Refusal::dns_validation(9039, "A CNAME record cannot point to itself."));
             }
             Ok(plain(target))
         }
         "NS" | "PTR" => hostname(&content, 9007, kind).map(plain),
         "MX" => {
             let priority = number(members, "priority", 65_535)?;
-            Ok(Written {
-                content: hostname(&content, 9009, kind)?,
-                data: None,
-                priority: Some(priority),
-            })
+            Ok(Written { content: hostname(&content, 9009, kind)?, data: None, priority: Some(priority) })
         }
         "TXT" => txt(&content).map(plain),
         "OPENPGPKEY" => Ok(plain(content)),
-        _ => Err(Refusal::dns_validation(
-            9004,
-            format!("DNS record type \"{kind}\" is invalid."),
-        )),
+        _ => Err(Refusal::dns_validation(9004, format!("DNS record type \"{kind}\" is invalid."))),
     }
 }
 
@@ -89,14 +73,9 @@ fn data_fields(kind: &str) -> Option<&'static [&'static str]> {
         "DS" => &["key_tag", "algorithm", "digest_type", "digest"],
         "SMIMEA" | "TLSA" => &["usage", "selector", "matching_type", "certificate"],
         "SSHFP" => &["algorithm", "type", "fingerprint"],
-        "LOC" => &[
-            "lat_degrees",
-            "lat_minutes",
-            "lat_seconds",
-            "lat_direction",
-            "long_degrees",
-            "long_minutes",
-        ],
+        "LOC" => {
+            &["lat_degrees", "lat_minutes", "lat_seconds", "lat_direction", "long_degrees", "long_minutes"]
+        }
         _ => return None,
     })
 }
@@ -112,71 +91,38 @@ fn parse_data(kind: &str, fields: &[&str], members: &Map<String, Value>) -> Resu
             Some(Value::String(text)) => text.clone(),
             Some(Value::Number(number)) => number.to_string(),
             _ => {
-                return Err(Refusal::dns_validation(
-                    9101,
-                    format!("{field} is a required data field."),
-                ));
+                return Err(Refusal::dns_validation(9101, format!("{field} is a required data field.")));
             }
         };
         parts.push(part);
     }
-    for (field, most) in [
-        ("priority", 65_535),
-        ("weight", 65_535),
-        ("port", 65_535),
-        ("flags", 255),
-    ] {
+    for (field, most) in [("priority", 65_535), ("weight", 65_535), ("port", 65_535), ("flags", 255)] {
         let numeric = fields.contains(&field) && (field != "flags" || kind == "CAA");
-        if numeric
-            && data
-                .get(field)
-                .and_then(Value::as_u64)
-                .is_none_or(|value| value > most)
-        {
-            return Err(Refusal::dns_validation(
-                9102,
-                format!("{field} must be between 0 and {most}."),
-            ));
+        if numeric && data.get(field).and_then(Value::as_u64).is_none_or(|value| value > most) {
+            return Err(Refusal::dns_validation(9102, format!("{field} must be between 0 and {most}.")));
         }
     }
     if kind == "CAA"
-        && !matches!(
-            data.get("tag").and_then(Value::as_str),
-            Some("issue" | "issuewild" | "iodef")
-        )
+        && !matches!(data.get("tag").and_then(Value::as_str), Some("issue" | "issuewild" | "iodef"))
     {
-        return Err(Refusal::dns_validation(
-            9103,
-            "tag must be issue, issuewild or iodef.",
-        ));
+        return Err(Refusal::dns_validation(9103, "tag must be issue, issuewild or iodef."));
     }
     let mut data = data.clone();
     if kind == "SRV"
         && let Some(Value::String(target)) = data.get_mut("target")
     {
-        *target = if target == "." {
-            target.clone()
-        } else {
-            hostname(target, 9104, kind)?
-        };
+        *target = if target == "." { target.clone() } else { hostname(target, 9104, kind)? };
     }
     let priority = match kind {
         "URI" => Some(number(members, "priority", 65_535)?),
         "SRV" => data.get("priority").and_then(Value::as_u64),
         _ => None,
     };
-    Ok(Written {
-        content: parts.join(" "),
-        data: Some(data),
-        priority,
-    })
+    Ok(Written { content: parts.join(" "), data: Some(data), priority })
 }
 
 fn number(members: &Map<String, Value>, name: &str, most: u64) -> Result<u64, Refusal> {
-    let value = members
-        .get(name)
-        .and_then(Value::as_u64)
-        .filter(|value| *value <= most);
+    let value = members.get(name).and_then(Value::as_u64).filter(|value| *value <= most);
     value.ok_or_else(|| Refusal::dns_validation(9020, format!("{name} is a required field")))
 }
 
@@ -252,10 +198,7 @@ pub(super) fn is_proxiable(kind: &str, content: &str) -> bool {
 
 /// Refuses what Cloudflare cannot proxy.
 pub(super) fn check_proxiable(kind: &str, content: &str) -> Result<(), Refusal> {
-    let cannot = Err(Refusal::dns_validation(
-        9041,
-        "This DNS record cannot be proxied.",
-    ));
+    let cannot = Err(Refusal::dns_validation(9041, "This DNS record cannot be proxied."));
     match kind {
         "CNAME" => Ok(()),
         "A" | "AAAA" => match content.parse::<IpAddr>() {
@@ -289,9 +232,7 @@ pub(crate) fn to_ascii(name: &str) -> Option<String> {
         if label.is_ascii() {
             return Some(label.to_ascii_lowercase());
         }
-        punycode::encode(&label.to_lowercase())
-            .ok()
-            .map(|encoded| format!("xn--{encoded}"))
+        punycode::encode(&label.to_lowercase()).ok().map(|encoded| format!("xn--{encoded}"))
     });
     Some(labels.collect::<Option<Vec<_>>>()?.join("."))
 }
@@ -301,9 +242,7 @@ pub(crate) fn is_hostname(name: &str) -> bool {
     name.len() <= 253
         && name.split('.').all(|label| {
             (1..=63).contains(&label.len())
-                && label
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
         })
 }
 
@@ -319,10 +258,7 @@ mod tests {
             ("\"a\"", Some("\"a\"".to_owned())),
             ("\"a\"  \"b\"", Some("\"a\" \"b\"".to_owned())),
             ("\"a\\\"b\"", Some("\"a\\\"b\"".to_owned())),
-            (
-                long.as_str(),
-                Some(format!("\"{}\" \"{}\"", &long[..255], &long[..45])),
-            ),
+            (long.as_str(), Some(format!("\"{}\" \"{}\"", &long[..255], &long[..45]))),
             ("\"a", None),
             ("\"a\" b", None),
             ("a\"b", None),
@@ -334,9 +270,6 @@ mod tests {
 
     #[test]
     fn names_become_lower_case_punycode() {
-        assert_eq!(
-            to_ascii("Bücher.Example").as_deref(),
-            Some("xn--bcher-kva.example")
-        );
+        assert_eq!(to_ascii("Bücher.Example").as_deref(), Some("xn--bcher-kva.example"));
     }
 }

@@ -35,10 +35,7 @@ impl Draft {
         let proxied = boolean(members, "proxied")?.unwrap_or(false);
         let written = content::parse(&kind, &name, members)?;
         if kind == "NS" && name == zone.name {
-            return Err(Refusal::dns_validation(
-                9011,
-                "NS records at the apex are managed by Cloudflare.",
-            ));
+            return Err(Refusal::dns_validation(9011, "NS records at the apex are managed by Cloudflare."));
         }
         if proxied {
             content::check_proxiable(&kind, &written.content)?;
@@ -72,10 +69,7 @@ fn boolean(members: &Map<String, Value>, name: &str) -> Result<Option<bool>, Ref
     match members.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(value)) => Ok(Some(*value)),
-        Some(_) => Err(Refusal::dns_validation(
-            9998,
-            format!("{name} must be a boolean."),
-        )),
+        Some(_) => Err(Refusal::dns_validation(9998, format!("{name} must be a boolean."))),
     }
 }
 
@@ -91,26 +85,21 @@ pub(crate) fn full_name(name: &str, zone: &str) -> Result<String, Refusal> {
         format!("{name}.{zone}")
     };
     let rest = full.strip_prefix("*.").unwrap_or(&full);
-    if content::is_hostname(rest) && full.len() <= 253 {
-        Ok(full)
-    } else {
-        Err(invalid())
-    }
+    if content::is_hostname(rest) && full.len() <= 253 { Ok(full) } else { Err(invalid()) }
 }
 
 fn ttl(members: &Map<String, Value>, proxied: bool, plan: Plan) -> Result<u64, Refusal> {
     let shortest = plan.shortest_ttl_seconds();
     let ttl = match members.get("ttl") {
         None | Some(Value::Null) => 1,
-        Some(value) => value
-            .as_u64()
-            .filter(|ttl| *ttl == 1 || (shortest..=86_400).contains(ttl))
-            .ok_or_else(|| {
+        Some(value) => {
+            value.as_u64().filter(|ttl| *ttl == 1 || (shortest..=86_400).contains(ttl)).ok_or_else(|| {
                 let text = format!(
                     "Invalid TTL. Must be between {shortest} and 86,400 seconds, or 1 for Automatic."
                 );
                 Refusal::dns_validation(9021, text)
-            })?,
+            })?
+        }
     };
     // A proxied record is always automatic: 300 sent is read back as 1.
     Ok(if proxied { 1 } else { ttl })
@@ -121,10 +110,7 @@ fn comment(members: &Map<String, Value>, plan: Plan) -> Result<Option<String>, R
         return Ok(None);
     };
     if comment.contains(['\n', '\r']) {
-        return Err(Refusal::dns_validation(
-            9314,
-            "DNS record comment must not contain line breaks.",
-        ));
+        return Err(Refusal::dns_validation(9314, "DNS record comment must not contain line breaks."));
     }
     let (length, limit) = (comment.chars().count(), plan.comment_limit());
     if length > limit {
@@ -142,17 +128,12 @@ fn tags(members: &Map<String, Value>, plan: Plan) -> Result<Vec<String>, Refusal
     };
     let quota = plan.tag_quota();
     if tags.len() > quota {
-        let text = format!(
-            "DNS record has {} tags, exceeding the quota of {quota}.",
-            tags.len()
-        );
+        let text = format!("DNS record has {} tags, exceeding the quota of {quota}.", tags.len());
         return Err(Refusal::dns_validation(9300, text));
     }
     let is_name = |name: &str| {
         (1..=32).contains(&name.len())
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
     tags.iter()
         .map(|tag| {

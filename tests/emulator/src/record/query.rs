@@ -36,20 +36,14 @@ pub(crate) fn list(zone: &Zone, request: &Request) -> Result<Success, Refusal> {
             "tag" => tests.push(Box::new(move |record| tag_holds(record, &operator, &value))),
             "search" => tests.push(Box::new(move |record| {
                 let comment = record.comment.as_deref().unwrap_or_default();
-                [&record.name, &record.content, comment]
-                    .iter()
-                    .any(|text| holds(text, "contains", &value))
+                [&record.name, &record.content, comment].iter().any(|text| holds(text, "contains", &value))
             })),
             _ => {}
         }
     }
     let passes = |record: &&Record| {
         tests.is_empty()
-            || if any {
-                tests.iter().any(|test| test(record))
-            } else {
-                tests.iter().all(|test| test(record))
-            }
+            || if any { tests.iter().any(|test| test(record)) } else { tests.iter().all(|test| test(record)) }
     };
     let mut records: Vec<&Record> = zone.records.iter().filter(passes).collect();
     match order.as_str() {
@@ -59,9 +53,7 @@ pub(crate) fn list(zone: &Zone, request: &Request) -> Result<Success, Refusal> {
         "ttl" => records.sort_by_key(|record| record.ttl),
         "proxied" => records.sort_by_key(|record| record.proxied),
         _ => {
-            return Err(Refusal::bad_request(
-                "order must be one of type, name, content, ttl, proxied",
-            ));
+            return Err(Refusal::bad_request("order must be one of type, name, content, ttl, proxied"));
         }
     }
     if descending {
@@ -110,15 +102,8 @@ fn comment_holds(record: &Record, operator: &str, wanted: &str) -> bool {
 /// `tag=name` is presence, `tag=name:value` equality; the suffixed forms take `name` or `name:part`.
 fn tag_holds(record: &Record, operator: &str, wanted: &str) -> bool {
     let (name, part) = wanted.split_once(':').unwrap_or((wanted, ""));
-    let operator = if operator == "exact" && !wanted.contains(':') {
-        "present"
-    } else {
-        operator
-    };
-    let mut values = record
-        .tags
-        .iter()
-        .filter_map(|tag| tag.split_once(':').filter(|(n, _)| *n == name));
+    let operator = if operator == "exact" && !wanted.contains(':') { "present" } else { operator };
+    let mut values = record.tags.iter().filter_map(|tag| tag.split_once(':').filter(|(n, _)| *n == name));
     match operator {
         "present" => values.next().is_some(),
         "absent" => values.next().is_none(),

@@ -48,10 +48,7 @@ pub fn catch_all(service: &str) -> String {
 pub(super) fn config_of_body(body: &str) -> Result<Box<RawValue>, Refusal> {
     let members =
         Members::parse(body).ok_or_else(|| Refusal::bad_request("the body is not a JSON object"))?;
-    members
-        .last("config")
-        .map(ToOwned::to_owned)
-        .ok_or_else(|| Refusal::bad_request("config is required"))
+    members.last("config").map(ToOwned::to_owned).ok_or_else(|| Refusal::bad_request("config is required"))
 }
 
 impl Tunnel {
@@ -64,9 +61,7 @@ impl Tunnel {
             return Err(bad(text));
         }
         let stored = if whims.drops_explicit_defaults {
-            map_rules(config, &|rule| {
-                map_member(rule, "originRequest", &without_defaults)
-            })
+            map_rules(config, &|rule| map_member(rule, "originRequest", &without_defaults))
         } else {
             config.to_owned()
         };
@@ -127,11 +122,7 @@ fn map_member(object: &RawValue, name: &str, change: &dyn Fn(&RawValue) -> Box<R
             changed = true;
         }
     }
-    if changed {
-        members.to_raw()
-    } else {
-        object.to_owned()
-    }
+    if changed { members.to_raw() } else { object.to_owned() }
 }
 
 fn without_defaults(origin_request: &RawValue) -> Box<RawValue> {
@@ -139,9 +130,7 @@ fn without_defaults(origin_request: &RawValue) -> Box<RawValue> {
         return origin_request.to_owned();
     };
     members.0.retain(|(key, value)| {
-        !ORIGIN_DEFAULTS
-            .iter()
-            .any(|(name, default)| key == name && value.get() == *default)
+        !ORIGIN_DEFAULTS.iter().any(|(name, default)| key == name && value.get() == *default)
     });
     members.to_raw()
 }

@@ -32,17 +32,12 @@ impl Answer {
     pub(crate) fn code(&self) -> u64 {
         let error = &self.json()["errors"][0];
         assert!(error.is_object(), "no error: {}", self.body);
-        error["error_chain"][0]["code"]
-            .as_u64()
-            .or_else(|| error["code"].as_u64())
-            .unwrap()
+        error["error_chain"][0]["code"].as_u64().or_else(|| error["code"].as_u64()).unwrap()
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         let mut lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
-        lines
-            .find(|(key, _)| key.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.to_owned())
+        lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
     }
 }
 
@@ -54,11 +49,7 @@ pub(crate) fn send(
     path: &str,
     body: &str,
 ) -> Option<Answer> {
-    let path = if path.starts_with("/_emulator") {
-        path.to_owned()
-    } else {
-        format!("/client/v4{path}")
-    };
+    let path = if path.starts_with("/_emulator") { path.to_owned() } else { format!("/client/v4{path}") };
     let mut stream = TcpStream::connect(emulator.address()).unwrap();
     let length = body.len();
     let request = format!(
@@ -70,23 +61,12 @@ pub(crate) fn send(
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer {
-        status,
-        head: head.to_owned(),
-        body: body.to_owned(),
-    })
+    Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
 }
 
 /// Makes a call with the token of the set-up.
 pub(crate) fn call(emulator: &Emulator, method: &str, path: &str, body: &str) -> Answer {
-    send(
-        emulator,
-        &format!("authorization: Bearer {TOKEN}\r\n"),
-        method,
-        path,
-        body,
-    )
-    .expect("an answer")
+    send(emulator, &format!("authorization: Bearer {TOKEN}\r\n"), method, path, body).expect("an answer")
 }
 
 pub(crate) fn read(emulator: &Emulator, path: &str) -> Answer {

@@ -9,10 +9,7 @@ fn tunnel() -> (Emulator, String) {
     let emulator = Emulator::start();
     emulator.add_token(Token::full(TOKEN));
     let tunnel = emulator.add_tunnel("shop");
-    let path = format!(
-        "/accounts/{}/cfd_tunnel/{tunnel}/configurations",
-        emulator.account()
-    );
+    let path = format!("/accounts/{}/cfd_tunnel/{tunnel}/configurations", emulator.account());
     (emulator, path)
 }
 
@@ -23,12 +20,7 @@ fn a_tunnel_never_configured_answers_null_or_1055() {
     assert_eq!((&fresh["config"], &fresh["version"]), (&json!(null), &json!(0)));
     emulator.edit(|cloudflare| cloudflare.tunnel_mut("shop").unconfigured = Unconfigured::NotFound);
     assert_eq!(read(&emulator, &path).code(), 1055);
-    let put = call(
-        &emulator,
-        "PUT",
-        &path,
-        r#"{"config":{"ingress":[{"service":"http_status:404"}]}}"#,
-    );
+    let put = call(&emulator, "PUT", &path, r#"{"config":{"ingress":[{"service":"http_status:404"}]}}"#);
     assert_eq!(put.result()["version"], 1);
     assert_eq!(read(&emulator, &path).status, 200);
 }
@@ -49,9 +41,7 @@ fn a_document_is_kept_to_the_byte() {
 #[test]
 fn a_document_that_cloudflared_refuses_changes_nothing() {
     let (emulator, path) = tunnel();
-    emulator
-        .put_configuration("shop", &catch_all("http_status:404"))
-        .unwrap();
+    emulator.put_configuration("shop", &catch_all("http_status:404")).unwrap();
     let bad = r#"{"config":{"ingress":[{"hostname":"a.b:443","service":"http://a"},{"service":"http_status:404"}]}}"#;
     let answer = call(&emulator, "PUT", &path, bad);
     assert_eq!((answer.status, answer.code()), (400, 1056));
@@ -65,10 +55,7 @@ fn a_document_that_cloudflared_refuses_changes_nothing() {
 fn tunnels_are_listed_with_the_deleted_ones_unless_told_otherwise() {
     let (emulator, _) = tunnel();
     let gone = emulator.add_tunnel("gone");
-    let local = NewTunnel {
-        config_source: ConfigSource::Local,
-        ..NewTunnel::named("local")
-    };
+    let local = NewTunnel { config_source: ConfigSource::Local, ..NewTunnel::named("local") };
     emulator.edit(|cloudflare| {
         cloudflare.add_tunnel_with(local);
         cloudflare.tunnel_mut("gone").deleted = true;
@@ -84,19 +71,12 @@ fn tunnels_are_listed_with_the_deleted_ones_unless_told_otherwise() {
     assert_eq!(names("?name=local"), ["local"]);
     assert_eq!(names(&format!("?uuid={gone}")), ["gone"]);
     assert_eq!(names("?per_page=2&page=2"), ["local"]);
-    assert!(
-        read(&emulator, &tunnels).json()["result_info"]
-            .get("total_pages")
-            .is_none()
-    );
+    assert!(read(&emulator, &tunnels).json()["result_info"].get("total_pages").is_none());
     assert_eq!(read(&emulator, &format!("{tunnels}?per_page=1001")).status, 400);
 
     let one = |id: &str| read(&emulator, &format!("{tunnels}/{id}"));
     assert!(one(&gone).result()["deleted_at"].is_string());
-    assert_eq!(
-        read(&emulator, &format!("{tunnels}/{gone}/configurations")).code(),
-        1002
-    );
+    assert_eq!(read(&emulator, &format!("{tunnels}/{gone}/configurations")).code(), 1002);
     let unknown = one("00000000-0000-4000-8000-000000000000");
     assert_eq!((unknown.status, unknown.code()), (404, 1002));
     assert_eq!(one("not-an-id").code(), 7003);
@@ -114,9 +94,7 @@ fn a_foreign_account_is_an_authentication_error() {
 fn a_rule_that_only_cloudflare_dislikes_is_refused_by_number() {
     let (emulator, path) = tunnel();
     emulator.edit(|cloudflare| {
-        cloudflare
-            .whims_mut()
-            .dislike_rule(RuleText::Numbered, |rule| rule.hostname == "bad.test");
+        cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.hostname == "bad.test");
     });
     let put = |hostname: &str| {
         let rules = json!([
@@ -124,12 +102,7 @@ fn a_rule_that_only_cloudflare_dislikes_is_refused_by_number() {
             {"hostname": hostname, "service": "http://a"},
             {"service": "http_status:404"},
         ]);
-        call(
-            &emulator,
-            "PUT",
-            &path,
-            &json!({"config": {"ingress": rules}}).to_string(),
-        )
+        call(&emulator, "PUT", &path, &json!({"config": {"ingress": rules}}).to_string())
     };
     let refused = put("bad.test");
     assert_eq!(refused.code(), 1056);
@@ -163,21 +136,13 @@ fn a_visitor_is_led_by_record_tunnel_and_rule() {
     add("www", true);
     add("plain", false);
     add("*.apps", true);
-    emulator
-        .add_record(
-            &zone,
-            json!({"type": "A", "name": "x.y.apps", "content": "192.0.2.1"}),
-        )
-        .unwrap();
+    emulator.add_record(&zone, json!({"type": "A", "name": "x.y.apps", "content": "192.0.2.1"})).unwrap();
     let served = |rule: Option<usize>, service: &str| Visit::Served {
         tunnel: tunnel.clone(),
         rule,
         service: service.to_owned(),
     };
-    assert_eq!(
-        emulator.visit("www.example.com", "/"),
-        served(None, "http_status:503")
-    );
+    assert_eq!(emulator.visit("www.example.com", "/"), served(None, "http_status:503"));
     let rules = r#"{"ingress":[
         {"hostname":"www.example.com","path":"^/api","service":"http://api"},
         {"hostname":"www.example.com","service":"http://www"},
@@ -194,14 +159,7 @@ fn a_visitor_is_led_by_record_tunnel_and_rule() {
         ("apps.example.com", "/", Visit::NoSuchName),
         ("other.example.com", "/", Visit::NoSuchName),
         ("plain.example.com", "/", Visit::NotProxied),
-        (
-            "x.y.apps.example.com",
-            "/",
-            Visit::Elsewhere {
-                kind: "A".into(),
-                content: "192.0.2.1".into(),
-            },
-        ),
+        ("x.y.apps.example.com", "/", Visit::Elsewhere { kind: "A".into(), content: "192.0.2.1".into() }),
         ("www.example.org", "/", Visit::NoSuchName),
     ] {
         assert_eq!(emulator.visit(host, path), expected, "{host}{path}");

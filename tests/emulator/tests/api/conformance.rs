@@ -15,32 +15,14 @@ use schema::Description;
 /// Where Cloudflare's description and its answers differ, and the emulator goes with the answers: the end of the
 /// finding, and why.
 const QUIRKS: [(&str, &str); 8] = [
-    (
-        ".config.ingress[]: hostname is missing",
-        "required in the schema, but the last rule must have none",
-    ),
-    (
-        ": data is missing",
-        "required of every record, but only some types have data",
-    ),
+    (".config.ingress[]: hostname is missing", "required in the schema, but the last rule must have none"),
+    (": data is missing", "required of every record, but only some types have data"),
     (".comment: null is no string", "records without a comment"),
     (".config: null is no object", "a tunnel that was never configured"),
-    (
-        ".errors[].code: 971 is beyond the minimum",
-        "the code of the rate limit is below 1000",
-    ),
-    (
-        ".deleted_at: null is no string",
-        "a live tunnel; the description only says so in words",
-    ),
-    (
-        ".conns_active_at: null is no string",
-        "a tunnel without connectors, in words too",
-    ),
-    (
-        ".conns_inactive_at: null is no string",
-        "a tunnel with connectors, in words too",
-    ),
+    (".errors[].code: 971 is beyond the minimum", "the code of the rate limit is below 1000"),
+    (".deleted_at: null is no string", "a live tunnel; the description only says so in words"),
+    (".conns_active_at: null is no string", "a tunnel without connectors, in words too"),
+    (".conns_inactive_at: null is no string", "a tunnel with connectors, in words too"),
 ];
 
 /// The quirk that a finding is, if any.
@@ -64,10 +46,7 @@ impl Checked<'_> {
         assert_eq!(answer.status, expected, "{method} {path}: {}", answer.body);
         assert_eq!(answer.header("content-type").as_deref(), Some("application/json"));
         let bare = path.split('?').next().unwrap();
-        let template = self
-            .description
-            .template(bare)
-            .unwrap_or_else(|| panic!("{bare} is not described"));
+        let template = self.description.template(bare).unwrap_or_else(|| panic!("{bare} is not described"));
         let json = answer.json();
         for finding in self.description.check(method, template, expected, &json) {
             match quirk(&finding) {
@@ -75,33 +54,21 @@ impl Checked<'_> {
                     self.quirks.insert(quirk);
                 }
                 None => {
-                    self.findings
-                        .insert(format!("{method} {template} {expected}{finding}"));
+                    self.findings.insert(format!("{method} {template} {expected}{finding}"));
                 }
             }
         }
-        self.covered.insert(format!(
-            "{method} {template} {}",
-            if expected < 300 { "good" } else { "bad" }
-        ));
+        self.covered.insert(format!("{method} {template} {}", if expected < 300 { "good" } else { "bad" }));
         json
     }
 
     fn good(&mut self, method: &str, path: &str, body: &Value) -> Value {
-        let body = if body.is_null() {
-            String::new()
-        } else {
-            body.to_string()
-        };
+        let body = if body.is_null() { String::new() } else { body.to_string() };
         self.call(TOKEN, method, path, &body, 200)["result"].take()
     }
 
     fn bad(&mut self, method: &str, path: &str, body: &Value, status: u16) {
-        let body = if body.is_null() {
-            String::new()
-        } else {
-            body.to_string()
-        };
+        let body = if body.is_null() { String::new() } else { body.to_string() };
         self.call(TOKEN, method, path, &body, status);
     }
 }
@@ -120,24 +87,12 @@ fn records() -> Vec<Value> {
         json!({"type": "CNAME", "name": "www", "content": target, "proxied": true, "ttl": 1, "comment": "c"}),
         json!({"type": "CNAME", "name": "flat", "content": target, "settings": {"flatten_cname": true}}),
         json!({"type": "MX", "name": "@", "content": "mx.test", "priority": 10}),
-        with_data(
-            "SRV",
-            json!({"priority": 1, "weight": 2, "port": 3, "target": "t.test"}),
-        ),
+        with_data("SRV", json!({"priority": 1, "weight": 2, "port": 3, "target": "t.test"})),
         with_data("CAA", json!({"flags": 0, "tag": "issue", "value": "ca.test"})),
-        with_data(
-            "HTTPS",
-            json!({"priority": 1, "target": ".", "value": "alpn=\"h2\""}),
-        ),
+        with_data("HTTPS", json!({"priority": 1, "target": ".", "value": "alpn=\"h2\""})),
         with_data("SSHFP", json!({"algorithm": 1, "type": 1, "fingerprint": "00ff"})),
-        with_data(
-            "TLSA",
-            json!({"usage": 3, "selector": 1, "matching_type": 1, "certificate": "00ff"}),
-        ),
-        with_data(
-            "DS",
-            json!({"key_tag": 1, "algorithm": 1, "digest_type": 1, "digest": "00ff"}),
-        ),
+        with_data("TLSA", json!({"usage": 3, "selector": 1, "matching_type": 1, "certificate": "00ff"})),
+        with_data("DS", json!({"key_tag": 1, "algorithm": 1, "digest_type": 1, "digest": "00ff"})),
         {
             let mut uri = with_data("URI", json!({"weight": 1, "target": "https://x.test"}));
             uri["priority"] = json!(1);
@@ -151,22 +106,14 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     let emulator = Emulator::start();
     let account = emulator.account();
     emulator.add_token(Token::full(TOKEN));
-    emulator.add_token(Token {
-        owner: TokenOwner::Account(account.clone()),
-        ..Token::full("token-of-account")
-    });
-    emulator.add_token(Token {
-        status: TokenStatus::Expired,
-        ..Token::full("token-of-old")
-    });
+    emulator
+        .add_token(Token { owner: TokenOwner::Account(account.clone()), ..Token::full("token-of-account") });
+    emulator.add_token(Token { status: TokenStatus::Expired, ..Token::full("token-of-old") });
     let zone = emulator.add_zone("example.com", Plan::Free);
     emulator.add_zone("example.org", Plan::Enterprise);
     emulator.edit(|cloudflare| cloudflare.zone_mut("example.org").status = "pending".to_owned());
     let tunnel = emulator.add_tunnel("shop");
-    let late = NewTunnel {
-        unconfigured: Unconfigured::NotFound,
-        ..NewTunnel::named("late")
-    };
+    let late = NewTunnel { unconfigured: Unconfigured::NotFound, ..NewTunnel::named("late") };
     let late = emulator.edit(|cloudflare| cloudflare.add_tunnel_with(late));
     emulator.add_tunnel("gone");
     emulator.edit(|cloudflare| cloudflare.tunnel_mut("gone").deleted = true);
@@ -213,17 +160,8 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     let unknown = format!("{list}/{}", "f".repeat(32));
     checked.good("GET", &one, &none);
     checked.good("PATCH", &one, &json!({"content": "192.0.2.9"}));
-    checked.good(
-        "PUT",
-        &one,
-        &json!({"type": "A", "name": "a", "content": "192.0.2.8", "ttl": 1}),
-    );
-    for (method, body) in [
-        ("GET", &none),
-        ("PATCH", &json!({})),
-        ("PUT", &json!({})),
-        ("DELETE", &none),
-    ] {
+    checked.good("PUT", &one, &json!({"type": "A", "name": "a", "content": "192.0.2.8", "ttl": 1}));
+    for (method, body) in [("GET", &none), ("PATCH", &json!({})), ("PUT", &json!({})), ("DELETE", &none)] {
         checked.bad(method, &unknown, body, 404);
     }
     checked.good("DELETE", &one, &none);
@@ -240,12 +178,7 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     let tunnels = format!("/accounts/{account}/cfd_tunnel");
     checked.good("GET", &tunnels, &none);
     checked.bad("GET", &format!("{tunnels}?is_deleted=maybe"), &none, 400);
-    checked.bad(
-        "GET",
-        &format!("/accounts/{}/cfd_tunnel", "f".repeat(32)),
-        &none,
-        403,
-    );
+    checked.bad("GET", &format!("/accounts/{}/cfd_tunnel", "f".repeat(32)), &none, 403);
     let nobody = format!("{tunnels}/00000000-0000-4000-8000-000000000000");
     let shop = format!("{tunnels}/{tunnel}");
     let configuration = format!("{shop}/configurations");
@@ -266,30 +199,15 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
         &json!({"config": {"ingress": rules, "warp-routing": {"enabled": true}}}),
     );
     checked.good("GET", &configuration, &none);
-    checked.bad(
-        "PUT",
-        &configuration,
-        &json!({"config": {"ingress": [{"service": "x"}]}}),
-        400,
-    );
+    checked.bad("PUT", &configuration, &json!({"config": {"ingress": [{"service": "x"}]}}), 400);
 
-    emulator.set_rate_limit(RateLimit {
-        calls: 0,
-        ..RateLimit::default()
-    });
+    emulator.set_rate_limit(RateLimit { calls: 0, ..RateLimit::default() });
     checked.bad("GET", "/zones", &none, 429);
 
-    let Checked {
-        findings,
-        quirks,
-        covered,
-        ..
-    } = checked;
+    let Checked { findings, quirks, covered, .. } = checked;
     assert!(findings.is_empty(), "{findings:#?}");
-    let unused: Vec<_> = (0..QUIRKS.len())
-        .filter(|quirk| !quirks.contains(quirk))
-        .map(|q| QUIRKS[q])
-        .collect();
+    let unused: Vec<_> =
+        (0..QUIRKS.len()).filter(|quirk| !quirks.contains(quirk)).map(|q| QUIRKS[q]).collect();
     assert!(unused.is_empty(), "quirks that no answer has: {unused:#?}");
     let dns = "/zones/{zone_id}/dns_records";
     let cfd = "/accounts/{account_id}/cfd_tunnel";
@@ -330,32 +248,14 @@ fn a_wrong_answer_is_found() {
     let path = "/accounts/{account_id}/cfd_tunnel/{tunnel_id}/configurations";
     for (body, expected) in [
         (json!({"success": true, "errors": []}), ": messages is missing"),
-        (
-            envelope(json!({"version": "1"})),
-            ".result.version: \"1\" is no integer",
-        ),
-        (
-            envelope(json!({"source": "nowhere"})),
-            ".result.source: \"nowhere\" is none of",
-        ),
-        (
-            envelope(json!({"tunnel_id": "x"})),
-            ".result.tunnel_id: \"x\" is no \"uuid\"",
-        ),
-        (
-            envelope(json!({"config": {"ingress": []}})),
-            ".result.config.ingress: too few items",
-        ),
-        (
-            envelope(json!({"created_at": "today"})),
-            ".result.created_at: \"today\" is no \"date-time\"",
-        ),
+        (envelope(json!({"version": "1"})), ".result.version: \"1\" is no integer"),
+        (envelope(json!({"source": "nowhere"})), ".result.source: \"nowhere\" is none of"),
+        (envelope(json!({"tunnel_id": "x"})), ".result.tunnel_id: \"x\" is no \"uuid\""),
+        (envelope(json!({"config": {"ingress": []}})), ".result.config.ingress: too few items"),
+        (envelope(json!({"created_at": "today"})), ".result.created_at: \"today\" is no \"date-time\""),
     ] {
         let findings = description.check("GET", path, 200, &body);
-        assert!(
-            findings.iter().any(|finding| finding.starts_with(expected)),
-            "{expected}: {findings:?}"
-        );
+        assert!(findings.iter().any(|finding| finding.starts_with(expected)), "{expected}: {findings:?}");
     }
     assert!(!description.check("GET", path, 500, &json!({})).is_empty());
 }

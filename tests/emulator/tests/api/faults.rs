@@ -14,13 +14,7 @@ fn headers() -> String {
 /// Posts a record; the answer, and whether it was stored.
 fn post(emulator: &Emulator, zone: &str) -> (Option<crate::client::Answer>, bool) {
     let body = r#"{"type":"A","name":"a","content":"192.0.2.1"}"#;
-    let answer = send(
-        emulator,
-        &headers(),
-        "POST",
-        &format!("/zones/{zone}/dns_records"),
-        body,
-    );
+    let answer = send(emulator, &headers(), "POST", &format!("/zones/{zone}/dns_records"), body);
     (answer, !emulator.records(zone).is_empty())
 }
 
@@ -49,26 +43,19 @@ fn each_fault_does_or_leaves_the_call_and_answers_as_it_says() {
         let is_readable = serde_json::from_str::<Value>(&body).is_ok();
         let reads_well = matches!(fault, Fault::Delay(_)) || body.contains("Request timeout");
         assert_eq!(is_readable, reads_well, "{fault:?}: {body}");
-        assert_eq!(
-            read(&emulator, "/zones").status,
-            200,
-            "only one call is hit by {fault:?}"
-        );
+        assert_eq!(read(&emulator, "/zones").status, 200, "only one call is hit by {fault:?}");
     }
 }
 
 #[test]
 fn a_reset_is_an_error_to_the_client_and_a_close_is_not() {
-    for (fault, expected) in [
-        (Fault::Reset, Err(ErrorKind::ConnectionReset)),
-        (Fault::DoneButUnanswered, Ok(0)),
-    ] {
+    for (fault, expected) in
+        [(Fault::Reset, Err(ErrorKind::ConnectionReset)), (Fault::DoneButUnanswered, Ok(0))]
+    {
         let (emulator, _) = free_zone();
         emulator.fault_at(1, fault);
         let mut stream = TcpStream::connect(emulator.address()).unwrap();
-        stream
-            .write_all(b"GET /client/v4/zones HTTP/1.1\r\n\r\n")
-            .unwrap();
+        stream.write_all(b"GET /client/v4/zones HTTP/1.1\r\n\r\n").unwrap();
         assert_eq!(stream.read(&mut [0; 16]).map_err(|error| error.kind()), expected);
     }
 }
@@ -94,9 +81,7 @@ fn an_emulator_that_is_dropped_lets_go_of_everything() {
     let address = emulator.address();
     emulator.fault_at(1, Fault::Hang);
     let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .write_all(b"GET /client/v4/zones HTTP/1.1\r\n\r\n")
-        .unwrap();
+    stream.write_all(b"GET /client/v4/zones HTTP/1.1\r\n\r\n").unwrap();
     assert!(emulator.wait_for_calls(1, Duration::from_secs(10)));
     drop(emulator);
     let mut rest = Vec::new();
@@ -110,10 +95,7 @@ fn an_emulator_that_is_dropped_lets_go_of_everything() {
 fn a_fault_beyond_the_last_call_still_waits() {
     let (emulator, _) = free_zone();
     emulator.fault_at(3, Fault::status(500));
-    assert_eq!(
-        [read(&emulator, "/zones").status, read(&emulator, "/zones").status],
-        [200, 200]
-    );
+    assert_eq!([read(&emulator, "/zones").status, read(&emulator, "/zones").status], [200, 200]);
     assert_eq!(emulator.waiting_faults(), 1);
     assert_eq!(read(&emulator, "/zones").status, 500);
     assert_eq!(emulator.waiting_faults(), 0);
@@ -123,10 +105,7 @@ fn a_fault_beyond_the_last_call_still_waits() {
 fn a_repeated_fault_hits_until_it_is_cleared() {
     let (emulator, _) = free_zone();
     emulator.fault_every(Matcher::reads(), Fault::status(503));
-    assert_eq!(
-        [read(&emulator, "/zones").status, read(&emulator, "/zones").status],
-        [503, 503]
-    );
+    assert_eq!([read(&emulator, "/zones").status, read(&emulator, "/zones").status], [503, 503]);
     emulator.clear_faults();
     assert_eq!(read(&emulator, "/zones").status, 200);
 }
@@ -135,19 +114,12 @@ fn a_repeated_fault_hits_until_it_is_cleared() {
 fn somebody_else_can_write_between_a_get_and_a_put() {
     let (emulator, _) = free_zone();
     let tunnel = emulator.add_tunnel("shop");
-    let path = format!(
-        "/accounts/{}/cfd_tunnel/{tunnel}/configurations",
-        emulator.account()
-    );
+    let path = format!("/accounts/{}/cfd_tunnel/{tunnel}/configurations", emulator.account());
     emulator.edit_after(Matcher::get_configuration(), 1, |cloudflare| {
-        cloudflare
-            .put_configuration("shop", &catch_all("http_status:410"))
-            .unwrap();
+        cloudflare.put_configuration("shop", &catch_all("http_status:410")).unwrap();
     });
     emulator.edit_before(Matcher::put_configuration(), 1, |cloudflare| {
-        cloudflare
-            .put_configuration("shop", &catch_all("http_status:411"))
-            .unwrap();
+        cloudflare.put_configuration("shop", &catch_all("http_status:411")).unwrap();
     });
     assert_eq!(read(&emulator, &path).result()["version"], 0);
     assert_eq!(emulator.version("shop"), 1);
@@ -172,13 +144,7 @@ fn every_call_is_kept_in_order() {
     let calls = emulator.take_calls();
     assert_eq!(CallCount::of(&calls), CallCount { reads: 1, writes: 1 });
     let lines: Vec<String> = calls.iter().map(cloudflare_emulator::Call::line).collect();
-    assert_eq!(
-        lines,
-        [
-            "GET /zones?per_page=50".to_owned(),
-            format!("POST /zones/{zone}/dns_records")
-        ]
-    );
+    assert_eq!(lines, ["GET /zones?per_page=50".to_owned(), format!("POST /zones/{zone}/dns_records")]);
     assert_eq!(calls[1].body, r#"{"type":"A","name":"a","content":"192.0.2.1"}"#);
     read(&emulator, "/zones");
     assert_eq!(emulator.calls()[0].sequence, 3);
@@ -191,9 +157,7 @@ fn one_connection_carries_many_calls() {
     let request = format!("GET /client/v4/zones HTTP/1.1\r\n{}\r\n", headers());
     for last in [false, true] {
         let close = if last { "connection: close\r\n" } else { "" };
-        stream
-            .write_all(request.replacen("\r\n", &format!("\r\n{close}"), 1).as_bytes())
-            .unwrap();
+        stream.write_all(request.replacen("\r\n", &format!("\r\n{close}"), 1).as_bytes()).unwrap();
     }
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -205,49 +169,25 @@ fn another_language_can_drive_it() {
     let (emulator, zone) = free_zone();
     let tunnel = emulator.add_tunnel("shop");
     let control = |method: &str, path: &str, body: Value| {
-        send(
-            &emulator,
-            "",
-            method,
-            &format!("/_emulator{path}"),
-            &body.to_string(),
-        )
-        .unwrap()
+        send(&emulator, "", method, &format!("/_emulator{path}"), &body.to_string()).unwrap()
     };
     let config = json!({"ingress": [{"service": "http://shop"}]});
-    let put = control(
-        "POST",
-        "/configurations",
-        json!({"tunnel": "shop", "config": config}),
-    );
+    let put = control("POST", "/configurations", json!({"tunnel": "shop", "config": config}));
     assert_eq!(put.json()["version"], 1);
     let target = format!("{tunnel}.cfargotunnel.com");
     let post = json!({"type": "CNAME", "name": "www", "content": target, "proxied": true});
-    control(
-        "POST",
-        "/records",
-        json!({"zone": "example.com", "posts": [post]}),
-    );
+    control("POST", "/records", json!({"zone": "example.com", "posts": [post]}));
     let visit = control("POST", "/visit", json!({"host": "www.example.com"})).json();
-    assert_eq!(
-        (&visit["service"], &visit["rule"]),
-        (&json!("http://shop"), &json!(0))
-    );
+    assert_eq!((&visit["service"], &visit["rule"]), (&json!("http://shop"), &json!(0)));
     let state = control("GET", "/state", json!(null)).json();
     assert_eq!(state["zones"][0]["id"], zone);
     assert_eq!(state["zones"][0]["records"][0]["name"], "www.example.com");
-    assert_eq!(
-        state["tunnels"][0]["config"]["ingress"][0]["service"],
-        "http://shop"
-    );
+    assert_eq!(state["tunnels"][0]["config"]["ingress"][0]["service"], "http://shop");
     let fault = json!({"method": "GET", "path": "/zones", "nth": 1, "fault": {"status": 429, "headers": {"retry-after": "7"}}});
     assert_eq!(control("POST", "/faults", fault).json()["waiting"], 1);
     assert_eq!(read(&emulator, "/zones").header("retry-after").unwrap(), "7");
     assert_eq!(control("DELETE", "/calls", json!(null)).json()[0]["status"], 429);
     assert_eq!(control("GET", "/calls", json!(null)).json(), json!([]));
     assert_eq!(control("POST", "/faults", json!({"fault": "meteor"})).status, 400);
-    assert_eq!(
-        control("POST", "/records", json!({"zone": "unknown"})).status,
-        400
-    );
+    assert_eq!(control("POST", "/records", json!({"zone": "unknown"})).status, 400);
 }

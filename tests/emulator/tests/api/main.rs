@@ -1,14 +1,7 @@
 //! The API over real connections, as a client meets it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "what cannot be read fails the test"
-)]
-#![allow(
-    clippy::indexing_slicing,
-    reason = "an absent member is null, which the assertion shows"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
+#![allow(clippy::indexing_slicing, reason = "an absent member is null, which the assertion shows")]
 
 mod client;
 mod configurations;

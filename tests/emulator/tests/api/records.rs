@@ -6,32 +6,18 @@ use crate::client::{Answer, call, free_zone, read};
 const TARGET: &str = "c1744f8b-faa1-48a4-9e5c-02ac921467fa.cfargotunnel.com";
 
 fn post(emulator: &Emulator, zone: &str, record: &Value) -> Answer {
-    call(
-        emulator,
-        "POST",
-        &format!("/zones/{zone}/dns_records"),
-        &record.to_string(),
-    )
+    call(emulator, "POST", &format!("/zones/{zone}/dns_records"), &record.to_string())
 }
 
 fn batch(emulator: &Emulator, zone: &str, body: &Value) -> Answer {
-    call(
-        emulator,
-        "POST",
-        &format!("/zones/{zone}/dns_records/batch"),
-        &body.to_string(),
-    )
+    call(emulator, "POST", &format!("/zones/{zone}/dns_records/batch"), &body.to_string())
 }
 
 #[test]
 fn a_record_is_answered_in_its_normal_form() {
     let (emulator, zone) = free_zone();
     for (sent, field, expected) in [
-        (
-            json!({"type": "CNAME", "name": "WWW", "content": TARGET}),
-            "name",
-            json!("www.example.com"),
-        ),
+        (json!({"type": "CNAME", "name": "WWW", "content": TARGET}), "name", json!("www.example.com")),
         (
             json!({"type": "CNAME", "name": "a.Example.com.", "content": TARGET}),
             "name",
@@ -42,51 +28,19 @@ fn a_record_is_answered_in_its_normal_form() {
             "name",
             json!("xn--bcher-kva.example.com"),
         ),
-        (
-            json!({"type": "TXT", "name": "@", "content": "x"}),
-            "name",
-            json!("example.com"),
-        ),
-        (
-            json!({"type": "CNAME", "name": "*.w", "content": "x.test."}),
-            "content",
-            json!("x.test"),
-        ),
-        (
-            json!({"type": "AAAA", "name": "v6", "content": "fe80::0:0:1"}),
-            "content",
-            json!("fe80::1"),
-        ),
+        (json!({"type": "TXT", "name": "@", "content": "x"}), "name", json!("example.com")),
+        (json!({"type": "CNAME", "name": "*.w", "content": "x.test."}), "content", json!("x.test")),
+        (json!({"type": "AAAA", "name": "v6", "content": "fe80::0:0:1"}), "content", json!("fe80::1")),
         (
             json!({"type": "CNAME", "name": "b", "content": TARGET, "ttl": 300, "proxied": true}),
             "ttl",
             json!(1),
         ),
-        (
-            json!({"type": "CNAME", "name": "c", "content": TARGET, "ttl": 300}),
-            "ttl",
-            json!(300),
-        ),
-        (
-            json!({"type": "TXT", "name": "t", "content": "\"a\""}),
-            "content",
-            json!("\"a\""),
-        ),
-        (
-            json!({"type": "TXT", "name": "t", "content": "unquoted"}),
-            "content",
-            json!("unquoted"),
-        ),
-        (
-            json!({"type": "A", "name": "d", "content": "192.0.2.1", "comment": ""}),
-            "comment",
-            Value::Null,
-        ),
-        (
-            json!({"type": "MX", "name": "@", "content": "mx.test", "priority": 5}),
-            "priority",
-            json!(5),
-        ),
+        (json!({"type": "CNAME", "name": "c", "content": TARGET, "ttl": 300}), "ttl", json!(300)),
+        (json!({"type": "TXT", "name": "t", "content": "\"a\""}), "content", json!("\"a\"")),
+        (json!({"type": "TXT", "name": "t", "content": "unquoted"}), "content", json!("unquoted")),
+        (json!({"type": "A", "name": "d", "content": "192.0.2.1", "comment": ""}), "comment", Value::Null),
+        (json!({"type": "MX", "name": "@", "content": "mx.test", "priority": 5}), "priority", json!(5)),
         (
             json!({"type": "SRV", "name": "_x._tcp", "data": {"priority": 1, "weight": 2, "port": 3, "target": "t.test"}}),
             "content",
@@ -113,9 +67,7 @@ fn what_cloudflare_refuses_is_refused_with_its_code() {
         ("text", "TXT", "x"),
     ] {
         for zone in [&zone, &paid] {
-            emulator
-                .add_record(zone, json!({"type": kind, "name": name, "content": content}))
-                .unwrap();
+            emulator.add_record(zone, json!({"type": kind, "name": name, "content": content})).unwrap();
         }
     }
     let long = |length: usize| "ü".repeat(length);
@@ -134,32 +86,16 @@ fn what_cloudflare_refuses_is_refused_with_its_code() {
         (&zone, record("sub", "TXT", "x"), 81056),
         (&zone, record("alias", "CNAME", "X.test"), 81058),
         (&zone, record("address", "A", "192.0.2.1"), 81058),
-        (
-            &zone,
-            with(record("private", "A", "10.0.0.1"), "proxied", json!(true)),
-            9041,
-        ),
-        (
-            &zone,
-            with(record("text", "TXT", "y"), "proxied", json!(true)),
-            9041,
-        ),
+        (&zone, with(record("private", "A", "10.0.0.1"), "proxied", json!(true)), 9041),
+        (&zone, with(record("text", "TXT", "y"), "proxied", json!(true)), 9041),
         (&zone, with(alias.clone(), "ttl", json!(59)), 9021),
         (&zone, with(alias.clone(), "ttl", json!(86401)), 9021),
         (&zone, with(alias.clone(), "comment", json!(long(101))), 9313),
         (&paid, with(alias.clone(), "comment", json!(long(501))), 9313),
         (&zone, with(alias.clone(), "comment", json!("a\nb")), 9314),
         (&zone, with(alias.clone(), "tags", json!(["a:b"])), 9300),
-        (
-            &zone,
-            json!({"type": "MX", "name": "n", "content": "mx.test"}),
-            9020,
-        ),
-        (
-            &zone,
-            json!({"type": "SRV", "name": "n", "content": "1 2 3 t.test"}),
-            9101,
-        ),
+        (&zone, json!({"type": "MX", "name": "n", "content": "mx.test"}), 9020),
+        (&zone, json!({"type": "SRV", "name": "n", "content": "1 2 3 t.test"}), 9101),
         (&zone, record("example.com", "NS", "ns.test"), 9011),
         (&zone, record("n", "A", "300.0.0.1"), 9005),
         (&zone, record("n", "TXT", "\"a"), 9208),
@@ -168,20 +104,11 @@ fn what_cloudflare_refuses_is_refused_with_its_code() {
         (&zone, json!({"name": "n", "content": "x"}), 9004),
     ] {
         let answer = post(&emulator, zone, &sent);
-        assert_eq!(
-            (answer.status, answer.code()),
-            (400, code),
-            "{sent}: {}",
-            answer.body
-        );
+        assert_eq!((answer.status, answer.code()), (400, code), "{sent}: {}", answer.body);
         assert_eq!(emulator.records(zone).len(), 4, "{sent}");
     }
     for (zone, length) in [(&zone, 100), (&paid, 500)] {
-        let sent = with(
-            record(&format!("long{length}"), "CNAME", TARGET),
-            "comment",
-            json!(long(length)),
-        );
+        let sent = with(record(&format!("long{length}"), "CNAME", TARGET), "comment", json!(long(length)));
         assert_eq!(post(&emulator, zone, &sent).status, 200);
     }
     let tagged = with(alias, "tags", json!(["Team:shop"]));
@@ -195,18 +122,9 @@ fn a_patch_changes_what_it_says_and_a_put_everything() {
     let id = emulator.add_record(&zone, record).unwrap();
     let path = format!("/zones/{zone}/dns_records/{id}");
     let patched = call(&emulator, "PATCH", &path, r#"{"content": "192.0.2.2"}"#).result();
-    assert_eq!(
-        (&patched["content"], &patched["comment"]),
-        (&json!("192.0.2.2"), &json!("kept"))
-    );
+    assert_eq!((&patched["content"], &patched["comment"]), (&json!("192.0.2.2"), &json!("kept")));
     assert_eq!(patched["ttl"], 300);
-    let put = call(
-        &emulator,
-        "PUT",
-        &path,
-        r#"{"type": "A", "name": "a", "content": "192.0.2.3"}"#,
-    )
-    .result();
+    let put = call(&emulator, "PUT", &path, r#"{"type": "A", "name": "a", "content": "192.0.2.3"}"#).result();
     assert_eq!((&put["ttl"], &put["comment"]), (&json!(1), &Value::Null));
     assert_eq!(call(&emulator, "DELETE", &path, "").result(), json!({"id": id}));
     let gone = call(&emulator, "DELETE", &path, "");
@@ -229,15 +147,8 @@ fn records_of_cloudflares_own_cannot_be_changed() {
 #[test]
 fn a_batch_deletes_then_patches_then_puts_then_posts() {
     let (emulator, zone) = free_zone();
-    let a = emulator
-        .add_record(&zone, json!({"type": "A", "name": "a", "content": "192.0.2.1"}))
-        .unwrap();
-    let b = emulator
-        .add_record(
-            &zone,
-            json!({"type": "CNAME", "name": "b", "content": "old.test"}),
-        )
-        .unwrap();
+    let a = emulator.add_record(&zone, json!({"type": "A", "name": "a", "content": "192.0.2.1"})).unwrap();
+    let b = emulator.add_record(&zone, json!({"type": "CNAME", "name": "b", "content": "old.test"})).unwrap();
     let body = json!({
         "posts": [
             {"type": "CNAME", "name": "a", "content": TARGET, "proxied": true},
@@ -250,35 +161,21 @@ fn a_batch_deletes_then_patches_then_puts_then_posts() {
     assert_eq!(result["deletes"][0]["name"], "a.example.com");
     assert_eq!(result["patches"][0]["name"], "c.example.com");
     assert_eq!(result["posts"][1]["content"], TARGET);
-    let names: Vec<String> = emulator
-        .records(&zone)
-        .into_iter()
-        .map(|record| record.name)
-        .collect();
+    let names: Vec<String> = emulator.records(&zone).into_iter().map(|record| record.name).collect();
     assert_eq!(names, ["c.example.com", "a.example.com", "b.example.com"]);
 }
 
 #[test]
 fn a_batch_with_one_mistake_changes_nothing() {
     let (emulator, zone) = free_zone();
-    let id = emulator
-        .add_record(&zone, json!({"type": "A", "name": "a", "content": "192.0.2.1"}))
-        .unwrap();
+    let id = emulator.add_record(&zone, json!({"type": "A", "name": "a", "content": "192.0.2.1"})).unwrap();
     let before = emulator.records(&zone);
     let good = json!({"type": "CNAME", "name": "good", "content": TARGET});
     let bad = json!({"type": "CNAME", "name": "bad", "content": TARGET, "comment": "x".repeat(101)});
-    let answer = batch(
-        &emulator,
-        &zone,
-        &json!({"deletes": [{"id": id}], "posts": [good, bad]}),
-    );
+    let answer = batch(&emulator, &zone, &json!({"deletes": [{"id": id}], "posts": [good, bad]}));
     assert_eq!(answer.code(), 9313);
     assert_eq!(emulator.records(&zone), before);
-    let unknown = batch(
-        &emulator,
-        &zone,
-        &json!({"deletes": [{"id": id}, {"id": "f".repeat(32)}]}),
-    );
+    let unknown = batch(&emulator, &zone, &json!({"deletes": [{"id": id}, {"id": "f".repeat(32)}]}));
     assert_eq!((unknown.status, unknown.code()), (404, 81044));
     assert_eq!(emulator.records(&zone), before);
 }
@@ -301,22 +198,12 @@ fn a_zone_is_full_at_its_quota() {
     let (emulator, zone) = free_zone();
     emulator.edit(|cloudflare| cloudflare.zone_mut(&zone).record_quota = 2);
     for name in ["a", "b"] {
-        emulator
-            .add_record(&zone, json!({"type": "CNAME", "name": name, "content": TARGET}))
-            .unwrap();
+        emulator.add_record(&zone, json!({"type": "CNAME", "name": name, "content": TARGET})).unwrap();
     }
     let third = json!({"type": "CNAME", "name": "c", "content": TARGET});
     assert_eq!(post(&emulator, &zone, &third).code(), 81045);
     let first = emulator.records(&zone)[0].id.clone();
-    assert_eq!(
-        batch(
-            &emulator,
-            &zone,
-            &json!({"deletes": [{"id": first}], "posts": [third]})
-        )
-        .status,
-        200
-    );
+    assert_eq!(batch(&emulator, &zone, &json!({"deletes": [{"id": first}], "posts": [third]})).status, 200);
     let usage = read(&emulator, &format!("/zones/{zone}/dns_records/usage")).result();
     assert_eq!(usage, json!({"record_usage": 2, "record_quota": 2}));
 }
@@ -351,10 +238,7 @@ fn records_are_filtered_and_paged() {
     ] {
         assert_eq!(list(query).result().as_array().unwrap().len(), count, "{query}");
     }
-    assert_eq!(
-        list("order=name&direction=desc").result()[0]["name"],
-        "www.example.com"
-    );
+    assert_eq!(list("order=name&direction=desc").result()[0]["name"], "www.example.com");
     assert_eq!(list("order=age").status, 400);
 }
 

@@ -23,21 +23,10 @@ fn zones_come_in_pages_of_5_to_50() {
 fn a_token_sees_its_own_zones_only() {
     let (emulator, zone) = free_zone();
     let other = emulator.add_zone("other.test", Plan::Free);
-    let token = Token {
-        zones: Some(vec![other.clone()]),
-        ..Token::full("token-of-other")
-    };
+    let token = Token { zones: Some(vec![other.clone()]), ..Token::full("token-of-other") };
     emulator.add_token(token);
-    let as_other = |path: &str| {
-        send(
-            &emulator,
-            "authorization: Bearer token-of-other\r\n",
-            "GET",
-            path,
-            "",
-        )
-        .unwrap()
-    };
+    let as_other =
+        |path: &str| send(&emulator, "authorization: Bearer token-of-other\r\n", "GET", path, "").unwrap();
     let zones = as_other("/zones").result();
     assert_eq!(zones.as_array().unwrap().len(), 1);
     assert_eq!(zones[0]["name"], "other.test");
@@ -56,12 +45,7 @@ fn a_permission_is_asked_for_each_endpoint() {
     let calls = [
         ("GET", "/zones", "", Permission::ZoneRead),
         ("GET", &records, "", Permission::DnsRead),
-        (
-            "POST",
-            &records,
-            r#"{"type":"A","name":"a","content":"192.0.2.1"}"#,
-            Permission::DnsEdit,
-        ),
+        ("POST", &records, r#"{"type":"A","name":"a","content":"192.0.2.1"}"#, Permission::DnsEdit),
         ("GET", &configuration, "", Permission::TunnelRead),
         ("PUT", &configuration, body, Permission::TunnelEdit),
     ];
@@ -77,11 +61,7 @@ fn a_permission_is_asked_for_each_endpoint() {
                 (Permission::DnsEdit, Permission::DnsRead) | (Permission::TunnelEdit, Permission::TunnelRead)
             );
             let allowed = held == permission || includes;
-            assert_eq!(
-                answer.status,
-                if allowed { 200 } else { 403 },
-                "{method} {path} with {held:?}"
-            );
+            assert_eq!(answer.status, if allowed { 200 } else { 403 }, "{method} {path} with {held:?}");
         }
     }
 }

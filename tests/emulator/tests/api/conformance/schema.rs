@@ -35,29 +35,18 @@ impl Description {
         };
         let parameters = |template: &&String| template.split('/').filter(|s| is_parameter(s)).count();
         let paths = self.document["paths"].as_object().unwrap();
-        paths
-            .keys()
-            .filter(fits)
-            .min_by_key(parameters)
-            .map(String::as_str)
+        paths.keys().filter(fits).min_by_key(parameters).map(String::as_str)
     }
 
     /// Checks the body of an answer against what is described for its status.
     pub(crate) fn check(&self, method: &str, template: &str, status: u16, body: &Value) -> BTreeSet<Finding> {
         let responses = &self.document["paths"][template][method.to_lowercase()]["responses"];
         let range = format!("{}XX", status / 100);
-        let response = [status.to_string(), range]
-            .iter()
-            .find_map(|key| responses.get(key));
+        let response = [status.to_string(), range].iter().find_map(|key| responses.get(key));
         let mut findings = BTreeSet::new();
         match response {
             Some(response) => {
-                self.value(
-                    &response["content"]["application/json"]["schema"],
-                    body,
-                    "",
-                    &mut findings,
-                );
+                self.value(&response["content"]["application/json"]["schema"], body, "", &mut findings);
             }
             None => {
                 findings.insert(format!("no response {status} for {method} {template}"));
@@ -102,10 +91,7 @@ impl Description {
         }
         if let Some(number) = value.as_f64() {
             for (limit, order) in [("minimum", -1.0), ("maximum", 1.0)] {
-                if schema[limit]
-                    .as_f64()
-                    .is_some_and(|limit| (number - limit) * order > 0.0)
-                {
+                if schema[limit].as_f64().is_some_and(|limit| (number - limit) * order > 0.0) {
                     find(format!("{number} is beyond the {limit}"));
                 }
             }
@@ -116,10 +102,7 @@ impl Description {
             }
         }
         if let Some(items) = value.as_array() {
-            if schema["minItems"]
-                .as_u64()
-                .is_some_and(|least| items.len() < least as usize)
-            {
+            if schema["minItems"].as_u64().is_some_and(|least| items.len() < least as usize) {
                 find("too few items".to_owned());
             }
             for item in items {

@@ -1,0 +1,87 @@
+//! `DEFAULT_SERVICE`: where an endpoint is published to that names no service.
+
+use std::fmt;
+
+use crate::tunnel::{Service, ServiceError};
+
+const NAME: &str = "{name}";
+const NAMESPACE: &str = "{namespace}";
+
+/// A service, with places for the name and the namespace of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceTemplate(Box<str>);
+
+impl ServiceTemplate {
+    /// Reads a template such as `http://{name}.{namespace}.svc:80`.
+    ///
+    /// # Errors
+    ///
+    /// When what comes of it is no service, whatever the object is called.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        let template = Self(text.into());
+        let filled = template.fill("kind/namespace/name");
+        if filled.contains(['{', '}']) {
+            return Err(TemplateError::Place);
+        }
+        Service::parse(&filled).map_err(TemplateError::Service)?;
+        Ok(template)
+    }
+
+    /// The service for the object that a `resource` label such as `ingress/shop/web` names. Where the label names
+    /// none, the places stay, and the endpoint is invalid.
+    pub fn fill(&self, resource: &str) -> String {
+        let mut parts = resource.splitn(3, '/');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(_), Some(namespace), Some(name)) => {
+                self.0.replace(NAMESPACE, namespace).replace(NAME, name)
+            }
+            _ => self.0.to_string(),
+        }
+    }
+}
+
+/// Why a text is no template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TemplateError {
+    /// There is a place for something else.
+    Place,
+    /// It is no service.
+    Service(ServiceError),
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Place => write!(formatter, "has braces around something else than {NAME} and {NAMESPACE}"),
+            Self::Service(error) => error.fmt(formatter),
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Place => None,
+            Self::Service(error) => Some(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_filled_from_the_resource_label() {
+        let template = ServiceTemplate::parse("http://{name}.{namespace}.svc:80").expect("a template");
+        assert_eq!(template.fill("ingress/shop/web"), "http://web.shop.svc:80");
+        assert_eq!(template.fill(""), "http://{name}.{namespace}.svc:80");
+    }
+
+    #[test]
+    fn what_can_never_become_a_service_is_no_template() {
+        for text in ["http://web:80/path", "web:80", "http://{nmae}:80", ""] {
+            assert!(ServiceTemplate::parse(text).is_err(), "{text}");
+        }
+    }
+}
