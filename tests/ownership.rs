@@ -8,7 +8,7 @@ mod world;
 
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, plan};
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
 
 use world::{HOME, World, settings, tunnel_id};
@@ -143,4 +143,37 @@ fn an_option_that_no_rule_may_hold_is_left_out_or_invalid_before_any_rule_is_pla
         };
         assert_eq!(services, expected, "{option:?} {:?}", plan.refusals);
     }
+}
+
+/// A hostname has one record: led over, it would take the requests of the path that cannot follow with it.
+#[test]
+fn a_hostname_does_not_move_away_from_a_path_that_cannot_follow() {
+    let on = |tunnel: &str, path: &str| {
+        endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path), ("tunnel", tunnel)])
+    };
+    let theirs = r#"{"hostname":"a.example.com","path":"^/a$","service":"http://theirs:80"}"#;
+    let mut world = World::new(&[theirs.to_owned()], &[]);
+    world.run_loop(&[on("office", "^/a$"), on("office", "^/b$")], usize::MAX);
+    let before = world.clone();
+    let plan = world.run_loop(&[on("home", "^/a$"), on("home", "^/b$")], usize::MAX);
+    assert_eq!(world, before, "{plan:?}");
+    assert_eq!(plan.refusals.len(), 2, "{plan:?}");
+}
+
+/// One of them stays online otherwise although its object is gone.
+#[test]
+fn a_rule_that_the_document_does_not_allow_stops_no_other_path_of_its_hostname() {
+    let on = |path: &str, service: &str| endpoint(&[("tunnel-service", service), ("tunnel-path", path)]);
+    let theirs = r#"{"hostname":"a.example.com","path":"/","service":"http://theirs:80"}"#;
+    let mut world = World::new(&[theirs.to_owned()], &[]);
+    world.run_loop(&[on("^/a$", "http://web:80"), on("^/b$", "http://web:80")], usize::MAX);
+    let all = endpoint(&[("tunnel-service", "http://web:80")]);
+    let plan = world.run_loop(&[on("^/a$", "http://new:80"), all], usize::MAX);
+
+    let document = &world.documents[&tunnel_id(HOME)];
+    let services: Vec<&str> = document.rules().iter().map(|rule| rule.service()).collect();
+    assert_eq!(services, ["http://new:80", "http://theirs:80", "http_status:503"], "{plan:?}");
+    assert!(matches!(&plan.refusals[..], [refusal] if matches!(refusal.reason, Reason::Edit(_))), "{plan:?}");
+    let comment = world.records.iter().map(|record| &*record.comment).collect::<String>();
+    assert_eq!(Stamp::parse(&comment).map(|stamp| stamp.claims.rules.len()), Some(1), "{comment}");
 }
