@@ -298,7 +298,7 @@ impl<'a> Host<'a> {
             match obstacle {
                 Some(reason) => {
                     let stands_at = |id: &&TunnelId| self.stands_at(publication.path(), id);
-                    left_behind = left_behind.or(led_to.as_ref().filter(stands_at));
+                    left_behind = left_behind.or_else(|| led_to.as_ref().filter(stands_at));
                     refusals.push(self.refusal(publication, reason));
                 }
                 None => possible.push(wanted),
