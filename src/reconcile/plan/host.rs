@@ -315,9 +315,9 @@ impl<'a> Host<'a> {
     }
 
     fn stands_at(&self, path: Option<&str>, tunnel: &TunnelId) -> bool {
-        self.traces.values().any(|trace| {
-            trace.rule().is_some() && trace.is_for_path(path) && trace.tunnel() == Some(tunnel)
-        })
+        self.traces
+            .values()
+            .any(|trace| trace.rule().is_some() && trace.is_for_path(path) && trace.tunnel() == Some(tunnel))
     }
 
     /// The one tunnel that the hostname can have after this request: where two are asked for, or where rules stay
