@@ -7,7 +7,7 @@ mod harness;
 
 use std::time::Duration;
 
-use cloudflare_emulator::{Emulator, NewTunnel, Plan, Token};
+use cloudflare_emulator::{Emulator, NewTunnel, Plan, RuleText, Token};
 use harness::{FOREIGN_RULE, Scene, TOKEN, endpoint, published};
 
 #[test]
@@ -142,4 +142,50 @@ fn a_start_without_zones_goes_on_when_the_token_sees_one() {
     assert!(scene.cloudflare.wait_for_calls(2, Duration::from_secs(10)), "the token, then the zones");
     scene.cloudflare.add_zone("example.com", Plan::Pro);
     program.wait_until_ready();
+}
+
+/// The refusal is remembered, and what is remembered must not be left out of a move as if the rest were enough.
+#[test]
+fn a_hostname_does_not_move_while_cloudflare_refuses_one_of_its_rules_there() {
+    let scene = Scene::new();
+    let office = scene.cloudflare.add_tunnel("office");
+    let program = scene.start_with(&[("CF_TUNNEL_ID", "home,office")]);
+    let on = |tunnel: &str, path: &str, service: &str| {
+        endpoint("web.example.com", &[("tunnel-service", service), ("tunnel-path", path), ("tunnel", tunnel)])
+    };
+    let at_home = [on("home", "^/a$", "http://web:80"), on("home", "^/b$", "http://web:80")];
+    program.external_dns().run_loop(&at_home).expect("published");
+    let (cnames, rules) = (scene.cnames(), scene.rules());
+
+    scene.cloudflare.edit(|cloudflare| {
+        cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.service == "http://bad:80");
+    });
+    let at_the_office = [on("office", "^/a$", "http://bad:80"), on("office", "^/b$", "http://web:80")];
+    for turn in 1..=3 {
+        program.external_dns().run_loop(&at_the_office).expect("refused by name");
+        assert_eq!(scene.rules(), rules, "turn {turn}");
+        let [(_, content, ..)] = &scene.cnames()[..] else { panic!("one record") };
+        assert_eq!(*content, cnames[0].1, "turn {turn}: it does not lead to {office}");
+    }
+}
+
+/// The rest of the hostname is published beside the refused rule, and is ours.
+#[test]
+fn a_rule_beside_one_that_cloudflare_refuses_stays_ours() {
+    let scene = Scene::new();
+    scene.cloudflare.edit(|cloudflare| {
+        cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.service == "http://bad:80");
+    });
+    let program = scene.start();
+    let on = |path: &str, service: &str| {
+        endpoint("web.example.com", &[("tunnel-service", service), ("tunnel-path", path)])
+    };
+    let desired = [on("^/a$", "http://bad:80"), on("^/b$", "http://web:80")];
+    for _ in 0..3 {
+        program.external_dns().run_loop(&desired).expect("refused by name");
+    }
+    assert_eq!(scene.rules().len(), 2, "one of them, and the catch-all");
+    program.external_dns().run_loop(&[]).expect("withdrawn");
+    assert_eq!(scene.rules(), [r#"{"service":"http_status:404"}"#]);
+    assert_eq!(scene.cnames(), []);
 }

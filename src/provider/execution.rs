@@ -148,24 +148,28 @@ impl<'a> Execution<'a> {
                 self.drop_conflicting(tunnel, hostname, edit, refusal);
             }
         }
+        // Also what is left of a hostname that was dropped meanwhile: it is in the document, and so it is ours.
+        let is_refused = |index: usize| edited.refused.iter().any(|(refused, _)| *refused == index);
+        let work: Vec<Edit<'a>> =
+            work.iter().enumerate().filter(|(index, _)| !is_refused(*index)).map(|(_, edit)| *edit).collect();
         if !edited.changed {
-            self.note_published(tunnel, work);
+            self.note_published(tunnel, &work);
             return Ok(());
         }
         self.check_time()?;
         let written =
             self.client.put_configuration(self.account, tunnel, &edited.document.to_raw(), self.deadline);
         if written.as_ref().err().is_none_or(Error::may_have_been_done) {
-            self.note_published(tunnel, work);
+            self.note_published(tunnel, &work);
         }
         match written {
             Ok(answer) => {
-                report_written(tunnel, &configuration, &answer, work);
-                self.note_altered(tunnel, &answer, work);
+                report_written(tunnel, &configuration, &answer, &work);
+                self.note_altered(tunnel, &answer, &work);
                 Ok(())
             }
             Err(Error::Refused(answer)) if answer.is_bad_configuration() => {
-                self.isolate_edit(stage, tunnel, work, &edited.document, &answer)
+                self.isolate_edit(stage, tunnel, &work, &edited.document, &answer)
             }
             Err(error) => Err(error.into()),
         }
@@ -177,7 +181,7 @@ impl<'a> Execution<'a> {
         let Ok(document) = Document::parse(stored.config.as_deref()) else {
             return;
         };
-        for (hostname, edit) in work.iter().filter(|(hostname, _)| !self.dropped.contains(*hostname)) {
+        for (hostname, edit) in work {
             let RuleEdit::Put { rule, replaces: _ } = edit else {
                 continue;
             };
@@ -209,7 +213,7 @@ impl<'a> Execution<'a> {
     }
 
     fn note_published(&mut self, tunnel: &TunnelId, work: &[Edit<'a>]) {
-        for (hostname, edit) in work.iter().filter(|(hostname, _)| !self.dropped.contains(*hostname)) {
+        for (hostname, edit) in work {
             self.unpublished.remove(tunnel, hostname, edit);
         }
     }

@@ -8,7 +8,7 @@ use crate::endpoint::Property;
 use crate::limits;
 use crate::provider::execution::{Rejection, record_work, tunnel_work};
 use crate::reconcile::canonical;
-use crate::reconcile::plan::{Plan, Reason, RecordOperation, Refusal};
+use crate::reconcile::plan::{Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::tunnel::{RuleEdit, TunnelId};
 
@@ -65,6 +65,18 @@ impl Journal {
             if let Some(rejected) =
                 host.operations.values().find_map(|operations| is_held(&record_work(operations)))
             {
+                refuse(rejected);
+                return false;
+            }
+            // Led to its new tunnel without one of its rules, the hostname would lose what that rule serves now.
+            let is_moving = host.operations.contains_key(&Stage::Repoint);
+            let missing = || {
+                let mut edits = host.edits.values().flatten();
+                edits.find_map(|(tunnel, edit)| {
+                    is_held(&tunnel_work(tunnel, edit)).filter(|rejected| rejected.stored.is_none())
+                })
+            };
+            if let Some(rejected) = is_moving.then(missing).flatten() {
                 refuse(rejected);
                 return false;
             }
