@@ -7,7 +7,7 @@
 use regex_lite::Regex;
 use serde::Serialize;
 
-use crate::tunnel::hostname;
+use crate::tunnel::hostname::{self, is_within};
 
 /// The filter in one of its two forms; lists and expressions exclude each other.
 #[derive(Clone, Debug)]
@@ -113,10 +113,6 @@ fn list_entry_takes(filter: &str, name: &str) -> bool {
         Some(domain) => name != domain && is_within(name, domain),
         None => is_within(name, filter),
     }
-}
-
-fn is_within(name: &str, domain: &str) -> bool {
-    name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// The form that people write; a label that is no punycode stays as it is.

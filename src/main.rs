@@ -12,7 +12,7 @@ use external_dns_cloudflare_tunnel_webhook::serve::{self, ServeError};
 const EXIT_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    let arguments = match cli::parse(std::env::args().skip(1)) {
+    let arguments = match cli::parse(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned())) {
         Ok(arguments) => arguments,
         Err(Early::Help(text)) => return print(&text),
         Err(Early::Mistake(text)) => return complain([text]),
@@ -53,7 +53,8 @@ struct ProcessEnvironment;
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the process's environment")]
 impl Environment for ProcessEnvironment {
     fn variable(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok()
+        // What is not Unicode must not pass for absent: a filter would be none.
+        std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {

@@ -38,10 +38,19 @@ pub struct Provider {
     /// Nothing until the account and every tunnel are known.
     resolved: RwLock<Option<Arc<Resolved>>>,
     /// The last snapshot that was read and not written upon.
-    snapshot: Mutex<Option<(Instant, Arc<Snapshot>)>>,
+    snapshot: Mutex<Remembered>,
     journal: Mutex<Journal>,
     /// Writers in this process take turns.
     turn: Mutex<Unpublished>,
+}
+
+/// What was read last, unless something was written since.
+#[derive(Debug, Default)]
+struct Remembered {
+    /// When its reading began.
+    read: Option<(Instant, Arc<Snapshot>)>,
+    /// How often something was written: a reading that was overtaken by a write is old already.
+    writes: u64,
 }
 
 #[derive(Debug)]
@@ -61,7 +70,7 @@ impl Provider {
             reader,
             health,
             resolved: RwLock::new(None),
-            snapshot: Mutex::new(None),
+            snapshot: Mutex::new(Remembered::default()),
             journal: Mutex::new(Journal::default()),
             turn: Mutex::default(),
         }
@@ -83,6 +92,11 @@ impl Provider {
         }
     }
 
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads, and remembers what was read.
     fn read<'n>(
         &self,
         resolved: &Resolved,
@@ -90,20 +104,28 @@ impl Provider {
         deadline: Deadline,
     ) -> Result<Arc<Snapshot>, Failure> {
         let Resolved { account, settings } = resolved;
-        self.reader
+        let (begun, writes) = (self.clock.now(), self.remembered().writes);
+        let snapshot = self
+            .reader
             .snapshot(&self.client, account, settings, names, deadline)
             .map(Arc::new)
-            .map_err(|error| read_failure(&error))
+            .map_err(|error| read_failure(&error))?;
+        let mut remembered = self.remembered();
+        if remembered.writes == writes {
+            remembered.read = Some((begun, Arc::clone(&snapshot)));
+        }
+        Ok(snapshot)
     }
 
-    fn remember_snapshot(&self, snapshot: Option<Arc<Snapshot>>) {
-        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) =
-            snapshot.map(|snapshot| (self.clock.now(), snapshot));
+    fn forget_snapshot(&self) {
+        let mut remembered = self.remembered();
+        remembered.writes += 1;
+        remembered.read = None;
     }
 
     fn recent_snapshot(&self) -> Option<Arc<Snapshot>> {
-        let remembered = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        let (read_at, snapshot) = remembered.as_ref()?;
+        let remembered = self.remembered();
+        let (read_at, snapshot) = remembered.read.as_ref()?;
         let age = self.clock.now().saturating_duration_since(*read_at);
         (age < limits::SNAPSHOT_MAX_AGE).then(|| Arc::clone(snapshot))
     }
@@ -134,7 +156,7 @@ impl Provider {
         deadline: Deadline,
     ) -> Result<Done, Stop> {
         // From the first write on, what was read before is old.
-        self.remember_snapshot(None);
+        self.forget_snapshot();
         let Resolved { account, settings: _ } = resolved;
         Execution::new(&self.client, account, &*self.clock, deadline, plan, snapshot, unpublished).run()
     }
@@ -168,7 +190,6 @@ impl Service for Provider {
         let resolved = self.resolved()?;
         let snapshot = self.read(&resolved, [], deadline)?;
         let shown = records::records(&snapshot, &resolved.settings);
-        self.remember_snapshot(Some(snapshot));
         self.warn_of_news(Speaker::Records, shown.notes.iter().map(ToString::to_string));
         Ok(shown.endpoints)
     }
@@ -203,8 +224,7 @@ impl Service for Provider {
             let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
             if plan.is_empty() {
                 self.report(&plan, &Done::default());
-                self.remember_snapshot(Some(snapshot));
-                return Ok(());
+                        return Ok(());
             }
             match self.execute(&resolved, &plan, &snapshot, &mut unpublished, deadline) {
                 Ok(done) => {

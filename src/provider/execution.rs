@@ -226,7 +226,7 @@ impl<'a> Execution<'a> {
         edit: &RuleEdit,
         refusal: &EditRefusal,
     ) {
-        self.drop(hostname, Reason::Edit(refusal.to_string()));
+        self.leave_out(hostname, Reason::Edit(refusal.to_string()));
         self.done.met_foreign |= self.unpublished.has(tunnel, hostname, edit);
     }
 
@@ -368,10 +368,10 @@ impl<'a> Execution<'a> {
         let reason = Reason::Cloudflare(answer.to_string());
         let refusal = Refusal { hostname: hostname.into(), set_identifier: None, reason: reason.clone() };
         self.done.rejections.push(Rejection { refusal, work, quota, stored: None });
-        self.drop(hostname, reason);
+        self.leave_out(hostname, reason);
     }
 
-    fn drop(&mut self, hostname: &str, reason: Reason) {
+    fn leave_out(&mut self, hostname: &str, reason: Reason) {
         self.dropped.insert(hostname.into());
         self.done.refusals.push(Refusal { hostname: hostname.into(), set_identifier: None, reason });
     }

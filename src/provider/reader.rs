@@ -15,7 +15,7 @@ use crate::limits;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
-use crate::tunnel::{Document, DocumentError, TunnelId};
+use crate::tunnel::{Document, DocumentError, TunnelId, hostname};
 
 /// Which zones are read.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +78,7 @@ impl Reader {
         let mut cached = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(list) = &*cached {
             let young = self.clock.now().saturating_duration_since(list.read_at) < limits::ZONE_LIST_MAX_AGE;
-            if young || names.into_iter().all(|name| list.zones.iter().any(|zone| holds(zone, name))) {
+            if young || names.into_iter().all(|name| is_in_one(&hostname::normalize(name), &list.zones)) {
                 return Ok(Arc::clone(&list.zones));
             }
         }
@@ -197,8 +197,8 @@ pub(super) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
     zone.account == *account || zone.account.as_str().is_empty()
 }
 
-fn holds(zone: &Zone, name: &str) -> bool {
-    name.strip_suffix(&*zone.name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+fn is_in_one(name: &str, zones: &[Zone]) -> bool {
+    zones.iter().any(|zone| hostname::is_within(name, &zone.name))
 }
 
 enum Task<'a> {

