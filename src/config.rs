@@ -152,16 +152,14 @@ impl Reader<'_> {
         self.mistakes.push(Mistake { variable, problem: problem.into() });
     }
 
-    /// The flag, else the variable, else one of its other names. Blanks around it do not count.
+    /// The flag, else the variable, else one of its other names. Blanks around it do not count, and an empty one counts
+    /// as absent.
     fn text(&self, variable: &'static str) -> Option<String> {
-        let flag = self.arguments.flag_for(variable).map(str::to_owned);
+        let is_there = |text: &String| !text.trim().is_empty();
+        let flag = self.arguments.flag_for(variable).map(str::to_owned).filter(is_there);
         let names = [variable].into_iter().chain(aliases(variable).iter().copied());
-        flag.or_else(|| {
-            names
-                .into_iter()
-                .find_map(|name| self.environment.variable(name).filter(|text| !text.trim().is_empty()))
-        })
-        .map(|text| text.trim().to_owned())
+        flag.or_else(|| names.into_iter().find_map(|name| self.environment.variable(name).filter(is_there)))
+            .map(|text| text.trim().to_owned())
     }
 
     fn list(&self, variable: &'static str) -> Vec<String> {
@@ -221,7 +219,10 @@ impl Reader<'_> {
             Some((variable, path)) => match self.environment.read(Path::new(&path)) {
                 Ok(bytes) => (variable, String::from_utf8_lossy(&bytes).into_owned()),
                 Err(error) => {
-                    self.mistake(variable, format!("names the file {path:?}, which cannot be read: {error}"));
+                    // What has no slash may be the secret itself.
+                    let file =
+                        if path.contains('/') { format!("the file {path:?}") } else { "a file".to_owned() };
+                    self.mistake(variable, format!("names {file}, which cannot be read: {error}"));
                     return Some(None);
                 }
             },
@@ -462,6 +463,26 @@ mod tests {
         assert_eq!(config.api_addresses, ["127.0.0.1:8888".parse().unwrap(), "[::1]:8888".parse().unwrap()]);
         assert_eq!(config.observation_address, "[::]:8080".parse().unwrap());
         assert_eq!(config.warnings, [""; 0]);
+    }
+
+    /// Templates write `--owner-id=` where nothing is set, and a stamp without an owner is no stamp.
+    #[test]
+    fn an_empty_flag_is_an_absent_one() {
+        let arguments = Arguments { owner_id: Some(" ".to_owned()), ..Arguments::default() };
+        let environment = environment(&with("OWNER_ID", "cluster"));
+        let config = Config::read(&arguments, &environment).expect("nothing is wrong");
+        assert_eq!(&*config.wanted.owner, "cluster");
+    }
+
+    #[test]
+    fn a_token_in_the_place_of_its_file_is_not_repeated() {
+        let mistakes = read(&[("CF_API_TOKEN_FILE", "secret-token"), ("CF_TUNNEL_ID", "home")])
+            .expect_err("there is no such file");
+        let text = mistakes.iter().map(ToString::to_string).collect::<String>();
+        assert!(text.contains("CF_API_TOKEN_FILE") && !text.contains("secret-token"), "{text}");
+        let mistakes =
+            read(&[("CF_API_TOKEN", "file:/run/none"), ("CF_TUNNEL_ID", "home")]).expect_err("no file");
+        assert!(mistakes[0].problem.contains("/run/none"), "{mistakes:?}");
     }
 
     #[test]

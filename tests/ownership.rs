@@ -8,7 +8,7 @@ mod world;
 
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, plan};
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
 
 use world::{HOME, World, settings, tunnel_id};
@@ -119,4 +119,61 @@ fn two_endpoints_for_one_path_do_not_hold_a_withdrawal_back() {
     let changes = Changes { update_new: vec![on("^/a$"), on("^/a$")], ..deletion("^/b$") };
     let plan = plan(&changes, &world.snapshot(), &settings()).expect("the owner is ours");
     assert_eq!(plan.refusals, []);
+}
+
+/// Our two readers of options have to agree: what `adjust` lets pass and the document refuses stops the whole hostname.
+#[test]
+fn an_option_that_no_rule_may_hold_is_left_out_or_invalid_before_any_rule_is_planned() {
+    let table = [
+        (("origin-http-host-header", "two words"), true),
+        (("origin-server-name", "tab\there"), true),
+        (("origin-server-name", "no\u{a0}break"), true),
+        (("origin-ip-rules", r#"[{"prefix":"10.0.0.0/8","ports":[0],"allow":true}]"#), false),
+    ];
+    for (option, is_published) in table {
+        let odd = endpoint(&[("tunnel-service", "http://odd:80"), ("tunnel-path", "^/odd$"), option]);
+        let mut world = World::new(&[], &[]);
+        let plan = world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")]), odd], usize::MAX);
+        let document = &world.documents[&tunnel_id(HOME)];
+        let services: Vec<&str> = document.rules().iter().map(|rule| rule.service()).collect();
+        let expected: &[&str] = if is_published {
+            &["http://odd:80", "http://web:80", "http_status:404"]
+        } else {
+            &["http://web:80", "http_status:404"]
+        };
+        assert_eq!(services, expected, "{option:?} {:?}", plan.refusals);
+    }
+}
+
+/// A hostname has one record: led over, it would take the requests of the path that cannot follow with it.
+#[test]
+fn a_hostname_does_not_move_away_from_a_path_that_cannot_follow() {
+    let on = |tunnel: &str, path: &str| {
+        endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path), ("tunnel", tunnel)])
+    };
+    let theirs = r#"{"hostname":"a.example.com","path":"^/a$","service":"http://theirs:80"}"#;
+    let mut world = World::new(&[theirs.to_owned()], &[]);
+    world.run_loop(&[on("office", "^/a$"), on("office", "^/b$")], usize::MAX);
+    let before = world.clone();
+    let plan = world.run_loop(&[on("home", "^/a$"), on("home", "^/b$")], usize::MAX);
+    assert_eq!(world, before, "{plan:?}");
+    assert_eq!(plan.refusals.len(), 2, "{plan:?}");
+}
+
+/// One of them stays online otherwise although its object is gone.
+#[test]
+fn a_rule_that_the_document_does_not_allow_stops_no_other_path_of_its_hostname() {
+    let on = |path: &str, service: &str| endpoint(&[("tunnel-service", service), ("tunnel-path", path)]);
+    let theirs = r#"{"hostname":"a.example.com","path":"/","service":"http://theirs:80"}"#;
+    let mut world = World::new(&[theirs.to_owned()], &[]);
+    world.run_loop(&[on("^/a$", "http://web:80"), on("^/b$", "http://web:80")], usize::MAX);
+    let all = endpoint(&[("tunnel-service", "http://web:80")]);
+    let plan = world.run_loop(&[on("^/a$", "http://new:80"), all], usize::MAX);
+
+    let document = &world.documents[&tunnel_id(HOME)];
+    let services: Vec<&str> = document.rules().iter().map(|rule| rule.service()).collect();
+    assert_eq!(services, ["http://new:80", "http://theirs:80", "http_status:503"], "{plan:?}");
+    assert!(matches!(&plan.refusals[..], [refusal] if matches!(refusal.reason, Reason::Edit(_))), "{plan:?}");
+    let comment = world.records.iter().map(|record| &*record.comment).collect::<String>();
+    assert_eq!(Stamp::parse(&comment).map(|stamp| stamp.claims.rules.len()), Some(1), "{comment}");
 }

@@ -5,7 +5,10 @@ mod external_dns;
 #[path = "support/harness.rs"]
 mod harness;
 
-use harness::{FOREIGN_RULE, Scene, endpoint, published};
+use std::time::Duration;
+
+use cloudflare_emulator::{Emulator, NewTunnel, Plan, Token};
+use harness::{FOREIGN_RULE, Scene, TOKEN, endpoint, published};
 
 #[test]
 fn a_hostname_is_published_changed_and_withdrawn() {
@@ -48,7 +51,7 @@ fn a_hostname_is_published_changed_and_withdrawn() {
 #[test]
 fn a_loop_without_changes_costs_one_call_a_tunnel_and_one_a_zone_and_writes_nothing() {
     let scene = Scene::with_foreign();
-    scene.cloudflare.add_zone("example.org", cloudflare_emulator::Plan::Free);
+    scene.cloudflare.add_zone("example.org", Plan::Free);
     let program = scene.start();
     let desired =
         [published("web.example.com", "http://web:80"), published("web.example.org", "http://web:80")];
@@ -65,7 +68,7 @@ fn a_loop_without_changes_costs_one_call_a_tunnel_and_one_a_zone_and_writes_noth
 #[test]
 fn the_first_publication_costs_one_read_a_batch_and_a_configuration() {
     let scene = Scene::new();
-    scene.cloudflare.add_zone("example.org", cloudflare_emulator::Plan::Free);
+    scene.cloudflare.add_zone("example.org", Plan::Free);
     let program = scene.start();
     let desired: Vec<_> = (0..250)
         .map(|number| {
@@ -99,4 +102,44 @@ fn a_tunnel_that_was_never_configured_gets_a_catch_all() {
         scene.rules(),
         [r#"{"hostname":"web.example.com","service":"http://web:80"}"#, r#"{"service":"http_status:404"}"#]
     );
+}
+
+/// The other account's tunnels cannot be asked for here, and what cannot be found looks like a tunnel that is gone.
+#[test]
+fn a_zone_of_another_account_is_not_touched() {
+    let scene = Scene::new();
+    let (zone, content) = scene.cloudflare.edit(|cloudflare| {
+        let account = cloudflare.add_account("other");
+        let zone = cloudflare.add_zone_to(&account, "example.net", Plan::Pro);
+        let tunnel =
+            cloudflare.add_tunnel_with(NewTunnel { account: Some(account), ..NewTunnel::named("theirs") });
+        (zone, format!("{tunnel}.cfargotunnel.com"))
+    });
+    let theirs = serde_json::json!({
+        "name": "web.example.net", "type": "CNAME", "content": content, "proxied": true,
+        "comment": "external-dns owner=default rules=-",
+    });
+    scene.cloudflare.add_record(&zone, theirs).expect("Cloudflare takes it");
+    let program = scene.start();
+    assert_eq!(program.external_dns().records().expect("shown"), [], "it is another instance's");
+
+    // Visitors would get error 1014: a CNAME does not lead to a tunnel of another account.
+    program
+        .external_dns()
+        .run_loop(&[published("new.example.net", "http://web:80")])
+        .expect("refused by name");
+    assert_eq!(scene.cloudflare.records(&zone).len(), 1);
+    assert_eq!(scene.rules(), [""; 0]);
+}
+
+/// Whoever forgot a permission adds it, and goes to bed.
+#[test]
+fn a_start_without_zones_goes_on_when_the_token_sees_one() {
+    let cloudflare = Emulator::start();
+    cloudflare.add_token(Token::full(TOKEN));
+    let scene = Scene { zone: String::new(), tunnel: cloudflare.add_tunnel("home"), cloudflare };
+    let program = scene.start_unready(&[("CF_ACCOUNT_ID", "")]);
+    assert!(scene.cloudflare.wait_for_calls(2, Duration::from_secs(10)), "the token, then the zones");
+    scene.cloudflare.add_zone("example.com", Plan::Pro);
+    program.wait_until_ready();
 }

@@ -11,6 +11,7 @@ use super::transport::Method;
 use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::RECORDS_PER_PAGE;
+use crate::tunnel::hostname;
 
 /// A record as Cloudflare has it. A zone may hold thousands, hence the boxed texts and nothing that is not needed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -136,8 +137,12 @@ struct WireMeta {
 
 impl From<WireRecord> for Record {
     fn from(wire: WireRecord) -> Self {
-        let mut name = wire.name;
-        name.make_ascii_lowercase();
+        // Punycode by the specification; some have seen Unicode.
+        let name = if wire.name.is_ascii() {
+            wire.name.to_ascii_lowercase()
+        } else {
+            hostname::normalize(&wire.name)
+        };
         Self {
             id: wire.id,
             name: name.into(),

@@ -9,6 +9,7 @@ use super::identifier::{AccountId, ZoneId, path};
 use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::ZONES_PER_PAGE;
+use crate::tunnel::hostname;
 
 /// A zone that the credentials can see.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -65,8 +66,12 @@ struct WirePlan {
 
 impl From<WireZone> for Zone {
     fn from(wire: WireZone) -> Self {
-        let mut name = wire.name;
-        name.make_ascii_lowercase();
+        // Punycode by the specification; some have seen Unicode.
+        let name = if wire.name.is_ascii() {
+            wire.name.to_ascii_lowercase()
+        } else {
+            hostname::normalize(&wire.name)
+        };
         Self {
             id: wire.id,
             name: name.into(),
@@ -107,6 +112,7 @@ mod tests {
                 {"id":"z2","name":"Example.COM","account":{"id":"a1","name":"Shop"},"plan":{"legacy_id":"business","price":200},
                  "status":"active","paused":true,"name_servers":["a.ns"],"meta":{"step":2}},
                 {"id":"z1","name":"free.example","account":{"id":"a1"},"plan":{"legacy_id":"free"},"status":"pending","paused":false},
+                {"id":"z4","name":"BÜCHER.example"},
                 {"id":"z3","name":"bare.example","account":null,"plan":null,"status":null,"paused":null}
             ]"#,
         )]);
@@ -125,6 +131,7 @@ mod tests {
                 zone("z1", "free.example", "a1", Plan::Free, "pending", false),
                 zone("z2", "example.com", "a1", Plan::Paid, "active", true),
                 zone("z3", "bare.example", "", Plan::Free, "", false),
+                zone("z4", "xn--bcher-kva.example", "", Plan::Free, "", false),
             ]
         );
     }

@@ -93,6 +93,11 @@ impl Reader {
         Ok(zones)
     }
 
+    /// Lets the list of zones be read again.
+    pub(super) fn forget_zones(&self) {
+        *self.zones.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Everything that a decision needs. `names` are those that are about to be written.
     pub(super) fn snapshot<'n>(
         &self,
@@ -105,6 +110,7 @@ impl Reader {
         let zones = self.zones(client, names, deadline)?;
         let tasks: Vec<Task<'_>> = zones
             .iter()
+            .filter(|zone| is_of_account(zone, account))
             .map(Task::Records)
             .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
             .collect();
@@ -112,7 +118,7 @@ impl Reader {
             in_parallel(&tasks, |task| task.run(client, account, deadline)).inspect_err(|error| {
                 // A zone may have left the account.
                 if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
-                    *self.zones.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    self.forget_zones();
                 }
             })?;
         let mut snapshot = Snapshot::default();
@@ -183,6 +189,12 @@ impl Reader {
         }
         Ok(live)
     }
+}
+
+/// Whether a record in the zone can lead to a tunnel of `account`: Cloudflare answers visitors of all others with error
+/// 1014. The tunnels of another account cannot be asked for either, so a record that leads to one would look abandoned.
+pub(super) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
+    zone.account == *account || zone.account.as_str().is_empty()
 }
 
 fn holds(zone: &Zone, name: &str) -> bool {

@@ -7,9 +7,9 @@ use std::sync::{Arc, PoisonError};
 use log::{info, warn};
 
 use crate::clock::Deadline;
-use crate::cloudflare::{AccountId, ConfigSource, Error, Tunnel};
+use crate::cloudflare::{AccountId, ConfigSource, Error, Tunnel, Zone};
 use crate::limits;
-use crate::provider::reader::ZoneScope;
+use crate::provider::reader::{ZoneScope, is_of_account};
 use crate::provider::{Provider, Resolved};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::{ConfiguredTunnel, Settings};
@@ -78,7 +78,7 @@ impl Provider {
             })?;
             if tunnel.config_src == ConfigSource::Local && !allow_local_config {
                 warn!(
-                    "tunnel={} ({}) is configured by a file beside its cloudflared, so nothing is written to it: \
+                    "tunnel={} ({:?}) is configured by a file beside its cloudflared, so nothing is written to it: \
                      migrate it in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over",
                     tunnel.id, tunnel.name
                 );
@@ -101,7 +101,12 @@ impl Provider {
         let zones = self.reader.zones(&self.client, [], deadline).map_err(NotYet::Cloudflare)?;
         let accounts: BTreeSet<&AccountId> = zones.iter().map(|zone| &zone.account).collect();
         let mut accounts = accounts.into_iter();
-        match (accounts.next(), accounts.next()) {
+        let (first, second) = (accounts.next(), accounts.next());
+        if first.is_none() || second.is_some() {
+            // The token may be mended while this waits.
+            self.reader.forget_zones();
+        }
+        match (first, second) {
             (Some(account), None) => Ok(account.clone()),
             (None, _) => Err(NotYet::Configuration(
                 "the token sees no zone within the filters: give it Zone Read and DNS Edit for the zones, or set \
@@ -118,7 +123,7 @@ impl Provider {
     fn announce(&self, resolved: &Resolved, deadline: Deadline) {
         let Resolved { account, settings } = resolved;
         let tunnels: Vec<String> =
-            settings.tunnels().iter().map(|tunnel| format!("{} ({})", tunnel.name, tunnel.id)).collect();
+            settings.tunnels().iter().map(|tunnel| format!("{:?} ({})", tunnel.name, tunnel.id)).collect();
         info!(
             "managing tunnels={} account={account} owner={:?} ownership=comment",
             tunnels.join(","),
@@ -126,11 +131,19 @@ impl Provider {
         );
         match self.reader.zones(&self.client, [], deadline) {
             Ok(zones) => {
-                let names: Vec<&str> = zones.iter().map(|zone| &*zone.name).collect();
-                let calls = settings.tunnels().len() + zones.len();
+                let (served, others): (Vec<&Zone>, Vec<&Zone>) =
+                    zones.iter().partition(|zone| is_of_account(zone, account));
+                if !others.is_empty() {
+                    warn!(
+                        "zones={} are left alone: they belong to another account than the tunnels, and no record there \
+                         can lead to these",
+                        names(&others)
+                    );
+                }
+                let calls = settings.tunnels().len() + served.len();
                 info!(
                     "zones={} a loop without changes costs {calls} calls of the {} that Cloudflare allows in {} s",
-                    names.join(","),
+                    names(&served),
                     limits::RATE_CALLS,
                     limits::RATE_WINDOW.as_secs()
                 );
@@ -138,6 +151,10 @@ impl Provider {
             Err(error) => warn!("the zones could not be read yet: {error}"),
         }
     }
+}
+
+fn names(zones: &[&Zone]) -> String {
+    zones.iter().map(|zone| &*zone.name).collect::<Vec<_>>().join(",")
 }
 
 fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<&'a Tunnel, String> {
@@ -149,8 +166,11 @@ fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<&'a Tunnel, St
         (Some(tunnel), None) => Ok(tunnel),
         (Some(_), Some(_)) => Err(format!("{wanted:?} names several tunnels; use the id")),
         (None, _) => {
-            let names: Vec<&str> =
-                present.iter().filter(|tunnel| !tunnel.deleted).map(|tunnel| &*tunnel.name).collect();
+            let names: Vec<String> = present
+                .iter()
+                .filter(|tunnel| !tunnel.deleted)
+                .map(|tunnel| format!("{:?}", tunnel.name))
+                .collect();
             Err(format!("{wanted:?} is no tunnel; there are {}", names.join(", ")))
         }
     }

@@ -4,7 +4,8 @@
 //! never fails and never withdraws: an endpoint with a mistake in it stays, and `plan` refuses it by name.
 
 use crate::endpoint::Endpoint;
-use crate::reconcile::canonical::{self, RESOURCE_LABEL};
+use crate::reconcile::canonical::{self, Canonical, RESOURCE_LABEL};
+use crate::reconcile::groups::{self, Groups};
 use crate::reconcile::{Note, Settings};
 
 /// The answer, and what it left out of it.
@@ -20,7 +21,7 @@ pub struct Adjusted {
 /// Brings what ExternalDNS wants into canonical form.
 pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
     let mut adjusted = Adjusted::default();
-    for canonical in endpoints.iter().flat_map(|endpoint| canonical::read_groups(endpoint, settings)) {
+    for canonical in endpoints.iter().flat_map(|endpoint| read_groups(endpoint, settings)) {
         adjusted.endpoints.push(canonical.endpoint);
         adjusted.notes.extend(canonical.notes);
     }
@@ -30,6 +31,15 @@ pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
     adjusted.notes.sort_unstable();
     adjusted.notes.dedup();
     adjusted
+}
+
+/// One canonical endpoint for each group of the endpoint, and one for what is said without a group. Empty where its
+/// shape says that it is none of ours.
+fn read_groups(endpoint: &Endpoint, settings: &Settings) -> Vec<Canonical> {
+    let Groups { base, named } = groups::split(endpoint);
+    // What is said without a group is often only what its groups share.
+    let base = (named.is_empty() || canonical::names_service(&base, settings)).then_some(base);
+    named.iter().chain(&base).filter_map(|endpoint| canonical::read(endpoint, settings)).collect()
 }
 
 fn sort_key(endpoint: &Endpoint) -> impl Ord + '_ {

@@ -8,7 +8,6 @@ use std::fmt;
 
 use crate::endpoint::{Endpoint, Labels, Property};
 use crate::limits;
-use crate::reconcile::groups::{self, Groups};
 use crate::reconcile::options::{self, BadOption};
 use crate::reconcile::{Note, OneLine, Settings};
 use crate::tunnel::hostname::{self, Hostname};
@@ -87,15 +86,6 @@ pub struct Canonical {
     pub publication: Result<Publication, Vec<Fault>>,
     /// What was left out.
     pub notes: Vec<Note>,
-}
-
-/// Reads one endpoint as a user writes it: one canonical endpoint for each of its groups, and one for what is said
-/// without a group. Empty where its shape says that it is none of ours.
-pub fn read_groups(endpoint: &Endpoint, settings: &Settings) -> Vec<Canonical> {
-    let Groups { base, named } = groups::split(endpoint);
-    // What is said without a group is often only what its groups share.
-    let base = (named.is_empty() || names_service(&base, settings)).then_some(base);
-    named.iter().chain(&base).filter_map(|endpoint| read(endpoint, settings)).collect()
 }
 
 /// Reads one endpoint without groups. `None`: its shape says that it is none of ours.
@@ -177,7 +167,8 @@ fn opts_out(endpoint: &Endpoint) -> bool {
     values.peek().is_some() && values.all(|property| &*property.value == "false")
 }
 
-fn names_service(endpoint: &Endpoint, settings: &Settings) -> bool {
+/// Whether something in the endpoint says where it is to be published to.
+pub fn names_service(endpoint: &Endpoint, settings: &Settings) -> bool {
     service_text(endpoint, settings).is_some_and(|text| !text.is_empty())
         || endpoint.property(TUNNEL_SERVICE).is_some()
 }

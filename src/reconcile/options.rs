@@ -43,6 +43,8 @@ enum Kind {
     Port,
     Boolean,
     Text,
+    /// A text that goes into a header or a TLS extension.
+    HostText,
     ProxyType,
     IpRules,
 }
@@ -63,8 +65,8 @@ const ORIGIN_OPTIONS: [OriginOption; 18] = [
     OriginOption { name: "no-happy-eyeballs", field: "noHappyEyeballs", kind: Kind::Boolean },
     OriginOption { name: "keep-alive-timeout", field: "keepAliveTimeout", kind: Kind::Duration },
     OriginOption { name: "keep-alive-connections", field: "keepAliveConnections", kind: Kind::Count },
-    OriginOption { name: "http-host-header", field: "httpHostHeader", kind: Kind::Text },
-    OriginOption { name: "server-name", field: "originServerName", kind: Kind::Text },
+    OriginOption { name: "http-host-header", field: "httpHostHeader", kind: Kind::HostText },
+    OriginOption { name: "server-name", field: "originServerName", kind: Kind::HostText },
     OriginOption { name: "match-sni-to-host", field: "matchSNItoHost", kind: Kind::Boolean },
     OriginOption { name: "ca-pool", field: "caPool", kind: Kind::Text },
     OriginOption { name: "no-tls-verify", field: "noTLSVerify", kind: Kind::Boolean },
@@ -191,8 +193,11 @@ impl Kind {
             Self::Count => whole_number(text, u64::from(u32::MAX)).map(Value::from),
             Self::Port => whole_number(text, u64::from(u16::MAX)).map(Value::from),
             Self::Boolean => parse_boolean(text).map(Value::from),
-            Self::Text if text.chars().any(char::is_control) => Err("has a control character".to_owned()),
-            Self::Text => Ok(Value::from(text)),
+            Self::Text | Self::HostText if text.chars().any(char::is_control) => {
+                Err("has a control character".to_owned())
+            }
+            Self::HostText if text.chars().any(char::is_whitespace) => Err("has a blank".to_owned()),
+            Self::Text | Self::HostText => Ok(Value::from(text)),
             Self::ProxyType if text == "socks" => Ok(Value::from(text)),
             Self::ProxyType => Err(format!("is {text:?}; allowed is socks")),
             Self::IpRules => parse_ip_rules(text),
@@ -204,7 +209,9 @@ impl Kind {
     fn render(self, value: &Value) -> Option<String> {
         match (self, value) {
             (_, Value::Null) => None,
-            (Self::Text | Self::ProxyType, Value::String(text)) => (!text.is_empty()).then(|| text.clone()),
+            (Self::Text | Self::HostText | Self::ProxyType, Value::String(text)) => {
+                (!text.is_empty()).then(|| text.clone())
+            }
             (Self::Duration, Value::Number(seconds)) => Some(format!("{seconds}s")),
             (Self::IpRules, Value::Array(rules)) if rules.is_empty() => None,
             (Self::IpRules, rules) => Some(render_ip_rules(rules)),
@@ -270,6 +277,9 @@ fn parse_ip_rules(text: &str) -> Result<Value, String> {
         serde_json::from_str(text).map_err(|error| format!("cannot be read ({error}); {HELP}"))?;
     if let Some(bad) = rules.iter().find(|rule| !is_cidr(&rule.prefix)) {
         return Err(format!("has the prefix {:?}, which is no address range; {HELP}", bad.prefix));
+    }
+    if rules.iter().any(|rule| rule.ports.contains(&0)) {
+        return Err(format!("has the port 0; {HELP}"));
     }
     if rules.is_empty() {
         return Ok(Value::Null);

@@ -163,7 +163,7 @@ impl Program {
         clippy::disallowed_methods,
         reason = "the start is a thread of its own; this waits for it, with a bound"
     )]
-    fn wait_until_ready(&self) {
+    pub(crate) fn wait_until_ready(&self) {
         let end = Instant::now() + Duration::from_secs(10);
         while !self.is_ready() {
             assert!(Instant::now() < end, "not ready in ten seconds");

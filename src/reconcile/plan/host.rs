@@ -279,6 +279,8 @@ impl<'a> Host<'a> {
         refusals: &mut Vec<Refusal>,
     ) -> Vec<Wanted<'w>> {
         let tunnel = self.tunnel_for(&wanted, withdrawn);
+        let led_to = self.led_to().filter(|led_to| tunnel.as_ref() != Some(led_to));
+        let mut left_behind = None;
         let mut possible: Vec<Wanted<'_>> = Vec::with_capacity(wanted.len());
         for wanted in wanted {
             let publication = wanted.publication;
@@ -294,11 +296,28 @@ impl<'a> Host<'a> {
                     .or_else(|| digest_taken(&wanted, &possible)),
             };
             match obstacle {
-                Some(reason) => refusals.push(self.refusal(publication, reason)),
+                Some(reason) => {
+                    let stands_at = |id: &&TunnelId| self.stands_at(publication.path(), id);
+                    left_behind = left_behind.or(led_to.as_ref().filter(stands_at));
+                    refusals.push(self.refusal(publication, reason));
+                }
                 None => possible.push(wanted),
             }
         }
+        // The record would take the requests of a path that cannot follow away from its rule.
+        if let Some(led_to) = left_behind {
+            for wanted in possible.drain(..) {
+                let reason = Reason::TwoTunnels { tunnel: led_to.as_str().into() };
+                refusals.push(self.refusal(wanted.publication, reason));
+            }
+        }
         possible
+    }
+
+    fn stands_at(&self, path: Option<&str>, tunnel: &TunnelId) -> bool {
+        self.traces
+            .values()
+            .any(|trace| trace.rule().is_some() && trace.is_for_path(path) && trace.tunnel() == Some(tunnel))
     }
 
     /// The one tunnel that the hostname can have after this request: where two are asked for, or where rules stay
