@@ -1,6 +1,11 @@
 //! The command line. Every setting has a flag; its environment variable counts where the flag is absent. A secret has
 //! no flag of its own, because any process on the machine can read a command line.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "argh prints these comments as they are, brackets included"
+)]
+
 use argh::{EarlyExit, FromArgs};
 
 macro_rules! arguments {

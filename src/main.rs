@@ -12,11 +12,13 @@ use external_dns_cloudflare_tunnel_webhook::serve::{self, ServeError};
 const EXIT_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    let arguments = match cli::parse(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned())) {
-        Ok(arguments) => arguments,
-        Err(Early::Help(text)) => return print(&text),
-        Err(Early::Mistake(text)) => return complain([text]),
-    };
+    let arguments =
+        match cli::parse(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
+        {
+            Ok(arguments) => arguments,
+            Err(Early::Help(text)) => return print(&text),
+            Err(Early::Mistake(text)) => return complain([text]),
+        };
     if arguments.version {
         return print(&format!("{} {}\n", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
     }

@@ -158,7 +158,11 @@ impl Provider {
         // From the first write on, what was read before is old.
         self.forget_snapshot();
         let Resolved { account, settings: _ } = resolved;
-        Execution::new(&self.client, account, &*self.clock, deadline, plan, snapshot, unpublished).run()
+        let outcome =
+            Execution::new(&self.client, account, &*self.clock, deadline, plan, snapshot, unpublished).run();
+        // And what was read meanwhile.
+        self.forget_snapshot();
+        outcome
     }
 
     /// Takes the digests off again whose rule is somebody else's: stamped, it would pass for ours. True when there
@@ -224,7 +228,7 @@ impl Service for Provider {
             let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
             if plan.is_empty() {
                 self.report(&plan, &Done::default());
-                        return Ok(());
+                return Ok(());
             }
             match self.execute(&resolved, &plan, &snapshot, &mut unpublished, deadline) {
                 Ok(done) => {

@@ -321,10 +321,10 @@ impl<'a> Reader<'a> {
                 self.notes.push(Note::left_out(self.endpoint, name, &problem));
             }
         }
-        // They are sorted, and each is there once.
-        let properties = &self.endpoint.provider_specific;
-        let conflicting =
-            properties.iter().zip(properties.iter().skip(1)).find(|(one, next)| one.name == next.name);
+        // They are sorted, and each is there once. Of others' properties nothing is kept that could conflict.
+        let properties = self.endpoint.provider_specific.iter();
+        let ours = properties.filter(|property| property.name.starts_with(WEBHOOK_PREFIX));
+        let conflicting = ours.clone().zip(ours.skip(1)).find(|(one, next)| one.name == next.name);
         if let Some((property, _)) = conflicting {
             self.fault(&property.name, "is set twice, to different values");
         }

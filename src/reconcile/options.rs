@@ -380,12 +380,8 @@ fn access_properties(access: &Value) -> Vec<Property> {
     };
     let required = field("required").and_then(Value::as_bool).unwrap_or_default();
     let team = field("teamName").and_then(Value::as_str).unwrap_or_default();
-    let tags: Vec<&str> = field("audTag")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let tags: Vec<&str> =
+        field("audTag").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     if !required && team.is_empty() && tags.is_empty() {
         return Vec::new();
     }

@@ -72,7 +72,6 @@ impl Hostname {
     pub fn includes(&self, other: &Self) -> bool {
         HostScope::of(&self.0).includes(other)
     }
-
 }
 
 /// Whether `name` is `domain` or below it on a label boundary, both in normal form. A wildcard is below the domain it
