@@ -269,3 +269,6 @@ pub const PATH_REPEAT_MAX: u32 = 1_000;
 /// Of a longer property no known name is looked for: the search takes time with its length, and a DNSEndpoint may hold a
 /// megabyte.
 pub const PROPERTY_NAME_MAX_BYTES: usize = 64;
+
+/// Unknown properties of one endpoint that are compared with the known ones; with more, the endpoint is invalid.
+pub const UNKNOWN_PROPERTIES_MAX: usize = 32;

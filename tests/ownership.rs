@@ -177,3 +177,36 @@ fn a_rule_that_the_document_does_not_allow_stops_no_other_path_of_its_hostname()
     let comment = world.records.iter().map(|record| &*record.comment).collect::<String>();
     assert_eq!(Stamp::parse(&comment).map(|stamp| stamp.claims.rules.len()), Some(1), "{comment}");
 }
+
+/// A comment on a Free zone holds 22 digests beside the default owner.
+#[test]
+fn a_path_that_finds_no_room_in_the_comment_stops_no_other() {
+    let path = |number: usize, service: &str| {
+        endpoint(&[("tunnel-service", service), ("tunnel-path", &format!("^/p{number:02}$"))])
+    };
+    let mut world = World::new(&[], &[]);
+    let first: Vec<Endpoint> = (0..22).map(|number| path(number, "http://web:80")).collect();
+    world.run_loop(&first, usize::MAX);
+    assert_eq!(world.shown().len(), 22);
+
+    let second: Vec<Endpoint> = (1..30).map(|number| path(number, "http://other:80")).collect();
+    let plan = world.run_loop(&second, usize::MAX);
+    let full = |refused: &&str| {
+        plan.refusals.iter().any(|refusal| refusal.set_identifier.as_deref() == Some(*refused))
+    };
+    assert!(
+        plan.refusals.iter().all(|refusal| matches!(refusal.reason, Reason::StampFull { .. })),
+        "{plan:?}"
+    );
+    assert!(full(&"^/p29$") && !full(&"^/p01$"), "{plan:?}");
+    let services: Vec<_> = world
+        .shown()
+        .iter()
+        .map(|endpoint| endpoint.property("webhook/tunnel-service").map(str::to_owned))
+        .collect();
+    assert!(services.iter().all(|service| service.as_deref() == Some("http://other:80")), "{services:?}");
+    assert!(
+        world.shown().iter().all(|endpoint| endpoint.set_identifier != "^/p00$"),
+        "the old one is withdrawn"
+    );
+}

@@ -14,6 +14,9 @@ use crate::provider::{Provider, Resolved};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
+/// The status of a zone that is served.
+const ZONE_ACTIVE: &str = "active";
+
 /// What the configuration asks for, in names that Cloudflare has to resolve.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -138,6 +141,13 @@ impl Provider {
                         "zones={} are left alone: they belong to another account than the tunnels, and no record there \
                          can lead to these",
                         names(&others)
+                    );
+                }
+                for zone in served.iter().filter(|zone| zone.paused || *zone.status != *ZONE_ACTIVE) {
+                    let state = if zone.paused { "paused" } else { &*zone.status };
+                    warn!(
+                        "zone={} is {state}: hostnames in it are published, but nobody reaches them until it is active",
+                        zone.name
                     );
                 }
                 let calls = settings.tunnels().len() + served.len();

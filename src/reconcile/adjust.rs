@@ -62,6 +62,7 @@ mod tests {
     use super::*;
     use crate::domain_filter::DomainFilter;
     use crate::endpoint::{Labels, Property};
+    use crate::limits;
     use crate::reconcile::ConfiguredTunnel;
     use crate::reconcile::service_template::ServiceTemplate;
     use crate::tunnel::TunnelId;
@@ -368,6 +369,25 @@ mod tests {
         let begun = std::time::Instant::now();
         assert_eq!(adjust(&[long, many], &settings()).endpoints.len(), 2);
         assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn two_services_for_one_name_are_none() {
+        for targets in ["http://web:80 http://other:80", "unix:/a.sock unix:/b.sock"] {
+            let endpoint = endpoint("a.example.com", "CNAME", targets, &[]);
+            let canonical = canonical::read(&endpoint, &settings()).expect("it is meant for a tunnel");
+            assert!(canonical.publication.is_err(), "{targets}");
+        }
+    }
+
+    #[test]
+    fn more_unknown_properties_than_are_looked_at_make_an_endpoint_invalid() {
+        let mut endpoint = endpoint("a.example.com", "CNAME", "http://web:80", &[]);
+        let unknown = (0..100).map(|number| Property::new(format!("webhook/x{number}"), "x"));
+        endpoint.provider_specific.extend(unknown);
+        let canonical = canonical::read(&endpoint, &settings()).expect("it is meant for a tunnel");
+        assert!(canonical.notes.len() <= limits::UNKNOWN_PROPERTIES_MAX);
+        assert!(canonical.publication.is_err());
     }
 
     fn any_property() -> impl Strategy<Value = (String, String)> {

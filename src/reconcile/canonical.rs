@@ -179,10 +179,12 @@ fn service_text(endpoint: &Endpoint, settings: &Settings) -> Option<String> {
     if let Some(text) = endpoint.property(TUNNEL_SERVICE) {
         return Some(text.to_owned());
     }
-    let services: Vec<&str> =
+    let mut services: Vec<&str> =
         endpoint.targets.iter().map(String::as_str).filter(|target| looks_like_service(target)).collect();
     if !services.is_empty() {
-        return Some(services.join(","));
+        services.sort_unstable();
+        // Of several, no service comes: none has a blank in it.
+        return Some(services.join(", "));
     }
     if endpoint.targets.iter().any(|target| settings.tunnel_of_target(target).is_some()) {
         return Some(RECORD_ONLY.to_owned());
@@ -299,14 +301,13 @@ impl<'a> Reader<'a> {
     /// does; any other is only named.
     fn unknown_properties(&mut self) {
         let known = [TUNNEL_SERVICE, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL];
-        for (name, _) in self.properties() {
-            if !name.starts_with(WEBHOOK_PREFIX)
-                || known.contains(&name)
-                || name.starts_with(options::ACCESS_PREFIX)
-                || options::is_origin_option(name)
-            {
-                continue;
-            }
+        let mut unknown = self.properties().map(|(name, _)| name).filter(|name| {
+            name.starts_with(WEBHOOK_PREFIX)
+                && !known.contains(name)
+                && !name.starts_with(options::ACCESS_PREFIX)
+                && !options::is_origin_option(name)
+        });
+        for name in unknown.by_ref().take(limits::UNKNOWN_PROPERTIES_MAX) {
             let nearest = nearest_property(name);
             let problem = match &nearest {
                 Some((nearest, _)) => format!("is unknown; did you mean {nearest}?"),
@@ -320,6 +321,9 @@ impl<'a> Reader<'a> {
             } else {
                 self.notes.push(Note::left_out(self.endpoint, name, &problem));
             }
+        }
+        if unknown.next().is_some() {
+            self.fault(WEBHOOK_PREFIX, "begins more unknown properties than are looked at");
         }
         // They are sorted, and each is there once. Of others' properties nothing is kept that could conflict.
         let properties = self.endpoint.provider_specific.iter();

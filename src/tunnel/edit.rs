@@ -88,8 +88,8 @@ impl fmt::Display for EditRefusal {
         match self {
             Self::Conflict { rule } => write!(
                 formatter,
-                "rule {rule} of the tunnel has the same hostname and path and is not ours: remove it there, \
-                 or adopt it"
+                "rule {rule} of the tunnel has the same hostname and path and is not ours: remove it there \
+                 to publish this one"
             ),
             Self::MutualCover { rule } => write!(
                 formatter,

@@ -47,7 +47,17 @@ pub(super) fn plan(
         return outcome;
     };
     let host = Host { obstacles, ..Host::new(snapshot, settings, zone, hostname, request) };
-    match host.plan(wanted, &request.withdrawn, withhold, &mut outcome.refusals) {
+    let mut refusals = Vec::new();
+    let mut planned = host.plan(wanted.clone(), &request.withdrawn, withhold, &mut refusals);
+    if let Err(reason @ Reason::StampFull { .. }) = planned {
+        // What is stamped already goes on without what has no room.
+        let (old, new): (Vec<_>, Vec<_>) =
+            wanted.into_iter().partition(|wanted| digest_of(wanted).is_none_or(|digest| host.has(digest)));
+        refusals = new.iter().map(|wanted| host.refusal(wanted.publication, reason.clone())).collect();
+        planned = host.plan(old, &request.withdrawn, withhold, &mut refusals);
+    }
+    outcome.refusals.append(&mut refusals);
+    match planned {
         Ok(Planned { plan, new_digests }) => {
             outcome.plan = Some(plan).filter(|plan| !plan.is_empty());
             outcome.new_digests = new_digests;
@@ -212,6 +222,10 @@ impl<'a> Host<'a> {
             return Err(Reason::LocalTunnel { tunnel: name });
         }
         Ok(Planned { plan, new_digests: new })
+    }
+
+    fn has(&self, digest: Digest) -> bool {
+        self.traces.contains_key(&digest)
     }
 
     fn empty_plan(&self) -> HostPlan {
