@@ -216,10 +216,9 @@ impl<'a> Host<'a> {
         let moving = self.is_moving(&wanted, &superseded);
         self.plan_edits(&mut plan, &wanted, &withdrawn, &superseded, moving);
         self.plan_operations(&mut plan, &wanted, &after, &superseded, moving)?;
-        if plan.edits.values().flatten().any(|(tunnel, _)| !self.is_writable(tunnel)) {
-            let tunnel = plan.edits.values().flatten().find(|(tunnel, _)| !self.is_writable(tunnel));
-            let name = tunnel.map(|(tunnel, _)| tunnel.as_str().into()).unwrap_or_default();
-            return Err(Reason::LocalTunnel { tunnel: name });
+        let mut edits = plan.edits.values().flatten();
+        if let Some((tunnel, _)) = edits.find(|(tunnel, _)| !self.is_writable(tunnel)) {
+            return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
         }
         Ok(Planned { plan, new_digests: new })
     }
