@@ -207,14 +207,17 @@ impl<'a> Reader<'a> {
         self.faults.push(Fault { subject: subject.into(), problem: problem.into() });
     }
 
+    fn cannot_read(&mut self, subject: &str, text: &str, error: &dyn fmt::Display) {
+        self.fault(subject, format!("is {text:?}: {error}"));
+    }
+
     fn properties(&self) -> impl Iterator<Item = (&'a str, &'a str)> + Clone + use<'a> {
         self.endpoint.provider_specific.iter().map(|property| (&*property.name, &*property.value))
     }
 
     fn hostname(&mut self) -> Option<Hostname> {
-        Hostname::parse(&hostname::normalize(&self.endpoint.dns_name))
-            .map_err(|error| self.fault("the name", error.to_string()))
-            .ok()
+        let name = hostname::normalize(&self.endpoint.dns_name);
+        Hostname::parse(&name).map_err(|error| self.cannot_read("the name", &name, &error)).ok()
     }
 
     /// The tunnel that the target or the property names, else the default one. The error may hold another text of
@@ -277,7 +280,7 @@ impl<'a> Reader<'a> {
             return Some(None);
         }
         let service =
-            Service::parse(service).map_err(|error| self.fault(TUNNEL_SERVICE, error.to_string())).ok()?;
+            Service::parse(service).map_err(|error| self.cannot_read(TUNNEL_SERVICE, service, &error)).ok()?;
         Some(Some(WantedRule { hostname: hostname?.clone(), path: path?, service, origin_request }))
     }
 
@@ -294,7 +297,8 @@ impl<'a> Reader<'a> {
                 return None;
             }
         };
-        parsed.map(Some).map_err(|error| self.fault(subject, error.to_string())).ok()
+        let text = expression.or(prefix).unwrap_or_default();
+        parsed.map(Some).map_err(|error| self.cannot_read(subject, text, &error)).ok()
     }
 
     /// An unknown property under a prefix that limits what is published is a fault, and so is a misspelling of one that
