@@ -67,6 +67,10 @@ arguments! {
     owner_id: "OWNER_ID",
     /// service that every endpoint without one is published to, such as http://{name}.{namespace}.svc:80 [DEFAULT_SERVICE]
     default_service: "DEFAULT_SERVICE",
+    /// tell what would be written, and write nothing (default: false) [DRY_RUN]
+    dry_run: "DRY_RUN",
+    /// carry out a request after which more than half of the hostnames would be gone (default: false) [ALLOW_MASS_DELETION]
+    allow_mass_deletion: "ALLOW_MASS_DELETION",
     /// write tunnels that are configured by a file beside their cloudflared (default: false) [ALLOW_LOCAL_CONFIG]
     allow_local_config: "ALLOW_LOCAL_CONFIG",
     /// how long a request of ExternalDNS may take, 2s to 14s (default: 12s) [REQUEST_TIMEOUT]

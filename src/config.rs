@@ -98,6 +98,8 @@ impl Config {
         let observation_address = reader.observation_address();
         let log_level = reader.log_level();
         let allow_local_config = reader.boolean("ALLOW_LOCAL_CONFIG");
+        let allow_mass_deletion = reader.boolean("ALLOW_MASS_DELETION");
+        let dry_run = reader.boolean("DRY_RUN");
         let account = reader.text("CF_ACCOUNT_ID").map(AccountId::new);
         let ids = reader.list("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
         let api_base_url = reader.api_base_url();
@@ -107,7 +109,16 @@ impl Config {
             return Err(mistakes);
         };
         let scope = ZoneScope { filter, ids };
-        let wanted = Wanted { owner, account, tunnels, scope, default_service, allow_local_config };
+        let wanted = Wanted {
+            owner,
+            account,
+            tunnels,
+            scope,
+            default_service,
+            allow_mass_deletion,
+            dry_run,
+            allow_local_config,
+        };
         Ok(Self {
             credentials,
             api_base_url,

@@ -272,3 +272,6 @@ pub const PROPERTY_NAME_MAX_BYTES: usize = 64;
 
 /// Unknown properties of one endpoint that are compared with the known ones; with more, the endpoint is invalid.
 pub const UNKNOWN_PROPERTIES_MAX: usize = 32;
+
+/// So many hostnames may vanish in one request whatever their share; above, half of all is too much.
+pub const DELETIONS_UNSUSPECTED: usize = 20;

@@ -226,8 +226,11 @@ impl Service for Provider {
                 snapshot = self.read(&resolved, [], deadline)?;
             }
             let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
-            if plan.is_empty() {
+            if plan.is_empty() || self.wanted.dry_run {
                 self.report(&plan, &Done::default());
+                for line in self.journal().news(Speaker::DryRun, execution::describe(&plan)) {
+                    info!("dry run, not done: {line}");
+                }
                 return Ok(());
             }
             match self.execute(&resolved, &plan, &snapshot, &mut unpublished, deadline) {

@@ -31,6 +31,8 @@ pub struct Settings {
     pub filter: DomainFilter,
     /// Where every address and CNAME that names no service is published to.
     pub default_service: Option<ServiceTemplate>,
+    /// Whether a request after which most hostnames would be gone is carried out.
+    pub allow_mass_deletion: bool,
     tunnels: Vec<ConfiguredTunnel>,
 }
 
@@ -53,7 +55,7 @@ impl Settings {
     ) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
-        Self { owner: owner.into(), filter, default_service: None, tunnels }
+        Self { owner: owner.into(), filter, default_service: None, allow_mass_deletion: false, tunnels }
     }
 
     /// The configured tunnels, the default first.

@@ -210,3 +210,28 @@ fn a_path_that_finds_no_room_in_the_comment_stops_no_other() {
         "the old one is withdrawn"
     );
 }
+
+/// A changed annotation prefix or a lost source asks for everything's deletion.
+#[test]
+fn a_request_after_which_most_hostnames_would_be_gone_has_its_deletions_withheld() {
+    let host = |number: usize, service: &str| Endpoint {
+        dns_name: format!("h{number}.example.com"),
+        ..endpoint(&[("tunnel-service", service)])
+    };
+    let all: Vec<Endpoint> = (0..30).map(|number| host(number, "http://web:80")).collect();
+    for (kept, withheld) in [(10, 0), (9, 21), (0, 30)] {
+        let mut world = World::new(&[], &[]);
+        world.run_loop(&all, usize::MAX);
+        let mut rest: Vec<Endpoint> = (0..kept).map(|number| host(number, "http://other:80")).collect();
+        rest.push(host(99, "http://new:80"));
+        let plan = world.run_loop(&rest, usize::MAX);
+        let refused = plan.refusals.iter().filter(|refusal| refusal.reason == Reason::MassDeletion).count();
+        assert_eq!(refused, withheld, "{kept} kept");
+        let shown = world.shown();
+        assert_eq!(shown.len(), kept + withheld + 1, "{kept} kept");
+        let changed = shown.iter().filter(|endpoint| {
+            endpoint.property("webhook/tunnel-service").is_some_and(|service| service != "http://web:80")
+        });
+        assert_eq!(changed.count(), kept + 1, "everything else is done");
+    }
+}

@@ -189,3 +189,16 @@ fn a_rule_beside_one_that_cloudflare_refuses_stays_ours() {
     assert_eq!(scene.rules(), [r#"{"service":"http_status:404"}"#]);
     assert_eq!(scene.cnames(), []);
 }
+
+/// ExternalDNS's own flag never reaches a webhook: it sends its changes as usual.
+#[test]
+fn a_dry_run_writes_nothing_and_answers_as_if_it_had() {
+    let scene = Scene::with_foreign();
+    let (rules, cnames) = (scene.rules(), scene.cnames());
+    let program = scene.start_with(&[("DRY_RUN", "true")]);
+    for _ in 0..2 {
+        program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("answered");
+    }
+    assert_eq!(scene.cloudflare.count_calls().writes, 0);
+    assert_eq!((scene.rules(), scene.cnames()), (rules, cnames));
+}

@@ -471,30 +471,48 @@ fn report_written(tunnel: &TunnelId, read: &Configuration, written: &Configurati
         );
     }
     for (hostname, edit) in work {
-        match edit {
-            RuleEdit::Put { rule, .. } => {
-                let path = rule.path.as_ref().map(|path| path.as_str()).unwrap_or_default();
-                info!(
-                    "hostname={hostname} path={path:?} tunnel={tunnel} rule published, service={:?}",
-                    rule.service.as_str()
-                );
-            }
-            RuleEdit::Remove { path, .. } => {
-                let path = path.as_deref().unwrap_or_default();
-                info!("hostname={hostname} path={path:?} tunnel={tunnel} rule withdrawn");
-            }
-        }
+        info!("{}", describe_edit(hostname, tunnel, edit));
     }
 }
 
 fn report_records((hostname, operations): &Unit<'_>) {
     for operation in *operations {
-        match operation {
-            RecordOperation::Delete(_) => info!("hostname={hostname} record deleted"),
-            RecordOperation::Patch(_) => info!("hostname={hostname} record changed"),
-            RecordOperation::Post(record) => {
-                info!("hostname={hostname} record created, target={:?}", &*record.content)
-            }
+        info!("{}", describe_operation(hostname, operation));
+    }
+}
+
+/// A line for each write of a plan.
+pub(super) fn describe(plan: &Plan) -> Vec<String> {
+    let hosts = plan.hosts.iter();
+    hosts
+        .flat_map(|host| {
+            let edits = host.edits.values().flatten();
+            let operations = host.operations.values().flatten();
+            let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
+            edits.chain(operations.map(|operation| describe_operation(&host.hostname, operation)))
+        })
+        .collect()
+}
+
+fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> String {
+    let path = edit.path().unwrap_or_default();
+    match edit {
+        RuleEdit::Put { rule, replaces: _ } => {
+            let service = rule.service.as_str();
+            format!("hostname={hostname} path={path:?} tunnel={tunnel} rule published, service={service:?}")
+        }
+        RuleEdit::Remove { .. } => {
+            format!("hostname={hostname} path={path:?} tunnel={tunnel} rule withdrawn")
+        }
+    }
+}
+
+fn describe_operation(hostname: &str, operation: &RecordOperation) -> String {
+    match operation {
+        RecordOperation::Delete(_) => format!("hostname={hostname} record deleted"),
+        RecordOperation::Patch(_) => format!("hostname={hostname} record changed"),
+        RecordOperation::Post(record) => {
+            format!("hostname={hostname} record created, target={:?}", &*record.content)
         }
     }
 }

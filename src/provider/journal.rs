@@ -18,6 +18,7 @@ pub(super) enum Speaker {
     Adjust,
     Records,
     Apply,
+    DryRun,
 }
 
 /// The memory of one process. It is lost with it, and nothing depends on it but the number of lines and calls.

@@ -30,6 +30,10 @@ pub struct Wanted {
     pub scope: ZoneScope,
     /// `DEFAULT_SERVICE`.
     pub default_service: Option<ServiceTemplate>,
+    /// Whether a request after which most hostnames would be gone is carried out.
+    pub allow_mass_deletion: bool,
+    /// Whether nothing is written.
+    pub dry_run: bool,
     /// Whether tunnels with a configuration file of their own may be written.
     pub allow_local_config: bool,
 }
@@ -66,7 +70,16 @@ impl Provider {
     }
 
     fn try_resolve(&self, deadline: Deadline) -> Result<Resolved, NotYet> {
-        let Wanted { owner, account, tunnels, scope, default_service, allow_local_config } = &self.wanted;
+        let Wanted {
+            owner,
+            account,
+            tunnels,
+            scope,
+            default_service,
+            allow_mass_deletion,
+            dry_run: _,
+            allow_local_config,
+        } = &self.wanted;
         self.client.verify_token(account.as_ref(), deadline).map_err(NotYet::Credentials)?;
         self.health.credentials().close();
         let account = match account {
@@ -96,6 +109,7 @@ impl Provider {
             found.next().ok_or_else(|| NotYet::Configuration("CF_TUNNEL_ID is empty".to_owned()))?;
         let mut settings = Settings::new(owner, scope.filter.clone(), default, found.collect());
         settings.default_service.clone_from(default_service);
+        settings.allow_mass_deletion = *allow_mass_deletion;
         Ok(Resolved { account, settings })
     }
 
@@ -132,6 +146,9 @@ impl Provider {
             tunnels.join(","),
             settings.owner
         );
+        if self.wanted.dry_run {
+            warn!("DRY_RUN is set: what would be written is told here, and nothing is written");
+        }
         match self.reader.zones(&self.client, [], deadline) {
             Ok(zones) => {
                 let (served, others): (Vec<&Zone>, Vec<&Zone>) =

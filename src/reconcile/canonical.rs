@@ -279,8 +279,9 @@ impl<'a> Reader<'a> {
             }
             return Some(None);
         }
-        let service =
-            Service::parse(service).map_err(|error| self.cannot_read(TUNNEL_SERVICE, service, &error)).ok()?;
+        let service = Service::parse(service)
+            .map_err(|error| self.cannot_read(TUNNEL_SERVICE, service, &error))
+            .ok()?;
         Some(Some(WantedRule { hostname: hostname?.clone(), path: path?, service, origin_request }))
     }
 

@@ -14,6 +14,7 @@ pub use refusal::{Reason, Refusal};
 
 use crate::cloudflare::{NewRecord, RecordId, RecordPatch, ZoneId};
 use crate::endpoint::{Changes, Endpoint};
+use crate::limits;
 use crate::reconcile::canonical::{self, Canonical, OWNER_LABEL};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
@@ -140,6 +141,9 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
         }
     };
     plan.hosts.retain(|host| !host.is_empty());
+    if !settings.allow_mass_deletion {
+        withhold_mass_deletion(&mut plan);
+    }
     plan.refusals.sort_unstable();
     plan.notes.extend(notes);
     plan.notes.sort_unstable();
@@ -180,6 +184,13 @@ impl Plan {
 }
 
 impl HostPlan {
+    /// Whether the hostname will be gone.
+    pub fn vanishes(&self) -> bool {
+        let mut operations = self.operations.values().flatten().peekable();
+        operations.peek().is_some()
+            && operations.all(|operation| matches!(operation, RecordOperation::Delete(_)))
+    }
+
     /// Whether nothing is to be written.
     pub fn is_empty(&self) -> bool {
         self.edits.values().all(Vec::is_empty) && self.operations.values().all(Vec::is_empty)
@@ -234,6 +245,22 @@ fn requests(
 
 fn is_address(endpoint: &Endpoint) -> bool {
     ["A", "AAAA", "CNAME"].contains(&&*endpoint.record_type)
+}
+
+/// Leaves out the hostnames that would be gone, where they are too many for somebody to have meant it.
+fn withhold_mass_deletion(plan: &mut Plan) {
+    let vanishing = plan.hosts.iter().filter(|host| host.vanishes()).count();
+    if vanishing <= limits::DELETIONS_UNSUSPECTED || vanishing * 2 <= plan.own_before.hostnames() {
+        return;
+    }
+    let (gone, rest): (Vec<HostPlan>, Vec<HostPlan>) =
+        std::mem::take(&mut plan.hosts).into_iter().partition(HostPlan::vanishes);
+    plan.hosts = rest;
+    plan.refusals.extend(gone.into_iter().map(|host| Refusal {
+        hostname: host.hostname,
+        set_identifier: None,
+        reason: Reason::MassDeletion,
+    }));
 }
 
 /// Plays the edits on what was read, and answers those that a document refuses: the plan has to be made again without

@@ -121,6 +121,11 @@ impl OwnRules {
         self.0.entry(hostname.into()).or_default().extend(digests);
     }
 
+    /// How many hostnames are ours.
+    pub fn hostnames(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether `rule` of `tunnel` is ours.
     pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         self.0

@@ -22,6 +22,8 @@ pub enum Reason {
     Invalid(Vec<Fault>),
     /// A deletion beside an invalid endpoint of the same hostname.
     Withheld,
+    /// A deletion among so many that something else must be wrong.
+    MassDeletion,
     /// The domain filter does not take the name.
     OutsideFilter,
     /// No zone that the token can see holds the name.
@@ -76,6 +78,7 @@ impl Reason {
         match self {
             Self::Invalid(_) => "invalid",
             Self::Withheld => "withheld",
+            Self::MassDeletion => "mass_deletion",
             Self::OutsideFilter => "outside_filter",
             Self::NoZone => "no_zone",
             Self::RecordHeld { .. } => "record_held",
@@ -114,6 +117,11 @@ impl fmt::Display for Reason {
             }
             Self::Withheld => formatter.write_str(
                 "its deletion waits until the hostname's invalid endpoint is mended, as the two may be one",
+            ),
+            Self::MassDeletion => formatter.write_str(
+                "with this request more than half of all hostnames would be gone, so it is withheld with the other \
+                 deletions: look for a filter, a source or an annotation prefix that has changed; if it is meant, set \
+                 ALLOW_MASS_DELETION=true until it is done",
             ),
             Self::OutsideFilter => formatter.write_str("the domain filter does not take the name"),
             Self::NoZone => formatter.write_str(
