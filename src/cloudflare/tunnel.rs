@@ -89,7 +89,7 @@ impl Client {
             deadline,
         )?;
         tunnels.retain(|tunnel| !tunnel.deleted);
-        tunnels.sort_by(|a, b| a.id.cmp(&b.id));
+        tunnels.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         tunnels.dedup_by(|a, b| a.id == b.id);
         Ok(tunnels)
     }

@@ -25,7 +25,7 @@ pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
         adjusted.endpoints.push(canonical.endpoint);
         adjusted.notes.extend(canonical.notes);
     }
-    adjusted.endpoints.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    adjusted.endpoints.sort_unstable_by(|a, b| sort_key(a).cmp(&sort_key(b)));
     // The A and the AAAA of one object have become one and the same CNAME.
     adjusted.endpoints.dedup();
     adjusted.notes.sort_unstable();

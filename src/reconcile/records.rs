@@ -49,7 +49,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             }
         }
     }
-    shown.endpoints.sort_by(|a, b| key(a).cmp(&key(b)));
+    shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     // Several records of one name and type, put there by hand, are one endpoint with several targets.
     shown.endpoints.dedup_by(|later, first| {
         let same = key(later) == key(first);

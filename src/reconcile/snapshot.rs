@@ -40,7 +40,7 @@ pub struct TunnelSnapshot {
 impl ZoneSnapshot {
     /// The zone with its records, in any order.
     pub fn new(zone: Zone, mut records: Vec<Record>) -> Self {
-        records.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
+        records.sort_unstable_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         Self { zone, records }
     }
 

@@ -252,7 +252,7 @@ impl Refused {
     }
 
     fn sorted(mut self) -> Vec<(usize, EditRefusal)> {
-        self.0.sort_by_key(|(index, _)| *index);
+        self.0.sort_unstable_by_key(|(index, _)| *index);
         self.0
     }
 }
