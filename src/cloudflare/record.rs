@@ -137,15 +137,10 @@ struct WireMeta {
 
 impl From<WireRecord> for Record {
     fn from(wire: WireRecord) -> Self {
-        // Punycode by the specification; some have seen Unicode.
-        let name = if wire.name.is_ascii() {
-            wire.name.to_ascii_lowercase()
-        } else {
-            hostname::normalize(&wire.name)
-        };
         Self {
             id: wire.id,
-            name: name.into(),
+            // Punycode by the specification; some have seen Unicode.
+            name: hostname::normalize(&wire.name).into(),
             kind: wire.kind,
             content: wire.content,
             proxied: wire.proxied,

@@ -66,15 +66,10 @@ struct WirePlan {
 
 impl From<WireZone> for Zone {
     fn from(wire: WireZone) -> Self {
-        // Punycode by the specification; some have seen Unicode.
-        let name = if wire.name.is_ascii() {
-            wire.name.to_ascii_lowercase()
-        } else {
-            hostname::normalize(&wire.name)
-        };
         Self {
             id: wire.id,
-            name: name.into(),
+            // Punycode by the specification; some have seen Unicode.
+            name: hostname::normalize(&wire.name).into(),
             account: AccountId::new(wire.account.id),
             plan: match &*wire.plan.legacy_id {
                 "" | "free" => Plan::Free,

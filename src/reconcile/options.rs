@@ -4,13 +4,12 @@
 //! rule cannot differ. Field names, types and units are cloudflared's (`config/configuration.go`): durations are
 //! whole seconds, one wrong type makes cloudflared refuse the whole document.
 
-use std::net::IpAddr;
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::endpoint::Property;
 use crate::tunnel::Rule;
+use crate::tunnel::origin_request::is_address_range;
 
 /// What every property of origin options begins with.
 pub const ORIGIN_PREFIX: &str = "webhook/origin-";
@@ -275,7 +274,7 @@ fn parse_ip_rules(text: &str) -> Result<Value, String> {
     const HELP: &str = r#"allowed is a list such as [{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true}]"#;
     let rules: Vec<IpRule> =
         serde_json::from_str(text).map_err(|error| format!("cannot be read ({error}); {HELP}"))?;
-    if let Some(bad) = rules.iter().find(|rule| !is_cidr(&rule.prefix)) {
+    if let Some(bad) = rules.iter().find(|rule| !is_address_range(&rule.prefix)) {
         return Err(format!("has the prefix {:?}, which is no address range; {HELP}", bad.prefix));
     }
     if rules.iter().any(|rule| rule.ports.contains(&0)) {
@@ -288,18 +287,6 @@ fn parse_ip_rules(text: &str) -> Result<Value, String> {
         .into_iter()
         .map(|IpRule { prefix, ports, allow }| json!({"prefix": prefix, "ports": ports, "allow": allow}))
         .collect())
-}
-
-fn is_cidr(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else {
-        return false;
-    };
-    let maximum = match address.parse::<IpAddr>() {
-        Ok(IpAddr::V4(_)) => 32,
-        Ok(IpAddr::V6(_)) => 128,
-        Err(_) => return false,
-    };
-    whole_number(length, maximum).is_ok()
 }
 
 /// Compact, the keys in Cloudflare's order; serde_json's own map would sort them.

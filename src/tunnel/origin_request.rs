@@ -298,7 +298,8 @@ fn check_ip_rule(value: &RawValue) -> Result<(), FieldProblem> {
     if ports.into_iter().all(is_port) { Ok(()) } else { Err(FieldProblem::Port) }
 }
 
-fn is_address_range(text: &str) -> bool {
+/// Whether the text is an address and a prefix length, such as `10.0.0.0/8`.
+pub fn is_address_range(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else {
         return false;
     };
