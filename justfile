@@ -32,7 +32,6 @@ static:
 [group('build')]
 static-aarch64:
     CC_aarch64_unknown_linux_musl=aarch64-linux-gnu-gcc \
-    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld \
     cargo build --release --locked --target {{ arm_target }} --bin {{ name }}
 
 # Size of the static binary; fails above the limit, or if it asks for a dynamic loader.
