@@ -390,6 +390,29 @@ mod tests {
         assert!(canonical.publication.is_err());
     }
 
+    /// What random endpoints found: each was once another endpoint, or none, when it was adjusted again.
+    #[test]
+    fn odd_endpoints_are_adjusted_once_and_for_all() {
+        let service = ("webhook/tunnel-service", "http://web:80");
+        for endpoint in [
+            endpoint("a.example.com", "CNAME", "", &[("webhook/tunnel-path", "^/x")]),
+            endpoint("a.example.com", "CNAME", "", &[("webhook/tunnel", "false"), ("webhook/tunnel", "")]),
+            endpoint("a.example.com", "CNAME", "http://web:80", &[("/", "a"), ("/", "b")]),
+            endpoint("a.example.com", "CNAME", "http://web:80", &[("webhook/x", "a"), ("webhook/x", "b")]),
+            endpoint("\u{fffc}", "A", "192.0.2.1", &[service, ("webhook/origin-connect-timeout", "x")]),
+            endpoint(
+                "a.example.com",
+                "CNAME",
+                &format!("{HOME}.cfargotunnel.com {OFFICE}.cfargotunnel.com"),
+                &[service],
+            ),
+        ] {
+            let once = adjust(std::slice::from_ref(&endpoint), &settings()).endpoints;
+            assert_eq!(once.len(), 1, "{endpoint:?}");
+            assert_eq!(adjust(&once, &settings()).endpoints, once, "{endpoint:?}");
+        }
+    }
+
     fn any_property() -> impl Strategy<Value = (String, String)> {
         let name = prop_oneof![
             Just("webhook/tunnel-service".to_owned()),
