@@ -344,24 +344,14 @@ fn running_out_of_descriptors_ends_the_process_with_a_reason() {
             .spawn()
             .expect("a shell");
         let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
-        let address = line_after(&mut output, "listens on ");
+        let address = api::line_after(&mut output, "listens on ");
         let clients: Vec<_> = (0..limit)
             .filter_map(|_| std::net::TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE).ok())
             .collect();
-        let reason = line_after(&mut output, "failed: ");
+        let reason = api::line_after(&mut output, "failed: ");
         assert!(reason.contains("no longer accepts connections"), "with {limit} descriptors: {reason}");
         drop(clients);
         assert!(child.wait().unwrap().success());
-    }
-}
-
-fn line_after(output: &mut impl std::io::BufRead, beginning: &str) -> String {
-    loop {
-        let mut line = String::new();
-        assert_ne!(output.read_line(&mut line).unwrap(), 0, "no line with {beginning:?}");
-        if let Some((_, rest)) = line.split_once(beginning) {
-            return rest.trim_end().to_owned();
-        }
     }
 }
 

@@ -11,7 +11,7 @@ mod api;
 #[path = "support/raw_http.rs"]
 mod raw_http;
 
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -50,23 +50,13 @@ impl Process {
             .spawn()
             .unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        let address = line_after(&mut output, "listens on ").parse().unwrap();
+        let address = api::line_after(&mut output, "listens on ").parse().unwrap();
         Self { child, output, address }
     }
 
     fn signal(&self, name: &str) {
         let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());
-    }
-}
-
-fn line_after(output: &mut BufReader<ChildStdout>, beginning: &str) -> String {
-    loop {
-        let mut line = String::new();
-        assert_ne!(output.read_line(&mut line).unwrap(), 0, "no line with {beginning:?}");
-        if let Some((_, rest)) = line.split_once(beginning) {
-            return rest.trim_end().to_owned();
-        }
     }
 }
 
@@ -103,7 +93,7 @@ fn either_signal_ends_an_idle_process_within_a_second() {
         assert_eq!(idle.get("/").status, 200);
         let start = now();
         process.signal(name);
-        assert!(line_after(&mut process.output, "ends: ").starts_with(cause), "{name}");
+        assert!(api::line_after(&mut process.output, "ends: ").starts_with(cause), "{name}");
         assert!(process.child.wait().unwrap().success(), "{name}");
         assert!(start.elapsed() < Duration::from_secs(1), "{name}: {:?}", start.elapsed());
     }
@@ -114,7 +104,7 @@ fn the_request_in_hand_is_answered_before_the_end() {
     let mut process = Process::start();
     let mut client = Client::connect(process.address);
     client.send("GET /records HTTP/1.1\r\nHost: x\r\n\r\n");
-    line_after(&mut process.output, "asked: ");
+    api::line_after(&mut process.output, "asked: ");
     process.signal("TERM");
     assert_eq!(client.answer().status, 200);
     assert!(process.child.wait().unwrap().success());
@@ -125,10 +115,10 @@ fn a_second_signal_ends_the_process_at_once() {
     let mut process = Process::start();
     let mut client = Client::connect(process.address);
     client.send("GET /records HTTP/1.1\r\nHost: x\r\n\r\n");
-    line_after(&mut process.output, "asked: ");
+    api::line_after(&mut process.output, "asked: ");
     let start = now();
     process.signal("TERM");
-    line_after(&mut process.output, "ends: ");
+    api::line_after(&mut process.output, "ends: ");
     process.signal("TERM");
     let status = process.child.wait().unwrap();
     assert_eq!((status.code(), status.signal()), (Some(143), None));

@@ -243,9 +243,7 @@ impl<'a> Execution<'a> {
         debug!("tunnel={tunnel} edits={} refused by Cloudflare: {answer}", work.len());
         let named = rule_number(answer).and_then(|number| refused.rules().get(number.checked_sub(1)?));
         let is_named = |edit: &RuleEdit| match (edit, named) {
-            (RuleEdit::Put { rule, .. }, Some(named)) => {
-                named.is_for(&rule.hostname, rule.path.as_ref().map(|path| path.as_str()))
-            }
+            (RuleEdit::Put { rule, .. }, Some(named)) => named.is_for(&rule.hostname, rule.path_text()),
             _ => false,
         };
         let (removals, puts): (Vec<Edit<'a>>, Vec<Edit<'a>>) =

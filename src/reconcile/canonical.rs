@@ -58,7 +58,7 @@ pub struct Publication {
 impl Publication {
     /// The rule's path, as the digest is taken over it.
     pub fn path(&self) -> Option<&str> {
-        self.rule.as_ref()?.path.as_ref().map(PathPattern::as_str)
+        self.rule.as_ref()?.path_text()
     }
 }
 

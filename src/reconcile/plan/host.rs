@@ -223,6 +223,7 @@ impl<'a> Host<'a> {
         Ok(Planned { plan, new_digests: new })
     }
 
+    /// Whether the hostname's stamp names the digest.
     fn has(&self, digest: Digest) -> bool {
         self.traces.contains_key(&digest)
     }
@@ -357,11 +358,11 @@ impl<'a> Host<'a> {
 
     /// What in the tunnel's document stands in the way of a rule.
     fn obstacle(&self, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Reason> {
-        let path = wanted.path.as_ref().map(|path| path.as_str());
+        let path = wanted.path_text();
         let digest = Digest::of(tunnel, path);
         let rules = self.rules_of(tunnel);
         let mut standing = rules.iter().filter(|rule| rule.path() == path);
-        let foreign = standing.next().filter(|_| !self.traces.contains_key(&digest));
+        let foreign = standing.next().filter(|_| !self.has(digest));
         if let Some(rule) = foreign {
             let taken_back = self.own_records.is_empty()
                 && standing.next().is_none()
@@ -434,7 +435,7 @@ impl<'a> Host<'a> {
             let (Some(rule), Some(digest)) = (&wanted.publication.rule, digest_of(wanted)) else {
                 continue;
             };
-            let replaces = self.traces.contains_key(&digest);
+            let replaces = self.has(digest);
             let stage = if replaces { Stage::Withdraw } else { Stage::Publish };
             edit(stage, &wanted.publication.tunnel, RuleEdit::Put { rule: rule.clone(), replaces });
         }
