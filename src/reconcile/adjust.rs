@@ -397,8 +397,8 @@ mod tests {
         for endpoint in [
             endpoint("a.example.com", "CNAME", "", &[("webhook/tunnel-path", "^/x")]),
             endpoint("a.example.com", "CNAME", "", &[("webhook/tunnel", "false"), ("webhook/tunnel", "")]),
-            endpoint("a.example.com", "CNAME", "http://web:80", &[("/", "a"), ("/", "b")]),
-            endpoint("a.example.com", "CNAME", "http://web:80", &[("webhook/x", "a"), ("webhook/x", "b")]),
+            endpoint("a.example.com", "CNAME", "HTTP://web:80/", &[("/", "a"), ("/", "b")]),
+            endpoint("a.example.com", "CNAME", "HTTP://web:80/", &[("webhook/x", "a"), ("webhook/x", "b")]),
             endpoint("\u{fffc}", "A", "192.0.2.1", &[service, ("webhook/origin-connect-timeout", "x")]),
             endpoint(
                 "a.example.com",
