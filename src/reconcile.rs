@@ -6,6 +6,7 @@
 pub mod adjust;
 pub mod canonical;
 pub mod groups;
+pub mod heritage;
 pub mod options;
 pub mod plan;
 pub mod records;
