@@ -61,6 +61,14 @@ pub const REJECTION_PAUSE_MIN: Duration = Duration::from_secs(600);
 /// The longest time for which something refused is not tried again.
 pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
 
+/// How often the same write is done, one time after another, against the same state. The next one is held back as if it
+/// had been refused.
+pub const REPEATED_WRITES_MAX: u32 = 2;
+
+/// Two writes this many loops apart are one after another. In between the state was as wanted, and somebody changed it
+/// back.
+pub const REPEATED_WRITES_APART_MAX: u32 = 3;
+
 /// How often one request begins again at the read after a write without an answer.
 pub const APPLY_ATTEMPTS_MAX: usize = 3;
 // Cloudflare's API.

@@ -1,5 +1,6 @@
 //! The webhook's service: reads a snapshot, asks the core, and carries its plan out. The only writer.
 
+mod breaker;
 mod execution;
 mod journal;
 mod reader;
@@ -193,6 +194,7 @@ impl Service for Provider {
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
         let snapshot = self.read(&resolved, [], deadline)?;
+        self.journal().begin_turn();
         let shown = records::records(&snapshot, &resolved.settings);
         self.warn_of_news(Speaker::Records, shown.notes.iter().map(ToString::to_string));
         Ok(shown.endpoints)
@@ -236,7 +238,7 @@ impl Service for Provider {
             match self.execute(&resolved, &plan, &snapshot, &mut unpublished, deadline) {
                 Ok(done) => {
                     self.report(&plan, &done);
-                    self.journal().remember(&plan, done.rejections.clone(), self.clock.now());
+                    self.journal().remember(&plan, &done, &snapshot, self.clock.now());
                     if done.met_foreign {
                         let snapshot = self.read(&resolved, [], deadline)?;
                         self.disown(&resolved, &snapshot, &mut unpublished, deadline)?;

@@ -171,6 +171,25 @@ fn a_refused_change_of_a_rule_keeps_the_old_one_and_stops_no_other() {
     assert_eq!((ruled(&town), stamped(&town)), (BTreeSet::new(), BTreeSet::new()));
 }
 
+/// The digest has to stay as long as the rule, also in the loops that do not try again.
+#[test]
+fn a_rule_whose_withdrawal_is_refused_stays_ours() {
+    for text in [RuleText::Numbered, RuleText::Unnamed] {
+        let town = Town::new();
+        let program = town.scene.start();
+        let external_dns = program.external_dns();
+        external_dns.run_loop(&twenty()).expect("published");
+        dislike_rules(&town, &["hand.example.com"], text);
+        town.watch();
+        for _ in 0..3 {
+            external_dns.run_loop(&twenty()[..19]).expect("answered");
+            assert_eq!(ruled(&town), stamped(&town));
+        }
+        assert_eq!(ruled(&town), names(&twenty()));
+        assert_eq!(town.violations(), [""; 0]);
+    }
+}
+
 #[test]
 fn refused_records_and_refused_rules_stop_no_other() {
     let town = Town::new();

@@ -2,17 +2,18 @@
 //! until it stands alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use log::{debug, info, warn};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{
-    AccountId, Batch, Client, Configuration, Error, Plan as ZonePlan, Refusal as Answer, ZoneId,
+    AccountId, Batch, Client, Configuration, Error, Plan as ZonePlan, RecordPatch, Refusal as Answer, ZoneId,
 };
-use crate::endpoint::Property;
 use crate::limits;
+use crate::provider::breaker::Write;
+use crate::provider::journal;
 use crate::provider::unpublished::Unpublished;
-use crate::reconcile::canonical;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::Snapshot;
 use crate::tunnel::{Document, DocumentError, EditRefusal, RuleEdit, TunnelId};
@@ -38,8 +39,6 @@ pub(super) struct Rejection {
     pub(super) work: Box<str>,
     /// The zone is full; holds its number of records.
     pub(super) quota: Option<(ZoneId, usize)>,
-    /// The rule was taken, and stored with these properties instead of those it was sent with.
-    pub(super) stored: Option<Vec<Property>>,
 }
 
 /// What an execution that reached the end of its plan leaves to do.
@@ -47,6 +46,10 @@ pub(super) struct Rejection {
 pub(super) struct Done {
     pub(super) refusals: Vec<Refusal>,
     pub(super) rejections: Vec<Rejection>,
+    /// Hostnames of which not everything was done.
+    pub(super) dropped: BTreeSet<Box<str>>,
+    /// Rules that Cloudflare took, and stored otherwise than they were sent.
+    pub(super) altered: Vec<Write>,
     /// A new rule met a foreign one after its digest was stamped.
     pub(super) met_foreign: bool,
 }
@@ -59,8 +62,6 @@ pub(super) struct Execution<'a> {
     pub(super) deadline: Deadline,
     pub(super) plan: &'a Plan,
     pub(super) snapshot: &'a Snapshot,
-    /// Hostnames that are left alone from now on.
-    dropped: BTreeSet<Box<str>>,
     done: Done,
     full_zones: BTreeSet<ZoneId>,
     record_counts: BTreeMap<ZoneId, usize>,
@@ -93,7 +94,6 @@ impl<'a> Execution<'a> {
             deadline,
             plan,
             snapshot,
-            dropped: BTreeSet::new(),
             done: Done::default(),
             full_zones: BTreeSet::new(),
             record_counts,
@@ -125,7 +125,7 @@ impl<'a> Execution<'a> {
     }
 
     fn hosts(&self, plan: &'a Plan) -> impl Iterator<Item = &'a HostPlan> + use<'a> {
-        let dropped = self.dropped.clone();
+        let dropped = self.done.dropped.clone();
         plan.hosts.iter().filter(move |host| !dropped.contains(&host.hostname))
     }
 
@@ -188,16 +188,13 @@ impl<'a> Execution<'a> {
             let standing =
                 document.rules_of(&rule.hostname).find(|standing| standing.path() == rule.path_text());
             if let Some(standing) = standing.filter(|standing| !standing.equals(rule)) {
-                let set_identifier = Some(rule.path_text().unwrap_or_default().into());
-                let refusal =
-                    Refusal { hostname: (*hostname).into(), set_identifier, reason: Reason::Altered };
-                self.done.refusals.push(refusal.clone());
-                self.done.rejections.push(Rejection {
-                    refusal,
-                    work: tunnel_work(tunnel, edit),
-                    quota: None,
-                    stored: Some(canonical::properties_of_rule(standing)),
+                let field = journal::differing_property(edit, Some(standing)).into();
+                self.done.refusals.push(Refusal {
+                    hostname: (*hostname).into(),
+                    set_identifier: Some(rule.path_text().unwrap_or_default().into()),
+                    reason: Reason::NotKept { field },
                 });
+                self.done.altered.push(journal::rule_write(tunnel, edit, Some(standing), false));
             }
         }
     }
@@ -365,12 +362,12 @@ impl<'a> Execution<'a> {
     fn reject(&mut self, hostname: &str, work: Box<str>, answer: &Answer, quota: Option<(ZoneId, usize)>) {
         let reason = Reason::Cloudflare(answer.to_string());
         let refusal = Refusal { hostname: hostname.into(), set_identifier: None, reason: reason.clone() };
-        self.done.rejections.push(Rejection { refusal, work, quota, stored: None });
+        self.done.rejections.push(Rejection { refusal, work, quota });
         self.leave_out(hostname, reason);
     }
 
     fn leave_out(&mut self, hostname: &str, reason: Reason) {
-        self.dropped.insert(hostname.into());
+        self.done.dropped.insert(hostname.into());
         self.done.refusals.push(Refusal { hostname: hostname.into(), set_identifier: None, reason });
     }
 
@@ -505,10 +502,19 @@ fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> String {
     }
 }
 
-fn describe_operation(hostname: &str, operation: &RecordOperation) -> String {
+pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) -> String {
     match operation {
         RecordOperation::Delete(_) => format!("hostname={hostname} record deleted"),
-        RecordOperation::Patch(_) => format!("hostname={hostname} record changed"),
+        RecordOperation::Patch(RecordPatch { id: _, kind: _, content, proxied, ttl: _, comment }) => {
+            let mut text = format!("hostname={hostname} record changed");
+            for (field, value) in [("target", content), ("comment", comment)] {
+                if let Some(value) = value {
+                    let _ = write!(text, ", {field}={value:?}");
+                }
+            }
+            text.push_str(if *proxied == Some(true) { ", proxied" } else { "" });
+            text
+        }
         RecordOperation::Post(record) => {
             format!("hostname={hostname} record created, target={:?}", &*record.content)
         }

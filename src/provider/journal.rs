@@ -1,16 +1,18 @@
-//! What must not be repeated: log lines about a state that lasts, and writes that Cloudflare refused.
+//! What must not be repeated: log lines about a state that lasts, and writes that Cloudflare refused or does not keep.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::cloudflare::ZoneId;
+use crate::cloudflare::{Record, RecordPatch, ZoneId};
 use crate::endpoint::Property;
 use crate::limits;
-use crate::provider::execution::{Rejection, record_work, tunnel_work};
+use crate::provider::breaker::{Breaker, Write, fingerprint};
+use crate::provider::execution::{Done, Rejection, describe_operation, record_work, tunnel_work};
 use crate::reconcile::canonical;
-use crate::reconcile::plan::{Plan, Reason, RecordOperation, Refusal, Stage};
+use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
-use crate::tunnel::{RuleEdit, TunnelId};
+use crate::tunnel::{Rule, RuleEdit, TunnelId};
 
 /// Who has something to say. Each speaks for its own state only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,13 +28,13 @@ pub(super) enum Speaker {
 pub(super) struct Journal {
     said: BTreeMap<Speaker, BTreeSet<String>>,
     rejected: HashMap<Box<str>, Rejected>,
+    breaker: Breaker,
 }
 
 #[derive(Debug)]
 struct Rejected {
     reason: Reason,
     quota: Option<(ZoneId, usize)>,
-    stored: Option<Vec<Property>>,
     retry_at: Instant,
     pause: Duration,
 }
@@ -45,69 +47,43 @@ impl Journal {
         lines.difference(&before).cloned().collect()
     }
 
-    /// Takes out of `plan` what Cloudflare refused before and would refuse again.
-    pub(super) fn hold_back(&self, plan: &mut Plan, snapshot: &Snapshot, now: Instant) {
-        if self.rejected.is_empty() {
-            return;
-        }
-        let is_held = |work: &str| {
-            self.rejected.get(work).filter(|rejected| now < rejected.retry_at && !rejected.has_room(snapshot))
-        };
-        let mut refusals = Vec::new();
-        plan.hosts.retain_mut(|host| {
-            let mut refuse = |rejected: &Rejected| {
-                refusals.push(Refusal {
-                    hostname: host.hostname.clone(),
-                    set_identifier: None,
-                    reason: rejected.reason.clone(),
-                });
-            };
-            // Without its record no rule of the hostname is of use.
-            if let Some(rejected) =
-                host.operations.values().find_map(|operations| is_held(&record_work(operations)))
-            {
-                refuse(rejected);
-                return false;
-            }
-            // Led to its new tunnel without one of its rules, the hostname would lose what that rule serves now.
-            let is_moving = host.operations.contains_key(&Stage::Repoint);
-            let missing = || {
-                let mut edits = host.edits.values().flatten();
-                edits.find_map(|(tunnel, edit)| {
-                    is_held(&tunnel_work(tunnel, edit)).filter(|rejected| rejected.stored.is_none())
-                })
-            };
-            if let Some(rejected) = is_moving.then(missing).flatten() {
-                refuse(rejected);
-                return false;
-            }
-            for edits in host.edits.values_mut() {
-                edits.retain(|(tunnel, edit)| {
-                    let held = is_held(&tunnel_work(tunnel, edit))
-                        .filter(|rejected| rejected.is_as_stored(tunnel, edit, snapshot, &plan.own_before));
-                    held.inspect(|rejected| refuse(rejected)).is_none()
-                });
-            }
-            !host.is_empty()
-        });
-        plan.refusals.extend(refusals);
+    /// A new loop of ExternalDNS begins.
+    pub(super) fn begin_turn(&mut self) {
+        self.breaker.begin_turn();
     }
 
-    /// Remembers what was refused, and forgets what went through.
-    pub(super) fn remember(&mut self, plan: &Plan, rejections: Vec<Rejection>, now: Instant) {
-        let refused: BTreeSet<&str> = rejections.iter().map(|rejection| &*rejection.work).collect();
-        let done: Vec<Box<str>> = work_of(plan).filter(|work| !refused.contains(&**work)).collect();
-        for work in done {
-            self.rejected.remove(&work);
+    /// Takes out of `plan` what Cloudflare refused before and would refuse again, and what it would not keep.
+    pub(super) fn hold_back(&mut self, plan: &mut Plan, snapshot: &Snapshot, now: Instant) {
+        let Self { said: _, rejected, breaker } = self;
+        if rejected.is_empty() && breaker.is_empty() {
+            return;
         }
-        for Rejection { refusal, work, quota, stored } in rejections {
+        let Plan { hosts, refusals, own_before, .. } = plan;
+        let mut brake = Brake { rejected, breaker, snapshot, own: own_before, now, refusals };
+        hosts.retain_mut(|host| brake.lets_pass(host) && !host.is_empty());
+    }
+
+    /// Remembers what was refused or stored otherwise, and forgets what went through.
+    pub(super) fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot, now: Instant) {
+        let mut writes = Vec::new();
+        for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
+            for (work, write) in works(host, snapshot, &plan.own_before) {
+                self.rejected.remove(&work);
+                writes.push(write);
+            }
+        }
+        self.breaker.written(&writes, now);
+        for write in &done.altered {
+            self.breaker.stored_otherwise(*write, now);
+        }
+        for Rejection { refusal, work, quota } in &done.rejections {
             let pause = self
                 .rejected
-                .get(&work)
+                .get(work)
                 .map_or(limits::REJECTION_PAUSE_MIN, |earlier| earlier.pause * 2)
                 .min(limits::REJECTION_PAUSE_MAX);
-            let retry_at = now + pause;
-            self.rejected.insert(work, Rejected { reason: refusal.reason, quota, stored, retry_at, pause });
+            let (reason, quota) = (refusal.reason.clone(), quota.clone());
+            self.rejected.insert(work.clone(), Rejected { reason, quota, retry_at: now + pause, pause });
         }
         // What nobody asked for in a long time is not asked for any more.
         self.rejected.retain(|_, rejected| now < rejected.retry_at + limits::REJECTION_PAUSE_MAX);
@@ -115,21 +91,6 @@ impl Journal {
 }
 
 impl Rejected {
-    /// Whether a rule that Cloudflare stored otherwise than it was sent stands as it was stored, where it has to. If
-    /// not, somebody else changed it, and it is to be mended as far as Cloudflare lets it.
-    fn is_as_stored(&self, tunnel: &TunnelId, edit: &RuleEdit, snapshot: &Snapshot, own: &OwnRules) -> bool {
-        let (Some(stored), RuleEdit::Put { rule, replaces: _ }) = (&self.stored, edit) else {
-            return true;
-        };
-        let Some(document) = snapshot.tunnels.get(tunnel).map(|tunnel| &tunnel.document) else {
-            return true;
-        };
-        let mut standing =
-            document.rules_of(&rule.hostname).filter(|standing| standing.path() == rule.path_text());
-        standing.any(|standing| canonical::properties_of_rule(standing) == *stored)
-            && !document.is_shadowed(&rule.hostname, rule.path_text(), &|rule| own.has(tunnel, rule))
-    }
-
     /// Whether a zone that was full holds fewer records than then.
     fn has_room(&self, snapshot: &Snapshot) -> bool {
         let Some((zone, records)) = &self.quota else {
@@ -139,13 +100,163 @@ impl Rejected {
     }
 }
 
-fn work_of(plan: &Plan) -> impl Iterator<Item = Box<str>> + '_ {
-    plan.hosts.iter().flat_map(|host| {
-        let edits = host.edits.values().flatten().map(|(tunnel, edit)| tunnel_work(tunnel, edit));
-        let operations =
-            host.operations.values().map(Vec::as_slice).map(record_work as fn(&[RecordOperation]) -> _);
-        edits.chain(operations)
-    })
+/// Goes over a plan's hostnames and takes out what is not to be written now.
+struct Brake<'a> {
+    rejected: &'a HashMap<Box<str>, Rejected>,
+    breaker: &'a mut Breaker,
+    snapshot: &'a Snapshot,
+    own: &'a OwnRules,
+    now: Instant,
+    refusals: &'a mut Vec<Refusal>,
+}
+
+impl Brake<'_> {
+    /// Whether anything of the hostname is to be written.
+    fn lets_pass(&mut self, host: &mut HostPlan) -> bool {
+        let is_moving = host.operations.contains_key(&Stage::Repoint);
+        let mut held_stages = Vec::new();
+        for (stage, operations) in &host.operations {
+            let work = record_work(operations);
+            let held = self.rejection(&work).or_else(|| {
+                self.is_repeated(record_write(&host.hostname, *stage, operations, self.snapshot))
+                    .then(|| Reason::NotKept { field: differing_fields(operations).into() })
+            });
+            let Some(reason) = held else { continue };
+            let is_refused = !matches!(reason, Reason::NotKept { .. });
+            self.refuse(&host.hostname, None, reason);
+            // Without its record or its stamp no rule of the hostname is of use.
+            if is_refused || is_moving || operations.iter().any(carries_stamp) {
+                return false;
+            }
+            held_stages.push(*stage);
+        }
+        host.operations.retain(|stage, _| !held_stages.contains(stage));
+        for edits in host.edits.values_mut() {
+            let mut kept = Vec::with_capacity(edits.len());
+            for (tunnel, edit) in edits.drain(..) {
+                let standing = standing_rule(&tunnel, &edit, self.snapshot);
+                let held = self.rejection(&tunnel_work(&tunnel, &edit)).or_else(|| {
+                    self.is_repeated(rule_write_against(&tunnel, &edit, self.snapshot, self.own))
+                        .then(|| Reason::NotKept { field: differing_property(&edit, standing).into() })
+                });
+                let Some(reason) = held else {
+                    kept.push((tunnel, edit));
+                    continue;
+                };
+                self.refuse(&host.hostname, edit.path(), reason);
+                // The digest of a rule that stays must not come off. And led to its new tunnel without one of its
+                // rules, the hostname would lose what that rule serves.
+                if matches!(edit, RuleEdit::Remove { .. }) || (is_moving && standing.is_none()) {
+                    return false;
+                }
+            }
+            *edits = kept;
+        }
+        true
+    }
+
+    fn rejection(&self, work: &str) -> Option<Reason> {
+        let rejected = self.rejected.get(work)?;
+        (self.now < rejected.retry_at && !rejected.has_room(self.snapshot)).then(|| rejected.reason.clone())
+    }
+
+    fn is_repeated(&mut self, write: Write) -> bool {
+        self.breaker.holds(write, self.now)
+    }
+
+    fn refuse(&mut self, hostname: &str, path: Option<&str>, reason: Reason) {
+        let set_identifier = path.map(Into::into);
+        self.refusals.push(Refusal { hostname: hostname.into(), set_identifier, reason });
+    }
+}
+
+/// Every piece of a hostname's work: by what a refusal of it is remembered, and what is written where.
+fn works(host: &HostPlan, snapshot: &Snapshot, own: &OwnRules) -> Vec<(Box<str>, Write)> {
+    let mut works = Vec::new();
+    for (tunnel, edit) in host.edits.values().flatten() {
+        works.push((tunnel_work(tunnel, edit), rule_write_against(tunnel, edit, snapshot, own)));
+    }
+    for (stage, operations) in &host.operations {
+        works.push((record_work(operations), record_write(&host.hostname, *stage, operations, snapshot)));
+    }
+    works
+}
+
+fn rule_write_against(tunnel: &TunnelId, edit: &RuleEdit, snapshot: &Snapshot, own: &OwnRules) -> Write {
+    let is_shadowed = snapshot.tunnels.get(tunnel).is_some_and(|snapshot| {
+        snapshot.document.is_shadowed(edit.hostname(), edit.path(), &|rule| own.has(tunnel, rule))
+    });
+    rule_write(tunnel, edit, standing_rule(tunnel, edit, snapshot), is_shadowed)
+}
+
+/// The write of an edit where `standing` is what stands at its place.
+pub(super) fn rule_write(
+    tunnel: &TunnelId,
+    edit: &RuleEdit,
+    standing: Option<&Rule>,
+    is_shadowed: bool,
+) -> Write {
+    let found = standing.map(|rule| rule.raw().get()).unwrap_or_default();
+    Write {
+        place: fingerprint([tunnel.as_str(), edit.hostname().as_str(), edit.path().unwrap_or_default()]),
+        wanted: fingerprint([&*tunnel_work(tunnel, edit)]),
+        found: fingerprint([found, if is_shadowed { "shadowed" } else { "" }]),
+    }
+}
+
+fn standing_rule<'a>(tunnel: &TunnelId, edit: &RuleEdit, snapshot: &'a Snapshot) -> Option<&'a Rule> {
+    let rules = snapshot.tunnels.get(tunnel)?.rules_of(edit.hostname());
+    rules.into_iter().find(|rule| rule.path() == edit.path())
+}
+
+/// The write of a hostname's records. Their ids do not count: what somebody made again has a new one.
+fn record_write(hostname: &str, stage: Stage, operations: &[RecordOperation], snapshot: &Snapshot) -> Write {
+    let wanted: String = operations.iter().map(|operation| describe_operation(hostname, operation)).collect();
+    let mut found = String::new();
+    for record in snapshot.zone_of(hostname).iter().flat_map(|zone| zone.records_of(hostname)) {
+        let Record { id: _, name: _, kind, content, proxied, ttl: _, comment, read_only: _ } = record;
+        let _ = writeln!(found, "{kind} {content} {proxied} {comment}");
+    }
+    Write {
+        place: fingerprint([hostname, &*format!("{stage:?}")]),
+        wanted: fingerprint([&*wanted]),
+        found: fingerprint([&*found]),
+    }
+}
+
+/// Whether a stamp is lost with the operation: a new record, or another comment.
+fn carries_stamp(operation: &RecordOperation) -> bool {
+    match operation {
+        RecordOperation::Delete(_) => false,
+        RecordOperation::Patch(patch) => patch.comment.is_some(),
+        RecordOperation::Post(_) => true,
+    }
+}
+
+/// What of the record is to be written again.
+fn differing_fields(operations: &[RecordOperation]) -> String {
+    let [RecordOperation::Patch(patch)] = operations else {
+        return "record".to_owned();
+    };
+    let RecordPatch { id: _, kind: _, content, proxied, ttl: _, comment } = patch;
+    let fields =
+        [("target", content.is_some()), ("proxied", proxied.is_some()), ("comment", comment.is_some())];
+    let names: Vec<&str> =
+        fields.into_iter().filter(|(_, is_written)| *is_written).map(|(name, _)| name).collect();
+    format!("record's {}", names.join(" and "))
+}
+
+/// What of the rule is to be written again.
+pub(super) fn differing_property(edit: &RuleEdit, standing: Option<&Rule>) -> String {
+    let (RuleEdit::Put { rule, replaces: _ }, Some(standing)) = (edit, standing) else {
+        return "rule".to_owned();
+    };
+    let (wanted, found) = (canonical::properties_of_wanted(rule), canonical::properties_of_rule(standing));
+    let differs = |property: &&Property| !(wanted.contains(property) && found.contains(property));
+    match wanted.iter().chain(&found).find(differs) {
+        Some(property) => format!("rule's {}", property.name),
+        None => "rule's place".to_owned(),
+    }
 }
 
 #[cfg(test)]

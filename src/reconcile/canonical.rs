@@ -341,9 +341,15 @@ impl<'a> Reader<'a> {
 }
 
 fn properties_of(publication: &Publication) -> Vec<Property> {
-    let Some(WantedRule { hostname: _, path, service, origin_request }) = &publication.rule else {
-        return vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)];
-    };
+    match &publication.rule {
+        Some(rule) => properties_of_wanted(rule),
+        None => vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)],
+    }
+}
+
+/// The canonical properties of a rule as it is wanted.
+pub fn properties_of_wanted(rule: &WantedRule) -> Vec<Property> {
+    let WantedRule { hostname: _, path, service, origin_request } = rule;
     let mut properties = options::properties(origin_request);
     properties.push(Property::new(TUNNEL_SERVICE, service.as_str()));
     properties.extend(path.as_ref().map(|path| Property::new(TUNNEL_PATH, path.as_str())));

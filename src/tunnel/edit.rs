@@ -32,6 +32,14 @@ pub enum RuleEdit {
 }
 
 impl RuleEdit {
+    /// The hostname of the rule.
+    pub fn hostname(&self) -> &Hostname {
+        match self {
+            Self::Put { rule, replaces: _ } => &rule.hostname,
+            Self::Remove { hostname, path: _ } => hostname,
+        }
+    }
+
     /// The path text of the rule; `None` for the one without.
     pub fn path(&self) -> Option<&str> {
         match self {

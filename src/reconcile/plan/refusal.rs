@@ -68,8 +68,11 @@ pub enum Reason {
     Edit(String),
     /// Cloudflare refused it.
     Cloudflare(String),
-    /// Cloudflare took the rule and stored it otherwise than it was sent.
-    Altered,
+    /// What was written is read back otherwise, every time.
+    NotKept {
+        /// What differs.
+        field: Box<str>,
+    },
 }
 
 impl Reason {
@@ -89,7 +92,7 @@ impl Reason {
             Self::StampFull { .. } => "stamp_full",
             Self::Edit(_) => "edit",
             Self::Cloudflare(_) => "cloudflare",
-            Self::Altered => "altered",
+            Self::NotKept { .. } => "not_kept",
         }
     }
 }
@@ -172,9 +175,11 @@ impl fmt::Display for Reason {
             ),
             Self::Edit(text) => formatter.write_str(text),
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
-            Self::Altered => formatter.write_str(
-                "Cloudflare stored the rule with other options than it was sent with: leave out those that only say a \
-                 default",
+            Self::NotKept { field } => write!(
+                formatter,
+                "the {field} is not kept as it was written: another program or person changes it back, or Cloudflare \
+                 does not store what only says a default; it is not written again until one of them changes, or after \
+                 a while"
             ),
         }
     }

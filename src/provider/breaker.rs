@@ -1,0 +1,231 @@
+//! Breaks loops of writes: a write that is asked for again because its effect is gone at the next reading, every time.
+//! Either Cloudflare does not keep what was sent, or another program changes it back; and every configuration that is
+//! written makes every replica of `cloudflared` reload.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::time::{Duration, Instant};
+
+use crate::limits;
+
+/// One write: where, what, and what stood there when it was decided. Fingerprints, because a first loop may write
+/// thousands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Write {
+    pub(super) place: u64,
+    pub(super) wanted: u64,
+    pub(super) found: u64,
+}
+
+/// A fingerprint of texts; it tells `["ab", "c"]` from `["a", "bc"]`.
+pub(super) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for text in texts {
+        hasher.write(text.as_bytes());
+        hasher.write_u8(0xff);
+    }
+    hasher.finish()
+}
+
+/// What was written in the last loops.
+#[derive(Debug, Default)]
+pub(super) struct Breaker {
+    /// Counts loops: readings, and applies that no reading preceded.
+    turn: u32,
+    is_turn_used: bool,
+    last: HashMap<u64, Last>,
+}
+
+/// The last write at one place.
+#[derive(Debug)]
+struct Last {
+    wanted: u64,
+    found: u64,
+    /// How often it was written, one time after another.
+    times: u32,
+    /// When it was asked for last.
+    turn: u32,
+    /// Since when, and for how long, it is not written again.
+    held: Option<(Instant, Duration)>,
+}
+
+impl Breaker {
+    /// Whether nothing was written in the last loops.
+    pub(super) fn is_empty(&self) -> bool {
+        self.last.is_empty()
+    }
+
+    /// A new loop begins.
+    pub(super) fn begin_turn(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+        self.is_turn_used = false;
+    }
+
+    /// Whether the write is not to be done now.
+    pub(super) fn holds(&mut self, write: Write, now: Instant) -> bool {
+        let turn = self.turn;
+        let Some(last) = self.last.get_mut(&write.place).filter(|last| last.is_repeated(write, turn)) else {
+            return false;
+        };
+        let held = last.held.is_some_and(|(since, pause)| now.saturating_duration_since(since) < pause);
+        if held {
+            last.turn = turn;
+        }
+        held
+    }
+
+    /// The writes were done.
+    pub(super) fn written(&mut self, writes: &[Write], now: Instant) {
+        if self.is_turn_used {
+            self.begin_turn();
+        }
+        self.is_turn_used = true;
+        for write in writes {
+            let repeated = self.last.get(&write.place).filter(|last| last.is_repeated(*write, self.turn));
+            let times = repeated.map_or(1, |last| last.times.saturating_add(1));
+            let pause = repeated.and_then(|last| last.held).map(|(_, pause)| pause);
+            self.note(*write, times, pause, now);
+        }
+        let turn = self.turn;
+        self.last.retain(|_, last| last.is_recent(turn));
+    }
+
+    /// Cloudflare took the write and answered that it stored something else; `write.found` is what.
+    pub(super) fn stored_otherwise(&mut self, write: Write, now: Instant) {
+        let held = self.last.get(&write.place).filter(|last| last.is_repeated(write, self.turn));
+        let pause = held.and_then(|last| last.held).map(|(_, pause)| pause);
+        self.note(write, limits::REPEATED_WRITES_MAX, pause, now);
+    }
+
+    fn note(
+        &mut self,
+        Write { place, wanted, found }: Write,
+        times: u32,
+        pause: Option<Duration>,
+        now: Instant,
+    ) {
+        let held = (times >= limits::REPEATED_WRITES_MAX).then(|| {
+            let pause = pause.map_or(limits::REJECTION_PAUSE_MIN, |earlier| earlier * 2);
+            (now, pause.min(limits::REJECTION_PAUSE_MAX))
+        });
+        self.last.insert(place, Last { wanted, found, times, turn: self.turn, held });
+    }
+}
+
+impl Last {
+    /// Whether `write` is the same again, a few loops later at most.
+    fn is_repeated(&self, write: Write, turn: u32) -> bool {
+        (self.wanted, self.found) == (write.wanted, write.found) && self.is_recent(turn)
+    }
+
+    fn is_recent(&self, turn: u32) -> bool {
+        turn.wrapping_sub(self.turn) <= limits::REPEATED_WRITES_APART_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITE: Write = Write { place: 1, wanted: 2, found: 3 };
+    const WITHDRAWAL: Write = Write { place: 1, wanted: 3, found: 2 };
+
+    struct Loops {
+        breaker: Breaker,
+        now: Instant,
+    }
+
+    impl Loops {
+        #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+        fn new() -> Self {
+            Self { breaker: Breaker::default(), now: Instant::now() }
+        }
+
+        /// One loop a minute; whether the write was done.
+        fn run(&mut self, write: Option<Write>) -> bool {
+            self.now += Duration::from_secs(60);
+            self.breaker.begin_turn();
+            let write = write.filter(|write| !self.breaker.holds(*write, self.now));
+            self.breaker.written(write.as_slice(), self.now);
+            write.is_some()
+        }
+
+        fn run_many(&mut self, write: Write, loops: usize) -> usize {
+            (0..loops).filter(|_| self.run(Some(write))).count()
+        }
+    }
+
+    #[test]
+    fn the_third_same_write_in_a_row_is_held_back_and_tried_again_ever_less_often() {
+        let mut loops = Loops::new();
+        assert_eq!(loops.run_many(WRITE, 2), 2);
+        assert_eq!(loops.run_many(WRITE, 9), 0, "ten minutes");
+        assert_eq!(loops.run_many(WRITE, 1), 1);
+        assert_eq!(loops.run_many(WRITE, 19), 0, "twenty");
+        assert_eq!(loops.run_many(WRITE, 2 * 24 * 60), 49, "once an hour after forty minutes");
+    }
+
+    #[test]
+    fn another_wish_or_another_state_is_written_at_once() {
+        let mut loops = Loops::new();
+        loops.run_many(WRITE, 5);
+        assert!(loops.run(Some(Write { wanted: 9, ..WRITE })));
+        loops.run_many(WRITE, 5);
+        assert!(loops.run(Some(Write { found: 9, ..WRITE })));
+        loops.run_many(WRITE, 5);
+        assert!(loops.run(Some(Write { place: 9, ..WRITE })));
+        assert!(!loops.run(Some(WRITE)), "which lets go of no other place");
+    }
+
+    #[test]
+    fn publishing_withdrawing_and_publishing_again_is_no_loop() {
+        let mut loops = Loops::new();
+        for _ in 0..10 {
+            assert!(loops.run(Some(WRITE)));
+            assert!(loops.run(Some(WITHDRAWAL)));
+        }
+    }
+
+    #[test]
+    fn what_was_kept_for_some_loops_is_written_again() {
+        let mut loops = Loops::new();
+        for _ in 0..10 {
+            assert!(loops.run(Some(WRITE)));
+            for _ in 0..limits::REPEATED_WRITES_APART_MAX {
+                loops.run(None);
+            }
+        }
+        assert!(loops.breaker.last.len() <= 1);
+        loops.run(None);
+        assert!(loops.breaker.last.is_empty(), "and forgotten");
+    }
+
+    #[test]
+    fn a_write_fought_over_every_other_loop_is_a_loop_all_the_same() {
+        let mut loops = Loops::new();
+        let mut done = 0;
+        for _ in 0..4 {
+            done += usize::from(loops.run(Some(WRITE)));
+            loops.run(None);
+        }
+        assert_eq!(done, 2);
+    }
+
+    #[test]
+    fn what_is_stored_otherwise_is_held_back_at_once() {
+        let mut loops = Loops::new();
+        loops.breaker.stored_otherwise(WRITE, loops.now);
+        assert_eq!(loops.run_many(WRITE, 9), 0);
+        assert_eq!(loops.run_many(WRITE, 1), 1);
+    }
+
+    #[test]
+    fn without_readings_every_apply_is_a_loop() {
+        let mut loops = Loops::new();
+        for _ in 0..limits::REPEATED_WRITES_MAX {
+            assert!(!loops.breaker.holds(WRITE, loops.now));
+            loops.breaker.written(&[WRITE], loops.now);
+        }
+        assert!(loops.breaker.holds(WRITE, loops.now));
+    }
+}
