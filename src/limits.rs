@@ -61,6 +61,10 @@ pub const REJECTION_PAUSE_MIN: Duration = Duration::from_secs(600);
 /// The longest time for which something refused is not tried again.
 pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
 
+/// A hostname that `adjust` returned is said to be swallowed when it is in none of so many further answers of
+/// `GET /records`, and was not asked for.
+pub const SILENT_READINGS: u32 = 3;
+
 /// How often the same write is done, one time after another, against the same state. The next one is held back as if it
 /// had been refused.
 pub const REPEATED_WRITES_MAX: u32 = 2;

@@ -4,6 +4,7 @@ mod breaker;
 mod execution;
 mod journal;
 mod reader;
+mod silence;
 mod startup;
 mod unpublished;
 
@@ -21,6 +22,7 @@ use crate::provider::execution::{Done, Execution, Stop};
 use crate::provider::journal::{Journal, Speaker};
 pub use crate::provider::reader::ZoneScope;
 use crate::provider::reader::{ReadError, Reader};
+use crate::provider::silence::Silence;
 pub use crate::provider::startup::Wanted;
 use crate::provider::unpublished::Unpublished;
 use crate::reconcile::plan::{self, Plan};
@@ -41,6 +43,7 @@ pub struct Provider {
     /// The last snapshot that was read and not written upon.
     snapshot: Mutex<Remembered>,
     journal: Mutex<Journal>,
+    silence: Mutex<Silence>,
     /// Writers in this process take turns.
     turn: Mutex<Unpublished>,
 }
@@ -72,7 +75,8 @@ impl Provider {
             health,
             resolved: RwLock::new(None),
             snapshot: Mutex::new(Remembered::default()),
-            journal: Mutex::new(Journal::default()),
+            journal: Mutex::default(),
+            silence: Mutex::default(),
             turn: Mutex::default(),
         }
     }
@@ -85,6 +89,10 @@ impl Provider {
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn silence(&self) -> MutexGuard<'_, Silence> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn warn_of_news(&self, speaker: Speaker, lines: impl IntoIterator<Item = String>) {
@@ -197,6 +205,8 @@ impl Service for Provider {
         self.journal().begin_turn();
         let shown = records::records(&snapshot, &resolved.settings);
         self.warn_of_news(Speaker::Records, shown.notes.iter().map(ToString::to_string));
+        let silent: Vec<String> = self.silence().shown(&shown.endpoints).map(silence_explained).collect();
+        self.warn_of_news(Speaker::Silence, silent);
         Ok(shown.endpoints)
     }
 
@@ -204,11 +214,21 @@ impl Service for Provider {
         let resolved = self.resolved()?;
         let adjusted = adjust::adjust(&endpoints, &resolved.settings);
         self.warn_of_news(Speaker::Adjust, adjusted.notes.iter().map(ToString::to_string));
+        // What is not published yet ExternalDNS has to ask for.
+        if let Some(snapshot) = self.recent_snapshot() {
+            let settings = &resolved.settings;
+            self.silence().returned(&adjusted.endpoints, |hostname| {
+                settings.filter.matches(hostname) && !snapshot.holds(hostname, settings)
+            });
+        }
         Ok(adjusted.endpoints)
     }
 
     fn apply_changes(&self, changes: Changes, deadline: Deadline) -> Result<(), Failure> {
         let resolved = self.resolved()?;
+        for endpoint in changes.create.iter().chain(&changes.update_new).chain(&changes.delete) {
+            self.silence().asked_for(&endpoint.dns_name);
+        }
         let mut unpublished = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let recent = self.recent_snapshot();
         if let Some(snapshot) =
@@ -258,6 +278,13 @@ impl Service for Provider {
         // What adjust returned is canonical, so equal is what is the same.
         previous == current
     }
+}
+
+fn silence_explained(hostname: &str) -> String {
+    format!(
+        "hostname={hostname:?} is wanted, and ExternalDNS does not ask for it: look at its --managed-record-types (CNAME \
+         has to be among them), --exclude-record-types, --domain-filter and --exclude-domains"
+    )
 }
 
 fn read_failure(error: &ReadError) -> Failure {

@@ -19,7 +19,12 @@ fn desired() -> Vec<Endpoint> {
 }
 
 /// How many writes each of six loops did, with `undo` after each.
-fn fight(scene: &Scene, program: &Program, desired: &[Endpoint], undo: impl Fn(&mut Cloudflare)) -> Vec<usize> {
+fn fight(
+    scene: &Scene,
+    program: &Program,
+    desired: &[Endpoint],
+    undo: impl Fn(&mut Cloudflare),
+) -> Vec<usize> {
     (0..6)
         .map(|_| {
             scene.cloudflare.take_calls();
@@ -38,8 +43,8 @@ fn record(cloudflare: &Cloudflare) -> Option<Record> {
 fn take_rule_off(cloudflare: &mut Cloudflare) {
     let config = cloudflare.configuration("home").expect("it is configured").get().to_owned();
     let mut config: serde_json::Value = serde_json::from_str(&config).expect("a document");
-    let rules = config["ingress"].as_array_mut().expect("a list");
-    rules.retain(|rule| rule["hostname"] != FOUGHT);
+    let rules = config.get_mut("ingress").and_then(|list| list.as_array_mut()).expect("a list");
+    rules.retain(|rule| rule.get("hostname").is_none_or(|hostname| hostname != FOUGHT));
     cloudflare.put_configuration("home", &config.to_string()).expect("cloudflared takes it");
 }
 

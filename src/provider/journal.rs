@@ -21,6 +21,7 @@ pub(super) enum Speaker {
     Records,
     Apply,
     DryRun,
+    Silence,
 }
 
 /// The memory of one process. It is lost with it, and nothing depends on it but the number of lines and calls.

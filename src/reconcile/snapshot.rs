@@ -97,6 +97,12 @@ impl Snapshot {
         (!elsewhere).then_some(stamp)
     }
 
+    /// Whether a record of the name is ours.
+    pub fn holds(&self, name: &str, settings: &Settings) -> bool {
+        let records = self.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default();
+        records.iter().any(|record| self.own_stamp(record, settings).is_some())
+    }
+
     /// Which rules are ours, as the stamps tell.
     pub fn own_rules(&self, settings: &Settings) -> OwnRules {
         let mut own = OwnRules::default();

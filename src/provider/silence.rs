@@ -1,0 +1,87 @@
+//! Hostnames that ExternalDNS never asks for although `adjust` returned them. One of its flags swallows them, and it
+//! says so to nobody.
+
+use std::collections::HashMap;
+
+use crate::endpoint::Endpoint;
+use crate::limits;
+
+/// What was returned and has neither been asked for nor been there since.
+#[derive(Debug, Default)]
+pub(super) struct Silence(HashMap<Box<str>, u32>);
+
+impl Silence {
+    /// `adjust` returned `endpoints`, sorted by name; those that `is_expected` are still to come.
+    pub(super) fn returned(&mut self, endpoints: &[Endpoint], is_expected: impl Fn(&str) -> bool) {
+        self.0.retain(|hostname, _| contains(endpoints, hostname));
+        for endpoint in endpoints.iter().filter(|endpoint| is_expected(&endpoint.dns_name)) {
+            self.0.entry(endpoint.dns_name.as_str().into()).or_default();
+        }
+    }
+
+    /// ExternalDNS asked for a change of `hostname`.
+    pub(super) fn asked_for(&mut self, hostname: &str) {
+        self.0.remove(hostname);
+    }
+
+    /// `records` is answered with `endpoints`, sorted by name. Those hostnames that were waited for long enough, in no
+    /// order.
+    pub(super) fn shown(&mut self, endpoints: &[Endpoint]) -> impl Iterator<Item = &str> {
+        self.0.retain(|hostname, _| !contains(endpoints, hostname));
+        self.0.values_mut().for_each(|readings| *readings = readings.saturating_add(1));
+        let silent = self.0.iter().filter(|(_, readings)| **readings >= limits::SILENT_READINGS);
+        silent.map(|(hostname, _)| &**hostname)
+    }
+}
+
+fn contains(endpoints: &[Endpoint], hostname: &str) -> bool {
+    endpoints.binary_search_by(|endpoint| endpoint.dns_name.as_str().cmp(hostname)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoints() -> [Endpoint; 1] {
+        [Endpoint { dns_name: "a.example.com".to_owned(), ..Endpoint::default() }]
+    }
+
+    /// One loop in which `adjust` returned the hostname. Whether it is silent now.
+    fn run(silence: &mut Silence, is_shown: bool, is_asked_for: bool) -> bool {
+        let shown = if is_shown { &endpoints()[..] } else { &[] };
+        let is_silent = silence.shown(shown).next().is_some();
+        silence.returned(&endpoints(), |_| !is_shown);
+        if is_asked_for {
+            silence.asked_for("a.example.com");
+        }
+        is_silent
+    }
+
+    #[test]
+    fn what_is_neither_shown_nor_asked_for_in_three_readings_is_silent() {
+        let mut silence = Silence::default();
+        let loops: Vec<bool> = (0..6).map(|_| run(&mut silence, false, false)).collect();
+        assert_eq!(loops, [false, false, false, true, true, true]);
+        assert!(!run(&mut silence, true, false), "it came");
+        assert!(!run(&mut silence, false, false), "and is waited for anew");
+    }
+
+    #[test]
+    fn what_is_asked_for_or_shown_is_never_silent() {
+        let mut silence = Silence::default();
+        for _ in 0..6 {
+            assert!(!run(&mut silence, false, true), "refused in every loop");
+        }
+        for _ in 0..6 {
+            assert!(!run(&mut silence, true, false), "published");
+        }
+    }
+
+    #[test]
+    fn what_is_not_wanted_any_more_is_not_waited_for() {
+        let mut silence = Silence::default();
+        run(&mut silence, false, false);
+        silence.returned(&[], |_| true);
+        assert!((0..6).all(|_| silence.shown(&[]).next().is_none()));
+    }
+}
