@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Fault, Matcher};
-use external_dns::{ExternalDns, exchange};
+use external_dns::{ExternalDns, Registry, exchange};
 use harness::{Scene, TOKEN, published};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_external-dns-cloudflare-tunnel-webhook");
@@ -178,7 +178,7 @@ fn a_whole_run_at_trace_level_never_shows_the_token_and_a_signal_ends_it_well() 
         let observation: SocketAddr = process.already_said("observation=").parse().expect("an address");
         process.wait_until_ready(observation);
 
-        let external_dns = ExternalDns { api };
+        let external_dns = ExternalDns { api, registry: Registry::Noop };
         let desired =
             [published("web.example.com", "http://web:80"), published("hand.example.com", "http://web:80")];
         external_dns.run_loop(&desired).expect("published");

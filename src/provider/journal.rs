@@ -70,7 +70,7 @@ impl Journal {
                 return false;
             }
             // Led to its new tunnel without one of its rules, the hostname would lose what that rule serves now.
-            let is_moving = host.operations.contains_key(&Stage::Repoint);
+            let is_moving = host.operations.keys().any(|(stage, _)| *stage == Stage::Repoint);
             let missing = || {
                 let mut edits = host.edits.values().flatten();
                 edits.find_map(|(tunnel, edit)| {
