@@ -323,6 +323,25 @@ fn an_unstamped_txt_record_of_our_owner_or_with_the_very_same_text_is_taken_over
     }
 }
 
+/// Cloudflare takes no second record that says the same, so what stands there is taken over although ours is there too.
+#[test]
+fn a_text_that_stands_there_already_is_taken_over_instead_of_written_again() {
+    let scene = Scene::new();
+    let (_program, external_dns) = start(&scene, TXT);
+    let web = |object: &str, service: &str| {
+        let mut endpoint = published("web.example.com", service);
+        endpoint.labels.set("resource", object);
+        [endpoint]
+    };
+    rest(external_dns, &scene.cloudflare, &web("ingress/old/web", "http://old:80")).expect("at rest");
+    add_txt(&scene, "cname-web.example.com", &heritage("ingress/new/web"), "");
+    rest(external_dns, &scene.cloudflare, &web("ingress/new/web", "http://new:80")).expect("at rest");
+    assert!(scene.rules()[0].contains("http://new:80"), "{:?}", scene.rules());
+    assert!(scene.foreign_records().is_empty());
+    rest(external_dns, &scene.cloudflare, &[]).expect("at rest");
+    assert_eq!(scene.cloudflare.records(&scene.zone).len(), 0);
+}
+
 /// Two clusters with two owners.
 #[test]
 fn two_owners_in_one_zone_do_not_see_each_other() {
