@@ -6,6 +6,7 @@ mod external_dns;
 #[allow(dead_code, reason = "the laws take more of it")]
 mod world;
 
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Record, RecordId};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, plan};
@@ -241,6 +242,20 @@ fn a_request_after_which_most_hostnames_would_be_gone_has_its_deletions_withheld
         });
         assert_eq!(changed.count(), kept + 1, "everything else is done");
     }
+}
+
+/// Somebody made two addresses of our record: ExternalDNS is shown one endpoint of each name and type.
+#[test]
+fn the_txt_record_of_a_hostname_with_two_records_is_shown_once() {
+    let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
+    world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
+    let record = world.records.iter_mut().find(|record| &*record.kind == "CNAME").expect("published");
+    (record.kind, record.content) = ("A".into(), "192.0.2.1".into());
+    let second = Record { id: RecordId::new("by hand"), content: "192.0.2.2".into(), ..record.clone() };
+    world.records.push(second);
+    let shown: Vec<(String, usize)> =
+        world.shown().into_iter().map(|endpoint| (endpoint.record_type, endpoint.targets.len())).collect();
+    assert_eq!(shown, [("A".to_owned(), 2), ("TXT".to_owned(), 1)]);
 }
 
 /// What is no deletion of a hostname does not count as one.

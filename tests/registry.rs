@@ -379,7 +379,7 @@ fn the_txt_record_of_another_instance_with_our_owner_is_left_alone() {
     rest(other.external_dns().with_registry(TXT), &scene.cloudflare, &desired).expect("theirs");
     let before = scene.cloudflare.records(&scene.zone);
 
-    let mut ours = desired.clone();
+    let mut ours = desired;
     ours[0].labels.set("resource", "ingress/ours/web");
     for variables in [&STORED[..], &[]] {
         let program = scene.start_with(variables);

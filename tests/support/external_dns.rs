@@ -145,7 +145,7 @@ impl Registry {
         let (txts, mut current): (Vec<Endpoint>, Vec<Endpoint>) =
             current.iter().cloned().partition(|endpoint| endpoint.record_type == "TXT");
         let heritage = |txt: &Endpoint| {
-            let text = txt.targets[0].trim_matches('"').to_owned();
+            let text = txt.targets.first()?.trim_matches('"').to_owned();
             text.starts_with("heritage=external-dns,").then_some(text)
         };
         let seen = |name: &str, set_identifier: &str| {
@@ -158,7 +158,8 @@ impl Registry {
                 endpoint.labels.set(&key, &value);
             }
             let is_ours = endpoint.labels.value("owner") == Some("default");
-            let is_there = txts.iter().any(|txt| txt.dns_name == expected[0] && heritage(txt).is_some());
+            let is_there =
+                txts.iter().any(|txt| expected.first() == Some(&txt.dns_name) && heritage(txt).is_some());
             if is_ours && !is_there && txts.iter().any(|txt| heritage(txt).is_some()) {
                 endpoint.provider_specific.push(Property::new("txt/force-update", "true"));
             }

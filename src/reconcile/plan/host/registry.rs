@@ -14,7 +14,8 @@ use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Stamp, TxtStamp};
 
 impl Host<'_> {
-    /// Why nothing of the hostname can be published: ExternalDNS would take it for somebody else's without its TXT.
+    /// Why nothing of the hostname can be published. Without its TXT record ExternalDNS would ask for it in every loop,
+    /// and another provider would find it without an owner one day.
     pub(super) fn txt_outside_zones(&self) -> Option<Reason> {
         let lost = self.txts.iter().find(|txt| self.snapshot.zone_of(&txt.name).is_none())?;
         Some(Reason::TxtOutsideZones { name: lost.name.clone() })
