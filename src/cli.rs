@@ -65,6 +65,8 @@ arguments! {
     zone_id_filter: "ZONE_ID_FILTER",
     /// the value of ExternalDNS's --txt-owner-id (default: default) [OWNER_ID]
     owner_id: "OWNER_ID",
+    /// what becomes of ExternalDNS's TXT records: comment (not stored) or txt (stored) (default: comment) [OWNERSHIP]
+    ownership: "OWNERSHIP",
     /// service that every endpoint without one is published to, such as http://{name}.{namespace}.svc:80 [DEFAULT_SERVICE]
     default_service: "DEFAULT_SERVICE",
     /// tell what would be written, and write nothing (default: false) [DRY_RUN]

@@ -15,6 +15,7 @@ use crate::cloudflare::{AccountId, Credentials, ZoneId};
 use crate::domain_filter::DomainFilter;
 use crate::limits;
 use crate::provider::{Wanted, ZoneScope};
+use crate::reconcile::Ownership;
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
 use crate::secret::Secret;
@@ -91,6 +92,7 @@ impl Config {
         let tunnels = reader.tunnels();
         let filter = reader.domain_filter();
         let owner = reader.owner();
+        let ownership = reader.ownership();
         let default_service = reader.default_service();
         let ca_file = reader.ca_file();
         let request_timeout = reader.request_timeout();
@@ -111,6 +113,7 @@ impl Config {
         let scope = ZoneScope { filter, ids };
         let wanted = Wanted {
             owner,
+            ownership,
             account,
             tunnels,
             scope,
@@ -301,6 +304,18 @@ impl Reader<'_> {
             );
         }
         owner.into()
+    }
+
+    fn ownership(&mut self) -> Ownership {
+        let text = self.text("OWNERSHIP");
+        match text.as_deref() {
+            None | Some("comment") => Ownership::Comment,
+            Some("txt") => Ownership::Txt,
+            Some(other) => {
+                self.mistake("OWNERSHIP", format!("is {other:?}; allowed are comment and txt"));
+                Ownership::Comment
+            }
+        }
     }
 
     fn default_service(&mut self) -> Option<ServiceTemplate> {
@@ -504,6 +519,7 @@ mod tests {
             ("DOMAIN_FILTER", "example.com"),
             ("DEFAULT_SERVICE", "http://web:80/path"),
             ("OWNER_ID", "an owner whose name is far too long for a comment"),
+            ("OWNERSHIP", "TXT"),
             ("REQUEST_TIMEOUT", "15s"),
             ("SERVER_HOST", "nowhere"),
             ("METRICS_PORT", "70000"),
@@ -520,6 +536,7 @@ mod tests {
                 "CF_TUNNEL_ID",
                 "REGEXP_DOMAIN_FILTER",
                 "OWNER_ID",
+                "OWNERSHIP",
                 "DEFAULT_SERVICE",
                 "CF_CA_FILE",
                 "REQUEST_TIMEOUT",
@@ -569,6 +586,15 @@ mod tests {
         {
             let config = read(&with("CF_API_BASE_URL", url)).expect("it is possible");
             assert_eq!(config.warnings.len(), warnings, "{url}");
+        }
+    }
+
+    #[test]
+    fn ownership_is_in_comments_unless_it_says_txt() {
+        assert_eq!(read(&MINIMUM).expect("the minimum").wanted.ownership, Ownership::Comment);
+        for (text, ownership) in [("comment", Ownership::Comment), ("txt", Ownership::Txt)] {
+            let config = read(&with("OWNERSHIP", text)).expect("it is allowed");
+            assert_eq!((config.wanted.ownership, ownership.as_str()), (ownership, text));
         }
     }
 

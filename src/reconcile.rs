@@ -34,7 +34,29 @@ pub struct Settings {
     pub default_service: Option<ServiceTemplate>,
     /// Whether a request after which most hostnames would be gone is carried out.
     pub allow_mass_deletion: bool,
+    /// What becomes of ExternalDNS's TXT records.
+    pub ownership: Ownership,
     tunnels: Vec<ConfiguredTunnel>,
+}
+
+/// What becomes of the TXT records in which ExternalDNS says what is its own. What is ours the stamps say, either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ownership {
+    /// They are not stored: the stamp says what they would.
+    #[default]
+    Comment,
+    /// They are stored and shown as ExternalDNS wrote them.
+    Txt,
+}
+
+impl Ownership {
+    /// The form in which it is configured.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Comment => "comment",
+            Self::Txt => "txt",
+        }
+    }
 }
 
 /// A tunnel this program may write to.
@@ -56,7 +78,14 @@ impl Settings {
     ) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
-        Self { owner: owner.into(), filter, default_service: None, allow_mass_deletion: false, tunnels }
+        Self {
+            owner: owner.into(),
+            filter,
+            default_service: None,
+            allow_mass_deletion: false,
+            ownership: Ownership::default(),
+            tunnels,
+        }
     }
 
     /// The configured tunnels, the default first.

@@ -107,7 +107,9 @@ impl<'a> Execution<'a> {
         for stage in Stage::ALL {
             match stage {
                 Stage::Withdraw | Stage::Publish | Stage::Retire => self.run_edits(stage)?,
-                Stage::Stamp | Stage::Repoint | Stage::Unstamp => self.run_operations(stage)?,
+                Stage::Unregister | Stage::Stamp | Stage::Repoint | Stage::Unstamp | Stage::Register => {
+                    self.run_operations(stage)?;
+                }
             }
         }
         Ok(self.done)
@@ -280,9 +282,10 @@ impl<'a> Execution<'a> {
                     self.unpublished.insert(tunnel, &host.hostname, edit);
                 }
             }
-            if let Some(operations) = host.operations.get(&stage).filter(|operations| !operations.is_empty())
-            {
-                by_zone.entry(&host.zone).or_default().push((&host.hostname, operations));
+            for ((_, zone), operations) in host.operations.iter().filter(|((at, _), _)| *at == stage) {
+                if !operations.is_empty() {
+                    by_zone.entry(zone).or_default().push((&host.hostname, operations));
+                }
             }
         }
         for (zone, units) in by_zone {
@@ -514,6 +517,9 @@ pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) ->
             }
             text.push_str(if *proxied == Some(true) { ", proxied" } else { "" });
             text
+        }
+        RecordOperation::Post(record) if &*record.kind == "TXT" => {
+            format!("hostname={hostname} TXT record created, name={:?}", &*record.name)
         }
         RecordOperation::Post(record) => {
             format!("hostname={hostname} record created, target={:?}", &*record.content)

@@ -12,7 +12,7 @@ use crate::limits;
 use crate::provider::reader::{ZoneScope, is_of_account};
 use crate::provider::{Provider, Resolved};
 use crate::reconcile::service_template::ServiceTemplate;
-use crate::reconcile::{ConfiguredTunnel, Settings};
+use crate::reconcile::{ConfiguredTunnel, Ownership, Settings};
 
 /// The status of a zone that is served.
 const ZONE_ACTIVE: &str = "active";
@@ -22,6 +22,8 @@ const ZONE_ACTIVE: &str = "active";
 pub struct Wanted {
     /// `OWNER_ID`.
     pub owner: Box<str>,
+    /// `OWNERSHIP`.
+    pub ownership: Ownership,
     /// The account; `None` takes the one that all zones share.
     pub account: Option<AccountId>,
     /// Ids or names of tunnels, the default first.
@@ -72,6 +74,7 @@ impl Provider {
     fn try_resolve(&self, deadline: Deadline) -> Result<Resolved, NotYet> {
         let Wanted {
             owner,
+            ownership,
             account,
             tunnels,
             scope,
@@ -110,6 +113,7 @@ impl Provider {
         let mut settings = Settings::new(owner, scope.filter.clone(), default, found.collect());
         settings.default_service.clone_from(default_service);
         settings.allow_mass_deletion = *allow_mass_deletion;
+        settings.ownership = *ownership;
         Ok(Resolved { account, settings })
     }
 
@@ -142,9 +146,10 @@ impl Provider {
         let tunnels: Vec<String> =
             settings.tunnels().iter().map(|tunnel| format!("{:?} ({})", tunnel.name, tunnel.id)).collect();
         info!(
-            "managing tunnels={} account={account} owner={:?} ownership=comment",
+            "managing tunnels={} account={account} owner={:?} ownership={}",
             tunnels.join(","),
-            settings.owner
+            settings.owner,
+            settings.ownership.as_str()
         );
         if self.wanted.dry_run {
             warn!("DRY_RUN is set: what would be written is told here, and nothing is written");

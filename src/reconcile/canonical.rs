@@ -37,6 +37,9 @@ pub const RESOURCE_LABEL: &str = "resource";
 /// The label that names who owns an endpoint.
 pub const OWNER_LABEL: &str = "owner";
 
+/// The label of a TXT endpoint of ExternalDNS's registry: the name of the endpoint that it is about.
+pub const OWNED_RECORD_LABEL: &str = "ownedRecord";
+
 const WEBHOOK_PREFIX: &str = "webhook/";
 const TUNNEL_PREFIX: &str = "webhook/tunnel";
 const CNAME: &str = "CNAME";

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use crate::cloudflare::Record;
 use crate::endpoint::{Endpoint, Labels, Property};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
+use crate::reconcile::heritage;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::trace::{Trace, trace};
-use crate::reconcile::{Note, Settings};
+use crate::reconcile::{Note, Ownership, Settings};
 use crate::tunnel::{Hostname, Owned, Rule, TunnelId};
 
 /// Begins the set identifier of a rule that is stamped and not there any more; its digest follows.
@@ -43,7 +44,11 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             match snapshot.own_stamp(record, settings) {
                 Some(stamp) => {
                     let view = RecordView { snapshot, settings, owned: &owned, record, stamp: &stamp };
-                    shown.endpoints.extend(view.endpoints());
+                    let endpoints = view.endpoints();
+                    if settings.ownership == Ownership::Txt {
+                        shown.endpoints.extend(registry_txts(&endpoints, record, snapshot, settings));
+                    }
+                    shown.endpoints.extend(endpoints);
                 }
                 None => shown.notes.extend(other_instance(record, snapshot, settings)),
             }
@@ -54,6 +59,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
     shown.endpoints.dedup_by(|later, first| {
         let same = key(later) == key(first);
         if same {
+            later.targets.retain(|target| !first.targets.contains(target));
             first.targets.append(&mut later.targets);
         }
         same
@@ -68,6 +74,36 @@ fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
 /// Whether the zone is the one that writes of `name` go to; a zone may lie inside another.
 fn is_home(snapshot: &Snapshot, zone: &ZoneSnapshot, name: &str) -> bool {
     snapshot.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
+}
+
+/// The stored TXT records of a hostname, once for each of its endpoints: ExternalDNS looks an endpoint's up by set
+/// identifier too.
+///
+/// The endpoints keep the labels of the stamp. ExternalDNS lets those of the TXT record override them, and asks with
+/// `txt/force-update` for a TXT record it misses only where an endpoint is its own without it: so one that was lost by
+/// hand comes back instead of orphaning its hostname, and after a switch from `comment` all are written as soon as
+/// there is one. It takes these endpoints off what it compares; the others of type TXT it does not manage unless told
+/// to, and deletes none without an owner label.
+fn registry_txts(
+    endpoints: &[Endpoint],
+    record: &Record,
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> Vec<Endpoint> {
+    let txts = snapshot.txts_of(&record.name, settings);
+    let endpoints = endpoints.iter();
+    endpoints
+        .flat_map(|endpoint| {
+            txts.iter().map(|(_, txt)| Endpoint {
+                dns_name: txt.name.to_string(),
+                // One string: ExternalDNS takes off the outermost quotes and joins nothing.
+                targets: vec![format!("\"{}\"", heritage::text_of(&txt.content))],
+                record_type: "TXT".to_owned(),
+                set_identifier: endpoint.set_identifier.clone(),
+                ..Endpoint::default()
+            })
+        })
+        .collect()
 }
 
 fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> Option<Note> {

@@ -18,7 +18,7 @@ use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Propert
 use external_dns_cloudflare_tunnel_webhook::serve::Running;
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 
-use crate::external_dns::{ExternalDns, exchange};
+use crate::external_dns::{ExternalDns, Registry, exchange};
 
 pub(crate) const TOKEN: &str = "an-api-token-that-must-not-be-seen";
 
@@ -141,7 +141,8 @@ impl Program {
     }
 
     pub(crate) fn external_dns(&self) -> ExternalDns {
-        ExternalDns { api: *self.running().api_addresses().first().expect("loopback is there") }
+        let api = *self.running().api_addresses().first().expect("loopback is there");
+        ExternalDns { api, registry: Registry::Noop }
     }
 
     pub(crate) fn observation(&self) -> SocketAddr {
