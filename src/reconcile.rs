@@ -20,6 +20,7 @@ use std::fmt::{self, Write};
 use crate::domain_filter::DomainFilter;
 use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::reconcile::options::OriginRequest;
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::tunnel::TunnelId;
 
@@ -32,6 +33,8 @@ pub struct Settings {
     pub filter: DomainFilter,
     /// Where every address and CNAME that names no service is published to.
     pub default_service: Option<ServiceTemplate>,
+    /// Options of every rule whose endpoint says nothing about them.
+    pub origin_defaults: OriginRequest,
     /// Whether a request after which most hostnames would be gone is carried out.
     pub allow_mass_deletion: bool,
     tunnels: Vec<ConfiguredTunnel>,
@@ -47,7 +50,7 @@ pub struct ConfiguredTunnel {
 }
 
 impl Settings {
-    /// Settings for at least one tunnel, without a default service.
+    /// Settings for at least one tunnel, without a default service and default options.
     pub fn new(
         owner: &str,
         filter: DomainFilter,
@@ -56,7 +59,14 @@ impl Settings {
     ) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
-        Self { owner: owner.into(), filter, default_service: None, allow_mass_deletion: false, tunnels }
+        Self {
+            owner: owner.into(),
+            filter,
+            default_service: None,
+            origin_defaults: OriginRequest::new(),
+            allow_mass_deletion: false,
+            tunnels,
+        }
     }
 
     /// The configured tunnels, the default first.

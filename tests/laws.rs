@@ -8,10 +8,12 @@ mod world;
 
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust;
+use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
 use proptest::prelude::*;
+use serde_json::json;
 
 use external_dns::plan as external_dns_plan;
-use world::{HOME, OFFICE, World, settings, tunnel_id};
+use world::{HOME, OFFICE, World, tunnel_id};
 
 const HOSTS: [&str; 5] =
     ["a.example.com", "b.example.com", "x.a.example.com", "*.example.com", "*.a.example.com"];
@@ -90,13 +92,23 @@ fn any_world() -> impl Strategy<Value = World> {
         ],
         0..4,
     );
-    (prop::collection::vec(any_foreign_rule(), 0..5), records).prop_map(|(rules, mut records)| {
+    let rules = prop::collection::vec(any_foreign_rule(), 0..5);
+    (rules, records, any_defaults()).prop_map(|(rules, mut records, origin_defaults)| {
         // A CNAME stands alone on its name.
         if records.contains(&("b.example.com", "CNAME", "elsewhere.test")) {
             records.retain(|(name, kind, _)| *name != "b.example.com" || *kind == "CNAME");
         }
-        World::new(&rules, &records)
+        let mut world = World::new(&rules, &records);
+        world.origin_defaults = origin_defaults;
+        world
     })
+}
+
+/// The option that endpoints have of themselves is among them.
+fn any_defaults() -> impl Strategy<Value = OriginRequest> {
+    let defaults =
+        vec![("connectTimeout", json!(5)), ("noTLSVerify", json!(true)), ("proxyType", json!("socks"))];
+    prop::sample::subsequence(defaults, 0..=3)
 }
 
 fn foreign_is_untouched(before: &World, after: &World) -> Result<(), TestCaseError> {
@@ -132,7 +144,7 @@ proptest! {
         let plan = world.run_loop(&desired, usize::MAX);
         prop_assert_eq!(world.writes, writes, "a further loop wrote {:?}", plan);
 
-        let adjusted = adjust::adjust(&desired, &settings()).endpoints;
+        let adjusted = adjust::adjust(&desired, &world.settings()).endpoints;
         let changes = external_dns_plan(&world.shown(), &adjusted);
         for endpoint in changes.create.iter().chain(&changes.update_new).chain(&changes.delete) {
             prop_assert!(
@@ -149,12 +161,14 @@ proptest! {
         second in any_desired(),
         writes in 0..8_usize,
         withdrawn_after in any::<bool>(),
+        other_defaults in any_defaults(),
     ) {
         let before = world.clone();
         let mut world = world;
         for _ in 0..LOOPS_TO_REST {
             world.run_loop(&first, usize::MAX);
         }
+        world.origin_defaults = other_defaults;
         world.run_loop(&second, writes);
         foreign_is_untouched(&before, &world)?;
 
@@ -173,10 +187,10 @@ proptest! {
 
     #[test]
     fn replaying_the_same_changes_writes_nothing(mut world in any_world(), desired in any_desired()) {
-        let adjusted = adjust::adjust(&desired, &settings()).endpoints;
+        let adjusted = adjust::adjust(&desired, &world.settings()).endpoints;
         let changes = external_dns_plan(&world.shown(), &adjusted);
         let plan_now = |world: &World| {
-            external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan(&changes, &world.snapshot(), &settings())
+            external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan(&changes, &world.snapshot(), &world.settings())
                 .expect("the owner is ours")
         };
         let plan = plan_now(&world);

@@ -1,12 +1,13 @@
 //! Cloudflare as a value: enough to carry plans out without a server, and to stop after any write.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
     AccountId, Plan as ZonePlan, Record, RecordId, Zone, ZoneId,
 };
 use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
@@ -36,6 +37,8 @@ pub(crate) struct World {
     next_record: usize,
     /// Requests that changed something.
     pub(crate) writes: usize,
+    /// The settings' `ORIGIN_*`.
+    pub(crate) origin_defaults: OriginRequest,
 }
 
 impl World {
@@ -56,11 +59,19 @@ impl World {
                 .into(),
             next_record: 0,
             writes: 0,
+            origin_defaults: OriginRequest::new(),
         };
         for (name, kind, content) in foreign_records {
             world.add(name, kind, content, "");
         }
         world
+    }
+
+    /// The settings of the program that works on it.
+    pub(crate) fn settings(&self) -> Settings {
+        let mut settings = settings();
+        settings.origin_defaults.clone_from(&self.origin_defaults);
+        settings
     }
 
     fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
@@ -93,7 +104,7 @@ impl World {
                 .iter()
                 .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true)))
                 .collect(),
-            live_elsewhere: BTreeSet::new(),
+            ..Snapshot::default()
         }
     }
 
@@ -161,14 +172,14 @@ impl World {
 
     /// What `GET /records` answers.
     pub(crate) fn shown(&self) -> Vec<Endpoint> {
-        records::records(&self.snapshot(), &settings()).endpoints
+        records::records(&self.snapshot(), &self.settings()).endpoints
     }
 
     /// One loop of ExternalDNS, stopped after `limit` writes. Returns the plan that was carried out.
     pub(crate) fn run_loop(&mut self, desired: &[Endpoint], limit: usize) -> Plan {
-        let adjusted = adjust::adjust(desired, &settings()).endpoints;
+        let adjusted = adjust::adjust(desired, &self.settings()).endpoints;
         let changes = external_dns_plan(&self.shown(), &adjusted);
-        let plan = plan(&changes, &self.snapshot(), &settings()).expect("the owner is ours");
+        let plan = plan(&changes, &self.snapshot(), &self.settings()).expect("the owner is ours");
         self.apply(&plan, limit);
         plan
     }
