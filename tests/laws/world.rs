@@ -43,28 +43,32 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(home_rules: &[String], foreign_records: &[(&str, &str, &str)]) -> Self {
-        let config = if home_rules.is_empty() {
-            "{}".to_owned()
+        let mut world = if home_rules.is_empty() {
+            Self::with_config("{}")
         } else {
-            format!(
+            Self::with_config(&format!(
                 r#"{{"originRequest": {{"connectTimeout" : 10}}, "ingress":[{},{{"service":"http_status:503"}}],"x":[1]}}"#,
                 home_rules.join(",")
-            )
+            ))
         };
-        let config = RawValue::from_string(config).expect("the rules are JSON");
+        for (name, kind, content) in foreign_records {
+            world.add(name, kind, content, "");
+        }
+        world
+    }
+
+    /// Without records, and with this document in the tunnel `home`.
+    pub(crate) fn with_config(config: &str) -> Self {
+        let config = RawValue::from_string(config.to_owned()).expect("the rules are JSON");
         let document = |config: Option<&RawValue>| Document::parse(config).expect("an object with a list");
-        let mut world = Self {
+        Self {
             records: Vec::new(),
             documents: [(tunnel_id(HOME), document(Some(&config))), (tunnel_id(OFFICE), document(None))]
                 .into(),
             next_record: 0,
             writes: 0,
             origin_defaults: OriginRequest::new(),
-        };
-        for (name, kind, content) in foreign_records {
-            world.add(name, kind, content, "");
         }
-        world
     }
 
     /// The settings of the program that works on it.
