@@ -336,6 +336,8 @@ mod tests {
             let adjusted = adjust(&[endpoint("a.example.com", "A", "192.0.2.1", &said)], &settings).endpoints;
             let expected = endpoint("", "", "", &expected).provider_specific;
             assert_eq!(adjusted[0].provider_specific, expected, "{label}");
+            let canonical = canonical::read(&adjusted[0], &settings).expect("it is meant for a tunnel");
+            assert_eq!(canonical.publication.is_ok(), label != "an invalid endpoint", "{label}");
             assert_eq!(adjust(&adjusted, &settings).endpoints, adjusted, "{label}");
         }
     }
