@@ -14,9 +14,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cloudflare_emulator::{Fault, Matcher};
+use cloudflare_emulator::{ConfigSource, Fault, Matcher, Refusal, RuleText, Visit, catch_all};
 use external_dns::{ExternalDns, exchange};
-use harness::{Scene, TOKEN, published};
+use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use harness::{Scene, TOKEN, endpoint, published};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_external-dns-cloudflare-tunnel-webhook");
 
@@ -100,6 +101,10 @@ struct Process {
 #[allow(clippy::disallowed_methods, reason = "a process is another thread; it is waited for, with a bound")]
 impl Process {
     fn start(scene: &Scene) -> Self {
+        Self::start_with(scene, &[])
+    }
+
+    fn start_with(scene: &Scene, variables: &[(&str, &str)]) -> Self {
         let mut child = program()
             .envs([
                 ("CF_API_TOKEN", TOKEN),
@@ -112,6 +117,7 @@ impl Process {
                 ("METRICS_PORT", "0"),
                 ("LOG_LEVEL", "trace"),
             ])
+            .envs(variables.iter().copied())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -120,6 +126,14 @@ impl Process {
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Self { child, lines, said: Vec::new() }
+    }
+
+    /// The process once it is ready.
+    fn external_dns(&mut self) -> ExternalDns {
+        let api = self.wait_for("api=").parse().expect("an address");
+        let observation = self.already_said("observation=").parse().expect("an address");
+        self.wait_until_ready(observation);
+        ExternalDns { api }
     }
 
     /// The text behind `marker`, up to the next blank, in the first line that has it.
@@ -174,11 +188,7 @@ fn a_whole_run_at_trace_level_never_shows_the_token_and_a_signal_ends_it_well() 
     for signal in ["TERM", "INT"] {
         let scene = Scene::with_foreign();
         let mut process = Process::start(&scene);
-        let api: SocketAddr = process.wait_for("api=").parse().expect("an address");
-        let observation: SocketAddr = process.already_said("observation=").parse().expect("an address");
-        process.wait_until_ready(observation);
-
-        let external_dns = ExternalDns { api };
+        let external_dns = process.external_dns();
         let desired =
             [published("web.example.com", "http://web:80"), published("hand.example.com", "http://web:80")];
         external_dns.run_loop(&desired).expect("published");
@@ -200,4 +210,127 @@ fn a_whole_run_at_trace_level_never_shows_the_token_and_a_signal_ends_it_well() 
             assert!(!line.contains(TOKEN), "{line}");
         }
     }
+}
+
+/// What is wrong with an endpoint, its properties, and the word that it is refused with.
+type Bad<'a> = (&'a str, String, Vec<(&'a str, &'a str)>, &'a str);
+
+#[test]
+fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_goes_on() {
+    let scene = Scene::new();
+    let local = scene.cloudflare.add_tunnel("local");
+    scene.cloudflare.add_tunnel("office");
+    let theirs = r#"{"ingress":[{"hostname":"rule.example.com","service":"http://theirs:80"},{"hostname":"cover.example.com","path":"/","service":"http://theirs:80"},{"service":"http_status:503"}]}"#;
+    scene.cloudflare.put_configuration(&scene.tunnel, theirs).expect("cloudflared takes it");
+    let held = serde_json::json!({"name": "record.example.com", "type": "A", "content": "192.0.2.1"});
+    scene.cloudflare.add_record(&scene.zone, held).expect("Cloudflare takes it");
+    scene.cloudflare.edit(|cloudflare| {
+        cloudflare.put_configuration(&local, &catch_all("http_status:404")).expect("a document");
+        cloudflare.tunnel_mut(&local).config_source = ConfigSource::Local;
+        cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.service == "http://disliked:80");
+        cloudflare.whims_mut().dislike_name(
+            "disliked.example.com",
+            Refusal::new(400, 9041, "This DNS record cannot be proxied."),
+        );
+        cloudflare.whims_mut().drops_explicit_defaults = true;
+    });
+    let tunnels = [("CF_TUNNEL_ID", "home,office,local"), ("EXCLUDE_DOMAIN_FILTER", "out.example.com")];
+    let mut process = Process::start_with(&scene, &tunnels);
+    let external_dns = process.external_dns();
+
+    let service = ("tunnel-service", "http://web:80");
+    let api = ("tunnel-path-prefix", "/api");
+    let before = [
+        published("kept.example.com", "http://before:80"),
+        endpoint("kept.example.com", &[("tunnel-service", "http://before:80"), api]),
+        endpoint("broken.example.com", &[("tunnel-service", "http://before:80"), api]),
+        endpoint(
+            "two-tunnels.example.com",
+            &[("tunnel-service", "http://before:80"), ("tunnel", "office"), api],
+        ),
+    ];
+    external_dns.run_loop(&before).expect("published");
+
+    let at = |name: &str| format!("{name}.example.com");
+    let bad: Vec<Bad<'_>> = vec![
+        ("a service that is none", at("service"), vec![("tunnel-service", "web:80")], "invalid"),
+        ("a service with a path", at("slash"), vec![("tunnel-service", "http://web:80/x")], "invalid"),
+        ("no service", at("no-service"), vec![("tunnel", "home")], "invalid"),
+        ("a path that Go cannot read", at("path"), vec![service, ("tunnel-path", "^/a(?!b)")], "invalid"),
+        ("a prefix without a slash", at("prefix"), vec![service, ("tunnel-path-prefix", "api")], "invalid"),
+        ("both kinds of path", at("both"), vec![service, api, ("tunnel-path", "^/x")], "invalid"),
+        ("an unknown tunnel", at("tunnel"), vec![service, ("tunnel", "nowhere")], "invalid"),
+        ("a misspelled property", at("misspelled"), vec![service, ("tunnel-pth", "^/x")], "invalid"),
+        ("half of Access", at("access"), vec![service, ("access-required", "true")], "invalid"),
+        ("an unknown word of Access", at("word"), vec![service, ("access-policy", "x")], "invalid"),
+        (
+            "rules for a proxy that are none",
+            at("ip-rules"),
+            vec![service, ("origin-ip-rules", "all")],
+            "invalid",
+        ),
+        ("an option where there is no rule", at("none"), vec![("tunnel-service", "none"), api], "invalid"),
+        ("a label of 64 bytes", at(&"l".repeat(64)), vec![service], "invalid"),
+        ("a wildcard in the middle", "a.*.example.com".to_owned(), vec![service], "invalid"),
+        ("a port", "port.example.com:443".to_owned(), vec![service], "invalid"),
+        ("a blank", "two words.example.com".to_owned(), vec![service], "invalid"),
+        ("a name in no zone", "web.example.net".to_owned(), vec![service], "no_zone"),
+        ("a name outside the filter", at("web.out"), vec![service], "outside_filter"),
+        ("a record of theirs", at("record"), vec![service], "record_held"),
+        ("a rule of theirs", at("rule"), vec![service], "rule_held"),
+        ("a rule of theirs that covers ours and is covered by it", at("cover"), vec![service], "edit"),
+        ("a second tunnel", at("two-tunnels"), vec![service, ("tunnel", "home")], "two_tunnels"),
+        ("a local tunnel", at("local"), vec![service, ("tunnel", "local")], "local_tunnel"),
+        (
+            "a rule that Cloudflare dislikes",
+            at("rule-disliked"),
+            vec![("tunnel-service", "http://disliked:80")],
+            { "cloudflare" },
+        ),
+        ("a record that Cloudflare dislikes", at("disliked"), vec![service], "cloudflare"),
+        ("an option that Cloudflare drops", at("drops"), vec![service, ("origin-no-tls-verify", "false")], {
+            "altered"
+        }),
+        ("a path that broke", at("broken"), vec![service, ("tunnel-path-prefix", "api")], "withheld"),
+    ];
+    let good: Vec<Endpoint> =
+        (0..10).map(|number| published(&format!("good{number}.example.com"), "http://good:80")).collect();
+    let odd = endpoint("odd.example.com", &[service, ("origin-connect-timeout", "500ms")]);
+    let two_tunnels = before[3].clone();
+    let mut desired: Vec<Endpoint> = bad.iter().map(|(_, name, all, _)| endpoint(name, all)).collect();
+    desired.extend(before[..2].iter().chain(&good).cloned().chain([two_tunnels, odd]));
+    for _ in 0..2 {
+        external_dns.run_loop(&desired).expect("refused by name");
+    }
+
+    let (_, _, said) = process.end_with("TERM");
+    for (label, name, _, word) in &bad {
+        let refused = |line: &&String| {
+            line.contains(&format!("hostname={name:?} ")) && line.contains(&format!("refused={word} "))
+        };
+        let lines = said.iter().filter(refused).count();
+        assert_eq!(lines, 1, "{label}: {name} refused={word} is said once in {said:#?}");
+    }
+    let left_out = said.iter().filter(|line| line.contains("odd.example.com") && line.contains("left out"));
+    assert!(left_out.count() > 0, "{said:#?}");
+    let service_for = |host: &str, path: &str| match scene.cloudflare.visit(host, path) {
+        Visit::Served { service, .. } => service,
+        other => other.to_string(),
+    };
+    for endpoint in &good {
+        assert_eq!(service_for(&endpoint.dns_name, "/"), "http://good:80", "{}", endpoint.dns_name);
+    }
+    for (host, path, service) in [
+        ("odd.example.com", "/", "http://web:80"),
+        ("drops.example.com", "/", "http://web:80"),
+        ("kept.example.com", "/", "http://before:80"),
+        ("kept.example.com", "/api", "http://before:80"),
+        ("broken.example.com", "/api", "http://before:80"),
+        ("two-tunnels.example.com", "/api", "http://before:80"),
+    ] {
+        assert_eq!(service_for(host, path), service, "{host}{path}");
+    }
+    // Two good ones of before with three rules, one of them at the office, ten new ones, and the two odd ones.
+    let ours = scene.rules().into_iter().filter(|rule| !rule.contains("theirs") && rule.contains("hostname"));
+    assert_eq!(ours.count(), 3 + 10 + 2, "{:#?}", scene.rules());
 }
