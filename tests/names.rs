@@ -5,7 +5,6 @@ mod external_dns;
 #[path = "support/harness.rs"]
 mod harness;
 #[path = "support/town.rs"]
-#[allow(dead_code, reason = "the watch is for others")]
 mod town;
 #[path = "laws/world.rs"]
 #[allow(dead_code, reason = "the laws take more of it")]

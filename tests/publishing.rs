@@ -227,7 +227,7 @@ fn a_default_service_takes_every_object_that_names_none_and_does_not_keep_out() 
     assert_eq!(names, ["blog.example.com", "only.example.com", "own.example.com", "shop.example.com"]);
 
     // What is kept out from now on goes.
-    let mut kept_out = desired.clone();
+    let mut kept_out = desired;
     kept_out[0] = from("shop.example.com", "ingress/shop/web", &[("tunnel", "false")]);
     program.external_dns().run_loop(&kept_out).expect("withdrawn");
     assert_eq!(scene.rules().len(), 3);

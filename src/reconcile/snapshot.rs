@@ -86,9 +86,8 @@ impl Snapshot {
             .iter()
             .filter(|zone| hostname::is_within(name, &zone.zone.name))
             .max_by_key(|zone| zone.zone.name.len())?;
-        let is_deeper =
-            |zone: &Box<str>| hostname::is_within(name, zone) && zone.len() > home.zone.name.len();
-        (!self.zones_elsewhere.iter().any(is_deeper)).then_some(home)
+        let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());
+        (!elsewhere.any(|zone| hostname::is_within(name, zone))).then_some(home)
     }
 
     /// The stamp of `record` if it is this program's: our owner's, and not leading to a tunnel that another instance
