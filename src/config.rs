@@ -13,6 +13,7 @@ use regex_lite::Regex;
 use crate::cli::Arguments;
 use crate::cloudflare::{AccountId, Credentials, ZoneId};
 use crate::domain_filter::DomainFilter;
+use crate::endpoint::Property;
 use crate::limits;
 use crate::provider::{Wanted, ZoneScope};
 use crate::reconcile::options::{self, BadOption, OptionsRead, OriginRequest};
@@ -320,14 +321,15 @@ impl Reader<'_> {
 
     /// The variables are named after the properties, each of which says the same of one endpoint.
     fn origin_defaults(&mut self) -> OriginRequest {
-        let variables = Arguments::VARIABLES.iter().copied().filter(|name| name.starts_with("ORIGIN_"));
-        let said: Vec<(&'static str, String, String)> =
-            variables.filter_map(|name| Some((name, origin_property(name), self.text(name)?))).collect();
-        let properties = said.iter().map(|(_, property, text)| (&**property, &**text));
-        let OptionsRead { origin_request, left_out, invalid } = options::read(properties, &[]);
+        let variables = Arguments::VARIABLES.iter().filter(|variable| variable.starts_with("ORIGIN_"));
+        let said: Vec<Property> = variables
+            .clone()
+            .filter_map(|variable| Some(Property::new(origin_property(variable), self.text(variable)?)))
+            .collect();
+        let OptionsRead { origin_request, left_out, invalid } = options::read(&said, &[]);
         for BadOption { property, problem } in left_out.into_iter().chain(invalid) {
-            let variable = said.iter().find(|(_, said, _)| **said == *property);
-            variable.into_iter().for_each(|(variable, ..)| self.mistake(variable, &*problem));
+            let variable = variables.clone().find(|variable| origin_property(variable) == *property);
+            self.mistake(variable.expect("the property was made of it"), problem);
         }
         origin_request
     }

@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
         let path = self.path();
         let defaults = if service == RECORD_ONLY { &[] } else { &*settings.origin_defaults };
         let options::OptionsRead { origin_request, left_out, invalid } =
-            options::read(self.properties(), defaults);
+            options::read(&self.endpoint.provider_specific, defaults);
         for BadOption { property, problem } in left_out {
             self.notes.push(Note::left_out(self.endpoint, &property, &problem));
         }

@@ -106,20 +106,16 @@ pub struct OptionsRead {
 
 /// Reads the properties that begin with [`ORIGIN_PREFIX`] or [`ACCESS_PREFIX`]; others are not looked at. An option that
 /// is not said, or left out, has its value of `defaults`.
-pub fn read<'a>(
-    properties: impl Iterator<Item = (&'a str, &'a str)> + Clone,
-    defaults: &[(&'static str, Value)],
-) -> OptionsRead {
+pub fn read(properties: &[Property], defaults: &[(&'static str, Value)]) -> OptionsRead {
     let mut read = OptionsRead::default();
     for option in &ORIGIN_OPTIONS {
         let name = format!("{ORIGIN_PREFIX}{}", option.name);
         let default = defaults.iter().find(|(field, _)| *field == option.field);
-        let said = properties.clone().find(|(present, _)| *present == name);
-        let problem = match said.map(|(_, text)| option.kind.parse(text)) {
+        let problem = match text_of(properties, &name).map(|text| option.kind.parse(text)) {
             None => None,
+            Some(Ok(Value::Null)) if default.is_none() => continue,
             // Nothing in the rule would say it, and so the default would come back and allow more.
-            Some(Ok(Value::Null)) if default.is_some() => Some(NOTHING_BESIDE_A_DEFAULT.to_owned()),
-            Some(Ok(Value::Null)) => continue,
+            Some(Ok(Value::Null)) => Some(NOTHING_BESIDE_A_DEFAULT.to_owned()),
             Some(Ok(value)) => {
                 read.origin_request.push((option.field, value));
                 continue;
@@ -132,13 +128,13 @@ pub fn read<'a>(
         }
         read.origin_request.extend(default.cloned());
     }
-    read_access(properties.clone(), &mut read);
-    for (name, _) in properties {
+    read_access(properties, &mut read);
+    for Property { name, value: _ } in properties {
         if name.starts_with(ACCESS_PREFIX)
-            && ![ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].contains(&name)
+            && ![ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].contains(&&**name)
         {
             read.invalid.push(BadOption {
-                property: name.into(),
+                property: name.clone(),
                 problem: format!(
                     "is unknown; known are {ACCESS_REQUIRED}, {ACCESS_TEAM_NAME}, {ACCESS_AUD_TAG}"
                 ),
@@ -328,10 +324,13 @@ fn render_ip_rules(rules: &Value) -> String {
     format!("[{}]", rendered.join(","))
 }
 
-fn read_access<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone, read: &mut OptionsRead) {
-    let text_of = |wanted: &str| properties.clone().find(|(name, _)| *name == wanted).map(|(_, text)| text);
-    let (required, team, tags) =
-        (text_of(ACCESS_REQUIRED), text_of(ACCESS_TEAM_NAME), text_of(ACCESS_AUD_TAG));
+fn text_of<'a>(properties: &'a [Property], name: &str) -> Option<&'a str> {
+    properties.iter().find(|property| *property.name == *name).map(|property| &*property.value)
+}
+
+fn read_access(properties: &[Property], read: &mut OptionsRead) {
+    let [required, team, tags] =
+        [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].map(|name| text_of(properties, name));
     let mut invalid = |property: &str, problem: String| {
         read.invalid.push(BadOption { property: property.into(), problem });
     };
@@ -401,8 +400,14 @@ fn access_properties(access: &Value) -> Vec<Property> {
 mod tests {
     use super::*;
 
+    fn read_all(said: &[(&str, &str)], defaults: &[(&'static str, Value)]) -> OptionsRead {
+        let properties: Vec<Property> =
+            said.iter().map(|(name, value)| Property::new(*name, *value)).collect();
+        read(&properties, defaults)
+    }
+
     fn read_one(name: &str, value: &str) -> OptionsRead {
-        read([(name, value)].into_iter(), &[])
+        read_all(&[(name, value)], &[])
     }
 
     /// What is rendered from the value that was read.
@@ -492,7 +497,7 @@ mod tests {
     fn a_default_stands_where_the_endpoint_says_nothing_valid() {
         let defaults = [("connectTimeout", json!(5)), ("noTLSVerify", json!(true)), ("proxyPort", json!(80))];
         let said = [("webhook/origin-no-tls-verify", "false"), ("webhook/origin-proxy-port", "many")];
-        let read = read(said.into_iter(), &defaults);
+        let read = read_all(&said, &defaults);
         assert_eq!(
             read.origin_request,
             [("connectTimeout", json!(5)), ("noTLSVerify", json!(false)), ("proxyPort", json!(80))]
@@ -504,9 +509,9 @@ mod tests {
     #[test]
     fn an_empty_list_of_ip_rules_is_invalid_beside_a_default_that_allows_something() {
         let defaults = [("ipRules", json!([{"prefix": "10.0.0.0/8", "ports": [], "allow": true}]))];
-        assert_ne!(read([(IP_RULES, "[]")].into_iter(), &defaults).invalid, []);
+        assert_ne!(read_all(&[(IP_RULES, "[]")], &defaults).invalid, []);
         let own = r#"[{"prefix":"192.0.2.0/24","ports":[],"allow":true}]"#;
-        let own_rules = properties(&read([(IP_RULES, own)].into_iter(), &defaults).origin_request);
+        let own_rules = properties(&read_all(&[(IP_RULES, own)], &defaults).origin_request);
         assert_eq!(own_rules, [Property::new(IP_RULES, own)]);
     }
 
@@ -532,7 +537,7 @@ mod tests {
             ("rules with a bad prefix", vec![(IP_RULES, r#"[{"prefix":"10.0.0.0","allow":true}]"#)]),
         ];
         for (label, properties) in table {
-            assert_ne!(read(properties.into_iter(), &[]).invalid, [], "{label}");
+            assert_ne!(read_all(&properties, &[]).invalid, [], "{label}");
         }
     }
 
@@ -543,7 +548,7 @@ mod tests {
             ("webhook/access-team-name", "team"),
             ("webhook/access-aud-tag", "one, two"),
         ];
-        let read = read(asked.into_iter(), &[]);
+        let read = read_all(&asked, &[]);
         assert_eq!(read.invalid, []);
         let expected = json!({"required": true, "teamName": "team", "audTag": ["one", "two"]});
         assert_eq!(read.origin_request, [("access", expected)]);
