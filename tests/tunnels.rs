@@ -168,7 +168,7 @@ fn of_two_tunnels_for_one_hostname_the_one_it_has_stays_and_the_other_endpoint_i
 #[test]
 fn a_tunnel_that_cannot_be_read_makes_the_answers_503_and_nothing_is_written() {
     let (scene, office) = two_tunnels();
-    let program = scene.start_with(&[BOTH[0], ("REQUEST_TIMEOUT", "2s")]);
+    let program = scene.start_with(&BOTH);
     let external_dns = program.external_dns();
     let desired = [
         published("home.example.com", "http://web:80"),
@@ -189,8 +189,11 @@ fn a_tunnel_that_cannot_be_read_makes_the_answers_503_and_nothing_is_written() {
     assert_eq!(scene.cloudflare.count_calls().writes, 0);
     assert_eq!(state(&scene), before);
 
+    drop(program);
+
     scene.cloudflare.clear_faults();
-    rest(external_dns, &scene.cloudflare, &desired).expect("as if nothing had been");
+    let program = scene.start_with(&BOTH);
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("as if nothing had been");
     assert_eq!(state(&scene), before);
 }
 
