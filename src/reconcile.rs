@@ -20,6 +20,7 @@ use std::fmt::{self, Write};
 use crate::domain_filter::DomainFilter;
 use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::reconcile::options::OriginRequest;
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::tunnel::TunnelId;
 
@@ -32,6 +33,8 @@ pub struct Settings {
     pub filter: DomainFilter,
     /// Where every address and CNAME that names no service is published to.
     pub default_service: Option<ServiceTemplate>,
+    /// Options of every rule whose endpoint says nothing about them.
+    pub origin_defaults: OriginRequest,
     /// Whether a request after which most hostnames would be gone is carried out.
     pub allow_mass_deletion: bool,
     /// What becomes of ExternalDNS's TXT records.
@@ -69,7 +72,7 @@ pub struct ConfiguredTunnel {
 }
 
 impl Settings {
-    /// Settings for at least one tunnel, without a default service.
+    /// Settings for at least one tunnel, without a default service and default options.
     pub fn new(
         owner: &str,
         filter: DomainFilter,
@@ -82,6 +85,7 @@ impl Settings {
             owner: owner.into(),
             filter,
             default_service: None,
+            origin_defaults: OriginRequest::new(),
             allow_mass_deletion: false,
             ownership: Ownership::default(),
             tunnels,

@@ -7,8 +7,10 @@ mod external_dns;
 mod world;
 
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust, plan};
 use proptest::prelude::*;
+use serde_json::json;
 
 use external_dns::{Registry, TXT, TXT_BELOW, TxtNames};
 use world::{HOME, OFFICE, World, tunnel_id};
@@ -101,14 +103,25 @@ fn any_world() -> impl Strategy<Value = World> {
         0..4,
     );
     let rules = prop::collection::vec(any_foreign_rule(), 0..5);
-    (rules, records, txts, any_registry()).prop_map(|(rules, mut records, txts, (ownership, registry))| {
-        // A CNAME stands alone on its name.
-        if records.contains(&("b.example.com", "CNAME", "elsewhere.test")) {
-            records.retain(|(name, kind, _)| *name != "b.example.com" || *kind == "CNAME");
-        }
-        records.extend(txts);
-        World::new(&rules, &records).with(ownership, registry)
-    })
+    (rules, records, txts, any_registry(), any_defaults()).prop_map(
+        |(rules, mut records, txts, (ownership, registry), origin_defaults)| {
+            // A CNAME stands alone on its name.
+            if records.contains(&("b.example.com", "CNAME", "elsewhere.test")) {
+                records.retain(|(name, kind, _)| *name != "b.example.com" || *kind == "CNAME");
+            }
+            records.extend(txts);
+            let mut world = World::new(&rules, &records).with(ownership, registry);
+            world.origin_defaults = origin_defaults;
+            world
+        },
+    )
+}
+
+/// The option that endpoints have of themselves is among them.
+fn any_defaults() -> impl Strategy<Value = OriginRequest> {
+    let defaults =
+        vec![("connectTimeout", json!(5)), ("noTLSVerify", json!(true)), ("proxyType", json!("socks"))];
+    prop::sample::subsequence(defaults, 0..=3)
 }
 
 /// Every ownership with every registry, the unfitting ones too.
@@ -179,12 +192,14 @@ proptest! {
         second in any_desired(),
         writes in 0..10_usize,
         withdrawn_after in any::<bool>(),
+        other_defaults in any_defaults(),
     ) {
         let before = world.clone();
         let mut world = world;
         for _ in 0..LOOPS_TO_REST {
             world.run_loop(&first, usize::MAX);
         }
+        world.origin_defaults = other_defaults;
         world.run_loop(&second, writes);
         foreign_is_untouched(&before, &world)?;
 

@@ -11,11 +11,9 @@ use crate::cloudflare::{AccountId, ConfigSource, Error, Tunnel, Zone};
 use crate::limits;
 use crate::provider::reader::{ZoneScope, is_of_account};
 use crate::provider::{Provider, Resolved};
+use crate::reconcile::options::OriginRequest;
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::{ConfiguredTunnel, Ownership, Settings};
-
-/// The status of a zone that is served.
-const ZONE_ACTIVE: &str = "active";
 
 /// What the configuration asks for, in names that Cloudflare has to resolve.
 #[derive(Clone, Debug)]
@@ -32,6 +30,8 @@ pub struct Wanted {
     pub scope: ZoneScope,
     /// `DEFAULT_SERVICE`.
     pub default_service: Option<ServiceTemplate>,
+    /// `ORIGIN_*`.
+    pub origin_defaults: OriginRequest,
     /// Whether a request after which most hostnames would be gone is carried out.
     pub allow_mass_deletion: bool,
     /// Whether nothing is written.
@@ -79,6 +79,7 @@ impl Provider {
             tunnels,
             scope,
             default_service,
+            origin_defaults,
             allow_mass_deletion,
             dry_run: _,
             allow_local_config,
@@ -112,6 +113,7 @@ impl Provider {
             found.next().ok_or_else(|| NotYet::Configuration("CF_TUNNEL_ID is empty".to_owned()))?;
         let mut settings = Settings::new(owner, scope.filter.clone(), default, found.collect());
         settings.default_service.clone_from(default_service);
+        settings.origin_defaults.clone_from(origin_defaults);
         settings.allow_mass_deletion = *allow_mass_deletion;
         settings.ownership = *ownership;
         Ok(Resolved { account, settings })
@@ -119,8 +121,9 @@ impl Provider {
 
     /// The account that all zones in scope share.
     fn account_of_zones(&self, deadline: Deadline) -> Result<AccountId, NotYet> {
-        let zones = self.reader.zones(&self.client, [], deadline).map_err(NotYet::Cloudflare)?;
-        let accounts: BTreeSet<&AccountId> = zones.iter().map(|zone| &zone.account).collect();
+        let zones = self.reader.zones(&self.client, false, deadline).map_err(NotYet::Cloudflare)?;
+        let wanted = zones.iter().filter(|zone| self.wanted.scope.takes(zone));
+        let accounts: BTreeSet<&AccountId> = wanted.map(|zone| &zone.account).collect();
         let mut accounts = accounts.into_iter();
         let (first, second) = (accounts.next(), accounts.next());
         if first.is_none() || second.is_some() {
@@ -154,22 +157,17 @@ impl Provider {
         if self.wanted.dry_run {
             warn!("DRY_RUN is set: what would be written is told here, and nothing is written");
         }
-        match self.reader.zones(&self.client, [], deadline) {
+        match self.reader.zones(&self.client, false, deadline) {
             Ok(zones) => {
-                let (served, others): (Vec<&Zone>, Vec<&Zone>) =
-                    zones.iter().partition(|zone| is_of_account(zone, account));
+                let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones
+                    .iter()
+                    .filter(|zone| self.wanted.scope.takes(zone))
+                    .partition(|zone| is_of_account(zone, account));
                 if !others.is_empty() {
                     warn!(
                         "zones={} are left alone: they belong to another account than the tunnels, and no record there \
                          can lead to these",
                         names(&others)
-                    );
-                }
-                for zone in served.iter().filter(|zone| zone.paused || *zone.status != *ZONE_ACTIVE) {
-                    let state = if zone.paused { "paused" } else { &*zone.status };
-                    warn!(
-                        "zone={} is {state}: hostnames in it are published, but nobody reaches them until it is active",
-                        zone.name
                     );
                 }
                 let calls = settings.tunnels().len() + served.len();

@@ -160,6 +160,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
     }
     plan.refusals.append(&mut unowned);
     plan.refusals.sort_unstable();
+    notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.extend(notes);
     plan.notes.sort_unstable();
     plan.notes.dedup();
@@ -350,6 +351,26 @@ fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>
         documents.iter().flat_map(|(tunnel, document)| unreachable_rules(plan, tunnel, document)).collect();
     plan.notes.extend(unreachable);
     Vec::new()
+}
+
+/// Hostnames that get a record and that the certificate of every zone does not cover: its wildcard stands for one label.
+fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
+    let made = plan.hosts.iter().filter(|host| {
+        host.operations.values().flatten().any(|operation| matches!(operation, RecordOperation::Post(_)))
+    });
+    made.filter_map(|host| {
+        let zone = &snapshot.zone_of(&host.hostname)?.zone.name;
+        let below = host.hostname.strip_suffix(&**zone)?;
+        (below.matches('.').count() > 1).then(|| Note {
+            hostname: host.hostname.clone(),
+            text: format!(
+                "in a zone with full setup Universal SSL covers {zone:?} and one label below it: browsers refuse \
+                 this name unless another edge certificate covers it (Total TLS, an advanced or a custom one); look \
+                 under SSL/TLS, Edge Certificates"
+            ),
+        })
+    })
+    .collect()
 }
 
 /// Rules of ours that another one in front takes every request from.

@@ -18,12 +18,21 @@ use crate::tunnel::{Hostname, Owned, Rule, TunnelId};
 /// Begins the set identifier of a rule that is stamped and not there any more; its digest follows.
 pub const LOST_PREFIX: &str = "lost:";
 
+/// The status of a zone that is served.
+const ZONE_ACTIVE: &str = "active";
+
+const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, which cloudflared checks only where a \
+     rule asks for it itself: set access-required, access-team-name and access-aud-tag on each hostname";
+
+const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address is a bastion, \
+     which connects its visitors wherever they ask: take it off, or set ORIGIN_BASTION_MODE=false for our rules";
+
 /// The answer, and what deserves a line in the log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shown {
     /// Sorted by name, type and set identifier.
     pub endpoints: Vec<Endpoint>,
-    /// Records of our owner that another instance seems to serve.
+    /// Records of our owner that another instance seems to serve, zones that nobody reaches, tunnels with surprises.
     pub notes: Vec<Note>,
 }
 
@@ -54,6 +63,8 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             }
         }
     }
+    shown.notes.extend(idle_zones(snapshot));
+    shown.notes.extend(surprising_tunnels(snapshot));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     // Several records of one name and type, put there by hand, are one endpoint with several targets.
     shown.endpoints.dedup_by(|later, first| {
@@ -114,9 +125,37 @@ fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> 
         hostname: record.name.clone(),
         text: format!(
             "is stamped with our owner {:?} and leads to {tunnel}, a tunnel that is not configured here: another \
-             instance uses the same OWNER_ID, so it is left alone",
+             instance uses the same OWNER_ID, so it is left alone; if you have changed tunnels, list the old one in \
+             CF_TUNNEL_ID behind the new one until its hostnames have moved",
             settings.owner
         ),
+    })
+}
+
+/// Zones in which nobody reaches what is published.
+fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
+    snapshot.zones.iter().map(|zone| &zone.zone).filter(|zone| zone.paused || *zone.status != *ZONE_ACTIVE).map(
+        |zone| {
+            let state = if zone.paused { "paused" } else { &*zone.status };
+            Note {
+                hostname: zone.name.clone(),
+                text: format!(
+                    "the zone is {state}: hostnames in it are published, but nobody reaches them until it is active"
+                ),
+            }
+        },
+    )
+}
+
+/// What a tunnel says for all its rules, and what an operator may expect otherwise of cloudflared.
+fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
+    snapshot.tunnels.iter().flat_map(|(id, tunnel)| {
+        let document = &tunnel.document;
+        let texts = [(document.asks_for_access(), GLOBAL_ACCESS), (document.is_bastion(), GLOBAL_BASTION)];
+        texts
+            .into_iter()
+            .filter(|(is_so, _)| *is_so)
+            .map(|(_, text)| Note { hostname: id.hostname().into(), text: text.to_owned() })
     })
 }
 

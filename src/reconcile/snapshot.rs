@@ -12,6 +12,8 @@ use crate::tunnel::{Document, Hostname, Rule, TunnelId, hostname};
 pub struct Snapshot {
     /// The zones that were read: those within the domain filter.
     pub zones: Vec<ZoneSnapshot>,
+    /// The names of zones that were not read. What is within one of them belongs there, and not to a zone around it.
+    pub zones_elsewhere: Vec<Box<str>>,
     /// The configured tunnels.
     pub tunnels: BTreeMap<TunnelId, TunnelSnapshot>,
     /// Tunnels of the account that exist and are not configured here. A record that leads to one is another
@@ -87,10 +89,13 @@ impl TunnelSnapshot {
 impl Snapshot {
     /// The zone that `name` belongs to: the longest one on a label boundary.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
-        self.zones
+        let home = self
+            .zones
             .iter()
             .filter(|zone| hostname::is_within(name, &zone.zone.name))
-            .max_by_key(|zone| zone.zone.name.len())
+            .max_by_key(|zone| zone.zone.name.len())?;
+        let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());
+        (!elsewhere.any(|zone| hostname::is_within(name, zone))).then_some(home)
     }
 
     /// The stamp of `record` if it is this program's: our owner's, and not leading to a tunnel that another instance

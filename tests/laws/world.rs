@@ -1,12 +1,13 @@
 //! Cloudflare as a value: enough to carry plans out without a server, and to stop after any write.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
     AccountId, Plan as ZonePlan, Record, RecordId, Zone, ZoneId,
 };
 use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
@@ -48,28 +49,19 @@ pub(crate) struct World {
     pub(crate) writes: usize,
     pub(crate) ownership: Ownership,
     pub(crate) registry: Registry,
+    /// The settings' `ORIGIN_*`.
+    pub(crate) origin_defaults: OriginRequest,
 }
 
 impl World {
     pub(crate) fn new(home_rules: &[String], foreign_records: &[(&str, &str, &str)]) -> Self {
-        let config = if home_rules.is_empty() {
-            "{}".to_owned()
+        let mut world = if home_rules.is_empty() {
+            Self::with_config("{}")
         } else {
-            format!(
+            Self::with_config(&format!(
                 r#"{{"originRequest": {{"connectTimeout" : 10}}, "ingress":[{},{{"service":"http_status:503"}}],"x":[1]}}"#,
                 home_rules.join(",")
-            )
-        };
-        let config = RawValue::from_string(config).expect("the rules are JSON");
-        let document = |config: Option<&RawValue>| Document::parse(config).expect("an object with a list");
-        let mut world = Self {
-            records: Vec::new(),
-            documents: [(tunnel_id(HOME), document(Some(&config))), (tunnel_id(OFFICE), document(None))]
-                .into(),
-            next_record: 0,
-            writes: 0,
-            ownership: Ownership::Comment,
-            registry: Registry::Noop,
+            ))
         };
         for (name, kind, content) in foreign_records {
             world.add(name, kind, content, "");
@@ -79,6 +71,30 @@ impl World {
 
     pub(crate) fn with(self, ownership: Ownership, registry: Registry) -> Self {
         Self { ownership, registry, ..self }
+    }
+
+    /// Without records, and with this document in the tunnel `home`.
+    pub(crate) fn with_config(config: &str) -> Self {
+        let config = RawValue::from_string(config.to_owned()).expect("the rules are JSON");
+        let document = |config: Option<&RawValue>| Document::parse(config).expect("an object with a list");
+        Self {
+            records: Vec::new(),
+            documents: [(tunnel_id(HOME), document(Some(&config))), (tunnel_id(OFFICE), document(None))]
+                .into(),
+            next_record: 0,
+            writes: 0,
+            ownership: Ownership::Comment,
+            registry: Registry::Noop,
+            origin_defaults: OriginRequest::new(),
+        }
+    }
+
+    /// The settings of the program that works on it.
+    pub(crate) fn settings(&self) -> Settings {
+        let mut settings = settings();
+        settings.ownership = self.ownership;
+        settings.origin_defaults.clone_from(&self.origin_defaults);
+        settings
     }
 
     fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
@@ -93,12 +109,6 @@ impl World {
             comment: comment.into(),
             read_only: false,
         });
-    }
-
-    pub(crate) fn settings(&self) -> Settings {
-        let mut settings = settings();
-        settings.ownership = self.ownership;
-        settings
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -121,7 +131,7 @@ impl World {
                 .iter()
                 .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true)))
                 .collect(),
-            live_elsewhere: BTreeSet::new(),
+            ..Snapshot::default()
         }
     }
 
