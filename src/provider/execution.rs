@@ -11,6 +11,7 @@ use crate::cloudflare::{
 };
 use crate::endpoint::Property;
 use crate::limits;
+use crate::ordered::inserted;
 use crate::provider::unpublished::Unpublished;
 use crate::reconcile::canonical;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
@@ -85,7 +86,7 @@ impl<'a> Execution<'a> {
         unpublished: &'a mut Unpublished,
     ) -> Self {
         let record_counts =
-            snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())).collect();
+            inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
         Self {
             client,
             account,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::cloudflare::ZoneId;
 use crate::endpoint::Property;
 use crate::limits;
+use crate::ordered::inserted;
 use crate::provider::execution::{Rejection, record_work, tunnel_work};
 use crate::reconcile::canonical;
 use crate::reconcile::plan::{Plan, Reason, RecordOperation, Refusal, Stage};
@@ -40,7 +41,7 @@ struct Rejected {
 impl Journal {
     /// The lines that `speaker` did not say the last time. A line that is not in `lines` any more may be said again.
     pub(super) fn news(&mut self, speaker: Speaker, lines: impl IntoIterator<Item = String>) -> Vec<String> {
-        let lines: BTreeSet<String> = lines.into_iter().collect();
+        let lines: BTreeSet<String> = inserted(lines);
         let before = self.said.insert(speaker, lines.clone()).unwrap_or_default();
         lines.difference(&before).cloned().collect()
     }
@@ -95,7 +96,7 @@ impl Journal {
 
     /// Remembers what was refused, and forgets what went through.
     pub(super) fn remember(&mut self, plan: &Plan, rejections: Vec<Rejection>, now: Instant) {
-        let refused: BTreeSet<&str> = rejections.iter().map(|rejection| &*rejection.work).collect();
+        let refused: BTreeSet<&str> = inserted(rejections.iter().map(|rejection| &*rejection.work));
         let done: Vec<Box<str>> = work_of(plan).filter(|work| !refused.contains(&**work)).collect();
         for work in done {
             self.rejected.remove(&work);
