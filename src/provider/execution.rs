@@ -11,6 +11,7 @@ use crate::cloudflare::{
     AccountId, Batch, Client, Configuration, Error, Plan as ZonePlan, RecordPatch, Refusal as Answer, ZoneId,
 };
 use crate::limits;
+use crate::ordered::inserted;
 use crate::provider::breaker::Write;
 use crate::provider::journal;
 use crate::provider::unpublished::Unpublished;
@@ -86,7 +87,7 @@ impl<'a> Execution<'a> {
         unpublished: &'a mut Unpublished,
     ) -> Self {
         let record_counts =
-            snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())).collect();
+            inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
         Self {
             client,
             account,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::cloudflare::{Record, RecordPatch, ZoneId};
 use crate::endpoint::Property;
 use crate::limits;
+use crate::ordered::inserted;
 use crate::provider::breaker::{Breaker, Write, fingerprint};
 use crate::provider::execution::{Done, Rejection, describe_operation, record_work, tunnel_work};
 use crate::reconcile::canonical;
@@ -43,7 +44,7 @@ struct Rejected {
 impl Journal {
     /// The lines that `speaker` did not say the last time. A line that is not in `lines` any more may be said again.
     pub(super) fn news(&mut self, speaker: Speaker, lines: impl IntoIterator<Item = String>) -> Vec<String> {
-        let lines: BTreeSet<String> = lines.into_iter().collect();
+        let lines: BTreeSet<String> = inserted(lines);
         let before = self.said.insert(speaker, lines.clone()).unwrap_or_default();
         lines.difference(&before).cloned().collect()
     }

@@ -12,6 +12,7 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{AccountId, Client, ConfigSource, Configuration, Error, Record, Zone, ZoneId};
 use crate::domain_filter::DomainFilter;
 use crate::limits;
+use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
@@ -165,14 +166,15 @@ impl Reader {
         snapshot: &Snapshot,
         deadline: Deadline,
     ) -> Result<BTreeSet<TunnelId>, Error> {
-        let candidates: BTreeSet<TunnelId> = snapshot
-            .zones
-            .iter()
-            .flat_map(ZoneSnapshot::records)
-            .filter(|record| Stamp::parse(&record.comment).is_some_and(|stamp| stamp.owner == settings.owner))
-            .filter_map(|record| TunnelId::from_hostname(&record.content))
-            .filter(|tunnel| !settings.is_configured(tunnel))
-            .collect();
+        let records = snapshot.zones.iter().flat_map(ZoneSnapshot::records);
+        let candidates: BTreeSet<TunnelId> = inserted(
+            records
+                .filter(|record| {
+                    Stamp::parse(&record.comment).is_some_and(|stamp| stamp.owner == settings.owner)
+                })
+                .filter_map(|record| TunnelId::from_hostname(&record.content))
+                .filter(|tunnel| !settings.is_configured(tunnel)),
+        );
         let mut known = self.foreign_tunnels.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         known.retain(|tunnel, (_, asked_at)| {

@@ -9,6 +9,7 @@ use log::{info, warn};
 use crate::clock::Deadline;
 use crate::cloudflare::{AccountId, ConfigSource, Error, Tunnel, Zone};
 use crate::limits;
+use crate::ordered::inserted;
 use crate::provider::reader::{ZoneScope, is_of_account};
 use crate::provider::{Provider, Resolved};
 use crate::reconcile::options::OriginRequest;
@@ -123,7 +124,7 @@ impl Provider {
     fn account_of_zones(&self, deadline: Deadline) -> Result<AccountId, NotYet> {
         let zones = self.reader.zones(&self.client, false, deadline).map_err(NotYet::Cloudflare)?;
         let wanted = zones.iter().filter(|zone| self.wanted.scope.takes(zone));
-        let accounts: BTreeSet<&AccountId> = wanted.map(|zone| &zone.account).collect();
+        let accounts: BTreeSet<&AccountId> = inserted(wanted.map(|zone| &zone.account));
         let mut accounts = accounts.into_iter();
         let (first, second) = (accounts.next(), accounts.next());
         if first.is_none() || second.is_some() {

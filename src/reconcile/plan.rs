@@ -15,6 +15,7 @@ pub use refusal::{Reason, Refusal};
 use crate::cloudflare::{NewRecord, RecordId, RecordPatch, ZoneId};
 use crate::endpoint::{Changes, Endpoint};
 use crate::limits;
+use crate::ordered::inserted;
 use crate::reconcile::canonical::{self, Canonical, OWNED_RECORD_LABEL, OWNER_LABEL};
 use crate::reconcile::heritage;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
@@ -321,7 +322,7 @@ fn withhold_mass_deletion(plan: &mut Plan) {
 /// noted.
 fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>, Reason)> {
     let mut documents: BTreeMap<&TunnelId, Document> =
-        snapshot.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.clone())).collect();
+        inserted(snapshot.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.clone())));
     for stage in [Stage::Withdraw, Stage::Publish, Stage::Retire] {
         let own = plan.own_in(stage).clone();
         for (tunnel, document) in &mut documents {
