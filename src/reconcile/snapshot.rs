@@ -36,6 +36,8 @@ pub struct TunnelSnapshot {
     pub document: Document,
     /// Whether this program may write it: not where `cloudflared` brings its own configuration file.
     pub writable: bool,
+    /// The version of the document, -1 where Cloudflare tells none.
+    pub version: i64,
     rules_by_hostname: BTreeMap<Box<str>, Vec<usize>>,
 }
 
@@ -68,12 +70,12 @@ impl ZoneSnapshot {
 
 impl TunnelSnapshot {
     /// A tunnel's document.
-    pub fn new(document: Document, writable: bool) -> Self {
+    pub fn new(document: Document, writable: bool, version: i64) -> Self {
         let mut rules_by_hostname: BTreeMap<Box<str>, Vec<usize>> = BTreeMap::new();
         for (index, rule) in document.rules().iter().enumerate() {
             rules_by_hostname.entry(hostname::normalize(rule.hostname()).into()).or_default().push(index);
         }
-        Self { document, writable, rules_by_hostname }
+        Self { document, writable, version, rules_by_hostname }
     }
 
     /// The rules of one hostname, in the document's order.

@@ -119,7 +119,7 @@ impl World {
             tunnels: self
                 .documents
                 .iter()
-                .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true)))
+                .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true, 1)))
                 .collect(),
             live_elsewhere: BTreeSet::new(),
         }

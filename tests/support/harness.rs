@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Emulator, Plan, Token};
 use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
-use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::serve::Running;
@@ -75,6 +75,11 @@ impl Scene {
 
     /// The program as it is right after its start.
     pub(crate) fn start_unready(&self, variables: &[(&'static str, &str)]) -> Program {
+        self.start_by(Arc::new(SystemClock), variables)
+    }
+
+    /// The same by another clock.
+    pub(crate) fn start_by(&self, clock: Arc<dyn Clock>, variables: &[(&'static str, &str)]) -> Program {
         let base_url = self.cloudflare.base_url();
         let account = self.cloudflare.account();
         let mut all: BTreeMap<&'static str, String> = [
@@ -90,8 +95,7 @@ impl Scene {
         all.extend(variables.iter().map(|(name, value)| (*name, (*value).to_owned())));
         let config =
             Config::read(&Arguments::default(), &Variables(all)).expect("the configuration is right");
-        let running = Running::start(config, Arc::new(SystemClock), Shutdown::default())
-            .expect("loopback has free ports");
+        let running = Running::start(config, clock, Shutdown::default()).expect("loopback has free ports");
         Program { running: Some(running) }
     }
 
