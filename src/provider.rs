@@ -179,7 +179,7 @@ impl Provider {
             let name = &*zone.zone.name;
             values.set(Family::ZoneRecords, &[name], zone.records().len() as i64);
             for record in zone.records() {
-                if snapshot.own_stamp(record, settings).is_some() {
+                if snapshot.is_own(record, settings) {
                     values.add(Family::Records, &[name, &record.kind], 1);
                 }
             }

@@ -19,6 +19,7 @@ use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::observe::metrics::{Definition, Family};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::json;
 
 use exposition::{Exposition, Labels};
@@ -372,6 +373,18 @@ fn withheld_deletions_are_shown_until_nobody_asks_for_them() {
     }
     assert_eq!(stage.value(Family::WithheldDeletions, &[]), Some(0.0));
     assert_eq!(stage.value(Family::Refusals, &["mass_deletion"]), Some(0.0));
+}
+
+#[test]
+fn stored_txt_records_of_ours_are_counted_and_those_of_others_are_not() {
+    let stage = Stage::new(Scene::with_foreign(), &[("OWNERSHIP", "txt")]);
+    for owner in ["default", "other"] {
+        let comment = TxtStamp::new(owner, "www.example.com").render("", 100);
+        let record = json!({"name": owner, "type": "TXT", "content": "\"x\"", "comment": comment});
+        stage.scene.cloudflare.add_record(&stage.scene.zone, record).expect("Cloudflare takes it");
+    }
+    stage.program.external_dns().records().expect("it is answered");
+    assert_eq!(stage.values(Family::Records), expected(&[(["example.com", "TXT"], 1.0)]));
 }
 
 #[test]

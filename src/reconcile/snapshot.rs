@@ -107,6 +107,11 @@ impl Snapshot {
         (!elsewhere).then_some(stamp)
     }
 
+    /// Whether `record` is ours, a TXT record stored for one of our hostnames included.
+    pub fn is_own(&self, record: &Record, settings: &Settings) -> bool {
+        self.own_stamp(record, settings).is_some() || record.is_writable_txt() && is_own_txt(record, settings)
+    }
+
     /// Whether a record of the name is ours.
     pub fn holds(&self, name: &str, settings: &Settings) -> bool {
         let records = self.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default();
@@ -122,9 +127,7 @@ impl Snapshot {
                 let indices = zone.txts_by_digest.get(&digest).into_iter().flatten();
                 indices.filter_map(move |index| Some((zone, zone.records.get(*index)?)))
             })
-            .filter(|(_, record)| {
-                TxtStamp::parse(&record.comment).is_some_and(|stamp| stamp.owner == settings.owner)
-            })
+            .filter(|(_, record)| is_own_txt(record, settings))
             .collect()
     }
 
@@ -140,6 +143,10 @@ impl Snapshot {
         }
         own
     }
+}
+
+fn is_own_txt(txt: &Record, settings: &Settings) -> bool {
+    TxtStamp::parse(&txt.comment).is_some_and(|stamp| stamp.owner == settings.owner)
 }
 
 /// The digests of our rules, by hostname.
