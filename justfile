@@ -102,7 +102,13 @@ e2e:
     fi
     go vet ./...
     # The test builds what it drives; the first time that compiles all of ExternalDNS, some minutes on two cores.
-    go test -count=1 -timeout 20m -parallel 8 -v ./...
+    go test -count=1 -timeout 20m -parallel 16 -v ./...
+
+# Older versions of ExternalDNS, likewise; the first time each is built, two to three minutes on two cores.
+[group('test')]
+e2e-versions *versions='v0.14.2 v0.16.1 v0.18.0':
+    cd tests/e2e && EXTERNAL_DNS_VERSIONS='{{ versions }}' \
+    go test -count=1 -timeout 30m -parallel 16 -v -run '^TestOlderVersions' ./...
 
 # Break the code in known ways, one at a time, and see the tests go red (needs Python 3.11).
 [group('test')]
@@ -140,4 +146,4 @@ figures: static
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size demo e2e mutations
+ci: test lint doc deny size demo e2e e2e-versions mutations
