@@ -6,6 +6,7 @@ mod reader;
 mod startup;
 mod unpublished;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -42,6 +43,7 @@ pub struct Provider {
     journal: Mutex<Journal>,
     /// Writers in this process take turns.
     turn: Mutex<Unpublished>,
+    adopted: AtomicU64,
 }
 
 /// What was read last, unless something was written since.
@@ -73,7 +75,13 @@ impl Provider {
             snapshot: Mutex::new(Remembered::default()),
             journal: Mutex::new(Journal::default()),
             turn: Mutex::default(),
+            adopted: AtomicU64::default(),
         }
+    }
+
+    /// How many records and rules of somebody else's were taken over.
+    pub fn adopted(&self) -> u64 {
+        self.adopted.load(Ordering::Relaxed)
     }
 
     fn resolved(&self) -> Result<Arc<Resolved>, Failure> {
@@ -158,8 +166,10 @@ impl Provider {
         // From the first write on, what was read before is old.
         self.forget_snapshot();
         let Resolved { account, settings: _ } = resolved;
-        let outcome =
-            Execution::new(&self.client, account, &*self.clock, deadline, plan, snapshot, unpublished).run();
+        let mut execution =
+            Execution::new(&self.client, account, &*self.clock, deadline, plan, snapshot, unpublished);
+        let outcome = execution.run();
+        self.adopted.fetch_add(execution.adopted, Ordering::Relaxed);
         // And what was read meanwhile.
         self.forget_snapshot();
         outcome
@@ -178,7 +188,7 @@ impl Provider {
         if taken.is_empty() {
             return Ok(false);
         }
-        let plan = plan::disown(&taken, snapshot, &resolved.settings);
+        let plan = plan::disown(&taken, unpublished.comments(), snapshot, &resolved.settings);
         self.execute(resolved, &plan, snapshot, unpublished, deadline).map_err(|stop| stop_failure(&stop))?;
         unpublished.forget(&taken);
         Ok(true)

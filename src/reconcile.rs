@@ -4,9 +4,11 @@
 //! returned as a value.
 
 pub mod adjust;
+pub mod adopt;
 pub mod canonical;
 pub mod groups;
 pub mod heritage;
+pub mod namespace;
 pub mod options;
 pub mod plan;
 pub mod records;
@@ -20,6 +22,8 @@ use std::fmt::{self, Write};
 use crate::domain_filter::DomainFilter;
 use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::reconcile::adopt::Adopt;
+use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::tunnel::TunnelId;
 
@@ -34,6 +38,10 @@ pub struct Settings {
     pub default_service: Option<ServiceTemplate>,
     /// Whether a request after which most hostnames would be gone is carried out.
     pub allow_mass_deletion: bool,
+    /// What of somebody else's is taken over.
+    pub adopt: Adopt,
+    /// Keeps namespaces apart, where it is on.
+    pub namespace_guard: Option<NamespaceGuard>,
     tunnels: Vec<ConfiguredTunnel>,
 }
 
@@ -56,7 +64,15 @@ impl Settings {
     ) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
-        Self { owner: owner.into(), filter, default_service: None, allow_mass_deletion: false, tunnels }
+        Self {
+            owner: owner.into(),
+            filter,
+            default_service: None,
+            allow_mass_deletion: false,
+            adopt: Adopt::default(),
+            namespace_guard: None,
+            tunnels,
+        }
     }
 
     /// The configured tunnels, the default first.

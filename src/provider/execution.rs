@@ -13,7 +13,7 @@ use crate::endpoint::Property;
 use crate::limits;
 use crate::provider::unpublished::Unpublished;
 use crate::reconcile::canonical;
-use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
+use crate::reconcile::plan::{Adoption, HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::Snapshot;
 use crate::tunnel::{Document, DocumentError, EditRefusal, RuleEdit, TunnelId};
 
@@ -66,6 +66,8 @@ pub(super) struct Execution<'a> {
     record_counts: BTreeMap<ZoneId, usize>,
     isolating_calls_left: usize,
     unpublished: &'a mut Unpublished,
+    /// How many things were taken over.
+    pub(super) adopted: u64,
 }
 
 /// One edit and the hostname it is for.
@@ -99,18 +101,19 @@ impl<'a> Execution<'a> {
             record_counts,
             isolating_calls_left: limits::ISOLATING_CALLS_MAX,
             unpublished,
+            adopted: 0,
         }
     }
 
     /// Carries out every stage.
-    pub(super) fn run(mut self) -> Result<Done, Stop> {
+    pub(super) fn run(&mut self) -> Result<Done, Stop> {
         for stage in Stage::ALL {
             match stage {
                 Stage::Withdraw | Stage::Publish | Stage::Retire => self.run_edits(stage)?,
                 Stage::Stamp | Stage::Repoint | Stage::Unstamp => self.run_operations(stage)?,
             }
         }
-        Ok(self.done)
+        Ok(std::mem::take(&mut self.done))
     }
 
     fn run_edits(&mut self, stage: Stage) -> Result<(), Stop> {
@@ -280,7 +283,7 @@ impl<'a> Execution<'a> {
         for host in self.hosts(self.plan) {
             if stage == Stage::Stamp {
                 for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
-                    self.unpublished.insert(tunnel, &host.hostname, edit);
+                    self.unpublished.insert(tunnel, &host.hostname, edit, host.comment_before.as_deref());
                 }
             }
             if let Some(operations) = host.operations.get(&stage).filter(|operations| !operations.is_empty())
@@ -290,7 +293,7 @@ impl<'a> Execution<'a> {
         }
         for (zone, units) in by_zone {
             for batch in batches(&units, self.batch_limit(zone)) {
-                self.submit(zone, batch)?;
+                self.submit(stage, zone, batch)?;
             }
         }
         Ok(())
@@ -305,7 +308,7 @@ impl<'a> Execution<'a> {
     }
 
     /// One batch; where Cloudflare refuses it, deletes and patches on their own, then the rest in halves.
-    fn submit(&mut self, zone: &ZoneId, units: &[Unit<'a>]) -> Result<(), Stop> {
+    fn submit(&mut self, stage: Stage, zone: &ZoneId, units: &[Unit<'a>]) -> Result<(), Stop> {
         if units.is_empty() {
             return Ok(());
         }
@@ -326,14 +329,36 @@ impl<'a> Execution<'a> {
             Ok(()) => {
                 self.count(zone, units);
                 units.iter().for_each(report_records);
+                if stage == Stage::Stamp {
+                    self.report_adoptions(units);
+                }
                 Ok(())
             }
-            Err(Error::Refused(answer) | Error::NotFound(answer)) => self.isolate_unit(zone, units, &answer),
+            Err(Error::Refused(answer) | Error::NotFound(answer)) => {
+                self.isolate_unit(stage, zone, units, &answer)
+            }
             Err(error) => Err(error.into()),
         }
     }
 
-    fn isolate_unit(&mut self, zone: &ZoneId, units: &[Unit<'a>], answer: &Answer) -> Result<(), Stop> {
+    fn report_adoptions(&mut self, units: &[Unit<'a>]) {
+        for host in &self.plan.hosts {
+            if units.iter().any(|(hostname, _)| **hostname == *host.hostname) {
+                for adoption in &host.adoptions {
+                    info!("{}", describe_adoption(&host.hostname, adoption));
+                    self.adopted += 1;
+                }
+            }
+        }
+    }
+
+    fn isolate_unit(
+        &mut self,
+        stage: Stage,
+        zone: &ZoneId,
+        units: &[Unit<'a>],
+        answer: &Answer,
+    ) -> Result<(), Stop> {
         debug!("zone={zone} hostnames={} refused by Cloudflare: {answer}", units.len());
         if units.len() == 1 || self.isolating_calls_left == 0 {
             if answer.is_record_quota() {
@@ -352,8 +377,8 @@ impl<'a> Execution<'a> {
         } else {
             (shrinking.as_slice(), growing.as_slice())
         };
-        self.submit(zone, first)?;
-        self.submit(zone, second)
+        self.submit(stage, zone, first)?;
+        self.submit(stage, zone, second)
     }
 
     fn reject_unit(&mut self, zone: &ZoneId, unit: &Unit<'a>, answer: &Answer) {
@@ -486,10 +511,21 @@ pub(super) fn describe(plan: &Plan) -> Vec<String> {
         .flat_map(|host| {
             let edits = host.edits.values().flatten();
             let operations = host.operations.values().flatten();
+            let adoptions = host.adoptions.iter();
+            let adoptions = adoptions.map(|adoption| describe_adoption(&host.hostname, adoption));
             let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
-            edits.chain(operations.map(|operation| describe_operation(&host.hostname, operation)))
+            adoptions
+                .chain(edits)
+                .chain(operations.map(|operation| describe_operation(&host.hostname, operation)))
         })
         .collect()
+}
+
+fn describe_adoption(hostname: &str, Adoption { path, was }: &Adoption) -> String {
+    match path.as_deref().filter(|path| !path.is_empty()) {
+        Some(path) => format!("hostname={hostname} path={path:?} taken over, was={was}"),
+        None => format!("hostname={hostname} taken over, was={was}"),
+    }
 }
 
 fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> String {

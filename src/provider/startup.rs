@@ -11,6 +11,8 @@ use crate::cloudflare::{AccountId, ConfigSource, Error, Tunnel, Zone};
 use crate::limits;
 use crate::provider::reader::{ZoneScope, is_of_account};
 use crate::provider::{Provider, Resolved};
+use crate::reconcile::adopt::Adopt;
+use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
@@ -32,6 +34,10 @@ pub struct Wanted {
     pub default_service: Option<ServiceTemplate>,
     /// Whether a request after which most hostnames would be gone is carried out.
     pub allow_mass_deletion: bool,
+    /// `ADOPT`.
+    pub adopt: Adopt,
+    /// `NAMESPACE_GUARD` and `CLUSTER_DOMAIN`.
+    pub namespace_guard: Option<NamespaceGuard>,
     /// Whether nothing is written.
     pub dry_run: bool,
     /// Whether tunnels with a configuration file of their own may be written.
@@ -77,6 +83,8 @@ impl Provider {
             scope,
             default_service,
             allow_mass_deletion,
+            adopt,
+            namespace_guard,
             dry_run: _,
             allow_local_config,
         } = &self.wanted;
@@ -110,6 +118,8 @@ impl Provider {
         let mut settings = Settings::new(owner, scope.filter.clone(), default, found.collect());
         settings.default_service.clone_from(default_service);
         settings.allow_mass_deletion = *allow_mass_deletion;
+        settings.adopt.clone_from(adopt);
+        settings.namespace_guard.clone_from(namespace_guard);
         Ok(Resolved { account, settings })
     }
 

@@ -37,6 +37,9 @@ pub const RESOURCE_LABEL: &str = "resource";
 /// The label that names who owns an endpoint.
 pub const OWNER_LABEL: &str = "owner";
 
+/// The label of a TXT record of ExternalDNS's registry that names the record it is for.
+pub const OWNED_RECORD_LABEL: &str = "ownedRecord";
+
 const WEBHOOK_PREFIX: &str = "webhook/";
 const TUNNEL_PREFIX: &str = "webhook/tunnel";
 const CNAME: &str = "CNAME";

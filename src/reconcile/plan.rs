@@ -15,7 +15,7 @@ pub use refusal::{Reason, Refusal};
 use crate::cloudflare::{NewRecord, RecordId, RecordPatch, ZoneId};
 use crate::endpoint::{Changes, Endpoint};
 use crate::limits;
-use crate::reconcile::canonical::{self, Canonical, OWNER_LABEL};
+use crate::reconcile::canonical::{self, Canonical, OWNED_RECORD_LABEL, OWNER_LABEL};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Settings};
@@ -59,6 +59,15 @@ pub struct Plan {
     pub own_after: OwnRules,
 }
 
+/// Something of somebody else's that becomes ours with the stamp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adoption {
+    /// The path of the rule, empty for the one without; `None` for a record.
+    pub path: Option<Box<str>>,
+    /// What it was before.
+    pub was: String,
+}
+
 /// What one hostname needs in each stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostPlan {
@@ -70,6 +79,10 @@ pub struct HostPlan {
     pub edits: BTreeMap<Stage, Vec<(TunnelId, RuleEdit)>>,
     /// Operations on records by stage; those of one hostname belong in one batch.
     pub operations: BTreeMap<Stage, Vec<RecordOperation>>,
+    /// What is taken over. It is ours as soon as the operations of [`Stage::Stamp`] are done.
+    pub adoptions: Vec<Adoption>,
+    /// The comment of a CNAME that is taken over. Where no rule of the hostname turns out to be ours, it gets it back.
+    pub comment_before: Option<Box<str>>,
 }
 
 /// One entry of a batch.
@@ -121,8 +134,9 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
         for (name, request) in &requests {
             let none = BTreeMap::new();
             let obstacles = obstacles.get(name).unwrap_or(&none);
-            let outcome = host::plan(name, request, obstacles, snapshot, settings);
+            let outcome = host::plan(name, request, obstacles, snapshot, settings, &own);
             plan.refusals.extend(outcome.refusals);
+            plan.notes.extend(outcome.notes);
             plan.own_after.add(name, outcome.new_digests);
             plan.hosts.extend(outcome.plan);
         }
@@ -154,16 +168,22 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
 /// What a tunnel's document does not allow, by hostname and path.
 type Obstacles = BTreeMap<Box<str>, BTreeMap<Option<Box<str>>, Reason>>;
 
-/// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped.
+/// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped. Records
+/// that were taken over get their `comments` back, where nothing else of their hostnames is ours.
 pub fn disown(
     disowned: &BTreeMap<Box<str>, BTreeSet<Digest>>,
+    comments: &[(Box<str>, Box<str>)],
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> Plan {
     let own = snapshot.own_rules(settings);
     let hosts = disowned
         .iter()
-        .filter_map(|(name, digests)| host::disown(name, digests, snapshot, settings))
+        .filter_map(|(name, digests)| {
+            let comment =
+                comments.iter().find(|(hostname, _)| hostname == name).map(|(_, comment)| &**comment);
+            host::disown(name, digests, comment, snapshot, settings)
+        })
         .collect();
     Plan { hosts, own_after: own.clone(), own_before: own, ..Plan::default() }
 }
@@ -174,6 +194,8 @@ struct HostRequest {
     wanted: Vec<Canonical>,
     /// Set identifiers that are to go.
     withdrawn: BTreeSet<Box<str>>,
+    /// The names that ExternalDNS's registry gives its TXT records of what is wanted.
+    registry_names: Vec<Box<str>>,
 }
 
 impl Plan {
@@ -235,6 +257,16 @@ fn requests(
         let name = hostname::normalize(&endpoint.dns_name).into();
         requests.entry(name).or_default().withdrawn.insert(endpoint.set_identifier.as_str().into());
     }
+    for endpoint in create.iter().chain(update_new) {
+        // Only a TXT record of the registry says whose it is.
+        let request = endpoint
+            .labels
+            .value(OWNED_RECORD_LABEL)
+            .and_then(|owned| requests.get_mut(&*hostname::normalize(owned)));
+        if let Some(request) = request {
+            request.registry_names.push(hostname::normalize(&endpoint.dns_name).into());
+        }
+    }
     for request in requests.values_mut() {
         for canonical in &request.wanted {
             request.withdrawn.remove(canonical.endpoint.set_identifier.as_str());
@@ -290,7 +322,7 @@ fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>
             if edited.changed {
                 *document = edited.document;
             } else {
-                plan.drop_edits(stage, tunnel);
+                plan.drop_idle_edits(stage, tunnel);
             }
         }
     }
@@ -339,10 +371,14 @@ impl Plan {
             .unzip()
     }
 
-    fn drop_edits(&mut self, stage: Stage, tunnel: &TunnelId) {
+    /// Takes out edits without effect. One that finds a foreign rule just as it is wanted stays: once its digest is
+    /// stamped, the rule has to be found so again.
+    fn drop_idle_edits(&mut self, stage: Stage, tunnel: &TunnelId) {
         for host in &mut self.hosts {
             if let Some(edits) = host.edits.get_mut(&stage) {
-                edits.retain(|(id, _)| id != tunnel);
+                edits.retain(|(id, edit)| {
+                    id != tunnel || matches!(edit, RuleEdit::Put { rule: _, replaces: false })
+                });
             }
         }
     }
