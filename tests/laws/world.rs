@@ -6,7 +6,9 @@ use external_dns_cloudflare_tunnel_webhook::cloudflare::{
     AccountId, Plan as ZonePlan, Record, RecordId, Zone, ZoneId,
 };
 use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
+use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
@@ -33,6 +35,11 @@ pub(crate) fn settings() -> Settings {
 pub(crate) struct World {
     pub(crate) records: Vec<Record>,
     pub(crate) documents: BTreeMap<TunnelId, Document>,
+    /// What the program is set to take over.
+    pub(crate) adopt: Adopt,
+    pub(crate) namespace_guard: Option<NamespaceGuard>,
+    /// Tunnels of the account that are not configured.
+    pub(crate) live_elsewhere: BTreeSet<TunnelId>,
     next_record: usize,
     /// Requests that changed something.
     pub(crate) writes: usize,
@@ -54,6 +61,9 @@ impl World {
             records: Vec::new(),
             documents: [(tunnel_id(HOME), document(Some(&config))), (tunnel_id(OFFICE), document(None))]
                 .into(),
+            adopt: Adopt::default(),
+            namespace_guard: None,
+            live_elsewhere: BTreeSet::new(),
             next_record: 0,
             writes: 0,
         };
@@ -63,7 +73,20 @@ impl World {
         world
     }
 
-    fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
+    /// With `ADOPT` set.
+    pub(crate) fn adopting(self, words: &[&str]) -> Self {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        Self { adopt: Adopt::parse(&words).expect("modes"), ..self }
+    }
+
+    fn settings(&self) -> Settings {
+        let mut settings = settings();
+        settings.adopt.clone_from(&self.adopt);
+        settings.namespace_guard.clone_from(&self.namespace_guard);
+        settings
+    }
+
+    pub(crate) fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
         self.next_record += 1;
         self.records.push(Record {
             id: RecordId::new(format!("r{}", self.next_record)),
@@ -93,7 +116,7 @@ impl World {
                 .iter()
                 .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true)))
                 .collect(),
-            live_elsewhere: BTreeSet::new(),
+            live_elsewhere: self.live_elsewhere.clone(),
         }
     }
 
@@ -161,19 +184,28 @@ impl World {
 
     /// What `GET /records` answers.
     pub(crate) fn shown(&self) -> Vec<Endpoint> {
-        records::records(&self.snapshot(), &settings()).endpoints
+        records::records(&self.snapshot(), &self.settings()).endpoints
     }
 
     /// One loop of ExternalDNS, stopped after `limit` writes. Returns the plan that was carried out.
     pub(crate) fn run_loop(&mut self, desired: &[Endpoint], limit: usize) -> Plan {
-        let adjusted = adjust::adjust(desired, &settings()).endpoints;
-        let changes = external_dns_plan(&self.shown(), &adjusted);
-        let plan = plan(&changes, &self.snapshot(), &settings()).expect("the owner is ours");
+        let changes = self.changes(desired);
+        let plan = self.plan(&changes);
         self.apply(&plan, limit);
         plan
     }
 
-    fn document(&self, id: &TunnelId) -> &Document {
+    /// What ExternalDNS would ask for.
+    pub(crate) fn changes(&self, desired: &[Endpoint]) -> Changes {
+        let adjusted = adjust::adjust(desired, &self.settings()).endpoints;
+        external_dns_plan(&self.shown(), &adjusted)
+    }
+
+    pub(crate) fn plan(&self, changes: &Changes) -> Plan {
+        plan(changes, &self.snapshot(), &self.settings()).expect("the owner is ours")
+    }
+
+    pub(crate) fn document(&self, id: &TunnelId) -> &Document {
         self.documents.get(id).expect("both tunnels are there")
     }
 

@@ -7,7 +7,7 @@ use crate::cloudflare::Record;
 use crate::reconcile::Note;
 use crate::reconcile::adopt::{Need, smallest};
 use crate::reconcile::heritage::Heritage;
-use crate::reconcile::plan::host::{Host, Wanted};
+use crate::reconcile::plan::host::{Host, Wanted, digest_of};
 use crate::reconcile::plan::{Adoption, RecordOperation};
 use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Digest, Stamp};
@@ -193,7 +193,11 @@ impl<'a> Host<'a> {
     pub(super) fn smallest_value(&self, needs: &[Need], wanted: &Wanted<'_>) -> Box<str> {
         let tunnel = &wanted.publication.tunnel;
         let in_the_way = wanted.publication.rule.as_ref().and_then(|rule| {
-            let standing = self.standing(tunnel, rule)?;
+            let digest = digest_of(wanted)?;
+            let mut stamps = self.foreign_records.iter().filter_map(|record| Stamp::parse(&record.comment));
+            // It comes with its record.
+            let is_claimed = stamps.any(|stamp| stamp.claims.rules.contains(&digest));
+            let standing = self.standing(tunnel, rule).filter(|_| !is_claimed)?;
             Some(self.need_of_rule(tunnel, standing, rule))
         });
         smallest(&needs.iter().cloned().chain(in_the_way).collect::<Vec<_>>())
