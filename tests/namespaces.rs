@@ -244,6 +244,23 @@ fn what_is_refused_withdraws_nothing_and_no_other_namespace_hinders_a_deletion()
     }
 }
 
+/// What ExternalDNS's own TXT record says counts like a stamp.
+#[test]
+fn adoption_goes_by_the_resource_in_heritage() {
+    for (namespace, is_taken) in [("shop", true), ("bank", false)] {
+        let mut world = guarded().adopting(&["owner=default"]);
+        world.add(NAME, "A", "192.0.2.1", "");
+        let heritage =
+            "\"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/web\"";
+        world.add("a-a.example.com", "TXT", heritage, "");
+        let service = format!("http://web.{namespace}.svc:80");
+        let plan = run(&mut world, &[of(&format!("ingress/{namespace}/web"), "", &service)]);
+        assert_eq!(services(&world).is_empty(), !is_taken, "{namespace}: {plan:?}");
+        let held = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::NamespaceHeld { .. }));
+        assert_eq!(held, !is_taken, "{namespace}: {plan:?}");
+    }
+}
+
 /// A stamp of another owner holds its hostname for its namespace also when it is taken over.
 #[test]
 fn adoption_does_not_take_a_hostname_from_a_namespace() {

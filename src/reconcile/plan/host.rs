@@ -251,12 +251,15 @@ impl<'a> Host<'a> {
         holders
     }
 
-    /// The digest of the namespace that has the hostname, where the stamp tells; also another owner's.
+    /// The digest of the namespace that has the hostname, as the stamp tells, also another owner's, or ExternalDNS's TXT
+    /// record.
     fn holder(&self) -> Option<Box<str>> {
         let foreign = || self.foreign_records.iter().find_map(|record| Stamp::parse(&record.comment));
-        let stamp = self.stamp.clone().or_else(foreign)?;
-        let of_resource = || stamp.resource.as_deref().and_then(namespace::digest_of);
-        stamp.namespace().map(Into::into).or_else(of_resource)
+        let (digest, resource) = match self.stamp.clone().or_else(foreign) {
+            Some(stamp) => (stamp.namespace().map(Into::into), stamp.resource),
+            None => (None, self.resource_of_heritage()),
+        };
+        digest.or_else(|| namespace::digest_of(&resource?))
     }
 
     /// Whether deletions wait, as an endpoint that is refused may be one of them under another path. Where namespaces

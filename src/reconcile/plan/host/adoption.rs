@@ -141,7 +141,7 @@ impl<'a> Host<'a> {
             return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
         }
         let owners: Vec<Need> =
-            self.heritage_of(record).into_iter().map(|heritage| Need::Owner(heritage.owner)).collect();
+            self.heritage_of(record).into_iter().map(|found| Need::Owner(found.heritage.owner)).collect();
         if !owners.is_empty() {
             return Some(owners);
         }
@@ -275,7 +275,13 @@ impl<'a> Host<'a> {
 
     fn heritage_adopted(&self) -> impl Iterator<Item = Found<'a>> {
         let found = self.adopted.records.iter().flat_map(|record| self.heritage_of(record));
-        found.filter(|found| self.settings.adopt.owners.contains(&found.owner))
+        found.filter(|found| self.settings.adopt.owners.contains(&found.heritage.owner))
+    }
+
+    /// The object that ExternalDNS's registry says a record in the way is from.
+    pub(super) fn resource_of_heritage(&self) -> Option<Box<str>> {
+        let found = self.foreign_records.iter().flat_map(|record| self.heritage_of(record));
+        found.filter_map(|found| found.heritage.resource).next()
     }
 
     /// What ExternalDNS's registry says of a record without a stamp.
@@ -293,7 +299,7 @@ impl<'a> Host<'a> {
             .flat_map(|(zone, name)| zone.records_of(name).iter().map(move |record| (zone, record)))
             .filter(|(_, record)| &*record.kind == "TXT")
             .filter_map(|(zone, record)| {
-                Some(Found { zone, record, owner: Heritage::parse(&record.content)?.owner })
+                Some(Found { zone, record, heritage: Heritage::parse(&record.content)? })
             })
             .collect()
     }
@@ -303,7 +309,7 @@ impl<'a> Host<'a> {
 struct Found<'a> {
     zone: &'a ZoneSnapshot,
     record: &'a Record,
-    owner: Box<str>,
+    heritage: Heritage,
 }
 
 /// The names under which ExternalDNS may keep the TXT records of `hostname`, each with the type of the record that it
