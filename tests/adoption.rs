@@ -584,7 +584,7 @@ impl log::Log for Recorder {
 
     fn log(&self, record: &log::Record<'_>) {
         let line = format!("{} {}", record.level(), record.args());
-        if line.contains("taken over, was") || line.contains("refused=") {
+        if ["taken over, was", "refused=", "dry run"].iter().any(|mark| line.contains(mark)) {
             LINES.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
     }
@@ -677,7 +677,21 @@ fn what_was_taken_over_is_told_once_with_what_it_was() {
         ),
     ];
     assert_eq!(told, expected);
-    assert_eq!(dry.len(), 2, "{dry:#?}");
+    assert_eq!(dry.len(), 4, "and what would be written: {dry:#?}");
+}
+
+/// Pins that a dry run tells no write that would not be done.
+#[test]
+fn a_dry_run_of_what_is_identical_tells_of_the_stamp_alone() {
+    record_log();
+    let name = "identical.example.com";
+    let scene = dashboard(&[name], WANTED);
+    let program = scene.start_with(&[("ADOPT", "identical"), ("DRY_RUN", "true")]);
+    program.external_dns().run_loop(&[published(name, WANTED)]).expect("told");
+    let told = lines_about(name);
+    assert_eq!(told.iter().filter(|line| line.contains("taken over, was")).count(), 2, "{told:#?}");
+    let rest: Vec<&String> = told.iter().filter(|line| !line.contains("taken over")).collect();
+    assert!(matches!(&rest[..], [line] if line.ends_with("record changed")), "{told:#?}");
 }
 
 /// The only moment that matters: between the stamp and the look at the rule that follows it.

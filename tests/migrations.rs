@@ -28,8 +28,10 @@ fn scene(rules: &[&str], records: &[(&str, &str, &str, &str)]) -> Scene {
     scene
 }
 
-/// Rules and records, to the byte but for dates.
-fn state(scene: &Scene) -> (Vec<String>, Vec<(String, String, String, String)>) {
+/// Rules, to the byte, and records: name, type, content, comment.
+type State = (Vec<String>, Vec<(String, String, String, String)>);
+
+fn state(scene: &Scene) -> State {
     let records = scene.cloudflare.records(&scene.zone).into_iter();
     let records =
         records.map(|record| (record.name, record.kind, record.content, record.comment.unwrap_or_default()));
@@ -73,7 +75,7 @@ fn migrate(
     adopt: &str,
     desired: &[Endpoint],
     gone: &str,
-) -> (Vec<String>, Vec<(String, String, String, String)>) {
+) -> State {
     let before = state(scene);
     let off = scene.start();
     for _ in 0..2 {

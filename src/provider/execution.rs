@@ -337,12 +337,18 @@ impl<'a> Execution<'a> {
             Err(Error::Refused(answer) | Error::NotFound(answer)) => {
                 self.isolate_unit(stage, zone, units, &answer)
             }
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                // Whether it was done shows at the next read, which no longer shows what there was before.
+                if stage == Stage::Stamp && error.may_have_been_done() {
+                    self.report_adoptions(units);
+                }
+                Err(error.into())
+            }
         }
     }
 
     fn report_adoptions(&mut self, units: &[Unit<'a>]) {
-        for host in &self.plan.hosts {
+        for host in self.plan.hosts.iter().filter(|host| !host.adoptions.is_empty()) {
             if units.iter().any(|(hostname, _)| **hostname == *host.hostname) {
                 for adoption in &host.adoptions {
                     info!("{}", describe_adoption(&host.hostname, adoption));
@@ -509,7 +515,12 @@ pub(super) fn describe(plan: &Plan) -> Vec<String> {
     let hosts = plan.hosts.iter();
     hosts
         .flat_map(|host| {
-            let edits = host.edits.values().flatten();
+            // What is taken over just as it is, is only looked at.
+            let edits = host.edits.values().flatten().filter(|(_, edit)| {
+                let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
+                let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
+                !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
+            });
             let operations = host.operations.values().flatten();
             let adoptions = host.adoptions.iter();
             let adoptions = adoptions.map(|adoption| describe_adoption(&host.hostname, adoption));

@@ -371,13 +371,15 @@ impl Plan {
             .unzip()
     }
 
-    /// Takes out edits without effect. One that finds a foreign rule just as it is wanted stays: once its digest is
+    /// Takes out edits without effect. One that takes a foreign rule over just as it is stays: once its digest is
     /// stamped, the rule has to be found so again.
     fn drop_idle_edits(&mut self, stage: Stage, tunnel: &TunnelId) {
         for host in &mut self.hosts {
+            let looks_again = !host.adoptions.is_empty();
             if let Some(edits) = host.edits.get_mut(&stage) {
                 edits.retain(|(id, edit)| {
-                    id != tunnel || matches!(edit, RuleEdit::Put { rule: _, replaces: false })
+                    id != tunnel
+                        || (looks_again && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
                 });
             }
         }

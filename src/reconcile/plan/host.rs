@@ -135,7 +135,6 @@ struct Planned {
 }
 
 /// What stands at Cloudflare for one hostname.
-#[derive(Clone)]
 struct Host<'a> {
     snapshot: &'a Snapshot,
     settings: &'a Settings,

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::cloudflare::Record;
+use crate::cloudflare::{Record, RecordId};
 use crate::reconcile::Note;
-use crate::reconcile::adopt::{Need, smallest};
+use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::heritage::Heritage;
 use crate::reconcile::plan::host::{Host, Wanted, digest_of};
 use crate::reconcile::plan::{Adoption, RecordOperation};
@@ -38,10 +38,23 @@ impl<'a> Host<'a> {
     /// The host with what may be taken over for the sake of `wanted`.
     pub(super) fn adopting(mut self, wanted: &[Wanted<'_>]) -> Self {
         let adopt = &self.settings.adopt;
-        let needs = self.needs_of_records(wanted);
-        if wanted.is_empty() || !needs.is_some_and(|needs| needs.iter().all(|need| adopt.reaches(need))) {
+        if wanted.is_empty() || *adopt == Adopt::default() {
             return self;
         }
+        let needs = self.needs_of_records(wanted);
+        if !needs.is_some_and(|needs| needs.iter().all(|need| adopt.reaches(need))) {
+            return self;
+        }
+        if !self.foreign_records.is_empty() {
+            self.adopt_records();
+        }
+        for wanted in wanted {
+            self.adopt_rules(wanted);
+        }
+        self
+    }
+
+    fn adopt_records(&mut self) {
         let records = std::mem::take(&mut self.foreign_records);
         for record in &records {
             self.merge_stamp(record);
@@ -52,10 +65,6 @@ impl<'a> Host<'a> {
         self.traces = self.traces();
         self.adopted.digests =
             self.traces.keys().filter(|digest| !stamped.contains_key(digest)).copied().collect();
-        for wanted in wanted {
-            self.adopt_rules(wanted);
-        }
-        self
     }
 
     /// The host without anything taken over.
@@ -254,8 +263,13 @@ impl<'a> Host<'a> {
     /// Deletes ExternalDNS's TXT records of the owners whose records are taken over: the stamp says what they did.
     pub(super) fn heritage_deletions(&self) -> impl Iterator<Item = RecordOperation> + use<> {
         let home = |found: &Found<'_>| found.zone.zone.id == self.zone.zone.id && !found.record.read_only;
-        let ids: BTreeSet<_> =
-            self.heritage_adopted().filter(home).map(|found| found.record.id.clone()).collect();
+        let mut ids: Vec<RecordId> = Vec::new();
+        for found in self.heritage_adopted().filter(home) {
+            // One under an old name speaks of several records.
+            if !ids.contains(&found.record.id) {
+                ids.push(found.record.id.clone());
+            }
+        }
         ids.into_iter().map(RecordOperation::Delete)
     }
 
