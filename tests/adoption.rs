@@ -432,6 +432,25 @@ fn a_rule_is_stamped_before_it_is_changed_and_what_is_begun_is_ended_without_the
     }
 }
 
+/// The record alone is wanted, and the rule that another owner's stamp names goes: after it is ours, and before its digest
+/// does.
+#[test]
+fn a_rule_that_goes_with_its_owners_record_is_stamped_first_and_unstamped_last() {
+    let record_only = [endpoint(NAME, &[("tunnel-service", "none")])];
+    for writes in 1..4 {
+        let mut world = World::new(&[rule("http://theirs:80")], &[]).adopting(&["owner=other"]);
+        world.add(NAME, "CNAME", &target(HOME), &stamp_of("other"));
+        world.run_loop(&record_only, writes);
+        let is_there = world.document(&tunnel_id(HOME)).rules().iter().any(|rule| rule.hostname() == NAME);
+        let stamp = Stamp::parse(&world.records[0].comment).expect("stamped");
+        assert_eq!((&*stamp.owner, is_there), ("default", writes == 1));
+        assert_eq!(stamp.claims.rules.is_empty(), writes == 3, "after {writes} writes");
+        let mut world = world.adopting(&[]);
+        rest(&mut world, &record_only);
+        assert_eq!(world.document(&tunnel_id(HOME)).rules().len(), 1, "the catch-all");
+    }
+}
+
 /// With `identical` nothing is written but the stamp, and no mode writes a rule that is as it is wanted.
 #[test]
 fn what_is_identical_gets_a_stamp_and_nothing_else() {
