@@ -67,7 +67,7 @@ arguments! {
     owner_id: "OWNER_ID",
     /// service that every endpoint without one is published to, such as http://{name}.{namespace}.svc:80 [DEFAULT_SERVICE]
     default_service: "DEFAULT_SERVICE",
-    /// what is taken over where it stands in the way: identical, tunnel, owner=<id>, all (default: nothing) [ADOPT]
+    /// what is taken over where it stands in the way: identical, tunnel, owner=ID, all (default: nothing) [ADOPT]
     adopt: "ADOPT",
     /// an object publishes services of its own namespace only, on hostnames that no other has (default: false) [NAMESPACE_GUARD]
     namespace_guard: "NAMESPACE_GUARD",
