@@ -511,7 +511,9 @@ impl<'a> Host<'a> {
     ) -> Result<(), Reason> {
         let zone = &self.zone.zone.id;
         let mut operation = |stage, operations: Vec<RecordOperation>| {
-            plan.operations.insert((stage, zone.clone()), operations);
+            if !operations.is_empty() {
+                plan.operations.insert((stage, zone.clone()), operations);
+            }
         };
         if after.is_empty() {
             plan.vanishes = !self.own_records.is_empty();
