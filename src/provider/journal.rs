@@ -126,8 +126,10 @@ impl Brake<'_> {
             let Some(reason) = held else { continue };
             let is_refused = !matches!(reason, Reason::NotKept { .. });
             self.refuse(&host.hostname, None, reason);
-            // Without its record or its stamp no rule of the hostname is of use.
-            if is_refused || is_moving || operations.iter().any(carries_stamp) {
+            // Without its record or its stamp no rule of the hostname is of use. And nobody would ask again for a TXT
+            // record that outlives its hostname.
+            let goes_first = batch.0 == Stage::Unregister;
+            if is_refused || is_moving || goes_first || operations.iter().any(carries_stamp) {
                 return false;
             }
             held_batches.push(batch.clone());
@@ -224,6 +226,8 @@ fn record_write(
         let Record { id: _, name: _, kind, content, proxied, ttl: _, comment, read_only: _ } = record;
         let _ = writeln!(found, "{kind} {content} {proxied} {comment}");
     }
+    // What one of the two stages writes in a zone the other takes back.
+    let stage = if *stage == Stage::Unregister { Stage::Register } else { *stage };
     Write {
         place: fingerprint([hostname, zone.as_str(), &*format!("{stage:?}")]),
         wanted: fingerprint([&*wanted]),
