@@ -71,7 +71,7 @@ impl Journal {
         for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
             for (work, write) in works(host, snapshot, &plan.own_before) {
                 self.rejected.remove(&work);
-                writes.push(write);
+                writes.extend(write);
             }
         }
         self.breaker.written(&writes, now);
@@ -140,8 +140,9 @@ impl Brake<'_> {
             for (tunnel, edit) in edits.drain(..) {
                 let standing = standing_rule(&tunnel, &edit, self.snapshot);
                 let held = self.rejection(&tunnel_work(&tunnel, &edit)).or_else(|| {
-                    self.is_repeated(rule_write_against(&tunnel, &edit, self.snapshot, self.own))
-                        .then(|| Reason::NotKept { field: differing_property(&edit, standing).into() })
+                    rule_write_against(&tunnel, &edit, self.snapshot, self.own)
+                        .filter(|write| self.is_repeated(*write))
+                        .map(|_| Reason::NotKept { field: differing_property(&edit, standing).into() })
                 });
                 let Some(reason) = held else {
                     kept.push((tunnel, edit));
@@ -175,22 +176,37 @@ impl Brake<'_> {
 }
 
 /// Every piece of a hostname's work: by what a refusal of it is remembered, and what is written where.
-fn works(host: &HostPlan, snapshot: &Snapshot, own: &OwnRules) -> Vec<(Box<str>, Write)> {
+fn works(host: &HostPlan, snapshot: &Snapshot, own: &OwnRules) -> Vec<(Box<str>, Option<Write>)> {
     let mut works = Vec::new();
     for (tunnel, edit) in host.edits.values().flatten() {
         works.push((tunnel_work(tunnel, edit), rule_write_against(tunnel, edit, snapshot, own)));
     }
     for (batch, operations) in &host.operations {
-        works.push((record_work(operations), record_write(&host.hostname, batch, operations, snapshot)));
+        let write = record_write(&host.hostname, batch, operations, snapshot);
+        works.push((record_work(operations), Some(write)));
     }
     works
 }
 
-fn rule_write_against(tunnel: &TunnelId, edit: &RuleEdit, snapshot: &Snapshot, own: &OwnRules) -> Write {
-    let is_shadowed = snapshot.tunnels.get(tunnel).is_some_and(|snapshot| {
-        snapshot.document.is_shadowed(edit.hostname(), edit.path(), &|rule| own.has(tunnel, rule))
-    });
-    rule_write(tunnel, edit, standing_rule(tunnel, edit, snapshot), is_shadowed)
+/// Nothing where the rule stands already as it is wanted, and only others of the document are written.
+fn rule_write_against(
+    tunnel: &TunnelId,
+    edit: &RuleEdit,
+    snapshot: &Snapshot,
+    own: &OwnRules,
+) -> Option<Write> {
+    let standing = standing_rule(tunnel, edit, snapshot);
+    let is_shadowed = standing.is_some()
+        && snapshot.tunnels.get(tunnel).is_some_and(|snapshot| {
+            snapshot.document.is_shadowed(edit.hostname(), edit.path(), &|rule| own.has(tunnel, rule))
+        });
+    let is_done = match edit {
+        RuleEdit::Put { rule, replaces: _ } => {
+            standing.is_some_and(|standing| standing.equals(rule)) && !is_shadowed
+        }
+        RuleEdit::Remove { .. } => standing.is_none(),
+    };
+    (!is_done).then(|| rule_write(tunnel, edit, standing, is_shadowed))
 }
 
 /// The write of an edit where `standing` is what stands at its place.
