@@ -114,6 +114,13 @@ fn a_default_of_the_operator_is_allowed() {
 }
 
 #[test]
+fn a_namespace_stays_on_its_line_of_the_log() {
+    let plan = run(&mut guarded(), &[of("crd/shop\nwarn forged/web", "", "http://any:80")]);
+    let text = plan.refusals[0].to_string();
+    assert!(!text.chars().any(char::is_control), "{text:?}");
+}
+
+#[test]
 fn an_endpoint_without_a_namespace_is_refused() {
     for resource in ["", "shop", "ingress/shop", "a/b/c/d"] {
         let mut world = guarded();
