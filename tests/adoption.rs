@@ -19,6 +19,8 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::ZoneSnapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use serde_json::json;
 
+use external_dns::TXT;
+use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use harness::{Scene, endpoint, published};
 use world::{HOME, OFFICE, World, tunnel_id};
 
@@ -796,4 +798,21 @@ fn assert_at_rest(cloudflare: &Emulator, run: impl Fn() -> Changes) {
     cloudflare.take_calls();
     assert_eq!(run(), Changes::default());
     assert_eq!(cloudflare.count_calls().writes, 0);
+}
+
+/// Stored while `OWNERSHIP` was `txt`: it says whose the record is, and it is ours.
+#[test]
+fn a_stored_txt_record_of_what_is_taken_over_is_deleted_once() {
+    for (ownership, left) in [(Ownership::Comment, 0), (Ownership::Txt, 1)] {
+        let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
+        rest(&mut world, &desired());
+        for record in world.records.iter_mut().filter(|record| &*record.kind == "CNAME") {
+            record.comment = "".into();
+        }
+        let mut world = world.with(ownership, TXT).adopting(&["owner=default", "tunnel"]);
+        rest(&mut world, &desired());
+        assert!(is_published(&world), "{ownership:?}");
+        let txts = world.records.iter().filter(|record| &*record.kind == "TXT");
+        assert_eq!(txts.count(), left, "{ownership:?}");
+    }
 }

@@ -113,7 +113,11 @@ impl Host<'_> {
     /// Into the transaction of the hostname's own record where that is in the same zone, else into `elsewhere`.
     fn push(&self, plan: &mut HostPlan, zone: &ZoneSnapshot, elsewhere: Stage, operation: RecordOperation) {
         let stage = if zone.zone.id == self.zone.zone.id { Stage::Stamp } else { elsewhere };
-        plan.operations.entry((stage, zone.zone.id.clone())).or_default().push(operation);
+        let operations = plan.operations.entry((stage, zone.zone.id.clone())).or_default();
+        // What is stored may go with what is taken over already. Deleted twice, it would fail the transaction.
+        if !operations.contains(&operation) {
+            operations.push(operation);
+        }
     }
 }
 
