@@ -816,3 +816,23 @@ fn a_stored_txt_record_of_what_is_taken_over_is_deleted_once() {
         assert_eq!(txts.count(), left, "{ownership:?}");
     }
 }
+
+/// They say whose the hostname was. Nobody else would ever delete them.
+#[test]
+fn the_stored_txt_records_of_an_owner_go_with_what_is_taken_over() {
+    for (ownership, left) in [(Ownership::Comment, 0), (Ownership::Txt, 1)] {
+        let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
+        rest(&mut world, &desired());
+        for record in &mut world.records {
+            record.comment = record.comment.replace("owner=default", "owner=other").into();
+            record.content = record.content.replace("owner=default", "owner=other").into();
+        }
+        let mut world = world.with(ownership, TXT).adopting(&["owner=other"]);
+        rest(&mut world, &desired());
+        assert!(is_published(&world), "{ownership:?}");
+        let txts = world.records.iter().filter(|record| &*record.kind == "TXT");
+        assert_eq!(txts.count(), left, "{ownership:?}: {:?}", world.records);
+        rest(&mut world, &[]);
+        assert_eq!(world.records, [], "{ownership:?}");
+    }
+}

@@ -102,7 +102,7 @@ fn registry_txts(
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> Vec<Endpoint> {
-    let txts = snapshot.txts_of(&record.name, settings);
+    let txts = snapshot.txts_of(&record.name, &settings.owner);
     let endpoints = endpoints.iter();
     endpoints
         .flat_map(|endpoint| {

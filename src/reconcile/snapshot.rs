@@ -118,7 +118,8 @@ impl Snapshot {
 
     /// Whether `record` is ours, a TXT record stored for one of our hostnames included.
     pub fn is_own(&self, record: &Record, settings: &Settings) -> bool {
-        self.own_stamp(record, settings).is_some() || record.is_writable_txt() && is_own_txt(record, settings)
+        self.own_stamp(record, settings).is_some()
+            || record.is_writable_txt() && is_txt_of(record, &settings.owner)
     }
 
     /// Whether a record of the name is ours.
@@ -127,8 +128,8 @@ impl Snapshot {
         records.iter().any(|record| self.own_stamp(record, settings).is_some())
     }
 
-    /// The TXT records that are stored for `hostname` and ours, in whichever zone, with their zones.
-    pub fn txts_of(&self, hostname: &str, settings: &Settings) -> Vec<(&ZoneSnapshot, &Record)> {
+    /// The TXT records that are stored for `hostname` and `owner`'s, in whichever zone, with their zones.
+    pub fn txts_of(&self, hostname: &str, owner: &str) -> Vec<(&ZoneSnapshot, &Record)> {
         let digest = TxtStamp::digest_of(hostname);
         let zones = self.zones.iter();
         zones
@@ -136,7 +137,7 @@ impl Snapshot {
                 let indices = zone.txts_by_digest.get(&digest).into_iter().flatten();
                 indices.filter_map(move |index| Some((zone, zone.records.get(*index)?)))
             })
-            .filter(|(_, record)| is_own_txt(record, settings))
+            .filter(|(_, record)| is_txt_of(record, owner))
             .collect()
     }
 
@@ -154,8 +155,8 @@ impl Snapshot {
     }
 }
 
-fn is_own_txt(txt: &Record, settings: &Settings) -> bool {
-    TxtStamp::parse(&txt.comment).is_some_and(|stamp| stamp.owner == settings.owner)
+fn is_txt_of(txt: &Record, owner: &str) -> bool {
+    TxtStamp::parse(&txt.comment).is_some_and(|stamp| *stamp.owner == *owner)
 }
 
 /// The digests of our rules, by hostname.

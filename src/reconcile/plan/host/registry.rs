@@ -29,7 +29,7 @@ impl Host<'_> {
         if self.own_records.is_empty() && !self.foreign_records.is_empty() {
             return;
         }
-        let stored = self.snapshot.txts_of(self.hostname.as_str(), self.settings);
+        let stored = self.snapshot.txts_of(self.hostname.as_str(), &self.settings.owner);
         if is_going || self.settings.ownership == Ownership::Comment {
             for (zone, record) in stored {
                 self.push(plan, zone, Stage::Unregister, RecordOperation::Delete(record.id.clone()));
