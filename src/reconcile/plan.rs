@@ -171,7 +171,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
     };
     plan.hosts.retain(|host| !host.is_empty());
     if !settings.allow_mass_deletion {
-        withhold_mass_deletion(&mut plan);
+        withhold_mass_deletion(&mut plan, settings);
     }
     plan.refusals.append(&mut unowned);
     plan.refusals.sort_unstable();
@@ -320,9 +320,11 @@ fn is_address(endpoint: &Endpoint) -> bool {
 }
 
 /// Leaves out the hostnames that would be gone, where they are too many for somebody to have meant it.
-fn withhold_mass_deletion(plan: &mut Plan) {
+fn withhold_mass_deletion(plan: &mut Plan, settings: &Settings) {
     let vanishing = plan.hosts.iter().filter(|host| host.vanishes).count();
-    if vanishing <= limits::DELETIONS_UNSUSPECTED || vanishing * 2 <= plan.own_before.hostnames() {
+    if vanishing <= limits::DELETIONS_UNSUSPECTED
+        || vanishing * 2 <= plan.own_before.served_hostnames(settings)
+    {
         return;
     }
     let (gone, rest): (Vec<HostPlan>, Vec<HostPlan>) =

@@ -169,9 +169,9 @@ impl OwnRules {
         self.0.entry(hostname.into()).or_default().extend(digests);
     }
 
-    /// How many hostnames are ours.
-    pub fn hostnames(&self) -> usize {
-        self.0.len()
+    /// How many hostnames are ours, of those that are served.
+    pub fn served_hostnames(&self, settings: &Settings) -> usize {
+        self.0.keys().filter(|hostname| settings.filter.matches(hostname)).count()
     }
 
     /// Whether `rule` of `tunnel` is ours.
