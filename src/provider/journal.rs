@@ -12,8 +12,11 @@ use crate::provider::breaker::{Breaker, Write, fingerprint};
 use crate::provider::execution::{Done, Rejection, describe_operation, record_work, tunnel_work};
 use crate::reconcile::canonical;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
-use crate::reconcile::snapshot::{OwnRules, Snapshot};
-use crate::tunnel::{Rule, RuleEdit, TunnelId};
+use crate::reconcile::snapshot::Snapshot;
+use crate::tunnel::{Owned, Rule, RuleEdit, TunnelId};
+
+/// Every tunnel's rules, with which of them are ours.
+type OwnedRules<'a> = BTreeMap<&'a TunnelId, Owned<'a>>;
 
 /// Who has something to say. Each speaks for its own state only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,15 +64,17 @@ impl Journal {
             return;
         }
         let Plan { hosts, refusals, own_before, .. } = plan;
-        let mut brake = Brake { rejected, breaker, snapshot, own: own_before, now, refusals };
+        let owned = snapshot.owned(own_before);
+        let mut brake = Brake { rejected, breaker, snapshot, owned, now, refusals };
         hosts.retain_mut(|host| brake.lets_pass(host) && !host.is_empty());
     }
 
     /// Remembers what was refused or stored otherwise, and forgets what went through.
     pub(super) fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot, now: Instant) {
         let mut writes = Vec::new();
+        let owned = snapshot.owned(&plan.own_before);
         for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
-            for (work, write) in works(host, snapshot, &plan.own_before) {
+            for (work, write) in works(host, snapshot, &owned) {
                 self.rejected.remove(&work);
                 writes.extend(write);
             }
@@ -107,7 +112,7 @@ struct Brake<'a> {
     rejected: &'a HashMap<Box<str>, Rejected>,
     breaker: &'a mut Breaker,
     snapshot: &'a Snapshot,
-    own: &'a OwnRules,
+    owned: OwnedRules<'a>,
     now: Instant,
     refusals: &'a mut Vec<Refusal>,
 }
@@ -140,7 +145,7 @@ impl Brake<'_> {
             for (tunnel, edit) in edits.drain(..) {
                 let standing = standing_rule(&tunnel, &edit, self.snapshot);
                 let held = self.rejection(&tunnel_work(&tunnel, &edit)).or_else(|| {
-                    rule_write_against(&tunnel, &edit, self.snapshot, self.own)
+                    rule_write_against(&tunnel, &edit, self.snapshot, &self.owned)
                         .filter(|write| self.is_repeated(*write))
                         .map(|_| Reason::NotKept { field: differing_property(&edit, standing).into() })
                 });
@@ -176,10 +181,10 @@ impl Brake<'_> {
 }
 
 /// Every piece of a hostname's work: by what a refusal of it is remembered, and what is written where.
-fn works(host: &HostPlan, snapshot: &Snapshot, own: &OwnRules) -> Vec<(Box<str>, Option<Write>)> {
+fn works(host: &HostPlan, snapshot: &Snapshot, owned: &OwnedRules<'_>) -> Vec<(Box<str>, Option<Write>)> {
     let mut works = Vec::new();
     for (tunnel, edit) in host.edits.values().flatten() {
-        works.push((tunnel_work(tunnel, edit), rule_write_against(tunnel, edit, snapshot, own)));
+        works.push((tunnel_work(tunnel, edit), rule_write_against(tunnel, edit, snapshot, owned)));
     }
     for (batch, operations) in &host.operations {
         let write = record_write(&host.hostname, batch, operations, snapshot);
@@ -193,13 +198,11 @@ fn rule_write_against(
     tunnel: &TunnelId,
     edit: &RuleEdit,
     snapshot: &Snapshot,
-    own: &OwnRules,
+    owned: &OwnedRules<'_>,
 ) -> Option<Write> {
     let standing = standing_rule(tunnel, edit, snapshot);
     let is_shadowed = standing.is_some()
-        && snapshot.tunnels.get(tunnel).is_some_and(|snapshot| {
-            snapshot.document.is_shadowed(edit.hostname(), edit.path(), &|rule| own.has(tunnel, rule))
-        });
+        && owned.get(tunnel).is_some_and(|owned| owned.is_shadowed(edit.hostname(), edit.path()));
     let is_done = match edit {
         RuleEdit::Put { rule, replaces: _ } => {
             standing.is_some_and(|standing| standing.equals(rule)) && !is_shadowed

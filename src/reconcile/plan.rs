@@ -143,13 +143,14 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
     let mut unowned = Vec::new();
     let requests = requests(changes, settings, &mut notes, &mut unowned);
     let own = snapshot.own_rules(settings);
+    let owned = snapshot.owned(&own);
     let mut obstacles = Obstacles::new();
     let mut plan = loop {
         let mut plan = Plan { own_before: own.clone(), own_after: own.clone(), ..Plan::default() };
         for (name, request) in &requests {
             let none = BTreeMap::new();
             let obstacles = obstacles.get(name).unwrap_or(&none);
-            let outcome = host::plan(name, request, obstacles, snapshot, settings, &own);
+            let outcome = host::plan(name, request, obstacles, snapshot, settings, &owned);
             plan.refusals.extend(outcome.refusals);
             plan.notes.extend(outcome.notes);
             plan.own_after.add(name, outcome.new_digests);

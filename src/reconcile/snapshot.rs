@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cloudflare::{Record, Zone};
+use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
-use crate::tunnel::{Document, Hostname, Rule, TunnelId, hostname};
+use crate::tunnel::{Document, Hostname, Owned, Rule, TunnelId, hostname};
 
 /// The zones' records and the tunnels' configurations at one time.
 #[derive(Clone, Debug, Default)]
@@ -139,6 +140,13 @@ impl Snapshot {
             })
             .filter(|(_, record)| is_txt_of(record, owner))
             .collect()
+    }
+
+    /// Every tunnel's rules, with which of them are ours: to ask about many of them.
+    pub fn owned(&self, own: &OwnRules) -> BTreeMap<&TunnelId, Owned<'_>> {
+        inserted(
+            self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.owned(&|rule| own.has(id, rule)))),
+        )
     }
 
     /// Which rules are ours, as the stamps tell.

@@ -69,8 +69,8 @@ impl<'a> Host<'a> {
 
     /// The host without anything taken over.
     pub(super) fn as_it_stands(&self) -> Self {
-        let Self { snapshot, settings, zone, hostname, request, own, obstacles, .. } = self;
-        Self { obstacles, ..Self::new(snapshot, settings, zone, hostname.clone(), request, own) }
+        let Self { snapshot, settings, zone, hostname, request, owned, obstacles, .. } = self;
+        Self { obstacles, ..Self::new(snapshot, settings, zone, hostname.clone(), request, owned) }
     }
 
     /// Another owner's claims become ours; what somebody wrote into the comment becomes our stamp's remark.
@@ -193,9 +193,8 @@ impl<'a> Host<'a> {
             rule.has_hostname(&self.hostname)
                 && publications.any(|wanted| wanted.tunnel == *tunnel && wanted.path() == rule.path())
         };
-        let own = |rule: &Rule| is_wanted(rule) || self.own.has(tunnel, rule);
-        let document = self.snapshot.tunnels.get(tunnel).map(|tunnel| &tunnel.document);
-        document.is_some_and(|document| document.is_shadowed(&self.hostname, wanted.path_text(), &own))
+        let owned = self.owned.get(tunnel);
+        owned.is_some_and(|owned| owned.and(&is_wanted).is_shadowed(&self.hostname, wanted.path_text()))
     }
 
     /// The value of `ADOPT` that takes over the records, which need `needs`, and the rule in the way of `wanted`.
