@@ -65,8 +65,46 @@ arguments! {
     zone_id_filter: "ZONE_ID_FILTER",
     /// the value of ExternalDNS's --txt-owner-id (default: default) [OWNER_ID]
     owner_id: "OWNER_ID",
+    /// what becomes of ExternalDNS's TXT records: comment (not stored) or txt (stored) (default: comment) [OWNERSHIP]
+    ownership: "OWNERSHIP",
     /// service that every endpoint without one is published to, such as http://{name}.{namespace}.svc:80 [DEFAULT_SERVICE]
     default_service: "DEFAULT_SERVICE",
+    /// default of webhook-origin-connect-timeout [ORIGIN_CONNECT_TIMEOUT]
+    origin_connect_timeout: "ORIGIN_CONNECT_TIMEOUT",
+    /// default of webhook-origin-tls-timeout [ORIGIN_TLS_TIMEOUT]
+    origin_tls_timeout: "ORIGIN_TLS_TIMEOUT",
+    /// default of webhook-origin-tcp-keep-alive [ORIGIN_TCP_KEEP_ALIVE]
+    origin_tcp_keep_alive: "ORIGIN_TCP_KEEP_ALIVE",
+    /// default of webhook-origin-no-happy-eyeballs [ORIGIN_NO_HAPPY_EYEBALLS]
+    origin_no_happy_eyeballs: "ORIGIN_NO_HAPPY_EYEBALLS",
+    /// default of webhook-origin-keep-alive-timeout [ORIGIN_KEEP_ALIVE_TIMEOUT]
+    origin_keep_alive_timeout: "ORIGIN_KEEP_ALIVE_TIMEOUT",
+    /// default of webhook-origin-keep-alive-connections [ORIGIN_KEEP_ALIVE_CONNECTIONS]
+    origin_keep_alive_connections: "ORIGIN_KEEP_ALIVE_CONNECTIONS",
+    /// default of webhook-origin-http-host-header [ORIGIN_HTTP_HOST_HEADER]
+    origin_http_host_header: "ORIGIN_HTTP_HOST_HEADER",
+    /// default of webhook-origin-server-name [ORIGIN_SERVER_NAME]
+    origin_server_name: "ORIGIN_SERVER_NAME",
+    /// default of webhook-origin-match-sni-to-host [ORIGIN_MATCH_SNI_TO_HOST]
+    origin_match_sni_to_host: "ORIGIN_MATCH_SNI_TO_HOST",
+    /// default of webhook-origin-ca-pool [ORIGIN_CA_POOL]
+    origin_ca_pool: "ORIGIN_CA_POOL",
+    /// default of webhook-origin-no-tls-verify [ORIGIN_NO_TLS_VERIFY]
+    origin_no_tls_verify: "ORIGIN_NO_TLS_VERIFY",
+    /// default of webhook-origin-disable-chunked-encoding [ORIGIN_DISABLE_CHUNKED_ENCODING]
+    origin_disable_chunked_encoding: "ORIGIN_DISABLE_CHUNKED_ENCODING",
+    /// default of webhook-origin-http2-origin [ORIGIN_HTTP2_ORIGIN]
+    origin_http2_origin: "ORIGIN_HTTP2_ORIGIN",
+    /// default of webhook-origin-bastion-mode [ORIGIN_BASTION_MODE]
+    origin_bastion_mode: "ORIGIN_BASTION_MODE",
+    /// default of webhook-origin-proxy-type [ORIGIN_PROXY_TYPE]
+    origin_proxy_type: "ORIGIN_PROXY_TYPE",
+    /// default of webhook-origin-proxy-address [ORIGIN_PROXY_ADDRESS]
+    origin_proxy_address: "ORIGIN_PROXY_ADDRESS",
+    /// default of webhook-origin-proxy-port [ORIGIN_PROXY_PORT]
+    origin_proxy_port: "ORIGIN_PROXY_PORT",
+    /// default of webhook-origin-ip-rules [ORIGIN_IP_RULES]
+    origin_ip_rules: "ORIGIN_IP_RULES",
     /// tell what would be written, and write nothing (default: false) [DRY_RUN]
     dry_run: "DRY_RUN",
     /// carry out a request after which more than half of the hostnames would be gone (default: false) [ALLOW_MASS_DELETION]

@@ -13,8 +13,11 @@ use regex_lite::Regex;
 use crate::cli::Arguments;
 use crate::cloudflare::{AccountId, Credentials, ZoneId};
 use crate::domain_filter::DomainFilter;
+use crate::endpoint::Property;
 use crate::limits;
 use crate::provider::{Wanted, ZoneScope};
+use crate::reconcile::Ownership;
+use crate::reconcile::options::{self, BadOption, OptionsRead, OriginRequest};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
 use crate::secret::Secret;
@@ -91,7 +94,9 @@ impl Config {
         let tunnels = reader.tunnels();
         let filter = reader.domain_filter();
         let owner = reader.owner();
+        let ownership = reader.ownership();
         let default_service = reader.default_service();
+        let origin_defaults = reader.origin_defaults();
         let ca_file = reader.ca_file();
         let request_timeout = reader.request_timeout();
         let api_addresses = reader.api_addresses();
@@ -111,10 +116,12 @@ impl Config {
         let scope = ZoneScope { filter, ids };
         let wanted = Wanted {
             owner,
+            ownership,
             account,
             tunnels,
             scope,
             default_service,
+            origin_defaults,
             allow_mass_deletion,
             dry_run,
             allow_local_config,
@@ -156,6 +163,11 @@ fn aliases(variable: &str) -> &'static [&'static str] {
         "METRICS_PORT" => &["HEALTHZ_PORT"],
         _ => &[],
     }
+}
+
+/// The property that a setting is the default of: `webhook/origin-ca-pool` for `ORIGIN_CA_POOL`.
+fn origin_property(variable: &str) -> String {
+    format!("webhook/{}", variable.to_ascii_lowercase().replace('_', "-"))
 }
 
 impl Reader<'_> {
@@ -303,11 +315,38 @@ impl Reader<'_> {
         owner.into()
     }
 
+    fn ownership(&mut self) -> Ownership {
+        let text = self.text("OWNERSHIP");
+        match text.as_deref() {
+            None | Some("comment") => Ownership::Comment,
+            Some("txt") => Ownership::Txt,
+            Some(other) => {
+                self.mistake("OWNERSHIP", format!("is {other:?}; allowed are comment and txt"));
+                Ownership::Comment
+            }
+        }
+    }
+
     fn default_service(&mut self) -> Option<ServiceTemplate> {
         let text = self.text("DEFAULT_SERVICE")?;
         ServiceTemplate::parse(&text)
             .map_err(|error| self.mistake("DEFAULT_SERVICE", format!("is {text:?}: it {error}")))
             .ok()
+    }
+
+    /// The variables are named after the properties, each of which says the same of one endpoint.
+    fn origin_defaults(&mut self) -> OriginRequest {
+        let variables = Arguments::VARIABLES.iter().filter(|variable| variable.starts_with("ORIGIN_"));
+        let said: Vec<Property> = variables
+            .clone()
+            .filter_map(|variable| Some(Property::new(origin_property(variable), self.text(variable)?)))
+            .collect();
+        let OptionsRead { origin_request, left_out, invalid } = options::read(&said, &[]);
+        for BadOption { property, problem } in left_out.into_iter().chain(invalid) {
+            let variable = variables.clone().find(|variable| origin_property(variable) == *property);
+            self.mistake(variable.expect("the property was made of it"), problem);
+        }
+        origin_request
     }
 
     fn api_base_url(&mut self) -> String {
@@ -503,7 +542,10 @@ mod tests {
             ("REGEXP_DOMAIN_FILTER", "(?!x)"),
             ("DOMAIN_FILTER", "example.com"),
             ("DEFAULT_SERVICE", "http://web:80/path"),
+            ("ORIGIN_TLS_TIMEOUT", "500ms"),
+            ("ORIGIN_IP_RULES", "10.0.0.0/8"),
             ("OWNER_ID", "an owner whose name is far too long for a comment"),
+            ("OWNERSHIP", "TXT"),
             ("REQUEST_TIMEOUT", "15s"),
             ("SERVER_HOST", "nowhere"),
             ("METRICS_PORT", "70000"),
@@ -520,7 +562,10 @@ mod tests {
                 "CF_TUNNEL_ID",
                 "REGEXP_DOMAIN_FILTER",
                 "OWNER_ID",
+                "OWNERSHIP",
                 "DEFAULT_SERVICE",
+                "ORIGIN_TLS_TIMEOUT",
+                "ORIGIN_IP_RULES",
                 "CF_CA_FILE",
                 "REQUEST_TIMEOUT",
                 "SERVER_HOST",
@@ -530,6 +575,43 @@ mod tests {
             ]
         );
         assert!(mistakes.iter().all(|mistake| !mistake.to_string().contains("secret")), "{mistakes:?}");
+    }
+
+    #[test]
+    fn every_option_of_a_rule_has_a_setting_for_its_default() {
+        let settings = Arguments::VARIABLES.iter().filter(|variable| variable.starts_with("ORIGIN_"));
+        let settings: Vec<String> = settings.map(|variable| origin_property(variable)).collect();
+        assert_eq!(settings, options::origin_property_names().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_default_for_an_option_is_read_as_the_option_is() {
+        let mut variables = with("ORIGIN_CONNECT_TIMEOUT", "1m");
+        variables.push(("ORIGIN_NO_TLS_VERIFY", "false"));
+        let config = read(&variables).expect("both are well-formed");
+        let expected = [("connectTimeout", 60.into()), ("noTLSVerify", false.into())];
+        assert_eq!(config.wanted.origin_defaults, expected);
+    }
+
+    #[test]
+    fn a_mistake_in_a_default_names_the_setting_what_was_given_and_what_is_allowed() {
+        for (variable, given, allowed) in [
+            ("ORIGIN_CONNECT_TIMEOUT", "500ms", "30s"),
+            ("ORIGIN_KEEP_ALIVE_CONNECTIONS", "many", "whole number"),
+            ("ORIGIN_PROXY_PORT", "65536", "65535"),
+            ("ORIGIN_NO_TLS_VERIFY", "yes", "true and false"),
+            ("ORIGIN_HTTP_HOST_HEADER", "two words", "without blanks"),
+            ("ORIGIN_CA_POOL", "/etc\u{7}/ca.pem", "without control"),
+            ("ORIGIN_PROXY_TYPE", "http", "socks"),
+            ("ORIGIN_IP_RULES", "10.0.0.0/8", "\"prefix\""),
+            ("ORIGIN_IP_RULES", r#"[{"prefix":"ten","allow":true}]"#, "\"prefix\""),
+        ] {
+            let mistakes = read(&with(variable, given)).expect_err(given);
+            let [Mistake { variable: named, problem }] = &mistakes[..] else { panic!("{mistakes:?}") };
+            let shown = format!("{given:?}");
+            let is_shown = problem.contains(&*shown) || problem.contains("\"ten\"");
+            assert!(*named == variable && is_shown && problem.contains(allowed), "{variable} {problem}");
+        }
     }
 
     #[test]
@@ -569,6 +651,15 @@ mod tests {
         {
             let config = read(&with("CF_API_BASE_URL", url)).expect("it is possible");
             assert_eq!(config.warnings.len(), warnings, "{url}");
+        }
+    }
+
+    #[test]
+    fn ownership_is_in_comments_unless_it_says_txt() {
+        assert_eq!(read(&MINIMUM).expect("the minimum").wanted.ownership, Ownership::Comment);
+        for (text, ownership) in [("comment", Ownership::Comment), ("txt", Ownership::Txt)] {
+            let config = read(&with("OWNERSHIP", text)).expect("it is allowed");
+            assert_eq!((config.wanted.ownership, ownership.as_str()), (ownership, text));
         }
     }
 

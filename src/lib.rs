@@ -23,6 +23,7 @@ pub mod endpoint;
 pub mod limits;
 pub mod listener;
 pub mod observe;
+mod ordered;
 pub mod provider;
 pub mod reconcile;
 pub mod secret;

@@ -30,7 +30,7 @@ pub const REQUEST_BODY_MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// A snapshot younger than this may decide that there is nothing to write.
 pub const SNAPSHOT_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// The list of zones is read again when a name fits none, at most this often.
+/// The list of zones is read again before something is written, at most this often.
 pub const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
 
 /// Zones read side by side. Four hide the latency; more would only crowd one client address.

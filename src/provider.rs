@@ -106,17 +106,17 @@ impl Provider {
     }
 
     /// Reads, and remembers what was read.
-    fn read<'n>(
+    fn read(
         &self,
         resolved: &Resolved,
-        names: impl IntoIterator<Item = &'n str>,
+        to_be_written: bool,
         deadline: Deadline,
     ) -> Result<Arc<Snapshot>, Failure> {
         let Resolved { account, settings } = resolved;
         let (begun, writes) = (self.clock.now(), self.remembered().writes);
         let snapshot = self
             .reader
-            .snapshot(&self.client, account, settings, names, deadline)
+            .snapshot(&self.client, account, settings, to_be_written, deadline)
             .map(Arc::new)
             .map_err(|error| read_failure(&error))?;
         let mut remembered = self.remembered();
@@ -201,7 +201,7 @@ impl Service for Provider {
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
-        let snapshot = self.read(&resolved, [], deadline)?;
+        let snapshot = self.read(&resolved, false, deadline)?;
         self.journal().begin_turn();
         let shown = records::records(&snapshot, &resolved.settings);
         self.warn_of_news(Speaker::Records, shown.notes.iter().map(ToString::to_string));
@@ -242,10 +242,9 @@ impl Service for Provider {
         }
         let mut attempt = 1;
         loop {
-            let names = changes.create.iter().chain(&changes.update_new).map(|endpoint| &*endpoint.dns_name);
-            let mut snapshot = self.read(&resolved, names, deadline)?;
+            let mut snapshot = self.read(&resolved, true, deadline)?;
             if self.disown(&resolved, &snapshot, &mut unpublished, deadline)? {
-                snapshot = self.read(&resolved, [], deadline)?;
+                snapshot = self.read(&resolved, false, deadline)?;
             }
             let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
             if plan.is_empty() || self.wanted.dry_run {
@@ -260,7 +259,7 @@ impl Service for Provider {
                     self.report(&plan, &done);
                     self.journal().remember(&plan, &done, &snapshot, self.clock.now());
                     if done.met_foreign {
-                        let snapshot = self.read(&resolved, [], deadline)?;
+                        let snapshot = self.read(&resolved, false, deadline)?;
                         self.disown(&resolved, &snapshot, &mut unpublished, deadline)?;
                     }
                     return Ok(());

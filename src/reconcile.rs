@@ -20,6 +20,7 @@ use std::fmt::{self, Write};
 use crate::domain_filter::DomainFilter;
 use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::reconcile::options::OriginRequest;
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::tunnel::TunnelId;
 
@@ -32,9 +33,33 @@ pub struct Settings {
     pub filter: DomainFilter,
     /// Where every address and CNAME that names no service is published to.
     pub default_service: Option<ServiceTemplate>,
+    /// Options of every rule whose endpoint says nothing about them.
+    pub origin_defaults: OriginRequest,
     /// Whether a request after which most hostnames would be gone is carried out.
     pub allow_mass_deletion: bool,
+    /// What becomes of ExternalDNS's TXT records.
+    pub ownership: Ownership,
     tunnels: Vec<ConfiguredTunnel>,
+}
+
+/// What becomes of the TXT records in which ExternalDNS says what is its own. What is ours the stamps say, either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ownership {
+    /// They are not stored: the stamp says what they would.
+    #[default]
+    Comment,
+    /// They are stored and shown as ExternalDNS wrote them.
+    Txt,
+}
+
+impl Ownership {
+    /// The form in which it is configured.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Comment => "comment",
+            Self::Txt => "txt",
+        }
+    }
 }
 
 /// A tunnel this program may write to.
@@ -47,7 +72,7 @@ pub struct ConfiguredTunnel {
 }
 
 impl Settings {
-    /// Settings for at least one tunnel, without a default service.
+    /// Settings for at least one tunnel, without a default service and default options.
     pub fn new(
         owner: &str,
         filter: DomainFilter,
@@ -56,7 +81,15 @@ impl Settings {
     ) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
-        Self { owner: owner.into(), filter, default_service: None, allow_mass_deletion: false, tunnels }
+        Self {
+            owner: owner.into(),
+            filter,
+            default_service: None,
+            origin_defaults: OriginRequest::new(),
+            allow_mass_deletion: false,
+            ownership: Ownership::default(),
+            tunnels,
+        }
     }
 
     /// The configured tunnels, the default first.

@@ -7,11 +7,13 @@ mod external_dns;
 mod world;
 
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::adjust;
+use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
+use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust, plan};
 use proptest::prelude::*;
+use serde_json::json;
 
-use external_dns::plan as external_dns_plan;
-use world::{HOME, OFFICE, World, settings, tunnel_id};
+use external_dns::{Registry, TXT, TXT_BELOW, TxtNames};
+use world::{HOME, OFFICE, World, tunnel_id};
 
 const HOSTS: [&str; 5] =
     ["a.example.com", "b.example.com", "x.a.example.com", "*.example.com", "*.a.example.com"];
@@ -90,13 +92,45 @@ fn any_world() -> impl Strategy<Value = World> {
         ],
         0..4,
     );
-    (prop::collection::vec(any_foreign_rule(), 0..5), records).prop_map(|(rules, mut records)| {
-        // A CNAME stands alone on its name.
-        if records.contains(&("b.example.com", "CNAME", "elsewhere.test")) {
-            records.retain(|(name, kind, _)| *name != "b.example.com" || *kind == "CNAME");
-        }
-        World::new(&rules, &records)
-    })
+    // Where ExternalDNS wants its own: what has nothing to do with it, and another owner's.
+    let txts = prop::sample::subsequence(
+        vec![
+            ("cname-a.example.com", "TXT", "\"v=spf1 -all\""),
+            ("cname-b.example.com", "TXT", "\"heritage=external-dns,external-dns/owner=other\""),
+            ("cname-x.b.example.com", "TXT", "heritage=external-dns,external-dns/owner=other"),
+            ("a.example.com", "TXT", "text"),
+        ],
+        0..4,
+    );
+    let rules = prop::collection::vec(any_foreign_rule(), 0..5);
+    (rules, records, txts, any_registry(), any_defaults()).prop_map(
+        |(rules, mut records, txts, (ownership, registry), origin_defaults)| {
+            // A CNAME stands alone on its name.
+            if records.contains(&("b.example.com", "CNAME", "elsewhere.test")) {
+                records.retain(|(name, kind, _)| *name != "b.example.com" || *kind == "CNAME");
+            }
+            records.extend(txts);
+            let mut world = World::new(&rules, &records).with(ownership, registry);
+            world.origin_defaults = origin_defaults;
+            world
+        },
+    )
+}
+
+/// The option that endpoints have of themselves is among them.
+fn any_defaults() -> impl Strategy<Value = OriginRequest> {
+    let defaults =
+        vec![("connectTimeout", json!(5)), ("noTLSVerify", json!(true)), ("proxyType", json!("socks"))];
+    prop::sample::subsequence(defaults, 0..=3)
+}
+
+/// Every ownership with every registry, the unfitting ones too.
+fn any_registry() -> impl Strategy<Value = (Ownership, Registry)> {
+    let old = Registry::Txt(TxtNames { prefix: "old-", untyped_too: true });
+    (
+        prop::sample::select(vec![Ownership::Comment, Ownership::Txt, Ownership::Txt]),
+        prop::sample::select(vec![Registry::Noop, TXT, TXT, TXT_BELOW, TXT_BELOW, old]),
+    )
 }
 
 fn foreign_is_untouched(before: &World, after: &World) -> Result<(), TestCaseError> {
@@ -132,13 +166,22 @@ proptest! {
         let plan = world.run_loop(&desired, usize::MAX);
         prop_assert_eq!(world.writes, writes, "a further loop wrote {:?}", plan);
 
-        let adjusted = adjust::adjust(&desired, &settings()).endpoints;
-        let changes = external_dns_plan(&world.shown(), &adjusted);
-        for endpoint in changes.create.iter().chain(&changes.update_new).chain(&changes.delete) {
+        let adjusted = adjust::adjust(&desired, &world.settings()).endpoints;
+        let changes = world.registry.plan(&world.shown(), &adjusted);
+        let asked_for = changes.create.iter().chain(&changes.update_new).chain(&changes.delete);
+        for endpoint in asked_for.filter(|endpoint| endpoint.record_type != "TXT") {
             prop_assert!(
                 refused.iter().any(|refusal| *refusal.hostname == *endpoint.dns_name),
                 "{:?} is asked for without end and nobody says why", endpoint
             );
+        }
+        if let (Ownership::Txt, Registry::Txt(names)) = (world.ownership, world.registry) {
+            let (txts, data): (Vec<Endpoint>, Vec<Endpoint>) =
+                world.shown().into_iter().partition(|endpoint| endpoint.record_type == "TXT");
+            for (endpoint, name) in data.iter().flat_map(|data| names.of(&data.dns_name).into_iter().map(move |name| (data, name))) {
+                let is_there = txts.iter().any(|txt| txt.dns_name == name && txt.set_identifier == endpoint.set_identifier);
+                prop_assert!(is_there, "{name} is missing for {endpoint:?} in {txts:?}");
+            }
         }
     }
 
@@ -147,14 +190,16 @@ proptest! {
         world in any_world(),
         first in any_desired(),
         second in any_desired(),
-        writes in 0..8_usize,
+        writes in 0..10_usize,
         withdrawn_after in any::<bool>(),
+        other_defaults in any_defaults(),
     ) {
         let before = world.clone();
         let mut world = world;
         for _ in 0..LOOPS_TO_REST {
             world.run_loop(&first, usize::MAX);
         }
+        world.origin_defaults = other_defaults;
         world.run_loop(&second, writes);
         foreign_is_untouched(&before, &world)?;
 
@@ -173,11 +218,10 @@ proptest! {
 
     #[test]
     fn replaying_the_same_changes_writes_nothing(mut world in any_world(), desired in any_desired()) {
-        let adjusted = adjust::adjust(&desired, &settings()).endpoints;
-        let changes = external_dns_plan(&world.shown(), &adjusted);
+        let adjusted = adjust::adjust(&desired, &world.settings()).endpoints;
+        let changes = world.registry.plan(&world.shown(), &adjusted);
         let plan_now = |world: &World| {
-            external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan(&changes, &world.snapshot(), &settings())
-                .expect("the owner is ours")
+            plan::plan(&changes, &world.snapshot(), &world.settings()).expect("the owner is ours")
         };
         let plan = plan_now(&world);
         world.apply(&plan, usize::MAX);

@@ -7,7 +7,9 @@ mod harness;
 #[path = "support/process.rs"]
 mod process;
 
-use harness::{Scene, published};
+use cloudflare_emulator::{ConfigSource, Refusal, RuleText, Visit, catch_all};
+use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use harness::{Scene, endpoint, published};
 use process::Process;
 
 /// A flag such as `--managed-record-types=A` takes the CNAME out of what ExternalDNS plans, without a word.
@@ -47,4 +49,126 @@ fn a_write_that_is_undone_every_time_is_named_once_with_what_differs() {
     let lines: Vec<&String> = said.iter().filter(|line| line.contains("refused=not_kept")).collect();
     assert_eq!(lines.len(), 1, "{said:#?}");
     assert!(lines[0].contains("the record's proxied is not kept"), "{lines:?}");
+}
+
+/// What is wrong with an endpoint, its properties, and the word that it is refused with.
+type Bad<'a> = (&'a str, String, Vec<(&'a str, &'a str)>, &'a str);
+
+#[test]
+fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_goes_on() {
+    let scene = Scene::new();
+    let local = scene.cloudflare.add_tunnel("local");
+    scene.cloudflare.add_tunnel("office");
+    let theirs = r#"{"ingress":[{"hostname":"rule.example.com","service":"http://theirs:80"},{"hostname":"cover.example.com","path":"/","service":"http://theirs:80"},{"service":"http_status:503"}]}"#;
+    scene.cloudflare.put_configuration(&scene.tunnel, theirs).expect("cloudflared takes it");
+    let held = serde_json::json!({"name": "record.example.com", "type": "A", "content": "192.0.2.1"});
+    scene.cloudflare.add_record(&scene.zone, held).expect("Cloudflare takes it");
+    scene.cloudflare.edit(|cloudflare| {
+        cloudflare.put_configuration(&local, &catch_all("http_status:404")).expect("a document");
+        cloudflare.tunnel_mut(&local).config_source = ConfigSource::Local;
+        cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.service == "http://disliked:80");
+        cloudflare.whims_mut().dislike_name(
+            "disliked.example.com",
+            Refusal::new(400, 9041, "This DNS record cannot be proxied."),
+        );
+        cloudflare.whims_mut().drops_explicit_defaults = true;
+    });
+    let tunnels = [("CF_TUNNEL_ID", "home,office,local"), ("EXCLUDE_DOMAIN_FILTER", "out.example.com")];
+    let (process, external_dns) = Process::start_ready(&scene, &tunnels);
+
+    let service = ("tunnel-service", "http://web:80");
+    let api = ("tunnel-path-prefix", "/api");
+    let before = [
+        published("kept.example.com", "http://before:80"),
+        endpoint("kept.example.com", &[("tunnel-service", "http://before:80"), api]),
+        endpoint("broken.example.com", &[("tunnel-service", "http://before:80"), api]),
+        endpoint(
+            "two-tunnels.example.com",
+            &[("tunnel-service", "http://before:80"), ("tunnel", "office"), api],
+        ),
+    ];
+    external_dns.run_loop(&before).expect("published");
+
+    let at = |name: &str| format!("{name}.example.com");
+    let bad: Vec<Bad<'_>> = vec![
+        ("a service that is none", at("service"), vec![("tunnel-service", "web:80")], "invalid"),
+        ("a service with a path", at("slash"), vec![("tunnel-service", "http://web:80/x")], "invalid"),
+        ("no service", at("no-service"), vec![("tunnel", "home")], "invalid"),
+        ("a path that Go cannot read", at("path"), vec![service, ("tunnel-path", "^/a(?!b)")], "invalid"),
+        ("a prefix without a slash", at("prefix"), vec![service, ("tunnel-path-prefix", "api")], "invalid"),
+        ("both kinds of path", at("both"), vec![service, api, ("tunnel-path", "^/x")], "invalid"),
+        ("an unknown tunnel", at("tunnel"), vec![service, ("tunnel", "nowhere")], "invalid"),
+        ("a misspelled property", at("misspelled"), vec![service, ("tunnel-pth", "^/x")], "invalid"),
+        ("half of Access", at("access"), vec![service, ("access-required", "true")], "invalid"),
+        ("an unknown word of Access", at("word"), vec![service, ("access-policy", "x")], "invalid"),
+        (
+            "rules for a proxy that are none",
+            at("ip-rules"),
+            vec![service, ("origin-ip-rules", "all")],
+            "invalid",
+        ),
+        ("an option where there is no rule", at("none"), vec![("tunnel-service", "none"), api], "invalid"),
+        ("a label of 64 bytes", at(&"l".repeat(64)), vec![service], "invalid"),
+        ("a wildcard in the middle", "a.*.example.com".to_owned(), vec![service], "invalid"),
+        ("a port", "port.example.com:443".to_owned(), vec![service], "invalid"),
+        ("a blank", "two words.example.com".to_owned(), vec![service], "invalid"),
+        ("a name in no zone", "web.example.net".to_owned(), vec![service], "no_zone"),
+        ("a name outside the filter", at("web.out"), vec![service], "outside_filter"),
+        ("a record of theirs", at("record"), vec![service], "record_held"),
+        ("a rule of theirs", at("rule"), vec![service], "rule_held"),
+        ("a rule of theirs that covers ours and is covered by it", at("cover"), vec![service], "edit"),
+        ("a second tunnel", at("two-tunnels"), vec![service, ("tunnel", "home")], "two_tunnels"),
+        ("a local tunnel", at("local"), vec![service, ("tunnel", "local")], "local_tunnel"),
+        (
+            "a rule that Cloudflare dislikes",
+            at("rule-disliked"),
+            vec![("tunnel-service", "http://disliked:80")],
+            { "cloudflare" },
+        ),
+        ("a record that Cloudflare dislikes", at("disliked"), vec![service], "cloudflare"),
+        ("an option that Cloudflare drops", at("drops"), vec![service, ("origin-no-tls-verify", "false")], {
+            "not_kept"
+        }),
+        ("a path that broke", at("broken"), vec![service, ("tunnel-path-prefix", "api")], "withheld"),
+    ];
+    let good: Vec<Endpoint> =
+        (0..10).map(|number| published(&format!("good{number}.example.com"), "http://good:80")).collect();
+    let odd = endpoint("odd.example.com", &[service, ("origin-connect-timeout", "500ms")]);
+    let two_tunnels = before[3].clone();
+    let mut desired: Vec<Endpoint> = bad.iter().map(|(_, name, all, _)| endpoint(name, all)).collect();
+    desired.extend(before[..2].iter().chain(&good).cloned().chain([two_tunnels, odd]));
+    for _ in 0..2 {
+        external_dns.run_loop(&desired).expect("refused by name");
+    }
+
+    let (_, _, said) = process.end_with("TERM");
+    for (label, name, _, word) in &bad {
+        let refused = |line: &&String| {
+            line.contains(&format!("hostname={name:?} ")) && line.contains(&format!("refused={word} "))
+        };
+        let lines = said.iter().filter(refused).count();
+        assert_eq!(lines, 1, "{label}: {name} refused={word} is said once in {said:#?}");
+    }
+    let left_out = said.iter().filter(|line| line.contains("odd.example.com") && line.contains("left out"));
+    assert!(left_out.count() > 0, "{said:#?}");
+    let service_for = |host: &str, path: &str| match scene.cloudflare.visit(host, path) {
+        Visit::Served { service, .. } => service,
+        other => other.to_string(),
+    };
+    for endpoint in &good {
+        assert_eq!(service_for(&endpoint.dns_name, "/"), "http://good:80", "{}", endpoint.dns_name);
+    }
+    for (host, path, service) in [
+        ("odd.example.com", "/", "http://web:80"),
+        ("drops.example.com", "/", "http://web:80"),
+        ("kept.example.com", "/", "http://before:80"),
+        ("kept.example.com", "/api", "http://before:80"),
+        ("broken.example.com", "/api", "http://before:80"),
+        ("two-tunnels.example.com", "/api", "http://before:80"),
+    ] {
+        assert_eq!(service_for(host, path), service, "{host}{path}");
+    }
+    // Two good ones of before with three rules, one of them at the office, ten new ones, and the two odd ones.
+    let ours = scene.rules().into_iter().filter(|rule| !rule.contains("theirs") && rule.contains("hostname"));
+    assert_eq!(ours.count(), 3 + 10 + 2, "{:#?}", scene.rules());
 }

@@ -6,11 +6,14 @@ mod external_dns;
 #[allow(dead_code, reason = "the laws take more of it")]
 mod world;
 
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Record, RecordId};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
 
+use external_dns::{TXT, TXT_BELOW};
 use world::{HOME, World, settings, tunnel_id};
 
 fn endpoint(properties: &[(&str, &str)]) -> Endpoint {
@@ -219,19 +222,82 @@ fn a_request_after_which_most_hostnames_would_be_gone_has_its_deletions_withheld
         ..endpoint(&[("tunnel-service", service)])
     };
     let all: Vec<Endpoint> = (0..30).map(|number| host(number, "http://web:80")).collect();
-    for (kept, withheld) in [(10, 0), (9, 21), (0, 30)] {
-        let mut world = World::new(&[], &[]);
+    let ownerships = [(Ownership::Comment, 0), (Ownership::Txt, 1)];
+    let table = [(10, 0), (9, 21), (0, 30)].into_iter();
+    for (kept, withheld, (ownership, txts)) in
+        table.flat_map(|(kept, withheld)| ownerships.map(|ownership| (kept, withheld, ownership)))
+    {
+        let mut world = World::new(&[], &[]).with(ownership, TXT_BELOW);
         world.run_loop(&all, usize::MAX);
         let mut rest: Vec<Endpoint> = (0..kept).map(|number| host(number, "http://other:80")).collect();
         rest.push(host(99, "http://new:80"));
         let plan = world.run_loop(&rest, usize::MAX);
         let refused = plan.refusals.iter().filter(|refusal| refusal.reason == Reason::MassDeletion).count();
         assert_eq!(refused, withheld, "{kept} kept");
-        let shown = world.shown();
-        assert_eq!(shown.len(), kept + withheld + 1, "{kept} kept");
+        let mut shown = world.shown();
+        assert_eq!(shown.len(), (kept + withheld + 1) * (1 + txts), "{kept} kept, and what goes with each");
+        shown.retain(|endpoint| endpoint.record_type == "CNAME");
         let changed = shown.iter().filter(|endpoint| {
             endpoint.property("webhook/tunnel-service").is_some_and(|service| service != "http://web:80")
         });
         assert_eq!(changed.count(), kept + 1, "everything else is done");
+    }
+}
+
+/// Somebody made two addresses of our record: ExternalDNS is shown one endpoint of each name and type.
+#[test]
+fn the_txt_record_of_a_hostname_with_two_records_is_shown_once() {
+    let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
+    world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
+    let record = world.records.iter_mut().find(|record| &*record.kind == "CNAME").expect("published");
+    (record.kind, record.content) = ("A".into(), "192.0.2.1".into());
+    let second = Record { id: RecordId::new("by hand"), content: "192.0.2.2".into(), ..record.clone() };
+    world.records.push(second);
+    let shown: Vec<(String, usize)> =
+        world.shown().into_iter().map(|endpoint| (endpoint.record_type, endpoint.targets.len())).collect();
+    assert_eq!(shown, [("A".to_owned(), 2), ("TXT".to_owned(), 1)]);
+}
+
+/// What is no deletion of a hostname does not count as one.
+#[test]
+fn txt_records_that_are_not_stored_any_more_go_from_all_hostnames_at_once() {
+    let all = |service: &str| -> Vec<Endpoint> {
+        let host = |number| Endpoint {
+            dns_name: format!("h{number}.example.com"),
+            ..endpoint(&[("tunnel-service", service)])
+        };
+        (0..30).map(host).collect()
+    };
+    let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
+    world.run_loop(&all("http://web:80"), usize::MAX);
+    assert_eq!(world.records.len(), 60);
+    let mut world = world.with(Ownership::Comment, TXT);
+    let plan = world.run_loop(&all("http://new:80"), usize::MAX);
+    assert_eq!((plan.refusals, world.records.len()), (Vec::new(), 30));
+}
+
+/// What an operator has to do about it is said.
+#[test]
+fn a_refusal_over_txt_records_names_the_remedy() {
+    let apex =
+        Endpoint { dns_name: "example.com".to_owned(), ..endpoint(&[("tunnel-service", "http://web:80")]) };
+    let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
+    let refused = world.run_loop(&[apex], usize::MAX).refusals;
+    world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
+    let unowned = plan(&deletion(""), &world.snapshot(), &world.settings()).expect("nobody else's").refusals;
+    for (refusals, label, remedies) in [
+        (
+            refused,
+            "txt_outside_zones",
+            &["\"cname-example.com\"", "--txt-prefix=%{record_type}-x.", "OWNERSHIP=comment"][..],
+        ),
+        (unowned, "no_owner", &["--registry=txt", "OWNERSHIP=comment"]),
+    ] {
+        let [refusal] = &refusals[..] else {
+            panic!("one refusal in {refusals:?}");
+        };
+        assert_eq!(refusal.reason.label(), label);
+        let text = refusal.to_string();
+        assert!(remedies.iter().all(|remedy| text.contains(remedy)), "{text}");
     }
 }

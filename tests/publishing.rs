@@ -190,6 +190,94 @@ fn a_rule_beside_one_that_cloudflare_refuses_stays_ours() {
     assert_eq!(scene.cnames(), []);
 }
 
+#[test]
+fn a_default_service_takes_every_object_that_names_none_and_does_not_keep_out() {
+    let scene = Scene::new();
+    let program = scene.start_with(&[("DEFAULT_SERVICE", "http://{name}.{namespace}.svc:80")]);
+    let from = |name: &str, resource: &str, properties: &[(&str, &str)]| {
+        let mut endpoint = endpoint(name, properties);
+        endpoint.labels.set("resource", resource);
+        endpoint
+    };
+    let mut record_only = from("only.example.com", "ingress/shop/only", &[]);
+    record_only.record_type = "CNAME".to_owned();
+    record_only.targets = vec![format!("{}.cfargotunnel.com", scene.tunnel)];
+    let desired = [
+        from("shop.example.com", "ingress/shop/web", &[]),
+        from("blog.example.com", "service/press/blog", &[("origin-no-tls-verify", "true")]),
+        from("own.example.com", "ingress/shop/own", &[("tunnel-service", "http://own:8080")]),
+        from("out.example.com", "ingress/shop/out", &[("tunnel", "false")]),
+        from("nameless.example.com", "", &[]),
+        record_only,
+    ];
+    for _ in 0..2 {
+        program.external_dns().run_loop(&desired).expect("published");
+    }
+    assert_eq!(
+        scene.rules(),
+        [
+            r#"{"hostname":"blog.example.com","service":"http://blog.press.svc:80","originRequest":{"noTLSVerify":true}}"#,
+            r#"{"hostname":"own.example.com","service":"http://own:8080"}"#,
+            r#"{"hostname":"shop.example.com","service":"http://web.shop.svc:80"}"#,
+            r#"{"service":"http_status:404"}"#,
+        ]
+    );
+    let mut names: Vec<String> = scene.cnames().into_iter().map(|(name, ..)| name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["blog.example.com", "only.example.com", "own.example.com", "shop.example.com"]);
+
+    // What is kept out from now on goes.
+    let mut kept_out = desired;
+    kept_out[0] = from("shop.example.com", "ingress/shop/web", &[("tunnel", "false")]);
+    program.external_dns().run_loop(&kept_out).expect("withdrawn");
+    assert_eq!(scene.rules().len(), 3);
+}
+
+/// One update when a setting changes, and none from then on, also where Cloudflare drops what says a default.
+#[test]
+fn default_options_reach_every_rule_once_and_an_endpoints_own_stay() {
+    for drops in [false, true] {
+        let scene = Scene::with_foreign();
+        scene.cloudflare.edit(|cloudflare| cloudflare.whims_mut().drops_explicit_defaults = drops);
+        let desired = [
+            published("web.example.com", "https://web:443"),
+            endpoint(
+                "own.example.com",
+                &[("tunnel-service", "https://own:443"), ("origin-no-tls-verify", "false")],
+            ),
+            endpoint("only.example.com", &[("tunnel-service", "none")]),
+        ];
+        let unverified: &[(&str, &str)] =
+            &[("ORIGIN_NO_TLS_VERIFY", "true"), ("ORIGIN_CONNECT_TIMEOUT", "1m")];
+        let foreign = scene.rules();
+        // What is dropped says the same as what is absent.
+        let own = (!drops).then_some(false);
+        for (variables, timeout, web) in [
+            (unverified, Some(60), Some(true)),
+            (&[("ORIGIN_CONNECT_TIMEOUT", "60s")], Some(60), None),
+            (&[], None, None),
+        ] {
+            let program = scene.start_with(variables);
+            program.external_dns().run_loop(&desired).expect("updated");
+            let rules = scene.rules();
+            assert_eq!([&rules[..1], &rules[3..]].concat(), foreign, "{variables:?}");
+            let options = |rule: &str| {
+                let rule: serde_json::Value = serde_json::from_str(rule).expect("a rule");
+                let option = |name: &str| rule["originRequest"][name].clone();
+                (option("connectTimeout").as_u64(), option("noTLSVerify").as_bool())
+            };
+            assert_eq!(scene.cnames().len(), 1 + desired.len(), "a record alone has no rule for an option");
+            assert_eq!(options(&rules[1]), (timeout, own), "{variables:?} {}", rules[1]);
+            assert_eq!(options(&rules[2]), (timeout, web), "{variables:?} {}", rules[2]);
+            scene.cloudflare.take_calls();
+            for _ in 0..2 {
+                program.external_dns().run_loop(&desired).expect("nothing to do");
+            }
+            assert_eq!(scene.cloudflare.count_calls().writes, 0, "{variables:?}");
+        }
+    }
+}
+
 /// ExternalDNS's own flag never reaches a webhook: it sends its changes as usual.
 #[test]
 fn a_dry_run_writes_nothing_and_answers_as_if_it_had() {

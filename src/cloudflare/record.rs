@@ -35,6 +35,13 @@ pub struct Record {
     pub read_only: bool,
 }
 
+impl Record {
+    /// Whether it is a TXT record that can be changed.
+    pub fn is_writable_txt(&self) -> bool {
+        &*self.kind == "TXT" && !self.read_only
+    }
+}
+
 /// Changes of one zone's records. Cloudflare runs deletes, then patches, then posts, in one transaction: all or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Batch {

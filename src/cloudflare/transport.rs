@@ -1,6 +1,7 @@
 //! HTTP. Beside what lies below this module and the resolver, nothing knows ureq.
 
 mod base_url;
+mod crypto;
 mod failure;
 mod trust;
 
@@ -152,7 +153,12 @@ fn agent(base: &BaseUrl, user_agent: &str, roots: RootCerts, resolver: CachingRe
         .https_only(base.is_https)
         .max_redirects(0)
         .user_agent(user_agent)
-        .tls_config(TlsConfig::builder().root_certs(roots).build())
+        .tls_config(
+            TlsConfig::builder()
+                .root_certs(roots)
+                .unversioned_rustls_crypto_provider(Arc::new(crypto::provider()))
+                .build(),
+        )
         .timeout_resolve(Some(RESOLVE_TIMEOUT))
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_send_request(Some(SEND_TIMEOUT))

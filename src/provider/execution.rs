@@ -11,6 +11,7 @@ use crate::cloudflare::{
     AccountId, Batch, Client, Configuration, Error, Plan as ZonePlan, RecordPatch, Refusal as Answer, ZoneId,
 };
 use crate::limits;
+use crate::ordered::inserted;
 use crate::provider::breaker::Write;
 use crate::provider::journal;
 use crate::provider::unpublished::Unpublished;
@@ -86,7 +87,7 @@ impl<'a> Execution<'a> {
         unpublished: &'a mut Unpublished,
     ) -> Self {
         let record_counts =
-            snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())).collect();
+            inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
         Self {
             client,
             account,
@@ -107,7 +108,9 @@ impl<'a> Execution<'a> {
         for stage in Stage::ALL {
             match stage {
                 Stage::Withdraw | Stage::Publish | Stage::Retire => self.run_edits(stage)?,
-                Stage::Stamp | Stage::Repoint | Stage::Unstamp => self.run_operations(stage)?,
+                Stage::Unregister | Stage::Stamp | Stage::Repoint | Stage::Unstamp | Stage::Register => {
+                    self.run_operations(stage)?;
+                }
             }
         }
         Ok(self.done)
@@ -280,9 +283,10 @@ impl<'a> Execution<'a> {
                     self.unpublished.insert(tunnel, &host.hostname, edit);
                 }
             }
-            if let Some(operations) = host.operations.get(&stage).filter(|operations| !operations.is_empty())
-            {
-                by_zone.entry(&host.zone).or_default().push((&host.hostname, operations));
+            for ((_, zone), operations) in host.operations.iter().filter(|((at, _), _)| *at == stage) {
+                if !operations.is_empty() {
+                    by_zone.entry(zone).or_default().push((&host.hostname, operations));
+                }
             }
         }
         for (zone, units) in by_zone {
@@ -514,6 +518,9 @@ pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) ->
             }
             text.push_str(if *proxied == Some(true) { ", proxied" } else { "" });
             text
+        }
+        RecordOperation::Post(record) if &*record.kind == "TXT" => {
+            format!("hostname={hostname} TXT record created, name={:?}", &*record.name)
         }
         RecordOperation::Post(record) => {
             format!("hostname={hostname} record created, target={:?}", &*record.content)

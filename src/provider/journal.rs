@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::cloudflare::{Record, RecordPatch, ZoneId};
 use crate::endpoint::Property;
 use crate::limits;
+use crate::ordered::inserted;
 use crate::provider::breaker::{Breaker, Write, fingerprint};
 use crate::provider::execution::{Done, Rejection, describe_operation, record_work, tunnel_work};
 use crate::reconcile::canonical;
@@ -43,7 +44,7 @@ struct Rejected {
 impl Journal {
     /// The lines that `speaker` did not say the last time. A line that is not in `lines` any more may be said again.
     pub(super) fn news(&mut self, speaker: Speaker, lines: impl IntoIterator<Item = String>) -> Vec<String> {
-        let lines: BTreeSet<String> = lines.into_iter().collect();
+        let lines: BTreeSet<String> = inserted(lines);
         let before = self.said.insert(speaker, lines.clone()).unwrap_or_default();
         lines.difference(&before).cloned().collect()
     }
@@ -114,12 +115,12 @@ struct Brake<'a> {
 impl Brake<'_> {
     /// Whether anything of the hostname is to be written.
     fn lets_pass(&mut self, host: &mut HostPlan) -> bool {
-        let is_moving = host.operations.contains_key(&Stage::Repoint);
-        let mut held_stages = Vec::new();
-        for (stage, operations) in &host.operations {
+        let is_moving = host.operations.keys().any(|(stage, _)| *stage == Stage::Repoint);
+        let mut held_batches = Vec::new();
+        for (batch, operations) in &host.operations {
             let work = record_work(operations);
             let held = self.rejection(&work).or_else(|| {
-                self.is_repeated(record_write(&host.hostname, *stage, operations, self.snapshot))
+                self.is_repeated(record_write(&host.hostname, batch, operations, self.snapshot))
                     .then(|| Reason::NotKept { field: differing_fields(operations).into() })
             });
             let Some(reason) = held else { continue };
@@ -129,9 +130,9 @@ impl Brake<'_> {
             if is_refused || is_moving || operations.iter().any(carries_stamp) {
                 return false;
             }
-            held_stages.push(*stage);
+            held_batches.push(batch.clone());
         }
-        host.operations.retain(|stage, _| !held_stages.contains(stage));
+        host.operations.retain(|batch, _| !held_batches.contains(batch));
         for edits in host.edits.values_mut() {
             let mut kept = Vec::with_capacity(edits.len());
             for (tunnel, edit) in edits.drain(..) {
@@ -177,8 +178,8 @@ fn works(host: &HostPlan, snapshot: &Snapshot, own: &OwnRules) -> Vec<(Box<str>,
     for (tunnel, edit) in host.edits.values().flatten() {
         works.push((tunnel_work(tunnel, edit), rule_write_against(tunnel, edit, snapshot, own)));
     }
-    for (stage, operations) in &host.operations {
-        works.push((record_work(operations), record_write(&host.hostname, *stage, operations, snapshot)));
+    for (batch, operations) in &host.operations {
+        works.push((record_work(operations), record_write(&host.hostname, batch, operations, snapshot)));
     }
     works
 }
@@ -211,7 +212,12 @@ fn standing_rule<'a>(tunnel: &TunnelId, edit: &RuleEdit, snapshot: &'a Snapshot)
 }
 
 /// The write of a hostname's records. Their ids do not count: what somebody made again has a new one.
-fn record_write(hostname: &str, stage: Stage, operations: &[RecordOperation], snapshot: &Snapshot) -> Write {
+fn record_write(
+    hostname: &str,
+    (stage, zone): &(Stage, ZoneId),
+    operations: &[RecordOperation],
+    snapshot: &Snapshot,
+) -> Write {
     let wanted: String = operations.iter().map(|operation| describe_operation(hostname, operation)).collect();
     let mut found = String::new();
     for record in snapshot.zone_of(hostname).iter().flat_map(|zone| zone.records_of(hostname)) {
@@ -219,7 +225,7 @@ fn record_write(hostname: &str, stage: Stage, operations: &[RecordOperation], sn
         let _ = writeln!(found, "{kind} {content} {proxied} {comment}");
     }
     Write {
-        place: fingerprint([hostname, &*format!("{stage:?}")]),
+        place: fingerprint([hostname, zone.as_str(), &*format!("{stage:?}")]),
         wanted: fingerprint([&*wanted]),
         found: fingerprint([&*found]),
     }
@@ -230,7 +236,7 @@ fn carries_stamp(operation: &RecordOperation) -> bool {
     match operation {
         RecordOperation::Delete(_) => false,
         RecordOperation::Patch(patch) => patch.comment.is_some(),
-        RecordOperation::Post(_) => true,
+        RecordOperation::Post(record) => &*record.kind == "CNAME",
     }
 }
 

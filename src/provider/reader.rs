@@ -12,10 +12,11 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{AccountId, Client, ConfigSource, Configuration, Error, Record, Zone, ZoneId};
 use crate::domain_filter::DomainFilter;
 use crate::limits;
+use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
-use crate::tunnel::{Document, DocumentError, TunnelId, hostname};
+use crate::tunnel::{Document, DocumentError, TunnelId};
 
 /// Which zones are read.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +58,13 @@ struct ZoneList {
     read_at: Instant,
 }
 
+impl ZoneScope {
+    /// Whether the zone is read.
+    pub(super) fn takes(&self, zone: &Zone) -> bool {
+        self.filter.may_serve_zone(&zone.name) && (self.ids.is_empty() || self.ids.contains(&zone.id))
+    }
+}
+
 impl Reader {
     pub(super) fn new(scope: ZoneScope, clock: Arc<dyn Clock>, allow_local_config: bool) -> Self {
         Self {
@@ -68,26 +76,22 @@ impl Reader {
         }
     }
 
-    /// The zones within the scope. The list is read again when one of `names` fits none of them and it is old enough.
-    pub(super) fn zones<'n>(
+    /// Every zone that the token sees. Where something is `to_be_written`, the list is read again when it is old enough:
+    /// a new zone may hold the name, or a part of one that is known.
+    pub(super) fn zones(
         &self,
         client: &Client,
-        names: impl IntoIterator<Item = &'n str>,
+        to_be_written: bool,
         deadline: Deadline,
     ) -> Result<Arc<[Zone]>, Error> {
         let mut cached = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(list) = &*cached {
             let young = self.clock.now().saturating_duration_since(list.read_at) < limits::ZONE_LIST_MAX_AGE;
-            if young || names.into_iter().all(|name| is_in_one(&hostname::normalize(name), &list.zones)) {
+            if young || !to_be_written {
                 return Ok(Arc::clone(&list.zones));
             }
         }
-        let zones: Arc<[Zone]> = client
-            .zones(deadline)?
-            .into_iter()
-            .filter(|zone| self.scope.filter.may_serve_zone(&zone.name))
-            .filter(|zone| self.scope.ids.is_empty() || self.scope.ids.contains(&zone.id))
-            .collect();
+        let zones: Arc<[Zone]> = client.zones(deadline)?.into();
         debug!("zones={} read", zones.len());
         *cached = Some(ZoneList { zones: Arc::clone(&zones), read_at: self.clock.now() });
         Ok(zones)
@@ -98,19 +102,20 @@ impl Reader {
         *self.zones.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Everything that a decision needs. `names` are those that are about to be written.
-    pub(super) fn snapshot<'n>(
+    /// Everything that a decision needs.
+    pub(super) fn snapshot(
         &self,
         client: &Client,
         account: &AccountId,
         settings: &Settings,
-        names: impl IntoIterator<Item = &'n str>,
+        to_be_written: bool,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
-        let zones = self.zones(client, names, deadline)?;
-        let tasks: Vec<Task<'_>> = zones
-            .iter()
-            .filter(|zone| is_of_account(zone, account))
+        let zones = self.zones(client, to_be_written, deadline)?;
+        let (served, others): (Vec<&Zone>, Vec<&Zone>) =
+            zones.iter().partition(|zone| is_of_account(zone, account) && self.scope.takes(zone));
+        let tasks: Vec<Task<'_>> = served
+            .into_iter()
             .map(Task::Records)
             .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
             .collect();
@@ -121,7 +126,10 @@ impl Reader {
                     self.forget_zones();
                 }
             })?;
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = Snapshot {
+            zones_elsewhere: others.into_iter().map(|zone| zone.name.clone()).collect(),
+            ..Snapshot::default()
+        };
         for (task, answer) in tasks.iter().zip(answers) {
             match (task, answer) {
                 (Task::Records(zone), Answer::Records(records)) => {
@@ -158,14 +166,15 @@ impl Reader {
         snapshot: &Snapshot,
         deadline: Deadline,
     ) -> Result<BTreeSet<TunnelId>, Error> {
-        let candidates: BTreeSet<TunnelId> = snapshot
-            .zones
-            .iter()
-            .flat_map(ZoneSnapshot::records)
-            .filter(|record| Stamp::parse(&record.comment).is_some_and(|stamp| stamp.owner == settings.owner))
-            .filter_map(|record| TunnelId::from_hostname(&record.content))
-            .filter(|tunnel| !settings.is_configured(tunnel))
-            .collect();
+        let records = snapshot.zones.iter().flat_map(ZoneSnapshot::records);
+        let candidates: BTreeSet<TunnelId> = inserted(
+            records
+                .filter(|record| {
+                    Stamp::parse(&record.comment).is_some_and(|stamp| stamp.owner == settings.owner)
+                })
+                .filter_map(|record| TunnelId::from_hostname(&record.content))
+                .filter(|tunnel| !settings.is_configured(tunnel)),
+        );
         let mut known = self.foreign_tunnels.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         known.retain(|tunnel, (_, asked_at)| {
@@ -195,10 +204,6 @@ impl Reader {
 /// 1014. The tunnels of another account cannot be asked for either, so a record that leads to one would look abandoned.
 pub(super) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
     zone.account == *account || zone.account.as_str().is_empty()
-}
-
-fn is_in_one(name: &str, zones: &[Zone]) -> bool {
-    zones.iter().any(|zone| hostname::is_within(name, &zone.name))
 }
 
 enum Task<'a> {

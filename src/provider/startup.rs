@@ -9,19 +9,20 @@ use log::{info, warn};
 use crate::clock::Deadline;
 use crate::cloudflare::{AccountId, ConfigSource, Error, Tunnel, Zone};
 use crate::limits;
+use crate::ordered::inserted;
 use crate::provider::reader::{ZoneScope, is_of_account};
 use crate::provider::{Provider, Resolved};
+use crate::reconcile::options::OriginRequest;
 use crate::reconcile::service_template::ServiceTemplate;
-use crate::reconcile::{ConfiguredTunnel, Settings};
-
-/// The status of a zone that is served.
-const ZONE_ACTIVE: &str = "active";
+use crate::reconcile::{ConfiguredTunnel, Ownership, Settings};
 
 /// What the configuration asks for, in names that Cloudflare has to resolve.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// `OWNER_ID`.
     pub owner: Box<str>,
+    /// `OWNERSHIP`.
+    pub ownership: Ownership,
     /// The account; `None` takes the one that all zones share.
     pub account: Option<AccountId>,
     /// Ids or names of tunnels, the default first.
@@ -30,6 +31,8 @@ pub struct Wanted {
     pub scope: ZoneScope,
     /// `DEFAULT_SERVICE`.
     pub default_service: Option<ServiceTemplate>,
+    /// `ORIGIN_*`.
+    pub origin_defaults: OriginRequest,
     /// Whether a request after which most hostnames would be gone is carried out.
     pub allow_mass_deletion: bool,
     /// Whether nothing is written.
@@ -72,10 +75,12 @@ impl Provider {
     fn try_resolve(&self, deadline: Deadline) -> Result<Resolved, NotYet> {
         let Wanted {
             owner,
+            ownership,
             account,
             tunnels,
             scope,
             default_service,
+            origin_defaults,
             allow_mass_deletion,
             dry_run: _,
             allow_local_config,
@@ -109,14 +114,17 @@ impl Provider {
             found.next().ok_or_else(|| NotYet::Configuration("CF_TUNNEL_ID is empty".to_owned()))?;
         let mut settings = Settings::new(owner, scope.filter.clone(), default, found.collect());
         settings.default_service.clone_from(default_service);
+        settings.origin_defaults.clone_from(origin_defaults);
         settings.allow_mass_deletion = *allow_mass_deletion;
+        settings.ownership = *ownership;
         Ok(Resolved { account, settings })
     }
 
     /// The account that all zones in scope share.
     fn account_of_zones(&self, deadline: Deadline) -> Result<AccountId, NotYet> {
-        let zones = self.reader.zones(&self.client, [], deadline).map_err(NotYet::Cloudflare)?;
-        let accounts: BTreeSet<&AccountId> = zones.iter().map(|zone| &zone.account).collect();
+        let zones = self.reader.zones(&self.client, false, deadline).map_err(NotYet::Cloudflare)?;
+        let wanted = zones.iter().filter(|zone| self.wanted.scope.takes(zone));
+        let accounts: BTreeSet<&AccountId> = inserted(wanted.map(|zone| &zone.account));
         let mut accounts = accounts.into_iter();
         let (first, second) = (accounts.next(), accounts.next());
         if first.is_none() || second.is_some() {
@@ -142,29 +150,25 @@ impl Provider {
         let tunnels: Vec<String> =
             settings.tunnels().iter().map(|tunnel| format!("{:?} ({})", tunnel.name, tunnel.id)).collect();
         info!(
-            "managing tunnels={} account={account} owner={:?} ownership=comment",
+            "managing tunnels={} account={account} owner={:?} ownership={}",
             tunnels.join(","),
-            settings.owner
+            settings.owner,
+            settings.ownership.as_str()
         );
         if self.wanted.dry_run {
             warn!("DRY_RUN is set: what would be written is told here, and nothing is written");
         }
-        match self.reader.zones(&self.client, [], deadline) {
+        match self.reader.zones(&self.client, false, deadline) {
             Ok(zones) => {
-                let (served, others): (Vec<&Zone>, Vec<&Zone>) =
-                    zones.iter().partition(|zone| is_of_account(zone, account));
+                let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones
+                    .iter()
+                    .filter(|zone| self.wanted.scope.takes(zone))
+                    .partition(|zone| is_of_account(zone, account));
                 if !others.is_empty() {
                     warn!(
                         "zones={} are left alone: they belong to another account than the tunnels, and no record there \
                          can lead to these",
                         names(&others)
-                    );
-                }
-                for zone in served.iter().filter(|zone| zone.paused || *zone.status != *ZONE_ACTIVE) {
-                    let state = if zone.paused { "paused" } else { &*zone.status };
-                    warn!(
-                        "zone={} is {state}: hostnames in it are published, but nobody reaches them until it is active",
-                        zone.name
                     );
                 }
                 let calls = settings.tunnels().len() + served.len();

@@ -58,6 +58,7 @@ fn sort_key(endpoint: &Endpoint) -> impl Ord + '_ {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
     use crate::domain_filter::DomainFilter;
@@ -306,6 +307,41 @@ mod tests {
         }
     }
 
+    #[test]
+    fn default_options_are_filled_in_where_there_is_a_rule_that_does_not_say_otherwise() {
+        let mut settings = settings();
+        settings.origin_defaults = vec![("connectTimeout", json!(5)), ("noTLSVerify", json!(true))];
+        let service = ("webhook/tunnel-service", "https://web:443");
+        let (timeout, verify) = ("webhook/origin-connect-timeout", "webhook/origin-no-tls-verify");
+        let table = [
+            ("nothing said", vec![service], vec![(timeout, "5s"), (verify, "true"), service]),
+            (
+                "false is said",
+                vec![(verify, "false"), service],
+                vec![(timeout, "5s"), (verify, "false"), service],
+            ),
+            (
+                "an invalid option is left out",
+                vec![(timeout, "soon"), service],
+                vec![(timeout, "5s"), (verify, "true"), service],
+            ),
+            ("the record only", vec![(service.0, "none")], vec![(service.0, "none")]),
+            (
+                "an invalid endpoint",
+                vec![("webhook/tunnel", "nowhere"), service],
+                vec![("webhook/tunnel", "nowhere"), service],
+            ),
+        ];
+        for (label, said, expected) in table {
+            let adjusted = adjust(&[endpoint("a.example.com", "A", "192.0.2.1", &said)], &settings).endpoints;
+            let expected = endpoint("", "", "", &expected).provider_specific;
+            assert_eq!(adjusted[0].provider_specific, expected, "{label}");
+            let canonical = canonical::read(&adjusted[0], &settings).expect("it is meant for a tunnel");
+            assert_eq!(canonical.publication.is_ok(), label != "an invalid endpoint", "{label}");
+            assert_eq!(adjust(&adjusted, &settings).endpoints, adjusted, "{label}");
+        }
+    }
+
     /// Another instance serves it, or the tunnel was taken off the configuration.
     #[test]
     fn a_service_beside_a_tunnel_that_is_not_configured_is_invalid() {
@@ -479,8 +515,13 @@ mod tests {
         fn adjusting_twice_changes_nothing(
             endpoints in prop::collection::vec(any_endpoint(), 0..6),
             default in prop::option::of(prop::sample::select(vec!["http://{name}:80", "http://web:80"])),
+            origin_defaults in prop::sample::subsequence(
+                vec![("connectTimeout", json!(5)), ("ipRules", json!([{"prefix": "10.0.0.0/8", "ports": [], "allow": true}]))],
+                0..=2,
+            ),
         ) {
             let mut settings = settings();
+            settings.origin_defaults = origin_defaults;
             settings.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
             let once = adjust(&endpoints, &settings).endpoints;
             let twice = adjust(&once, &settings).endpoints;

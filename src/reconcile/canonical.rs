@@ -37,6 +37,9 @@ pub const RESOURCE_LABEL: &str = "resource";
 /// The label that names who owns an endpoint.
 pub const OWNER_LABEL: &str = "owner";
 
+/// The label of a TXT endpoint of ExternalDNS's registry: the name of the endpoint that it is about.
+pub const OWNED_RECORD_LABEL: &str = "ownedRecord";
+
 const WEBHOOK_PREFIX: &str = "webhook/";
 const TUNNEL_PREFIX: &str = "webhook/tunnel";
 const CNAME: &str = "CNAME";
@@ -103,7 +106,7 @@ pub fn read(endpoint: &Endpoint, settings: &Settings) -> Option<Canonical> {
     let mut reader = Reader { endpoint, faults: Vec::new(), notes: Vec::new() };
     let tunnel = reader.tunnel(settings);
     let hostname = reader.hostname();
-    let rule = reader.rule(&service_text, hostname.as_ref());
+    let rule = reader.rule(&service_text, hostname.as_ref(), settings);
     reader.unknown_properties();
     let Reader { endpoint: _, faults, notes } = reader;
 
@@ -257,9 +260,16 @@ impl<'a> Reader<'a> {
         clippy::option_option,
         reason = "no rule at all, and a rule that could not be read, are different"
     )]
-    fn rule(&mut self, service: &str, hostname: Option<&Hostname>) -> Option<Option<WantedRule>> {
+    fn rule(
+        &mut self,
+        service: &str,
+        hostname: Option<&Hostname>,
+        settings: &Settings,
+    ) -> Option<Option<WantedRule>> {
         let path = self.path();
-        let options::OptionsRead { origin_request, left_out, invalid } = options::read(self.properties());
+        let defaults = if service == RECORD_ONLY { &[] } else { &*settings.origin_defaults };
+        let options::OptionsRead { origin_request, left_out, invalid } =
+            options::read(&self.endpoint.provider_specific, defaults);
         for BadOption { property, problem } in left_out {
             self.notes.push(Note::left_out(self.endpoint, &property, &problem));
         }

@@ -31,6 +31,9 @@ pub const IP_RULES: &str = "webhook/origin-ip-rules";
 
 const ACCESS_FIELD: &str = "access";
 
+const NOTHING_BESIDE_A_DEFAULT: &str = "is an empty list, which says nothing where there is a default: deny what the \
+     default allows, as in [{\"prefix\":\"0.0.0.0/0\",\"allow\":false}]";
+
 /// Longer, and cloudflared's nanoseconds overflow without a word.
 const DURATION_MAX_SECONDS: u64 = 9_223_372_036;
 
@@ -101,31 +104,37 @@ pub struct OptionsRead {
     pub invalid: Vec<BadOption>,
 }
 
-/// Reads the properties that begin with [`ORIGIN_PREFIX`] or [`ACCESS_PREFIX`]; others are not looked at.
-pub fn read<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> OptionsRead {
+/// Reads the properties that begin with [`ORIGIN_PREFIX`] or [`ACCESS_PREFIX`]; others are not looked at. An option that
+/// is not said, or left out, has its value of `defaults`.
+pub fn read(properties: &[Property], defaults: &[(&'static str, Value)]) -> OptionsRead {
     let mut read = OptionsRead::default();
     for option in &ORIGIN_OPTIONS {
         let name = format!("{ORIGIN_PREFIX}{}", option.name);
-        let Some((_, text)) = properties.clone().find(|(present, _)| *present == name) else {
-            continue;
-        };
-        match option.kind.parse(text) {
-            Ok(Value::Null) => {}
-            Ok(value) => read.origin_request.push((option.field, value)),
-            Err(problem) => {
-                let bad = BadOption { property: name.into(), problem };
-                let list = if option.kind == Kind::IpRules { &mut read.invalid } else { &mut read.left_out };
-                list.push(bad);
+        let default = defaults.iter().find(|(field, _)| *field == option.field);
+        let problem = match text_of(properties, &name).map(|text| option.kind.parse(text)) {
+            None => None,
+            Some(Ok(Value::Null)) if default.is_none() => continue,
+            // Nothing in the rule would say it, and so the default would come back and allow more.
+            Some(Ok(Value::Null)) => Some(NOTHING_BESIDE_A_DEFAULT.to_owned()),
+            Some(Ok(value)) => {
+                read.origin_request.push((option.field, value));
+                continue;
             }
+            Some(Err(problem)) => Some(problem),
+        };
+        if let Some(problem) = problem {
+            let list = if option.kind == Kind::IpRules { &mut read.invalid } else { &mut read.left_out };
+            list.push(BadOption { property: name.into(), problem });
         }
+        read.origin_request.extend(default.cloned());
     }
-    read_access(properties.clone(), &mut read);
-    for (name, _) in properties {
+    read_access(properties, &mut read);
+    for Property { name, value: _ } in properties {
         if name.starts_with(ACCESS_PREFIX)
-            && ![ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].contains(&name)
+            && ![ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].contains(&&**name)
         {
             read.invalid.push(BadOption {
-                property: name.into(),
+                property: name.clone(),
                 problem: format!(
                     "is unknown; known are {ACCESS_REQUIRED}, {ACCESS_TEAM_NAME}, {ACCESS_AUD_TAG}"
                 ),
@@ -193,9 +202,11 @@ impl Kind {
             Self::Port => whole_number(text, u64::from(u16::MAX)).map(Value::from),
             Self::Boolean => parse_boolean(text).map(Value::from),
             Self::Text | Self::HostText if text.chars().any(char::is_control) => {
-                Err("has a control character".to_owned())
+                Err(format!("is {text:?}; allowed is a text without control characters"))
             }
-            Self::HostText if text.chars().any(char::is_whitespace) => Err("has a blank".to_owned()),
+            Self::HostText if text.chars().any(char::is_whitespace) => {
+                Err(format!("is {text:?}; allowed is a text without blanks"))
+            }
             Self::Text | Self::HostText => Ok(Value::from(text)),
             Self::ProxyType if text == "socks" => Ok(Value::from(text)),
             Self::ProxyType => Err(format!("is {text:?}; allowed is socks")),
@@ -272,8 +283,8 @@ struct IpRule {
 
 fn parse_ip_rules(text: &str) -> Result<Value, String> {
     const HELP: &str = r#"allowed is a list such as [{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true}]"#;
-    let rules: Vec<IpRule> =
-        serde_json::from_str(text).map_err(|error| format!("cannot be read ({error}); {HELP}"))?;
+    let rules: Vec<IpRule> = serde_json::from_str(text)
+        .map_err(|error| format!("is {text:?}, which cannot be read ({error}); {HELP}"))?;
     if let Some(bad) = rules.iter().find(|rule| !is_address_range(&rule.prefix)) {
         return Err(format!("has the prefix {:?}, which is no address range; {HELP}", bad.prefix));
     }
@@ -313,10 +324,13 @@ fn render_ip_rules(rules: &Value) -> String {
     format!("[{}]", rendered.join(","))
 }
 
-fn read_access<'a>(properties: impl Iterator<Item = (&'a str, &'a str)> + Clone, read: &mut OptionsRead) {
-    let text_of = |wanted: &str| properties.clone().find(|(name, _)| *name == wanted).map(|(_, text)| text);
-    let (required, team, tags) =
-        (text_of(ACCESS_REQUIRED), text_of(ACCESS_TEAM_NAME), text_of(ACCESS_AUD_TAG));
+fn text_of<'a>(properties: &'a [Property], name: &str) -> Option<&'a str> {
+    properties.iter().find(|property| *property.name == *name).map(|property| &*property.value)
+}
+
+fn read_access(properties: &[Property], read: &mut OptionsRead) {
+    let [required, team, tags] =
+        [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].map(|name| text_of(properties, name));
     let mut invalid = |property: &str, problem: String| {
         read.invalid.push(BadOption { property: property.into(), problem });
     };
@@ -386,8 +400,14 @@ fn access_properties(access: &Value) -> Vec<Property> {
 mod tests {
     use super::*;
 
+    fn read_all(said: &[(&str, &str)], defaults: &[(&'static str, Value)]) -> OptionsRead {
+        let properties: Vec<Property> =
+            said.iter().map(|(name, value)| Property::new(*name, *value)).collect();
+        read(&properties, defaults)
+    }
+
     fn read_one(name: &str, value: &str) -> OptionsRead {
-        read([(name, value)].into_iter())
+        read_all(&[(name, value)], &[])
     }
 
     /// What is rendered from the value that was read.
@@ -472,6 +492,29 @@ mod tests {
         }
     }
 
+    /// An option that is said, one that is left out and one that nobody says, beside defaults for all three.
+    #[test]
+    fn a_default_stands_where_the_endpoint_says_nothing_valid() {
+        let defaults = [("connectTimeout", json!(5)), ("noTLSVerify", json!(true)), ("proxyPort", json!(80))];
+        let said = [("webhook/origin-no-tls-verify", "false"), ("webhook/origin-proxy-port", "many")];
+        let read = read_all(&said, &defaults);
+        assert_eq!(
+            read.origin_request,
+            [("connectTimeout", json!(5)), ("noTLSVerify", json!(false)), ("proxyPort", json!(80))]
+        );
+        assert_eq!((read.left_out.len(), read.invalid.len()), (1, 0), "{read:?}");
+    }
+
+    /// Nothing in a rule would say it, and in the next loop the default would allow what it denies.
+    #[test]
+    fn an_empty_list_of_ip_rules_is_invalid_beside_a_default_that_allows_something() {
+        let defaults = [("ipRules", json!([{"prefix": "10.0.0.0/8", "ports": [], "allow": true}]))];
+        assert_ne!(read_all(&[(IP_RULES, "[]")], &defaults).invalid, []);
+        let own = r#"[{"prefix":"192.0.2.0/24","ports":[],"allow":true}]"#;
+        let own_rules = properties(&read_all(&[(IP_RULES, own)], &defaults).origin_request);
+        assert_eq!(own_rules, [Property::new(IP_RULES, own)]);
+    }
+
     #[test]
     fn what_limits_access_is_never_left_out() {
         let team = ("webhook/access-team-name", "team");
@@ -494,7 +537,7 @@ mod tests {
             ("rules with a bad prefix", vec![(IP_RULES, r#"[{"prefix":"10.0.0.0","allow":true}]"#)]),
         ];
         for (label, properties) in table {
-            assert_ne!(read(properties.into_iter()).invalid, [], "{label}");
+            assert_ne!(read_all(&properties, &[]).invalid, [], "{label}");
         }
     }
 
@@ -505,7 +548,7 @@ mod tests {
             ("webhook/access-team-name", "team"),
             ("webhook/access-aud-tag", "one, two"),
         ];
-        let read = read(asked.into_iter());
+        let read = read_all(&asked, &[]);
         assert_eq!(read.invalid, []);
         let expected = json!({"required": true, "teamName": "team", "audTag": ["one", "two"]});
         assert_eq!(read.origin_request, [("access", expected)]);

@@ -15,10 +15,12 @@ pub use refusal::{Reason, Refusal};
 use crate::cloudflare::{NewRecord, RecordId, RecordPatch, ZoneId};
 use crate::endpoint::{Changes, Endpoint};
 use crate::limits;
-use crate::reconcile::canonical::{self, Canonical, OWNER_LABEL};
+use crate::ordered::inserted;
+use crate::reconcile::canonical::{self, Canonical, OWNED_RECORD_LABEL, OWNER_LABEL};
+use crate::reconcile::heritage;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
-use crate::reconcile::{Note, Settings};
+use crate::reconcile::{Note, Ownership, Settings};
 use crate::tunnel::{Document, RuleEdit, TunnelId, hostname};
 
 /// The stages of an apply, in the order they are carried out.
@@ -26,6 +28,8 @@ use crate::tunnel::{Document, RuleEdit, TunnelId, hostname};
 pub enum Stage {
     /// Configurations: rules that go, and rules that change and are stamped already.
     Withdraw,
+    /// Records: TXT records that go with a hostname of another zone.
+    Unregister,
     /// Records: new ones, deleted ones, new stamps.
     Stamp,
     /// Configurations: rules whose digest was not stamped before.
@@ -36,12 +40,22 @@ pub enum Stage {
     Retire,
     /// Records: digests of those rules are taken off.
     Unstamp,
+    /// Records: TXT records of hostnames of another zone.
+    Register,
 }
 
 impl Stage {
     /// All stages in order.
-    pub const ALL: [Self; 6] =
-        [Self::Withdraw, Self::Stamp, Self::Publish, Self::Repoint, Self::Retire, Self::Unstamp];
+    pub const ALL: [Self; 8] = [
+        Self::Withdraw,
+        Self::Unregister,
+        Self::Stamp,
+        Self::Publish,
+        Self::Repoint,
+        Self::Retire,
+        Self::Unstamp,
+        Self::Register,
+    ];
 }
 
 /// What the hostnames of one request need.
@@ -64,12 +78,12 @@ pub struct Plan {
 pub struct HostPlan {
     /// The hostname.
     pub hostname: Box<str>,
-    /// The zone its record is in.
-    pub zone: ZoneId,
+    /// Whether it will be gone.
+    pub vanishes: bool,
     /// Edits of tunnels' documents by stage.
     pub edits: BTreeMap<Stage, Vec<(TunnelId, RuleEdit)>>,
-    /// Operations on records by stage; those of one hostname belong in one batch.
-    pub operations: BTreeMap<Stage, Vec<RecordOperation>>,
+    /// Operations on a zone's records by stage; those of one hostname belong in one batch.
+    pub operations: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>>,
 }
 
 /// One entry of a batch.
@@ -113,7 +127,8 @@ impl std::error::Error for WrongOwner {}
 pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Result<Plan, WrongOwner> {
     check_owner(changes, settings)?;
     let mut notes = Vec::new();
-    let requests = requests(changes, settings, &mut notes);
+    let mut unowned = Vec::new();
+    let requests = requests(changes, settings, &mut notes, &mut unowned);
     let own = snapshot.own_rules(settings);
     let mut obstacles = Obstacles::new();
     let mut plan = loop {
@@ -144,7 +159,9 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
     if !settings.allow_mass_deletion {
         withhold_mass_deletion(&mut plan);
     }
+    plan.refusals.append(&mut unowned);
     plan.refusals.sort_unstable();
+    notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.extend(notes);
     plan.notes.sort_unstable();
     plan.notes.dedup();
@@ -174,6 +191,18 @@ struct HostRequest {
     wanted: Vec<Canonical>,
     /// Set identifiers that are to go.
     withdrawn: BTreeSet<Box<str>>,
+    /// What ExternalDNS's registry wants to be stored beside what is wanted.
+    txts: Vec<RegistryTxt>,
+}
+
+/// A TXT record of ExternalDNS's registry.
+#[derive(Debug)]
+struct RegistryTxt {
+    /// Its name.
+    name: Box<str>,
+    /// That of the endpoint it is about.
+    set_identifier: Box<str>,
+    text: String,
 }
 
 impl Plan {
@@ -184,13 +213,6 @@ impl Plan {
 }
 
 impl HostPlan {
-    /// Whether the hostname will be gone.
-    pub fn vanishes(&self) -> bool {
-        let mut operations = self.operations.values().flatten().peekable();
-        operations.peek().is_some()
-            && operations.all(|operation| matches!(operation, RecordOperation::Delete(_)))
-    }
-
     /// Whether nothing is to be written.
     pub fn is_empty(&self) -> bool {
         self.edits.values().all(Vec::is_empty) && self.operations.values().all(Vec::is_empty)
@@ -210,15 +232,28 @@ fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner>
     }
 }
 
-/// The changes by hostname. ExternalDNS's TXT records are taken off: the stamp says what they would.
+/// The changes by hostname. Where ExternalDNS's TXT records are not stored they are taken off: the stamp says what they
+/// would.
 fn requests(
     changes: &Changes,
     settings: &Settings,
     notes: &mut Vec<Note>,
+    refusals: &mut Vec<Refusal>,
 ) -> BTreeMap<Box<str>, HostRequest> {
     let Changes { create, update_old: _, update_new, delete } = changes;
     let mut requests: BTreeMap<Box<str>, HostRequest> = BTreeMap::new();
-    for endpoint in create.iter().chain(update_new).filter(|endpoint| is_address(endpoint)) {
+    let has_owner = |endpoint: &&Endpoint| {
+        settings.ownership == Ownership::Comment || endpoint.labels.value(OWNER_LABEL).is_some()
+    };
+    let unowned =
+        update_new.iter().chain(delete).filter(|endpoint| is_address(endpoint) && !has_owner(endpoint));
+    refusals.extend(unowned.map(|endpoint| Refusal {
+        hostname: hostname::normalize(&endpoint.dns_name).into(),
+        set_identifier: Some(endpoint.set_identifier.as_str().into()),
+        reason: Reason::NoOwner,
+    }));
+    let wanted = create.iter().chain(update_new.iter().filter(has_owner));
+    for endpoint in wanted.filter(|endpoint| is_address(endpoint)) {
         match canonical::read(endpoint, settings) {
             Some(canonical) => {
                 notes.extend(canonical.notes.iter().cloned());
@@ -231,7 +266,7 @@ fn requests(
             }),
         }
     }
-    for endpoint in delete.iter().filter(|endpoint| is_address(endpoint)) {
+    for endpoint in delete.iter().filter(has_owner).filter(|endpoint| is_address(endpoint)) {
         let name = hostname::normalize(&endpoint.dns_name).into();
         requests.entry(name).or_default().withdrawn.insert(endpoint.set_identifier.as_str().into());
     }
@@ -240,7 +275,26 @@ fn requests(
             request.withdrawn.remove(canonical.endpoint.set_identifier.as_str());
         }
     }
+    if settings.ownership == Ownership::Txt {
+        for (data_name, txt) in create.iter().chain(update_new).filter_map(registry_txt) {
+            if let Some(request) = requests.get_mut(&*data_name) {
+                request.txts.push(txt);
+            }
+        }
+    }
     requests
+}
+
+/// A TXT record of ExternalDNS's registry, and the hostname it is about. It is told by its label alone: it carries the
+/// properties of the endpoint it is about, and its content may be encrypted.
+fn registry_txt(endpoint: &Endpoint) -> Option<(String, RegistryTxt)> {
+    let data_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| endpoint.record_type == "TXT")?;
+    let txt = RegistryTxt {
+        name: hostname::normalize(&endpoint.dns_name).into(),
+        set_identifier: endpoint.set_identifier.as_str().into(),
+        text: heritage::text_of(endpoint.targets.first()?),
+    };
+    Some((hostname::normalize(data_name), txt))
 }
 
 fn is_address(endpoint: &Endpoint) -> bool {
@@ -249,12 +303,12 @@ fn is_address(endpoint: &Endpoint) -> bool {
 
 /// Leaves out the hostnames that would be gone, where they are too many for somebody to have meant it.
 fn withhold_mass_deletion(plan: &mut Plan) {
-    let vanishing = plan.hosts.iter().filter(|host| host.vanishes()).count();
+    let vanishing = plan.hosts.iter().filter(|host| host.vanishes).count();
     if vanishing <= limits::DELETIONS_UNSUSPECTED || vanishing * 2 <= plan.own_before.hostnames() {
         return;
     }
     let (gone, rest): (Vec<HostPlan>, Vec<HostPlan>) =
-        std::mem::take(&mut plan.hosts).into_iter().partition(HostPlan::vanishes);
+        std::mem::take(&mut plan.hosts).into_iter().partition(|host| host.vanishes);
     plan.hosts = rest;
     plan.refusals.extend(gone.into_iter().map(|host| Refusal {
         hostname: host.hostname,
@@ -268,7 +322,7 @@ fn withhold_mass_deletion(plan: &mut Plan) {
 /// noted.
 fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>, Reason)> {
     let mut documents: BTreeMap<&TunnelId, Document> =
-        snapshot.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.clone())).collect();
+        inserted(snapshot.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.clone())));
     for stage in [Stage::Withdraw, Stage::Publish, Stage::Retire] {
         let own = plan.own_in(stage).clone();
         for (tunnel, document) in &mut documents {
@@ -298,6 +352,26 @@ fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>
         documents.iter().flat_map(|(tunnel, document)| unreachable_rules(plan, tunnel, document)).collect();
     plan.notes.extend(unreachable);
     Vec::new()
+}
+
+/// Hostnames that get a record and that the certificate of every zone does not cover: its wildcard stands for one label.
+fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
+    let made = plan.hosts.iter().filter(|host| {
+        host.operations.values().flatten().any(|operation| matches!(operation, RecordOperation::Post(_)))
+    });
+    made.filter_map(|host| {
+        let zone = &snapshot.zone_of(&host.hostname)?.zone.name;
+        let below = host.hostname.strip_suffix(&**zone)?;
+        (below.matches('.').count() > 1).then(|| Note {
+            hostname: host.hostname.clone(),
+            text: format!(
+                "in a zone with full setup Universal SSL covers {zone:?} and one label below it: browsers refuse \
+                 this name unless another edge certificate covers it (Total TLS, an advanced or a custom one); look \
+                 under SSL/TLS, Edge Certificates"
+            ),
+        })
+    })
+    .collect()
 }
 
 /// Rules of ours that another one in front takes every request from.

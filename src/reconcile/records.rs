@@ -8,21 +8,31 @@ use std::collections::BTreeMap;
 use crate::cloudflare::Record;
 use crate::endpoint::{Endpoint, Labels, Property};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
+use crate::reconcile::heritage;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::trace::{Trace, trace};
-use crate::reconcile::{Note, Settings};
+use crate::reconcile::{Note, Ownership, Settings};
 use crate::tunnel::{Hostname, Owned, Rule, TunnelId};
 
 /// Begins the set identifier of a rule that is stamped and not there any more; its digest follows.
 pub const LOST_PREFIX: &str = "lost:";
+
+/// The status of a zone that is served.
+const ZONE_ACTIVE: &str = "active";
+
+const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, which cloudflared checks only where a \
+     rule asks for it itself: set access-required, access-team-name and access-aud-tag on each hostname";
+
+const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address is a bastion, \
+     which connects its visitors wherever they ask: take it off, or set ORIGIN_BASTION_MODE=false for our rules";
 
 /// The answer, and what deserves a line in the log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shown {
     /// Sorted by name, type and set identifier.
     pub endpoints: Vec<Endpoint>,
-    /// Records of our owner that another instance seems to serve.
+    /// Records of our owner that another instance seems to serve, zones that nobody reaches, tunnels with surprises.
     pub notes: Vec<Note>,
 }
 
@@ -43,17 +53,24 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             match snapshot.own_stamp(record, settings) {
                 Some(stamp) => {
                     let view = RecordView { snapshot, settings, owned: &owned, record, stamp: &stamp };
-                    shown.endpoints.extend(view.endpoints());
+                    let endpoints = view.endpoints();
+                    if settings.ownership == Ownership::Txt {
+                        shown.endpoints.extend(registry_txts(&endpoints, record, snapshot, settings));
+                    }
+                    shown.endpoints.extend(endpoints);
                 }
                 None => shown.notes.extend(other_instance(record, snapshot, settings)),
             }
         }
     }
+    shown.notes.extend(idle_zones(snapshot));
+    shown.notes.extend(surprising_tunnels(snapshot));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     // Several records of one name and type, put there by hand, are one endpoint with several targets.
     shown.endpoints.dedup_by(|later, first| {
         let same = key(later) == key(first);
         if same {
+            later.targets.retain(|target| !first.targets.contains(target));
             first.targets.append(&mut later.targets);
         }
         same
@@ -70,6 +87,36 @@ fn is_home(snapshot: &Snapshot, zone: &ZoneSnapshot, name: &str) -> bool {
     snapshot.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
 }
 
+/// The stored TXT records of a hostname, once for each of its endpoints: ExternalDNS looks an endpoint's up by set
+/// identifier too.
+///
+/// The endpoints keep the labels of the stamp. ExternalDNS lets those of the TXT record override them, and asks with
+/// `txt/force-update` for a TXT record it misses only where an endpoint is its own without it: so one that was lost by
+/// hand comes back instead of orphaning its hostname, and after a switch from `comment` all are written as soon as
+/// there is one. It takes these endpoints off what it compares; the others of type TXT it does not manage unless told
+/// to, and deletes none without an owner label.
+fn registry_txts(
+    endpoints: &[Endpoint],
+    record: &Record,
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> Vec<Endpoint> {
+    let txts = snapshot.txts_of(&record.name, settings);
+    let endpoints = endpoints.iter();
+    endpoints
+        .flat_map(|endpoint| {
+            txts.iter().map(|(_, txt)| Endpoint {
+                dns_name: txt.name.to_string(),
+                // One string: ExternalDNS takes off the outermost quotes and joins nothing.
+                targets: vec![format!("\"{}\"", heritage::text_of(&txt.content))],
+                record_type: "TXT".to_owned(),
+                set_identifier: endpoint.set_identifier.clone(),
+                ..Endpoint::default()
+            })
+        })
+        .collect()
+}
+
 fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> Option<Note> {
     Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
     let tunnel =
@@ -78,9 +125,37 @@ fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> 
         hostname: record.name.clone(),
         text: format!(
             "is stamped with our owner {:?} and leads to {tunnel}, a tunnel that is not configured here: another \
-             instance uses the same OWNER_ID, so it is left alone",
+             instance uses the same OWNER_ID, so it is left alone; if you have changed tunnels, list the old one in \
+             CF_TUNNEL_ID behind the new one until its hostnames have moved",
             settings.owner
         ),
+    })
+}
+
+/// Zones in which nobody reaches what is published.
+fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
+    snapshot.zones.iter().map(|zone| &zone.zone).filter(|zone| zone.paused || *zone.status != *ZONE_ACTIVE).map(
+        |zone| {
+            let state = if zone.paused { "paused" } else { &*zone.status };
+            Note {
+                hostname: zone.name.clone(),
+                text: format!(
+                    "the zone is {state}: hostnames in it are published, but nobody reaches them until it is active"
+                ),
+            }
+        },
+    )
+}
+
+/// What a tunnel says for all its rules, and what an operator may expect otherwise of cloudflared.
+fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
+    snapshot.tunnels.iter().flat_map(|(id, tunnel)| {
+        let document = &tunnel.document;
+        let texts = [(document.asks_for_access(), GLOBAL_ACCESS), (document.is_bastion(), GLOBAL_BASTION)];
+        texts
+            .into_iter()
+            .filter(|(is_so, _)| *is_so)
+            .map(|(_, text)| Note { hostname: id.hostname().into(), text: text.to_owned() })
     })
 }
 

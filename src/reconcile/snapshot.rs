@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cloudflare::{Record, Zone};
 use crate::reconcile::Settings;
-use crate::reconcile::stamp::{Digest, Stamp};
+use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use crate::tunnel::{Document, Hostname, Rule, TunnelId, hostname};
 
 /// The zones' records and the tunnels' configurations at one time.
@@ -12,6 +12,8 @@ use crate::tunnel::{Document, Hostname, Rule, TunnelId, hostname};
 pub struct Snapshot {
     /// The zones that were read: those within the domain filter.
     pub zones: Vec<ZoneSnapshot>,
+    /// The names of zones that were not read. What is within one of them belongs there, and not to a zone around it.
+    pub zones_elsewhere: Vec<Box<str>>,
     /// The configured tunnels.
     pub tunnels: BTreeMap<TunnelId, TunnelSnapshot>,
     /// Tunnels of the account that exist and are not configured here. A record that leads to one is another
@@ -25,6 +27,8 @@ pub struct ZoneSnapshot {
     /// The zone.
     pub zone: Zone,
     records: Vec<Record>,
+    /// Stored TXT records by the digest of their hostname, whoever owns them.
+    txts_by_digest: BTreeMap<Box<str>, Vec<usize>>,
 }
 
 /// One tunnel's configuration.
@@ -41,7 +45,13 @@ impl ZoneSnapshot {
     /// The zone with its records, in any order.
     pub fn new(zone: Zone, mut records: Vec<Record>) -> Self {
         records.sort_unstable_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
-        Self { zone, records }
+        let mut txts_by_digest: BTreeMap<Box<str>, Vec<usize>> = BTreeMap::new();
+        for (index, record) in records.iter().enumerate().filter(|(_, record)| record.is_writable_txt()) {
+            if let Some(stamp) = TxtStamp::parse(&record.comment) {
+                txts_by_digest.entry(stamp.digest).or_default().push(index);
+            }
+        }
+        Self { zone, records, txts_by_digest }
     }
 
     /// All records, sorted by name.
@@ -79,10 +89,13 @@ impl TunnelSnapshot {
 impl Snapshot {
     /// The zone that `name` belongs to: the longest one on a label boundary.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
-        self.zones
+        let home = self
+            .zones
             .iter()
             .filter(|zone| hostname::is_within(name, &zone.zone.name))
-            .max_by_key(|zone| zone.zone.name.len())
+            .max_by_key(|zone| zone.zone.name.len())?;
+        let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());
+        (!elsewhere.any(|zone| hostname::is_within(name, zone))).then_some(home)
     }
 
     /// The stamp of `record` if it is this program's: our owner's, and not leading to a tunnel that another instance
@@ -101,6 +114,21 @@ impl Snapshot {
     pub fn holds(&self, name: &str, settings: &Settings) -> bool {
         let records = self.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default();
         records.iter().any(|record| self.own_stamp(record, settings).is_some())
+    }
+
+    /// The TXT records that are stored for `hostname` and ours, in whichever zone, with their zones.
+    pub fn txts_of(&self, hostname: &str, settings: &Settings) -> Vec<(&ZoneSnapshot, &Record)> {
+        let digest = TxtStamp::digest_of(hostname);
+        let zones = self.zones.iter();
+        zones
+            .flat_map(|zone| {
+                let indices = zone.txts_by_digest.get(&digest).into_iter().flatten();
+                indices.filter_map(move |index| Some((zone, zone.records.get(*index)?)))
+            })
+            .filter(|(_, record)| {
+                TxtStamp::parse(&record.comment).is_some_and(|stamp| stamp.owner == settings.owner)
+            })
+            .collect()
     }
 
     /// Which rules are ours, as the stamps tell.

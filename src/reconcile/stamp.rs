@@ -7,6 +7,8 @@
 //! Fields are percent-encoded, unknown ones kept. `rules` is a run of three-character [`Digest`]s, one for each rule
 //! of the owner's. `-` stands for the endpoint that asks for the record only, alone or before the digests of rules
 //! with paths.
+//!
+//! A TXT record that is stored for ExternalDNS has a stamp of another form, [`TxtStamp`].
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -17,6 +19,7 @@ const PREFIX: &str = "external-dns owner=";
 const REMARK_SEPARATOR: &str = " | ";
 const RECORD_ONLY: char = '-';
 const DIGEST_ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+const TXT_DIGEST_CHARACTERS: usize = 8;
 
 /// Names one rule of a hostname: three characters over the tunnel and the path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,11 +35,7 @@ impl Digest {
             hash.write(path.as_bytes());
         }
         let mut rest = hash.0;
-        Self([(); 3].map(|()| {
-            let digit = usize::try_from(rest % 36).expect("it is below 36");
-            rest /= 36;
-            *DIGEST_ALPHABET.get(digit).expect("it is below 36")
-        }))
+        Self([(); 3].map(|()| next_character(&mut rest)))
     }
 
     /// Three characters of the alphabet, or nothing.
@@ -44,6 +43,13 @@ impl Digest {
         let bytes: [u8; 3] = text.as_bytes().try_into().ok()?;
         bytes.iter().all(|byte| DIGEST_ALPHABET.contains(byte)).then_some(Self(bytes))
     }
+}
+
+/// Takes one character of the alphabet off a hash.
+fn next_character(hash: &mut u64) -> u8 {
+    let digit = usize::try_from(*hash % 36).expect("it is below 36");
+    *hash /= 36;
+    *DIGEST_ALPHABET.get(digit).expect("it is below 36")
 }
 
 impl fmt::Display for Digest {
@@ -124,10 +130,7 @@ impl Stamp {
 
     /// Reads a comment; `None` for whatever this program has not written.
     pub fn parse(comment: &str) -> Option<Self> {
-        let (fields, remark) = match comment.split_once(REMARK_SEPARATOR) {
-            Some((fields, remark)) => (fields, Some(remark)),
-            None => (comment, None),
-        };
+        let (fields, remark) = without_remark(comment);
         let mut fields = fields.strip_prefix(PREFIX)?.split(' ').filter(|field| !field.is_empty());
         let mut stamp = Self::new(&decode(fields.next()?)?);
         stamp.remark = remark.map(Into::into);
@@ -166,6 +169,67 @@ impl Stamp {
             comment.push_str(field);
         }
         if let Some(remark) = remark {
+            comment.push_str(REMARK_SEPARATOR);
+            comment.push_str(remark);
+        }
+        comment
+    }
+}
+
+/// A comment's fields, and the human's text behind them.
+fn without_remark(comment: &str) -> (&str, Option<&str>) {
+    match comment.split_once(REMARK_SEPARATOR) {
+        Some((fields, remark)) => (fields, Some(remark)),
+        None => (comment, None),
+    }
+}
+
+/// What the comment of a TXT record says that is stored for ExternalDNS:
+///
+/// ```text
+/// external-dns owner=default txt=4x0k3f9q
+/// ```
+///
+/// `txt` is a digest of the hostname that the record is about: its own name does not tell without the affixes that
+/// ExternalDNS runs with. It says nothing of paths, as one TXT record serves all paths of its hostname and lives as
+/// long as the hostname's record, whose stamp names them. So a comment is written once, and what else anybody puts
+/// into it stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxtStamp {
+    /// The `OWNER_ID` of the program that wrote it.
+    pub owner: Box<str>,
+    /// Eight characters over the hostname.
+    pub digest: Box<str>,
+}
+
+impl TxtStamp {
+    /// The stamp of `owner` for a TXT record of `hostname`.
+    pub fn new(owner: &str, hostname: &str) -> Self {
+        Self { owner: owner.into(), digest: Self::digest_of(hostname) }
+    }
+
+    /// The digest that TXT records of `hostname` carry.
+    pub fn digest_of(hostname: &str) -> Box<str> {
+        let mut hash = Fnv::new();
+        hash.write(hostname.as_bytes());
+        (0..TXT_DIGEST_CHARACTERS).map(|_| char::from(next_character(&mut hash.0))).collect::<String>().into()
+    }
+
+    /// Reads a comment; `None` for whatever this program has not written on a TXT record.
+    pub fn parse(comment: &str) -> Option<Self> {
+        let (fields, _) = without_remark(comment);
+        let (owner, fields) = fields.strip_prefix(PREFIX)?.split_once(' ')?;
+        let digest = fields.split(' ').find_map(|field| field.strip_prefix("txt="))?;
+        let is_digest = digest.len() == TXT_DIGEST_CHARACTERS
+            && digest.bytes().all(|byte| DIGEST_ALPHABET.contains(&byte));
+        is_digest.then_some(Self { owner: decode(owner)?.into(), digest: digest.into() })
+    }
+
+    /// The comment, with `remark` behind it where both have room in `limit_bytes`.
+    pub fn render(&self, remark: &str, limit_bytes: usize) -> String {
+        let Self { owner, digest } = self;
+        let mut comment = format!("{PREFIX}{} txt={digest}", encode(owner));
+        if !remark.is_empty() && comment.len() + REMARK_SEPARATOR.len() + remark.len() <= limit_bytes {
             comment.push_str(REMARK_SEPARATOR);
             comment.push_str(remark);
         }
@@ -293,6 +357,40 @@ mod tests {
             "nbf",
             "what is stored at Cloudflare must stay readable"
         );
+    }
+
+    #[test]
+    fn a_txt_stamp_reads_back_and_is_told_from_the_stamp_of_a_hostname() {
+        let stamp = TxtStamp::new("my owner", "a.example.com");
+        let comment = stamp.render("", 100);
+        assert_eq!(
+            comment, "external-dns owner=my%20owner txt=f39mnwgu",
+            "what is stored at Cloudflare must stay readable"
+        );
+        for behind in ["", " later=1", " | ask Jo", " later=1 | txt=00000000"] {
+            let comment = format!("{comment}{behind}");
+            assert_eq!(TxtStamp::parse(&comment).as_ref(), Some(&stamp), "{comment}");
+            assert_eq!(Stamp::parse(&comment), None, "{comment}");
+        }
+        assert_ne!(TxtStamp::digest_of("b.example.com"), stamp.digest);
+        for foreign in [
+            "",
+            "external-dns owner=a",
+            "external-dns owner=a rules=-",
+            "external-dns owner=a | txt=00000000",
+            "external-dns owner=a txt=0000000",
+            "external-dns owner=a txt=0000000A",
+            "external-dns owner=%zz txt=00000000",
+        ] {
+            assert_eq!(TxtStamp::parse(foreign), None, "{foreign:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_human_wrote_on_a_txt_record_stays_where_it_has_room() {
+        let stamp = TxtStamp::new("default", "a.example.com");
+        assert!(stamp.render("ask Jo", 100).ends_with(" | ask Jo"));
+        assert_eq!(stamp.render(&"x".repeat(60), 100), stamp.render("", 100));
     }
 
     proptest! {

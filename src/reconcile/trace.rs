@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
@@ -75,12 +76,9 @@ pub fn trace<'a>(
         .filter_map(|id| Some((id, snapshot.tunnels.get(id)?)))
         .flat_map(|(id, tunnel)| tunnel.rules_of(hostname).into_iter().map(move |rule| (id, rule)))
         .collect();
-    let known_paths: BTreeSet<Option<&str>> = rules
-        .iter()
-        .map(|(_, rule)| rule.path())
-        .chain(paths.iter().copied().map(Some))
-        .chain([None])
-        .collect();
+    let known_paths: BTreeSet<Option<&str>> = inserted(
+        rules.iter().map(|(_, rule)| rule.path()).chain(paths.iter().copied().map(Some)).chain([None]),
+    );
 
     let follow = |digest: Digest| {
         if let Some((tunnel, rule)) = rules.iter().find(|(id, rule)| Digest::of(id, rule.path()) == digest) {

@@ -85,6 +85,21 @@ impl Document {
         self.rules.iter().take(present).find(|rule| scope.is_covered_by(rule))
     }
 
+    /// Whether the tunnel's own `originRequest` asks for Access, which cloudflared heeds in rules alone.
+    pub fn asks_for_access(&self) -> bool {
+        self.origin().and_then(|origin| is_set(&origin.nested("access")?, "required")).unwrap_or_default()
+    }
+
+    /// Whether the tunnel's own `originRequest` makes a bastion of every rule with an address that does not say
+    /// otherwise.
+    pub fn is_bastion(&self) -> bool {
+        self.origin().and_then(|origin| is_set(&origin, "bastionMode")).unwrap_or_default()
+    }
+
+    fn origin(&self) -> Option<RawObject<'_>> {
+        RawObject::parse(&self.raw)?.nested("originRequest")
+    }
+
     fn with_rules(&self, rules: Vec<Rule>) -> Self {
         let texts = rules.iter().map(|rule| rule.raw().get()).collect::<Vec<_>>();
         let ingress = from_json(format!("[{}]", texts.join(",")));
@@ -92,6 +107,10 @@ impl Document {
         config.set("ingress", &ingress);
         Self { raw: config.to_raw(), rules }
     }
+}
+
+fn is_set(object: &RawObject<'_>, name: &str) -> Option<bool> {
+    Some(object.last_value(name)?.get() == "true")
 }
 
 impl PartialEq for Document {

@@ -1,20 +1,23 @@
 //! Cloudflare as a value: enough to carry plans out without a server, and to stop after any write.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
     AccountId, Plan as ZonePlan, Record, RecordId, Zone, ZoneId,
 };
 use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use external_dns_cloudflare_tunnel_webhook::reconcile::{ConfiguredTunnel, Settings, adjust, records};
-use external_dns_cloudflare_tunnel_webhook::tunnel::{Document, TunnelId};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
+use external_dns_cloudflare_tunnel_webhook::reconcile::{
+    ConfiguredTunnel, Ownership, Settings, adjust, records,
+};
+use external_dns_cloudflare_tunnel_webhook::tunnel::{Document, TunnelId, hostname};
 use serde_json::value::RawValue;
 
-use crate::external_dns::plan as external_dns_plan;
+use crate::external_dns::Registry;
 
 pub(crate) const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
 pub(crate) const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
@@ -23,12 +26,20 @@ pub(crate) fn tunnel_id(id: &str) -> TunnelId {
     TunnelId::parse(id).expect("a well-formed id")
 }
 
+fn zone_of(name: &str) -> &'static str {
+    let mut zones = ZONES.into_iter().rev();
+    zones.find(|zone| hostname::is_within(name, zone)).expect("every record is in a zone")
+}
+
 pub(crate) fn settings() -> Settings {
     let tunnel = |id: &str, name: &str| ConfiguredTunnel { id: tunnel_id(id), name: name.into() };
     Settings::new("default", DomainFilter::default(), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
 }
 
-/// One zone, `example.com`, and two tunnels.
+/// The zones, the inner one last.
+const ZONES: [&str; 2] = ["example.com", "a.example.com"];
+
+/// Two zones, one inside the other, two tunnels, and who keeps what about ownership.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct World {
     pub(crate) records: Vec<Record>,
@@ -36,31 +47,54 @@ pub(crate) struct World {
     next_record: usize,
     /// Requests that changed something.
     pub(crate) writes: usize,
+    pub(crate) ownership: Ownership,
+    pub(crate) registry: Registry,
+    /// The settings' `ORIGIN_*`.
+    pub(crate) origin_defaults: OriginRequest,
 }
 
 impl World {
     pub(crate) fn new(home_rules: &[String], foreign_records: &[(&str, &str, &str)]) -> Self {
-        let config = if home_rules.is_empty() {
-            "{}".to_owned()
+        let mut world = if home_rules.is_empty() {
+            Self::with_config("{}")
         } else {
-            format!(
+            Self::with_config(&format!(
                 r#"{{"originRequest": {{"connectTimeout" : 10}}, "ingress":[{},{{"service":"http_status:503"}}],"x":[1]}}"#,
                 home_rules.join(",")
-            )
-        };
-        let config = RawValue::from_string(config).expect("the rules are JSON");
-        let document = |config: Option<&RawValue>| Document::parse(config).expect("an object with a list");
-        let mut world = Self {
-            records: Vec::new(),
-            documents: [(tunnel_id(HOME), document(Some(&config))), (tunnel_id(OFFICE), document(None))]
-                .into(),
-            next_record: 0,
-            writes: 0,
+            ))
         };
         for (name, kind, content) in foreign_records {
             world.add(name, kind, content, "");
         }
         world
+    }
+
+    pub(crate) fn with(self, ownership: Ownership, registry: Registry) -> Self {
+        Self { ownership, registry, ..self }
+    }
+
+    /// Without records, and with this document in the tunnel `home`.
+    pub(crate) fn with_config(config: &str) -> Self {
+        let config = RawValue::from_string(config.to_owned()).expect("the rules are JSON");
+        let document = |config: Option<&RawValue>| Document::parse(config).expect("an object with a list");
+        Self {
+            records: Vec::new(),
+            documents: [(tunnel_id(HOME), document(Some(&config))), (tunnel_id(OFFICE), document(None))]
+                .into(),
+            next_record: 0,
+            writes: 0,
+            ownership: Ownership::Comment,
+            registry: Registry::Noop,
+            origin_defaults: OriginRequest::new(),
+        }
+    }
+
+    /// The settings of the program that works on it.
+    pub(crate) fn settings(&self) -> Settings {
+        let mut settings = settings();
+        settings.ownership = self.ownership;
+        settings.origin_defaults.clone_from(&self.origin_defaults);
+        settings
     }
 
     fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
@@ -78,22 +112,26 @@ impl World {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let zone = Zone {
-            id: ZoneId::new("z1"),
-            name: "example.com".into(),
-            account: AccountId::new("a1"),
-            plan: ZonePlan::Free,
-            status: "active".into(),
-            paused: false,
+        let zone = |name: &&str| {
+            let zone = Zone {
+                id: ZoneId::new(*name),
+                name: (*name).into(),
+                account: AccountId::new("a1"),
+                plan: ZonePlan::Free,
+                status: "active".into(),
+                paused: false,
+            };
+            let records = self.records.iter().filter(|record| zone_of(&record.name) == *name);
+            ZoneSnapshot::new(zone, records.cloned().collect())
         };
         Snapshot {
-            zones: vec![ZoneSnapshot::new(zone, self.records.clone())],
+            zones: ZONES.iter().map(zone).collect(),
             tunnels: self
                 .documents
                 .iter()
                 .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true)))
                 .collect(),
-            live_elsewhere: BTreeSet::new(),
+            ..Snapshot::default()
         }
     }
 
@@ -114,32 +152,37 @@ impl World {
                     *document = edited.document;
                 }
             }
-            let operations: Vec<RecordOperation> =
-                plan.hosts.iter().filter_map(|host| host.operations.get(&stage)).flatten().cloned().collect();
-            if operations.is_empty() {
-                continue;
+            for zone in ZONES {
+                let key = (stage, ZoneId::new(zone));
+                let hosts = plan.hosts.iter();
+                let operations: Vec<RecordOperation> =
+                    hosts.filter_map(|host| host.operations.get(&key)).flatten().cloned().collect();
+                if operations.is_empty() {
+                    continue;
+                }
+                if self.writes == last {
+                    return false;
+                }
+                self.writes += 1;
+                self.batch(zone, &operations);
             }
-            if self.writes == last {
-                return false;
-            }
-            self.writes += 1;
-            self.batch(&operations);
         }
         true
     }
 
     /// Deletes, then patches, then posts, as Cloudflare does; what it would refuse is a failure of the plan.
-    fn batch(&mut self, operations: &[RecordOperation]) {
+    fn batch(&mut self, zone: &str, operations: &[RecordOperation]) {
         for operation in operations {
             if let RecordOperation::Delete(id) = operation {
                 let before = self.records.len();
-                self.records.retain(|record| record.id != *id);
+                self.records.retain(|record| record.id != *id || zone_of(&record.name) != zone);
                 assert_eq!(self.records.len() + 1, before, "81044: the record does not exist");
             }
         }
         for operation in operations {
             if let RecordOperation::Patch(patch) = operation {
-                let record = self.records.iter_mut().find(|record| record.id == patch.id).expect("81044");
+                let mut records = self.records.iter_mut().filter(|record| zone_of(&record.name) == zone);
+                let record = records.find(|record| record.id == patch.id).expect("81044");
                 assert_eq!((&patch.kind, patch.ttl), (&None, None));
                 record.content = patch.content.clone().unwrap_or_else(|| record.content.clone());
                 record.comment = patch.comment.clone().unwrap_or_else(|| record.comment.clone());
@@ -148,11 +191,15 @@ impl World {
         }
         for operation in operations {
             if let RecordOperation::Post(new) = operation {
-                let conflict = self
-                    .records
-                    .iter()
-                    .any(|record| record.name == new.name && ["A", "AAAA", "CNAME"].contains(&&*record.kind));
-                assert!(!conflict, "81053: {} is taken", new.name);
+                assert_eq!(zone_of(&new.name), zone, "it would be found nowhere");
+                let conflict = self.records.iter().any(|record| {
+                    record.name == new.name
+                        && match &*new.kind {
+                            "TXT" => record.kind == new.kind && record.content == new.content,
+                            _ => ["A", "AAAA", "CNAME"].contains(&&*record.kind),
+                        }
+                });
+                assert!(!conflict, "81053 or 81058: {} is taken", new.name);
                 assert!(new.comment.len() <= 100, "9313: the comment is too long");
                 self.add(&new.name, &new.kind, &new.content, &new.comment);
             }
@@ -161,14 +208,14 @@ impl World {
 
     /// What `GET /records` answers.
     pub(crate) fn shown(&self) -> Vec<Endpoint> {
-        records::records(&self.snapshot(), &settings()).endpoints
+        records::records(&self.snapshot(), &self.settings()).endpoints
     }
 
     /// One loop of ExternalDNS, stopped after `limit` writes. Returns the plan that was carried out.
     pub(crate) fn run_loop(&mut self, desired: &[Endpoint], limit: usize) -> Plan {
-        let adjusted = adjust::adjust(desired, &settings()).endpoints;
-        let changes = external_dns_plan(&self.shown(), &adjusted);
-        let plan = plan(&changes, &self.snapshot(), &settings()).expect("the owner is ours");
+        let adjusted = adjust::adjust(desired, &self.settings()).endpoints;
+        let changes = self.registry.plan(&self.shown(), &adjusted);
+        let plan = plan(&changes, &self.snapshot(), &self.settings()).expect("the owner is ours");
         self.apply(&plan, limit);
         plan
     }
@@ -206,6 +253,7 @@ impl World {
     }
 
     pub(crate) fn foreign_records(&self) -> Vec<Record> {
-        self.records.iter().filter(|record| Stamp::parse(&record.comment).is_none()).cloned().collect()
+        let is_ours = |comment: &str| Stamp::parse(comment).is_some() || TxtStamp::parse(comment).is_some();
+        self.records.iter().filter(|record| !is_ours(&record.comment)).cloned().collect()
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
 
 /// The media type of the protocol, to the byte.
 pub(crate) const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";
@@ -20,7 +20,33 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExternalDns {
     pub(crate) api: SocketAddr,
+    pub(crate) registry: Registry,
 }
+
+/// Where a controller keeps what is its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Registry {
+    /// `--registry=noop`.
+    Noop,
+    /// `--registry=txt`.
+    Txt(TxtNames),
+}
+
+/// How TXT records are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TxtNames {
+    /// `--txt-prefix`, which may hold `%{record_type}`.
+    pub(crate) prefix: &'static str,
+    /// Whether each record has one without its type as well, as before 0.18.
+    pub(crate) untyped_too: bool,
+}
+
+/// `--registry=txt` with nothing else said.
+pub(crate) const TXT: Registry = Registry::Txt(TxtNames { prefix: "", untyped_too: false });
+
+/// The only form of a prefix that keeps each TXT record below its hostname.
+pub(crate) const TXT_BELOW: Registry =
+    Registry::Txt(TxtNames { prefix: "%{record_type}-x.", untyped_too: false });
 
 /// An answer of the webhook.
 #[derive(Clone, Debug)]
@@ -31,6 +57,10 @@ pub(crate) struct Answer {
 }
 
 impl ExternalDns {
+    pub(crate) fn with_registry(self, registry: Registry) -> Self {
+        Self { registry, ..self }
+    }
+
     /// One loop: read, adjust, plan, and apply where there is something to apply. The error is the status of the first
     /// answer that is not a success.
     pub(crate) fn run_loop(self, desired: &[Endpoint]) -> Result<Changes, u16> {
@@ -42,7 +72,7 @@ impl ExternalDns {
         let current = self.records()?;
         let mut adjusted = self.adjust(desired)?;
         adjusted.retain(|endpoint| endpoint.dns_name != swallowed);
-        let changes = plan(&current, &adjusted);
+        let changes = self.registry.plan(&current, &adjusted);
         if changes != Changes::default() {
             self.apply(&changes)?;
         }
@@ -98,6 +128,98 @@ fn expect_status(answer: &Answer, expected: u16) -> Result<(), u16> {
     if answer.status == expected { Ok(()) } else { Err(answer.status) }
 }
 
+impl TxtNames {
+    /// `registry/mapper/mapper.go`: the names of the TXT records for a CNAME, the one that is looked for first.
+    pub(crate) fn of(self, data_name: &str) -> Vec<String> {
+        let Self { prefix, untyped_too } = self;
+        let typed = if prefix.contains("%{record_type}") {
+            format!("{}{data_name}", prefix.replace("%{record_type}", "cname"))
+        } else {
+            format!("{prefix}cname-{data_name}")
+        };
+        let untyped = untyped_too.then(|| format!("{}{data_name}", prefix.replace("%{record_type}", "")));
+        [typed].into_iter().chain(untyped).collect()
+    }
+}
+
+impl Registry {
+    /// What a controller asks for: `registry/txt/registry.go` around the planner.
+    pub(crate) fn plan(self, current: &[Endpoint], desired: &[Endpoint]) -> Changes {
+        let Self::Txt(names) = self else {
+            return plan(current, desired);
+        };
+        let (txts, mut current): (Vec<Endpoint>, Vec<Endpoint>) =
+            current.iter().cloned().partition(|endpoint| endpoint.record_type == "TXT");
+        let heritage = |txt: &Endpoint| {
+            let text = txt.targets.first()?.trim_matches('"').to_owned();
+            text.starts_with("heritage=external-dns,").then_some(text)
+        };
+        let seen = |name: &str, set_identifier: &str| {
+            txts.iter().find(|txt| txt.dns_name == name && txt.set_identifier == set_identifier)
+        };
+        for endpoint in &mut current {
+            let expected = names.of(&endpoint.dns_name);
+            let mut found = expected.iter().rev().filter_map(|name| seen(name, &endpoint.set_identifier));
+            for (key, value) in found.by_ref().filter_map(heritage).flat_map(|text| labels_in(&text)) {
+                endpoint.labels.set(&key, &value);
+            }
+            let is_ours = endpoint.labels.value("owner") == Some("default");
+            let is_there =
+                txts.iter().any(|txt| expected.first() == Some(&txt.dns_name) && heritage(txt).is_some());
+            if is_ours && !is_there && txts.iter().any(|txt| heritage(txt).is_some()) {
+                endpoint.provider_specific.push(Property::new("txt/force-update", "true"));
+            }
+        }
+        let is_ours = |endpoint: &Endpoint| endpoint.labels.value("owner") == Some("default");
+        let mut changes = plan(&current, desired);
+        changes.delete.retain(is_ours);
+        let (update_old, update_new) =
+            changes.update_old.into_iter().zip(changes.update_new).filter(|(old, _)| is_ours(old)).unzip();
+        (changes.update_old, changes.update_new) = (update_old, update_new);
+
+        let written = |endpoints: &[Endpoint]| -> Vec<Endpoint> {
+            endpoints.iter().flat_map(|endpoint| names.txts(endpoint)).collect()
+        };
+        let absent = |txt: &Endpoint| seen(&txt.dns_name, &txt.set_identifier).is_none();
+        changes.create.extend(written(&changes.create).into_iter().filter(absent));
+        for list in [&mut changes.update_old, &mut changes.update_new, &mut changes.delete] {
+            list.extend(written(list));
+        }
+        changes
+    }
+}
+
+impl TxtNames {
+    /// What goes with one record. The properties are the record's own.
+    fn txts(self, data: &Endpoint) -> Vec<Endpoint> {
+        let mut text = format!(
+            "heritage=external-dns,external-dns/owner={}",
+            data.labels.value("owner").expect("what is written has an owner")
+        );
+        if let Some(resource) = data.labels.value("resource") {
+            text.push_str(",external-dns/resource=");
+            text.push_str(resource);
+        }
+        let names = self.of(&data.dns_name).into_iter();
+        names
+            .map(|dns_name| Endpoint {
+                dns_name,
+                targets: vec![format!("\"{text}\"")],
+                record_type: "TXT".to_owned(),
+                set_identifier: data.set_identifier.clone(),
+                labels: Labels::from_iter([("ownedRecord", &*data.dns_name)]),
+                provider_specific: data.provider_specific.clone(),
+                ..Endpoint::default()
+            })
+            .collect()
+    }
+}
+
+fn labels_in(heritage: &str) -> Vec<(String, String)> {
+    let pairs = heritage.split(',').filter_map(|pair| pair.strip_prefix("external-dns/")?.split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
 /// ExternalDNS's planner with policy sync, as `plan/plan.go` has it: rows by name and set identifier, one candidate
 /// each, updates where target or properties differ, owner filter.
 pub(crate) fn plan(current: &[Endpoint], desired: &[Endpoint]) -> Changes {
@@ -111,7 +233,10 @@ pub(crate) fn plan(current: &[Endpoint], desired: &[Endpoint]) -> Changes {
         }
         rows
     }
-    let (current, desired) = (rows(current), rows(desired));
+    // TXT is no type that ExternalDNS manages unless told to.
+    let current: Vec<Endpoint> =
+        current.iter().filter(|endpoint| endpoint.record_type != "TXT").cloned().collect();
+    let (current, desired) = (rows(&current), rows(desired));
     let mut changes = Changes::default();
     let keys: BTreeSet<_> = current.keys().chain(desired.keys()).collect();
     for key in keys {

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Emulator, Plan, Token};
 use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
-use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::serve::Running;
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 
-use crate::external_dns::{ExternalDns, exchange};
+use crate::external_dns::{ExternalDns, Registry, exchange};
 
 pub(crate) const TOKEN: &str = "an-api-token-that-must-not-be-seen";
 
@@ -75,6 +75,15 @@ impl Scene {
 
     /// The program as it is right after its start.
     pub(crate) fn start_unready(&self, variables: &[(&'static str, &str)]) -> Program {
+        self.start_with_clock(variables, Arc::new(SystemClock))
+    }
+
+    /// The same, with a clock of the test's.
+    pub(crate) fn start_with_clock(
+        &self,
+        variables: &[(&'static str, &str)],
+        clock: Arc<dyn Clock>,
+    ) -> Program {
         let base_url = self.cloudflare.base_url();
         let account = self.cloudflare.account();
         let mut all: BTreeMap<&'static str, String> = [
@@ -90,8 +99,7 @@ impl Scene {
         all.extend(variables.iter().map(|(name, value)| (*name, (*value).to_owned())));
         let config =
             Config::read(&Arguments::default(), &Variables(all)).expect("the configuration is right");
-        let running = Running::start(config, Arc::new(SystemClock), Shutdown::default())
-            .expect("loopback has free ports");
+        let running = Running::start(config, clock, Shutdown::default()).expect("loopback has free ports");
         Program { running: Some(running) }
     }
 
@@ -141,7 +149,8 @@ impl Program {
     }
 
     pub(crate) fn external_dns(&self) -> ExternalDns {
-        ExternalDns { api: *self.running().api_addresses().first().expect("loopback is there") }
+        let api = *self.running().api_addresses().first().expect("loopback is there");
+        ExternalDns { api, registry: Registry::Noop }
     }
 
     pub(crate) fn observation(&self) -> SocketAddr {

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::external_dns::{ExternalDns, exchange};
+use crate::external_dns::{ExternalDns, Registry, exchange};
 use crate::harness::{Scene, TOKEN};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_external-dns-cloudflare-tunnel-webhook");
@@ -62,7 +62,7 @@ impl Process {
         let api = process.wait_for("api=").parse().expect("an address");
         let observation = process.already_said("observation=").parse().expect("an address");
         process.wait_until_ready(observation);
-        (process, ExternalDns { api })
+        (process, ExternalDns { api, registry: Registry::Noop })
     }
 
     /// The text behind `marker`, up to the next blank, in the first line that has it.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cloudflare_emulator::{Cloudflare, Emulator, Matcher, Plan, Record, Visit};
 use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use external_dns_cloudflare_tunnel_webhook::tunnel::{TunnelId, hostname};
 use serde::Deserialize;
 use serde_json::json;
@@ -226,7 +226,11 @@ impl Foreign {
 
 fn foreign_records(cloudflare: &Cloudflare) -> Vec<String> {
     let records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
-    records.filter(|record| stamp(record).is_none()).map(|record| record.to_json().to_string()).collect()
+    records.filter(|record| !is_ours(record)).map(|record| record.to_json().to_string()).collect()
+}
+
+fn is_ours(record: &Record) -> bool {
+    stamp(record).is_some() || record.comment.as_deref().and_then(TxtStamp::parse).is_some()
 }
 
 pub(crate) fn stamp(record: &Record) -> Option<Stamp> {

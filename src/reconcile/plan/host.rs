@@ -1,12 +1,14 @@
 //! One hostname: what is wanted and withdrawn against what stands, and so what each stage has to write.
 
+mod registry;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cloudflare::{NewRecord, Plan as ZonePlan, Record, RecordPatch};
 use crate::limits;
 use crate::reconcile::Settings;
 use crate::reconcile::canonical::{Publication, RESOURCE_LABEL};
-use crate::reconcile::plan::{HostPlan, HostRequest, Reason, RecordOperation, Refusal, Stage};
+use crate::reconcile::plan::{HostPlan, HostRequest, Reason, RecordOperation, Refusal, RegistryTxt, Stage};
 use crate::reconcile::records::LOST_PREFIX;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
@@ -75,11 +77,13 @@ pub(super) fn disown(
     settings: &Settings,
 ) -> Option<HostPlan> {
     let hostname = Hostname::parse(name).ok()?;
-    let host = Host::new(snapshot, settings, snapshot.zone_of(name)?, hostname, &HostRequest::default());
+    let request = HostRequest::default();
+    let host = Host::new(snapshot, settings, snapshot.zone_of(name)?, hostname, &request);
     let mut claims = host.stamp.as_ref()?.claims.clone();
     claims.rules.retain(|digest| !digests.contains(digest));
     let mut plan = host.empty_plan();
     host.plan_operations(&mut plan, &[], &claims, &BTreeSet::new(), false).ok()?;
+    host.plan_txts(&mut plan, &[], claims.is_empty());
     Some(plan)
 }
 
@@ -129,6 +133,8 @@ struct Host<'a> {
     foreign_records: Vec<&'a Record>,
     stamp: Option<Stamp>,
     traces: BTreeMap<Digest, Trace<'a>>,
+    /// What ExternalDNS's registry wants to be stored.
+    txts: &'a [RegistryTxt],
     /// By path, what the tunnel's document does not allow.
     obstacles: &'a BTreeMap<Option<Box<str>>, Reason>,
 }
@@ -142,7 +148,7 @@ impl<'a> Host<'a> {
         settings: &'a Settings,
         zone: &'a ZoneSnapshot,
         hostname: Hostname,
-        request: &HostRequest,
+        request: &'a HostRequest,
     ) -> Self {
         let mut own_records = Vec::new();
         let mut foreign_records = Vec::new();
@@ -180,6 +186,7 @@ impl<'a> Host<'a> {
             foreign_records,
             stamp,
             traces,
+            txts: &request.txts,
             obstacles: &NO_OBSTACLES,
         }
     }
@@ -192,13 +199,13 @@ impl<'a> Host<'a> {
         refusals: &mut Vec<Refusal>,
     ) -> Result<Planned, Reason> {
         let withdrawn = self.withdrawn_claims(withdrawn, withhold, refusals);
-        let wanted = if self.foreign_records.is_empty() {
-            self.possible_ones(wanted, &withdrawn, refusals)
-        } else {
-            for wanted in wanted {
-                refusals.push(self.refusal(wanted.publication, self.record_held()));
+        let held = (!self.foreign_records.is_empty()).then(|| self.record_held());
+        let wanted = match held.or_else(|| self.txt_outside_zones()) {
+            None => self.possible_ones(wanted, &withdrawn, refusals),
+            Some(reason) => {
+                refusals.extend(wanted.iter().map(|wanted| self.refusal(wanted.publication, reason.clone())));
+                Vec::new()
             }
-            Vec::new()
         };
         let before = self.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
         let superseded = self.superseded(&wanted);
@@ -216,6 +223,7 @@ impl<'a> Host<'a> {
         let moving = self.is_moving(&wanted, &superseded);
         self.plan_edits(&mut plan, &wanted, &withdrawn, &superseded, moving);
         self.plan_operations(&mut plan, &wanted, &after, &superseded, moving)?;
+        self.plan_txts(&mut plan, &wanted, after.is_empty());
         let mut edits = plan.edits.values().flatten();
         if let Some((tunnel, _)) = edits.find(|(tunnel, _)| !self.is_writable(tunnel)) {
             return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
@@ -231,7 +239,7 @@ impl<'a> Host<'a> {
     fn empty_plan(&self) -> HostPlan {
         HostPlan {
             hostname: self.hostname.as_str().into(),
-            zone: self.zone.zone.id.clone(),
+            vanishes: false,
             edits: BTreeMap::new(),
             operations: BTreeMap::new(),
         }
@@ -449,10 +457,12 @@ impl<'a> Host<'a> {
         superseded: &BTreeSet<Digest>,
         moving: bool,
     ) -> Result<(), Reason> {
+        let zone = &self.zone.zone.id;
         let mut operation = |stage, operations: Vec<RecordOperation>| {
-            plan.operations.insert(stage, operations);
+            plan.operations.insert((stage, zone.clone()), operations);
         };
         if after.is_empty() {
+            plan.vanishes = !self.own_records.is_empty();
             let deletes =
                 self.own_records.iter().map(|record| RecordOperation::Delete(record.id.clone())).collect();
             operation(Stage::Stamp, deletes);
@@ -509,10 +519,7 @@ impl<'a> Host<'a> {
     }
 
     fn comment(&self, stamp: &Stamp) -> Result<Box<str>, Reason> {
-        let limit_bytes = match self.zone.zone.plan {
-            ZonePlan::Free => limits::COMMENT_MAX_BYTES_FREE,
-            ZonePlan::Paid => limits::COMMENT_MAX_BYTES_PAID,
-        };
+        let limit_bytes = comment_max_bytes(self.zone);
         stamp.render(limit_bytes).map(Into::into).ok_or(Reason::StampFull { limit_bytes })
     }
 
@@ -559,6 +566,13 @@ impl<'a> Host<'a> {
             self.rules_of(tunnel).iter().map(|rule| Digest::of(tunnel, rule.path())).collect();
         stamp.claims.record_only = stamp.claims.rules.is_empty();
         self.comment(&stamp).ok()
+    }
+}
+
+fn comment_max_bytes(zone: &ZoneSnapshot) -> usize {
+    match zone.zone.plan {
+        ZonePlan::Free => limits::COMMENT_MAX_BYTES_FREE,
+        ZonePlan::Paid => limits::COMMENT_MAX_BYTES_PAID,
     }
 }
 

@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::record::Record;
 use crate::token::Token;
 use crate::tunnel::{NewTunnel, Tunnel};
+use crate::visit::{self, Visit};
 use crate::whim::Whims;
 use crate::zone::{Plan, Zone};
 
@@ -220,6 +221,11 @@ impl Cloudflare {
     /// A token to disable, expire or narrow, by its value.
     pub fn token_mut(&mut self, value: &str) -> &mut Token {
         self.tokens.iter_mut().find(|token| token.value == value).expect("the token exists")
+    }
+
+    /// What a visitor of `https://host/path` gets.
+    pub fn visit(&self, host: &str, path: &str) -> Visit {
+        visit::visit(self, host, path)
     }
 
     /// What this Cloudflare does beyond its rules.

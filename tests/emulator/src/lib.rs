@@ -189,7 +189,7 @@ impl Emulator {
 
     /// What a visitor of `https://host/path` gets.
     pub fn visit(&self, host: &str, path: &str) -> Visit {
-        self.edit(|cloudflare| visit::visit(cloudflare, host, path))
+        self.edit(|cloudflare| cloudflare.visit(host, path))
     }
 
     /// Every call since the start, or since they were taken.

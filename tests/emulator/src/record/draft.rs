@@ -84,8 +84,9 @@ pub(crate) fn full_name(name: &str, zone: &str) -> Result<String, Refusal> {
     } else {
         format!("{name}.{zone}")
     };
-    let rest = full.strip_prefix("*.").unwrap_or(&full);
-    if content::is_hostname(rest) && full.len() <= 253 { Ok(full) } else { Err(invalid()) }
+    // A star that is not the first label is taken as it is and is no wildcard; the dashboard warns of it (seen by the
+    // authors of cloudflare-tunnel-ingress-controller, pull request 357).
+    if content::is_hostname(&full.replace('*', "x")) { Ok(full) } else { Err(invalid()) }
 }
 
 fn ttl(members: &Map<String, Value>, proxied: bool, plan: Plan) -> Result<u64, Refusal> {
