@@ -69,7 +69,7 @@ image: release
     for architecture in amd64 arm64; do
         archive='{{ release_files }}'/build/"{{ name }}-$architecture.tar"
         rm -f "$archive"
-        buildah push --quiet "localhost/{{ name }}:$architecture" "docker-archive:$archive:{{ name }}:$architecture"
+        buildah push --quiet "localhost/{{ name }}:$architecture" "docker-archive:$archive:localhost/{{ name }}:$architecture"
         ls -l "$archive"
     done
 
@@ -134,9 +134,11 @@ image-test: image
     set -euo pipefail
     cargo build --locked --package cloudflare-emulator --bin cloudflare-emulator
     emulator='{{ target_dir }}/debug/cloudflare-emulator'
-    tests/image/run 'localhost/{{ name }}:amd64' "$emulator"
-    tests/image/run --described 'localhost/{{ name }}:arm64' "$emulator"
-    tests/image/run --emulated '{{ release_files }}/build/{{ arm_target }}/release/{{ name }}' "$emulator"
+    built='{{ release_files }}/build'
+    ((EUID == 0)) && as_root=() || as_root=(sudo)
+    "${as_root[@]}" tests/image/run "docker-archive:$built/{{ name }}-amd64.tar" "$emulator"
+    "${as_root[@]}" tests/image/run --described "docker-archive:$built/{{ name }}-arm64.tar" "$emulator"
+    "${as_root[@]}" tests/image/run --emulated "$built/{{ arm_target }}/release/{{ name }}" "$emulator"
 
 # Break the code in known ways, one at a time, and see the tests go red (needs Python 3.11).
 [group('test')]
