@@ -105,7 +105,13 @@ e2e:
     fi
     go vet ./...
     # The test builds what it drives; the first time that compiles all of ExternalDNS, some minutes on two cores.
-    go test -count=1 -timeout 20m -parallel 8 -v ./...
+    go test -count=1 -timeout 20m -parallel 16 -v ./...
+
+# Older versions of ExternalDNS, likewise; the first time each is built, two to three minutes on two cores.
+[group('test')]
+e2e-versions *versions='v0.14.2 v0.16.1 v0.18.0':
+    cd tests/e2e && EXTERNAL_DNS_VERSIONS='{{ versions }}' \
+    go test -count=1 -timeout 30m -parallel 16 -v -run '^TestOlderVersions' ./...
 
 # The files of deploy/: the real charts, kustomize and compose, Kubernetes' types, ExternalDNS's flags, the built program,
 # and the workflows (needs Go).
@@ -193,4 +199,4 @@ release-check: release
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size demo e2e deploy-files release-check image-test mutations
+ci: test lint doc deny size demo e2e e2e-versions deploy-files release-check image-test mutations

@@ -117,7 +117,7 @@ arguments! {
     server_host: "SERVER_HOST",
     /// port of the webhook API (default: 8888) [SERVER_PORT]
     server_port: "SERVER_PORT",
-    /// address of /healthz and /readyz (default: all addresses) [METRICS_HOST]
+    /// address of /healthz, /readyz and /metrics (default: all addresses) [METRICS_HOST]
     metrics_host: "METRICS_HOST",
     /// port of /healthz and /readyz (default: 8080) [METRICS_PORT]
     metrics_port: "METRICS_PORT",

@@ -1,7 +1,7 @@
 //! Time as a value: who needs the clock is handed one, so that tests never wait.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A source of monotonic time that can also pass it.
 pub trait Clock: fmt::Debug + Send + Sync {
@@ -10,6 +10,9 @@ pub trait Clock: fmt::Debug + Send + Sync {
 
     /// Blocks the calling thread for `duration`.
     fn sleep(&self, duration: Duration);
+
+    /// The time of day, in whole seconds since 1970. It may jump: it is shown, and decides nothing.
+    fn unix_seconds(&self) -> i64;
 }
 
 /// The machine's clock.
@@ -24,6 +27,11 @@ impl Clock for SystemClock {
 
     fn sleep(&self, duration: Duration) {
         std::thread::sleep(duration);
+    }
+
+    fn unix_seconds(&self) -> i64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     }
 }
 

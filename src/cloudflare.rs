@@ -27,5 +27,5 @@ pub use error::{Cause, Error, Refusal};
 pub use identifier::{AccountId, RecordId, ZoneId};
 pub use record::{Batch, NewRecord, Record, RecordPatch};
 pub use transport::{TransportError, TransportErrorKind};
-pub use tunnel::{ConfigSource, Tunnel};
+pub use tunnel::{ConfigSource, Connector, Tunnel};
 pub use zone::{Plan, Zone};

@@ -287,3 +287,19 @@ pub const UNKNOWN_PROPERTIES_MAX: usize = 32;
 
 /// So many hostnames may vanish in one request whatever their share; above, half of all is too much.
 pub const DELETIONS_UNSUSPECTED: usize = 20;
+// The look at the tunnels' connectors, beside all requests.
+
+/// The first look: cloudflared, started together with this program, should be connected by then.
+pub const CONNECTORS_FIRST_LOOK: Duration = Duration::from_secs(30);
+
+/// From one look to the next. A connector takes a new configuration within seconds.
+pub const CONNECTORS_PERIOD: Duration = Duration::from_secs(300);
+
+/// How long the thread sleeps before it sees that the next look is due, or that the program ends.
+pub const CONNECTORS_PAUSE: Duration = Duration::from_secs(1);
+
+/// One tunnel's connectors, with all repetitions: nobody waits for them.
+pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// With fewer calls left than this there is no look: they are for ExternalDNS's requests.
+pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;

@@ -1,5 +1,6 @@
-//! The observation port: whether the process answers, and whether it is ready. Reached by anything in the cluster, so
-//! its listener trusts nobody.
+//! The observation port: whether the process answers, whether it is ready, and metrics. Reached by anything in the
+//! cluster, so its listener trusts nobody.
 
 pub mod health;
+pub mod metrics;
 pub mod responder;

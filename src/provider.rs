@@ -1,6 +1,7 @@
 //! The webhook's service: reads a snapshot, asks the core, and carries its plan out. The only writer.
 
 mod breaker;
+mod connectors;
 mod execution;
 mod journal;
 mod reader;
@@ -8,6 +9,7 @@ mod silence;
 mod startup;
 mod unpublished;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -18,6 +20,9 @@ use crate::cloudflare::{AccountId, Client, Error};
 use crate::endpoint::{Changes, Endpoint};
 use crate::limits;
 use crate::observe::health::Health;
+use crate::observe::metrics::{Family, Metrics};
+use crate::observe::responder::Answer;
+pub use crate::provider::connectors::Watch;
 use crate::provider::execution::{Done, Execution, Stop};
 use crate::provider::journal::{Journal, Speaker};
 pub use crate::provider::reader::ZoneScope;
@@ -25,7 +30,7 @@ use crate::provider::reader::{ReadError, Reader};
 use crate::provider::silence::Silence;
 pub use crate::provider::startup::Wanted;
 use crate::provider::unpublished::Unpublished;
-use crate::reconcile::plan::{self, Plan};
+use crate::reconcile::plan::{self, Plan, Reason, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Settings, adjust, records};
 use crate::webhook::{Failure, Service};
@@ -38,6 +43,7 @@ pub struct Provider {
     wanted: Wanted,
     reader: Reader,
     health: Arc<Health>,
+    metrics: Arc<Metrics>,
     /// Nothing until the account and every tunnel are known.
     resolved: RwLock<Option<Arc<Resolved>>>,
     /// The last snapshot that was read and not written upon.
@@ -46,6 +52,8 @@ pub struct Provider {
     silence: Mutex<Silence>,
     /// Writers in this process take turns.
     turn: Mutex<Unpublished>,
+    /// Whether ExternalDNS asked for changes since it read last. What is refused it asks for in every loop.
+    was_asked: AtomicBool,
 }
 
 /// What was read last, unless something was written since.
@@ -65,7 +73,17 @@ struct Resolved {
 
 impl Provider {
     /// A provider that answers 503 until [`Provider::resolve`] has succeeded.
-    pub fn new(client: Client, clock: Arc<dyn Clock>, wanted: Wanted, health: Arc<Health>) -> Self {
+    pub fn new(
+        client: Client,
+        clock: Arc<dyn Clock>,
+        wanted: Wanted,
+        health: Arc<Health>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let mut values = metrics.update();
+        values.set(Family::BuildInfo, &[env!("CARGO_PKG_VERSION")], 1);
+        values.set(Family::DryRun, &[], i64::from(wanted.dry_run));
+        drop(values);
         let reader = Reader::new(wanted.scope.clone(), Arc::clone(&clock), wanted.allow_local_config);
         Self {
             client,
@@ -73,12 +91,25 @@ impl Provider {
             wanted,
             reader,
             health,
+            metrics,
             resolved: RwLock::new(None),
             snapshot: Mutex::new(Remembered::default()),
             journal: Mutex::default(),
             silence: Mutex::default(),
             turn: Mutex::default(),
+            was_asked: AtomicBool::new(false),
         }
+    }
+
+    /// The answer to a scrape of the metrics. Most were counted when they happened; what changes by itself is asked for
+    /// now.
+    pub fn scrape(&self) -> Answer {
+        let calls_left = self.client.budget().calls_left_in_window;
+        let mut values = self.metrics.update();
+        values.set(Family::Ready, &[], i64::from(self.health.is_ready()));
+        values.set(Family::CallsLeft, &[], i64::from(calls_left));
+        drop(values);
+        self.metrics.answer()
     }
 
     fn resolved(&self) -> Result<Arc<Resolved>, Failure> {
@@ -119,11 +150,55 @@ impl Provider {
             .snapshot(&self.client, account, settings, to_be_written, deadline)
             .map(Arc::new)
             .map_err(|error| read_failure(&error))?;
+        self.count_read(&snapshot, settings);
         let mut remembered = self.remembered();
         if remembered.writes == writes {
             remembered.read = Some((begun, Arc::clone(&snapshot)));
         }
         Ok(snapshot)
+    }
+
+    fn count_read(&self, snapshot: &Snapshot, settings: &Settings) {
+        let own = snapshot.own_rules(settings);
+        let mut values = self.metrics.update();
+        values.set(Family::LastRead, &[], self.clock.unix_seconds());
+        for (id, tunnel) in &snapshot.tunnels {
+            let name = settings.name_of(id);
+            values.set(Family::ConfigurationVersion, &[name], tunnel.version);
+            for ownership in ["own", "foreign"] {
+                values.set(Family::Rules, &[name, ownership], 0);
+            }
+            for rule in tunnel.document.rules() {
+                let ownership = if own.has(id, rule) { "own" } else { "foreign" };
+                values.add(Family::Rules, &[name, ownership], 1);
+            }
+        }
+        values.clear(Family::Records, &[]);
+        values.clear(Family::ZoneRecords, &[]);
+        for zone in &snapshot.zones {
+            let name = &*zone.zone.name;
+            values.set(Family::ZoneRecords, &[name], zone.records().len() as i64);
+            for record in zone.records() {
+                if snapshot.is_own(record, settings) {
+                    values.add(Family::Records, &[name, &record.kind], 1);
+                }
+            }
+        }
+    }
+
+    fn count_refusals<'r>(&self, refusals: impl Iterator<Item = &'r Refusal>) {
+        let mut values = self.metrics.update();
+        for family in [Family::Refusals, Family::WithheldDeletions, Family::HeldBackWrites] {
+            values.reset(family);
+        }
+        for Refusal { reason, .. } in refusals {
+            values.add(Family::Refusals, &[reason.label()], 1);
+            match reason {
+                Reason::Withheld | Reason::MassDeletion => values.add(Family::WithheldDeletions, &[], 1),
+                Reason::NotKept { .. } => values.add(Family::HeldBackWrites, &[], 1),
+                _ => {}
+            }
+        }
     }
 
     fn forget_snapshot(&self) {
@@ -151,7 +226,9 @@ impl Provider {
 
     /// Says what was refused and was not said before.
     fn report(&self, plan: &Plan, done: &Done) {
-        let refusals = plan.refusals.iter().chain(&done.refusals).map(ToString::to_string);
+        let refusals = plan.refusals.iter().chain(&done.refusals);
+        self.count_refusals(refusals.clone());
+        let refusals = refusals.map(ToString::to_string);
         let notes = plan.notes.iter().map(ToString::to_string);
         self.warn_of_news(Speaker::Apply, refusals.chain(notes));
     }
@@ -166,9 +243,7 @@ impl Provider {
     ) -> Result<Done, Stop> {
         // From the first write on, what was read before is old.
         self.forget_snapshot();
-        let Resolved { account, settings: _ } = resolved;
-        let outcome =
-            Execution::new(&self.client, account, &*self.clock, deadline, plan, snapshot, unpublished).run();
+        let outcome = Execution::new(self, resolved, deadline, plan, snapshot, unpublished).run();
         // And what was read meanwhile.
         self.forget_snapshot();
         outcome
@@ -203,6 +278,9 @@ impl Service for Provider {
         let resolved = self.resolved()?;
         let snapshot = self.read(&resolved, false, deadline)?;
         self.journal().begin_turn();
+        if !self.was_asked.swap(false, Ordering::Relaxed) {
+            self.count_refusals([].iter());
+        }
         let shown = records::records(&snapshot, &resolved.settings);
         self.warn_of_news(Speaker::Records, shown.notes.iter().map(ToString::to_string));
         let silent: Vec<String> = self.silence().shown(&shown.endpoints).map(silence_explained).collect();
@@ -225,6 +303,7 @@ impl Service for Provider {
     }
 
     fn apply_changes(&self, changes: Changes, deadline: Deadline) -> Result<(), Failure> {
+        self.was_asked.store(true, Ordering::Relaxed);
         let resolved = self.resolved()?;
         for endpoint in changes.create.iter().chain(&changes.update_new).chain(&changes.delete) {
             self.silence().asked_for(&endpoint.dns_name);

@@ -121,6 +121,12 @@ impl Settings {
             .map(|tunnel| &tunnel.id)
     }
 
+    /// A tunnel's name, or its id where it is not configured.
+    pub fn name_of<'a>(&'a self, tunnel: &'a TunnelId) -> &'a str {
+        let configured = self.tunnels.iter().find(|configured| configured.id == *tunnel);
+        configured.map_or(tunnel.as_str(), |configured| &configured.name)
+    }
+
     /// The names of all configured tunnels, for a message.
     pub fn tunnel_names(&self) -> String {
         self.tunnels.iter().map(|tunnel| &*tunnel.name).collect::<Vec<_>>().join(", ")

@@ -17,8 +17,9 @@ use crate::config::Config;
 use crate::limits;
 use crate::listener::BindError;
 use crate::observe::health::Health;
+use crate::observe::metrics::Metrics;
 use crate::observe::responder::{self, RunningResponder};
-use crate::provider::Provider;
+use crate::provider::{Provider, Watch};
 use crate::shutdown::{Cause, Shutdown, Signals};
 use crate::webhook::server::{self, RunningServer, ServerSettings};
 
@@ -119,7 +120,12 @@ impl Running {
         }
         // The ports first: ExternalDNS gives up when nobody listens within four seconds.
         let request_timeout = config.request_timeout;
-        let settings = ServerSettings { request_timeout, ..ServerSettings::new(config.api_addresses) };
+        let metrics = Arc::new(Metrics::default());
+        let settings = ServerSettings {
+            request_timeout,
+            metrics: Arc::clone(&metrics),
+            ..ServerSettings::new(config.api_addresses)
+        };
         let api = server::bind(settings)?;
         let observation = responder::bind(config.observation_address)?;
         let api_addresses: Vec<SocketAddr> = api.local_addrs().collect();
@@ -134,11 +140,15 @@ impl Running {
             ca_file: config.ca_file,
             user_agent: USER_AGENT.to_owned(),
         };
-        let client = Client::new(client_settings, Arc::clone(&clock))?;
-        let provider =
-            Arc::new(Provider::new(client, Arc::clone(&clock), config.wanted, Arc::clone(&health)));
-        let observation =
-            observation.serve(Arc::new(move |path: &str| health.route(path)), Arc::clone(&clock))?;
+        let client = Client::new(client_settings, Arc::clone(&clock))?.with_metrics(Arc::clone(&metrics));
+        let provider = Provider::new(client, Arc::clone(&clock), config.wanted, Arc::clone(&health), metrics);
+        let provider = Arc::new(provider);
+        let scraped = Arc::clone(&provider);
+        let routes = move |path: &str| match path {
+            "/metrics" => Some(scraped.scrape()),
+            path => health.route(path),
+        };
+        let observation = observation.serve(Arc::new(routes), Arc::clone(&clock))?;
         let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), shutdown)?;
         let ending = Arc::new(AtomicBool::new(false));
         spawn_resolver(&provider, &clock, &ending)?;
@@ -150,7 +160,7 @@ impl Running {
         &self.api_addresses
     }
 
-    /// Where probes reach the health routes.
+    /// Where probes reach the health routes, and Prometheus the metrics.
     pub fn observation_address(&self) -> SocketAddr {
         self.observation_address
     }
@@ -179,22 +189,29 @@ fn start_logging(level: LevelFilter) {
     }
 }
 
-/// Tries until the token was taken and the tunnels were found. The thread is not waited for at the end: whatever it
-/// does is a read.
+/// Tries until the token was taken and the tunnels were found, and looks at the tunnels' connectors from then on. The
+/// thread is not waited for at the end: whatever it does is a read.
 fn spawn_resolver(
     provider: &Arc<Provider>,
     clock: &Arc<dyn Clock>,
     ending: &Arc<AtomicBool>,
 ) -> io::Result<()> {
     let (provider, clock, ending) = (Arc::clone(provider), Arc::clone(clock), Arc::clone(ending));
+    let is_ending = move || ending.load(Ordering::Relaxed);
     thread::Builder::new().name("resolve".to_owned()).spawn(move || {
+        let mut look_at = clock.now() + limits::CONNECTORS_FIRST_LOOK;
         let mut pause = limits::START_PAUSE_MIN;
-        while !ending.load(Ordering::Relaxed) {
-            if provider.resolve(Deadline::after(&*clock, limits::START_TIMEOUT)) {
-                return;
-            }
+        while !is_ending() && !provider.resolve(Deadline::after(&*clock, limits::START_TIMEOUT)) {
             clock.sleep(pause);
             pause = (pause * 2).min(limits::START_PAUSE_MAX);
+        }
+        let mut watch = Watch::default();
+        while !is_ending() {
+            if clock.now() >= look_at {
+                provider.look_at_connectors(&mut watch);
+                look_at = clock.now() + limits::CONNECTORS_PERIOD;
+            }
+            clock.sleep(limits::CONNECTORS_PAUSE);
         }
     })?;
     Ok(())

@@ -254,6 +254,10 @@ impl Clock for LateClock {
         SystemClock.now() + late
     }
 
+    fn unix_seconds(&self) -> i64 {
+        SystemClock.unix_seconds()
+    }
+
     fn sleep(&self, duration: Duration) {
         SystemClock.sleep(duration);
     }
@@ -263,7 +267,7 @@ impl Clock for LateClock {
 fn an_inner_zone_that_is_made_later_gets_its_names_without_a_restart() {
     let scene = Scene::new();
     let clock = Arc::new(LateClock::default());
-    let program = scene.start_with_clock(&[], Arc::clone(&clock) as Arc<dyn Clock>);
+    let program = scene.start_by(Arc::clone(&clock) as Arc<dyn Clock>, &[]);
     program.wait_until_ready();
     let mut desired = vec![published("web.example.com", "http://web:80")];
     rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");

@@ -14,6 +14,7 @@ use super::transport::{HttpTransport, Method, Request, Response, Transport};
 use super::verdict::Area;
 use crate::clock::{Clock, Deadline};
 use crate::limits::{CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX, WRITE_CONNECTION_MAX_IDLE};
+use crate::observe::metrics::{Family, Metrics};
 use crate::secret::Secret;
 
 /// How this program names itself to Cloudflare.
@@ -98,6 +99,7 @@ pub struct Client {
     credentials: RwLock<Arc<Credentials>>,
     limiter: Mutex<Limiter>,
     jitter: Jitter,
+    metrics: Arc<Metrics>,
 }
 
 impl Client {
@@ -122,7 +124,14 @@ impl Client {
             credentials: RwLock::new(Arc::new(credentials)),
             limiter: Mutex::default(),
             jitter,
+            metrics: Arc::default(),
         }
+    }
+
+    /// Counts its calls there.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Makes later calls with other credentials, as when their file has changed.
@@ -258,13 +267,19 @@ impl Client {
             timeout: deadline.remaining(&*self.clock).min(CALL_TIMEOUT),
             connection_max_idle,
         });
-        let milliseconds = self.clock.now().saturating_duration_since(begun).as_millis();
+        let duration = self.clock.now().saturating_duration_since(begun);
+        let milliseconds = duration.as_millis();
         // Without the query: it holds nothing that helps.
         let shown_path = path.split('?').next().unwrap_or_default();
         let method = method.as_str();
+        let status = outcome.as_ref().map_or_else(|_| "none".to_owned(), |answer| answer.status.to_string());
+        let resource = resource(area, shown_path);
+        let mut values = self.metrics.update();
+        values.add(Family::Calls, &[resource, method, &status], 1);
+        values.observe(Family::CallDuration, &[resource], duration);
+        drop(values);
         match outcome {
             Ok(response) => {
-                let status = response.status;
                 log::debug!(
                     "call method={method} path={shown_path} status={status} milliseconds={milliseconds}"
                 );
@@ -308,6 +323,18 @@ impl Client {
 
     fn limiter(&self) -> MutexGuard<'_, Limiter> {
         self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What metrics call the target of a call.
+fn resource(area: Area, path: &str) -> &'static str {
+    match area {
+        Area::Tokens => "token",
+        Area::Zones => "zones",
+        Area::Records => "records",
+        Area::Tunnels if path.ends_with("/configurations") => "configuration",
+        Area::Tunnels if path.ends_with("/connections") => "connections",
+        Area::Tunnels => "tunnels",
     }
 }
 

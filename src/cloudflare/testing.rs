@@ -44,6 +44,10 @@ impl Clock for FakeClock {
         self.advance(duration);
         self.sleeps.lock().unwrap().push(duration);
     }
+
+    fn unix_seconds(&self) -> i64 {
+        0
+    }
 }
 
 /// What a scripted transport was asked to send.

@@ -44,6 +44,13 @@ impl ConfigSource {
     }
 }
 
+/// A connector: one replica of `cloudflared` that serves a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Connector {
+    /// The version of the tunnel's configuration that it has applied, where it tells.
+    pub config_version: Option<i64>,
+}
+
 #[derive(Deserialize)]
 struct WireTunnel {
     id: Box<str>,
@@ -111,6 +118,20 @@ impl Client {
             Err(Error::NotFound(refusal)) if refusal.code != Some(7003) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The connectors that serve a tunnel now.
+    ///
+    /// # Errors
+    /// See [`Error`]; nothing is written.
+    pub fn connectors(
+        &self,
+        account: &AccountId,
+        id: &TunnelId,
+        deadline: Deadline,
+    ) -> Result<Vec<Connector>, Error> {
+        let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "connections"]);
+        Ok(self.read(Area::Tunnels, &path, deadline)?.result.unwrap_or_default())
     }
 }
 
@@ -188,6 +209,26 @@ mod tests {
                 Err(Error::NotFound(_)) => assert!(!is_none, "{code}"),
                 other => panic!("{code}: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn connectors_tell_the_version_they_applied_or_none() {
+        for (result, expected) in [
+            ("null", &[][..]),
+            ("[]", &[]),
+            (r#"[{"id":"x","config_version":7,"conns":[]},{"id":"y"}]"#, &[Some(7), None]),
+        ] {
+            let stage = Stage::new([success(result)]);
+            let connectors = stage.client.connectors(&account(), &id(), stage.deadline()).unwrap();
+            let versions: Vec<Option<i64>> =
+                connectors.iter().map(|connector| connector.config_version).collect();
+            assert_eq!(versions, expected, "{result}");
+            assert_eq!(
+                stage.script.paths(),
+                [format!("/accounts/a1/cfd_tunnel/{ID}/connections")],
+                "the list has no pages"
+            );
         }
     }
 

@@ -11,10 +11,13 @@ use crate::cloudflare::{
     AccountId, Batch, Client, Configuration, Error, Plan as ZonePlan, RecordPatch, Refusal as Answer, ZoneId,
 };
 use crate::limits;
+use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
 use crate::provider::breaker::Write;
 use crate::provider::journal;
 use crate::provider::unpublished::Unpublished;
+use crate::provider::{Provider, Resolved};
+use crate::reconcile::Settings;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::Snapshot;
 use crate::tunnel::{Document, DocumentError, EditRefusal, RuleEdit, TunnelId};
@@ -68,6 +71,8 @@ pub(super) struct Execution<'a> {
     record_counts: BTreeMap<ZoneId, usize>,
     isolating_calls_left: usize,
     unpublished: &'a mut Unpublished,
+    settings: &'a Settings,
+    metrics: &'a Metrics,
 }
 
 /// One edit and the hostname it is for.
@@ -78,9 +83,8 @@ type Unit<'a> = (&'a str, &'a [RecordOperation]);
 
 impl<'a> Execution<'a> {
     pub(super) fn new(
-        client: &'a Client,
-        account: &'a AccountId,
-        clock: &'a dyn Clock,
+        provider: &'a Provider,
+        resolved: &'a Resolved,
         deadline: Deadline,
         plan: &'a Plan,
         snapshot: &'a Snapshot,
@@ -89,9 +93,9 @@ impl<'a> Execution<'a> {
         let record_counts =
             inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
         Self {
-            client,
-            account,
-            clock,
+            client: &provider.client,
+            account: &resolved.account,
+            clock: &*provider.clock,
             deadline,
             plan,
             snapshot,
@@ -100,6 +104,8 @@ impl<'a> Execution<'a> {
             record_counts,
             isolating_calls_left: limits::ISOLATING_CALLS_MAX,
             unpublished,
+            settings: &resolved.settings,
+            metrics: &provider.metrics,
         }
     }
 
@@ -167,7 +173,7 @@ impl<'a> Execution<'a> {
         }
         match written {
             Ok(answer) => {
-                report_written(tunnel, &configuration, &answer, &work);
+                self.report_written(tunnel, &configuration, &answer, &work);
                 self.note_altered(tunnel, &answer, &work);
                 Ok(())
             }
@@ -326,7 +332,7 @@ impl<'a> Execution<'a> {
         match self.client.batch(zone, &batch_of(units), self.deadline) {
             Ok(()) => {
                 self.count(zone, units);
-                units.iter().for_each(report_records);
+                units.iter().for_each(|unit| self.report_records(unit));
                 Ok(())
             }
             Err(Error::Refused(answer) | Error::NotFound(answer)) => self.isolate_unit(zone, units, &answer),
@@ -383,6 +389,51 @@ impl<'a> Execution<'a> {
         if let Some(count) = self.record_counts.get_mut(zone) {
             *count = (*count + posts).saturating_sub(deletes);
         }
+    }
+
+    fn report_written(
+        &self,
+        tunnel: &TunnelId,
+        read: &Configuration,
+        written: &Configuration,
+        work: &[Edit<'_>],
+    ) {
+        let name = self.settings.name_of(tunnel);
+        self.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
+        if read.version >= 0 && written.version > read.version + 1 {
+            warn!(
+                "tunnel={tunnel} another writer changed the configuration between our read (version {}) and our write \
+                 (version {}); what it wrote may be lost: look at the tunnel's rules, and let one program write it",
+                read.version, written.version
+            );
+            self.metrics.update().add(Family::LostUpdates, &[], 1);
+        }
+        for (hostname, edit) in work {
+            let kind = match edit {
+                RuleEdit::Put { .. } => "rule_published",
+                RuleEdit::Remove { .. } => "rule_withdrawn",
+            };
+            self.report(kind, &describe_edit(hostname, tunnel, edit));
+        }
+    }
+
+    fn report_records(&self, (hostname, operations): &Unit<'_>) {
+        for operation in *operations {
+            let kind = match operation {
+                RecordOperation::Delete(_) => "record_deleted",
+                RecordOperation::Patch(_) => "record_changed",
+                RecordOperation::Post(_) => "record_created",
+            };
+            self.report(kind, &describe_operation(hostname, operation));
+        }
+    }
+
+    /// Says and counts a change that was made.
+    fn report(&self, kind: &str, line: &str) {
+        info!("{line}");
+        let mut values = self.metrics.update();
+        values.add(Family::Changes, &[kind], 1);
+        values.set(Family::LastWrite, &[], self.clock.unix_seconds());
     }
 
     fn check_time(&self) -> Result<(), Stop> {
@@ -459,25 +510,6 @@ fn rule_number(answer: &Answer) -> Option<usize> {
     texts
         .filter_map(|text| text.split_once("Rule #"))
         .find_map(|(_, rest)| rest.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok())
-}
-
-fn report_written(tunnel: &TunnelId, read: &Configuration, written: &Configuration, work: &[Edit<'_>]) {
-    if read.version >= 0 && written.version > read.version + 1 {
-        warn!(
-            "tunnel={tunnel} another writer changed the configuration between our read (version {}) and our write \
-             (version {}); what it wrote may be lost: look at the tunnel's rules, and let one program write it",
-            read.version, written.version
-        );
-    }
-    for (hostname, edit) in work {
-        info!("{}", describe_edit(hostname, tunnel, edit));
-    }
-}
-
-fn report_records((hostname, operations): &Unit<'_>) {
-    for operation in *operations {
-        info!("{}", describe_operation(hostname, operation));
-    }
 }
 
 /// A line for each write of a plan.

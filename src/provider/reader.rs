@@ -154,7 +154,7 @@ impl Reader {
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|error| ReadError::Document(id.clone(), error))?;
         let writable = self.allow_local_config || configuration.source != Some(ConfigSource::Local);
-        Ok(TunnelSnapshot::new(document, writable))
+        Ok(TunnelSnapshot::new(document, writable, configuration.version))
     }
 
     /// Of the tunnels that records with our owner's stamp lead to and that are not configured: those that exist.

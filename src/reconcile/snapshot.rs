@@ -38,6 +38,8 @@ pub struct TunnelSnapshot {
     pub document: Document,
     /// Whether this program may write it: not where `cloudflared` brings its own configuration file.
     pub writable: bool,
+    /// The version of the document, -1 where Cloudflare tells none.
+    pub version: i64,
     rules_by_hostname: BTreeMap<Box<str>, Vec<usize>>,
 }
 
@@ -70,12 +72,12 @@ impl ZoneSnapshot {
 
 impl TunnelSnapshot {
     /// A tunnel's document.
-    pub fn new(document: Document, writable: bool) -> Self {
+    pub fn new(document: Document, writable: bool, version: i64) -> Self {
         let mut rules_by_hostname: BTreeMap<Box<str>, Vec<usize>> = BTreeMap::new();
         for (index, rule) in document.rules().iter().enumerate() {
             rules_by_hostname.entry(hostname::normalize(rule.hostname()).into()).or_default().push(index);
         }
-        Self { document, writable, rules_by_hostname }
+        Self { document, writable, version, rules_by_hostname }
     }
 
     /// The rules of one hostname, in the document's order.
@@ -110,6 +112,11 @@ impl Snapshot {
         (!elsewhere).then_some(stamp)
     }
 
+    /// Whether `record` is ours, a TXT record stored for one of our hostnames included.
+    pub fn is_own(&self, record: &Record, settings: &Settings) -> bool {
+        self.own_stamp(record, settings).is_some() || record.is_writable_txt() && is_own_txt(record, settings)
+    }
+
     /// Whether a record of the name is ours.
     pub fn holds(&self, name: &str, settings: &Settings) -> bool {
         let records = self.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default();
@@ -125,9 +132,7 @@ impl Snapshot {
                 let indices = zone.txts_by_digest.get(&digest).into_iter().flatten();
                 indices.filter_map(move |index| Some((zone, zone.records.get(*index)?)))
             })
-            .filter(|(_, record)| {
-                TxtStamp::parse(&record.comment).is_some_and(|stamp| stamp.owner == settings.owner)
-            })
+            .filter(|(_, record)| is_own_txt(record, settings))
             .collect()
     }
 
@@ -143,6 +148,10 @@ impl Snapshot {
         }
         own
     }
+}
+
+fn is_own_txt(txt: &Record, settings: &Settings) -> bool {
+    TxtStamp::parse(&txt.comment).is_some_and(|stamp| stamp.owner == settings.owner)
 }
 
 /// The digests of our rules, by hostname.

@@ -107,8 +107,9 @@ pub fn accept(head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Ans
     accept_at(path, head, announced).map_err(|answer| vary(path, answer))
 }
 
-fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Answer> {
-    let (operations, allow): (&[(&str, Operation)], &str) = match path {
+/// The operations of a path by their methods, and what `Allow` says there.
+fn operations_of(path: &str) -> Option<(&'static [(&'static str, Operation)], &'static str)> {
+    Some(match path {
         "/" => (&[("GET", Operation::DomainFilter)], "GET, HEAD"),
         "/records" => (&[("GET", Operation::Records), ("POST", Operation::ApplyChanges)], "GET, HEAD, POST"),
         "/adjustendpoints" => (&[("POST", Operation::AdjustEndpoints)], "POST"),
@@ -117,23 +118,44 @@ fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Ac
             (&[("POST", Operation::PropertyValuesEqual)], "POST")
         }
         "/healthz" => (&[("GET", Operation::Health)], "GET, HEAD"),
-        _ => return Err(Answer::text(404, "not found")),
+        _ => return None,
+    })
+}
+
+fn find(operations: &[(&str, Operation)], method: &str) -> Option<Operation> {
+    let method = if method == "HEAD" { "GET" } else { method };
+    operations.iter().find(|(name, _)| *name == method).map(|(_, operation)| *operation)
+}
+
+/// What metrics call a request: one of a few texts, whatever a client sends.
+pub fn name(method: &str, target: &str) -> &'static str {
+    let operation = operations_of(path_of(target)).and_then(|(operations, _)| find(operations, method));
+    match operation {
+        Some(Operation::Health) => "GET /healthz",
+        Some(Operation::DomainFilter) => "GET /",
+        Some(Operation::Records) => "GET /records",
+        Some(Operation::ApplyChanges) => "POST /records",
+        Some(Operation::AdjustEndpoints) => "POST /adjustendpoints",
+        Some(Operation::PropertyValuesEqual) => "POST /propertyvaluesequal",
+        None => "other",
+    }
+}
+
+fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Answer> {
+    let Some((operations, allow)) = operations_of(path) else {
+        return Err(Answer::text(404, "not found"));
     };
-    let method = match head.method {
-        "HEAD" => "GET",
-        method => method,
-    };
-    let Some((_, operation)) = operations.iter().find(|(name, _)| *name == method) else {
+    let Some(operation) = find(operations, head.method) else {
         return Err(Answer { allow: Some(allow), ..Answer::text(405, "method not allowed") });
     };
     let content = media_type::of_content(&head.content_type);
     if announced.is_some_and(|length| length as u64 > limits::REQUEST_BODY_MAX_BYTES) {
         return Err(over_cap(content));
     }
-    if *operation == Operation::Health {
-        return Ok(Accepted { operation: *operation, protocol: Protocol::Webhook });
+    if operation == Operation::Health {
+        return Ok(Accepted { operation, protocol: Protocol::Webhook });
     }
-    let preferred = match (method, content) {
+    let preferred = match (head.method, content) {
         ("POST", None) => {
             return Err(Answer::text(
                 415,
@@ -148,7 +170,7 @@ fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Ac
             "not acceptable: the answer is application/external.dns.webhook+json;version=1",
         ));
     };
-    Ok(Accepted { operation: *operation, protocol })
+    Ok(Accepted { operation, protocol })
 }
 
 /// The answer to a body that is larger than it may be. ExternalDNS is told that it failed, so that it goes on.
@@ -398,6 +420,22 @@ mod tests {
             assert_eq!(answer.content_type, Some(TEXT), "{label}");
         }
         assert!(accept(&head("POST", "/records", "", WEBHOOK), Some(cap)).is_ok());
+    }
+
+    #[test]
+    fn metrics_know_a_request_by_one_of_a_few_names() {
+        for (method, target, expected) in [
+            ("GET", "/", "GET /"),
+            ("HEAD", "/records?a=b", "GET /records"),
+            ("POST", "/records", "POST /records"),
+            ("POST", "/adjustendpoints", "POST /adjustendpoints"),
+            ("POST", "/propertyvaluesequals", "POST /propertyvaluesequal"),
+            ("GET", "/healthz", "GET /healthz"),
+            ("BREW", "/records", "other"),
+            ("GET", "/records/secret.example.com", "other"),
+        ] {
+            assert_eq!(name(method, target), expected, "{method} {target}");
+        }
     }
 
     #[test]

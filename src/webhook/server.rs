@@ -30,6 +30,7 @@ use super::{Failure, Service};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
 use crate::listener::{self, BindError, quoted};
+use crate::observe::metrics::{Family, Metrics};
 use crate::shutdown::Shutdown;
 
 #[cfg(not(panic = "unwind"))]
@@ -51,6 +52,8 @@ pub struct ServerSettings {
     pub send_timeout: Duration,
     /// How often to check that the listening sockets are still there.
     pub check_period: Duration,
+    /// Where requests are counted.
+    pub metrics: Arc<Metrics>,
 }
 
 impl ServerSettings {
@@ -62,6 +65,7 @@ impl ServerSettings {
             workers: limits::API_WORKERS_MAX,
             send_timeout: limits::API_SEND_TIMEOUT,
             check_period: limits::LISTENER_CHECK_PERIOD,
+            metrics: Arc::default(),
         }
     }
 }
@@ -330,20 +334,29 @@ impl Common {
         let Job { mut request, taken, deadline } = job;
         let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&mut request, deadline)))
             .unwrap_or_else(|_| Failure::internal("internal error").into());
+        let duration = self.clock.now().saturating_duration_since(taken);
         log::debug!(
             "method={} target={} status={} bytes={} milliseconds={}",
             quoted(request.method().as_str()),
             quoted(request.url()),
             answer.status,
             answer.body.len(),
-            self.clock.now().saturating_duration_since(taken).as_millis(),
+            duration.as_millis(),
         );
+        self.count(&request, answer.status, duration);
         let sent = panic::catch_unwind(AssertUnwindSafe(|| self.send(request, answer)));
         match sent {
             Ok(Ok(())) => {}
             Ok(Err(error)) => log::warn!("an answer could not be sent: {error}"),
             Err(_) => log::error!("an answer could not be sent: tiny_http panicked"),
         }
+    }
+
+    fn count(&self, request: &Request, status: u16, duration: Duration) {
+        let route = routes::name(request.method().as_str(), request.url());
+        let mut values = self.settings.metrics.update();
+        values.add(Family::Requests, &[route, &status.to_string()], 1);
+        values.observe(Family::RequestDuration, &[route], duration);
     }
 
     fn answer(&self, request: &mut Request, deadline: Deadline) -> Answer {

@@ -5,4 +5,5 @@
 //
 // Environment: WEBHOOK_BINARY and EMULATOR_BINARY name binaries to run; without them both are built by cargo (debug).
 // EXTERNAL_DNS_BINARY likewise; without it ExternalDNS is built from go.mod into bin/.
+// EXTERNAL_DNS_VERSIONS lists older versions, which are installed into the target folder; without it they are not tried.
 package e2e

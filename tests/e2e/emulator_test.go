@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -54,30 +55,38 @@ func (e *emulator) ask(t *testing.T, method, path string, body, answer any) {
 
 func (e *emulator) askRaw(t *testing.T, method, path string, body []byte, answer any) {
 	t.Helper()
+	if err := e.try(method, path, body, answer); err != nil {
+		e.alive(t)
+		t.Fatal(err)
+	}
+}
+
+// try is askRaw for where a test cannot be ended.
+func (e *emulator) try(method, path string, body []byte, answer any) error {
 	request, err := http.NewRequest(method, e.control+path, bytes.NewReader(body))
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	client := http.Client{Timeout: 10 * time.Second}
 	response, err := client.Do(request)
 	if err != nil {
-		e.alive(t)
-		t.Fatal(err)
+		return err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		t.Fatalf("emulator: %s %s: %s: %s", method, path, response.Status, text)
+		return fmt.Errorf("emulator: %s %s: %s: %s", method, path, response.Status, text)
 	}
 	if answer == nil {
-		return
+		return nil
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		t.Fatalf("emulator: %s %s: %v in %s", method, path, err, text)
+		return fmt.Errorf("emulator: %s %s: %v in %s", method, path, err, text)
 	}
+	return nil
 }
 
 // state is all that the emulator holds.
@@ -127,20 +136,24 @@ func (e *emulator) writes(t *testing.T) (writes []call) {
 	return writes
 }
 
-// fault is what goes wrong with matching calls: all of them, or only the first.
+// fault is what goes wrong with matching calls: all of them, only the first, or all from one on.
 type fault struct {
 	method string // "" is any
 	path   string // "*" stands for one segment, "**" at the end for any number
 	what   any    // as the control endpoint takes it
 	once   bool
+	from   int // from this matching call on, counted from 1; 0 is 1
 }
+
+// faultyCalls is how many calls a fault hits that does not begin with the first: more than a test lets happen.
+const faultyCalls = 100
 
 // meets says whether the fault is for this call. Only the last segment of its path is looked at.
 func (f fault) meets(call call) bool {
 	return (f.method == "" || f.method == call.Method) && path.Base(f.path) == path.Base(call.Path)
 }
 
-// inject arms a fault.
+// inject arms a fault. Of several that meet a call the one armed first acts.
 func (e *emulator) inject(t *testing.T, fault fault) {
 	t.Helper()
 	body := map[string]any{"path": fault.path, "fault": fault.what}
@@ -150,7 +163,13 @@ func (e *emulator) inject(t *testing.T, fault fault) {
 	if fault.once {
 		body["nth"] = 1
 	}
-	e.ask(t, "POST", "/faults", body, nil)
+	if fault.from == 0 {
+		e.ask(t, "POST", "/faults", body, nil)
+	}
+	for nth := fault.from; fault.from > 0 && nth < fault.from+faultyCalls; nth++ {
+		body["nth"] = nth
+		e.ask(t, "POST", "/faults", body, nil)
+	}
 }
 
 // lift ends all faults; calls that hang lose their connections.
@@ -162,16 +181,65 @@ func (e *emulator) lift(t *testing.T) {
 // visit says what a visitor of the host gets: the service of a tunnel's rule, or what is in the way.
 func (e *emulator) visit(t *testing.T, host, path string) string {
 	t.Helper()
+	seen, err := e.tryVisit(host, path)
+	if err != nil {
+		e.alive(t)
+		t.Fatal(err)
+	}
+	return seen
+}
+
+func (e *emulator) tryVisit(host, path string) (string, error) {
 	var visit struct {
 		Text    string `json:"text"`
 		Tunnel  string `json:"tunnel"`
 		Service string `json:"service"`
 	}
-	e.ask(t, "POST", "/visit", map[string]string{"host": host, "path": path}, &visit)
-	if visit.Tunnel == "" {
-		return visit.Text
+	body, err := json.Marshal(map[string]string{"host": host, "path": path})
+	if err != nil {
+		return "", err
 	}
-	return visit.Service + " through " + visit.Tunnel
+	if err := e.try("POST", "/visit", body, &visit); err != nil {
+		return "", err
+	}
+	if visit.Tunnel == "" {
+		return visit.Text, nil
+	}
+	return visit.Service + " through " + visit.Tunnel, nil
+}
+
+// watch has the host visited all the time. What it returns ends that, and says what visitors got, one after another
+// and each only once in a row.
+func (e *emulator) watch(t *testing.T, host string) func() []string {
+	t.Helper()
+	seen := []string{e.visit(t, host, "/")}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(glance / 4):
+			}
+			now, err := e.tryVisit(host, "/")
+			if err != nil {
+				now = err.Error()
+			}
+			if now != seen[len(seen)-1] {
+				seen = append(seen, now)
+			}
+		}
+	}()
+	end := sync.OnceFunc(func() {
+		close(stop)
+		<-done
+	})
+	t.Cleanup(end)
+	return func() []string {
+		end()
+		return seen
+	}
 }
 
 // tunnelNeverConfigured is a fresh tunnel.
@@ -182,6 +250,18 @@ func (e *emulator) tunnelNeverConfigured(t *testing.T, name string) tunnel {
 	}
 	e.ask(t, "POST", "/tunnels", map[string]string{"name": name}, &made)
 	return tunnel{made.ID}
+}
+
+// tunnelNamed is a tunnel that was there from the start.
+func (e *emulator) tunnelNamed(t *testing.T, name string) tunnel {
+	t.Helper()
+	for _, held := range e.state(t).Tunnels {
+		if held.Name == name {
+			return tunnel{held.ID}
+		}
+	}
+	t.Fatalf("there is no tunnel %s", name)
+	return tunnel{}
 }
 
 // tunnelOfOthers is a tunnel that others configured by hand, in a zone where they have records: some that lead to the

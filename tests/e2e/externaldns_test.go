@@ -37,7 +37,12 @@ type externalDNS struct {
 
 func startExternalDNS(t *testing.T, program *program, registry registry, flags ...string) *externalDNS {
 	t.Helper()
-	source := startConnector(t)
+	return runExternalDNS(t, externalDNSBinary, startConnector(t), program, registry, flags...)
+}
+
+// runExternalDNS runs any version of it over a source that is there already.
+func runExternalDNS(t *testing.T, binary string, source *connector, program *program, registry registry, flags ...string) *externalDNS {
+	t.Helper()
 	metrics := "127.0.0.1:" + freePort(t)
 	arguments := append([]string{
 		"--source=connector",
@@ -50,7 +55,7 @@ func startExternalDNS(t *testing.T, program *program, registry registry, flags .
 		"--metrics-address=" + metrics,
 		"--log-level=debug",
 	}, flags...)
-	child := start(t, "external-dns", externalDNSBinary, bareEnvironment(), arguments...)
+	child := start(t, "external-dns", binary, bareEnvironment(), arguments...)
 	dns := &externalDNS{process: child, source: source, metrics: "http://" + metrics + "/metrics"}
 	eventually(t, "external-dns shows its metrics", func() error {
 		dns.alive(t)
@@ -70,7 +75,12 @@ func (e *externalDNS) metric(name string) (float64, error) {
 	defer answer.Body.Close()
 	lines := bufio.NewScanner(answer.Body)
 	for lines.Scan() {
-		if value, found := strings.CutPrefix(lines.Text(), name+" "); found {
+		line, found := strings.CutPrefix(lines.Text(), name)
+		if found && strings.HasPrefix(line, "{") {
+			// Some versions add labels of the process to every metric.
+			_, line, found = strings.Cut(line, "}")
+		}
+		if value, blank := strings.CutPrefix(line, " "); found && blank {
 			return strconv.ParseFloat(value, 64)
 		}
 	}
@@ -143,4 +153,34 @@ func (e *externalDNS) staysQuiet(t *testing.T, cloudflare *emulator) {
 	if now := cloudflare.writes(t); len(now) != len(writes) {
 		t.Errorf("written after the fixed point: %v", now[len(writes):])
 	}
+}
+
+// isRefused checks that ExternalDNS goes on although something it asks for is refused in every loop: that is no failure
+// and costs no write.
+func (e *externalDNS) isRefused(t *testing.T, cloudflare *emulator) {
+	t.Helper()
+	e.awaitLoops(t, 2)
+	writes, asked := cloudflare.writes(t), e.mustMetric(t, applyCalls)
+	e.awaitLoops(t, quietLoops)
+	if now := e.mustMetric(t, applyCalls); now == asked {
+		t.Errorf("external-dns no longer asks for what is refused")
+	}
+	if now := cloudflare.writes(t); len(now) != len(writes) {
+		t.Errorf("written for what is refused: %v", now[len(writes):])
+	}
+	if failures := e.mustMetric(t, softErrors); failures != 0 {
+		t.Errorf("a refusal was answered as a failure: %v in a row", failures)
+	}
+}
+
+// failsSoftly awaits so many loops in a row that failed without ending ExternalDNS.
+func (e *externalDNS) failsSoftly(t *testing.T, loops float64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%v loops in a row fail softly", loops), func() error {
+		e.alive(t)
+		if now := e.mustMetric(t, softErrors); now < loops {
+			return fmt.Errorf("%v", now)
+		}
+		return nil
+	})
 }

@@ -14,37 +14,39 @@ const (
 	retryAfter = 10 * time.Second
 )
 
+// The calls that something may go wrong with.
+const (
+	anyPath           = "/**"
+	recordsPath       = "/zones/*/dns_records"
+	batchPath         = "/zones/*/dns_records/batch"
+	configurationPath = "/accounts/*/cfd_tunnel/*/configurations"
+)
+
 // Whatever Cloudflare does, ExternalDNS must hear about it in a way that does not end it, and what was asked for must
 // be there once Cloudflare is well again.
 func TestExternalDNSLivesThroughFaultsAndConvergesAfterwards(t *testing.T) {
 	t.Parallel()
-	const (
-		anything      = "/**"
-		records       = "/zones/*/dns_records"
-		batch         = "/zones/*/dns_records/batch"
-		configuration = "/accounts/*/cfd_tunnel/*/configurations"
-	)
 	internalError := map[string]any{"status": 500, "body": `{"success":false,"errors":[{"code":1000,"message":"emulated"}]}`}
 
 	for _, trouble := range []struct {
 		name  string
 		fault fault
 	}{
-		{"every read is answered 500", fault{method: "GET", path: anything, what: internalError}},
-		{"every batch of records is answered 500", fault{method: "POST", path: batch, what: internalError}},
-		{"every write of the configuration is answered 500", fault{method: "PUT", path: configuration, what: internalError}},
-		{"every answer is a page of HTML", fault{path: anything, what: "garbage"}},
-		{"every connection is reset", fault{path: anything, what: "reset"}},
-		{"every read of the records hangs", fault{method: "GET", path: records, what: "hang"}},
-		{"every batch of records hangs", fault{method: "POST", path: batch, what: "hang"}},
-		{"every write of the configuration hangs", fault{method: "PUT", path: configuration, what: "hang"}},
+		{"every read is answered 500", fault{method: "GET", path: anyPath, what: internalError}},
+		{"every batch of records is answered 500", fault{method: "POST", path: batchPath, what: internalError}},
+		{"every write of the configuration is answered 500", fault{method: "PUT", path: configurationPath, what: internalError}},
+		{"every answer is a page of HTML", fault{path: anyPath, what: "garbage"}},
+		{"every connection is reset", fault{path: anyPath, what: "reset"}},
+		{"every read of the records hangs", fault{method: "GET", path: recordsPath, what: "hang"}},
+		{"every batch of records hangs", fault{method: "POST", path: batchPath, what: "hang"}},
+		{"every write of the configuration hangs", fault{method: "PUT", path: configurationPath, what: "hang"}},
 	} {
 		t.Run(trouble.name+" until it is over", func(t *testing.T) {
 			t.Parallel()
 			shop := openShop(t)
 			shop.cloudflare.inject(t, trouble.fault)
 			shop.reorganise()
-			shop.failsSoftly(t, 2)
+			shop.dns.failsSoftly(t, 2)
 			shop.foreign.untouched(t)
 			shop.cloudflare.lift(t)
 			shop.isReorganised(t)
@@ -55,10 +57,10 @@ func TestExternalDNSLivesThroughFaultsAndConvergesAfterwards(t *testing.T) {
 		name  string
 		fault fault
 	}{
-		{"one batch of records is done but not answered", fault{method: "POST", path: batch, what: "done_but_unanswered"}},
-		{"one write of the configuration is done but not answered", fault{method: "PUT", path: configuration, what: "done_but_unanswered"}},
-		{"one write of the configuration is done and its answer cut off", fault{method: "PUT", path: configuration, what: "truncated"}},
-		{"one read of the configuration is reset", fault{method: "GET", path: configuration, what: "reset"}},
+		{"one batch of records is done but not answered", fault{method: "POST", path: batchPath, what: "done_but_unanswered"}},
+		{"one write of the configuration is done but not answered", fault{method: "PUT", path: configurationPath, what: "done_but_unanswered"}},
+		{"one write of the configuration is done and its answer cut off", fault{method: "PUT", path: configurationPath, what: "truncated"}},
+		{"one read of the configuration is reset", fault{method: "GET", path: configurationPath, what: "reset"}},
 	} {
 		t.Run(trouble.name, func(t *testing.T) {
 			t.Parallel()
@@ -83,11 +85,11 @@ func TestExternalDNSLivesThroughFaultsAndConvergesAfterwards(t *testing.T) {
 			"body":    `{"success":false,"errors":[{"code":971,"message":"emulated"}]}`,
 		}
 		armed := time.Now()
-		shop.cloudflare.inject(t, fault{path: anything, what: limit, once: true})
+		shop.cloudflare.inject(t, fault{path: anyPath, what: limit, once: true})
 		shop.reorganise()
-		shop.failsSoftly(t, 2)
+		shop.dns.failsSoftly(t, 2)
 		calls := shop.cloudflare.calls(t)
-		shop.failsSoftly(t, 4)
+		shop.dns.failsSoftly(t, 4)
 		if now := shop.cloudflare.calls(t); len(now) != len(calls) {
 			t.Errorf("called before the limit was over: %v", now[len(calls):])
 		}
@@ -141,16 +143,4 @@ func (s *shop) isReorganised(t *testing.T) {
 	s.cloudflare.publishes(t, s.tunnel, "created.example.com", "http://created.shop.svc:80", `{}`)
 	s.cloudflare.withdrew(t, s.tunnel, "withdrawn.example.com")
 	s.foreign.untouched(t)
-}
-
-// failsSoftly awaits so many loops in a row that failed without ending ExternalDNS.
-func (s *shop) failsSoftly(t *testing.T, loops float64) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("%v loops in a row fail softly", loops), func() error {
-		s.dns.alive(t)
-		if now := s.dns.mustMetric(t, softErrors); now < loops {
-			return fmt.Errorf("%v", now)
-		}
-		return nil
-	})
 }

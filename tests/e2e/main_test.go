@@ -14,6 +14,8 @@ var (
 	externalDNSBinary string
 	webhookBinary     string
 	emulatorBinary    string
+	// Where everything is built that is not Go's own.
+	targetDirectory string
 )
 
 func TestMain(m *testing.M) {
@@ -29,14 +31,14 @@ func build() error {
 	if err != nil {
 		return err
 	}
-	target := os.Getenv("CARGO_TARGET_DIR")
-	if target == "" {
-		target = filepath.Join(root, "target")
-	} else if !filepath.IsAbs(target) {
-		target = filepath.Join(root, target)
+	targetDirectory = os.Getenv("CARGO_TARGET_DIR")
+	if targetDirectory == "" {
+		targetDirectory = filepath.Join(root, "target")
+	} else if !filepath.IsAbs(targetDirectory) {
+		targetDirectory = filepath.Join(root, targetDirectory)
 	}
 	cargo := func(name string) (string, error) {
-		binary := filepath.Join(target, "debug", name)
+		binary := filepath.Join(targetDirectory, "debug", name)
 		return binary, run(root, "cargo", "build", "--locked", "--package", name, "--bin", name)
 	}
 	if webhookBinary, err = binary("WEBHOOK_BINARY", func() (string, error) {

@@ -23,11 +23,7 @@ func TestSeveralPathsOfOneHostnameArePublishedChangedAndWithdrawn(t *testing.T) 
 			serves := func(t *testing.T, wanted ...string) {
 				t.Helper()
 				dns.settle(t, cloudflare)
-				var found []string
-				for _, rule := range cloudflare.rulesFor(t, tunnel, host) {
-					found = append(found, rule.Path+" "+rule.Service)
-				}
-				if !slices.Equal(found, wanted) {
+				if found := cloudflare.services(t, tunnel, host); !slices.Equal(found, wanted) {
 					t.Errorf("rules: %q, wanted %q", found, wanted)
 				}
 				cloudflare.recordLeadsTo(t, tunnel, host)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -147,25 +148,32 @@ func eventuallyWithin(t *testing.T, bound time.Duration, what string, look func(
 	}
 }
 
+// What freePort chooses from: below the ports that systems give to outgoing connections, one of which could have the
+// port before its process listens.
+const firstPort, portCount = 15_000, 15_000
+
 // freePort is a port of loopback that nobody listens on. Ports handed out are not handed out again.
 func freePort(t *testing.T) string {
 	t.Helper()
 	portsMutex.Lock()
 	defer portsMutex.Unlock()
-	for {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	for range portCount {
+		port := firstPort + rand.IntN(portCount)
+		if portsGiven[port] {
+			continue
 		}
-		port := listener.Addr().(*net.TCPAddr).Port
+		listener, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err != nil {
+			continue
+		}
 		if err := listener.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if !portsGiven[port] {
-			portsGiven[port] = true
-			return strconv.Itoa(port)
-		}
+		portsGiven[port] = true
+		return strconv.Itoa(port)
 	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 var (

@@ -3,6 +3,8 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -42,4 +44,17 @@ func startProgram(t *testing.T, cloudflare *emulator, tunnel string, settings ..
 		return nil
 	})
 	return &program{process: child, address: "127.0.0.1:" + port}
+}
+
+// tells says whether a line of its log has all of these texts.
+func (p *program) tells(texts ...string) bool { return p.lines(texts...) > 0 }
+
+// lines counts the lines of its log that have all of these texts.
+func (p *program) lines(texts ...string) (count int) {
+	for line := range strings.Lines(p.output.String()) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+			count++
+		}
+	}
+	return count
 }

@@ -172,18 +172,7 @@ func TestAHostnameThatSomebodyElseHoldsIsLeftAlone(t *testing.T) {
 			})
 			foreign.untouched(t)
 
-			dns.awaitLoops(t, 2)
-			writes, asked := cloudflare.writes(t), dns.mustMetric(t, applyCalls)
-			dns.awaitLoops(t, quietLoops)
-			if now := dns.mustMetric(t, applyCalls); now == asked {
-				t.Errorf("external-dns no longer asks for the refused hostnames")
-			}
-			if now := cloudflare.writes(t); len(now) != len(writes) {
-				t.Errorf("written for refused hostnames: %v", now[len(writes):])
-			}
-			if failures := dns.mustMetric(t, softErrors); failures != 0 {
-				t.Errorf("a refusal was answered as a failure: %v in a row", failures)
-			}
+			dns.isRefused(t, cloudflare)
 			foreign.untouched(t)
 		})
 	}

@@ -129,7 +129,7 @@ impl World {
             tunnels: self
                 .documents
                 .iter()
-                .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true)))
+                .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true, 1)))
                 .collect(),
             ..Snapshot::default()
         }

@@ -75,15 +75,11 @@ impl Scene {
 
     /// The program as it is right after its start.
     pub(crate) fn start_unready(&self, variables: &[(&'static str, &str)]) -> Program {
-        self.start_with_clock(variables, Arc::new(SystemClock))
+        self.start_by(Arc::new(SystemClock), variables)
     }
 
-    /// The same, with a clock of the test's.
-    pub(crate) fn start_with_clock(
-        &self,
-        variables: &[(&'static str, &str)],
-        clock: Arc<dyn Clock>,
-    ) -> Program {
+    /// The same by another clock.
+    pub(crate) fn start_by(&self, clock: Arc<dyn Clock>, variables: &[(&'static str, &str)]) -> Program {
         let base_url = self.cloudflare.base_url();
         let account = self.cloudflare.account();
         let mut all: BTreeMap<&'static str, String> = [

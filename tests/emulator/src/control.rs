@@ -34,6 +34,8 @@ pub const HELP: &str = r#"Control endpoints, below control_url; no credentials, 
   POST   /configurations  {"tunnel": "shop", "config": {..}}: a PUT by another writer; says the version
   POST   /zones           {"name": "example.net", "plan": "free"}; says the id
   POST   /tunnels         {"name": "third"}; says the id
+  POST   /connectors      {"tunnel": "shop", "connectors": 2, "lagging_at": 7}: how many replicas of cloudflared
+                          there are, and the version that the first one stays at; without it the latest
   POST   /tokens          {"value": "at-least-8-characters"}: a token that may do everything
   POST   /clock           {"advance_seconds": 300}: rate limits run out sooner
   POST   /visit           {"host": "www.example.com", "path": "/"}: what a visitor gets: text, and where a
@@ -108,6 +110,15 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             json!({"id": cloudflare.add_zone(text("name")?, plan)})
         }
         "/tunnels" => json!({"id": cloudflare.add_tunnel(text("name")?)}),
+        "/connectors" => {
+            let tunnel = text("tunnel")?;
+            known(cloudflare.tunnels().iter().any(|t| t.id == tunnel || t.name == tunnel), "tunnel")?;
+            let connectors = members.get("connectors").and_then(Value::as_u64).unwrap_or_default();
+            let tunnel = cloudflare.tunnel_mut(tunnel);
+            tunnel.connectors = usize::try_from(connectors).unwrap_or_default();
+            tunnel.lagging_at = members.get("lagging_at").and_then(Value::as_i64);
+            json!({})
+        }
         "/tokens" => {
             cloudflare.add_token(Token::full(text("value")?));
             json!({})

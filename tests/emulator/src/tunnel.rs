@@ -73,6 +73,9 @@ pub struct Tunnel {
     pub deleted: bool,
     /// Connectors (replicas of cloudflared) that are connected.
     pub connectors: usize,
+    /// The version of the configuration that the first connector stays at; `None` where it takes the latest, as the
+    /// others do.
+    pub lagging_at: Option<i64>,
     /// Goes up by one with every PUT of the configuration.
     pub version: i64,
     pub(crate) config: Option<Box<RawValue>>,
@@ -91,6 +94,7 @@ impl Tunnel {
             unconfigured,
             deleted: false,
             connectors: 1,
+            lagging_at: None,
             version: 0,
             config: None,
             created_at: now.clone(),
@@ -173,19 +177,21 @@ pub(crate) fn show(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<S
     find(cloudflare, account, id).map(|tunnel| Success::of(&tunnel.to_json()))
 }
 
-/// `GET /accounts/{account_id}/cfd_tunnel/{tunnel_id}/connections`: every connector runs the latest version.
+/// `GET /accounts/{account_id}/cfd_tunnel/{tunnel_id}/connections`, a list without pages: what the API's description calls
+/// `tunnel_tunnel_client`. Every connector has applied the latest version, unless the first one lags.
 pub(crate) fn connections(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<Success, Refusal> {
     let tunnel = find(cloudflare, account, id)?;
     let count = if tunnel.is_connected() { tunnel.connectors } else { 0 };
     let connectors: Vec<Value> = (0..count)
         .map(|number| {
+            let lagging_at = tunnel.lagging_at.filter(|_| number == 0);
             json!({
                 "id": format!("{}{number:012x}", tunnel.id.get(..24).unwrap_or_default()),
                 "version": "2026.8.2",
                 "arch": "linux_amd64",
                 "features": ["ha-origin"],
                 "run_at": tunnel.created_at,
-                "config_version": tunnel.version,
+                "config_version": lagging_at.unwrap_or(tunnel.version),
                 "conns": [],
             })
         })

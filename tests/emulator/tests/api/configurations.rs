@@ -52,6 +52,28 @@ fn a_document_that_cloudflared_refuses_changes_nothing() {
 }
 
 #[test]
+fn connectors_apply_the_latest_version_unless_the_first_one_lags() {
+    let (emulator, path) = tunnel();
+    emulator.put_configuration("shop", &catch_all("http_status:404")).unwrap();
+    let path = path.replace("/configurations", "/connections");
+    let versions = || {
+        let connectors = read(&emulator, &path).result();
+        let connectors = connectors.as_array().unwrap().iter();
+        connectors.map(|connector| connector["config_version"].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(versions(), [1]);
+    for (control, expected) in [
+        (r#"{"tunnel":"shop","connectors":3,"lagging_at":0}"#, &[0, 1, 1][..]),
+        (r#"{"tunnel":"shop","connectors":2}"#, &[1, 1]),
+        (r#"{"tunnel":"shop"}"#, &[]),
+    ] {
+        assert_eq!(call(&emulator, "POST", "/_emulator/connectors", control).status, 200);
+        assert_eq!(versions(), expected, "{control}");
+    }
+    assert_eq!(call(&emulator, "POST", "/_emulator/connectors", r#"{"tunnel":"none"}"#).status, 400);
+}
+
+#[test]
 fn tunnels_are_listed_with_the_deleted_ones_unless_told_otherwise() {
     let (emulator, _) = tunnel();
     let gone = emulator.add_tunnel("gone");

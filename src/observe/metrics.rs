@@ -1,0 +1,313 @@
+//! What `/metrics` shows: a table of families, and the values that were counted.
+//!
+//! A leaf that every part may count into. Values are whole numbers and durations whole microseconds: floating point would
+//! cost more to write than everything here together.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::responder::Answer;
+
+/// Prometheus' text format.
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The upper bounds of a histogram's buckets, in microseconds and in the text of seconds.
+const BUCKETS: [(u128, &str); 6] = [
+    (50_000, "0.05"),
+    (250_000, "0.25"),
+    (1_000_000, "1"),
+    (2_500_000, "2.5"),
+    (5_000_000, "5"),
+    (10_000_000, "10"),
+];
+
+/// What a family is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Its name, with the prefix that all share.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it means, on one line and without a backslash.
+    pub help: &'static str,
+}
+
+macro_rules! families {
+    ($($family:ident: $kind:literal $name:literal [$($label:literal),*] $help:literal,)+) => {
+        /// A family of metrics.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Family {
+            $(#[doc = $help] $family,)+
+        }
+
+        impl Family {
+            /// Every family, in the order in which they are shown.
+            pub const ALL: &[Self] = &[$(Self::$family),+];
+
+            /// What it is.
+            pub const fn definition(self) -> &'static Definition {
+                match self {
+                    $(Self::$family => &Definition {
+                        name: concat!("cloudflare_tunnel_webhook_", $name),
+                        kind: $kind,
+                        labels: &[$($label),*],
+                        help: $help,
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+families! {
+    BuildInfo: "gauge" "build_info" ["version"] "Always 1; the label is the program's version.",
+    Ready: "gauge" "ready" [] "1 while /readyz says so, else 0.",
+    DryRun: "gauge" "dry_run" [] "1 where DRY_RUN is set and nothing is written, else 0.",
+    Requests: "counter" "requests_total" ["route", "status"] "Requests answered on the API port.",
+    RequestDuration: "histogram" "request_duration_seconds" ["route"]
+        "Time from taking a request to having its answer.",
+    Calls: "counter" "calls_total" ["resource", "method", "status"]
+        "Calls of Cloudflare's API; the status is none where no answer came.",
+    CallDuration: "histogram" "call_duration_seconds" ["resource"] "Time a call of Cloudflare's API took.",
+    CallsLeft: "gauge" "calls_left" []
+        "Calls that may be sent now, of those that Cloudflare's rate limit grants for five minutes.",
+    LastRead: "gauge" "last_read_timestamp_seconds" []
+        "When everything was last read from Cloudflare, in unix time; 0 before the first time.",
+    LastWrite: "gauge" "last_write_timestamp_seconds" []
+        "When something was last written to Cloudflare, in unix time; 0 before the first time.",
+    Rules: "gauge" "rules" ["tunnel", "ownership"]
+        "Ingress rules at the last read, own and foreign; the catch-all is foreign.",
+    Records: "gauge" "records" ["zone", "type"] "DNS records of ours at the last read.",
+    ZoneRecords: "gauge" "zone_records" ["zone"] "All DNS records at the last read, which count against the zone's quota.",
+    ConfigurationVersion: "gauge" "configuration_version" ["tunnel"]
+        "Version of the tunnel's configuration that was last read or written.",
+    Changes: "counter" "changes_total" ["kind"] "Changes made at Cloudflare.",
+    Refusals: "gauge" "refusals" ["reason"] "What is asked for and not done, as of the last request.",
+    WithheldDeletions: "gauge" "withheld_deletions" []
+        "Deletions that are asked for and withheld, as of the last request; they are among the refusals.",
+    HeldBackWrites: "gauge" "held_back_writes" []
+        "Writes held back because their effect did not last before, as of the last request; they are among the refusals.",
+    Adoptions: "counter" "adoptions_total" [] "Rules and records of others that were taken over because ADOPT says so.",
+    LostUpdates: "counter" "lost_updates_total" []
+        "Writes of a configuration that another writer changed between our read and our write.",
+    Connectors: "gauge" "connectors" ["tunnel"]
+        "Connectors (replicas of cloudflared) at the last look, some minutes ago at most; absent where that failed.",
+    ConnectorVersion: "gauge" "connector_configuration_version" ["tunnel", "bound"]
+        "Lowest and highest version of the configuration that the tunnel's connectors have applied.",
+}
+
+/// The counted values, shared by all who count.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    values: Mutex<Values>,
+}
+
+/// The values while somebody counts. Held for no longer than that takes: the observation port waits meanwhile.
+#[derive(Debug, Default)]
+pub struct Values(Vec<Series>);
+
+#[derive(Debug)]
+struct Series {
+    family: Family,
+    /// As they are shown, without braces.
+    labels: Box<str>,
+    /// Of a histogram the sum, in microseconds.
+    value: i64,
+    /// Of a histogram the observations up to each bound, and all. Else empty.
+    buckets: Vec<u64>,
+}
+
+impl Metrics {
+    /// The values, to count.
+    pub fn update(&self) -> MutexGuard<'_, Values> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer to a scrape.
+    pub fn answer(&self) -> Answer {
+        let body = self.update().to_string().into_bytes();
+        Answer { status: 200, content_type: TEXT_FORMAT, body }
+    }
+}
+
+impl Values {
+    /// Adds to a counter or a gauge. `labels` are the values in the order of the family's definition.
+    pub fn add(&mut self, family: Family, labels: &[&str], by: i64) {
+        self.series(family, labels).value += by;
+    }
+
+    /// Sets a gauge.
+    pub fn set(&mut self, family: Family, labels: &[&str], value: i64) {
+        self.series(family, labels).value = value;
+    }
+
+    /// The present value, `None` where it was never counted.
+    pub fn get(&self, family: Family, labels: &[&str]) -> Option<i64> {
+        let labels = label_text(family, labels);
+        self.of(family).find(|series| *series.labels == *labels).map(|series| series.value)
+    }
+
+    /// Takes note of how long something took.
+    pub fn observe(&mut self, family: Family, labels: &[&str], duration: Duration) {
+        let microseconds = duration.as_micros();
+        let series = self.series(family, labels);
+        series.value += i64::try_from(microseconds).unwrap_or_default();
+        series.buckets.resize(BUCKETS.len() + 1, 0);
+        let reached = BUCKETS.iter().map(|(bound, _)| microseconds <= *bound).chain([true]);
+        for (count, reached) in series.buckets.iter_mut().zip(reached) {
+            *count += u64::from(reached);
+        }
+    }
+
+    /// Sets every value of a family to 0, to count it anew.
+    pub fn reset(&mut self, family: Family) {
+        self.0.iter_mut().filter(|series| series.family == family).for_each(|series| series.value = 0);
+    }
+
+    /// Forgets the values of a family whose first labels these are: what they are about may be gone.
+    pub fn clear(&mut self, family: Family, labels: &[&str]) {
+        let labels = label_text(family, labels);
+        self.0.retain(|series| series.family != family || !series.labels.starts_with(&labels));
+    }
+
+    fn of(&self, family: Family) -> impl Iterator<Item = &Series> {
+        self.0.iter().filter(move |series| series.family == family)
+    }
+
+    fn series(&mut self, family: Family, labels: &[&str]) -> &mut Series {
+        let labels = label_text(family, labels);
+        let known = self.0.iter().position(|series| series.family == family && *series.labels == *labels);
+        let index = known.unwrap_or_else(|| {
+            let labels = labels.into_boxed_str();
+            self.0.push(Series { family, labels, value: 0, buckets: Vec::new() });
+            self.0.len() - 1
+        });
+        self.0.get_mut(index).expect("it was found, or pushed")
+    }
+}
+
+impl fmt::Display for Values {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &family in Family::ALL {
+            let Definition { name, kind, labels, help } = family.definition();
+            writeln!(formatter, "# HELP {name} {help}\n# TYPE {name} {kind}")?;
+            // What has no labels is there from the start.
+            if labels.is_empty() && self.of(family).next().is_none() {
+                writeln!(formatter, "{name} 0")?;
+            }
+            for Series { family: _, labels, value, buckets } in self.of(family) {
+                let Some(count) = buckets.last() else {
+                    let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
+                    writeln!(formatter, "{name}{open}{labels}{close} {value}")?;
+                    continue;
+                };
+                let bounds = BUCKETS.iter().map(|(_, bound)| *bound).chain(["+Inf"]);
+                for (bound, count) in bounds.zip(buckets) {
+                    writeln!(formatter, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}")?;
+                }
+                let (seconds, rest) = (value / 1_000_000, value % 1_000_000);
+                writeln!(formatter, "{name}_sum{{{labels}}} {seconds}.{rest:06}")?;
+                writeln!(formatter, "{name}_count{{{labels}}} {count}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The labels as they are shown.
+fn label_text(family: Family, values: &[&str]) -> String {
+    let mut text = String::new();
+    for (name, value) in family.definition().labels.iter().zip(values) {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(name);
+        text.push_str("=\"");
+        for character in value.chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                '"' => text.push_str("\\\""),
+                '\n' => text.push_str("\\n"),
+                character => text.push(character),
+            }
+        }
+        text.push('"');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(metrics: &Metrics) -> Vec<String> {
+        let text = String::from_utf8(metrics.answer().body).expect("text");
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_value_of_a_label_cannot_end_its_line_or_its_quotes() {
+        let metrics = Metrics::default();
+        metrics.update().set(Family::Connectors, &["a\"} 1\nb\\"], 2);
+        let expected = r#"cloudflare_tunnel_webhook_connectors{tunnel="a\"} 1\nb\\"} 2"#;
+        assert!(samples(&metrics).contains(&expected.to_owned()), "{:?}", samples(&metrics));
+    }
+
+    #[test]
+    fn what_has_no_labels_is_0_from_the_start() {
+        for family in Family::ALL {
+            let Definition { name, labels, .. } = family.definition();
+            let shown = samples(&Metrics::default()).contains(&format!("{name} 0"));
+            assert_eq!(shown, labels.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn observations_fill_the_buckets_from_their_bound_on() {
+        let metrics = Metrics::default();
+        for microseconds in [50_000, 50_001, 10_000_002] {
+            metrics.update().observe(Family::CallDuration, &["zones"], Duration::from_micros(microseconds));
+        }
+        let counts: Vec<String> = samples(&metrics)
+            .iter()
+            .filter_map(|line| line.strip_prefix("cloudflare_tunnel_webhook_call_duration_seconds_"))
+            .map(|line| line.replace("resource=\"zones\"", ""))
+            .collect();
+        let expected = [
+            r#"bucket{,le="0.05"} 1"#,
+            r#"bucket{,le="0.25"} 2"#,
+            r#"bucket{,le="1"} 2"#,
+            r#"bucket{,le="2.5"} 2"#,
+            r#"bucket{,le="5"} 2"#,
+            r#"bucket{,le="10"} 2"#,
+            r#"bucket{,le="+Inf"} 3"#,
+            "sum{} 10.100003",
+            "count{} 3",
+        ];
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn counting_anew_keeps_what_is_0_and_forgets_what_is_gone() {
+        let metrics = Metrics::default();
+        let mut values = metrics.update();
+        for (family, labels) in [
+            (Family::Refusals, &["x"][..]),
+            (Family::Rules, &["x", "own"]),
+            (Family::Rules, &["xy", "own"]),
+            (Family::Connectors, &["x"]),
+        ] {
+            values.set(family, labels, 3);
+        }
+        values.reset(Family::Refusals);
+        values.clear(Family::Rules, &["x"]);
+        values.clear(Family::Connectors, &[]);
+        assert_eq!(values.get(Family::Refusals, &["x"]), Some(0));
+        assert_eq!(values.get(Family::Rules, &["x", "own"]), None);
+        assert_eq!(values.get(Family::Rules, &["xy", "own"]), Some(3));
+        assert_eq!(values.get(Family::Connectors, &["x"]), None);
+    }
+}

@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+)
+
+// without forgets what is foreign about a hostname: somebody takes it over.
+func (f *foreign) without(hostname string) *foreign {
+	f.records = slices.DeleteFunc(f.records, func(record record) bool { return record.Name == hostname })
+	f.rules = slices.DeleteFunc(f.rules, func(rule rule) bool { return rule.Hostname == hostname })
+	delete(f.visits, [2]string{hostname, "/"})
+	return f
+}
+
+// The tunnel `handmade` serves intranet.example.com, made in the dashboard.
+func TestAHostnameMadeByHandIsTakenOverOnlyWhenItIsAllowed(t *testing.T) {
+	t.Parallel()
+	const host, service = "intranet.example.com", "http://intranet.shop.svc:80"
+	cloudflare := startEmulator(t)
+	tunnel := cloudflare.tunnelNamed(t, "handmade")
+	cloudflare.tunnelOfOthers(t, "of others")
+	foreign := cloudflare.foreign(t, tunnel)
+	pod := deploy(t, cloudflare, tunnel.id)
+	pod.source.set(published(host, service), published("web.example.com", "http://web.shop.svc:80"))
+
+	pod.isRefused(t, cloudflare)
+	foreign.untouched(t)
+	cloudflare.publishes(t, tunnel, "web.example.com", "http://web.shop.svc:80", `{}`)
+	if lines := pod.program.lines("hostname=\""+host+"\"", "refused="); lines != 1 {
+		t.Errorf("the refusal is told %d times", lines)
+	}
+
+	watched := cloudflare.watch(t, host)
+	foreign.without(host)
+	for _, settings := range [][]string{{"ADOPT=tunnel"}, {}} {
+		pod.rollOut(t, settings...)
+		pod.settles(t)
+		cloudflare.publishes(t, tunnel, host, service, `{}`)
+		foreign.untouched(t)
+	}
+	// Its rule was there before, and has the wanted service since.
+	wanted := []string{"http://intranet:8080 through " + tunnel.id, service + " through " + tunnel.id}
+	if seen := watched(); !slices.Equal(seen, wanted) {
+		t.Errorf("visitors got %q", seen)
+	}
+
+	pod.source.set()
+	pod.settles(t)
+	cloudflare.withdrew(t, tunnel, host)
+	cloudflare.withdrew(t, tunnel, "web.example.com")
+	foreign.untouched(t)
+}
+
+// One of the providers inside ExternalDNS published it with --txt-owner-id=default. docs.example.com is another owner's.
+func TestAHostnameOfAnotherProviderIsTakenOverByItsOwner(t *testing.T) {
+	t.Parallel()
+	for _, ownership := range []ownership{inComments, inTexts} {
+		t.Run("with the ownership "+string(ownership), func(t *testing.T) {
+			t.Parallel()
+			const host, service = "former.example.com", "http://former.shop.svc:80"
+			cloudflare := startEmulator(t)
+			tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+			foreign := cloudflare.foreign(t, tunnel)
+			text := func(name string) map[string]any {
+				return map[string]any{"type": "TXT", "name": name, "content": `"` + heritage("default", "ingress/shop/"+host) + `"`, "ttl": 1}
+			}
+			made := []map[string]any{
+				{"type": "CNAME", "name": host, "content": "ingress.example.net", "proxied": true, "ttl": 1},
+				text("cname-" + host),
+			}
+			if ownership == inComments {
+				// One of before 0.18, which newer versions leave where it is.
+				made = append(made, text(host))
+			}
+			cloudflare.ask(t, "POST", "/records", map[string]any{"zone": zoneName, "posts": made}, nil)
+			pod := deploy(t, cloudflare, tunnel.id, ownership.setting())
+			pod.source.set(published(host, service), published("docs.example.com", "http://docs.shop.svc:80"))
+			pod.isRefused(t, cloudflare)
+			if records := cloudflare.recordsFor(t, host); records[0].Content != "ingress.example.net" {
+				t.Errorf("taken without being allowed: %v", records)
+			}
+
+			isTaken := func() {
+				t.Helper()
+				cloudflare.publishes(t, tunnel, host, service, `{}`)
+				foreign.untouched(t)
+				if ownership == inTexts {
+					cloudflare.hasTexts(t, "default", "cname-"+host)
+				} else if texts := cloudflare.recordsFor(t, "cname-"+host); len(texts) != 0 {
+					t.Errorf("its text is still there: %v", texts)
+				}
+			}
+			pod.rollOut(t, ownership.setting(), "ADOPT=owner=default")
+			eventually(t, "the hostname is taken over", func() error {
+				pod.alive(t)
+				return cloudflare.isPublished(t, tunnel, host, service, `{}`)
+			})
+			pod.isRefused(t, cloudflare)
+			isTaken()
+
+			pod.source.set(published(host, service))
+			pod.rollOut(t, ownership.setting())
+			pod.settles(t)
+			isTaken()
+			pod.source.set()
+			pod.settles(t)
+			foreign.alone(t)
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"sigs.k8s.io/external-dns/endpoint"
+)
+
+// ExternalDNS's own --dry-run does not reach a provider, so it asks for its changes in every loop.
+func TestADryRunWritesNothingAndTellsEverything(t *testing.T) {
+	t.Parallel()
+	cloudflare := startEmulator(t)
+	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+	foreign := cloudflare.foreign(t, tunnel)
+	pod := deploy(t, cloudflare, tunnel.id)
+	changed, withdrawn, created := "changed.example.com", "withdrawn.example.com", "created.example.com"
+	pod.source.set(published(changed, "http://old.shop.svc:80"), published(withdrawn, "http://gone.shop.svc:80"))
+	pod.settles(t)
+
+	pod.rollOut(t, "DRY_RUN=true")
+	pod.source.set(published(changed, "http://new.shop.svc:80"), published(created, "http://created.shop.svc:80"))
+	before := cloudflare.writes(t)
+	pod.isRefused(t, cloudflare)
+	if now := cloudflare.writes(t); len(now) != len(before) {
+		t.Errorf("written: %v", now[len(before):])
+	}
+	cloudflare.publishes(t, tunnel, changed, "http://old.shop.svc:80", `{}`)
+	cloudflare.publishes(t, tunnel, withdrawn, "http://gone.shop.svc:80", `{}`)
+	cloudflare.withdrew(t, tunnel, created)
+	for _, hostname := range []string{changed, withdrawn, created} {
+		if !pod.program.tells("dry run, not done: ", hostname) {
+			t.Errorf("nothing is told of %s", hostname)
+		}
+	}
+
+	pod.rollOut(t)
+	pod.settles(t)
+	cloudflare.publishes(t, tunnel, changed, "http://new.shop.svc:80", `{}`)
+	cloudflare.publishes(t, tunnel, created, "http://created.shop.svc:80", `{}`)
+	cloudflare.withdrew(t, tunnel, withdrawn)
+	foreign.untouched(t)
+}
+
+// A source that is suddenly empty is more often a mistake than meant.
+func TestAMassDeletionIsWithheldUntilItIsAllowed(t *testing.T) {
+	t.Parallel()
+	for _, ownership := range []ownership{inComments, inTexts} {
+		t.Run("with the ownership "+string(ownership), func(t *testing.T) {
+			t.Parallel()
+			cloudflare := startEmulator(t)
+			tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+			foreign := cloudflare.foreign(t, tunnel)
+			pod := deploy(t, cloudflare, tunnel.id, ownership.setting())
+			var all []*endpoint.Endpoint
+			for number := range 25 {
+				all = append(all, published(fmt.Sprintf("host-%d.example.com", number), "http://web.shop.svc:80"))
+			}
+			pod.source.set(all...)
+			pod.settles(t)
+
+			// Everything else is done.
+			pod.source.set(published("new.example.com", "http://new.shop.svc:80"))
+			eventually(t, "the new hostname is published", func() error {
+				pod.alive(t)
+				return cloudflare.isPublished(t, tunnel, "new.example.com", "http://new.shop.svc:80", `{}`)
+			})
+			pod.isRefused(t, cloudflare)
+			for _, one := range all {
+				cloudflare.publishes(t, tunnel, one.DNSName, "http://web.shop.svc:80", `{}`)
+			}
+			if texts := cloudflare.texts(t, "default"); ownership == inTexts && len(texts) != len(all)+1 {
+				t.Errorf("the TXT records that are left: %v", texts)
+			}
+			if !pod.program.tells("refused=mass_deletion", "ALLOW_MASS_DELETION=true") {
+				t.Error("nobody is told how to allow it")
+			}
+			foreign.untouched(t)
+
+			pod.source.set()
+			pod.rollOut(t, ownership.setting(), "ALLOW_MASS_DELETION=true")
+			pod.settles(t)
+			foreign.alone(t)
+		})
+	}
+}
+
+// With the guard a namespace publishes its own services only, and keeps the hostnames it has.
+func TestTheNamespaceGuardKeepsNamespacesApart(t *testing.T) {
+	t.Parallel()
+	cloudflare := startEmulator(t)
+	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+	foreign := cloudflare.foreign(t, tunnel)
+	pod := deploy(t, cloudflare, tunnel.id, "NAMESPACE_GUARD=true")
+	in := func(namespace, hostname, service string) *endpoint.Endpoint {
+		one := published(hostname, service)
+		one.Labels[endpoint.ResourceLabelKey] = "ingress/" + namespace + "/web"
+		return one
+	}
+	web, status, intruder := "web.example.com", "status.example.com", "intruder.example.com"
+	own := []*endpoint.Endpoint{in("shop", web, "http://web.shop.svc:80"), in("shop", status, "http_status:503")}
+	isAsBefore := func(t *testing.T) {
+		t.Helper()
+		pod.isRefused(t, cloudflare)
+		cloudflare.publishes(t, tunnel, web, "http://web.shop.svc:80", `{}`)
+		cloudflare.publishes(t, tunnel, status, "http_status:503", `{}`)
+		cloudflare.withdrew(t, tunnel, intruder)
+		foreign.untouched(t)
+	}
+	pod.source.set(own...)
+	pod.settles(t)
+
+	t.Run("a service of another namespace is refused", func(t *testing.T) {
+		pod.source.set(append(own, in("shop", intruder, "http://web.other.svc:80"))...)
+		isAsBefore(t)
+	})
+	t.Run("a hostname of one namespace is not taken by another", func(t *testing.T) {
+		pod.source.set(in("other", web, "http://web.other.svc:80"), own[1])
+		isAsBefore(t)
+	})
+	t.Run("its own namespace goes on with it", func(t *testing.T) {
+		pod.source.set(in("shop", web, "https://web.shop.svc.cluster.local:443"), own[1])
+		pod.settles(t)
+		cloudflare.publishes(t, tunnel, web, "https://web.shop.svc.cluster.local:443", `{}`)
+	})
+	t.Run("once it is withdrawn it is free", func(t *testing.T) {
+		pod.source.set(own[1])
+		pod.settles(t)
+		pod.source.set(in("other", web, "http://web.other.svc:80"), own[1])
+		pod.settles(t)
+		cloudflare.publishes(t, tunnel, web, "http://web.other.svc:80", `{}`)
+	})
+	t.Run("after the last withdrawal only what is foreign is left", func(t *testing.T) {
+		pod.source.set()
+		pod.settles(t)
+		foreign.alone(t)
+	})
+}

@@ -1,0 +1,87 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// versionsVariable names the older versions of ExternalDNS to try, separated by blanks. Each is built once.
+const versionsVariable = "EXTERNAL_DNS_VERSIONS"
+
+// Older versions differ in the keys of what they send, in the names of their TXT records and in their number: up to
+// 0.17 they write the name of the hostname too.
+func TestOlderVersionsOfExternalDNSPublishChangeAndWithdraw(t *testing.T) {
+	versions := strings.Fields(os.Getenv(versionsVariable))
+	if len(versions) == 0 {
+		t.Skip("`just e2e-versions` runs this: building an older version takes minutes")
+	}
+	t.Parallel()
+	for _, version := range versions {
+		binary, err := externalDNSOf(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ownership := range []ownership{inComments, inTexts} {
+			t.Run(version+" with the ownership "+string(ownership), func(t *testing.T) {
+				t.Parallel()
+				const web, api = "web.example.com", "api.example.com"
+				cloudflare := startEmulator(t)
+				tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+				foreign := cloudflare.foreign(t, tunnel)
+				pod := deployWith(t, binary, nil, cloudflare, tunnel.id, ownership.setting())
+				keeps := func(t *testing.T, hostnames ...string) {
+					t.Helper()
+					var names []string
+					for _, hostname := range hostnames {
+						if ownership == inTexts {
+							names = append(names, textNames(version, hostname)...)
+						}
+					}
+					cloudflare.hasTexts(t, "default", names...)
+					foreign.untouched(t)
+				}
+
+				t.Run("two hostnames are published", func(t *testing.T) {
+					pod.source.set(published(web, "http://web.shop.svc:80"), published(api, "http://api.shop.svc:80"))
+					pod.settles(t)
+					cloudflare.publishes(t, tunnel, web, "http://web.shop.svc:80", `{}`)
+					cloudflare.publishes(t, tunnel, api, "http://api.shop.svc:80", `{}`)
+					keeps(t, web, api)
+				})
+				t.Run("one is changed and one is withdrawn", func(t *testing.T) {
+					pod.source.set(published(web, "http://web.shop.svc:80", property{"origin-no-tls-verify", "true"}))
+					pod.settles(t)
+					cloudflare.publishes(t, tunnel, web, "http://web.shop.svc:80", `{"noTLSVerify":true}`)
+					cloudflare.withdrew(t, tunnel, api)
+					keeps(t, web)
+				})
+				t.Run("after the last withdrawal only what is foreign is left", func(t *testing.T) {
+					pod.source.set()
+					pod.settles(t)
+					foreign.alone(t)
+				})
+			})
+		}
+	}
+}
+
+// textNames is where this version keeps the TXT records of a CNAME.
+func textNames(version, hostname string) []string {
+	names := []string{"cname-" + hostname}
+	if strings.HasPrefix(version, "v0.14.") || strings.HasPrefix(version, "v0.15.") || strings.HasPrefix(version, "v0.16.") || strings.HasPrefix(version, "v0.17.") {
+		names = append(names, hostname)
+	}
+	return names
+}
+
+// externalDNSOf is a released version, built where it was not built before.
+func externalDNSOf(version string) (string, error) {
+	directory := filepath.Join(targetDirectory, "external-dns", version)
+	binary := filepath.Join(directory, "external-dns")
+	if _, err := os.Stat(binary); err == nil {
+		return binary, nil
+	}
+	return binary, run(targetDirectory, "env", "GOBIN="+directory, "go", "install", "sigs.k8s.io/external-dns@"+version)
+}
