@@ -105,6 +105,12 @@ arguments! {
     origin_proxy_port: "ORIGIN_PROXY_PORT",
     /// default of webhook-origin-ip-rules [ORIGIN_IP_RULES]
     origin_ip_rules: "ORIGIN_IP_RULES",
+    /// what is taken over where it stands in the way: identical, tunnel, owner=ID, all (default: nothing) [ADOPT]
+    adopt: "ADOPT",
+    /// an object publishes services of its own namespace only, on hostnames that no other has (default: false) [NAMESPACE_GUARD]
+    namespace_guard: "NAMESPACE_GUARD",
+    /// what NAMESPACE_GUARD allows behind svc in a service's name (default: cluster.local) [CLUSTER_DOMAIN]
+    cluster_domain: "CLUSTER_DOMAIN",
     /// tell what would be written, and write nothing (default: false) [DRY_RUN]
     dry_run: "DRY_RUN",
     /// carry out a request after which more than half of the hostnames would be gone (default: false) [ALLOW_MASS_DELETION]

@@ -17,11 +17,13 @@ use crate::endpoint::Property;
 use crate::limits;
 use crate::provider::{Wanted, ZoneScope};
 use crate::reconcile::Ownership;
+use crate::reconcile::adopt::Adopt;
+use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::options::{self, BadOption, OptionsRead, OriginRequest};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
 use crate::secret::Secret;
-use crate::tunnel::PathPattern;
+use crate::tunnel::{Hostname, PathPattern};
 
 /// Where the API is unless configured otherwise.
 pub const API_BASE_URL_DEFAULT: &str = "https://api.cloudflare.com/client/v4";
@@ -29,6 +31,7 @@ pub const API_BASE_URL_DEFAULT: &str = "https://api.cloudflare.com/client/v4";
 const SERVER_PORT_DEFAULT: u16 = 8888;
 const METRICS_PORT_DEFAULT: u16 = 8080;
 const OWNER_ID_DEFAULT: &str = "default";
+const CLUSTER_DOMAIN_DEFAULT: &str = "cluster.local";
 
 /// What the configuration is read from.
 pub trait Environment {
@@ -104,6 +107,8 @@ impl Config {
         let log_level = reader.log_level();
         let allow_local_config = reader.boolean("ALLOW_LOCAL_CONFIG");
         let allow_mass_deletion = reader.boolean("ALLOW_MASS_DELETION");
+        let adopt = reader.adopt();
+        let namespace_guard = reader.namespace_guard();
         let dry_run = reader.boolean("DRY_RUN");
         let account = reader.text("CF_ACCOUNT_ID").map(AccountId::new);
         let ids = reader.list("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
@@ -123,6 +128,8 @@ impl Config {
             default_service,
             origin_defaults,
             allow_mass_deletion,
+            adopt,
+            namespace_guard,
             dry_run,
             allow_local_config,
         };
@@ -347,6 +354,37 @@ impl Reader<'_> {
             self.mistake(variable.expect("the property was made of it"), problem);
         }
         origin_request
+    }
+
+    fn adopt(&mut self) -> Adopt {
+        let words = self.list("ADOPT");
+        let adopt = Adopt::parse(&words).unwrap_or_else(|word| {
+            self.mistake("ADOPT", format!("has {word:?}; allowed are identical, tunnel, owner=<id> and all"));
+            Adopt::default()
+        });
+        if adopt.all {
+            self.warnings.push(
+                "ADOPT has all: any record and any rule that stands where a hostname of the cluster is to be published \
+                 is replaced; take it off as soon as that is done"
+                    .to_owned(),
+            );
+        }
+        adopt
+    }
+
+    fn namespace_guard(&mut self) -> Option<NamespaceGuard> {
+        let is_on = self.boolean("NAMESPACE_GUARD");
+        let text = self.text("CLUSTER_DOMAIN").unwrap_or_else(|| CLUSTER_DOMAIN_DEFAULT.to_owned());
+        let domain = Hostname::parse(&text).map_err(|error| error.to_string()).and_then(|domain| {
+            if domain.is_wildcard() { Err("a domain has no wildcard".to_owned()) } else { Ok(domain) }
+        });
+        match domain {
+            Ok(domain) => is_on.then(|| NamespaceGuard { cluster_domain: domain.as_str().into() }),
+            Err(problem) => {
+                self.mistake("CLUSTER_DOMAIN", format!("is {text:?}: {problem}"));
+                None
+            }
+        }
     }
 
     fn api_base_url(&mut self) -> String {

@@ -262,7 +262,7 @@ impl Provider {
         if taken.is_empty() {
             return Ok(false);
         }
-        let plan = plan::disown(&taken, snapshot, &resolved.settings);
+        let plan = plan::disown(&taken, unpublished.comments(), snapshot, &resolved.settings);
         self.execute(resolved, &plan, snapshot, unpublished, deadline).map_err(|stop| stop_failure(&stop))?;
         unpublished.forget(&taken);
         Ok(true)

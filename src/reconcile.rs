@@ -4,9 +4,11 @@
 //! returned as a value.
 
 pub mod adjust;
+pub mod adopt;
 pub mod canonical;
 pub mod groups;
 pub mod heritage;
+pub mod namespace;
 pub mod options;
 pub mod plan;
 pub mod records;
@@ -20,6 +22,8 @@ use std::fmt::{self, Write};
 use crate::domain_filter::DomainFilter;
 use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::reconcile::adopt::Adopt;
+use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::options::OriginRequest;
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::tunnel::TunnelId;
@@ -39,6 +43,10 @@ pub struct Settings {
     pub allow_mass_deletion: bool,
     /// What becomes of ExternalDNS's TXT records.
     pub ownership: Ownership,
+    /// What of somebody else's is taken over.
+    pub adopt: Adopt,
+    /// Keeps namespaces apart, where it is on.
+    pub namespace_guard: Option<NamespaceGuard>,
     tunnels: Vec<ConfiguredTunnel>,
 }
 
@@ -88,6 +96,8 @@ impl Settings {
             origin_defaults: OriginRequest::new(),
             allow_mass_deletion: false,
             ownership: Ownership::default(),
+            adopt: Adopt::default(),
+            namespace_guard: None,
             tunnels,
         }
     }

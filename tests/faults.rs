@@ -17,7 +17,8 @@ use cloudflare_emulator::{Fault, Matcher, Plan};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
 
 use external_dns::{ExternalDns, Registry, TXT};
-use harness::{Program, endpoint, published};
+use harness::{FOREIGN_DOCUMENT, Program, endpoint, published};
+use serde_json::json;
 use town::{Town, rest};
 
 /// Cases of one scenario at work at once. Most of the time of those that hang is waiting.
@@ -80,29 +81,30 @@ impl Trouble {
 }
 
 /// What stands before the loop in which something goes wrong, and what that loop is asked for.
+#[derive(Default)]
 struct Scenario {
     /// TXT records are stored where the registry writes them.
     registry: Registry,
     before: Vec<Endpoint>,
     desired: Vec<Endpoint>,
+    /// `ADOPT`, and what it takes over stands there.
+    adopt: &'static str,
 }
 
 #[test]
 fn a_first_publication_in_two_zones_survives_every_fault() {
-    Scenario { registry: Registry::Noop, before: Vec::new(), desired: shop("http://web:80") }
-        .survives_every_fault();
+    Scenario { desired: shop("http://web:80"), ..Scenario::default() }.survives_every_fault();
 }
 
 #[test]
 fn a_change_of_services_survives_every_fault() {
-    Scenario { registry: Registry::Noop, before: shop("http://web:80"), desired: shop("https://web:443") }
+    Scenario { before: shop("http://web:80"), desired: shop("https://web:443"), ..Scenario::default() }
         .survives_every_fault();
 }
 
 #[test]
 fn a_withdrawal_survives_every_fault() {
-    Scenario { registry: Registry::Noop, before: shop("http://web:80"), desired: Vec::new() }
-        .survives_every_fault();
+    Scenario { before: shop("http://web:80"), ..Scenario::default() }.survives_every_fault();
 }
 
 /// Every kind of step in one request: rules that go, that change, and new ones on new and on old records.
@@ -127,7 +129,7 @@ fn a_mixed_request_survives_every_fault() {
         endpoint("loses-its-rule.example.org", &[("tunnel-service", "none")]),
         endpoint("gets-a-rule.example.com", &[("tunnel-service", "http://web:80")]),
     ];
-    Scenario { registry: Registry::Noop, before, desired }.survives_every_fault();
+    Scenario { before, desired, ..Scenario::default() }.survives_every_fault();
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn a_move_to_another_tunnel_survives_every_fault() {
             published("stays.example.com", "http://stays:80"),
         ]
     };
-    Scenario { registry: Registry::Noop, before: shop_in("home"), desired: shop_in("office") }
+    Scenario { before: shop_in("home"), desired: shop_in("office"), ..Scenario::default() }
         .survives_every_fault();
 }
 
@@ -152,8 +154,51 @@ fn stored_txt_records_in_a_zone_inside_a_zone_survive_every_fault() {
     let goes_in_the_end = path("inner.example.com", "/api", "http://api:80");
     let before = vec![stays.clone(), published("goes.inner.example.com", "http://goes:80")];
     let desired = vec![stays, published("inner.example.com", "http://web:80"), goes_in_the_end];
-    Scenario { registry: TXT, before: before.clone(), desired: desired.clone() }.survives_every_fault();
-    Scenario { registry: TXT, before: desired, desired: before }.survives_every_fault();
+    for (before, desired) in [(before.clone(), desired.clone()), (desired, before)] {
+        Scenario { registry: TXT, before, desired, ..Scenario::default() }.survives_every_fault();
+    }
+}
+
+/// A hostname that is changed in its place, one that moves to another tunnel, addresses with ExternalDNS's TXT records,
+/// and another owner's.
+#[test]
+fn an_adoption_survives_every_fault() {
+    let service = ("tunnel-service", "http://web:80");
+    let desired = vec![
+        published("adopted-rule.example.com", "http://web:80"),
+        endpoint("adopted-and-moved.example.com", &[service, ("tunnel", "office")]),
+        published("adopted-address.example.org", "http://web:80"),
+        published("adopted-stamp.example.org", "http://web:80"),
+        published("comes.example.com", "http://comes:80"),
+    ];
+    Scenario { desired, adopt: "tunnel,owner=default,owner=other", ..Scenario::default() }
+        .survives_every_fault();
+}
+
+/// What the scenario's mode takes over.
+fn hold(town: &Town) {
+    let home = format!("{}.cfargotunnel.com", town.scene.tunnel);
+    let heritage = "\"heritage=external-dns,external-dns/owner=default\"";
+    let (first, second) = (&town.scene.zone, &town.organisation);
+    for (zone, name, kind, content, comment) in [
+        (first, "adopted-rule.example.com", "CNAME", &*home, "Jo's"),
+        (first, "adopted-and-moved.example.com", "CNAME", &home, ""),
+        (second, "adopted-address.example.org", "A", "192.0.2.1", ""),
+        (second, "adopted-address.example.org", "A", "192.0.2.2", ""),
+        // Under the name that ExternalDNS gave it up to 0.11, as no watch is kept over names that begin so.
+        (second, "adopted-address.example.org", "TXT", heritage, ""),
+        (second, "adopted-stamp.example.org", "CNAME", &home, "external-dns owner=other rules=-"),
+    ] {
+        let record = json!({"name": name, "type": kind, "content": content, "comment": comment, "proxied": kind == "CNAME"});
+        town.cloudflare().add_record(zone, record).expect("Cloudflare takes it");
+    }
+    let rules = ["adopted-rule.example.com", "adopted-and-moved.example.com"]
+        .map(|name| format!(r#"{{"hostname":"{name}","service":"http://theirs:80"}},"#));
+    let document = FOREIGN_DOCUMENT.replace(
+        r#"{"hostname":"*.example.com""#,
+        &format!("{}{}", rules.concat(), r#"{"hostname":"*.example.com""#),
+    );
+    town.cloudflare().put_configuration(&town.scene.tunnel, &document).expect("cloudflared takes it");
 }
 
 fn path(name: &str, prefix: &str, service: &str) -> Endpoint {
@@ -179,8 +224,9 @@ impl Scenario {
         for (nth, is_write) in (1..).zip(&calls) {
             for (label, trouble) in troubles(*is_write) {
                 let mut endings = vec![("wanted all the same", &*self.desired, &wanted)];
-                // Of reads one kind is enough: all of them leave behind what the writes before them did.
-                if *is_write || matches!(trouble, Trouble::DeathBefore) {
+                // Of reads one kind is enough: all of them leave behind what the writes before them did. What was not
+                // taken over before the fault stays when nobody asks for it any more.
+                if self.adopt.is_empty() && (*is_write || matches!(trouble, Trouble::DeathBefore)) {
                     endings.push(("withdrawn right after", &[], &withdrawn));
                 }
                 for (ending, desired, state) in endings {
@@ -214,14 +260,21 @@ impl Scenario {
         if self.registry != Registry::Noop {
             town.cloudflare().add_zone("inner.example.com", Plan::Free);
         }
+        if !self.adopt.is_empty() {
+            hold(&town);
+        }
         town
     }
 
     fn start(&self, town: &Town, timeout: Option<Duration>) -> Program {
         let seconds = timeout.unwrap_or(Duration::from_secs(12)).as_secs().to_string();
         let ownership = if self.registry == Registry::Noop { "comment" } else { "txt" };
-        let variables =
-            [("CF_TUNNEL_ID", "home,office"), ("REQUEST_TIMEOUT", &*seconds), ("OWNERSHIP", ownership)];
+        let variables = [
+            ("CF_TUNNEL_ID", "home,office"),
+            ("REQUEST_TIMEOUT", &*seconds),
+            ("OWNERSHIP", ownership),
+            ("ADOPT", self.adopt),
+        ];
         town.scene.start_with(&variables)
     }
 

@@ -6,9 +6,13 @@ mod external_dns;
 #[path = "laws/world.rs"]
 mod world;
 
+use external_dns_cloudflare_tunnel_webhook::cloudflare::Record;
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::heritage::Heritage;
 use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust, plan};
+use external_dns_cloudflare_tunnel_webhook::tunnel::hostname;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -89,8 +93,10 @@ fn any_world() -> impl Strategy<Value = World> {
             ("example.com", "MX", "mx.test"),
             ("x.a.example.com", "TXT", "\"text\""),
             ("x.a.example.com", "NS", "ns.test"),
+            ("*.example.com", "CNAME", "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com"),
+            ("*.a.example.com", "CNAME", "00000000-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com"),
         ],
-        0..4,
+        0..5,
     );
     // Where ExternalDNS wants its own: what has nothing to do with it, and another owner's.
     let txts = prop::sample::subsequence(
@@ -110,7 +116,7 @@ fn any_world() -> impl Strategy<Value = World> {
                 records.retain(|(name, kind, _)| *name != "b.example.com" || *kind == "CNAME");
             }
             records.extend(txts);
-            let mut world = World::new(&rules, &records).with(ownership, registry);
+            let mut world = World::new(&rules, &records).with_inner_zone().with(ownership, registry);
             world.origin_defaults = origin_defaults;
             world
         },
@@ -131,6 +137,105 @@ fn any_registry() -> impl Strategy<Value = (Ownership, Registry)> {
         prop::sample::select(vec![Ownership::Comment, Ownership::Txt, Ownership::Txt]),
         prop::sample::select(vec![Registry::Noop, TXT, TXT, TXT_BELOW, TXT_BELOW, old]),
     )
+}
+
+/// A world in which somebody else has stamps too.
+fn any_adopting_world() -> impl Strategy<Value = World> {
+    let stamps = prop::collection::vec((0..16_usize, any::<bool>()), 0..3);
+    let modes = prop::sample::select(vec!["identical", "tunnel", "owner=other", "all"]);
+    (any_world(), stamps, modes).prop_map(|(mut world, stamps, mode)| {
+        for (index, has_rule) in stamps {
+            let count = world.records.len();
+            let Some(record) = world.records.get_mut(index % count.max(1)) else { continue };
+            if ["A", "CNAME"].contains(&&*record.kind) {
+                let digest = Digest::of(&tunnel_id(HOME), None);
+                let claims = if has_rule { digest.to_string() } else { "-".to_owned() };
+                record.comment = format!("external-dns owner=other rules={claims}").into();
+            }
+        }
+        world.adopting(&[mode])
+    })
+}
+
+/// What may not be as it was: the hostnames and paths that are asked for, as far as the mode reaches. Of `before`, the
+/// rest has to be there as it was, in its order.
+fn only_what_the_mode_allows_changed(
+    before: &World,
+    after: &World,
+    desired: &[Endpoint],
+) -> Result<(), TestCaseError> {
+    let adjusted = adjust::adjust(desired, &before.settings()).endpoints;
+    let asked_for = |name: &str| adjusted.iter().any(|endpoint| endpoint.dns_name == name);
+    let adopt = &before.adopt;
+    let stamp_of = |name: &str| {
+        let mut records = before.records.iter().filter(|record| *record.name == *name);
+        records.find_map(|record| Stamp::parse(&record.comment))
+    };
+    for record in &before.records {
+        let leads_to_ours =
+            [HOME, OFFICE].map(|id| tunnel_id(id).hostname()).contains(&record.content.to_string());
+        let stamp = Stamp::parse(&record.comment);
+        let is_anothers = |record: &Record| {
+            Heritage::parse(&record.content).is_some_and(|heritage| adopt.owners.contains(&heritage.owner))
+        };
+        let may_change = match (&*record.kind, &stamp) {
+            // Which hostname it is about only its name could tell.
+            ("TXT", _) => is_anothers(record),
+            (kind, _) if !asked_for(&record.name) || !["A", "CNAME"].contains(&kind) => false,
+            _ if adopt.all => true,
+            (_, Some(_)) => !adopt.owners.is_empty(),
+            ("CNAME", None) if leads_to_ours => adopt.tunnel || adopt.identical,
+            _ => before.records.iter().any(is_anothers),
+        };
+        let now = after.records.iter().find(|now| now.id == record.id);
+        match now {
+            Some(now) if may_change && adopt.identical => {
+                prop_assert_eq!(
+                    (&now.content, &now.kind, now.proxied),
+                    (&record.content, &record.kind, record.proxied)
+                );
+            }
+            Some(_) if may_change => {}
+            // With nobody asking for it any more, it is withdrawn like everything of ours.
+            None if may_change => {}
+            now => prop_assert_eq!(now, Some(record)),
+        }
+    }
+    for id in [tunnel_id(HOME), tunnel_id(OFFICE)] {
+        let kept: Vec<&str> = before
+            .document(&id)
+            .rules()
+            .iter()
+            .filter(|rule| {
+                let name = hostname::normalize(rule.hostname());
+                let is_asked_for = adjusted.iter().any(|endpoint| {
+                    endpoint.dns_name == name && endpoint.set_identifier == rule.path().unwrap_or_default()
+                });
+                let has_record = before
+                    .records
+                    .iter()
+                    .any(|record| *record.name == *name && ["A", "CNAME"].contains(&&*record.kind));
+                let is_claimed = stamp_of(&name)
+                    .is_some_and(|stamp| stamp.claims.rules.contains(&Digest::of(&id, rule.path())));
+                let may_change = (is_asked_for
+                    && (adopt.all || (adopt.tunnel && (has_record || asked_for(&name)))))
+                    || (asked_for(&name) && is_claimed && (adopt.all || !adopt.owners.is_empty()));
+                !may_change
+            })
+            .map(|rule| rule.raw().get())
+            .collect();
+        let mut now = after.document(&id).rules().iter().map(|rule| rule.raw().get());
+        for rule in kept {
+            prop_assert!(
+                now.any(|now| now == rule),
+                "{} is not there, or not in its order: {:?}",
+                rule,
+                after
+            );
+        }
+    }
+    prop_assert_eq!(after.unclaimed_rules(before), [""; 0]);
+    Ok(())
 }
 
 fn foreign_is_untouched(before: &World, after: &World) -> Result<(), TestCaseError> {
@@ -214,6 +319,30 @@ proptest! {
         if withdrawn_after {
             prop_assert_eq!(world.records, before.records, "everything of ours is gone");
         }
+    }
+
+    #[test]
+    fn with_each_mode_of_adopt_only_what_it_allows_changes_wherever_a_run_is_cut_off(
+        world in any_adopting_world(),
+        desired in any_desired(),
+        writes in 0..8_usize,
+    ) {
+        let before = world.clone();
+        let mut world = world;
+        world.run_loop(&desired, writes);
+        only_what_the_mode_allows_changed(&before, &world, &desired)?;
+        for _ in 0..LOOPS_TO_REST {
+            world.run_loop(&desired, usize::MAX);
+            only_what_the_mode_allows_changed(&before, &world, &desired)?;
+        }
+        let written = world.writes;
+        let plan = world.run_loop(&desired, usize::MAX);
+        prop_assert_eq!(world.writes, written, "a further loop wrote {:?}", plan);
+
+        // What was taken over is ours when the mode is off again.
+        let mut world = world.adopting(&[]);
+        let plan = world.run_loop(&desired, usize::MAX);
+        prop_assert_eq!(world.writes, written, "without the mode a loop wrote {:?}", plan);
     }
 
     #[test]

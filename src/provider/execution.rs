@@ -18,7 +18,7 @@ use crate::provider::journal;
 use crate::provider::unpublished::Unpublished;
 use crate::provider::{Provider, Resolved};
 use crate::reconcile::Settings;
-use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
+use crate::reconcile::plan::{Adoption, HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::Snapshot;
 use crate::tunnel::{Document, DocumentError, EditRefusal, RuleEdit, TunnelId};
 
@@ -110,7 +110,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Carries out every stage.
-    pub(super) fn run(mut self) -> Result<Done, Stop> {
+    pub(super) fn run(&mut self) -> Result<Done, Stop> {
         for stage in Stage::ALL {
             match stage {
                 Stage::Withdraw | Stage::Publish | Stage::Retire => self.run_edits(stage)?,
@@ -119,7 +119,7 @@ impl<'a> Execution<'a> {
                 }
             }
         }
-        Ok(self.done)
+        Ok(std::mem::take(&mut self.done))
     }
 
     fn run_edits(&mut self, stage: Stage) -> Result<(), Stop> {
@@ -286,7 +286,7 @@ impl<'a> Execution<'a> {
         for host in self.hosts(self.plan) {
             if stage == Stage::Stamp {
                 for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
-                    self.unpublished.insert(tunnel, &host.hostname, edit);
+                    self.unpublished.insert(tunnel, &host.hostname, edit, host.comment_before.as_deref());
                 }
             }
             for ((_, zone), operations) in host.operations.iter().filter(|((at, _), _)| *at == stage) {
@@ -297,7 +297,7 @@ impl<'a> Execution<'a> {
         }
         for (zone, units) in by_zone {
             for batch in batches(&units, self.batch_limit(zone)) {
-                self.submit(zone, batch)?;
+                self.submit(stage, zone, batch)?;
             }
         }
         Ok(())
@@ -312,7 +312,7 @@ impl<'a> Execution<'a> {
     }
 
     /// One batch; where Cloudflare refuses it, deletes and patches on their own, then the rest in halves.
-    fn submit(&mut self, zone: &ZoneId, units: &[Unit<'a>]) -> Result<(), Stop> {
+    fn submit(&mut self, stage: Stage, zone: &ZoneId, units: &[Unit<'a>]) -> Result<(), Stop> {
         if units.is_empty() {
             return Ok(());
         }
@@ -333,14 +333,42 @@ impl<'a> Execution<'a> {
             Ok(()) => {
                 self.count(zone, units);
                 units.iter().for_each(|unit| self.report_records(unit));
+                if stage == Stage::Stamp {
+                    self.report_adoptions(units);
+                }
                 Ok(())
             }
-            Err(Error::Refused(answer) | Error::NotFound(answer)) => self.isolate_unit(zone, units, &answer),
-            Err(error) => Err(error.into()),
+            Err(Error::Refused(answer) | Error::NotFound(answer)) => {
+                self.isolate_unit(stage, zone, units, &answer)
+            }
+            Err(error) => {
+                // Whether it was done shows at the next read, which no longer shows what there was before.
+                if stage == Stage::Stamp && error.may_have_been_done() {
+                    self.report_adoptions(units);
+                }
+                Err(error.into())
+            }
         }
     }
 
-    fn isolate_unit(&mut self, zone: &ZoneId, units: &[Unit<'a>], answer: &Answer) -> Result<(), Stop> {
+    fn report_adoptions(&mut self, units: &[Unit<'a>]) {
+        for host in self.plan.hosts.iter().filter(|host| !host.adoptions.is_empty()) {
+            if units.iter().any(|(hostname, _)| **hostname == *host.hostname) {
+                for adoption in &host.adoptions {
+                    info!("{}", describe_adoption(&host.hostname, adoption));
+                    self.metrics.update().add(Family::Adoptions, &[], 1);
+                }
+            }
+        }
+    }
+
+    fn isolate_unit(
+        &mut self,
+        stage: Stage,
+        zone: &ZoneId,
+        units: &[Unit<'a>],
+        answer: &Answer,
+    ) -> Result<(), Stop> {
         debug!("zone={zone} hostnames={} refused by Cloudflare: {answer}", units.len());
         if units.len() == 1 || self.isolating_calls_left == 0 {
             if answer.is_record_quota() {
@@ -359,8 +387,8 @@ impl<'a> Execution<'a> {
         } else {
             (shrinking.as_slice(), growing.as_slice())
         };
-        self.submit(zone, first)?;
-        self.submit(zone, second)
+        self.submit(stage, zone, first)?;
+        self.submit(stage, zone, second)
     }
 
     fn reject_unit(&mut self, zone: &ZoneId, unit: &Unit<'a>, answer: &Answer) {
@@ -517,12 +545,28 @@ pub(super) fn describe(plan: &Plan) -> Vec<String> {
     let hosts = plan.hosts.iter();
     hosts
         .flat_map(|host| {
-            let edits = host.edits.values().flatten();
+            // What is taken over just as it is, is only looked at.
+            let edits = host.edits.values().flatten().filter(|(_, edit)| {
+                let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
+                let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
+                !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
+            });
             let operations = host.operations.values().flatten();
+            let adoptions = host.adoptions.iter();
+            let adoptions = adoptions.map(|adoption| describe_adoption(&host.hostname, adoption));
             let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
-            edits.chain(operations.map(|operation| describe_operation(&host.hostname, operation)))
+            adoptions
+                .chain(edits)
+                .chain(operations.map(|operation| describe_operation(&host.hostname, operation)))
         })
         .collect()
+}
+
+fn describe_adoption(hostname: &str, Adoption { path, was }: &Adoption) -> String {
+    match path.as_deref().filter(|path| !path.is_empty()) {
+        Some(path) => format!("hostname={hostname} path={path:?} taken over, was={was}"),
+        None => format!("hostname={hostname} taken over, was={was}"),
+    }
 }
 
 fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> String {

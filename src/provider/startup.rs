@@ -12,6 +12,8 @@ use crate::limits;
 use crate::ordered::inserted;
 use crate::provider::reader::{ZoneScope, is_of_account};
 use crate::provider::{Provider, Resolved};
+use crate::reconcile::adopt::Adopt;
+use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::options::OriginRequest;
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::{ConfiguredTunnel, Ownership, Settings};
@@ -35,6 +37,10 @@ pub struct Wanted {
     pub origin_defaults: OriginRequest,
     /// Whether a request after which most hostnames would be gone is carried out.
     pub allow_mass_deletion: bool,
+    /// `ADOPT`.
+    pub adopt: Adopt,
+    /// `NAMESPACE_GUARD` and `CLUSTER_DOMAIN`.
+    pub namespace_guard: Option<NamespaceGuard>,
     /// Whether nothing is written.
     pub dry_run: bool,
     /// Whether tunnels with a configuration file of their own may be written.
@@ -82,6 +88,8 @@ impl Provider {
             default_service,
             origin_defaults,
             allow_mass_deletion,
+            adopt,
+            namespace_guard,
             dry_run: _,
             allow_local_config,
         } = &self.wanted;
@@ -117,6 +125,8 @@ impl Provider {
         settings.origin_defaults.clone_from(origin_defaults);
         settings.allow_mass_deletion = *allow_mass_deletion;
         settings.ownership = *ownership;
+        settings.adopt.clone_from(adopt);
+        settings.namespace_guard.clone_from(namespace_guard);
         Ok(Resolved { account, settings })
     }
 

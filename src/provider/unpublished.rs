@@ -10,19 +10,41 @@ use crate::tunnel::{RuleEdit, TunnelId, hostname};
 
 /// Digests by hostname. It is lost with the process, as what a crash leaves behind cannot be told from a rule of ours.
 #[derive(Debug, Default)]
-pub(super) struct Unpublished(BTreeMap<Box<str>, BTreeSet<Digest>>);
+pub(super) struct Unpublished {
+    digests: BTreeMap<Box<str>, BTreeSet<Digest>>,
+    /// By hostname, what stood in a record's comment before it was taken over.
+    comments: Vec<(Box<str>, Box<str>)>,
+}
 
 impl Unpublished {
-    /// Notes that the rule's digest is about to be stamped.
-    pub(super) fn insert(&mut self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) {
+    /// Notes that the rule's digest is about to be stamped. A rule that is taken over, whatever it is, is ours with its
+    /// stamp.
+    pub(super) fn insert(
+        &mut self,
+        tunnel: &TunnelId,
+        hostname: &str,
+        edit: &RuleEdit,
+        comment_before: Option<&str>,
+    ) {
+        let RuleEdit::Put { rule: _, replaces: false } = edit else {
+            return;
+        };
         if let Some(digest) = digest_of(tunnel, edit) {
-            self.0.entry(hostname.into()).or_default().insert(digest);
+            self.digests.entry(hostname.into()).or_default().insert(digest);
+            let comment =
+                comment_before.filter(|_| self.comments.iter().all(|(name, _)| **name != *hostname));
+            self.comments.extend(comment.map(|comment| (hostname.into(), comment.into())));
         }
+    }
+
+    /// What stood in the comments of records that were taken over and may have to be given back.
+    pub(super) fn comments(&self) -> &[(Box<str>, Box<str>)] {
+        &self.comments
     }
 
     /// Whether the rule was stamped and certainly not written since.
     pub(super) fn has(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> bool {
-        let digests = self.0.get(hostname);
+        let digests = self.digests.get(hostname);
         digests.is_some_and(|digests| digest_of(tunnel, edit).is_some_and(|digest| digests.contains(&digest)))
     }
 
@@ -35,10 +57,12 @@ impl Unpublished {
 
     /// The digests are off their stamps.
     pub(super) fn forget(&mut self, gone: &BTreeMap<Box<str>, BTreeSet<Digest>>) {
-        self.0.retain(|hostname, digests| {
+        let Self { digests, comments } = self;
+        digests.retain(|hostname, digests| {
             digests.retain(|digest| !gone.get(hostname).is_some_and(|gone| gone.contains(digest)));
             !digests.is_empty()
         });
+        comments.retain(|(hostname, _)| digests.contains_key(hostname));
     }
 
     /// Those that a stamp names and that a rule stands for: the rule is not ours.
@@ -48,14 +72,14 @@ impl Unpublished {
         settings: &Settings,
     ) -> BTreeMap<Box<str>, BTreeSet<Digest>> {
         let mut taken: BTreeMap<Box<str>, BTreeSet<Digest>> = BTreeMap::new();
-        if self.0.is_empty() {
+        if self.digests.is_empty() {
             return taken;
         }
         let own = snapshot.own_rules(settings);
         for (id, tunnel) in &snapshot.tunnels {
             for rule in tunnel.document.rules().iter().filter(|rule| own.has(id, rule)) {
                 let (hostname, digest) = (hostname::normalize(rule.hostname()), Digest::of(id, rule.path()));
-                if self.0.get(&*hostname).is_some_and(|digests| digests.contains(&digest)) {
+                if self.digests.get(&*hostname).is_some_and(|digests| digests.contains(&digest)) {
                     taken.entry(hostname.into()).or_default().insert(digest);
                 }
             }

@@ -73,6 +73,15 @@ pub struct Plan {
     pub own_after: OwnRules,
 }
 
+/// Something of somebody else's that becomes ours with the stamp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adoption {
+    /// The path of the rule, empty for the one without; `None` for a record.
+    pub path: Option<Box<str>>,
+    /// What it was before.
+    pub was: String,
+}
+
 /// What one hostname needs in each stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostPlan {
@@ -84,6 +93,10 @@ pub struct HostPlan {
     pub edits: BTreeMap<Stage, Vec<(TunnelId, RuleEdit)>>,
     /// Operations on a zone's records by stage; those of one hostname belong in one batch.
     pub operations: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>>,
+    /// What is taken over. It is ours as soon as the operations of [`Stage::Stamp`] are done.
+    pub adoptions: Vec<Adoption>,
+    /// The comment of a CNAME that is taken over. Where no rule of the hostname turns out to be ours, it gets it back.
+    pub comment_before: Option<Box<str>>,
 }
 
 /// One entry of a batch.
@@ -136,8 +149,9 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
         for (name, request) in &requests {
             let none = BTreeMap::new();
             let obstacles = obstacles.get(name).unwrap_or(&none);
-            let outcome = host::plan(name, request, obstacles, snapshot, settings);
+            let outcome = host::plan(name, request, obstacles, snapshot, settings, &own);
             plan.refusals.extend(outcome.refusals);
+            plan.notes.extend(outcome.notes);
             plan.own_after.add(name, outcome.new_digests);
             plan.hosts.extend(outcome.plan);
         }
@@ -171,16 +185,22 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
 /// What a tunnel's document does not allow, by hostname and path.
 type Obstacles = BTreeMap<Box<str>, BTreeMap<Option<Box<str>>, Reason>>;
 
-/// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped.
+/// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped. Records
+/// that were taken over get their `comments` back, where nothing else of their hostnames is ours.
 pub fn disown(
     disowned: &BTreeMap<Box<str>, BTreeSet<Digest>>,
+    comments: &[(Box<str>, Box<str>)],
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> Plan {
     let own = snapshot.own_rules(settings);
     let hosts = disowned
         .iter()
-        .filter_map(|(name, digests)| host::disown(name, digests, snapshot, settings))
+        .filter_map(|(name, digests)| {
+            let comment =
+                comments.iter().find(|(hostname, _)| hostname == name).map(|(_, comment)| &**comment);
+            host::disown(name, digests, comment, snapshot, settings)
+        })
         .collect();
     Plan { hosts, own_after: own.clone(), own_before: own, ..Plan::default() }
 }
@@ -191,7 +211,8 @@ struct HostRequest {
     wanted: Vec<Canonical>,
     /// Set identifiers that are to go.
     withdrawn: BTreeSet<Box<str>>,
-    /// What ExternalDNS's registry wants to be stored beside what is wanted.
+    /// What ExternalDNS's registry wants to be stored beside what is wanted. Where that is not done the stamp says what
+    /// they would.
     txts: Vec<RegistryTxt>,
 }
 
@@ -232,8 +253,7 @@ fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner>
     }
 }
 
-/// The changes by hostname. Where ExternalDNS's TXT records are not stored they are taken off: the stamp says what they
-/// would.
+/// The changes by hostname.
 fn requests(
     changes: &Changes,
     settings: &Settings,
@@ -275,11 +295,9 @@ fn requests(
             request.withdrawn.remove(canonical.endpoint.set_identifier.as_str());
         }
     }
-    if settings.ownership == Ownership::Txt {
-        for (data_name, txt) in create.iter().chain(update_new).filter_map(registry_txt) {
-            if let Some(request) = requests.get_mut(&*data_name) {
-                request.txts.push(txt);
-            }
+    for (data_name, txt) in create.iter().chain(update_new).filter_map(registry_txt) {
+        if let Some(request) = requests.get_mut(&*data_name) {
+            request.txts.push(txt);
         }
     }
     requests
@@ -344,7 +362,7 @@ fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>
             if edited.changed {
                 *document = edited.document;
             } else {
-                plan.drop_edits(stage, tunnel);
+                plan.drop_idle_edits(stage, tunnel);
             }
         }
     }
@@ -413,10 +431,16 @@ impl Plan {
             .unzip()
     }
 
-    fn drop_edits(&mut self, stage: Stage, tunnel: &TunnelId) {
+    /// Takes out edits without effect. One that takes a foreign rule over just as it is stays: once its digest is
+    /// stamped, the rule has to be found so again.
+    fn drop_idle_edits(&mut self, stage: Stage, tunnel: &TunnelId) {
         for host in &mut self.hosts {
+            let looks_again = !host.adoptions.is_empty();
             if let Some(edits) = host.edits.get_mut(&stage) {
-                edits.retain(|(id, _)| id != tunnel);
+                edits.retain(|(id, edit)| {
+                    id != tunnel
+                        || (looks_again && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
+                });
             }
         }
     }

@@ -66,11 +66,12 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
-    // Several records of one name and type, put there by hand, are one endpoint with several targets.
+    // Several records of one name and type, put there by hand, are one endpoint with several targets. So are a record
+    // alone and a rule that our stamp names both, which mends the one that is not wanted. The TXT record of several is
+    // one and the same.
     shown.endpoints.dedup_by(|later, first| {
         let same = key(later) == key(first);
-        if same {
-            later.targets.retain(|target| !first.targets.contains(target));
+        if same && (first.record_type != "TXT" || first.targets != later.targets) {
             first.targets.append(&mut later.targets);
         }
         same

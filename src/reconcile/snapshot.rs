@@ -14,7 +14,7 @@ pub struct Snapshot {
     pub zones: Vec<ZoneSnapshot>,
     /// The names of zones that were not read. What is within one of them belongs there, and not to a zone around it.
     pub zones_elsewhere: Vec<Box<str>>,
-    /// The configured tunnels.
+    /// The configured tunnels, without those that were deleted.
     pub tunnels: BTreeMap<TunnelId, TunnelSnapshot>,
     /// Tunnels of the account that exist and are not configured here. A record that leads to one is another
     /// instance's, whatever its stamp says.
@@ -107,9 +107,13 @@ impl Snapshot {
             return None;
         }
         let stamp = Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
-        let elsewhere =
-            TunnelId::from_hostname(&record.content).is_some_and(|id| self.live_elsewhere.contains(&id));
+        let elsewhere = self.leads_to_another_instance(record);
         (!elsewhere).then_some(stamp)
+    }
+
+    /// Whether `record` leads to a tunnel that another instance may serve.
+    pub fn leads_to_another_instance(&self, record: &Record) -> bool {
+        TunnelId::from_hostname(&record.content).is_some_and(|id| self.live_elsewhere.contains(&id))
     }
 
     /// Whether `record` is ours, a TXT record stored for one of our hostnames included.

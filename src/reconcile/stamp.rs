@@ -6,7 +6,7 @@
 //!
 //! Fields are percent-encoded, unknown ones kept. `rules` is a run of three-character [`Digest`]s, one for each rule
 //! of the owner's. `-` stands for the endpoint that asks for the record only, alone or before the digests of rules
-//! with paths.
+//! with paths. Of the unknown fields, `ns=` is known to the namespace guard: see [`Stamp::namespace`].
 //!
 //! A TXT record that is stored for ExternalDNS has a stamp of another form, [`TxtStamp`].
 
@@ -18,6 +18,7 @@ use crate::tunnel::TunnelId;
 const PREFIX: &str = "external-dns owner=";
 const REMARK_SEPARATOR: &str = " | ";
 const RECORD_ONLY: char = '-';
+const NAMESPACE: &str = "ns=";
 const DIGEST_ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 const TXT_DIGEST_CHARACTERS: usize = 8;
 
@@ -34,8 +35,7 @@ impl Digest {
             hash.write(b"\0");
             hash.write(path.as_bytes());
         }
-        let mut rest = hash.0;
-        Self([(); 3].map(|()| next_character(&mut rest)))
+        Self(hash.characters())
     }
 
     /// Three characters of the alphabet, or nothing.
@@ -45,11 +45,11 @@ impl Digest {
     }
 }
 
-/// Takes one character of the alphabet off a hash.
-fn next_character(hash: &mut u64) -> u8 {
-    let digit = usize::try_from(*hash % 36).expect("it is below 36");
-    *hash /= 36;
-    *DIGEST_ALPHABET.get(digit).expect("it is below 36")
+/// Four characters over the name of a namespace.
+pub fn namespace_digest(namespace: &str) -> Box<str> {
+    let mut hash = Fnv::new();
+    hash.write(namespace.as_bytes());
+    hash.characters::<4>().map(char::from).iter().collect()
 }
 
 impl fmt::Display for Digest {
@@ -155,6 +155,36 @@ impl Stamp {
             .find(|comment| comment.len() <= limit_bytes)
     }
 
+    /// The comment without the resource, and as much of the remark as has room: for the comment of a record that is
+    /// taken over, which is no reason to refuse it.
+    pub fn render_cut(&self, limit_bytes: usize) -> Option<String> {
+        let mut stamp = Self { resource: None, remark: None, ..self.clone() };
+        let comment = stamp.render(limit_bytes)?;
+        let room = limit_bytes.saturating_sub(comment.len() + REMARK_SEPARATOR.len());
+        let remark = self.remark.as_deref().unwrap_or_default();
+        let (remark, _) = remark.split_at(remark.floor_char_boundary(room));
+        stamp.set_remark(remark);
+        stamp.render(limit_bytes)
+    }
+
+    /// Sets what stands behind the bar; blanks around it do not count.
+    pub fn set_remark(&mut self, remark: &str) {
+        self.remark = Some(remark.trim()).filter(|remark| !remark.is_empty()).map(Into::into);
+    }
+
+    /// The [`namespace_digest`] of the namespace that has the hostname.
+    pub fn namespace(&self) -> Option<&str> {
+        self.unknown_fields.iter().find_map(|field| field.strip_prefix(NAMESPACE))
+    }
+
+    /// Says which namespace has the hostname, unless that is said already. Like every field that is kept, it is never
+    /// left out.
+    pub fn claim_for(&mut self, namespace_digest: &str) {
+        if self.namespace().is_none() {
+            self.unknown_fields.push(format!("{NAMESPACE}{namespace_digest}").into());
+        }
+    }
+
     fn render_with(&self, resource: Option<&str>) -> String {
         let Self { owner, resource: _, claims, unknown_fields, remark } = self;
         let mut comment = format!("{PREFIX}{}", encode(owner));
@@ -212,7 +242,7 @@ impl TxtStamp {
     pub fn digest_of(hostname: &str) -> Box<str> {
         let mut hash = Fnv::new();
         hash.write(hostname.as_bytes());
-        (0..TXT_DIGEST_CHARACTERS).map(|_| char::from(next_character(&mut hash.0))).collect::<String>().into()
+        hash.characters::<TXT_DIGEST_CHARACTERS>().map(char::from).iter().collect()
     }
 
     /// Reads a comment; `None` for whatever this program has not written on a TXT record.
@@ -274,6 +304,15 @@ impl Fnv {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
+    }
+
+    fn characters<const N: usize>(self) -> [u8; N] {
+        let mut rest = self.0;
+        [(); N].map(|()| {
+            let digit = usize::try_from(rest % 36).expect("it is below 36");
+            rest /= 36;
+            *DIGEST_ALPHABET.get(digit).expect("it is below 36")
+        })
     }
 }
 
@@ -339,6 +378,36 @@ mod tests {
         );
         assert_eq!(stamp.render(60).as_deref(), Some("external-dns owner=default rules=- | keep me"));
         assert_eq!(stamp.render(40), None);
+    }
+
+    #[test]
+    fn a_remark_is_cut_between_characters_where_a_record_is_taken_over() {
+        let mut stamp = Stamp::parse("external-dns owner=a rules=- ns=abcd").expect("it is ours");
+        stamp.resource = Some("ingress/shop/web".into());
+        stamp.set_remark(" Jürgen's ");
+        for (limit_bytes, expected) in [
+            (50, Some("external-dns owner=a rules=- ns=abcd | Jürgen's")),
+            (42, Some("external-dns owner=a rules=- ns=abcd | Jü")),
+            (41, Some("external-dns owner=a rules=- ns=abcd | J")),
+            (39, Some("external-dns owner=a rules=- ns=abcd")),
+            (36, Some("external-dns owner=a rules=- ns=abcd")),
+            (35, None),
+        ] {
+            let comment = stamp.render_cut(limit_bytes);
+            assert_eq!(comment.as_deref(), expected);
+            assert!(comment.is_none_or(|comment| Stamp::parse(&comment).is_some()));
+        }
+    }
+
+    #[test]
+    fn the_namespace_is_claimed_once_and_is_a_field_like_any_other_to_who_does_not_ask() {
+        let mut stamp = Stamp::parse("external-dns owner=a rules=- later=1").expect("it is ours");
+        assert_eq!(stamp.namespace(), None);
+        stamp.claim_for(&namespace_digest("shop"));
+        stamp.claim_for(&namespace_digest("bank"));
+        let comment = stamp.render(100).expect("it fits");
+        assert_eq!(comment, "external-dns owner=a rules=- later=1 ns=h6q2");
+        assert_eq!(Stamp::parse(&comment), Some(stamp));
     }
 
     #[test]

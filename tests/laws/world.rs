@@ -1,12 +1,14 @@
 //! Cloudflare as a value: enough to carry plans out without a server, and to stop after any write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
     AccountId, Plan as ZonePlan, Record, RecordId, Zone, ZoneId,
 };
 use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
+use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -26,8 +28,8 @@ pub(crate) fn tunnel_id(id: &str) -> TunnelId {
     TunnelId::parse(id).expect("a well-formed id")
 }
 
-fn zone_of(name: &str) -> &'static str {
-    let mut zones = ZONES.into_iter().rev();
+fn zone_of(zones: &[&'static str], name: &str) -> &'static str {
+    let mut zones = zones.iter().copied().rev();
     zones.find(|zone| hostname::is_within(name, zone)).expect("every record is in a zone")
 }
 
@@ -36,14 +38,18 @@ pub(crate) fn settings() -> Settings {
     Settings::new("default", DomainFilter::default(), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
 }
 
-/// The zones, the inner one last.
-const ZONES: [&str; 2] = ["example.com", "a.example.com"];
-
-/// Two zones, one inside the other, two tunnels, and who keeps what about ownership.
+/// A zone, perhaps with another one inside it, two tunnels, and who keeps what about ownership.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct World {
+    /// The inner one last.
+    zones: Vec<&'static str>,
     pub(crate) records: Vec<Record>,
     pub(crate) documents: BTreeMap<TunnelId, Document>,
+    /// What the program is set to take over.
+    pub(crate) adopt: Adopt,
+    pub(crate) namespace_guard: Option<NamespaceGuard>,
+    /// Tunnels of the account that are not configured.
+    pub(crate) live_elsewhere: BTreeSet<TunnelId>,
     next_record: usize,
     /// Requests that changed something.
     pub(crate) writes: usize,
@@ -73,19 +79,34 @@ impl World {
         Self { ownership, registry, ..self }
     }
 
+    /// With the zone `a.example.com` inside the other.
+    pub(crate) fn with_inner_zone(self) -> Self {
+        Self { zones: vec!["example.com", "a.example.com"], ..self }
+    }
+
+    /// With `ADOPT` set.
+    pub(crate) fn adopting(self, words: &[&str]) -> Self {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        Self { adopt: Adopt::parse(&words).expect("modes"), ..self }
+    }
+
     /// Without records, and with this document in the tunnel `home`.
     pub(crate) fn with_config(config: &str) -> Self {
         let config = RawValue::from_string(config.to_owned()).expect("the rules are JSON");
         let document = |config: Option<&RawValue>| Document::parse(config).expect("an object with a list");
         Self {
+            zones: vec!["example.com"],
             records: Vec::new(),
             documents: [(tunnel_id(HOME), document(Some(&config))), (tunnel_id(OFFICE), document(None))]
                 .into(),
-            next_record: 0,
-            writes: 0,
             ownership: Ownership::Comment,
             registry: Registry::Noop,
             origin_defaults: OriginRequest::new(),
+            adopt: Adopt::default(),
+            namespace_guard: None,
+            live_elsewhere: BTreeSet::new(),
+            next_record: 0,
+            writes: 0,
         }
     }
 
@@ -94,10 +115,12 @@ impl World {
         let mut settings = settings();
         settings.ownership = self.ownership;
         settings.origin_defaults.clone_from(&self.origin_defaults);
+        settings.adopt.clone_from(&self.adopt);
+        settings.namespace_guard.clone_from(&self.namespace_guard);
         settings
     }
 
-    fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
+    pub(crate) fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
         self.next_record += 1;
         self.records.push(Record {
             id: RecordId::new(format!("r{}", self.next_record)),
@@ -121,16 +144,17 @@ impl World {
                 status: "active".into(),
                 paused: false,
             };
-            let records = self.records.iter().filter(|record| zone_of(&record.name) == *name);
+            let records = self.records.iter().filter(|record| zone_of(&self.zones, &record.name) == *name);
             ZoneSnapshot::new(zone, records.cloned().collect())
         };
         Snapshot {
-            zones: ZONES.iter().map(zone).collect(),
+            zones: self.zones.iter().map(zone).collect(),
             tunnels: self
                 .documents
                 .iter()
                 .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true, 1)))
                 .collect(),
+            live_elsewhere: self.live_elsewhere.clone(),
             ..Snapshot::default()
         }
     }
@@ -152,7 +176,7 @@ impl World {
                     *document = edited.document;
                 }
             }
-            for zone in ZONES {
+            for zone in self.zones.clone() {
                 let key = (stage, ZoneId::new(zone));
                 let hosts = plan.hosts.iter();
                 let operations: Vec<RecordOperation> =
@@ -175,13 +199,16 @@ impl World {
         for operation in operations {
             if let RecordOperation::Delete(id) = operation {
                 let before = self.records.len();
-                self.records.retain(|record| record.id != *id || zone_of(&record.name) != zone);
+                let zones = &self.zones;
+                self.records.retain(|record| record.id != *id || zone_of(zones, &record.name) != zone);
                 assert_eq!(self.records.len() + 1, before, "81044: the record does not exist");
             }
         }
         for operation in operations {
             if let RecordOperation::Patch(patch) = operation {
-                let mut records = self.records.iter_mut().filter(|record| zone_of(&record.name) == zone);
+                let zones = &self.zones;
+                let mut records =
+                    self.records.iter_mut().filter(|record| zone_of(zones, &record.name) == zone);
                 let record = records.find(|record| record.id == patch.id).expect("81044");
                 assert_eq!((&patch.kind, patch.ttl), (&None, None));
                 record.content = patch.content.clone().unwrap_or_else(|| record.content.clone());
@@ -191,7 +218,7 @@ impl World {
         }
         for operation in operations {
             if let RecordOperation::Post(new) = operation {
-                assert_eq!(zone_of(&new.name), zone, "it would be found nowhere");
+                assert_eq!(zone_of(&self.zones, &new.name), zone, "it would be found nowhere");
                 let conflict = self.records.iter().any(|record| {
                     record.name == new.name
                         && match &*new.kind {
@@ -213,14 +240,23 @@ impl World {
 
     /// One loop of ExternalDNS, stopped after `limit` writes. Returns the plan that was carried out.
     pub(crate) fn run_loop(&mut self, desired: &[Endpoint], limit: usize) -> Plan {
-        let adjusted = adjust::adjust(desired, &self.settings()).endpoints;
-        let changes = self.registry.plan(&self.shown(), &adjusted);
-        let plan = plan(&changes, &self.snapshot(), &self.settings()).expect("the owner is ours");
+        let changes = self.changes(desired);
+        let plan = self.plan(&changes);
         self.apply(&plan, limit);
         plan
     }
 
-    fn document(&self, id: &TunnelId) -> &Document {
+    /// What ExternalDNS would ask for.
+    pub(crate) fn changes(&self, desired: &[Endpoint]) -> Changes {
+        let adjusted = adjust::adjust(desired, &self.settings()).endpoints;
+        self.registry.plan(&self.shown(), &adjusted)
+    }
+
+    pub(crate) fn plan(&self, changes: &Changes) -> Plan {
+        plan(changes, &self.snapshot(), &self.settings()).expect("the owner is ours")
+    }
+
+    pub(crate) fn document(&self, id: &TunnelId) -> &Document {
         self.documents.get(id).expect("both tunnels are there")
     }
 

@@ -24,9 +24,10 @@ pub(crate) struct ExternalDns {
 }
 
 /// Where a controller keeps what is its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Registry {
     /// `--registry=noop`.
+    #[default]
     Noop,
     /// `--registry=txt`.
     Txt(TxtNames),

@@ -1,18 +1,21 @@
 //! One hostname: what is wanted and withdrawn against what stands, and so what each stage has to write.
 
+mod adoption;
+mod guard;
 mod registry;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cloudflare::{NewRecord, Plan as ZonePlan, Record, RecordPatch};
 use crate::limits;
-use crate::reconcile::Settings;
 use crate::reconcile::canonical::{Publication, RESOURCE_LABEL};
-use crate::reconcile::plan::{HostPlan, HostRequest, Reason, RecordOperation, Refusal, RegistryTxt, Stage};
+use crate::reconcile::plan::{HostPlan, HostRequest, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::records::LOST_PREFIX;
-use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
+use crate::reconcile::snapshot::{OwnRules, Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 use crate::reconcile::trace::{Trace, trace};
+use crate::reconcile::{Note, Settings};
+use crate::reconcile::{adopt, namespace};
 use crate::tunnel::{Hostname, Rule, RuleEdit, TunnelId, WantedRule};
 
 /// What comes of one hostname.
@@ -20,6 +23,7 @@ use crate::tunnel::{Hostname, Rule, RuleEdit, TunnelId, WantedRule};
 pub(super) struct Outcome {
     pub(super) plan: Option<HostPlan>,
     pub(super) refusals: Vec<Refusal>,
+    pub(super) notes: Vec<Note>,
     /// Digests that the plan stamps.
     pub(super) new_digests: BTreeSet<Digest>,
 }
@@ -31,6 +35,7 @@ pub(super) fn plan(
     obstacles: &BTreeMap<Option<Box<str>>, Reason>,
     snapshot: &Snapshot,
     settings: &Settings,
+    own: &OwnRules,
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let whole = |reason| Refusal { hostname: name.into(), set_identifier: None, reason };
@@ -39,7 +44,6 @@ pub(super) fn plan(
         return outcome;
     }
     let wanted = valid_ones(name, request, &mut outcome.refusals);
-    let withhold = request.wanted.iter().any(|canonical| canonical.publication.is_err());
     let Some(zone) = snapshot.zone_of(name) else {
         outcome.refusals.push(whole(Reason::NoZone));
         return outcome;
@@ -48,7 +52,13 @@ pub(super) fn plan(
     let Ok(hostname) = Hostname::parse(name) else {
         return outcome;
     };
-    let host = Host { obstacles, ..Host::new(snapshot, settings, zone, hostname, request) };
+    let host = Host { obstacles, ..Host::new(snapshot, settings, zone, hostname, request, own) };
+    let mut wanted = host.guarded(wanted, &mut outcome.refusals);
+    // One endpoint a path: ExternalDNS asks for no more.
+    let mut paths = BTreeSet::new();
+    wanted.retain(|wanted| paths.insert(wanted.publication.path()));
+    let withhold = host.is_withheld();
+    let host = host.adopting(&wanted);
     let mut refusals = Vec::new();
     let mut planned = host.plan(wanted.clone(), &request.withdrawn, withhold, &mut refusals);
     if let Err(reason @ Reason::StampFull { .. }) = planned {
@@ -61,6 +71,9 @@ pub(super) fn plan(
     outcome.refusals.append(&mut refusals);
     match planned {
         Ok(Planned { plan, new_digests }) => {
+            if !plan.adoptions.is_empty() {
+                outcome.notes = host.heritage_left();
+            }
             outcome.plan = Some(plan).filter(|plan| !plan.is_empty());
             outcome.new_digests = new_digests;
         }
@@ -69,19 +82,27 @@ pub(super) fn plan(
     outcome
 }
 
-/// Takes `digests` off the hostname's stamp, and the record away with the last claim. Rules are left alone.
+/// Takes `digests` off the hostname's stamp, and the record away with the last claim; one that was taken over gets its
+/// `comment` back instead. Rules are left alone.
 pub(super) fn disown(
     name: &str,
     digests: &BTreeSet<Digest>,
+    comment: Option<&str>,
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> Option<HostPlan> {
     let hostname = Hostname::parse(name).ok()?;
-    let request = HostRequest::default();
-    let host = Host::new(snapshot, settings, snapshot.zone_of(name)?, hostname, &request);
+    let (request, own) = (HostRequest::default(), OwnRules::default());
+    let host = Host::new(snapshot, settings, snapshot.zone_of(name)?, hostname, &request, &own);
     let mut claims = host.stamp.as_ref()?.claims.clone();
     claims.rules.retain(|digest| !digests.contains(digest));
     let mut plan = host.empty_plan();
+    if let (true, Some(comment)) = (claims.is_empty(), comment) {
+        let records = host.own_records.iter();
+        let patches = records.flat_map(|record| restamp(record, Some(comment.into()))).collect();
+        plan.operations.insert((Stage::Stamp, host.zone.zone.id.clone()), patches);
+        return Some(plan);
+    }
     host.plan_operations(&mut plan, &[], &claims, &BTreeSet::new(), false).ok()?;
     host.plan_txts(&mut plan, &[], claims.is_empty());
     Some(plan)
@@ -93,13 +114,7 @@ fn valid_ones<'a>(name: &str, request: &'a HostRequest, refusals: &mut Vec<Refus
     for canonical in &request.wanted {
         match &canonical.publication {
             Ok(publication) => {
-                // One endpoint a path: ExternalDNS asks for no more.
-                if wanted.iter().all(|other| other.publication.path() != publication.path()) {
-                    wanted.push(Wanted {
-                        publication,
-                        resource: canonical.endpoint.labels.value(RESOURCE_LABEL),
-                    });
-                }
+                wanted.push(Wanted { publication, resource: canonical.endpoint.labels.value(RESOURCE_LABEL) })
             }
             Err(faults) => refusals.push(Refusal {
                 hostname: name.into(),
@@ -128,13 +143,16 @@ struct Host<'a> {
     settings: &'a Settings,
     zone: &'a ZoneSnapshot,
     hostname: Hostname,
+    request: &'a HostRequest,
+    /// All rules of ours.
+    own: &'a OwnRules,
     own_records: Vec<&'a Record>,
     /// Records that are not ours and that a CNAME cannot stand beside.
     foreign_records: Vec<&'a Record>,
     stamp: Option<Stamp>,
     traces: BTreeMap<Digest, Trace<'a>>,
-    /// What ExternalDNS's registry wants to be stored.
-    txts: &'a [RegistryTxt],
+    /// What of the above is taken over.
+    adopted: adoption::Adopted<'a>,
     /// By path, what the tunnel's document does not allow.
     obstacles: &'a BTreeMap<Option<Box<str>>, Reason>,
 }
@@ -149,6 +167,7 @@ impl<'a> Host<'a> {
         zone: &'a ZoneSnapshot,
         hostname: Hostname,
         request: &'a HostRequest,
+        own: &'a OwnRules,
     ) -> Self {
         let mut own_records = Vec::new();
         let mut foreign_records = Vec::new();
@@ -167,28 +186,40 @@ impl<'a> Host<'a> {
                 foreign_records.push(record);
             }
         }
-        let paths: Vec<&str> = request
-            .withdrawn
-            .iter()
-            .map(|set_identifier| &**set_identifier)
-            .chain(request.wanted.iter().map(|canonical| canonical.endpoint.set_identifier.as_str()))
-            .filter(|path| !path.is_empty())
-            .collect();
-        let content = own_records.first().map(|record| &*record.content).unwrap_or_default();
-        let digests = stamp.as_ref().map(|stamp| stamp.claims.rules.clone()).unwrap_or_default();
-        let traces = trace(snapshot, settings, &hostname, content, &digests, &paths).into_iter().collect();
-        Self {
+        let mut host = Self {
             snapshot,
             settings,
             zone,
             hostname,
+            request,
+            own,
             own_records,
             foreign_records,
             stamp,
-            traces,
-            txts: &request.txts,
+            traces: BTreeMap::new(),
+            adopted: adoption::Adopted::default(),
             obstacles: &NO_OBSTACLES,
-        }
+        };
+        host.traces = host.traces();
+        host
+    }
+
+    /// The stamp's digests, followed to their rules.
+    fn traces(&self) -> BTreeMap<Digest, Trace<'a>> {
+        let Some(stamp) = &self.stamp else {
+            return BTreeMap::new();
+        };
+        let HostRequest { wanted, withdrawn, txts: _ } = self.request;
+        let paths: Vec<&str> = withdrawn
+            .iter()
+            .map(|set_identifier| &**set_identifier)
+            .chain(wanted.iter().map(|canonical| canonical.endpoint.set_identifier.as_str()))
+            .filter(|path| !path.is_empty())
+            .collect();
+        let content = self.own_records.first().map(|record| &*record.content).unwrap_or_default();
+        trace(self.snapshot, self.settings, &self.hostname, content, &stamp.claims.rules, &paths)
+            .into_iter()
+            .collect()
     }
 
     fn plan(
@@ -198,15 +229,24 @@ impl<'a> Host<'a> {
         withhold: bool,
         refusals: &mut Vec<Refusal>,
     ) -> Result<Planned, Reason> {
-        let withdrawn = self.withdrawn_claims(withdrawn, withhold, refusals);
-        let held = (!self.foreign_records.is_empty()).then(|| self.record_held());
-        let wanted = match held.or_else(|| self.txt_outside_zones()) {
-            None => self.possible_ones(wanted, &withdrawn, refusals),
-            Some(reason) => {
-                refusals.extend(wanted.iter().map(|wanted| self.refusal(wanted.publication, reason.clone())));
-                Vec::new()
+        let withdrawn_claims = self.withdrawn_claims(withdrawn, withhold, refusals);
+        let wanted = if !self.foreign_records.is_empty() {
+            let needs = self.needs_of_records(&wanted);
+            for wanted in wanted {
+                refusals.push(self.refusal(wanted.publication, self.record_held(&wanted, needs.as_deref())));
             }
+            Vec::new()
+        } else if let Some(reason) = self.txt_outside_zones() {
+            refusals.extend(wanted.iter().map(|wanted| self.refusal(wanted.publication, reason.clone())));
+            Vec::new()
+        } else {
+            self.possible_ones(wanted, &withdrawn_claims, refusals)
         };
+        if wanted.is_empty() && !self.adopted.records.is_empty() {
+            // Nothing is taken over that nobody can be served with.
+            return self.as_it_stands().plan(wanted, withdrawn, withhold, &mut Vec::new());
+        }
+        let withdrawn = withdrawn_claims;
         let before = self.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
         let superseded = self.superseded(&wanted);
         let new: BTreeSet<Digest> = wanted.iter().filter_map(digest_of).collect();
@@ -220,6 +260,7 @@ impl<'a> Host<'a> {
         }
 
         let mut plan = self.empty_plan();
+        (plan.adoptions, plan.comment_before) = self.adoptions(&wanted);
         let moving = self.is_moving(&wanted, &superseded);
         self.plan_edits(&mut plan, &wanted, &withdrawn, &superseded, moving);
         self.plan_operations(&mut plan, &wanted, &after, &superseded, moving)?;
@@ -228,10 +269,10 @@ impl<'a> Host<'a> {
         if let Some((tunnel, _)) = edits.find(|(tunnel, _)| !self.is_writable(tunnel)) {
             return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
         }
-        Ok(Planned { plan, new_digests: new })
+        Ok(Planned { plan, new_digests: after.rules.union(&superseded).copied().collect() })
     }
 
-    /// Whether the hostname's stamp names the digest.
+    /// Whether the digest's rule is ours, or taken over.
     fn has(&self, digest: Digest) -> bool {
         self.traces.contains_key(&digest)
     }
@@ -242,6 +283,8 @@ impl<'a> Host<'a> {
             vanishes: false,
             edits: BTreeMap::new(),
             operations: BTreeMap::new(),
+            adoptions: Vec::new(),
+            comment_before: None,
         }
     }
 
@@ -258,11 +301,11 @@ impl<'a> Host<'a> {
             let path = Some(&**set_identifier).filter(|path| !path.is_empty());
             let mut claims = Claims {
                 record_only: path.is_none() && self.claims_record_only(),
-                rules: self.digests_for_path(path).collect(),
+                rules: self.digests_for_path(path).filter(|digest| self.is_stamped(*digest)).collect(),
             };
             // A path may begin like this as well, so only a digest that has no rule is meant.
             let lost = set_identifier.strip_prefix(LOST_PREFIX).and_then(Digest::parse);
-            claims.rules.extend(lost.filter(|digest| matches!(self.traces.get(digest), Some(Trace::Lost))));
+            claims.rules.extend(lost.filter(|digest| self.is_lost(*digest)));
             if claims.is_empty() {
                 continue;
             }
@@ -285,8 +328,12 @@ impl<'a> Host<'a> {
         self.obstacles.get(&path.map(Into::into)).cloned()
     }
 
+    fn is_lost(&self, digest: Digest) -> bool {
+        self.is_stamped(digest) && matches!(self.traces.get(&digest), Some(Trace::Lost))
+    }
+
     fn claims_record_only(&self) -> bool {
-        self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
+        self.adopted.records.is_empty() && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
     }
 
     fn digests_for_path(&self, path: Option<&str>) -> impl Iterator<Item = Digest> {
@@ -309,6 +356,9 @@ impl<'a> Host<'a> {
             let obstacle = match &tunnel {
                 Some(tunnel) if publication.tunnel != *tunnel => {
                     Some(Reason::TwoTunnels { tunnel: tunnel.as_str().into() })
+                }
+                Some(tunnel) if !self.snapshot.tunnels.contains_key(tunnel) => {
+                    Some(Reason::TunnelGone { tunnel: tunnel.as_str().into() })
                 }
                 _ => publication
                     .rule
@@ -346,12 +396,12 @@ impl<'a> Host<'a> {
     /// that the request does not name, the one its record leads to, else the first.
     fn tunnel_for(&self, wanted: &[Wanted<'_>], withdrawn: &Claims) -> Option<TunnelId> {
         let first = &wanted.first()?.publication.tunnel;
-        let led_to = self.led_to().filter(|tunnel| self.settings.is_configured(tunnel));
+        let led_to = self.led_to().filter(|tunnel| self.snapshot.tunnels.contains_key(tunnel));
         let stays = self.traces.iter().any(|(digest, trace)| {
             !withdrawn.rules.contains(digest)
                 && !wanted.iter().any(|wanted| trace.is_for_path(wanted.publication.path()))
                 && trace.tunnel().is_some_and(|tunnel| Some(tunnel) == led_to.as_ref())
-        });
+        }) || led_to.as_ref().is_some_and(|led_to| self.leaves_rules_behind(led_to));
         let two = wanted.iter().any(|wanted| wanted.publication.tunnel != *first);
         let asked_for = |tunnel: &TunnelId| wanted.iter().any(|wanted| wanted.publication.tunnel == *tunnel);
         match led_to {
@@ -376,7 +426,8 @@ impl<'a> Host<'a> {
                 && standing.next().is_none()
                 && rule.equals_in_every_field(wanted);
             if !taken_back {
-                return Some(Reason::RuleHeld { service: rule.service().into() });
+                let adopt = adopt::smallest(&[self.need_of_rule(tunnel, rule, wanted)]);
+                return Some(Reason::RuleHeld { service: rule.service().into(), adopt });
             }
         }
         rules
@@ -403,9 +454,13 @@ impl<'a> Host<'a> {
 
     /// Whether the record has to stay where it leads until the new tunnel has its rule.
     fn is_moving(&self, wanted: &[Wanted<'_>], superseded: &BTreeSet<Digest>) -> bool {
-        let (Some(led_to), Some(target)) =
-            (self.led_to(), wanted.first().map(|wanted| &wanted.publication.tunnel))
-        else {
+        let Some(target) = wanted.first().map(|wanted| &wanted.publication.tunnel) else {
+            return false;
+        };
+        if self.adopts_stepwise(wanted, target, superseded) {
+            return true;
+        }
+        let Some(led_to) = self.led_to() else {
             return false;
         };
         led_to != *target
@@ -443,8 +498,8 @@ impl<'a> Host<'a> {
             let (Some(rule), Some(digest)) = (&wanted.publication.rule, digest_of(wanted)) else {
                 continue;
             };
-            let replaces = self.has(digest);
-            let stage = if replaces { Stage::Withdraw } else { Stage::Publish };
+            let replaces = self.has(digest) && !self.adopted.is_kept(digest);
+            let stage = if self.is_stamped(digest) { Stage::Withdraw } else { Stage::Publish };
             edit(stage, &wanted.publication.tunnel, RuleEdit::Put { rule: rule.clone(), replaces });
         }
     }
@@ -471,19 +526,25 @@ impl<'a> Host<'a> {
         let target = wanted.first().map(|wanted| wanted.publication.tunnel.hostname());
         let stamp = |claims: Claims| self.stamp_for(wanted, claims);
         let last = self.comment(&stamp(after.clone()))?;
+        let mut first_claims = after.clone();
+        if moving {
+            first_claims.rules.extend(superseded);
+        }
+        let first = self.comment(&stamp(first_claims))?;
         let Some(record) = self.own_records.iter().find(|record| &*record.kind == "CNAME") else {
             // None is there, or one of another type, made by hand.
             let Some(target) = target else {
                 return Ok(());
             };
             let deletes = self.own_records.iter().map(|record| RecordOperation::Delete(record.id.clone()));
+            let deletes = deletes.chain(self.heritage_deletions());
             let post = RecordOperation::Post(NewRecord {
                 name: self.hostname.as_str().into(),
                 kind: "CNAME".into(),
                 content: target.into(),
                 proxied: true,
                 ttl: 1,
-                comment: last,
+                comment: first,
             });
             operation(Stage::Stamp, deletes.chain([post]).collect());
             return Ok(());
@@ -492,16 +553,16 @@ impl<'a> Host<'a> {
         let target = target.unwrap_or_else(|| record.content.to_string());
         if !moving {
             let changes = self.changes_stamp(&last);
-            operation(Stage::Stamp, patch(record, &target, last, changes));
+            let patch = patch(record, &target, last, changes).into_iter();
+            operation(Stage::Stamp, self.heritage_deletions().chain(patch).collect());
             return Ok(());
         }
-        let mut both = after.clone();
-        both.rules.extend(superseded);
-        let first = self.comment(&stamp(both))?;
+        let unstamp = (first != last).then_some(last);
         let changes = self.changes_stamp(&first);
-        operation(Stage::Stamp, patch(record, &record.content, first, changes));
+        let stamp = restamp(record, changes.then_some(first));
+        operation(Stage::Stamp, self.heritage_deletions().chain(stamp).collect());
         operation(Stage::Repoint, patch(record, &target, "".into(), false));
-        operation(Stage::Unstamp, patch(record, &record.content, last, true));
+        operation(Stage::Unstamp, restamp(record, unstamp).into_iter().collect());
         Ok(())
     }
 
@@ -515,18 +576,24 @@ impl<'a> Host<'a> {
             _ => stamp.resource,
         };
         stamp.claims = claims;
+        let guard = self.settings.namespace_guard.as_ref();
+        let namespace = guard.and_then(|_| namespace::digest_of(wanted.first()?.resource?));
+        if let Some(namespace) = namespace {
+            stamp.claim_for(&namespace);
+        }
         stamp
     }
 
     fn comment(&self, stamp: &Stamp) -> Result<Box<str>, Reason> {
         let limit_bytes = comment_max_bytes(self.zone);
-        stamp.render(limit_bytes).map(Into::into).ok_or(Reason::StampFull { limit_bytes })
+        let cut = || stamp.render_cut(limit_bytes).filter(|_| !self.adopted.records.is_empty());
+        stamp.render(limit_bytes).or_else(cut).map(Into::into).ok_or(Reason::StampFull { limit_bytes })
     }
 
     /// Whether `comment` says something else than the stamp that is there. Compared as it will be read again: what
     /// had no room in it is no difference.
     fn changes_stamp(&self, comment: &str) -> bool {
-        self.stamp != Stamp::parse(comment)
+        !self.adopted.records.is_empty() || self.stamp != Stamp::parse(comment)
     }
 
     fn is_writable(&self, tunnel: &TunnelId) -> bool {
@@ -542,7 +609,7 @@ impl<'a> Host<'a> {
     }
 
     /// Who holds the name, and how it could be handed over.
-    fn record_held(&self) -> Reason {
+    fn record_held(&self, wanted: &Wanted<'_>, needs: Option<&[adopt::Need]>) -> Reason {
         let Some(record) = self.foreign_records.first() else {
             return Reason::NoZone;
         };
@@ -551,6 +618,7 @@ impl<'a> Host<'a> {
             content: record.content.clone(),
             comment: record.comment.clone(),
             remedy: self.remedy(record),
+            adopt: needs.map(|needs| self.smallest_value(needs, wanted)),
         }
     }
 
@@ -595,6 +663,19 @@ fn excludes_cname(record: &Record, is_apex: bool) -> bool {
         "NS" => !is_apex,
         _ => false,
     }
+}
+
+/// The patch that gives `record` another comment, where there is one to give.
+fn restamp(record: &Record, comment: Option<Box<str>>) -> Option<RecordOperation> {
+    let id = record.id.clone();
+    comment.is_some().then_some(RecordOperation::Patch(RecordPatch {
+        id,
+        kind: None,
+        content: None,
+        proxied: None,
+        ttl: None,
+        comment,
+    }))
 }
 
 /// The patch that lets `record` lead to `target`, proxied, with `comment` where that changes; nothing where the

@@ -45,11 +45,25 @@ pub enum Reason {
         comment: Box<str>,
         /// The comment that would make the record ours, where only the stamp is missing.
         remedy: Option<Box<str>>,
+        /// The smallest value of `ADOPT` that would take it over, where one would.
+        adopt: Option<Box<str>>,
     },
     /// A rule that is not ours stands for the same hostname and path.
     RuleHeld {
         /// The service it leads to.
         service: Box<str>,
+        /// The smallest value of `ADOPT` that would take it over.
+        adopt: Box<str>,
+    },
+    /// The namespace guard does not let the endpoint's object publish this.
+    NamespaceGuard {
+        /// What it lets it publish; `None` where the object's namespace is not known.
+        allowed: Option<String>,
+    },
+    /// The namespace guard keeps the hostname for another namespace.
+    NamespaceHeld {
+        /// The digest of that namespace.
+        holder: Box<str>,
     },
     /// Another path of the hostname, not ours or not to be told apart, has the same digest.
     DigestTaken {
@@ -59,6 +73,11 @@ pub enum Reason {
     /// The hostname's record leads, or is to lead, to another tunnel.
     TwoTunnels {
         /// The tunnel that has the hostname.
+        tunnel: Box<str>,
+    },
+    /// The tunnel is configured here and was deleted at Cloudflare.
+    TunnelGone {
+        /// The tunnel.
         tunnel: Box<str>,
     },
     /// The tunnel is configured by a file beside its `cloudflared`.
@@ -95,8 +114,11 @@ impl Reason {
             Self::NoOwner => "no_owner",
             Self::RecordHeld { .. } => "record_held",
             Self::RuleHeld { .. } => "rule_held",
+            Self::NamespaceGuard { .. } => "namespace_guard",
+            Self::NamespaceHeld { .. } => "namespace_held",
             Self::DigestTaken { .. } => "digest_taken",
             Self::TwoTunnels { .. } => "two_tunnels",
+            Self::TunnelGone { .. } => "tunnel_gone",
             Self::LocalTunnel { .. } => "local_tunnel",
             Self::StampFull { .. } => "stamp_full",
             Self::Edit(_) => "edit",
@@ -149,27 +171,43 @@ impl fmt::Display for Reason {
             Self::NoOwner => formatter.write_str(
                 "the request does not say whose it is: run ExternalDNS with --registry=txt, or set OWNERSHIP=comment",
             ),
-            Self::RecordHeld { kind, content, comment, remedy } => {
+            Self::RecordHeld { kind, content, comment, remedy, adopt } => {
                 write!(formatter, "the name has a record {kind} {content:?}")?;
                 if !comment.is_empty() {
                     write!(formatter, " with the comment {comment:?}")?;
                 }
+                formatter.write_str(match remedy {
+                    Some(_) => " that leads to our tunnel without our stamp: ",
+                    None => " that is not ours: ",
+                })?;
+                if let Some(value) = adopt {
+                    write!(formatter, "set ADOPT={value} to take it over, ")?;
+                }
                 match remedy {
-                    Some(stamp) => write!(
-                        formatter,
-                        " that leads to our tunnel without our stamp: set its comment to {stamp:?} to hand it over, \
-                         or delete the record"
-                    ),
+                    Some(stamp) => {
+                        write!(formatter, "set its comment to {stamp:?} to hand it over, or delete the record")
+                    }
                     None => formatter.write_str(
-                        " that is not ours: delete it at Cloudflare to publish the hostname, or take the hostname \
-                         off the cluster",
+                        "delete it at Cloudflare to publish the hostname, or take the hostname off the cluster",
                     ),
                 }
             }
-            Self::RuleHeld { service } => write!(
+            Self::RuleHeld { service, adopt } => write!(
                 formatter,
-                "the tunnel has a rule for this hostname and path that is not ours (service {service:?}): delete it \
-                 at Cloudflare to publish the hostname, or take the hostname off the cluster"
+                "the tunnel has a rule for this hostname and path that is not ours (service {service:?}): set \
+                 ADOPT={adopt} to take it over, delete it at Cloudflare to publish the hostname, or take the hostname \
+                 off the cluster"
+            ),
+            Self::NamespaceGuard { allowed: Some(allowed) } => {
+                write!(formatter, "NAMESPACE_GUARD is on, and an object of this namespace may publish only {allowed}")
+            }
+            Self::NamespaceGuard { allowed: None } => formatter.write_str(
+                "NAMESPACE_GUARD is on, and no resource label of the form kind/namespace/name tells whose endpoint it is",
+            ),
+            Self::NamespaceHeld { holder } => write!(
+                formatter,
+                "NAMESPACE_GUARD is on, and another namespace has the hostname: delete it there first and wait until \
+                 its record is gone, or take ns={holder} and resource= off the record's comment at Cloudflare"
             ),
             Self::DigestTaken { path } => write!(
                 formatter,
@@ -180,6 +218,11 @@ impl fmt::Display for Reason {
                 formatter,
                 "the hostname is served through tunnel {tunnel}: a hostname has one record and so one tunnel; move \
                  all its endpoints at once"
+            ),
+            Self::TunnelGone { tunnel } => write!(
+                formatter,
+                "tunnel {tunnel} was deleted at Cloudflare: take it off CF_TUNNEL_ID, so that its hostnames move to the \
+                 default tunnel, or name another one"
             ),
             Self::LocalTunnel { tunnel } => write!(
                 formatter,

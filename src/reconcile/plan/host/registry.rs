@@ -7,17 +7,18 @@
 
 use super::{Host, Wanted, comment_max_bytes};
 use crate::cloudflare::{NewRecord, Record, RecordPatch};
-use crate::reconcile::Ownership;
 use crate::reconcile::heritage::{Heritage, content_of, text_of};
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, RegistryTxt, Stage};
 use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Stamp, TxtStamp};
+use crate::reconcile::{Ownership, Settings};
 
 impl Host<'_> {
     /// Why nothing of the hostname can be published. Without its TXT record ExternalDNS would ask for it in every loop,
     /// and another provider would find it without an owner one day.
     pub(super) fn txt_outside_zones(&self) -> Option<Reason> {
-        let lost = self.txts.iter().find(|txt| self.snapshot.zone_of(&txt.name).is_none())?;
+        let txts = Some(&self.request.txts).filter(|_| self.settings.ownership == Ownership::Txt)?;
+        let lost = txts.iter().find(|txt| self.snapshot.zone_of(&txt.name).is_none())?;
         Some(Reason::TxtOutsideZones { name: lost.name.clone() })
     }
 
@@ -39,7 +40,7 @@ impl Host<'_> {
         let is_wanted = |txt: &&RegistryTxt| {
             wanted.iter().any(|wanted| wanted.publication.path().unwrap_or_default() == &*txt.set_identifier)
         };
-        let txts: Vec<&RegistryTxt> = self.txts.iter().filter(is_wanted).collect();
+        let txts: Vec<&RegistryTxt> = self.request.txts.iter().filter(is_wanted).collect();
         for (index, txt) in txts.iter().enumerate() {
             // One serves all paths; they may come from different objects, and then each says another.
             if txts.iter().take(index).any(|earlier| earlier.name == txt.name) {
@@ -90,8 +91,10 @@ impl Host<'_> {
         if let Some((zone, record)) = own.next() {
             return Some((zone, patch(record, content(), None)));
         }
+        let Settings { owner, adopt, .. } = self.settings;
         let is_ours = |record: &&Record| {
-            Heritage::parse(&record.content).is_some_and(|heritage| heritage.owner == self.settings.owner)
+            Heritage::parse(&record.content)
+                .is_some_and(|heritage| heritage.owner == *owner || adopt.owners.contains(&heritage.owner))
         };
         if let Some(record) = free.find(is_ours) {
             return Some((zone, patch(record, content(), Some(stamp(&record.comment)))));

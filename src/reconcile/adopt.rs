@@ -1,0 +1,139 @@
+//! `ADOPT`: what of somebody else's is taken over where ExternalDNS asks for it.
+
+use std::fmt;
+
+const OWNER: &str = "owner=";
+
+/// The modes of `ADOPT`. None is off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Adopt {
+    /// What is already as it is wanted, to the last field.
+    pub identical: bool,
+    /// CNAMEs without a stamp that lead to a configured tunnel, and the rules of their hostnames.
+    pub tunnel: bool,
+    /// Whatever stands in the way.
+    pub all: bool,
+    /// Records of these owners, and the rules that their stamps name.
+    pub owners: Vec<Box<str>>,
+}
+
+impl Adopt {
+    /// Reads the words of the list.
+    ///
+    /// # Errors
+    ///
+    /// With the first word that is no mode.
+    pub fn parse(words: &[String]) -> Result<Self, &str> {
+        let mut adopt = Self::default();
+        for word in words {
+            match word.as_str() {
+                "identical" => adopt.identical = true,
+                "tunnel" => adopt.tunnel = true,
+                "all" => adopt.all = true,
+                other => match other.strip_prefix(OWNER) {
+                    Some(owner) if !owner.is_empty() => adopt.owners.push(owner.into()),
+                    _ => return Err(other),
+                },
+            }
+        }
+        Ok(adopt)
+    }
+
+    /// Whether it takes over what needs at least `need`.
+    pub fn reaches(&self, need: &Need) -> bool {
+        self.all
+            || match need {
+                Need::Identical => self.identical || self.tunnel,
+                Need::Tunnel => self.tunnel,
+                Need::Owner(owner) => self.owners.contains(owner),
+                Need::All => false,
+            }
+    }
+}
+
+/// The least that takes a thing over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It is as it is wanted.
+    Identical,
+    /// It is part of a hostname that leads to a tunnel of ours.
+    Tunnel,
+    /// It is this owner's.
+    Owner(Box<str>),
+    /// Nothing says whose it is.
+    All,
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identical => formatter.write_str("identical"),
+            Self::Tunnel => formatter.write_str("tunnel"),
+            Self::Owner(owner) => write!(formatter, "{OWNER}{owner}"),
+            Self::All => formatter.write_str("all"),
+        }
+    }
+}
+
+/// The smallest value of `ADOPT` that meets all of `needs`.
+pub fn smallest(needs: &[Need]) -> Box<str> {
+    if needs.contains(&Need::All) {
+        return Need::All.to_string().into();
+    }
+    let mut words: Vec<String> = Vec::new();
+    for need in needs {
+        // What takes any rule takes the identical one.
+        let is_met = *need == Need::Identical && needs.contains(&Need::Tunnel);
+        let word = need.to_string();
+        if !is_met && !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words.join(",").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn adopt(text: &str) -> Adopt {
+        let words: Vec<String> = text.split(',').map(str::to_owned).collect();
+        Adopt::parse(&words).expect("modes")
+    }
+
+    #[test]
+    fn each_mode_reaches_what_it_says_and_all_reaches_everything() {
+        let needs =
+            [Need::Identical, Need::Tunnel, Need::Owner("a".into()), Need::Owner("b".into()), Need::All];
+        for (text, reached) in [
+            ("identical", [true, false, false, false, false]),
+            ("tunnel", [true, true, false, false, false]),
+            ("owner=a", [false, false, true, false, false]),
+            ("owner=a,identical,owner=b", [true, false, true, true, false]),
+            ("all", [true; 5]),
+        ] {
+            assert_eq!(needs.each_ref().map(|need| adopt(text).reaches(need)), reached, "{text}");
+        }
+        assert!(needs.iter().all(|need| !Adopt::default().reaches(need)), "off");
+    }
+
+    #[test]
+    fn a_word_that_is_no_mode_is_refused() {
+        for word in ["none", "true", "owner", "owner=", "Tunnel"] {
+            assert_eq!(Adopt::parse(&["all".to_owned(), word.to_owned()]), Err(word));
+        }
+    }
+
+    #[test]
+    fn the_smallest_value_meets_every_need_and_says_nothing_twice() {
+        let owner = || Need::Owner("a".into());
+        for (needs, value) in [
+            (vec![Need::Identical, Need::Tunnel, Need::Tunnel], "tunnel"),
+            (vec![owner(), Need::Identical, owner()], "owner=a,identical"),
+            (vec![owner(), Need::All], "all"),
+        ] {
+            assert_eq!(&*smallest(&needs), value);
+            assert!(needs.iter().all(|need| adopt(value).reaches(need)));
+        }
+    }
+}

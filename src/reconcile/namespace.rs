@@ -1,0 +1,152 @@
+//! `NAMESPACE_GUARD`: an object publishes services of its own namespace only, and hostnames that no other namespace
+//! has.
+
+use serde_json::Value;
+
+use crate::reconcile::canonical::Publication;
+use crate::reconcile::stamp;
+
+/// Where the guard looks for services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceGuard {
+    /// What may follow `svc` in a service's name, such as `cluster.local`.
+    pub cluster_domain: Box<str>,
+}
+
+impl NamespaceGuard {
+    /// Whether an object of `namespace` may publish this. A list of what is allowed: whatever is new is refused.
+    pub fn allows(&self, publication: &Publication, namespace: &str) -> bool {
+        let Some(rule) = &publication.rule else {
+            // Its record would lead to whatever rule of the tunnel comes first.
+            return false;
+        };
+        // With these the visitor chooses where cloudflared connects to.
+        let visitors_choice = |(field, value): &(&str, Value)| match *field {
+            "bastionMode" => *value != Value::Bool(false),
+            "proxyType" => value.as_str() != Some(""),
+            _ => false,
+        };
+        if rule.origin_request.iter().any(visitors_choice) {
+            return false;
+        }
+        let service = rule.service.as_str();
+        service.starts_with("http_status:") || self.is_of_namespace(service, namespace)
+    }
+
+    fn is_of_namespace(&self, service: &str, namespace: &str) -> bool {
+        let Some((_, authority)) = service.split_once("://") else {
+            return false;
+        };
+        // An address in brackets has no label `svc`.
+        let host = authority.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        let mut labels = host.splitn(4, '.');
+        let (name, of, kind) = (labels.next(), labels.next(), labels.next());
+        let domain = labels.next().map(|domain| domain.strip_suffix('.').unwrap_or(domain));
+        name.is_some_and(|name| !name.is_empty())
+            && of == Some(namespace)
+            && kind == Some("svc")
+            && domain.is_none_or(|domain| domain == &*self.cluster_domain)
+    }
+
+    /// What objects of `namespace` may publish, for a message.
+    pub fn allowed(&self, namespace: &str) -> String {
+        let Self { cluster_domain } = self;
+        format!(
+            "http_status:<code>, <scheme>://<service>.{namespace}.svc[:<port>] and \
+             <scheme>://<service>.{namespace}.svc.{cluster_domain}[:<port>], without origin-bastion-mode and \
+             origin-proxy-type"
+        )
+    }
+}
+
+/// The namespace in a `resource` label such as `ingress/shop/web`.
+pub fn namespace_of(resource: &str) -> Option<&str> {
+    let mut parts = resource.split('/');
+    let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_whole = parts.next().is_none() && [kind, namespace, name].iter().all(|part| !part.is_empty());
+    is_whole.then_some(namespace)
+}
+
+/// The namespace as a stamp names it.
+pub fn digest_of(resource: &str) -> Option<Box<str>> {
+    namespace_of(resource).map(stamp::namespace_digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tunnel::{Hostname, Service, TunnelId, WantedRule};
+
+    fn publication(service: &str, origin_request: Vec<(&'static str, Value)>) -> Publication {
+        let hostname = Hostname::parse("a.example.com").expect("a hostname");
+        let service = Service::parse(service).expect("a service");
+        Publication {
+            hostname: hostname.clone(),
+            tunnel: TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id"),
+            rule: Some(WantedRule { hostname, path: None, service, origin_request }),
+        }
+    }
+
+    fn guard() -> NamespaceGuard {
+        NamespaceGuard { cluster_domain: "cluster.local".into() }
+    }
+
+    #[test]
+    fn only_services_of_the_objects_own_namespace_are_allowed() {
+        for (service, is_allowed) in [
+            ("http://web.shop.svc", true),
+            ("http://web.shop.svc:8080", true),
+            ("https://web.shop.svc.cluster.local:443", true),
+            ("https://web.shop.svc.cluster.local.:443", true),
+            ("tcp://DB.Shop.SVC:5432", true),
+            ("http_status:404", true),
+            ("http://web.bank.svc:8080", false),
+            ("http://web.shop.bank.svc", false),
+            ("http://pod.web.shop.svc", false),
+            ("http://web.shop", false),
+            ("http://web", false),
+            ("http://web.shop.svc.evil.test", false),
+            ("http://web.shop.svc.cluster.local.evil.test", false),
+            ("http://web.shop.svcs", false),
+            ("http://web.shop.svc.", false),
+            ("http://10.0.0.1:80", false),
+            ("http://[::1]:80", false),
+            ("unix:/run/web.shop.svc", false),
+            ("hello_world", false),
+            ("bastion", false),
+            ("socks-proxy", false),
+        ] {
+            assert_eq!(guard().allows(&publication(service, Vec::new()), "shop"), is_allowed, "{service}");
+        }
+        let record_only = Publication { rule: None, ..publication("http://web.shop.svc", Vec::new()) };
+        assert!(!guard().allows(&record_only, "shop"), "none");
+    }
+
+    #[test]
+    fn options_with_which_the_visitor_chooses_the_origin_are_refused() {
+        for (option, is_allowed) in [
+            (("bastionMode", Value::Bool(true)), false),
+            (("bastionMode", Value::Bool(false)), true),
+            (("proxyType", Value::from("socks")), false),
+            (("proxyType", Value::from("")), true),
+            (("noTLSVerify", Value::Bool(true)), true),
+        ] {
+            let with = publication("http://web.shop.svc", vec![option.clone()]);
+            assert_eq!(guard().allows(&with, "shop"), is_allowed, "{option:?}");
+        }
+    }
+
+    #[test]
+    fn a_label_names_a_namespace_only_in_its_whole_form() {
+        for (resource, namespace) in [
+            ("ingress/shop/web", Some("shop")),
+            ("crd/shop/web", Some("shop")),
+            ("ingress//web", None),
+            ("ingress/shop", None),
+            ("ingress/shop/web/more", None),
+            ("", None),
+        ] {
+            assert_eq!(namespace_of(resource), namespace, "{resource}");
+        }
+    }
+}
