@@ -138,7 +138,8 @@ impl Reader {
                 (Task::Configuration(id), Answer::Configuration(configuration)) => {
                     snapshot.tunnels.insert((*id).clone(), self.tunnel_snapshot(id, &configuration)?);
                 }
-                (Task::Records(_), Answer::Configuration(_))
+                (Task::Configuration(_), Answer::Gone)
+                | (Task::Records(_), Answer::Configuration(_) | Answer::Gone)
                 | (Task::Configuration(_), Answer::Records(_)) => {}
             }
         }
@@ -186,8 +187,7 @@ impl Reader {
             let alive = match known.get(&tunnel) {
                 Some((alive, _)) => *alive,
                 None => {
-                    let alive =
-                        client.tunnel(account, &tunnel, deadline)?.is_some_and(|found| !found.deleted);
+                    let alive = !is_gone(client, account, &tunnel, deadline)?;
                     known.insert(tunnel.clone(), (alive, now));
                     alive
                 }
@@ -214,17 +214,30 @@ enum Task<'a> {
 enum Answer {
     Records(Vec<Record>),
     Configuration(Configuration),
+    /// The tunnel was deleted.
+    Gone,
 }
 
 impl Task<'_> {
     fn run(&self, client: &Client, account: &AccountId, deadline: Deadline) -> Result<Answer, Error> {
         match self {
             Self::Records(zone) => client.records(&zone.id, deadline).map(Answer::Records),
-            Self::Configuration(tunnel) => {
-                client.configuration(account, tunnel, deadline).map(Answer::Configuration)
-            }
+            Self::Configuration(tunnel) => match client.configuration(account, tunnel, deadline) {
+                Err(Error::NotFound(_)) if is_gone(client, account, tunnel, deadline)? => Ok(Answer::Gone),
+                read => read.map(Answer::Configuration),
+            },
         }
     }
+}
+
+/// Whether a tunnel does not exist any more, and is not merely out of reach.
+fn is_gone(
+    client: &Client,
+    account: &AccountId,
+    tunnel: &TunnelId,
+    deadline: Deadline,
+) -> Result<bool, Error> {
+    Ok(client.tunnel(account, tunnel, deadline)?.is_none_or(|found| found.deleted))
 }
 
 /// The answers in the order of the tasks, or the first error; after one nothing new is begun.

@@ -15,7 +15,7 @@ pub struct Snapshot {
     pub zones: Vec<ZoneSnapshot>,
     /// The names of zones that were not read. What is within one of them belongs there, and not to a zone around it.
     pub zones_elsewhere: Vec<Box<str>>,
-    /// The configured tunnels.
+    /// The configured tunnels, without those that were deleted.
     pub tunnels: BTreeMap<TunnelId, TunnelSnapshot>,
     /// Tunnels of the account that exist and are not configured here. A record that leads to one is another
     /// instance's, whatever its stamp says.

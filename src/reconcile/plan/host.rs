@@ -357,6 +357,9 @@ impl<'a> Host<'a> {
                 Some(tunnel) if publication.tunnel != *tunnel => {
                     Some(Reason::TwoTunnels { tunnel: tunnel.as_str().into() })
                 }
+                Some(tunnel) if !self.snapshot.tunnels.contains_key(tunnel) => {
+                    Some(Reason::TunnelGone { tunnel: tunnel.as_str().into() })
+                }
                 _ => publication
                     .rule
                     .as_ref()
@@ -393,7 +396,7 @@ impl<'a> Host<'a> {
     /// that the request does not name, the one its record leads to, else the first.
     fn tunnel_for(&self, wanted: &[Wanted<'_>], withdrawn: &Claims) -> Option<TunnelId> {
         let first = &wanted.first()?.publication.tunnel;
-        let led_to = self.led_to().filter(|tunnel| self.settings.is_configured(tunnel));
+        let led_to = self.led_to().filter(|tunnel| self.snapshot.tunnels.contains_key(tunnel));
         let stays = self.traces.iter().any(|(digest, trace)| {
             !withdrawn.rules.contains(digest)
                 && !wanted.iter().any(|wanted| trace.is_for_path(wanted.publication.path()))

@@ -76,6 +76,11 @@ pub enum Reason {
         /// The tunnel that has the hostname.
         tunnel: Box<str>,
     },
+    /// The tunnel is configured here and was deleted at Cloudflare.
+    TunnelGone {
+        /// The tunnel.
+        tunnel: Box<str>,
+    },
     /// The tunnel is configured by a file beside its `cloudflared`.
     LocalTunnel {
         /// The tunnel.
@@ -114,6 +119,7 @@ impl Reason {
             Self::NamespaceHeld { .. } => "namespace_held",
             Self::DigestTaken { .. } => "digest_taken",
             Self::TwoTunnels { .. } => "two_tunnels",
+            Self::TunnelGone { .. } => "tunnel_gone",
             Self::LocalTunnel { .. } => "local_tunnel",
             Self::StampFull { .. } => "stamp_full",
             Self::Edit(_) => "edit",
@@ -214,6 +220,11 @@ impl fmt::Display for Reason {
                 formatter,
                 "the hostname is served through tunnel {tunnel}: a hostname has one record and so one tunnel; move \
                  all its endpoints at once"
+            ),
+            Self::TunnelGone { tunnel } => write!(
+                formatter,
+                "tunnel {tunnel} was deleted at Cloudflare: take it off CF_TUNNEL_ID, so that its hostnames move to the \
+                 default tunnel, or name another one"
             ),
             Self::LocalTunnel { tunnel } => write!(
                 formatter,
