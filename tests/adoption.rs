@@ -854,22 +854,3 @@ fn the_stored_txt_records_of_an_owner_go_with_what_is_taken_over() {
         assert_eq!(world.records, [], "{ownership:?}");
     }
 }
-
-/// A move from the dashboard: every hostname has its rule and its record already. ExternalDNS ends when the answer takes
-/// 15 s, and a sidecar has a small share of a processor.
-#[test]
-#[allow(clippy::disallowed_methods, reason = "it is about time")]
-fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
-    let names: Vec<String> = (0..1_000).map(|number| format!("h{number}.example.com")).collect();
-    let rules: Vec<String> =
-        names.iter().map(|name| format!(r#"{{"hostname":"{name}","service":"{WANTED}"}}"#)).collect();
-    let home = target(HOME);
-    let records: Vec<_> = names.iter().map(|name| (&**name, "CNAME", &*home)).collect();
-    let world = World::new(&rules, &records).adopting(&["identical"]);
-    let desired: Vec<Endpoint> = names.iter().map(|name| published(name, WANTED)).collect();
-    let (changes, snapshot, settings) = (world.changes(&desired), world.snapshot(), world.settings());
-    let begun = std::time::Instant::now();
-    let plan = plan(&changes, &snapshot, &settings).expect("the owner is ours");
-    assert!(begun.elapsed().as_secs() < 7, "{:?}", begun.elapsed());
-    assert_eq!((plan.hosts.len(), plan.refusals), (names.len(), Vec::new()));
-}
