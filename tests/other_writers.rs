@@ -8,13 +8,13 @@ mod harness;
 #[path = "support/town.rs"]
 mod town;
 
-use cloudflare_emulator::{Cloudflare, Fault, Matcher, Visit};
+use cloudflare_emulator::{Cloudflare, Fault, Matcher, Refusal, Visit};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use external_dns::ExternalDns;
-use harness::{endpoint, published};
+use harness::{Scene, endpoint, published};
 use town::{Town, is_stamped, rest, stamp, visits};
 
 /// What somebody does to the tunnel `home` and the zone `example.com`.
@@ -620,4 +620,25 @@ fn a_rule_that_took_our_place_stays_theirs_through_every_fault_of_the_same_proce
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Of two replicas one is refused what the other one publishes a moment later: what it never stamped is not its own to
+/// take back.
+#[test]
+fn what_another_replica_published_after_a_refusal_stays() {
+    let scene = Scene::new();
+    let (first, second) = (scene.start(), scene.start());
+    let desired =
+        |service: &str| vec![published("a.example.com", service), published("b.example.com", service)];
+    let disliked = Refusal::new(400, 81053, "An A, AAAA, or CNAME record with that host already exists.");
+    scene.cloudflare.edit(|cloudflare| cloudflare.whims_mut().dislike_name("a.example.com", disliked));
+    first.external_dns().run_loop(&desired("http://old:80")).expect("the rest is done");
+    scene.cloudflare.edit(|cloudflare| cloudflare.whims_mut().like_all());
+    second.external_dns().run_loop(&desired("http://new:80")).expect("published");
+    let (cnames, rules) = (scene.cnames(), scene.rules());
+    assert_eq!(cnames.len(), 2);
+    let mut more = desired("http://new:80");
+    more.push(published("c.example.com", "http://new:80"));
+    first.external_dns().run_loop(&more).expect("done");
+    assert_eq!((&scene.cnames()[..2], scene.rules().len()), (&cnames[..], rules.len() + 1));
 }

@@ -282,11 +282,6 @@ impl<'a> Execution<'a> {
     fn run_operations(&mut self, stage: Stage) -> Result<(), Stop> {
         let mut by_zone: BTreeMap<&ZoneId, Vec<Unit<'a>>> = BTreeMap::new();
         for host in self.hosts(self.plan) {
-            if stage == Stage::Stamp {
-                for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
-                    self.unpublished.insert(tunnel, &host.hostname, edit, host.comment_before.as_deref());
-                }
-            }
             for ((_, zone), operations) in host.operations.iter().filter(|((at, _), _)| *at == stage) {
                 if !operations.is_empty() {
                     by_zone.entry(zone).or_default().push((&host.hostname, operations));
@@ -332,6 +327,7 @@ impl<'a> Execution<'a> {
                 self.count(zone, units);
                 units.iter().for_each(|unit| self.report_records(unit));
                 if stage == Stage::Stamp {
+                    self.note_stamped(units);
                     self.report_adoptions(units);
                 }
                 Ok(())
@@ -349,9 +345,24 @@ impl<'a> Execution<'a> {
             Err(error) => {
                 // Whether it was done shows at the next read, which no longer shows what there was before.
                 if stage == Stage::Stamp && error.may_have_been_done() {
+                    self.note_stamped(units);
                     self.report_adoptions(units);
                 }
                 Err(error.into())
+            }
+        }
+    }
+
+    /// The hostnames have their stamps, or may have them, and wait for their rules. Of one whose stamp was refused nothing
+    /// waits: a rule and a stamp that stand there later are another replica's.
+    fn note_stamped(&mut self, units: &[Unit<'a>]) {
+        let hosts = &self.plan.hosts;
+        let found = units.iter().filter_map(|(hostname, _)| {
+            hosts.get(hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
+        });
+        for host in found {
+            for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
+                self.unpublished.insert(tunnel, &host.hostname, edit, host.comment_before.as_deref());
             }
         }
     }
