@@ -19,6 +19,8 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::ZoneSnapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use serde_json::json;
 
+use external_dns::TXT;
+use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use harness::{Scene, endpoint, published};
 use world::{HOME, OFFICE, World, tunnel_id};
 
@@ -796,4 +798,60 @@ fn assert_at_rest(cloudflare: &Emulator, run: impl Fn() -> Changes) {
     cloudflare.take_calls();
     assert_eq!(run(), Changes::default());
     assert_eq!(cloudflare.count_calls().writes, 0);
+}
+
+/// Stored while `OWNERSHIP` was `txt`: it says whose the record is, and it is ours.
+#[test]
+fn a_stored_txt_record_of_what_is_taken_over_is_deleted_once() {
+    for (ownership, left) in [(Ownership::Comment, 0), (Ownership::Txt, 1)] {
+        let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
+        rest(&mut world, &desired());
+        for record in world.records.iter_mut().filter(|record| &*record.kind == "CNAME") {
+            record.comment = "".into();
+        }
+        let mut world = world.with(ownership, TXT).adopting(&["owner=default", "tunnel"]);
+        rest(&mut world, &desired());
+        assert!(is_published(&world), "{ownership:?}");
+        let txts = world.records.iter().filter(|record| &*record.kind == "TXT");
+        assert_eq!(txts.count(), left, "{ownership:?}");
+    }
+}
+
+/// They say whose the hostname was. Nobody else would ever delete them.
+#[test]
+fn the_stored_txt_records_of_an_owner_go_with_what_is_taken_over() {
+    for (ownership, left) in [(Ownership::Comment, 0), (Ownership::Txt, 1)] {
+        let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
+        rest(&mut world, &desired());
+        for record in &mut world.records {
+            record.comment = record.comment.replace("owner=default", "owner=other").into();
+            record.content = record.content.replace("owner=default", "owner=other").into();
+        }
+        let mut world = world.with(ownership, TXT).adopting(&["owner=other"]);
+        rest(&mut world, &desired());
+        assert!(is_published(&world), "{ownership:?}");
+        let txts = world.records.iter().filter(|record| &*record.kind == "TXT");
+        assert_eq!(txts.count(), left, "{ownership:?}: {:?}", world.records);
+        rest(&mut world, &[]);
+        assert_eq!(world.records, [], "{ownership:?}");
+    }
+}
+
+/// A move from the dashboard: every hostname has its rule and its record already. ExternalDNS ends when the answer takes
+/// 15 s, and a sidecar has a small share of a processor.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it is about time")]
+fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
+    let names: Vec<String> = (0..1_000).map(|number| format!("h{number}.example.com")).collect();
+    let rules: Vec<String> =
+        names.iter().map(|name| format!(r#"{{"hostname":"{name}","service":"{WANTED}"}}"#)).collect();
+    let home = target(HOME);
+    let records: Vec<_> = names.iter().map(|name| (&**name, "CNAME", &*home)).collect();
+    let world = World::new(&rules, &records).adopting(&["identical"]);
+    let desired: Vec<Endpoint> = names.iter().map(|name| published(name, WANTED)).collect();
+    let (changes, snapshot, settings) = (world.changes(&desired), world.snapshot(), world.settings());
+    let begun = std::time::Instant::now();
+    let plan = plan(&changes, &snapshot, &settings).expect("the owner is ours");
+    assert!(begun.elapsed().as_secs() < 7, "{:?}", begun.elapsed());
+    assert_eq!((plan.hosts.len(), plan.refusals), (names.len(), Vec::new()));
 }

@@ -89,9 +89,10 @@ fn only_services_of_the_objects_own_namespace_are_published() {
 }
 
 #[test]
-fn an_option_with_which_visitors_choose_the_origin_is_refused() {
+fn an_option_that_reaches_beyond_the_namespace_is_refused() {
     let service = ("tunnel-service", "http://web.shop.svc:80");
-    for option in [("origin-bastion-mode", "true"), ("origin-proxy-type", "socks")] {
+    for option in [("origin-bastion-mode", "true"), ("origin-proxy-type", "socks"), ("origin-ca-pool", "/x")]
+    {
         let mut world = guarded();
         let plan = run(&mut world, &[endpoint(NAME, &[service, option])]);
         assert_eq!(world, guarded(), "{option:?}");
@@ -100,6 +101,23 @@ fn an_option_with_which_visitors_choose_the_origin_is_refused() {
     let mut world = guarded();
     let plan = run(&mut world, &[endpoint(NAME, &[service, ("origin-no-tls-verify", "true")])]);
     assert_eq!(plan.refusals, []);
+}
+
+/// Every other namespace would be without its rules where the file is missing; the operator's own is there.
+#[test]
+fn a_default_of_the_operator_is_allowed() {
+    let mut world = guarded();
+    world.origin_defaults = vec![("caPool", "/etc/ca.pem".into())];
+    let plan = run(&mut world, &[of("ingress/shop/web", "", "https://web.shop.svc:443")]);
+    assert_eq!(plan.refusals, []);
+    assert_eq!(services(&world), [rule("", "https://web.shop.svc:443")]);
+}
+
+#[test]
+fn a_namespace_stays_on_its_line_of_the_log() {
+    let plan = run(&mut guarded(), &[of("crd/shop\nwarn forged/web", "", "http://any:80")]);
+    let text = plan.refusals[0].to_string();
+    assert!(!text.chars().any(char::is_control), "{text:?}");
 }
 
 #[test]

@@ -7,10 +7,11 @@ mod external_dns;
 mod world;
 
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{Record, RecordId};
+use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
+use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, records};
 use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
 
 use external_dns::{TXT, TXT_BELOW};
@@ -242,6 +243,24 @@ fn a_request_after_which_most_hostnames_would_be_gone_has_its_deletions_withheld
         });
         assert_eq!(changed.count(), kept + 1, "everything else is done");
     }
+}
+
+/// What another domain filter was for is no part of all.
+#[test]
+fn hostnames_outside_the_domain_filter_excuse_no_mass_deletion() {
+    let host = |number: usize| Endpoint {
+        dns_name: format!("h{number}.{}example.com", if number < 30 { "shop." } else { "" }),
+        ..endpoint(&[("tunnel-service", "http://web:80")])
+    };
+    let mut world = World::new(&[], &[]);
+    world.run_loop(&(0..100).map(host).collect::<Vec<_>>(), usize::MAX);
+    let mut settings = world.settings();
+    settings.filter = DomainFilter::lists(["shop.example.com"], []);
+    let delete = records::records(&world.snapshot(), &settings).endpoints;
+    assert_eq!(delete.len(), 30);
+    let changes = Changes { delete, ..Changes::default() };
+    let plan = plan(&changes, &world.snapshot(), &settings).expect("the owner is ours");
+    assert_eq!(plan.refusals.len(), 30, "{:?}", plan.hosts);
 }
 
 /// Somebody made two addresses of our record: ExternalDNS is shown one endpoint of each name and type.

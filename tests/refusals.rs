@@ -9,7 +9,7 @@ mod town;
 
 use std::collections::BTreeSet;
 
-use cloudflare_emulator::{ConfigSource, Emulator, Plan, Refusal, RuleText};
+use cloudflare_emulator::{ConfigSource, Emulator, Fault, Matcher, Plan, Refusal, RuleText};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels};
 use serde_json::json;
 
@@ -631,4 +631,23 @@ fn a_hostname_with_more_paths_than_its_stamp_holds_is_refused_and_stops_no_other
     desired.drain(..30);
     rest(external_dns, &scene.cloudflare, &desired).expect("ten have room");
     assert_eq!(scene.rules().len(), 12);
+}
+
+/// A token may edit the records of some of the zones that it reads.
+#[test]
+fn a_zone_that_may_not_be_written_stops_no_other() {
+    let town = Town::new();
+    let program = town.scene.start();
+    for zone in [&town.scene.zone, &town.organisation] {
+        let batch = Matcher::call("POST", &format!("/zones/{zone}/dns_records/batch"));
+        town.cloudflare().fault_every(batch, Fault::error(403, 10000, "Authentication error"));
+        let desired = ["a.example.com", "a.example.org"].map(|name| published(name, "http://web:80"));
+        let just = |name: &str| BTreeSet::from([name.to_owned()]);
+        let allowed = if *zone == town.scene.zone { "a.example.org" } else { "a.example.com" };
+        program.external_dns().run_loop(&desired).expect("the rest is done");
+        assert_eq!((ruled(&town), stamped(&town)), (just(allowed), just(allowed)));
+        town.cloudflare().clear_faults();
+        rest(program.external_dns(), town.cloudflare(), &desired).expect("permitted, it is done at once");
+        rest(program.external_dns(), town.cloudflare(), &[]).expect("withdrawn");
+    }
 }

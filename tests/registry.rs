@@ -553,3 +553,19 @@ fn a_loop_without_changes_makes_the_same_calls_in_both_ownerships() {
     });
     assert_eq!(calls, [2, 2], "the zone and the tunnel");
 }
+
+/// Its TXT record is written and deleted in a zone of its own, and nobody would ever ask again for one that is left.
+#[test]
+fn publishing_and_withdrawing_a_zones_apex_in_turn_is_no_fight() {
+    let scene = Scene::new();
+    let inner = scene.cloudflare.add_zone("shop.example.com", Plan::Free);
+    let (_program, external_dns) = start(&scene, TXT);
+    let apex = [published("shop.example.com", "http://web:80")];
+    for round in 0..5 {
+        for (desired, expected) in [(&apex[..], &["cname-shop.example.com"][..]), (&[], &[])] {
+            external_dns.run_loop(desired).expect("done");
+            assert_eq!(names(&scene), expected, "round {round}");
+            assert_eq!(scene.cloudflare.records(&inner).len(), desired.len(), "round {round}");
+        }
+    }
+}

@@ -6,9 +6,10 @@ mod external_dns;
 mod harness;
 
 use cloudflare_emulator::{Cloudflare, Record};
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
 use serde_json::json;
 
+use external_dns::exchange;
 use harness::{Program, Scene, published};
 
 /// The hostname that is fought over.
@@ -126,4 +127,44 @@ fn publishing_and_withdrawing_in_turn_is_no_fight() {
             assert_eq!(stands, is_published, "round {round}");
         }
     }
+}
+
+/// A rule is changed beside a record that needs nothing: nothing is written to that one, three times in a row.
+#[test]
+fn a_service_that_changes_in_every_loop_is_no_fight() {
+    let scene = Scene::with_foreign();
+    let program = scene.start();
+    for service in ["http://web:80", "http://bad:80", "http://web:80", "http://fixed:80", "http://web:80"] {
+        program.external_dns().run_loop(&[published(FOUGHT, service)]).expect("answered");
+        assert!(scene.rules().iter().any(|rule| rule.contains(service)), "{service}");
+        assert_eq!(held_back(&program), 0.0, "{service}");
+    }
+}
+
+/// With `--migrate-from-txt-owner` ExternalDNS asks for everything in every loop. What stands as it is wanted is in no
+/// fight, though the document that it stands in is written for the sake of others.
+#[test]
+fn what_is_asked_for_again_as_it_stands_is_no_fight() {
+    let scene = Scene::with_foreign();
+    let program = scene.start();
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&desired()).expect("published");
+    for service in ["http://bad:80", "http://worse:80", "http://fixed:80", "http://web:80"] {
+        let shown = external_dns.records().expect("answered");
+        let mut desired = desired();
+        desired[1].provider_specific[0].value = service.into();
+        let update_new = external_dns.adjust(&desired).expect("answered");
+        let changes = Changes { update_old: shown, update_new, ..Changes::default() };
+        external_dns.apply(&changes).expect("answered");
+        assert!(scene.rules().iter().any(|rule| rule.contains(service)), "{service}");
+        assert_eq!(held_back(&program), 0.0, "{service}");
+    }
+}
+
+fn held_back(program: &Program) -> f64 {
+    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = exchange(program.observation(), &[request]).expect("answered");
+    let line =
+        answer.body.lines().find(|line| line.starts_with("cloudflare_tunnel_webhook_held_back_writes "));
+    line.and_then(|line| line.split(' ').next_back()?.parse().ok()).expect("a number")
 }

@@ -341,6 +341,13 @@ impl<'a> Execution<'a> {
             Err(Error::Refused(answer) | Error::NotFound(answer)) => {
                 self.isolate_unit(stage, zone, units, &answer)
             }
+            // The token may edit the records of other zones. Not remembered: once it may these too, nothing waits.
+            Err(error @ Error::Credentials(_)) => {
+                for (hostname, _) in units {
+                    self.leave_out(hostname, Reason::Cloudflare(error.to_string()));
+                }
+                Ok(())
+            }
             Err(error) => {
                 // Whether it was done shows at the next read, which no longer shows what there was before.
                 if stage == Stage::Stamp && error.may_have_been_done() {

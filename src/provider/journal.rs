@@ -12,8 +12,11 @@ use crate::provider::breaker::{Breaker, Write, fingerprint};
 use crate::provider::execution::{Done, Rejection, describe_operation, record_work, tunnel_work};
 use crate::reconcile::canonical;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
-use crate::reconcile::snapshot::{OwnRules, Snapshot};
-use crate::tunnel::{Rule, RuleEdit, TunnelId};
+use crate::reconcile::snapshot::Snapshot;
+use crate::tunnel::{Owned, Rule, RuleEdit, TunnelId};
+
+/// Every tunnel's rules, with which of them are ours.
+type OwnedRules<'a> = BTreeMap<&'a TunnelId, Owned<'a>>;
 
 /// Who has something to say. Each speaks for its own state only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,17 +64,19 @@ impl Journal {
             return;
         }
         let Plan { hosts, refusals, own_before, .. } = plan;
-        let mut brake = Brake { rejected, breaker, snapshot, own: own_before, now, refusals };
+        let owned = snapshot.owned(own_before);
+        let mut brake = Brake { rejected, breaker, snapshot, owned, now, refusals };
         hosts.retain_mut(|host| brake.lets_pass(host) && !host.is_empty());
     }
 
     /// Remembers what was refused or stored otherwise, and forgets what went through.
     pub(super) fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot, now: Instant) {
         let mut writes = Vec::new();
+        let owned = snapshot.owned(&plan.own_before);
         for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
-            for (work, write) in works(host, snapshot, &plan.own_before) {
+            for (work, write) in works(host, snapshot, &owned) {
                 self.rejected.remove(&work);
-                writes.push(write);
+                writes.extend(write);
             }
         }
         self.breaker.written(&writes, now);
@@ -107,7 +112,7 @@ struct Brake<'a> {
     rejected: &'a HashMap<Box<str>, Rejected>,
     breaker: &'a mut Breaker,
     snapshot: &'a Snapshot,
-    own: &'a OwnRules,
+    owned: OwnedRules<'a>,
     now: Instant,
     refusals: &'a mut Vec<Refusal>,
 }
@@ -126,8 +131,10 @@ impl Brake<'_> {
             let Some(reason) = held else { continue };
             let is_refused = !matches!(reason, Reason::NotKept { .. });
             self.refuse(&host.hostname, None, reason);
-            // Without its record or its stamp no rule of the hostname is of use.
-            if is_refused || is_moving || operations.iter().any(carries_stamp) {
+            // Without its record or its stamp no rule of the hostname is of use. And nobody would ask again for a TXT
+            // record that outlives its hostname.
+            let goes_first = batch.0 == Stage::Unregister;
+            if is_refused || is_moving || goes_first || operations.iter().any(carries_stamp) {
                 return false;
             }
             held_batches.push(batch.clone());
@@ -138,8 +145,9 @@ impl Brake<'_> {
             for (tunnel, edit) in edits.drain(..) {
                 let standing = standing_rule(&tunnel, &edit, self.snapshot);
                 let held = self.rejection(&tunnel_work(&tunnel, &edit)).or_else(|| {
-                    self.is_repeated(rule_write_against(&tunnel, &edit, self.snapshot, self.own))
-                        .then(|| Reason::NotKept { field: differing_property(&edit, standing).into() })
+                    rule_write_against(&tunnel, &edit, self.snapshot, &self.owned)
+                        .filter(|write| self.is_repeated(*write))
+                        .map(|_| Reason::NotKept { field: differing_property(&edit, standing).into() })
                 });
                 let Some(reason) = held else {
                     kept.push((tunnel, edit));
@@ -173,22 +181,35 @@ impl Brake<'_> {
 }
 
 /// Every piece of a hostname's work: by what a refusal of it is remembered, and what is written where.
-fn works(host: &HostPlan, snapshot: &Snapshot, own: &OwnRules) -> Vec<(Box<str>, Write)> {
+fn works(host: &HostPlan, snapshot: &Snapshot, owned: &OwnedRules<'_>) -> Vec<(Box<str>, Option<Write>)> {
     let mut works = Vec::new();
     for (tunnel, edit) in host.edits.values().flatten() {
-        works.push((tunnel_work(tunnel, edit), rule_write_against(tunnel, edit, snapshot, own)));
+        works.push((tunnel_work(tunnel, edit), rule_write_against(tunnel, edit, snapshot, owned)));
     }
     for (batch, operations) in &host.operations {
-        works.push((record_work(operations), record_write(&host.hostname, batch, operations, snapshot)));
+        let write = record_write(&host.hostname, batch, operations, snapshot);
+        works.push((record_work(operations), Some(write)));
     }
     works
 }
 
-fn rule_write_against(tunnel: &TunnelId, edit: &RuleEdit, snapshot: &Snapshot, own: &OwnRules) -> Write {
-    let is_shadowed = snapshot.tunnels.get(tunnel).is_some_and(|snapshot| {
-        snapshot.document.is_shadowed(edit.hostname(), edit.path(), &|rule| own.has(tunnel, rule))
-    });
-    rule_write(tunnel, edit, standing_rule(tunnel, edit, snapshot), is_shadowed)
+/// Nothing where the rule stands already as it is wanted, and only others of the document are written.
+fn rule_write_against(
+    tunnel: &TunnelId,
+    edit: &RuleEdit,
+    snapshot: &Snapshot,
+    owned: &OwnedRules<'_>,
+) -> Option<Write> {
+    let standing = standing_rule(tunnel, edit, snapshot);
+    let is_shadowed = standing.is_some()
+        && owned.get(tunnel).is_some_and(|owned| owned.is_shadowed(edit.hostname(), edit.path()));
+    let is_done = match edit {
+        RuleEdit::Put { rule, replaces: _ } => {
+            standing.is_some_and(|standing| standing.equals(rule)) && !is_shadowed
+        }
+        RuleEdit::Remove { .. } => standing.is_none(),
+    };
+    (!is_done).then(|| rule_write(tunnel, edit, standing, is_shadowed))
 }
 
 /// The write of an edit where `standing` is what stands at its place.
@@ -224,6 +245,8 @@ fn record_write(
         let Record { id: _, name: _, kind, content, proxied, ttl: _, comment, read_only: _ } = record;
         let _ = writeln!(found, "{kind} {content} {proxied} {comment}");
     }
+    // What one of the two stages writes in a zone the other takes back.
+    let stage = if *stage == Stage::Unregister { Stage::Register } else { *stage };
     Write {
         place: fingerprint([hostname, zone.as_str(), &*format!("{stage:?}")]),
         wanted: fingerprint([&*wanted]),

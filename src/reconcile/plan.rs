@@ -143,13 +143,14 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
     let mut unowned = Vec::new();
     let requests = requests(changes, settings, &mut notes, &mut unowned);
     let own = snapshot.own_rules(settings);
+    let owned = snapshot.owned(&own);
     let mut obstacles = Obstacles::new();
     let mut plan = loop {
         let mut plan = Plan { own_before: own.clone(), own_after: own.clone(), ..Plan::default() };
         for (name, request) in &requests {
             let none = BTreeMap::new();
             let obstacles = obstacles.get(name).unwrap_or(&none);
-            let outcome = host::plan(name, request, obstacles, snapshot, settings, &own);
+            let outcome = host::plan(name, request, obstacles, snapshot, settings, &owned);
             plan.refusals.extend(outcome.refusals);
             plan.notes.extend(outcome.notes);
             plan.own_after.add(name, outcome.new_digests);
@@ -171,7 +172,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
     };
     plan.hosts.retain(|host| !host.is_empty());
     if !settings.allow_mass_deletion {
-        withhold_mass_deletion(&mut plan);
+        withhold_mass_deletion(&mut plan, settings);
     }
     plan.refusals.append(&mut unowned);
     plan.refusals.sort_unstable();
@@ -320,9 +321,11 @@ fn is_address(endpoint: &Endpoint) -> bool {
 }
 
 /// Leaves out the hostnames that would be gone, where they are too many for somebody to have meant it.
-fn withhold_mass_deletion(plan: &mut Plan) {
+fn withhold_mass_deletion(plan: &mut Plan, settings: &Settings) {
     let vanishing = plan.hosts.iter().filter(|host| host.vanishes).count();
-    if vanishing <= limits::DELETIONS_UNSUSPECTED || vanishing * 2 <= plan.own_before.hostnames() {
+    if vanishing <= limits::DELETIONS_UNSUSPECTED
+        || vanishing * 2 <= plan.own_before.served_hostnames(settings)
+    {
         return;
     }
     let (gone, rest): (Vec<HostPlan>, Vec<HostPlan>) =

@@ -39,11 +39,7 @@ pub struct Shown {
 /// Everything in `snapshot` that is ours.
 pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
     let own = snapshot.own_rules(settings);
-    let owned: BTreeMap<&TunnelId, Owned<'_>> = snapshot
-        .tunnels
-        .iter()
-        .map(|(id, tunnel)| (id, tunnel.document.owned(&|rule| own.has(id, rule))))
-        .collect();
+    let owned = snapshot.owned(&own);
     let mut shown = Shown::default();
     for zone in &snapshot.zones {
         for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
@@ -102,7 +98,7 @@ fn registry_txts(
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> Vec<Endpoint> {
-    let txts = snapshot.txts_of(&record.name, settings);
+    let txts = snapshot.txts_of(&record.name, &settings.owner);
     let endpoints = endpoints.iter();
     endpoints
         .flat_map(|endpoint| {

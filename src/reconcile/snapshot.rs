@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cloudflare::{Record, Zone};
+use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
-use crate::tunnel::{Document, Hostname, Rule, TunnelId, hostname};
+use crate::tunnel::{Document, Hostname, Owned, Rule, TunnelId, hostname};
 
 /// The zones' records and the tunnels' configurations at one time.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +119,8 @@ impl Snapshot {
 
     /// Whether `record` is ours, a TXT record stored for one of our hostnames included.
     pub fn is_own(&self, record: &Record, settings: &Settings) -> bool {
-        self.own_stamp(record, settings).is_some() || record.is_writable_txt() && is_own_txt(record, settings)
+        self.own_stamp(record, settings).is_some()
+            || record.is_writable_txt() && is_txt_of(record, &settings.owner)
     }
 
     /// Whether a record of the name is ours.
@@ -127,8 +129,8 @@ impl Snapshot {
         records.iter().any(|record| self.own_stamp(record, settings).is_some())
     }
 
-    /// The TXT records that are stored for `hostname` and ours, in whichever zone, with their zones.
-    pub fn txts_of(&self, hostname: &str, settings: &Settings) -> Vec<(&ZoneSnapshot, &Record)> {
+    /// The TXT records that are stored for `hostname` and `owner`'s, in whichever zone, with their zones.
+    pub fn txts_of(&self, hostname: &str, owner: &str) -> Vec<(&ZoneSnapshot, &Record)> {
         let digest = TxtStamp::digest_of(hostname);
         let zones = self.zones.iter();
         zones
@@ -136,8 +138,15 @@ impl Snapshot {
                 let indices = zone.txts_by_digest.get(&digest).into_iter().flatten();
                 indices.filter_map(move |index| Some((zone, zone.records.get(*index)?)))
             })
-            .filter(|(_, record)| is_own_txt(record, settings))
+            .filter(|(_, record)| is_txt_of(record, owner))
             .collect()
+    }
+
+    /// Every tunnel's rules, with which of them are ours: to ask about many of them.
+    pub fn owned(&self, own: &OwnRules) -> BTreeMap<&TunnelId, Owned<'_>> {
+        inserted(
+            self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.owned(&|rule| own.has(id, rule)))),
+        )
     }
 
     /// Which rules are ours, as the stamps tell.
@@ -154,8 +163,8 @@ impl Snapshot {
     }
 }
 
-fn is_own_txt(txt: &Record, settings: &Settings) -> bool {
-    TxtStamp::parse(&txt.comment).is_some_and(|stamp| stamp.owner == settings.owner)
+fn is_txt_of(txt: &Record, owner: &str) -> bool {
+    TxtStamp::parse(&txt.comment).is_some_and(|stamp| *stamp.owner == *owner)
 }
 
 /// The digests of our rules, by hostname.
@@ -168,9 +177,9 @@ impl OwnRules {
         self.0.entry(hostname.into()).or_default().extend(digests);
     }
 
-    /// How many hostnames are ours.
-    pub fn hostnames(&self) -> usize {
-        self.0.len()
+    /// How many hostnames are ours, of those that are served.
+    pub fn served_hostnames(&self, settings: &Settings) -> usize {
+        self.0.keys().filter(|hostname| settings.filter.matches(hostname)).count()
     }
 
     /// Whether `rule` of `tunnel` is ours.

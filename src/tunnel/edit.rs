@@ -201,6 +201,13 @@ impl<'a> Owned<'a> {
         Self { rules, list: rules.iter().map(slot).collect() }
     }
 
+    /// The same, with those that `own` names ours as well.
+    pub fn and(&self, own: &dyn Fn(&Rule) -> bool) -> Self {
+        let mut owned = self.clone();
+        owned.list.iter_mut().for_each(|slot| slot.is_own |= own(&slot.rule));
+        owned
+    }
+
     /// Whether putting our rule for this hostname and path again would change which requests it answers: a
     /// rule that covers it stands in front of it, or one of ours that by our order stands behind it; or its
     /// hostname is spelled so that it matches nothing. False where the put would be refused, where there is

@@ -11,12 +11,12 @@ use crate::limits;
 use crate::reconcile::canonical::{Publication, RESOURCE_LABEL};
 use crate::reconcile::plan::{HostPlan, HostRequest, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::records::LOST_PREFIX;
-use crate::reconcile::snapshot::{OwnRules, Snapshot, ZoneSnapshot};
+use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 use crate::reconcile::trace::{Trace, trace};
 use crate::reconcile::{Note, Settings};
 use crate::reconcile::{adopt, namespace};
-use crate::tunnel::{Hostname, Rule, RuleEdit, TunnelId, WantedRule};
+use crate::tunnel::{Hostname, Owned, Rule, RuleEdit, TunnelId, WantedRule};
 
 /// What comes of one hostname.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub(super) fn plan(
     obstacles: &BTreeMap<Option<Box<str>>, Reason>,
     snapshot: &Snapshot,
     settings: &Settings,
-    own: &OwnRules,
+    owned: &BTreeMap<&TunnelId, Owned<'_>>,
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let whole = |reason| Refusal { hostname: name.into(), set_identifier: None, reason };
@@ -52,7 +52,7 @@ pub(super) fn plan(
     let Ok(hostname) = Hostname::parse(name) else {
         return outcome;
     };
-    let host = Host { obstacles, ..Host::new(snapshot, settings, zone, hostname, request, own) };
+    let host = Host { obstacles, ..Host::new(snapshot, settings, zone, hostname, request, owned) };
     let mut wanted = host.guarded(wanted, &mut outcome.refusals);
     // One endpoint a path: ExternalDNS asks for no more.
     let mut paths = BTreeSet::new();
@@ -92,8 +92,8 @@ pub(super) fn disown(
     settings: &Settings,
 ) -> Option<HostPlan> {
     let hostname = Hostname::parse(name).ok()?;
-    let (request, own) = (HostRequest::default(), OwnRules::default());
-    let host = Host::new(snapshot, settings, snapshot.zone_of(name)?, hostname, &request, &own);
+    let (request, owned) = (HostRequest::default(), BTreeMap::new());
+    let host = Host::new(snapshot, settings, snapshot.zone_of(name)?, hostname, &request, &owned);
     let mut claims = host.stamp.as_ref()?.claims.clone();
     claims.rules.retain(|digest| !digests.contains(digest));
     let mut plan = host.empty_plan();
@@ -144,8 +144,8 @@ struct Host<'a> {
     zone: &'a ZoneSnapshot,
     hostname: Hostname,
     request: &'a HostRequest,
-    /// All rules of ours.
-    own: &'a OwnRules,
+    /// All rules, with which of them are ours.
+    owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
     own_records: Vec<&'a Record>,
     /// Records that are not ours and that a CNAME cannot stand beside.
     foreign_records: Vec<&'a Record>,
@@ -167,7 +167,7 @@ impl<'a> Host<'a> {
         zone: &'a ZoneSnapshot,
         hostname: Hostname,
         request: &'a HostRequest,
-        own: &'a OwnRules,
+        owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
     ) -> Self {
         let mut own_records = Vec::new();
         let mut foreign_records = Vec::new();
@@ -192,7 +192,7 @@ impl<'a> Host<'a> {
             zone,
             hostname,
             request,
-            own,
+            owned,
             own_records,
             foreign_records,
             stamp,
@@ -514,7 +514,9 @@ impl<'a> Host<'a> {
     ) -> Result<(), Reason> {
         let zone = &self.zone.zone.id;
         let mut operation = |stage, operations: Vec<RecordOperation>| {
-            plan.operations.insert((stage, zone.clone()), operations);
+            if !operations.is_empty() {
+                plan.operations.insert((stage, zone.clone()), operations);
+            }
         };
         if after.is_empty() {
             plan.vanishes = !self.own_records.is_empty();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::reconcile::OneLine;
 use crate::reconcile::canonical::Fault;
 
 /// One thing that was asked for and is not done.
@@ -199,6 +200,7 @@ impl fmt::Display for Reason {
                  off the cluster"
             ),
             Self::NamespaceGuard { allowed: Some(allowed) } => {
+                let allowed = OneLine(allowed);
                 write!(formatter, "NAMESPACE_GUARD is on, and an object of this namespace may publish only {allowed}")
             }
             Self::NamespaceGuard { allowed: None } => formatter.write_str(

@@ -9,9 +9,9 @@ use crate::reconcile::heritage::Heritage;
 use crate::reconcile::plan::host::{Host, Wanted, digest_of};
 use crate::reconcile::plan::{Adoption, RecordOperation};
 use crate::reconcile::snapshot::ZoneSnapshot;
-use crate::reconcile::stamp::{Digest, Stamp};
+use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use crate::reconcile::trace::Trace;
-use crate::reconcile::{Note, Ownership};
+use crate::reconcile::{Note, Ownership, Settings};
 use crate::tunnel::{Rule, TunnelId, WantedRule};
 
 /// The type in the name of a registry's TXT record: that of the record we ask for.
@@ -69,8 +69,8 @@ impl<'a> Host<'a> {
 
     /// The host without anything taken over.
     pub(super) fn as_it_stands(&self) -> Self {
-        let Self { snapshot, settings, zone, hostname, request, own, obstacles, .. } = self;
-        Self { obstacles, ..Self::new(snapshot, settings, zone, hostname.clone(), request, own) }
+        let Self { snapshot, settings, zone, hostname, request, owned, obstacles, .. } = self;
+        Self { obstacles, ..Self::new(snapshot, settings, zone, hostname.clone(), request, owned) }
     }
 
     /// Another owner's claims become ours; what somebody wrote into the comment becomes our stamp's remark.
@@ -193,9 +193,8 @@ impl<'a> Host<'a> {
             rule.has_hostname(&self.hostname)
                 && publications.any(|wanted| wanted.tunnel == *tunnel && wanted.path() == rule.path())
         };
-        let own = |rule: &Rule| is_wanted(rule) || self.own.has(tunnel, rule);
-        let document = self.snapshot.tunnels.get(tunnel).map(|tunnel| &tunnel.document);
-        document.is_some_and(|document| document.is_shadowed(&self.hostname, wanted.path_text(), &own))
+        let owned = self.owned.get(tunnel);
+        owned.is_some_and(|owned| owned.and(&is_wanted).is_shadowed(&self.hostname, wanted.path_text()))
     }
 
     /// The value of `ADOPT` that takes over the records, which need `needs`, and the rule in the way of `wanted`.
@@ -261,20 +260,21 @@ impl<'a> Host<'a> {
     }
 
     /// Deletes ExternalDNS's TXT records of the owners whose records are taken over: the stamp says what they did. Where
-    /// such records are stored, those that are asked for again are taken over with their hostname.
+    /// such records are stored, those that are asked for again are taken over with their hostname, unless somebody else
+    /// stored them.
     pub(super) fn heritage_deletions(&self) -> impl Iterator<Item = RecordOperation> + use<> {
-        let stays = |name: &str| {
-            self.settings.ownership == Ownership::Txt
-                && self.request.txts.iter().any(|txt| *txt.name == *name)
-        };
-        let home = |found: &Found<'_>| {
-            found.zone.zone.id == self.zone.zone.id && !found.record.read_only && !stays(&found.record.name)
+        let Settings { owner, ownership, .. } = self.settings;
+        let stays = |txt: &Record| {
+            *ownership == Ownership::Txt
+                && TxtStamp::parse(&txt.comment).is_none_or(|stamp| stamp.owner == *owner)
+                && self.request.txts.iter().any(|asked_for| asked_for.name == txt.name)
         };
         let mut ids: Vec<RecordId> = Vec::new();
-        for found in self.heritage_adopted().filter(home) {
+        for (zone, txt) in self.txts_adopted() {
+            let is_home = zone.zone.id == self.zone.zone.id;
             // One under an old name speaks of several records.
-            if !ids.contains(&found.record.id) {
-                ids.push(found.record.id.clone());
+            if is_home && !txt.read_only && !stays(txt) && !ids.contains(&txt.id) {
+                ids.push(txt.id.clone());
             }
         }
         ids.into_iter().map(RecordOperation::Delete)
@@ -282,16 +282,28 @@ impl<'a> Host<'a> {
 
     /// Those of them that are in another zone, and so stay.
     pub(super) fn heritage_left(&self) -> Vec<Note> {
-        let elsewhere = self.heritage_adopted().filter(|found| found.zone.zone.id != self.zone.zone.id);
-        elsewhere
-            .map(|found| Note {
+        let txts = self.txts_adopted().into_iter();
+        txts.filter(|(zone, _)| zone.zone.id != self.zone.zone.id)
+            .map(|(zone, txt)| Note {
                 hostname: self.hostname.as_str().into(),
                 text: format!(
                     "is taken over, and ExternalDNS's TXT record {:?} of it is left in the zone {}: delete it there",
-                    found.record.name, found.zone.zone.name
+                    txt.name, zone.zone.name
                 ),
             })
             .collect()
+    }
+
+    /// ExternalDNS's TXT records of what is taken over, found by what they say, or stored by whoever had it.
+    fn txts_adopted(&self) -> Vec<(&'a ZoneSnapshot, &'a Record)> {
+        let Settings { owner, adopt, .. } = self.settings;
+        let mut txts: Vec<_> = self.heritage_adopted().map(|found| (found.zone, found.record)).collect();
+        for stamp in self.adopted.records.iter().filter_map(|record| Stamp::parse(&record.comment)) {
+            if stamp.owner != *owner && adopt.owners.contains(&stamp.owner) {
+                txts.extend(self.snapshot.txts_of(self.hostname.as_str(), &stamp.owner));
+            }
+        }
+        txts
     }
 
     /// ExternalDNS's TXT records of what is taken over.

@@ -17,11 +17,12 @@ impl Host<'_> {
         let Some(guard) = &self.settings.namespace_guard else {
             return wanted;
         };
+        let defaults = &self.settings.origin_defaults;
         let mut holder = self.holder();
         let mut allowed: Vec<Wanted<'_>> = Vec::with_capacity(wanted.len());
         for wanted in wanted {
             let namespace = wanted.resource.and_then(namespace::namespace_of);
-            if namespace.is_some_and(|namespace| guard.allows(wanted.publication, namespace)) {
+            if namespace.is_some_and(|namespace| guard.allows(wanted.publication, namespace, defaults)) {
                 allowed.push(wanted);
             } else {
                 let allowed = namespace.map(|namespace| guard.allowed(namespace));
@@ -57,6 +58,7 @@ impl Host<'_> {
     /// are kept apart, none can hold back what another one deletes.
     pub(super) fn is_withheld(&self) -> bool {
         let guard = self.settings.namespace_guard.as_ref();
+        let defaults = &self.settings.origin_defaults;
         let holder = self.holder().filter(|_| guard.is_some());
         self.request.wanted.iter().any(|canonical| {
             let resource = canonical.endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default();
@@ -64,7 +66,7 @@ impl Host<'_> {
             match &canonical.publication {
                 Ok(publication) => guard.is_some_and(|guard| {
                     let namespace = namespace::namespace_of(resource).filter(|_| is_holders());
-                    namespace.is_some_and(|namespace| !guard.allows(publication, namespace))
+                    namespace.is_some_and(|namespace| !guard.allows(publication, namespace, defaults))
                 }),
                 Err(_) => holder.is_none() || is_holders(),
             }

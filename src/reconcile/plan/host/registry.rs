@@ -29,7 +29,7 @@ impl Host<'_> {
         if self.own_records.is_empty() && !self.foreign_records.is_empty() {
             return;
         }
-        let stored = self.snapshot.txts_of(self.hostname.as_str(), self.settings);
+        let stored = self.snapshot.txts_of(self.hostname.as_str(), &self.settings.owner);
         if is_going || self.settings.ownership == Ownership::Comment {
             for (zone, record) in stored {
                 self.push(plan, zone, Stage::Unregister, RecordOperation::Delete(record.id.clone()));
@@ -113,7 +113,11 @@ impl Host<'_> {
     /// Into the transaction of the hostname's own record where that is in the same zone, else into `elsewhere`.
     fn push(&self, plan: &mut HostPlan, zone: &ZoneSnapshot, elsewhere: Stage, operation: RecordOperation) {
         let stage = if zone.zone.id == self.zone.zone.id { Stage::Stamp } else { elsewhere };
-        plan.operations.entry((stage, zone.zone.id.clone())).or_default().push(operation);
+        let operations = plan.operations.entry((stage, zone.zone.id.clone())).or_default();
+        // What is stored may go with what is taken over already. Deleted twice, it would fail the transaction.
+        if !operations.contains(&operation) {
+            operations.push(operation);
+        }
     }
 }
 
