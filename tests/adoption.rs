@@ -756,6 +756,24 @@ fn an_identical_rule_that_somebody_changes_meanwhile_is_given_back() {
     }
 }
 
+/// Thousands of stamps may take all the time that a request has. Taken off and written again, they would in every loop.
+#[test]
+fn an_adoption_that_ran_out_of_time_is_not_begun_again() {
+    let scene = dashboard(&["a.example.com"], WANTED);
+    let program = scene.start_with(&[("ADOPT", "identical")]);
+    let desired = [published("a.example.com", WANTED)];
+    let (reads, cut) = (2, Fault::error(403, 10000, "no"));
+    scene.cloudflare.fault(Matcher::get_configuration(), reads + 1, cut);
+    assert_eq!(program.external_dns().run_loop(&desired).err(), Some(500), "the look at the rule fails");
+    assert_at_rest(&scene.cloudflare, || program.external_dns().run_loop(&desired).expect("at rest"));
+
+    // And what is ours may change.
+    for service in ["http://new:80", "http://newer:80"] {
+        program.external_dns().run_loop(&[published("a.example.com", service)]).expect("done");
+        assert!(scene.rules()[0].contains(service), "{:?}", scene.rules());
+    }
+}
+
 /// After a fault at any call the next loops end where one without a fault would have.
 #[test]
 fn an_adoption_that_is_interrupted_is_ended_by_the_next_loops() {

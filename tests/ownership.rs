@@ -263,6 +263,23 @@ fn hostnames_outside_the_domain_filter_excuse_no_mass_deletion() {
     assert_eq!(plan.refusals.len(), 30, "{:?}", plan.hosts);
 }
 
+/// What an operator is told to paste must not hand over a rule that somebody else has on the hostname.
+#[test]
+fn the_stamp_to_paste_back_names_no_rule_that_is_not_asked_for() {
+    let theirs = r#"{"hostname":"a.example.com","path":"^/theirs$","service":"http://theirs:81"}"#;
+    let mut world = World::new(&[theirs.to_owned()], &[]);
+    let on = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
+    let desired = [on("^/a$"), on("^/b$"), endpoint(&[("tunnel-service", "http://web:80")])];
+    world.run_loop(&desired, usize::MAX);
+    let stamp = std::mem::take(&mut world.records[0].comment);
+    let plan = world.run_loop(&desired, usize::MAX);
+    let Reason::RecordHeld { remedy: Some(remedy), .. } = &plan.refusals[0].reason else {
+        panic!("{plan:?}");
+    };
+    let claims = |comment: &str| Stamp::parse(comment).expect("a stamp").claims;
+    assert_eq!(claims(remedy), claims(&stamp));
+}
+
 /// Somebody made two addresses of our record: ExternalDNS is shown one endpoint of each name and type.
 #[test]
 fn the_txt_record_of_a_hostname_with_two_records_is_shown_once() {

@@ -219,9 +219,7 @@ impl<'a> Execution<'a> {
     }
 
     fn note_published(&mut self, tunnel: &TunnelId, work: &[Edit<'a>]) {
-        for (hostname, edit) in work {
-            self.unpublished.remove(tunnel, hostname, edit);
-        }
+        self.unpublished.remove(tunnel, work.iter().copied());
     }
 
     /// Between the plan and this write a foreign rule has taken the place.

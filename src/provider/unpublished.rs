@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
-use crate::tunnel::{RuleEdit, TunnelId, hostname};
+use crate::tunnel::{RuleEdit, TunnelId, WantedRule, hostname};
 
 /// Digests by hostname. It is lost with the process, as what a crash leaves behind cannot be told from a rule of ours.
 #[derive(Debug, Default)]
 pub(super) struct Unpublished {
     digests: BTreeMap<Box<str>, BTreeSet<Digest>>,
+    /// The rules that they stand for.
+    rules: Vec<(TunnelId, WantedRule)>,
     /// By hostname, what stood in a record's comment before it was taken over.
     comments: Vec<(Box<str>, Box<str>)>,
 }
@@ -26,11 +28,12 @@ impl Unpublished {
         edit: &RuleEdit,
         comment_before: Option<&str>,
     ) {
-        let RuleEdit::Put { rule: _, replaces: false } = edit else {
+        let RuleEdit::Put { rule, replaces: false } = edit else {
             return;
         };
         if let Some(digest) = digest_of(tunnel, edit) {
             self.digests.entry(hostname.into()).or_default().insert(digest);
+            self.rules.push((tunnel.clone(), rule.clone()));
             let comment =
                 comment_before.filter(|_| self.comments.iter().all(|(name, _)| **name != *hostname));
             self.comments.extend(comment.map(|comment| (hostname.into(), comment.into())));
@@ -48,26 +51,39 @@ impl Unpublished {
         digests.is_some_and(|digests| digest_of(tunnel, edit).is_some_and(|digest| digests.contains(&digest)))
     }
 
-    /// The rule was written, or may have been.
-    pub(super) fn remove(&mut self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) {
-        if let Some(digest) = digest_of(tunnel, edit) {
-            self.forget(&BTreeMap::from([(hostname.into(), BTreeSet::from([digest]))]));
+    /// The rules were written, or may have been.
+    pub(super) fn remove<'e>(
+        &mut self,
+        tunnel: &TunnelId,
+        edits: impl Iterator<Item = (&'e str, &'e RuleEdit)>,
+    ) {
+        let mut gone: BTreeMap<Box<str>, BTreeSet<Digest>> = BTreeMap::new();
+        for (hostname, edit) in edits {
+            if let Some(digest) = digest_of(tunnel, edit) {
+                gone.entry(hostname.into()).or_default().insert(digest);
+            }
         }
+        self.forget(&gone);
     }
 
     /// The digests are off their stamps.
     pub(super) fn forget(&mut self, gone: &BTreeMap<Box<str>, BTreeSet<Digest>>) {
-        let Self { digests, comments } = self;
+        let Self { digests, rules, comments } = self;
         digests.retain(|hostname, digests| {
             digests.retain(|digest| !gone.get(hostname).is_some_and(|gone| gone.contains(digest)));
             !digests.is_empty()
         });
+        rules.retain(|(tunnel, rule)| {
+            let digests = digests.get(rule.hostname.as_str());
+            digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path_text())))
+        });
         comments.retain(|(hostname, _)| digests.contains_key(hostname));
     }
 
-    /// Those that a stamp names and that a rule stands for: the rule is not ours.
+    /// Those that a stamp names and that a rule stands for: the rule is not ours. One that stands as it is wanted is, as
+    /// if it had been written.
     pub(super) fn taken(
-        &self,
+        &mut self,
         snapshot: &Snapshot,
         settings: &Settings,
     ) -> BTreeMap<Box<str>, BTreeSet<Digest>> {
@@ -75,15 +91,23 @@ impl Unpublished {
         if self.digests.is_empty() {
             return taken;
         }
+        let mut published: BTreeMap<Box<str>, BTreeSet<Digest>> = BTreeMap::new();
         let own = snapshot.own_rules(settings);
         for (id, tunnel) in &snapshot.tunnels {
             for rule in tunnel.document.rules().iter().filter(|rule| own.has(id, rule)) {
                 let (hostname, digest) = (hostname::normalize(rule.hostname()), Digest::of(id, rule.path()));
                 if self.digests.get(&*hostname).is_some_and(|digests| digests.contains(&digest)) {
-                    taken.entry(hostname.into()).or_default().insert(digest);
+                    let is_as_wanted = self.rules.iter().any(|(tunnel, wanted)| {
+                        tunnel == id
+                            && rule.is_for(&wanted.hostname, wanted.path_text())
+                            && rule.equals_in_every_field(wanted)
+                    });
+                    let list = if is_as_wanted { &mut published } else { &mut taken };
+                    list.entry(hostname.into()).or_default().insert(digest);
                 }
             }
         }
+        self.forget(&published);
         taken
     }
 }

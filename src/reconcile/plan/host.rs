@@ -625,15 +625,20 @@ impl<'a> Host<'a> {
     }
 
     /// The stamp that a record of ours had before somebody edited it away: it leads to our tunnel, and a rule of the
-    /// hostname stands there.
+    /// hostname stands there. Of the rules it names those that are asked for: another may be somebody else's.
     fn remedy(&self, record: &Record) -> Option<Box<str>> {
         if !record.comment.is_empty() || &*record.kind != "CNAME" {
             return None;
         }
         let tunnel = self.settings.tunnel_of_target(&record.content)?;
         let mut stamp = Stamp::new(&self.settings.owner);
-        stamp.claims.rules =
-            self.rules_of(tunnel).iter().map(|rule| Digest::of(tunnel, rule.path())).collect();
+        let is_asked_for = |rule: &&&Rule| {
+            let mut wanted = self.request.wanted.iter().filter_map(|wanted| wanted.publication.as_ref().ok());
+            wanted.any(|wanted| wanted.path() == rule.path())
+        };
+        let rules = self.rules_of(tunnel);
+        let rules = rules.iter().filter(is_asked_for);
+        stamp.claims.rules = rules.map(|rule| Digest::of(tunnel, rule.path())).collect();
         stamp.claims.record_only = stamp.claims.rules.is_empty();
         self.comment(&stamp).ok()
     }
