@@ -110,6 +110,20 @@ e2e-versions *versions='v0.14.2 v0.16.1 v0.18.0':
     cd tests/e2e && EXTERNAL_DNS_VERSIONS='{{ versions }}' \
     go test -count=1 -timeout 30m -parallel 16 -v -run '^TestOlderVersions' ./...
 
+# The metrics of a run, the alert rules and the dashboard, as Prometheus' own tools see them (needs promtool and Python).
+[group('test')]
+promtool:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    tmp='{{ target_dir }}/tmp'
+    rm -f "$tmp/metrics.txt"
+    cargo test --locked --test metrics -- --exact every_family_has_the_value_that_the_conversation_gave_it
+    promtool check metrics <"$tmp/metrics.txt"
+    promtool check rules deploy/prometheus/alerts.yaml
+    promtool test rules deploy/prometheus/alerts_test.yaml
+    tests/dashboards/panels deploy/grafana/dashboard.json "$tmp/metrics.txt" >"$tmp/panels_test.yaml"
+    promtool test rules "$tmp/panels_test.yaml"
+
 # Break the code in known ways, one at a time, and see the tests go red (needs Python 3.11).
 [group('test')]
 mutations *names:
@@ -146,4 +160,4 @@ figures: static
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size demo e2e e2e-versions mutations
+ci: test lint doc deny size demo promtool e2e e2e-versions mutations
