@@ -8,6 +8,10 @@ static_target := "x86_64-unknown-linux-musl"
 static_binary := target_dir / static_target / "release" / name
 arm_target := "aarch64-unknown-linux-musl"
 arm_binary := target_dir / arm_target / "release" / name
+# What a release consists of.
+release_files := target_dir / "release-files"
+
+actionlint_version := "v1.7.12"
 
 # What the README promises of the x86_64 static binary.
 size_limit_bytes := "3000000"
@@ -56,19 +60,18 @@ size: static
         echo "note: $(( bytes - {{ size_aim_bytes }} )) bytes above the aim"
     fi
 
-# Container image of the static binary as an OCI archive in target/image (needs buildah).
+# Container images of the release's binaries, for both architectures, as docker archives (needs buildah).
 [group('build')]
-image: static
+image: release
     #!/usr/bin/env bash
     set -euo pipefail
-    context='{{ target_dir }}/image'
-    rm -rf "$context" && mkdir -p "$context/amd64"
-    cp '{{ static_binary }}' "$context/amd64/"
-    # --timestamp 0: the same binary gives the same image id.
-    buildah bud --isolation chroot --platform linux/amd64 --timestamp 0 \
-        --file Dockerfile.scratch --tag 'localhost/{{ name }}' "$context"
-    buildah push 'localhost/{{ name }}' "oci-archive:$context/{{ name }}.tar"
-    ls -l "$context/{{ name }}.tar"
+    release/image '{{ release_files }}'
+    for architecture in amd64 arm64; do
+        archive='{{ release_files }}'/build/"{{ name }}-$architecture.tar"
+        rm -f "$archive"
+        buildah push --quiet "localhost/{{ name }}:$architecture" "docker-archive:$archive:localhost/{{ name }}:$architecture"
+        ls -l "$archive"
+    done
 
 # All Rust tests: units, laws, integration on loopback.
 [group('test')]
@@ -109,6 +112,39 @@ e2e:
 e2e-versions *versions='v0.14.2 v0.16.1 v0.18.0':
     cd tests/e2e && EXTERNAL_DNS_VERSIONS='{{ versions }}' \
     go test -count=1 -timeout 30m -parallel 16 -v -run '^TestOlderVersions' ./...
+
+# The files of deploy/: the real charts, kustomize and compose, Kubernetes' types, ExternalDNS's flags, the built program,
+# and the workflows (needs Go).
+[group('test')]
+deploy-files:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if [[ -z "${WEBHOOK_BINARY:-}" ]]; then
+        cargo build --locked --bin {{ name }}
+        export WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/debug/{{ name }}'
+    fi
+    cd tests/deploy
+    unformatted=$(gofmt -l .)
+    if [[ -n "$unformatted" ]]; then
+        echo "error: not as gofmt has it: $unformatted" >&2
+        exit 1
+    fi
+    go vet ./...
+    go test -count=1 ./...
+    go run github.com/rhysd/actionlint/cmd/actionlint@{{ actionlint_version }} ../../.github/workflows/*.yml
+
+# The image as a cluster runs it, under the load of `figures` (needs root, buildah, crun and qemu-user-static).
+[group('test')]
+image-test: image
+    #!/usr/bin/env bash
+    set -euo pipefail
+    cargo build --locked --package cloudflare-emulator --bin cloudflare-emulator
+    emulator='{{ target_dir }}/debug/cloudflare-emulator'
+    built='{{ release_files }}/build'
+    ((EUID == 0)) && as_root=() || as_root=(sudo)
+    "${as_root[@]}" tests/image/run "docker-archive:$built/{{ name }}-amd64.tar" "$emulator"
+    "${as_root[@]}" tests/image/run --described "docker-archive:$built/{{ name }}-arm64.tar" "$emulator"
+    "${as_root[@]}" tests/image/run --emulated "$built/{{ arm_target }}/release/{{ name }}" "$emulator"
 
 # The metrics of a run, the alert rules and the dashboard, as Prometheus' own tools see them (needs promtool and Python).
 [group('test')]
@@ -158,6 +194,26 @@ figures: static
     WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' \
         cargo bench --locked --bench figures
 
+# Archives, SBOMs and sums of both targets, in target/release-files (needs cargo-auditable, cargo-cyclonedx, Python).
+[group('release')]
+release:
+    release/build '{{ release_files }}'
+
+# The same commit built a second time, in another folder: the same bytes, or it fails.
+[group('release')]
+release-check:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    commit=$(git rev-parse HEAD)
+    export SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$commit")
+    again=$(mktemp --directory)
+    trap 'rm -rf "$again"' EXIT
+    mkdir "$again/source"
+    git archive "$commit" | tar --extract --directory "$again/source"
+    release/build '{{ release_files }}'
+    "$again/source/release/build" "$again/release"
+    release/check '{{ release_files }}' "$again/release"
+
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size demo promtool e2e e2e-versions mutations
+ci: test lint doc deny size demo e2e e2e-versions deploy-files promtool release-check image-test mutations

@@ -62,13 +62,14 @@ fn words_of(label: &str) -> Option<BTreeSet<String>> {
     Some(words)
 }
 
-/// The bounds of a histogram's buckets.
+/// The bounds of a histogram's buckets, as they are shown and as Prometheus 3 stores them.
 fn bounds() -> BTreeSet<String> {
     let metrics = Metrics::default();
     metrics.update().observe(Family::RequestDuration, &["x"], Duration::ZERO);
     let text = String::from_utf8(metrics.answer().body).expect("text");
     let bound = Regex::new(r#"le="([^"]+)""#).expect("the expression is fixed");
-    bound.captures_iter(&text).map(|found| found[1].to_owned()).collect()
+    let shown = bound.captures_iter(&text).map(|found| found[1].to_owned());
+    shown.flat_map(|bound| [format!("{bound}.0"), bound]).collect()
 }
 
 /// The labels of a sample's name, `None` where the program shows no such sample.

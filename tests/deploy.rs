@@ -1,0 +1,195 @@
+//! The files of `deploy/` and the image against the program: names, ports, paths, user, version. What the real chart,
+//! kustomize and compose make of the files is tested in `tests/deploy`, with Go.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
+use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
+use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
+use regex::Regex;
+
+const NAME: &str = env!("CARGO_PKG_NAME");
+
+/// Of cloudflared, in the compose file.
+const VARIABLES_OF_OTHERS: [&str; 1] = ["TUNNEL_TOKEN_FILE"];
+
+/// Of ExternalDNS's own metrics.
+const PORTS_OF_OTHERS: [u16; 1] = [7979];
+
+/// One of our files, without what its comments say.
+struct File {
+    path: PathBuf,
+    lines: Vec<String>,
+}
+
+impl File {
+    fn read(path: PathBuf) -> Self {
+        let text = fs::read_to_string(&path).expect("it was listed");
+        let bare = |line: &str| match line.trim_start().starts_with('#') {
+            true => String::new(),
+            false => line.to_owned(),
+        };
+        Self { lines: text.lines().map(bare).collect(), path }
+    }
+
+    /// What stands behind each `key:`, without quotes.
+    fn values(&self, key: &str) -> impl Iterator<Item = &str> {
+        self.lines.iter().filter_map(move |line| {
+            let value = line.trim_start().trim_start_matches("- ").strip_prefix(key)?.strip_prefix(':')?;
+            Some(value.trim().trim_matches('"')).filter(|value| !value.is_empty())
+        })
+    }
+}
+
+/// Every YAML file of `deploy/`.
+fn files() -> Vec<File> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("deploy/ is there") {
+            let path = entry.expect("it can be listed").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+                files.push(File::read(path));
+            }
+        }
+    }
+    files
+}
+
+fn repository_file(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("it is in the repository")
+}
+
+/// The names of the README's configuration table.
+fn documented_variables() -> BTreeSet<String> {
+    let readme = repository_file("README.md");
+    let (_, section) = readme.split_once("\n## Configuration\n").expect("the README has the section");
+    let name = Regex::new("`([A-Z][A-Z_]+)`").expect("the expression is fixed");
+    let rows =
+        section.lines().take_while(|line| !line.starts_with("## ")).filter(|line| line.starts_with('|'));
+    rows.flat_map(|row| name.captures_iter(row).map(|found| found[1].to_owned()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Nothing but what is needed at least.
+struct Least;
+
+impl Environment for Least {
+    fn variable(&self, name: &str) -> Option<String> {
+        matches!(name, "CF_API_TOKEN" | "CF_TUNNEL_ID").then(|| "needed".to_owned())
+    }
+
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+fn defaults() -> Config {
+    Config::read(&Arguments::default(), &Least).expect("the rest has defaults")
+}
+
+#[test]
+fn every_variable_and_flag_is_one_of_the_program() {
+    let known = documented_variables();
+    let flags: Vec<String> = Arguments::VARIABLES
+        .iter()
+        .map(|variable| format!("--{}", variable.to_lowercase().replace('_', "-")))
+        .collect();
+    let variable = Regex::new(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b").expect("the expression is fixed");
+    let mut seen = BTreeSet::new();
+    for file in files() {
+        for line in &file.lines {
+            for found in variable.find_iter(line).map(|found| found.as_str()) {
+                assert!(
+                    known.contains(found) || VARIABLES_OF_OTHERS.contains(&found),
+                    "{}: the program has no {found}",
+                    file.path.display()
+                );
+                seen.insert(found.to_owned());
+            }
+            // The chart makes ExternalDNS's own flags from other values.
+            if file.path.parent().is_some_and(|folder| folder.ends_with("helm"))
+                && let Some(argument) = line.trim_start().strip_prefix("- --")
+            {
+                let flag = format!("--{}", argument.split('=').next().unwrap_or_default());
+                assert!(flags.contains(&flag), "{}: the program has no {flag}", file.path.display());
+                seen.insert(flag);
+            }
+        }
+    }
+    for expected in ["CF_API_TOKEN_FILE", "CF_TUNNEL_ID", "--owner-id"] {
+        assert!(seen.contains(expected), "{expected} is in none of the files: {seen:?}");
+    }
+}
+
+#[test]
+fn ports_and_probe_paths_are_the_programs_own() {
+    let config = defaults();
+    let observation = config.observation_address.port();
+    let health = Health::default();
+    let (mut ports, mut paths) = (0, 0);
+    for file in files() {
+        for port in file.values("containerPort") {
+            let port: u16 = port.parse().expect("a number");
+            assert!(
+                port == observation || PORTS_OF_OTHERS.contains(&port),
+                "{}: {port}",
+                file.path.display()
+            );
+            ports += 1;
+        }
+        for path in file.values("path") {
+            assert!(health.route(path).is_some(), "{}: {path} is not answered", file.path.display());
+            paths += 1;
+        }
+    }
+    assert!(ports >= 2 && paths >= 4, "{ports} ports and {paths} paths were found");
+    assert!(repository_file("Dockerfile.scratch").contains(&format!("\nEXPOSE {observation}\n")));
+    // What ExternalDNS asks unless told otherwise, as none of the files does.
+    assert!(config.api_addresses.iter().all(|address| address.port() == 8888 && address.ip().is_loopback()));
+}
+
+#[test]
+fn pod_compose_and_image_run_as_one_user() {
+    let dockerfile = repository_file("Dockerfile.scratch");
+    let image =
+        dockerfile.lines().find_map(|line| line.strip_prefix("USER ")).expect("the image names a user");
+    let (user, group) = image.split_once(':').expect("user and group");
+    assert!(user.parse::<u32>().expect("Kubernetes checks no names") > 0);
+    let mut found = 0;
+    for file in files() {
+        for (key, expected) in [("runAsUser", user), ("runAsGroup", group), ("user", image)] {
+            for value in file.values(key) {
+                assert_eq!(value, expected, "{key} in {}", file.path.display());
+                found += 1;
+            }
+        }
+    }
+    assert!(found >= 5, "{found} were found");
+}
+
+#[test]
+fn the_files_install_this_version() {
+    let version = format!("v{}", env!("CARGO_PKG_VERSION"));
+    let mut found = 0;
+    for file in files() {
+        for (index, line) in file.lines.iter().enumerate() {
+            let Some((_, behind)) = line.split_once(&format!("/{NAME}")) else { continue };
+            let next = file.lines.get(index + 1).map_or("", |line| line.trim_start());
+            let tag = behind
+                .strip_prefix(':')
+                .or_else(|| next.strip_prefix("tag: "))
+                .or_else(|| next.strip_prefix("newTag: "));
+            if let Some(tag) = tag {
+                assert_eq!(tag, version, "{}", file.path.display());
+                found += 1;
+            }
+        }
+    }
+    assert_eq!(found, 3, "chart, kustomize and compose");
+}
