@@ -56,10 +56,14 @@ fn words_of(label: &str) -> Option<BTreeSet<String>> {
     };
     let (_, behind) = source.split_once(begin).unwrap_or_else(|| panic!("{begin} is no more"));
     let (body, _) = behind.split_once(end).unwrap_or_else(|| panic!("{begin} does not end"));
-    let literal = Regex::new(r#""([A-Za-z][A-Za-z_/ ]*)""#).expect("the expression is fixed");
+    let literal = regex(r#""([A-Za-z][A-Za-z_/ ]*)""#);
     let words: BTreeSet<String> = literal.captures_iter(body).map(|found| found[1].to_owned()).collect();
     assert!(words.len() >= 2, "{label}: {words:?}");
     Some(words)
+}
+
+fn regex(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("it was tried")
 }
 
 /// The bounds of a histogram's buckets, as they are shown and as Prometheus 3 stores them.
@@ -67,9 +71,10 @@ fn bounds() -> BTreeSet<String> {
     let metrics = Metrics::default();
     metrics.update().observe(Family::RequestDuration, &["x"], Duration::ZERO);
     let text = String::from_utf8(metrics.answer().body).expect("text");
-    let bound = Regex::new(r#"le="([^"]+)""#).expect("the expression is fixed");
-    let shown = bound.captures_iter(&text).map(|found| found[1].to_owned());
-    shown.flat_map(|bound| [format!("{bound}.0"), bound]).collect()
+    let bound = regex(r#"le="([^"]+)""#);
+    let shown: BTreeSet<String> = bound.captures_iter(&text).map(|found| found[1].to_owned()).collect();
+    let whole = shown.iter().filter(|bound| bound.parse::<u32>().is_ok());
+    whole.map(|bound| format!("{bound}.0")).chain(shown.iter().cloned()).collect()
 }
 
 /// The labels of a sample's name, `None` where the program shows no such sample.
@@ -96,16 +101,15 @@ struct Reading {
 
 impl Reading {
     fn of(expression: &str) -> Self {
-        let token = Regex::new(
+        let token = regex(
             r#"(?x) (?<text>"[^"]*") | (?<range>\[[^\]]*\]) | (?<number>[0-9][0-9.a-z]*)
                 | (?<word>[A-Za-z_][A-Za-z0-9_]*) | (?<other>=~|!~|!=|>=|<=|==|\S)"#,
-        )
-        .expect("the expression is fixed");
+        );
         let tokens: Vec<(&str, &str)> = token
             .captures_iter(expression)
             .map(|found| {
-                let kind = ["text", "range", "number", "word", "other"].into_iter();
-                let kind = kind.filter(|kind| found.name(kind).is_some()).next().expect("one of them");
+                let mut kinds = ["text", "range", "number", "word", "other"].into_iter();
+                let kind = kinds.find(|kind| found.name(kind).is_some()).expect("one of them");
                 (kind, found.get(0).expect("the whole").as_str())
             })
             .collect();
@@ -169,7 +173,7 @@ impl Reading {
         let wrong: Vec<&str> = match (label, words_of(label)) {
             (_, Some(words)) => alternatives().filter(|word| !words.contains(*word)).collect(),
             ("status", None) => {
-                let status = Regex::new(r"^(?:[1-5][0-9.]{2}|none)$").expect("the expression is fixed");
+                let status = regex(r"^(?:[1-5][0-9.]{2}|none)$");
                 alternatives().filter(|word| !status.is_match(word)).collect()
             }
             _ => Vec::new(),
@@ -187,12 +191,12 @@ fn assert_right(expression: &str) -> Reading {
 
 /// The alerts by name, each with what stands behind its keys. Reads no more of YAML than the file has.
 fn alerts() -> BTreeMap<String, BTreeMap<String, String>> {
+    let is_key = regex(r"^ +([a-z]+):(?: (.*))?$");
     let mut alerts = BTreeMap::new();
     for block in ALERTS.split("- alert: ").skip(1) {
         let (name, body) = block.split_once('\n').expect("a name has its line");
         let mut values: BTreeMap<String, String> = BTreeMap::new();
         let mut last = String::new();
-        let is_key = Regex::new(r"^ +([a-z]+):(?: (.*))?$").expect("the expression is fixed");
         for line in body.lines().filter(|line| !line.trim_start().starts_with('#')) {
             if let Some(found) = is_key.captures(line) {
                 found[1].clone_into(&mut last);
@@ -290,8 +294,8 @@ fn every_mistake_that_is_looked_for_is_found() {
 
 #[test]
 fn every_alert_asks_for_what_the_program_shows_and_says_what_to_do() {
-    let template = Regex::new(r"\$labels\.([a-z_]+)").expect("the expression is fixed");
-    let metric = Regex::new(r"cloudflare_tunnel_webhook_[a-z_]+").expect("the expression is fixed");
+    let template = regex(r"\$labels\.([a-z_]+)");
+    let metric = regex(r"cloudflare_tunnel_webhook_[a-z_]+");
     for (name, values) in alerts() {
         let value = |key: &str| values.get(key).unwrap_or_else(|| panic!("{name} has no {key}"));
         let reading = assert_right(value("expr"));
@@ -301,8 +305,7 @@ fn every_alert_asks_for_what_the_program_shows_and_says_what_to_do() {
         for label in texts.iter().flat_map(|text| template.captures_iter(text)) {
             let label = &label[1];
             assert!(reading.labels.contains(label), "{name}: its result has no label {label}");
-            let dropped =
-                Regex::new(&format!(r"(?:without|ignoring) \([a-z_, ]*\b{label}\b")).expect("a name");
+            let dropped = regex(&format!(r"(?:without|ignoring) \([a-z_, ]*\b{label}\b"));
             assert!(!dropped.is_match(value("expr")), "{name}: its result has no label {label} any more");
         }
         for named in texts.iter().flat_map(|text| metric.find_iter(text)) {
@@ -316,7 +319,7 @@ fn every_alert_asks_for_what_the_program_shows_and_says_what_to_do() {
 fn every_alert_is_seen_firing_and_every_series_of_its_test_is_one_of_the_program() {
     let silent = ALERTS_TEST.lines().filter(|line| line.trim() == "exp_samples: []").count();
     let names: BTreeSet<String> = alerts().into_keys().collect();
-    let alert = Regex::new(r#"alertname="([A-Za-z]+)""#).expect("the expression is fixed");
+    let alert = regex(r#"alertname="([A-Za-z]+)""#);
     let fired: BTreeSet<String> = alert.captures_iter(ALERTS_TEST).map(|found| found[1].to_owned()).collect();
     assert_eq!(fired, names);
     assert!(silent > names.len(), "each is seen silent too, and a healthy instance");
@@ -345,13 +348,13 @@ fn alerts_and_dashboard_have_the_programs_own_threshold_of_calls() {
 #[test]
 fn every_panel_asks_for_what_the_program_shows() {
     let mut samples = BTreeSet::new();
-    let placeholder = Regex::new(r"\{\{([a-z_]+)\}\}").expect("the expression is fixed");
+    let by = regex(r"by \(([a-z_, ]+)\)");
+    let placeholder = regex(r"\{\{([a-z_]+)\}\}");
     for panel in panels() {
         for target in targets(&panel) {
             let expression = without_variables(target["expr"].as_str().expect("a text"));
             let reading = assert_right(&expression);
             let legend = target["legendFormat"].as_str().expect("a text");
-            let by = Regex::new(r"by \(([a-z_, ]+)\)").expect("the expression is fixed");
             let kept = by.captures(&expression).map_or("", |found| found.get(1).expect("a list").as_str());
             for label in placeholder.captures_iter(legend).map(|found| found[1].to_owned()) {
                 assert!(kept.split(", ").any(|kept| kept == label), "{expression} keeps no {label}");
