@@ -146,6 +146,20 @@ image-test: image
     "${as_root[@]}" tests/image/run --described "docker-archive:$built/{{ name }}-arm64.tar" "$emulator"
     "${as_root[@]}" tests/image/run --emulated "$built/{{ arm_target }}/release/{{ name }}" "$emulator"
 
+# The metrics of a run, the alert rules and the dashboard, as Prometheus' own tools see them (needs promtool and Python).
+[group('test')]
+promtool:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    tmp='{{ target_dir }}/tmp'
+    rm -f "$tmp/metrics.txt"
+    cargo test --locked --test metrics -- --exact every_family_has_the_value_that_the_conversation_gave_it
+    promtool check metrics <"$tmp/metrics.txt"
+    promtool check rules deploy/prometheus/alerts.yaml
+    promtool test rules deploy/prometheus/alerts_test.yaml
+    tests/dashboards/panels deploy/grafana/dashboard.json "$tmp/metrics.txt" >"$tmp/panels_test.yaml"
+    promtool test rules "$tmp/panels_test.yaml"
+
 # Break the code in known ways, one at a time, and see the tests go red (needs Python 3.11).
 [group('test')]
 mutations *names:
@@ -202,4 +216,4 @@ release-check:
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size demo e2e e2e-versions deploy-files release-check image-test mutations
+ci: test lint doc deny size demo e2e e2e-versions deploy-files promtool release-check image-test mutations

@@ -10,6 +10,7 @@ mod external_dns;
 mod harness;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
@@ -354,6 +355,11 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
     for secret in [TOKEN, "www.example", "api.example", "hand.example", "office.example", "cfargotunnel"] {
         assert!(!text.contains(secret), "{secret} is shown");
     }
+
+    // `just promtool` gives it to Prometheus' own tools.
+    stage.await_look(Family::Connectors, &["home"], Some(1.0));
+    let scrape = concat!(env!("CARGO_TARGET_TMPDIR"), "/metrics.txt");
+    fs::write(scrape, stage.ask("GET").body).expect("the folder is there for this");
 }
 
 #[test]
