@@ -146,6 +146,20 @@ image-test: image
     "${as_root[@]}" tests/image/run --described "docker-archive:$built/{{ name }}-arm64.tar" "$emulator"
     "${as_root[@]}" tests/image/run --emulated "$built/{{ arm_target }}/release/{{ name }}" "$emulator"
 
+# The metrics of a run, the alert rules and the dashboard, as Prometheus' own tools see them (needs promtool and Python).
+[group('test')]
+promtool:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    tmp='{{ target_dir }}/tmp'
+    rm -f "$tmp/metrics.txt"
+    cargo test --locked --test metrics -- --exact every_family_has_the_value_that_the_conversation_gave_it
+    promtool check metrics <"$tmp/metrics.txt"
+    promtool check rules deploy/prometheus/alerts.yaml
+    promtool test rules deploy/prometheus/alerts_test.yaml
+    tests/dashboards/panels deploy/grafana/dashboard.json "$tmp/metrics.txt" >"$tmp/panels_test.yaml"
+    promtool test rules "$tmp/panels_test.yaml"
+
 # Break the code in known ways, one at a time, and see the tests go red (needs Python 3.11).
 [group('test')]
 mutations *names:
@@ -166,6 +180,41 @@ fmt:
 [group('check')]
 doc:
     RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
+
+# The README's pictures: the terminal is drawn from what the demo prints, the parts are drawn by hand (needs Python).
+[group('docs')]
+pictures folder='docs/pictures':
+    #!/usr/bin/env bash
+    set -euo pipefail
+    # Cut: cargo's own lines, and what has been seen before.
+    cargo run --release --locked --example demo 2>&1 | docs/pictures/terminal.py \
+        --command 'cargo run --release --example demo' \
+        --title 'What the demo prints' \
+        --description 'A terminal in which the demo runs: three hostnames are published, their rules standing before a wildcard made by hand; a typing mistake is refused and withdraws nothing; at the end everything of ours is gone, and everything else is as it was.' \
+        --cut '' '== A tunnel' \
+        --cut "  The zone's records" '' \
+        --cut '    hand.example.com       A' '    admin.example.com      CNAME' \
+        --cut "  Calls of Cloudflare's API" '  A further loop' \
+        --cut '== One service moves' '' \
+        --cut '  ExternalDNS asks' '' \
+        --cut '  ExternalDNS asks' "  The tunnel's rules" \
+        --cut "  The zone's records" '  A further loop' \
+        --wrap WARN \
+        --output '{{ folder }}/demo.svg'
+    docs/pictures/check.py docs/pictures/parts.svg '{{ folder }}/demo.svg'
+
+# The committed pictures are what `pictures` makes, or it fails.
+[group('docs')]
+pictures-check:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    fresh=$(mktemp --directory)
+    trap 'rm -rf "$fresh"' EXIT
+    {{ just_executable() }} pictures "$fresh"
+    if ! diff --unified docs/pictures/demo.svg "$fresh/demo.svg"; then
+        echo 'error: docs/pictures/demo.svg is not what the demo prints now: run `just pictures`, look at it, and commit it' >&2
+        exit 1
+    fi
 
 # Licences, sources and banned crates (needs cargo-deny). See deny.toml for what it cannot check here.
 [group('check')]
@@ -202,4 +251,4 @@ release-check:
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size demo e2e e2e-versions deploy-files release-check image-test mutations
+ci: test lint doc deny size demo pictures-check promtool e2e e2e-versions deploy-files release-check image-test mutations

@@ -38,6 +38,10 @@ macro_rules! arguments {
 
             /// The environment variables that have a flag.
             pub const VARIABLES: &[&str] = &[$($variable),+];
+
+            /// What the help says of each.
+            #[cfg(test)]
+            pub(crate) const HELP: &[(&str, &str)] = &[$(($variable, concat!($($doc),+))),+];
         }
     };
 }
@@ -45,15 +49,19 @@ macro_rules! arguments {
 arguments! {
     /// file with the API token [CF_API_TOKEN_FILE]
     cf_api_token_file: "CF_API_TOKEN_FILE",
-    /// account of the tunnels; taken from the zones where they share one [CF_ACCOUNT_ID]
+    /// file with the global API key, instead of a token [CF_API_KEY_FILE]
+    cf_api_key_file: "CF_API_KEY_FILE",
+    /// address of the user whom the API key belongs to [CF_API_EMAIL]
+    cf_api_email: "CF_API_EMAIL",
+    /// account of the tunnels (default: the one that all zones share) [CF_ACCOUNT_ID]
     cf_account_id: "CF_ACCOUNT_ID",
     /// ids or names of the tunnels, the default first; required [CF_TUNNEL_ID]
     cf_tunnel_id: "CF_TUNNEL_ID",
-    /// address of the API, for a proxy or a test [CF_API_BASE_URL]
+    /// address of the API, for a proxy or a test (default: Cloudflare's) [CF_API_BASE_URL]
     cf_api_base_url: "CF_API_BASE_URL",
     /// PEM file with certificate authorities trusted besides the compiled-in ones [CF_CA_FILE]
     cf_ca_file: "CF_CA_FILE",
-    /// names that are served, with all below them; all where empty [DOMAIN_FILTER]
+    /// names that are served, with all below them (default: all) [DOMAIN_FILTER]
     domain_filter: "DOMAIN_FILTER",
     /// names that are not served [EXCLUDE_DOMAIN_FILTER]
     exclude_domain_filter: "EXCLUDE_DOMAIN_FILTER",
@@ -61,7 +69,7 @@ arguments! {
     regexp_domain_filter: "REGEXP_DOMAIN_FILTER",
     /// expression for the names that are not served [REGEXP_DOMAIN_FILTER_EXCLUSION]
     regexp_domain_filter_exclusion: "REGEXP_DOMAIN_FILTER_EXCLUSION",
-    /// ids of the zones that are read; all that the token sees where empty [ZONE_ID_FILTER]
+    /// ids of the zones that are read (default: all the token sees) [ZONE_ID_FILTER]
     zone_id_filter: "ZONE_ID_FILTER",
     /// the value of ExternalDNS's --txt-owner-id (default: default) [OWNER_ID]
     owner_id: "OWNER_ID",
@@ -129,6 +137,8 @@ arguments! {
     metrics_port: "METRICS_PORT",
     /// error, warn, info, debug or trace (default: info) [LOG_LEVEL]
     log_level: "LOG_LEVEL",
+    /// how log lines look: text or json (default: text) [LOG_FORMAT]
+    log_format: "LOG_FORMAT",
 }
 
 /// What the command line says before any setting is read.

@@ -6,6 +6,7 @@
 
 mod client;
 mod configuration;
+mod credential_file;
 mod envelope;
 mod error;
 mod identifier;
@@ -21,7 +22,9 @@ mod tunnel;
 mod verdict;
 mod zone;
 
-pub use client::{Budget, Client, ClientError, ClientSettings, Credentials, USER_AGENT};
+pub use client::{
+    Budget, Client, ClientError, ClientSettings, Credentials, USER_AGENT, check_authorities, is_private,
+};
 pub use configuration::Configuration;
 pub use error::{Cause, Error, Refusal};
 pub use identifier::{AccountId, RecordId, ZoneId};

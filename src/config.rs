@@ -1,20 +1,25 @@
 //! Configuration: flags, then environment, then defaults, parsed once into typed values. Every mistake is reported at
 //! once, with the variable's name and what is allowed, and never with a secret.
 
+pub mod names;
+
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use log::LevelFilter;
 use regex_lite::Regex;
 
 use crate::cli::Arguments;
-use crate::cloudflare::{AccountId, Credentials, ZoneId};
+use crate::cloudflare::{self, AccountId, Credentials, ZoneId};
+use crate::config::names::{all_names, hint, is_injected};
 use crate::domain_filter::DomainFilter;
 use crate::endpoint::Property;
 use crate::limits;
+use crate::listener::quoted;
+use crate::logging::Format;
 use crate::provider::{Wanted, ZoneScope};
 use crate::reconcile::Ownership;
 use crate::reconcile::adopt::Adopt;
@@ -38,6 +43,11 @@ pub trait Environment {
     /// A variable of the environment; an empty one counts as absent.
     fn variable(&self, name: &str) -> Option<String>;
 
+    /// The names of all variables of the environment, in any order; none where only what is asked for is known.
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The contents of a file.
     ///
     /// # Errors
@@ -51,6 +61,8 @@ pub trait Environment {
 pub struct Config {
     /// What calls of Cloudflare are made with.
     pub credentials: Credentials,
+    /// Where the secret among them was read, where that was a file.
+    pub credential_file: Option<PathBuf>,
     /// Where the API is.
     pub api_base_url: String,
     /// Certificate authorities trusted besides the compiled-in ones, as PEM.
@@ -65,6 +77,8 @@ pub struct Config {
     pub observation_address: SocketAddr,
     /// The most detailed level that is logged.
     pub log_level: LevelFilter,
+    /// How log lines look.
+    pub log_format: Format,
     /// What an operator should read although nothing is wrong.
     pub warnings: Vec<String>,
 }
@@ -91,7 +105,8 @@ impl Config {
     ///
     /// With every mistake there is.
     pub fn read(arguments: &Arguments, environment: &dyn Environment) -> Result<Self, Vec<Mistake>> {
-        let mut reader = Reader { arguments, environment, mistakes: Vec::new(), warnings: Vec::new() };
+        let (mistakes, warnings) = (Vec::new(), Vec::new());
+        let mut reader = Reader { arguments, environment, credential_file: None, mistakes, warnings };
         // All of them before the first return, so that one start reports every mistake.
         let credentials = reader.credentials();
         let tunnels = reader.tunnels();
@@ -105,16 +120,18 @@ impl Config {
         let api_addresses = reader.api_addresses();
         let observation_address = reader.observation_address();
         let log_level = reader.log_level();
+        let log_format = reader.log_format();
         let allow_local_config = reader.boolean("ALLOW_LOCAL_CONFIG");
         let allow_mass_deletion = reader.boolean("ALLOW_MASS_DELETION");
         let adopt = reader.adopt();
         let namespace_guard = reader.namespace_guard();
         let dry_run = reader.boolean("DRY_RUN");
-        let account = reader.text("CF_ACCOUNT_ID").map(AccountId::new);
-        let ids = reader.list("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
+        let account = reader.identifiers("CF_ACCOUNT_ID").into_iter().next().map(AccountId::new);
+        let ids = reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
         let api_base_url = reader.api_base_url();
+        reader.unknown_names();
 
-        let Reader { mistakes, warnings, .. } = reader;
+        let Reader { credential_file, mistakes, warnings, .. } = reader;
         let Some(credentials) = credentials.filter(|_| mistakes.is_empty()) else {
             return Err(mistakes);
         };
@@ -135,6 +152,7 @@ impl Config {
         };
         Ok(Self {
             credentials,
+            credential_file,
             api_base_url,
             ca_file,
             wanted,
@@ -142,6 +160,7 @@ impl Config {
             api_addresses,
             observation_address,
             log_level,
+            log_format,
             warnings,
         })
     }
@@ -150,26 +169,9 @@ impl Config {
 struct Reader<'a> {
     arguments: &'a Arguments,
     environment: &'a dyn Environment,
+    credential_file: Option<PathBuf>,
     mistakes: Vec<Mistake>,
     warnings: Vec<String>,
-}
-
-/// Names that other programs use for the same thing.
-fn aliases(variable: &str) -> &'static [&'static str] {
-    match variable {
-        "CF_API_TOKEN" => &["CLOUDFLARE_API_TOKEN"],
-        "CF_API_TOKEN_FILE" => &["CLOUDFLARE_API_TOKEN_FILE"],
-        "CF_API_KEY" => &["CLOUDFLARE_API_KEY"],
-        "CF_API_EMAIL" => &["CLOUDFLARE_API_EMAIL", "CLOUDFLARE_EMAIL"],
-        "CF_ACCOUNT_ID" => &["CLOUDFLARE_ACCOUNT_ID"],
-        "CF_TUNNEL_ID" => &["CLOUDFLARE_TUNNEL_ID", "CLOUDFLARE_TUNNEL_NAME", "CF_TUNNEL"],
-        "CF_API_BASE_URL" => &["CLOUDFLARE_BASE_URL"],
-        "DOMAIN_FILTER" => &["DOMAIN_FILTERS"],
-        "SERVER_PORT" => &["PORT"],
-        "METRICS_HOST" => &["HEALTHZ_HOST"],
-        "METRICS_PORT" => &["HEALTHZ_PORT"],
-        _ => &[],
-    }
 }
 
 /// The property that a setting is the default of: `webhook/origin-ca-pool` for `ORIGIN_CA_POOL`.
@@ -184,17 +186,59 @@ impl Reader<'_> {
 
     /// The flag, else the variable, else one of its other names. Blanks around it do not count, and an empty one counts
     /// as absent.
-    fn text(&self, variable: &'static str) -> Option<String> {
-        let is_there = |text: &String| !text.trim().is_empty();
-        let flag = self.arguments.flag_for(variable).map(str::to_owned).filter(is_there);
-        let names = [variable].into_iter().chain(aliases(variable).iter().copied());
-        flag.or_else(|| names.into_iter().find_map(|name| self.environment.variable(name).filter(is_there)))
-            .map(|text| text.trim().to_owned())
+    fn text(&mut self, variable: &'static str) -> Option<String> {
+        let trimmed = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        if let Some(text) = self.arguments.flag_for(variable).and_then(trimmed) {
+            return Some(text);
+        }
+        let mut counts: Option<(&str, String)> = None;
+        for name in all_names(variable) {
+            let Some(text) = self.environment.variable(name).as_deref().and_then(trimmed) else {
+                continue;
+            };
+            if is_injected(name, &text) {
+                self.warnings.push(format!(
+                    "{name}={} was put there by Kubernetes for a Service and is ignored",
+                    quoted(&text)
+                ));
+                continue;
+            }
+            match &counts {
+                None => counts = Some((name, text)),
+                Some((first, said)) if *said != text => {
+                    self.warnings.push(format!("{first} and {name} are both set and differ: {first} counts"));
+                }
+                Some(_) => {}
+            }
+        }
+        counts.map(|(_, text)| text)
     }
 
-    fn list(&self, variable: &'static str) -> Vec<String> {
+    fn list(&mut self, variable: &'static str) -> Vec<String> {
         let text = self.text(variable).unwrap_or_default();
         text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Ids as Cloudflare gives them to accounts and zones.
+    fn identifiers(&mut self, variable: &'static str) -> Vec<String> {
+        let ids = self.list(variable);
+        let is_id = |id: &&String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if let Some(other) = ids.iter().find(|id| !is_id(id)) {
+            self.mistake(
+                variable,
+                format!(
+                    "is {other:?}; allowed are ids of 32 hexadecimal digits, as the dashboard shows them beside a zone"
+                ),
+            );
+        }
+        ids
+    }
+
+    /// Names in the environment that were meant for this program, it seems.
+    fn unknown_names(&mut self) {
+        let names = self.environment.names();
+        let value = |name: &str| self.environment.variable(name).unwrap_or_default();
+        self.warnings.extend(names.iter().filter_map(|name| hint(name, &value(name))));
     }
 
     fn boolean(&mut self, variable: &'static str) -> bool {
@@ -212,6 +256,11 @@ impl Reader<'_> {
         let token = self.secret("CF_API_TOKEN", "CF_API_TOKEN_FILE");
         let key = self.secret("CF_API_KEY", "CF_API_KEY_FILE");
         let email = self.text("CF_API_EMAIL");
+        if let Some(email) = &email
+            && !email.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            self.mistake("CF_API_EMAIL", format!("is {email:?}; allowed is visible ASCII without blanks"));
+        }
         match (token, key, email) {
             (Some(token), None, _) => Some(Credentials::Token(token?)),
             (None, Some(key), Some(email)) => Some(Credentials::Key { key: key?, email: email.into() }),
@@ -238,32 +287,38 @@ impl Reader<'_> {
     /// and cannot be used.
     #[allow(clippy::option_option, reason = "absent and unusable are told apart once, by the caller")]
     fn secret(&mut self, variable: &'static str, file_variable: &'static str) -> Option<Option<Secret>> {
-        let given = self.text(variable);
-        let path = match given.as_deref().map(|text| text.strip_prefix("file:")) {
-            Some(None) => None,
-            Some(Some(path)) => Some((variable, path.to_owned())),
-            None => Some((file_variable, self.text(file_variable)?)),
-        };
-        let (variable, text) = match path {
-            None => (variable, given.unwrap_or_default()),
-            Some((variable, path)) => match self.environment.read(Path::new(&path)) {
-                Ok(bytes) => (variable, String::from_utf8_lossy(&bytes).into_owned()),
-                Err(error) => {
-                    // What has no slash may be the secret itself.
-                    let file =
-                        if path.contains('/') { format!("the file {path:?}") } else { "a file".to_owned() };
-                    self.mistake(variable, format!("names {file}, which cannot be read: {error}"));
-                    return Some(None);
-                }
+        let (given, file) = (self.text(variable), self.text(file_variable));
+        if given.is_some() && file.is_some() {
+            self.warnings.push(format!("{variable} and {file_variable} are both set: {variable} counts"));
+        }
+        let (variable, path) = match (given, file) {
+            (Some(text), _) => match text.strip_prefix("file:") {
+                None => return Some(self.parsed_secret(variable, "", &text)),
+                Some(path) => (variable, path.to_owned()),
             },
+            (None, Some(path)) => (file_variable, path),
+            (None, None) => return None,
         };
-        match Secret::parse(&text) {
-            Ok(secret) => Some(Some(secret)),
+        // What has no slash may be the secret itself.
+        let file = if path.contains('/') { format!("the file {path:?}") } else { "a file".to_owned() };
+        match self.environment.read(Path::new(&path)) {
+            Ok(bytes) => {
+                self.credential_file = Some(path.into());
+                Some(self.parsed_secret(
+                    variable,
+                    &format!("names {file}, which "),
+                    &String::from_utf8_lossy(&bytes),
+                ))
+            }
             Err(error) => {
-                self.mistake(variable, error.to_string());
+                self.mistake(variable, format!("names {file}, which cannot be read: {error}"));
                 Some(None)
             }
         }
+    }
+
+    fn parsed_secret(&mut self, variable: &'static str, which: &str, text: &str) -> Option<Secret> {
+        Secret::parse(text).map_err(|error| self.mistake(variable, format!("{which}{error}"))).ok()
     }
 
     fn tunnels(&mut self) -> Vec<Box<str>> {
@@ -278,7 +333,7 @@ impl Reader<'_> {
     }
 
     fn domain_filter(&mut self) -> DomainFilter {
-        let (include, exclude) = (self.list("DOMAIN_FILTER"), self.list("EXCLUDE_DOMAIN_FILTER"));
+        let (include, exclude) = (self.domains("DOMAIN_FILTER"), self.domains("EXCLUDE_DOMAIN_FILTER"));
         let expressions =
             (self.expression("REGEXP_DOMAIN_FILTER"), self.expression("REGEXP_DOMAIN_FILTER_EXCLUSION"));
         match expressions {
@@ -296,6 +351,24 @@ impl Reader<'_> {
                 DomainFilter::Expressions { include: regex_include, exclude: regex_exclude }
             }
         }
+    }
+
+    fn domains(&mut self, variable: &'static str) -> Vec<String> {
+        let domains = self.list(variable);
+        let is_domain = |text: &&String| {
+            let domain = Hostname::parse(text.strip_prefix('.').unwrap_or(text));
+            domain.is_ok_and(|domain| !domain.is_wildcard())
+        };
+        if let Some(other) = domains.iter().find(|domain| !is_domain(domain)) {
+            self.mistake(
+                variable,
+                format!(
+                    "has {other:?}; allowed are names such as example.com, which stands for all names below it too, and \
+                     .example.com, which stands for those alone"
+                ),
+            );
+        }
+        domains
     }
 
     /// Both Go and this program have to read it: what Go cannot read would end ExternalDNS.
@@ -389,21 +462,30 @@ impl Reader<'_> {
 
     fn api_base_url(&mut self) -> String {
         let url = self.text("CF_API_BASE_URL").unwrap_or_else(|| API_BASE_URL_DEFAULT.to_owned());
-        let host = url.strip_prefix("http://").and_then(|rest| rest.split(['/', ':']).next());
-        if host.is_some_and(|host| host != "localhost" && !host.starts_with("127.")) {
-            self.warnings.push(format!("CF_API_BASE_URL is {url:?}: the token is sent unencrypted"));
+        match cloudflare::is_private(&url) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.warnings.push(format!("CF_API_BASE_URL is {url:?}: the token is sent unencrypted"));
+            }
+            Err(error) => {
+                // A password or a token may be in it.
+                let given =
+                    if url.contains(['@', '?', '#']) { "wrong".to_owned() } else { format!("{url:?}") };
+                self.mistake("CF_API_BASE_URL", format!("is {given}: {error}"));
+            }
         }
         url
     }
 
     fn ca_file(&mut self) -> Option<Vec<u8>> {
         let path = self.text("CF_CA_FILE")?;
-        self.environment
-            .read(Path::new(&path))
-            .map_err(|error| {
-                self.mistake("CF_CA_FILE", format!("names {path:?}, which cannot be read: {error}"))
-            })
-            .ok()
+        let pem = self.environment.read(Path::new(&path)).map_err(|error| format!("cannot be read: {error}"));
+        pem.and_then(|pem| match cloudflare::check_authorities(&pem) {
+            Ok(()) => Ok(pem),
+            Err(error) => Err(format!("is of no use: {error}")),
+        })
+        .map_err(|problem| self.mistake("CF_CA_FILE", format!("names {path:?}, which {problem}")))
+        .ok()
     }
 
     fn request_timeout(&mut self) -> Duration {
@@ -473,16 +555,21 @@ impl Reader<'_> {
         let Some(text) = self.text(variable) else {
             return default;
         };
-        // Kubernetes sets NAME_PORT=tcp://… for a Service called NAME.
-        if text.starts_with("tcp://") {
-            self.warnings
-                .push(format!("{variable}={text} was put there by Kubernetes for a Service and is ignored"));
-            return default;
-        }
         text.parse().unwrap_or_else(|_| {
             self.mistake(variable, format!("is {text:?}; allowed is a port from 0 to 65535"));
             default
         })
+    }
+
+    fn log_format(&mut self) -> Format {
+        match self.text("LOG_FORMAT").as_deref() {
+            None | Some("text") => Format::Text,
+            Some("json") => Format::Json,
+            Some(other) => {
+                self.mistake("LOG_FORMAT", format!("is {other:?}; allowed are text and json"));
+                Format::Text
+            }
+        }
     }
 
     fn log_level(&mut self) -> LevelFilter {
@@ -504,207 +591,4 @@ impl Reader<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    #[derive(Default)]
-    struct FakeEnvironment {
-        variables: BTreeMap<&'static str, &'static str>,
-        files: BTreeMap<&'static str, &'static str>,
-    }
-
-    impl Environment for FakeEnvironment {
-        fn variable(&self, name: &str) -> Option<String> {
-            self.variables.get(name).map(ToString::to_string)
-        }
-
-        fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-            let contents = path.to_str().and_then(|path| self.files.get(path));
-            contents.map(|text| text.as_bytes().to_vec()).ok_or_else(|| io::ErrorKind::NotFound.into())
-        }
-    }
-
-    fn environment(variables: &[(&'static str, &'static str)]) -> FakeEnvironment {
-        FakeEnvironment {
-            variables: variables.iter().copied().collect(),
-            files: [("/run/token", "from-a-file\n")].into(),
-        }
-    }
-
-    fn read(variables: &[(&'static str, &'static str)]) -> Result<Config, Vec<Mistake>> {
-        Config::read(&Arguments::default(), &environment(variables))
-    }
-
-    const MINIMUM: [(&str, &str); 2] = [("CF_API_TOKEN", "secret-token"), ("CF_TUNNEL_ID", "home")];
-
-    fn with(variable: &'static str, value: &'static str) -> Vec<(&'static str, &'static str)> {
-        MINIMUM.into_iter().chain([(variable, value)]).collect()
-    }
-
-    #[test]
-    fn a_token_and_a_tunnel_are_enough() {
-        let config = read(&MINIMUM).expect("the minimum");
-        assert_eq!(config.api_base_url, API_BASE_URL_DEFAULT);
-        assert_eq!(&*config.wanted.owner, "default");
-        assert_eq!(config.api_addresses, ["127.0.0.1:8888".parse().unwrap(), "[::1]:8888".parse().unwrap()]);
-        assert_eq!(config.observation_address, "[::]:8080".parse().unwrap());
-        assert_eq!(config.warnings, [""; 0]);
-    }
-
-    /// Templates write `--owner-id=` where nothing is set, and a stamp without an owner is no stamp.
-    #[test]
-    fn an_empty_flag_is_an_absent_one() {
-        let arguments = Arguments { owner_id: Some(" ".to_owned()), ..Arguments::default() };
-        let environment = environment(&with("OWNER_ID", "cluster"));
-        let config = Config::read(&arguments, &environment).expect("nothing is wrong");
-        assert_eq!(&*config.wanted.owner, "cluster");
-    }
-
-    #[test]
-    fn a_token_in_the_place_of_its_file_is_not_repeated() {
-        let mistakes = read(&[("CF_API_TOKEN_FILE", "secret-token"), ("CF_TUNNEL_ID", "home")])
-            .expect_err("there is no such file");
-        let text = mistakes.iter().map(ToString::to_string).collect::<String>();
-        assert!(text.contains("CF_API_TOKEN_FILE") && !text.contains("secret-token"), "{text}");
-        let mistakes =
-            read(&[("CF_API_TOKEN", "file:/run/none"), ("CF_TUNNEL_ID", "home")]).expect_err("no file");
-        assert!(mistakes[0].problem.contains("/run/none"), "{mistakes:?}");
-    }
-
-    #[test]
-    fn every_mistake_is_reported_at_once_and_none_with_a_secret() {
-        let mistakes = read(&[
-            ("CF_API_TOKEN", "secret token"),
-            ("REGEXP_DOMAIN_FILTER", "(?!x)"),
-            ("DOMAIN_FILTER", "example.com"),
-            ("DEFAULT_SERVICE", "http://web:80/path"),
-            ("ORIGIN_TLS_TIMEOUT", "500ms"),
-            ("ORIGIN_IP_RULES", "10.0.0.0/8"),
-            ("OWNER_ID", "an owner whose name is far too long for a comment"),
-            ("OWNERSHIP", "TXT"),
-            ("REQUEST_TIMEOUT", "15s"),
-            ("SERVER_HOST", "nowhere"),
-            ("METRICS_PORT", "70000"),
-            ("LOG_LEVEL", "loud"),
-            ("ALLOW_LOCAL_CONFIG", "yes"),
-            ("CF_CA_FILE", "/nowhere"),
-        ])
-        .expect_err("everything is wrong");
-        let variables: Vec<&str> = mistakes.iter().map(|mistake| mistake.variable).collect();
-        assert_eq!(
-            variables,
-            [
-                "CF_API_TOKEN",
-                "CF_TUNNEL_ID",
-                "REGEXP_DOMAIN_FILTER",
-                "OWNER_ID",
-                "OWNERSHIP",
-                "DEFAULT_SERVICE",
-                "ORIGIN_TLS_TIMEOUT",
-                "ORIGIN_IP_RULES",
-                "CF_CA_FILE",
-                "REQUEST_TIMEOUT",
-                "SERVER_HOST",
-                "METRICS_PORT",
-                "LOG_LEVEL",
-                "ALLOW_LOCAL_CONFIG"
-            ]
-        );
-        assert!(mistakes.iter().all(|mistake| !mistake.to_string().contains("secret")), "{mistakes:?}");
-    }
-
-    #[test]
-    fn every_option_of_a_rule_has_a_setting_for_its_default() {
-        let settings = Arguments::VARIABLES.iter().filter(|variable| variable.starts_with("ORIGIN_"));
-        let settings: Vec<String> = settings.map(|variable| origin_property(variable)).collect();
-        assert_eq!(settings, options::origin_property_names().collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_default_for_an_option_is_read_as_the_option_is() {
-        let mut variables = with("ORIGIN_CONNECT_TIMEOUT", "1m");
-        variables.push(("ORIGIN_NO_TLS_VERIFY", "false"));
-        let config = read(&variables).expect("both are well-formed");
-        let expected = [("connectTimeout", 60.into()), ("noTLSVerify", false.into())];
-        assert_eq!(config.wanted.origin_defaults, expected);
-    }
-
-    #[test]
-    fn a_mistake_in_a_default_names_the_setting_what_was_given_and_what_is_allowed() {
-        for (variable, given, allowed) in [
-            ("ORIGIN_CONNECT_TIMEOUT", "500ms", "30s"),
-            ("ORIGIN_KEEP_ALIVE_CONNECTIONS", "many", "whole number"),
-            ("ORIGIN_PROXY_PORT", "65536", "65535"),
-            ("ORIGIN_NO_TLS_VERIFY", "yes", "true and false"),
-            ("ORIGIN_HTTP_HOST_HEADER", "two words", "without blanks"),
-            ("ORIGIN_CA_POOL", "/etc\u{7}/ca.pem", "without control"),
-            ("ORIGIN_PROXY_TYPE", "http", "socks"),
-            ("ORIGIN_IP_RULES", "10.0.0.0/8", "\"prefix\""),
-            ("ORIGIN_IP_RULES", r#"[{"prefix":"ten","allow":true}]"#, "\"prefix\""),
-        ] {
-            let mistakes = read(&with(variable, given)).expect_err(given);
-            let [Mistake { variable: named, problem }] = &mistakes[..] else { panic!("{mistakes:?}") };
-            let shown = format!("{given:?}");
-            let is_shown = problem.contains(&*shown) || problem.contains("\"ten\"");
-            assert!(*named == variable && is_shown && problem.contains(allowed), "{variable} {problem}");
-        }
-    }
-
-    #[test]
-    fn lists_and_expressions_exclude_each_other() {
-        let mut variables = with("DOMAIN_FILTER", "example.com");
-        variables.push(("REGEXP_DOMAIN_FILTER_EXCLUSION", "^internal"));
-        let mistakes = read(&variables).expect_err("ExternalDNS would end on both");
-        assert_eq!(mistakes.len(), 1, "{mistakes:?}");
-    }
-
-    #[test]
-    fn a_token_comes_from_a_file_in_both_ways() {
-        for token in [("CF_API_TOKEN", "file:/run/token"), ("CLOUDFLARE_API_TOKEN_FILE", "/run/token")] {
-            let config = read(&[token, ("CF_TUNNEL", "home")]).expect("the file is there");
-            let expected = Secret::parse("from-a-file").expect("a well-formed secret");
-            assert_eq!(config.credentials, Credentials::Token(expected), "{token:?}");
-        }
-    }
-
-    #[test]
-    fn a_port_that_kubernetes_put_there_is_ignored_with_a_warning() {
-        let config = read(&with("SERVER_PORT", "tcp://10.0.0.1:8888")).expect("it is no mistake");
-        assert_eq!(config.api_addresses.first().map(SocketAddr::port), Some(8888));
-        assert_eq!(config.warnings.len(), 1);
-    }
-
-    #[test]
-    fn an_api_that_others_can_reach_is_warned_of() {
-        let config = read(&with("SERVER_HOST", "0.0.0.0")).expect("it is possible");
-        assert_eq!(config.warnings.len(), 1);
-    }
-
-    #[test]
-    fn a_token_that_would_be_sent_unencrypted_is_warned_of() {
-        for (url, warnings) in
-            [("http://proxy.test/client/v4", 1), ("http://127.0.0.1:1/v4", 0), ("https://proxy.test", 0)]
-        {
-            let config = read(&with("CF_API_BASE_URL", url)).expect("it is possible");
-            assert_eq!(config.warnings.len(), warnings, "{url}");
-        }
-    }
-
-    #[test]
-    fn ownership_is_in_comments_unless_it_says_txt() {
-        assert_eq!(read(&MINIMUM).expect("the minimum").wanted.ownership, Ownership::Comment);
-        for (text, ownership) in [("comment", Ownership::Comment), ("txt", Ownership::Txt)] {
-            let config = read(&with("OWNERSHIP", text)).expect("it is allowed");
-            assert_eq!((config.wanted.ownership, ownership.as_str()), (ownership, text));
-        }
-    }
-
-    #[test]
-    fn a_flag_counts_before_the_environment() {
-        let arguments = Arguments { cf_tunnel_id: Some("from-the-flag".into()), ..Arguments::default() };
-        let config = Config::read(&arguments, &environment(&MINIMUM)).expect("both are well-formed");
-        assert_eq!(config.wanted.tunnels, ["from-the-flag".into()]);
-    }
-}
+mod tests;

@@ -22,6 +22,7 @@ pub mod domain_filter;
 pub mod endpoint;
 pub mod limits;
 pub mod listener;
+pub mod logging;
 pub mod observe;
 mod ordered;
 pub mod provider;

@@ -295,11 +295,26 @@ pub const CONNECTORS_FIRST_LOOK: Duration = Duration::from_secs(30);
 /// From one look to the next. A connector takes a new configuration within seconds.
 pub const CONNECTORS_PERIOD: Duration = Duration::from_secs(300);
 
-/// How long the thread sleeps before it sees that the next look is due, or that the program ends.
-pub const CONNECTORS_PAUSE: Duration = Duration::from_secs(1);
-
 /// One tunnel's connectors, with all repetitions: nobody waits for them.
 pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// With fewer calls left than this there is no look: they are for ExternalDNS's requests.
 pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
+// What runs beside requests: log lines, credentials that change, and readiness.
+
+/// A log message is cut to this many characters: container runtimes cut lines of more than 16 KiB in pieces, and a line in
+/// JSON holds much of it twice.
+pub const LOG_MESSAGE_MAX_CHARS: usize = 4_096;
+
+/// How often the file of the credentials is looked at. Kubernetes itself takes a minute to bring a new secret there.
+pub const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
+
+/// What may stand in the file of the credentials. A token has 40 to 60 bytes.
+pub const CREDENTIAL_FILE_MAX_BYTES: u64 = 4 * 1024;
+
+/// How long the thread that checks sleeps before it sees that something is due, or that the program ends.
+pub const CHECK_PAUSE: Duration = Duration::from_secs(1);
+
+/// After the token and the tunnels were found good, they are not looked at again before this time is over, whatever
+/// requests meet: two calls each.
+pub const CHECK_PERIOD_MIN: Duration = Duration::from_secs(10);

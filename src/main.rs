@@ -59,6 +59,10 @@ impl Environment for ProcessEnvironment {
         std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
     }
 
+    fn names(&self) -> Vec<String> {
+        std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect()
+    }
+
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         std::fs::read(path)
     }

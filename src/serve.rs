@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use log::{LevelFilter, info, warn};
-use simple_logger::SimpleLogger;
+use log::{info, warn};
 
 use crate::clock::{Clock, Deadline, SystemClock};
 use crate::cloudflare::{Client, ClientError, ClientSettings, USER_AGENT};
 use crate::config::Config;
 use crate::limits;
 use crate::listener::BindError;
+use crate::logging;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::observe::responder::{self, RunningResponder};
@@ -84,7 +84,7 @@ impl From<io::Error> for ServeError {
 ///
 /// When a port or a thread cannot be had, or when a part of the program ends that must not.
 pub fn serve(config: Config) -> Result<(), ServeError> {
-    start_logging(config.log_level);
+    logging::start(config.log_level, config.log_format);
     let signals = Signals::install()?;
     let running = Running::start(config, Arc::new(SystemClock), signals.shutdown())?;
     let cause = signals.wait();
@@ -115,6 +115,7 @@ impl Running {
     ///
     /// When a port or a thread cannot be had, or a setting of the client is wrong.
     pub fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> Result<Self, ServeError> {
+        info!("starting version={}", env!("CARGO_PKG_VERSION"));
         for warning in &config.warnings {
             warn!("{warning}");
         }
@@ -140,7 +141,9 @@ impl Running {
             ca_file: config.ca_file,
             user_agent: USER_AGENT.to_owned(),
         };
-        let client = Client::new(client_settings, Arc::clone(&clock))?.with_metrics(Arc::clone(&metrics));
+        let client = Client::new(client_settings, Arc::clone(&clock))?
+            .with_metrics(Arc::clone(&metrics))
+            .with_credential_file(config.credential_file);
         let provider = Provider::new(client, Arc::clone(&clock), config.wanted, Arc::clone(&health), metrics);
         let provider = Arc::new(provider);
         let scraped = Arc::clone(&provider);
@@ -175,22 +178,9 @@ impl Running {
     }
 }
 
-/// Warnings and worse of the libraries; of this program, what `level` says.
-fn start_logging(level: LevelFilter) {
-    let libraries = level.min(LevelFilter::Warn);
-    let logger = ["ureq", "ureq_proto", "rustls", "tiny_http"]
-        .into_iter()
-        .fold(SimpleLogger::new().with_level(level), |logger, module| {
-            logger.with_module_level(module, libraries)
-        });
-    if logger.init().is_err() {
-        // Somebody who embeds the library has set one already.
-        log::set_max_level(level);
-    }
-}
-
-/// Tries until the token was taken and the tunnels were found, and looks at the tunnels' connectors from then on. The
-/// thread is not waited for at the end: whatever it does is a read.
+/// Tries until the token was taken and the tunnels were found, and from then on where a request met something that puts
+/// them in doubt; looks at the file of the credentials and at the tunnels' connectors. The thread is not waited for at the
+/// end: whatever it does is a read.
 fn spawn_resolver(
     provider: &Arc<Provider>,
     clock: &Arc<dyn Clock>,
@@ -199,19 +189,35 @@ fn spawn_resolver(
     let (provider, clock, ending) = (Arc::clone(provider), Arc::clone(clock), Arc::clone(ending));
     let is_ending = move || ending.load(Ordering::Relaxed);
     thread::Builder::new().name("resolve".to_owned()).spawn(move || {
-        let mut look_at = clock.now() + limits::CONNECTORS_FIRST_LOOK;
-        let mut pause = limits::START_PAUSE_MIN;
-        while !is_ending() && !provider.resolve(Deadline::after(&*clock, limits::START_TIMEOUT)) {
-            clock.sleep(pause);
-            pause = (pause * 2).min(limits::START_PAUSE_MAX);
-        }
         let mut watch = Watch::default();
+        let mut is_settled = false;
+        let mut pause = limits::START_PAUSE_MIN;
+        let (mut check_at, mut file_at) = (clock.now(), clock.now() + limits::CREDENTIAL_FILE_PERIOD);
+        let mut connectors_at = clock.now() + limits::CONNECTORS_FIRST_LOOK;
         while !is_ending() {
-            if clock.now() >= look_at {
-                provider.look_at_connectors(&mut watch);
-                look_at = clock.now() + limits::CONNECTORS_PERIOD;
+            if clock.now() >= file_at {
+                if provider.look_at_credential_file() {
+                    (is_settled, check_at) = (false, clock.now());
+                }
+                file_at = clock.now() + limits::CREDENTIAL_FILE_PERIOD;
             }
-            clock.sleep(limits::CONNECTORS_PAUSE);
+            is_settled &= !provider.take_doubt();
+            if !is_settled && clock.now() >= check_at {
+                is_settled = provider.resolve(Deadline::after(&*clock, limits::START_TIMEOUT));
+                check_at = clock.now() + if is_settled { limits::CHECK_PERIOD_MIN } else { pause };
+                if is_settled {
+                    // What it met on its way it has looked into.
+                    provider.take_doubt();
+                    pause = limits::START_PAUSE_MIN;
+                } else {
+                    pause = (pause * 2).min(limits::START_PAUSE_MAX);
+                }
+            }
+            if provider.is_resolved() && clock.now() >= connectors_at {
+                provider.look_at_connectors(&mut watch);
+                connectors_at = clock.now() + limits::CONNECTORS_PERIOD;
+            }
+            clock.sleep(limits::CHECK_PAUSE);
         }
     })?;
     Ok(())

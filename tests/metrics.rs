@@ -6,13 +6,16 @@
 mod exposition;
 #[path = "support/external_dns.rs"]
 mod external_dns;
+#[path = "support/hands.rs"]
+mod hands;
 #[path = "support/harness.rs"]
 mod harness;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::fs;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Once, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cloudflare_emulator::{Call, Fault, Matcher, RateLimit};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
@@ -24,37 +27,11 @@ use serde_json::json;
 
 use exposition::{Exposition, Labels};
 use external_dns::{Answer, exchange};
+use hands::Hands;
 use harness::{FOREIGN_DOCUMENT, Program, Scene, TOKEN, published};
 
 /// A tunnel's name that would break out of a label's quotes.
 const OFFICE: &str = "of\"fi\\ce";
-
-/// A clock that can be put ahead, with a time of day of its own, on which nobody sleeps for long.
-#[derive(Debug, Default)]
-struct Hands {
-    ahead: Mutex<Duration>,
-    unix_seconds: AtomicI64,
-}
-
-impl Hands {
-    fn put_ahead(&self, by: Duration) {
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) += by;
-    }
-}
-
-impl Clock for Hands {
-    fn now(&self) -> Instant {
-        SystemClock.now() + *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn sleep(&self, duration: Duration) {
-        SystemClock.sleep(duration.min(Duration::from_millis(5)));
-    }
-
-    fn unix_seconds(&self) -> i64 {
-        self.unix_seconds.load(Ordering::Relaxed)
-    }
-}
 
 /// A scene, and the program that runs by a clock of its own.
 struct Stage {
@@ -354,6 +331,11 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
     for secret in [TOKEN, "www.example", "api.example", "hand.example", "office.example", "cfargotunnel"] {
         assert!(!text.contains(secret), "{secret} is shown");
     }
+
+    // `just promtool` gives it to Prometheus' own tools.
+    stage.await_look(Family::Connectors, &["home"], Some(1.0));
+    let scrape = concat!(env!("CARGO_TARGET_TMPDIR"), "/metrics.txt");
+    fs::write(scrape, stage.ask("GET").body).expect("the folder is there for this");
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! The client: credentials, the rate limit, and the way of every call.
 
 use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
+use super::credential_file::{CredentialFile, Look};
 use super::envelope::{Answer, Context};
 use super::error::Error;
 use super::limiter::Limiter;
 use super::retry::{self, Jitter};
-use super::transport::{HttpTransport, Method, Request, Response, Transport};
+use super::transport::{self, HttpTransport, Method, Request, Response, Transport};
 use super::verdict::Area;
 use crate::clock::{Clock, Deadline};
 use crate::limits::{CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX, WRITE_CONNECTION_MAX_IDLE};
@@ -53,6 +56,14 @@ impl Credentials {
             Self::Token(secret) | Self::Key { key: secret, .. } => secret,
         }
     }
+
+    /// The same kind, with another secret.
+    fn with_secret(&self, secret: Secret) -> Self {
+        match self {
+            Self::Token(_) => Self::Token(secret),
+            Self::Key { key: _, email } => Self::Key { key: secret, email: email.clone() },
+        }
+    }
 }
 
 /// Why there is no client: a setting is wrong.
@@ -79,6 +90,22 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
+/// Whether nobody on the way can read what is sent to the API at this address: it is encrypted, or stays on this machine.
+///
+/// # Errors
+/// When the address is none.
+pub fn is_private(base_url: &str) -> Result<bool, ClientError> {
+    transport::is_private(base_url)
+}
+
+/// Reads what [`ClientSettings::ca_file`] will be.
+///
+/// # Errors
+/// When there is no certificate in it, or a damaged one.
+pub fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
+    transport::check_authorities(pem)
+}
+
 /// How much may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -97,6 +124,10 @@ pub struct Client {
     transport: Box<dyn Transport>,
     clock: Arc<dyn Clock>,
     credentials: RwLock<Arc<Credentials>>,
+    /// Where their secret came from, where that was a file.
+    credential_file: Option<Mutex<CredentialFile>>,
+    /// Whether a call failed as it does when the credentials or the tunnels are not what they were.
+    in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
     jitter: Jitter,
     metrics: Arc<Metrics>,
@@ -122,6 +153,8 @@ impl Client {
             transport,
             clock,
             credentials: RwLock::new(Arc::new(credentials)),
+            credential_file: None,
+            in_doubt: AtomicBool::new(false),
             limiter: Mutex::default(),
             jitter,
             metrics: Arc::default(),
@@ -137,6 +170,55 @@ impl Client {
     /// Makes later calls with other credentials, as when their file has changed.
     pub fn set_credentials(&self, credentials: Credentials) {
         *self.credentials.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(credentials);
+    }
+
+    /// Takes the credentials' secret from this file again when it holds another one: at once when Cloudflare refuses the
+    /// one in use, else at [`Client::look_at_credential_file`].
+    #[must_use]
+    pub fn with_credential_file(self, path: Option<PathBuf>) -> Self {
+        Self { credential_file: path.map(|path| Mutex::new(CredentialFile::new(path))), ..self }
+    }
+
+    /// Looks at the file of the credentials, and takes what two looks have seen there. True when that is another secret
+    /// than before.
+    pub fn look_at_credential_file(&self) -> bool {
+        self.look(Look::Routine)
+    }
+
+    fn look(&self, look: Look) -> bool {
+        let Some(file) = &self.credential_file else {
+            return false;
+        };
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        let credentials = self.credentials();
+        let Some(secret) = file.look(credentials.secret(), look) else {
+            return false;
+        };
+        self.set_credentials(credentials.with_secret(secret));
+        true
+    }
+
+    /// Whether a call failed, since this was asked last, as it does when the credentials or the tunnels are not what they
+    /// were.
+    pub fn take_doubt(&self) -> bool {
+        self.in_doubt.swap(false, Ordering::Relaxed)
+    }
+
+    /// What is to be done about a failed call besides telling: with credentials that are refused, looks at their file, and
+    /// says whether there are others now.
+    fn has_other_credentials(&self, area: Area, error: &Error, used: &Arc<Credentials>) -> bool {
+        match (error, area) {
+            (Error::Credentials(_), _) | (Error::NotFound(_), Area::Tunnels) => {
+                self.in_doubt.store(true, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        if !matches!(error, Error::Credentials(_)) {
+            return false;
+        }
+        self.look(Look::Refused);
+        // Perhaps it was another thread that saw them.
+        self.credentials() != *used
     }
 
     /// How much may be sent now.
@@ -162,12 +244,18 @@ impl Client {
     ) -> Result<Answer<T>, Error> {
         let mut retries = 0;
         let mut connection_max_idle = CONNECTION_MAX_IDLE;
+        let mut has_changed = false;
         loop {
             self.await_admission(deadline)?;
+            let used = self.credentials();
             let error = match self.call(area, Method::Get, path, None, connection_max_idle, deadline) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
+            if !has_changed && self.has_other_credentials(area, &error, &used) {
+                has_changed = true;
+                continue;
+            }
             let remaining = deadline.remaining(&*self.clock);
             let Some(retry) = retry::retry(&error, retries, remaining, self.jitter.fraction()) else {
                 return Err(error);
@@ -192,7 +280,12 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Answer<T>, Error> {
         self.admit(deadline)?.map_err(|retry_after| Error::Limited { retry_after })?;
-        self.call(area, method, path, Some(body), WRITE_CONNECTION_MAX_IDLE, deadline)
+        let used = self.credentials();
+        let outcome = self.call(area, method, path, Some(body), WRITE_CONNECTION_MAX_IDLE, deadline);
+        if let Err(error) = &outcome {
+            self.has_other_credentials(area, error, &used);
+        }
+        outcome
     }
 
     /// Reads all pages of a list. `query` is empty or ends in `&`. A page's bytes are freed before the next is read.
@@ -287,7 +380,8 @@ impl Client {
             }
             Err(error) => {
                 log::debug!(
-                    "call method={method} path={shown_path} error=\"{error}\" milliseconds={milliseconds}"
+                    "call method={method} path={shown_path} error={:?} milliseconds={milliseconds}",
+                    error.to_string()
                 );
                 Err(if error.was_sent() { Error::Unanswered(error) } else { Error::Unreachable(error) })
             }

@@ -147,6 +147,16 @@ impl Transport for HttpTransport {
     }
 }
 
+/// See [`crate::cloudflare::is_private`].
+pub(super) fn is_private(base_url: &str) -> Result<bool, ClientError> {
+    BaseUrl::parse(base_url).map(|base| base.is_https || base.is_loopback)
+}
+
+/// See [`crate::cloudflare::check_authorities`].
+pub(super) fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
+    trust::parse_certificates(pem).map(drop)
+}
+
 fn agent(base: &BaseUrl, user_agent: &str, roots: RootCerts, resolver: CachingResolver) -> Agent {
     let mut config = Agent::config_builder()
         .http_status_as_error(false)

@@ -18,8 +18,14 @@ pub struct Health {
 /// One thing that has to be there.
 #[derive(Debug)]
 pub struct Latch {
-    /// What is missing, for the operator; `None` when nothing is.
-    missing: Mutex<Option<Box<str>>>,
+    /// Why it is not there, for the operator; `None` when it is.
+    missing: Mutex<Option<Reason>>,
+}
+
+#[derive(Debug)]
+struct Reason {
+    why: Box<str>,
+    remedy: &'static str,
 }
 
 #[derive(Serialize)]
@@ -37,28 +43,29 @@ struct NotReady {
 struct Missing {
     what: &'static str,
     why: String,
+    remedy: &'static str,
 }
 
 impl Default for Health {
     /// Nothing is known yet, so nothing is there.
     fn default() -> Self {
-        Self { credentials: Latch::open("not verified yet"), tunnels: Latch::open("not seen yet") }
+        let remedy = "wait a moment";
+        let latch = |why: &str| Latch { missing: Mutex::new(Some(Reason { why: why.into(), remedy })) };
+        Self { credentials: latch("not verified yet"), tunnels: latch("not seen yet") }
     }
 }
 
 impl Latch {
-    fn open(why: &str) -> Self {
-        Self { missing: Mutex::new(Some(why.into())) }
-    }
-
     /// It is there.
     pub fn close(&self) {
         *self.lock() = None;
     }
 
-    /// It is not there (any more), and why. The text is shown to whoever reaches the port: no secrets.
-    pub fn reopen(&self, why: &str) {
-        *self.lock() = Some(why.into());
+    /// It is not there (any more), why, and what to do. The text is shown to whoever reaches the port: no secrets. True
+    /// when that is news.
+    pub fn reopen(&self, why: &str, remedy: &'static str) -> bool {
+        let before = self.lock().replace(Reason { why: why.into(), remedy });
+        before.is_none_or(|before| *before.why != *why)
     }
 
     /// Whether it is there.
@@ -66,7 +73,7 @@ impl Latch {
         self.lock().is_none()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Box<str>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Reason>> {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -102,8 +109,9 @@ impl Health {
         let missing: Vec<Missing> = [("credentials", credentials), ("tunnels", tunnels)]
             .into_iter()
             .filter_map(|(what, latch)| {
-                let why = latch.lock().as_deref()?.to_owned();
-                Some(Missing { what, why })
+                let missing = latch.lock();
+                let Reason { why, remedy } = missing.as_ref()?;
+                Some(Missing { what, why: why.to_string(), remedy })
             })
             .collect();
         if missing.is_empty() {
@@ -135,18 +143,19 @@ mod tests {
             body(&health, "/readyz"),
             (
                 503,
-                r#"{"status":"not ready","missing":[{"what":"credentials","why":"not verified yet"},{"what":"tunnels","why":"not seen yet"}]}"#
+                r#"{"status":"not ready","missing":[{"what":"credentials","why":"not verified yet","remedy":"wait a moment"},{"what":"tunnels","why":"not seen yet","remedy":"wait a moment"}]}"#
                     .to_owned()
             )
         );
         health.credentials().close();
-        health.tunnels().reopen("no tunnel is named \"shop\"");
+        assert!(health.tunnels().reopen("no tunnel is named \"shop\"", "name another"));
+        assert!(!health.tunnels().reopen("no tunnel is named \"shop\"", "name another"), "that is no news");
         assert!(!health.is_ready());
         assert_eq!(
             body(&health, "/readyz"),
             (
                 503,
-                r#"{"status":"not ready","missing":[{"what":"tunnels","why":"no tunnel is named \"shop\""}]}"#
+                r#"{"status":"not ready","missing":[{"what":"tunnels","why":"no tunnel is named \"shop\"","remedy":"name another"}]}"#
                     .to_owned()
             )
         );

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-use log::{info, warn};
+use log::{debug, info, warn};
 
 use crate::clock::Deadline;
 use crate::cloudflare::{AccountId, ConfigSource, Error, Tunnel, Zone};
 use crate::limits;
+use crate::listener::quoted;
 use crate::ordered::inserted;
 use crate::provider::reader::{ZoneScope, is_of_account};
 use crate::provider::{Provider, Resolved};
@@ -56,29 +57,60 @@ enum NotYet {
 }
 
 impl Provider {
-    /// Checks the token and finds the tunnels. True when nothing is left to do.
+    /// Checks the token and finds the tunnels. True when nothing is left to do. It can be called again when one of them is
+    /// in doubt; trouble that may pass says nothing against what was found before.
     pub fn resolve(&self, deadline: Deadline) -> bool {
-        match self.try_resolve(deadline) {
-            Ok(resolved) => {
-                self.announce(&resolved, deadline);
-                *self.resolved.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(resolved));
-                self.health.tunnels().close();
-                true
-            }
+        let was_ready = self.health.is_ready();
+        let resolved = match self.try_resolve(was_ready, deadline) {
+            Ok(resolved) => resolved,
             Err(problem) => {
-                let (latch, text) = match problem {
-                    NotYet::Credentials(error) => (self.health.credentials(), error.to_string()),
-                    NotYet::Cloudflare(error) => (self.health.tunnels(), error.to_string()),
-                    NotYet::Configuration(text) => (self.health.tunnels(), text),
-                };
-                warn!("not ready: {text}");
-                latch.reopen(&text);
-                false
+                self.report_not_yet(problem);
+                return false;
             }
+        };
+        let is_the_same = |known: Arc<Resolved>| known.settings.tunnels() == resolved.settings.tunnels();
+        if !was_ready || !self.resolved().is_ok_and(is_the_same) {
+            self.announce(&resolved, deadline);
+            *self.resolved.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(resolved));
+            self.forget_snapshot();
+        }
+        self.health.tunnels().close();
+        true
+    }
+
+    /// Whether the token was taken and the tunnels were found, perhaps some time ago.
+    pub fn is_resolved(&self) -> bool {
+        self.resolved().is_ok()
+    }
+
+    /// Whether a request met something that [`Provider::resolve`] should look into.
+    pub fn take_doubt(&self) -> bool {
+        self.client.take_doubt()
+    }
+
+    /// Looks at the file of the credentials. True when other ones are in use from now on.
+    pub fn look_at_credential_file(&self) -> bool {
+        self.client.look_at_credential_file()
+    }
+
+    fn report_not_yet(&self, problem: NotYet) {
+        let (latch, text, remedy) = match &problem {
+            NotYet::Credentials(error) => (self.health.credentials(), error.to_string(), remedy(error)),
+            NotYet::Cloudflare(error) => (self.health.tunnels(), error.to_string(), remedy(error)),
+            NotYet::Configuration(text) => (self.health.tunnels(), text.clone(), CORRECT),
+        };
+        match problem {
+            NotYet::Credentials(error) | NotYet::Cloudflare(error)
+                if error.is_retryable() && self.is_resolved() =>
+            {
+                debug!("the token and the tunnels cannot be looked at again: {text}");
+            }
+            _ if latch.reopen(&text, remedy) => warn!("not ready: {text}; {remedy}"),
+            _ => debug!("not ready: {text}"),
         }
     }
 
-    fn try_resolve(&self, deadline: Deadline) -> Result<Resolved, NotYet> {
+    fn try_resolve(&self, was_ready: bool, deadline: Deadline) -> Result<Resolved, NotYet> {
         let Wanted {
             owner,
             ownership,
@@ -105,7 +137,7 @@ impl Provider {
             let tunnel = find_tunnel(&present, wanted).map_err(|problem| {
                 NotYet::Configuration(format!("CF_TUNNEL_ID: {problem} in account {account}"))
             })?;
-            if tunnel.config_src == ConfigSource::Local && !allow_local_config {
+            if tunnel.config_src == ConfigSource::Local && !allow_local_config && !was_ready {
                 warn!(
                     "tunnel={} ({:?}) is configured by a file beside its cloudflared, so nothing is written to it: \
                      migrate it in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over",
@@ -154,20 +186,47 @@ impl Provider {
         }
     }
 
+    /// Says what is unusual about what will be managed.
+    fn announce_modes(&self, settings: &Settings) {
+        let Settings { adopt, namespace_guard, default_service, .. } = settings;
+        if self.wanted.dry_run {
+            warn!("DRY_RUN is set: what would be written is told here, and nothing is written");
+        }
+        if *adopt != Adopt::default() {
+            info!("ADOPT is set: what stands in the way is taken over where it says so");
+        }
+        if let Some(NamespaceGuard { cluster_domain }) = namespace_guard {
+            info!(
+                "NAMESPACE_GUARD is set: services of an object's own namespace below svc.{cluster_domain} only"
+            );
+        }
+        if default_service.is_some() {
+            info!("DEFAULT_SERVICE is set: every address and CNAME of the cluster is published");
+        }
+        if settings.allow_mass_deletion {
+            warn!("ALLOW_MASS_DELETION is set: a request may delete all hostnames at once");
+        }
+    }
+
     /// Says what will be managed, and what a loop costs against the rate limit.
     fn announce(&self, resolved: &Resolved, deadline: Deadline) {
         let Resolved { account, settings } = resolved;
         let tunnels: Vec<String> =
-            settings.tunnels().iter().map(|tunnel| format!("{:?} ({})", tunnel.name, tunnel.id)).collect();
+            settings.tunnels().iter().map(|tunnel| format!("{} ({})", tunnel.name, tunnel.id)).collect();
+        let registry = match settings.ownership {
+            Ownership::Comment => {
+                "ExternalDNS may run with --registry=noop, or with txt whose records are not stored"
+            }
+            Ownership::Txt => "ExternalDNS has to run with --registry=txt",
+        };
         info!(
-            "managing tunnels={} account={account} owner={:?} ownership={}",
+            "managing tunnels={:?} account={account} owner={:?} ownership={} filter={} {registry}",
             tunnels.join(","),
             settings.owner,
-            settings.ownership.as_str()
+            settings.ownership.as_str(),
+            quoted(&self.wanted.scope.filter.to_json())
         );
-        if self.wanted.dry_run {
-            warn!("DRY_RUN is set: what would be written is told here, and nothing is written");
-        }
+        self.announce_modes(settings);
         match self.reader.zones(&self.client, false, deadline) {
             Ok(zones) => {
                 let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones
@@ -196,6 +255,31 @@ impl Provider {
 
 fn names(zones: &[&Zone]) -> String {
     zones.iter().map(|zone| &*zone.name).collect::<Vec<_>>().join(",")
+}
+
+/// What an operator can do about a setting that does not fit to what is at Cloudflare.
+const CORRECT: &str = "correct the setting, or what it names at Cloudflare";
+
+/// What an operator can do about an error that keeps the start from being complete.
+fn remedy(error: &Error) -> &'static str {
+    match error {
+        Error::Credentials(_) => {
+            "make a token with the permissions Zone Read, DNS Edit and Cloudflare Tunnel Edit for the account of the \
+             tunnels, and put it where CF_API_TOKEN or CF_API_TOKEN_FILE says; one that belongs to an account instead of \
+             a user needs CF_ACCOUNT_ID too"
+        }
+        Error::NotFound(_) | Error::Refused(_) => "see that CF_ACCOUNT_ID is the account of the tunnels",
+        Error::Unreachable(_) | Error::Unanswered(_) | Error::Unreadable { .. } => {
+            "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network \
+             policies, HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE; it is tried again"
+        }
+        Error::Limited { .. } => {
+            "wait, it is tried again; the limit is shared by everything that the token's user does"
+        }
+        Error::Failed(_) | Error::OutOfTime => {
+            "wait, it is tried again; see https://www.cloudflarestatus.com"
+        }
+    }
 }
 
 fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<&'a Tunnel, String> {

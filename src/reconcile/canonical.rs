@@ -417,8 +417,8 @@ fn nearest_property(name: &str) -> Option<(String, usize)> {
         .min_by_key(|(_, edits)| *edits)
 }
 
-/// Levenshtein's distance in bytes: names of properties are ASCII, and a hint needs no more.
-fn edit_distance(from: &str, to: &str) -> usize {
+/// Levenshtein's distance in bytes: names of properties and of variables are ASCII, and a hint needs no more.
+pub(crate) fn edit_distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, from_byte) in from.bytes().enumerate() {
         let mut diagonal = std::mem::replace(row.first_mut().expect("a row has at least one cell"), i + 1);

@@ -336,7 +336,7 @@ impl Common {
             .unwrap_or_else(|_| Failure::internal("internal error").into());
         let duration = self.clock.now().saturating_duration_since(taken);
         log::debug!(
-            "method={} target={} status={} bytes={} milliseconds={}",
+            "method={} path={} status={} bytes={} milliseconds={}",
             quoted(request.method().as_str()),
             quoted(request.url()),
             answer.status,

@@ -7,6 +7,7 @@
 )]
 
 mod behaviour;
+mod credential_file;
 mod secrets;
 mod server;
 mod transport;

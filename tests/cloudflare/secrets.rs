@@ -3,7 +3,7 @@
 //! At the level of traces this cannot be had: ureq-proto dumps the bytes of every request there, headers included. The
 //! program's logger must not let the traces of libraries through.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
@@ -18,6 +18,9 @@ static LEAKS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// The client's own lines about this test's zone.
 static CALLS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+/// What was said of files of credentials, whichever test's.
+static FILES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 struct Recorder;
 
 impl log::Log for Recorder {
@@ -29,6 +32,8 @@ impl log::Log for Recorder {
         let line = format!("{} {}", record.target(), record.args());
         let list = if line.contains(TOKEN) {
             &LEAKS
+        } else if line.contains("file of the credentials") {
+            &FILES
         } else if line.contains("call method=") && line.contains("/zones/logged/") {
             &CALLS
         } else {
@@ -40,10 +45,22 @@ impl log::Log for Recorder {
     fn flush(&self) {}
 }
 
+/// Records from now on.
+pub(crate) fn record() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| log::set_logger(&Recorder).unwrap());
+    log::set_max_level(log::LevelFilter::Debug);
+}
+
+/// What was said of a file of credentials.
+pub(crate) fn said_of(path: &str) -> Vec<String> {
+    let lines = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    lines.iter().filter(|line| line.contains(path)).cloned().collect()
+}
+
 #[test]
 fn no_log_line_shows_a_credential_and_every_call_has_one() {
-    log::set_logger(&Recorder).unwrap();
-    log::set_max_level(log::LevelFilter::Debug);
+    record();
     let server = Server::start(|number, stream| {
         let echo = format!(r#"{{"success":false,"errors":[{{"code":1004,"message":"{TOKEN}"}}]}}"#);
         match number % 3 {

@@ -192,6 +192,10 @@ impl Environment for Variables {
         self.0.get(name).cloned()
     }
 
+    fn names(&self) -> Vec<String> {
+        self.0.keys().map(ToString::to_string).collect()
+    }
+
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         std::fs::read(path)
     }

@@ -52,8 +52,14 @@ impl Process {
             .expect("the program was built");
         let errors = BufReader::new(child.stderr.take().expect("it is piped"));
         let (sender, lines) = mpsc::channel();
+        // Ends, and closes the pipe, with the next line after the receiver is gone.
         thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Self { child, lines, said: Vec::new() }
+    }
+
+    /// From the next line on nobody reads what is said.
+    pub(crate) fn close_standard_error(&mut self) {
+        self.lines = mpsc::channel().1;
     }
 
     /// A process that can work, and ExternalDNS to talk to it.
@@ -72,9 +78,7 @@ impl Process {
                 .lines
                 .recv_timeout(PATIENCE)
                 .unwrap_or_else(|_| panic!("no {marker} in {:#?}", self.said));
-            let found = line
-                .split_once(marker)
-                .map(|(_, rest)| rest.split(' ').next().unwrap_or_default().to_owned());
+            let found = line.split_once(marker).map(|(_, rest)| first_word(rest).to_owned());
             self.said.push(line);
             if let Some(found) = found {
                 return found;
@@ -86,7 +90,7 @@ impl Process {
     fn already_said(&self, marker: &str) -> String {
         let found = self.said.iter().find_map(|line| line.split_once(marker));
         let (_, rest) = found.unwrap_or_else(|| panic!("no {marker} in {:#?}", self.said));
-        rest.split(' ').next().unwrap_or_default().to_owned()
+        first_word(rest).to_owned()
     }
 
     fn wait_until_ready(&self, observation: SocketAddr) {
@@ -109,4 +113,9 @@ impl Process {
         self.said.extend(self.lines.iter());
         (status.code(), took, self.said)
     }
+}
+
+/// Up to the next blank, or to the quotation mark that ends a text in JSON.
+fn first_word(text: &str) -> &str {
+    text.split([' ', '"']).next().unwrap_or_default()
 }

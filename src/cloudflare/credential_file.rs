@@ -1,0 +1,80 @@
+//! The file that a secret came from, looked at again and again: Kubernetes puts a new one there while the program runs.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::limits::CREDENTIAL_FILE_MAX_BYTES;
+use crate::secret::Secret;
+
+/// A file, and what was seen of it.
+#[derive(Debug)]
+pub(super) struct CredentialFile {
+    path: PathBuf,
+    /// What was in it at the last look, where that is not in use yet.
+    candidate: Option<Secret>,
+    /// What was wrong with it at the last look.
+    problem: Option<String>,
+}
+
+/// How much a change has to prove before it is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Two looks have to see the same: somebody may be in the middle of writing.
+    Routine,
+    /// The one in use is refused, so that nothing is lost.
+    Refused,
+}
+
+impl CredentialFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, candidate: None, problem: None }
+    }
+
+    /// The file's secret where it is another one than the one in use. A file that is missing, empty or broken changes
+    /// nothing; that is said once.
+    pub(super) fn look(&mut self, in_use: &Secret, look: Look) -> Option<Secret> {
+        let Self { path, candidate, problem } = self;
+        match read(path) {
+            Ok(secret) => {
+                if problem.take().is_some() {
+                    log::info!("the file of the credentials {path:?} can be read again");
+                }
+                // What is no regular file was read once.
+                let secret = secret.filter(|secret| secret != in_use);
+                let is_sure = look == Look::Refused || *candidate == secret;
+                *candidate = secret;
+                let taken = candidate.take_if(|_| is_sure);
+                if taken.is_some() {
+                    log::info!("the file of the credentials {path:?} holds another secret, used from now on");
+                }
+                taken
+            }
+            Err(text) => {
+                *candidate = None;
+                if problem.as_ref() != Some(&text) {
+                    log::warn!(
+                        "the file of the credentials {path:?} {text}; the ones that were read from it before stay in use"
+                    );
+                    *problem = Some(text);
+                }
+                None
+            }
+        }
+    }
+}
+
+/// Nothing for what is no file: a pipe would be waited for.
+fn read(path: &Path) -> Result<Option<Secret>, String> {
+    let unreadable = |error| format!("cannot be read: {error}");
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(CREDENTIAL_FILE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > CREDENTIAL_FILE_MAX_BYTES {
+        return Err("is too large for a token".to_owned());
+    }
+    Secret::parse(&String::from_utf8_lossy(&bytes)).map(Some).map_err(|error| error.to_string())
+}

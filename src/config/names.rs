@@ -1,0 +1,216 @@
+//! The names of settings: ours, those of other programs for the same thing, and those that somebody meant for one.
+
+use crate::cli::Arguments;
+use crate::limits;
+use crate::listener::quoted;
+use crate::reconcile::canonical::edit_distance;
+
+/// Settings without a flag: a command line can be read by any process of the machine.
+const SECRETS: [&str; 2] = ["CF_API_TOKEN", "CF_API_KEY"];
+
+/// What only our settings begin with. Whatever else begins so was meant for us.
+const PREFIXES: [&str; 5] = ["CF_", "CLOUDFLARE_", "ORIGIN_", "DOMAIN_FILTER", "REGEXP_DOMAIN_"];
+
+/// Every setting, without its other names.
+pub fn settings() -> impl Iterator<Item = &'static str> {
+    SECRETS.into_iter().chain(Arguments::VARIABLES.iter().copied())
+}
+
+/// Names that other programs use for the same thing.
+pub fn aliases(variable: &str) -> &'static [&'static str] {
+    match variable {
+        "CF_API_TOKEN" => &["CLOUDFLARE_API_TOKEN"],
+        "CF_API_TOKEN_FILE" => &["CLOUDFLARE_API_TOKEN_FILE"],
+        "CF_API_KEY" => &["CLOUDFLARE_API_KEY"],
+        "CF_API_KEY_FILE" => &["CLOUDFLARE_API_KEY_FILE"],
+        "CF_API_EMAIL" => &["CLOUDFLARE_API_EMAIL", "CLOUDFLARE_EMAIL"],
+        "CF_ACCOUNT_ID" => &["CLOUDFLARE_ACCOUNT_ID"],
+        "CF_TUNNEL_ID" => &["CLOUDFLARE_TUNNEL_ID", "CLOUDFLARE_TUNNEL_NAME", "CF_TUNNEL"],
+        "CF_API_BASE_URL" => &["CLOUDFLARE_BASE_URL"],
+        "DOMAIN_FILTER" => &["DOMAIN_FILTERS"],
+        "SERVER_PORT" => &["PORT"],
+        "METRICS_HOST" => &["HEALTHZ_HOST"],
+        "METRICS_PORT" => &["HEALTHZ_PORT"],
+        _ => &[],
+    }
+}
+
+/// A setting's name and its other names, the one that counts first in front.
+pub(super) fn all_names(variable: &'static str) -> impl Iterator<Item = &'static str> {
+    [variable].into_iter().chain(aliases(variable).iter().copied())
+}
+
+/// Whether Kubernetes put a variable there, for a Service whose name is the first part of the variable's.
+pub(super) fn is_injected(name: &str, value: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    // NAME_SERVICE_HOST, NAME_SERVICE_PORT, NAME_SERVICE_PORT_HTTPS
+    if name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT") || name.contains("_SERVICE_PORT_") {
+        return true;
+    }
+    // NAME_PORT=tcp://10.0.0.1:80
+    if (name == "PORT" || name.ends_with("_PORT"))
+        && ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
+    {
+        return true;
+    }
+    // NAME_PORT_80_TCP, and the same with _PROTO, _PORT or _ADDR behind it
+    name.split_once("_PORT_").is_some_and(|(_, rest)| {
+        let mut parts = rest.split('_');
+        parts.next().is_some_and(is_number) && matches!(parts.next(), Some("TCP" | "UDP" | "SCTP"))
+    })
+}
+
+/// What to tell of a variable that looks as if it were meant for this program and is not known to it.
+pub(super) fn hint(name: &str, value: &str) -> Option<String> {
+    // cloudflared's own begin with TUNNEL_, whatever they resemble.
+    let is_known = settings().any(|variable| all_names(variable).any(|known| known == name));
+    if is_known || name.starts_with("TUNNEL_") || is_injected(name, value) {
+        return None;
+    }
+    let folded = name.to_ascii_uppercase();
+    let is_of_ours = PREFIXES.iter().any(|prefix| folded.starts_with(prefix));
+    let is_long = name.len() > limits::PROPERTY_NAME_MAX_BYTES;
+    let nearest = settings()
+        .filter(|_| !is_long)
+        .flat_map(all_names)
+        .map(|known| (edit_distance(&folded, known), known))
+        .min_by_key(|(edits, _)| *edits);
+    match nearest {
+        // Two edits make PORT of HOST.
+        Some((edits, known)) if is_of_ours || edits <= (known.len() / 3).min(2) => Some(format!(
+            "{} is no setting of this program and is ignored; the nearest is {known}",
+            quoted(name)
+        )),
+        None if is_of_ours => Some(format!("{} is no setting of this program and is ignored", quoted(name))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::options;
+
+    #[test]
+    fn a_misspelled_setting_is_told_of_with_the_nearest_one() {
+        for (name, nearest) in [
+            ("CF_API_TOKN", "CF_API_TOKEN"),
+            ("CF_TUNNEL_IDS", "CF_TUNNEL_ID"),
+            ("CLOUDFLARE_TOKEN", "CLOUDFLARE_API_TOKEN"),
+            ("CF_SOMETHING_ELSE", "CF_"),
+            ("ORIGIN_NO_TLS_VERFY", "ORIGIN_NO_TLS_VERIFY"),
+            ("ORIGIN_PORT", "ORIGIN_"),
+            ("DOMAIN_FILTERZ", "DOMAIN_FILTER"),
+            ("REGEXP_DOMAIN_FILTERS", "REGEXP_DOMAIN_FILTER"),
+            ("OWNERSHP", "OWNERSHIP"),
+            ("DRYRUN", "DRY_RUN"),
+            ("LOG_LVL", "LOG_LEVEL"),
+            ("Log_Level", "LOG_LEVEL"),
+            ("EXCLUDE_DOMAIN_FILTERS", "EXCLUDE_DOMAIN_FILTER"),
+            ("METRIC_PORT", "METRICS_PORT"),
+        ] {
+            let hint = hint(name, "x").unwrap_or_else(|| panic!("{name} looks like one of ours"));
+            let (said, meant) = hint.split_once("the nearest is ").unwrap_or_else(|| panic!("{hint}"));
+            assert!(said.contains(&format!("{name:?}")) && meant.starts_with(nearest), "{hint}");
+        }
+        let long = format!("CF_{}", "X".repeat(100_000));
+        assert!(hint(&long, "x").is_some_and(|hint| hint.len() < 500 && !hint.contains("nearest")));
+    }
+
+    /// A Service called `cf`, `origin`, `cf-tunnel` or `server` puts all of these into every pod of its namespace.
+    #[test]
+    fn what_kubernetes_and_cloudflared_put_there_is_not_told_of() {
+        for (name, value) in [
+            ("CF_SERVICE_HOST", "10.0.0.1"),
+            ("CF_SERVICE_PORT", "80"),
+            ("ORIGIN_SERVICE_PORT_HTTP", "80"),
+            ("ORIGIN_PORT", "tcp://10.0.0.1:80"),
+            ("ORIGIN_PORT_80_TCP", "tcp://10.0.0.1:80"),
+            ("CF_TUNNEL_PORT_8080_TCP_ADDR", "10.0.0.1"),
+            ("CF_TUNNEL_PORT_8080_TCP_PORT", "8080"),
+            ("CF_TUNNEL_PORT_53_UDP_PROTO", "udp"),
+            ("SERVER_PORT_80_TCP", "tcp://10.0.0.1:80"),
+            ("TUNNEL_TOKEN", "x"),
+            ("TUNNEL_METRICS", "0.0.0.0:1"),
+            ("PATH", "/bin"),
+            ("HOST", "x"),
+            ("HOME", "/"),
+            ("PORT", "1"),
+            ("HOSTNAME", "x"),
+            ("KUBERNETES_PORT", "tcp://10.0.0.1:443"),
+            ("HTTPS_PROXY", "http://proxy"),
+            ("CLOUDFLARE_EMAIL", "x"),
+            ("CF_API_KEY_FILE", "/x"),
+        ] {
+            assert_eq!(hint(name, value), None, "{name}");
+        }
+    }
+
+    /// The first, second and last cell of each row of README's table of settings.
+    fn rows() -> Vec<(Vec<&'static str>, Vec<&'static str>, String)> {
+        let (_, section) =
+            include_str!("../../README.md").split_once("\n## Configuration\n").expect("a section");
+        let (section, _) = section.split_once("\n## ").expect("another one follows");
+        // A bar within a cell is written with a backslash, and none is.
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        rows.map(|row| {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let [names, others, _, default] = cells[..] else { panic!("{row}") };
+            (in_backticks(names), in_backticks(others), default.replace('`', ""))
+        })
+        .collect()
+    }
+
+    fn in_backticks(text: &str) -> Vec<&str> {
+        text.split('`').skip(1).step_by(2).collect()
+    }
+
+    /// The default that the help names.
+    fn default_in_help(variable: &str) -> Option<&'static str> {
+        let (_, help) = Arguments::HELP.iter().find(|(name, _)| *name == variable)?;
+        Some(help.split_once("(default: ")?.1.split_once(')')?.0)
+    }
+
+    #[test]
+    fn the_readme_has_every_setting_with_its_other_names_and_the_default_that_the_help_names() {
+        let mut listed = Vec::new();
+        for (names, others, default) in rows() {
+            if names == ["ORIGIN_CONNECT_TIMEOUT", "ORIGIN_IP_RULES"] {
+                listed.extend(settings().filter(|name| name.starts_with("ORIGIN_")));
+                continue;
+            }
+            let aliases: Vec<&str> = names.iter().flat_map(|name| aliases(name)).copied().collect();
+            assert_eq!(others, aliases, "{names:?}");
+            let defaults: Vec<&str> = names.iter().filter_map(|name| default_in_help(name)).collect();
+            assert_eq!(default, defaults.join(", "), "{names:?}");
+            listed.extend(names);
+        }
+        let mut known: Vec<&str> = settings().collect();
+        listed.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(listed, known);
+    }
+
+    /// One row of the table stands for all of them; the text names each.
+    #[test]
+    fn the_readme_names_every_option_that_has_a_default() {
+        let (_, text) = include_str!("../../README.md")
+            .split_once("**Options** (`webhook-origin-…`)")
+            .expect("it is there");
+        let (text, _) = text.split_once("\n\n").expect("it ends");
+        let named: Vec<String> =
+            in_backticks(text).iter().map(|name| format!("webhook/origin-{name}")).collect();
+        for property in options::origin_property_names() {
+            assert!(named.contains(&property), "{property} is missing in {named:?}");
+        }
+    }
+
+    #[test]
+    fn no_name_stands_for_two_settings() {
+        let mut names: Vec<&str> = settings().flat_map(all_names).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

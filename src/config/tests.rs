@@ -1,0 +1,347 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+#[derive(Default)]
+struct FakeEnvironment {
+    variables: BTreeMap<&'static str, &'static str>,
+    files: BTreeMap<&'static str, &'static str>,
+}
+
+impl Environment for FakeEnvironment {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.variables.get(name).map(ToString::to_string)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.variables.keys().map(ToString::to_string).collect()
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let contents = path.to_str().and_then(|path| self.files.get(path));
+        contents.map(|text| text.as_bytes().to_vec()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+fn environment(variables: &[(&'static str, &'static str)]) -> FakeEnvironment {
+    FakeEnvironment {
+        variables: variables.iter().copied().collect(),
+        files: [("/run/token", "from-a-file\n")].into(),
+    }
+}
+
+fn read(variables: &[(&'static str, &'static str)]) -> Result<Config, Vec<Mistake>> {
+    Config::read(&Arguments::default(), &environment(variables))
+}
+
+const MINIMUM: [(&str, &str); 2] = [("CF_API_TOKEN", "secret-token"), ("CF_TUNNEL_ID", "home")];
+
+fn with(variable: &'static str, value: &'static str) -> Vec<(&'static str, &'static str)> {
+    MINIMUM.into_iter().chain([(variable, value)]).collect()
+}
+
+#[test]
+fn a_token_and_a_tunnel_are_enough() {
+    let config = read(&MINIMUM).expect("the minimum");
+    assert_eq!(config.api_base_url, API_BASE_URL_DEFAULT);
+    assert_eq!(&*config.wanted.owner, "default");
+    assert_eq!(config.api_addresses, ["127.0.0.1:8888".parse().unwrap(), "[::1]:8888".parse().unwrap()]);
+    assert_eq!(config.observation_address, "[::]:8080".parse().unwrap());
+    assert_eq!(config.warnings, [""; 0]);
+}
+
+/// Templates write `--owner-id=` where nothing is set, and a stamp without an owner is no stamp.
+#[test]
+fn an_empty_flag_is_an_absent_one() {
+    let arguments = Arguments { owner_id: Some(" ".to_owned()), ..Arguments::default() };
+    let environment = environment(&with("OWNER_ID", "cluster"));
+    let config = Config::read(&arguments, &environment).expect("nothing is wrong");
+    assert_eq!(&*config.wanted.owner, "cluster");
+}
+
+#[test]
+fn a_token_in_the_place_of_its_file_is_not_repeated() {
+    let mistakes = read(&[("CF_API_TOKEN_FILE", "secret-token"), ("CF_TUNNEL_ID", "home")])
+        .expect_err("there is no such file");
+    let text = mistakes.iter().map(ToString::to_string).collect::<String>();
+    assert!(text.contains("CF_API_TOKEN_FILE") && !text.contains("secret-token"), "{text}");
+    let mistakes =
+        read(&[("CF_API_TOKEN", "file:/run/none"), ("CF_TUNNEL_ID", "home")]).expect_err("no file");
+    assert!(mistakes[0].problem.contains("/run/none"), "{mistakes:?}");
+}
+
+/// Every setting that can be wrong by itself, what is given, and what the mistake says is allowed.
+#[test]
+fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
+    let mut tried: Vec<&str> = Vec::new();
+    for (variable, given, allowed) in [
+        ("CF_ACCOUNT_ID", "example.com", "32 hexadecimal digits"),
+        ("CF_API_EMAIL", "Jo Doe <jo@example.com>", "without blanks"),
+        ("CF_API_BASE_URL", "api.cloudflare.com", "https://api.cloudflare.com/client/v4"),
+        ("CF_CA_FILE", "/nowhere", "cannot be read"),
+        ("CF_CA_FILE", "/run/token", "certificate"),
+        ("DOMAIN_FILTER", "*.example.com", ".example.com"),
+        ("EXCLUDE_DOMAIN_FILTER", "https://example.com", "example.com"),
+        ("REGEXP_DOMAIN_FILTER", "(?!x)", "no look-around"),
+        ("REGEXP_DOMAIN_FILTER_EXCLUSION", "a)", "at character"),
+        ("ZONE_ID_FILTER", "example.com", "32 hexadecimal digits"),
+        ("OWNER_ID", "an owner whose name is far too long for a comment", "has room for"),
+        ("OWNERSHIP", "TXT", "comment and txt"),
+        ("ADOPT", "everything", "identical, tunnel, owner=<id> and all"),
+        ("NAMESPACE_GUARD", "1", "true and false"),
+        ("CLUSTER_DOMAIN", "*.local", "wildcard"),
+        ("DEFAULT_SERVICE", "http://web:80/path", "path"),
+        ("DRY_RUN", "yes", "true and false"),
+        ("ALLOW_MASS_DELETION", "True", "true and false"),
+        ("ALLOW_LOCAL_CONFIG", "on", "true and false"),
+        ("REQUEST_TIMEOUT", "15s", "from 2s to 14s"),
+        ("REQUEST_TIMEOUT", "soon", "from 2s to 14s"),
+        ("SERVER_HOST", "nowhere", "an IP address and localhost"),
+        ("SERVER_PORT", "http", "0 to 65535"),
+        ("METRICS_HOST", "0.0.0.0:80", "an IP address and localhost"),
+        ("METRICS_PORT", "70000", "0 to 65535"),
+        ("LOG_LEVEL", "loud", "error, warn, info, debug and trace"),
+        ("LOG_FORMAT", "JSON", "text and json"),
+    ] {
+        let mistakes = read(&with(variable, given)).expect_err(given);
+        let [Mistake { variable: named, problem }] = &mistakes[..] else { panic!("{mistakes:?}") };
+        assert!(*named == variable && problem.contains(&format!("{given:?}")), "{variable} {problem}");
+        let (_, rest) = problem.split_once(&format!("{given:?}")).expect("it is there");
+        assert!(rest.contains(allowed), "{variable} {problem}");
+        tried.push(variable);
+    }
+    // What is left is a secret or where to find one, may be anything, or has a test of its own.
+    let untried: Vec<&str> =
+        names::settings().filter(|name| !tried.contains(name) && !name.starts_with("ORIGIN_")).collect();
+    assert_eq!(
+        untried,
+        ["CF_API_TOKEN", "CF_API_KEY", "CF_API_TOKEN_FILE", "CF_API_KEY_FILE", "CF_TUNNEL_ID"]
+    );
+}
+
+#[test]
+fn a_default_that_the_help_names_is_the_one_that_counts() {
+    let plain = format!("{:?}", read(&MINIMUM).expect("the minimum"));
+    let mut tried = 0;
+    for (variable, help) in Arguments::HELP {
+        let Some((default, _)) = help.split_once("(default: ").and_then(|(_, rest)| rest.split_once(')'))
+        else {
+            continue;
+        };
+        // Prose such as "both loopback addresses".
+        if default.contains(' ') || ["all", "nothing", "Cloudflare's"].contains(&default) {
+            continue;
+        }
+        let said = format!("{:?}", read(&with(variable, default)).expect(variable));
+        assert_eq!(said, plain, "{variable}={default}");
+        tried += 1;
+    }
+    assert!(tried >= 11, "{tried}");
+}
+
+#[test]
+fn a_mistake_or_a_warning_never_shows_a_secret() {
+    for variables in [
+        &[("CF_API_TOKEN", "hunter2 hunter2")][..],
+        &[("CF_API_TOKEN", "hünter2hunter2")],
+        &[("CF_API_TOKEN_FILE", "hunter2hunter2")],
+        &[("CF_API_TOKEN", "file:hunter2hunter2")],
+        &[("CF_API_TOKEN", "hunter2hunter2"), ("CF_API_KEY", "hunter2hunter2")],
+        &[("CF_API_TOKEN", "a"), ("CLOUDFLARE_API_TOKEN", "hunter2hunter2")],
+        &[("CF_API_KEY", "hunter2hunter2")],
+        &[("CF_API_TOKN", "hunter2hunter2")],
+        &[("CF_API_TOKEN", "a"), ("CF_API_BASE_URL", "https://jo:hunter2hunter2@proxy.test")],
+        &[("CF_API_TOKEN", "a"), ("CF_API_BASE_URL", "https://proxy.test/?token=hunter2hunter2")],
+    ] {
+        let said = match read(variables) {
+            Ok(config) => config.warnings.join("\n"),
+            Err(mistakes) => mistakes.iter().map(ToString::to_string).collect(),
+        };
+        assert!(!said.is_empty() && !said.contains("unter2"), "{variables:?}: {said}");
+    }
+}
+
+#[test]
+fn a_configuration_shows_no_secret_for_debugging() {
+    for variable in ["CF_API_TOKEN", "CF_API_KEY"] {
+        let variables = [("CF_TUNNEL_ID", "home"), ("CF_API_EMAIL", "jo@example.com"), (variable, "hunter2")];
+        let config = read(&variables).expect("it is complete");
+        let shown = format!("{config:?} {config:#?}");
+        assert!(shown.contains("redacted") && !shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[test]
+fn of_two_names_that_differ_the_first_counts_with_a_warning() {
+    for (second, given, warnings) in [
+        ("CF_TUNNEL", "home", 0),
+        ("CF_TUNNEL", "office", 1),
+        ("CLOUDFLARE_TUNNEL_NAME", "office", 1),
+        ("CF_API_TOKEN_FILE", "/run/token", 1),
+        ("CLOUDFLARE_API_TOKEN", "another-token", 1),
+        ("CLOUDFLARE_API_TOKEN", "", 0),
+    ] {
+        let config = read(&with(second, given)).expect("it is no mistake");
+        assert_eq!(config.warnings.len(), warnings, "{second}={given} {:?}", config.warnings);
+        assert!(config.warnings.iter().all(|warning| warning.contains(second) && warning.contains("counts")));
+        let token = Secret::parse("secret-token").expect("a well-formed secret");
+        assert_eq!(config.credentials, Credentials::Token(token), "{second}");
+        assert_eq!(config.wanted.tunnels, ["home".into()], "{second}");
+        assert_eq!(config.credential_file, None, "{second}");
+    }
+}
+
+#[test]
+fn a_name_that_was_meant_for_us_is_told_of_and_is_no_mistake() {
+    let config = read(&with("CF_TUNNEL_IDS", "office")).expect("it is no mistake");
+    let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+    assert!(warning.contains("\"CF_TUNNEL_IDS\"") && warning.contains("CF_TUNNEL_ID"), "{warning}");
+}
+
+#[test]
+fn every_mistake_is_reported_at_once_and_none_with_a_secret() {
+    let mistakes = read(&[
+        ("CF_API_TOKEN", "secret token"),
+        ("REGEXP_DOMAIN_FILTER", "(?!x)"),
+        ("DOMAIN_FILTER", "example.com"),
+        ("DEFAULT_SERVICE", "http://web:80/path"),
+        ("ORIGIN_TLS_TIMEOUT", "500ms"),
+        ("ORIGIN_IP_RULES", "10.0.0.0/8"),
+        ("OWNER_ID", "an owner whose name is far too long for a comment"),
+        ("OWNERSHIP", "TXT"),
+        ("REQUEST_TIMEOUT", "15s"),
+        ("SERVER_HOST", "nowhere"),
+        ("METRICS_PORT", "70000"),
+        ("LOG_LEVEL", "loud"),
+        ("ALLOW_LOCAL_CONFIG", "yes"),
+        ("CF_CA_FILE", "/nowhere"),
+    ])
+    .expect_err("everything is wrong");
+    let variables: Vec<&str> = mistakes.iter().map(|mistake| mistake.variable).collect();
+    assert_eq!(
+        variables,
+        [
+            "CF_API_TOKEN",
+            "CF_TUNNEL_ID",
+            "REGEXP_DOMAIN_FILTER",
+            "OWNER_ID",
+            "OWNERSHIP",
+            "DEFAULT_SERVICE",
+            "ORIGIN_TLS_TIMEOUT",
+            "ORIGIN_IP_RULES",
+            "CF_CA_FILE",
+            "REQUEST_TIMEOUT",
+            "SERVER_HOST",
+            "METRICS_PORT",
+            "LOG_LEVEL",
+            "ALLOW_LOCAL_CONFIG"
+        ]
+    );
+    assert!(mistakes.iter().all(|mistake| !mistake.to_string().contains("secret")), "{mistakes:?}");
+}
+
+#[test]
+fn every_option_of_a_rule_has_a_setting_for_its_default() {
+    let settings = Arguments::VARIABLES.iter().filter(|variable| variable.starts_with("ORIGIN_"));
+    let settings: Vec<String> = settings.map(|variable| origin_property(variable)).collect();
+    assert_eq!(settings, options::origin_property_names().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_default_for_an_option_is_read_as_the_option_is() {
+    let mut variables = with("ORIGIN_CONNECT_TIMEOUT", "1m");
+    variables.push(("ORIGIN_NO_TLS_VERIFY", "false"));
+    let config = read(&variables).expect("both are well-formed");
+    let expected = [("connectTimeout", 60.into()), ("noTLSVerify", false.into())];
+    assert_eq!(config.wanted.origin_defaults, expected);
+}
+
+#[test]
+fn a_mistake_in_a_default_names_the_setting_what_was_given_and_what_is_allowed() {
+    for (variable, given, allowed) in [
+        ("ORIGIN_CONNECT_TIMEOUT", "500ms", "30s"),
+        ("ORIGIN_KEEP_ALIVE_CONNECTIONS", "many", "whole number"),
+        ("ORIGIN_PROXY_PORT", "65536", "65535"),
+        ("ORIGIN_NO_TLS_VERIFY", "yes", "true and false"),
+        ("ORIGIN_HTTP_HOST_HEADER", "two words", "without blanks"),
+        ("ORIGIN_CA_POOL", "/etc\u{7}/ca.pem", "without control"),
+        ("ORIGIN_PROXY_TYPE", "http", "socks"),
+        ("ORIGIN_IP_RULES", "10.0.0.0/8", "\"prefix\""),
+        ("ORIGIN_IP_RULES", r#"[{"prefix":"ten","allow":true}]"#, "\"prefix\""),
+    ] {
+        let mistakes = read(&with(variable, given)).expect_err(given);
+        let [Mistake { variable: named, problem }] = &mistakes[..] else { panic!("{mistakes:?}") };
+        let shown = format!("{given:?}");
+        let is_shown = problem.contains(&*shown) || problem.contains("\"ten\"");
+        assert!(*named == variable && is_shown && problem.contains(allowed), "{variable} {problem}");
+    }
+}
+
+#[test]
+fn lists_and_expressions_exclude_each_other() {
+    let mut variables = with("DOMAIN_FILTER", "example.com");
+    variables.push(("REGEXP_DOMAIN_FILTER_EXCLUSION", "^internal"));
+    let mistakes = read(&variables).expect_err("ExternalDNS would end on both");
+    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+}
+
+#[test]
+fn a_token_comes_from_a_file_in_both_ways() {
+    for token in [("CF_API_TOKEN", "file:/run/token"), ("CLOUDFLARE_API_TOKEN_FILE", "/run/token")] {
+        let config = read(&[token, ("CF_TUNNEL", "home")]).expect("the file is there");
+        let expected = Secret::parse("from-a-file").expect("a well-formed secret");
+        assert_eq!(config.credentials, Credentials::Token(expected), "{token:?}");
+        assert_eq!(config.credential_file.as_deref(), Some(Path::new("/run/token")), "{token:?}");
+    }
+}
+
+#[test]
+fn a_port_that_kubernetes_put_there_is_ignored_with_a_warning() {
+    for (variable, other, port) in [
+        ("SERVER_PORT", ("CF_X", ""), 8888),
+        ("PORT", ("CF_X", ""), 8888),
+        ("SERVER_PORT", ("PORT", "9999"), 9999),
+    ] {
+        let mut variables = with(variable, "tcp://10.0.0.1:8888");
+        variables.push(other);
+        variables.retain(|(_, value)| !value.is_empty());
+        let config = read(&variables).expect("it is no mistake");
+        assert_eq!(config.api_addresses.first().map(SocketAddr::port), Some(port), "{variables:?}");
+        let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+        assert!(warning.contains(variable) && warning.contains("Kubernetes"), "{warning}");
+    }
+    let config = read(&with("ORIGIN_PROXY_PORT", "tcp://10.0.0.1:8888")).expect("it is no mistake");
+    assert_eq!((config.warnings.len(), config.wanted.origin_defaults), (1, Vec::new()));
+}
+
+#[test]
+fn an_api_that_others_can_reach_is_warned_of() {
+    let config = read(&with("SERVER_HOST", "0.0.0.0")).expect("it is possible");
+    assert_eq!(config.warnings.len(), 1);
+}
+
+#[test]
+fn a_token_that_would_be_sent_unencrypted_is_warned_of() {
+    for (url, warnings) in
+        [("http://proxy.test/client/v4", 1), ("http://127.0.0.1:1/v4", 0), ("https://proxy.test", 0)]
+    {
+        let config = read(&with("CF_API_BASE_URL", url)).expect("it is possible");
+        assert_eq!(config.warnings.len(), warnings, "{url}");
+    }
+}
+
+#[test]
+fn ownership_is_in_comments_unless_it_says_txt() {
+    assert_eq!(read(&MINIMUM).expect("the minimum").wanted.ownership, Ownership::Comment);
+    for (text, ownership) in [("comment", Ownership::Comment), ("txt", Ownership::Txt)] {
+        let config = read(&with("OWNERSHIP", text)).expect("it is allowed");
+        assert_eq!((config.wanted.ownership, ownership.as_str()), (ownership, text));
+    }
+}
+
+#[test]
+fn a_flag_counts_before_the_environment() {
+    let arguments = Arguments { cf_tunnel_id: Some("from-the-flag".into()), ..Arguments::default() };
+    let config = Config::read(&arguments, &environment(&MINIMUM)).expect("both are well-formed");
+    assert_eq!(config.wanted.tunnels, ["from-the-flag".into()]);
+}

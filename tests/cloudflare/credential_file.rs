@@ -1,0 +1,205 @@
+//! A secret in a file that changes while the program runs.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Client, Credentials, RecordId, ZoneId};
+use external_dns_cloudflare_tunnel_webhook::secret::Secret;
+
+use crate::secrets::{record, said_of};
+use crate::server::{EMPTY_LIST, Server, Then, answer, client_with};
+
+const OLD: &str = "old-token-0123456789";
+const NEW: &str = "new-token-0123456789";
+const REFUSED: &str = r#"{"success":false,"errors":[{"code":10000,"message":"Authentication error"}],"messages":[],"result":null}"#;
+
+/// An empty folder of its own.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("credential-file").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// A file with the old token, a client that was made with it, and a server that refuses some tokens.
+struct Stage {
+    path: PathBuf,
+    server: Server,
+    client: Client,
+}
+
+impl Stage {
+    fn new(path: PathBuf) -> Self {
+        Self::with(path, |_, stream| {
+            answer(stream, 200, "", EMPTY_LIST);
+            Then::Keep
+        })
+    }
+
+    fn with(
+        path: PathBuf,
+        behaviour: impl Fn(usize, &mut std::net::TcpStream) -> Then + Send + Sync + 'static,
+    ) -> Self {
+        if !path.exists() {
+            fs::write(&path, format!("{OLD}\n")).unwrap();
+        }
+        let server = Server::start(behaviour);
+        let credentials = Credentials::Token(Secret::parse(OLD).unwrap());
+        let client = client_with(&format!("http://{}", server.address), credentials)
+            .with_credential_file(Some(path.clone()));
+        Self { path, server, client }
+    }
+
+    fn deadline() -> Deadline {
+        Deadline::after(&SystemClock, Duration::from_secs(10))
+    }
+
+    /// The tokens of the calls that one read makes.
+    fn read(&self) -> Vec<String> {
+        let before = self.server.requests().len();
+        let _ = self.client.records(&ZoneId::new("z1"), Self::deadline());
+        self.tokens_since(before)
+    }
+
+    fn tokens_since(&self, before: usize) -> Vec<String> {
+        let requests = self.server.requests();
+        let token = |request: &String| {
+            let (_, rest) = request.split_once("Bearer ").unwrap();
+            rest.lines().next().unwrap().to_owned()
+        };
+        requests[before..].iter().map(token).collect()
+    }
+
+    /// Whether each of so many looks took something.
+    fn looks(&self, count: usize) -> Vec<bool> {
+        (0..count).map(|_| self.client.look_at_credential_file()).collect()
+    }
+}
+
+/// As the kubelet lays a secret out: `token -> ..data/token`, `..data -> ..2026_1`.
+fn mounted(folder: &Path) -> PathBuf {
+    fs::create_dir(folder.join("..2026_1")).unwrap();
+    fs::write(folder.join("..2026_1/token"), OLD).unwrap();
+    symlink("..2026_1", folder.join("..data")).unwrap();
+    symlink("..data/token", folder.join("token")).unwrap();
+    folder.join("token")
+}
+
+/// And as it changes it: a new folder, to which the link is swung over at once.
+fn swing(folder: &Path) {
+    fs::create_dir(folder.join("..2026_2")).unwrap();
+    fs::write(folder.join("..2026_2/token"), NEW).unwrap();
+    symlink("..2026_2", folder.join("..data_tmp")).unwrap();
+    fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    fs::remove_dir_all(folder.join("..2026_1")).unwrap();
+}
+
+#[test]
+fn a_changed_secret_is_taken_once_two_looks_have_seen_it() {
+    type Change = fn(&Path);
+    let by_rename: Change = |folder| {
+        fs::write(folder.join("next"), format!(" {NEW}\r\n")).unwrap();
+        fs::rename(folder.join("next"), folder.join("token")).unwrap();
+    };
+    let by_rewriting: Change = |folder| fs::write(folder.join("token"), NEW).unwrap();
+    for (label, is_mounted, change) in
+        [("rename", false, by_rename), ("symlink", true, swing as Change), ("rewrite", false, by_rewriting)]
+    {
+        let folder = folder(label);
+        let stage = Stage::new(if is_mounted { mounted(&folder) } else { folder.join("token") });
+        assert_eq!(stage.looks(2), [false, false], "{label}: nothing has changed");
+        change(&folder);
+        assert_eq!(stage.looks(1), [false], "{label}");
+        assert_eq!(stage.read(), [OLD], "{label}");
+        assert_eq!(stage.looks(3), [true, false, false], "{label}");
+        assert_eq!(stage.read(), [NEW], "{label}");
+    }
+}
+
+#[test]
+fn a_secret_that_is_being_written_is_not_taken_by_halves() {
+    let stage = Stage::new(folder("halves").join("token"));
+    for (written, taken) in [(&NEW[..5], false), (&NEW[..9], false), (NEW, false), (NEW, true)] {
+        fs::write(&stage.path, written).unwrap();
+        assert_eq!(stage.looks(1), [taken], "{written}");
+    }
+    assert_eq!(stage.read(), [NEW]);
+}
+
+/// What somebody does to a path.
+type Damage = fn(&Path);
+
+#[test]
+fn a_file_that_is_of_no_use_for_a_while_changes_nothing_and_is_told_of_once() {
+    record();
+    let damages: [(&str, Damage, bool); 6] = [
+        ("missing", |path| fs::remove_file(path).unwrap(), true),
+        ("empty", |path| fs::write(path, "").unwrap(), true),
+        ("two-lines", |path| fs::write(path, format!("{NEW}\n{NEW}\n")).unwrap(), true),
+        ("not-text", |path| fs::write(path, [0xff, 0x00, 0xfe]).unwrap(), true),
+        ("too-large", |path| fs::write(path, "x".repeat(5_000)).unwrap(), true),
+        ("device", |path| fs::remove_file(path).and_then(|()| symlink("/dev/null", path)).unwrap(), false),
+    ];
+    for (label, damage, is_told) in damages {
+        let stage = Stage::new(folder(label).join("token"));
+        damage(&stage.path);
+        assert_eq!(stage.looks(4), [false; 4], "{label}");
+        assert_eq!(stage.read(), [OLD], "{label}");
+        let shown = stage.path.to_str().unwrap();
+        assert_eq!(said_of(shown).len(), usize::from(is_told), "{label}: {:?}", said_of(shown));
+
+        let _ = fs::remove_file(&stage.path);
+        fs::write(&stage.path, NEW).unwrap();
+        assert_eq!(stage.looks(2), [false, true], "{label}");
+        assert_eq!(stage.read(), [NEW], "{label}");
+        let lines = said_of(shown);
+        assert!(lines.last().unwrap().contains("another secret"), "{lines:?}");
+        assert!(lines.iter().all(|line| !line.contains(OLD) && !line.contains(NEW)), "{lines:?}");
+    }
+}
+
+/// A server for which only the new token is good.
+fn refusing(name: &str) -> Stage {
+    let path = folder(name).join("token");
+    let known = path.clone();
+    Stage::with(path, move |number, stream| {
+        // The first call comes with the old one, and where the file has another one, so does no later call.
+        if number == 0 || fs::read_to_string(&known).unwrap().starts_with(OLD) {
+            answer(stream, 403, "", REFUSED);
+        } else {
+            answer(stream, 200, "", EMPTY_LIST);
+        }
+        Then::Keep
+    })
+}
+
+#[test]
+fn a_read_that_is_refused_is_made_again_with_what_the_file_holds_by_now() {
+    let stage = refusing("read");
+    fs::write(&stage.path, NEW).unwrap();
+    assert_eq!(stage.read(), [OLD, NEW]);
+    assert_eq!(stage.read(), [NEW]);
+}
+
+#[test]
+fn a_read_that_is_refused_is_made_once_while_the_file_is_the_same() {
+    let stage = refusing("same");
+    assert_eq!(stage.read(), [OLD]);
+    fs::remove_file(&stage.path).unwrap();
+    fs::write(&stage.path, OLD).unwrap();
+    assert_eq!(stage.read(), [OLD]);
+}
+
+/// A write is sent at most once, and the next loop is soon.
+#[test]
+fn a_write_that_is_refused_is_not_repeated_and_the_next_call_has_the_new_secret() {
+    let stage = refusing("write");
+    fs::write(&stage.path, NEW).unwrap();
+    let batch = Batch { deletes: vec![RecordId::new("r1")], ..Batch::default() };
+    assert!(stage.client.batch(&ZoneId::new("z1"), &batch, Stage::deadline()).is_err());
+    assert_eq!(stage.tokens_since(0), [OLD]);
+    assert_eq!(stage.read(), [NEW]);
+}
