@@ -1,5 +1,6 @@
-//! The command line. Every setting has a flag; its environment variable counts where the flag is absent. A secret has
-//! no flag of its own, because any process on the machine can read a command line.
+//! The command line: a command, and flags before and behind it. Every setting has a flag; its environment variable
+//! counts where the flag is absent. A secret has no flag of its own, because any process on the machine can read a
+//! command line.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
@@ -8,18 +9,79 @@
 
 use argh::{EarlyExit, FromArgs};
 
+/// What the program is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Command {
+    /// Serve ExternalDNS.
+    #[default]
+    Serve,
+    /// Try whether it could.
+    Check,
+    /// Show what stands at Cloudflare.
+    List,
+    /// Ask a running one whether it is alive.
+    Healthcheck,
+    /// Print the version.
+    Version,
+}
+
+const COMMANDS: [(&str, Command); 5] = [
+    ("serve", Command::Serve),
+    ("check", Command::Check),
+    ("list", Command::List),
+    ("healthcheck", Command::Healthcheck),
+    ("version", Command::Version),
+];
+
+impl Command {
+    /// What the words say that are no flags. The mistake does not repeat them: one may be a secret that lost its flag.
+    fn of(words: &[String]) -> Result<Self, String> {
+        let found = match words {
+            [] => return Ok(Self::default()),
+            [word] => COMMANDS.iter().find(|(name, _)| name == word),
+            [_, _, ..] => None,
+        };
+        found.map(|(_, command)| *command).ok_or_else(|| {
+            let names: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
+            let problem =
+                if words.len() == 1 { "there is no such command" } else { "there is more than one command" };
+            format!("{problem}; the commands are {}", names.join(", "))
+        })
+    }
+}
+
 macro_rules! arguments {
     ($($(#[doc = $doc:literal])+ $field:ident: $variable:literal,)+) => {
-        /// Publishes hostnames through Cloudflare Tunnels, as a webhook provider of ExternalDNS.
-        ///
-        /// Every flag can be given as the environment variable named behind it; lists are separated by commas. The token
-        /// comes from CF_API_TOKEN (a token, or file:/path) or from the file that CF_API_TOKEN_FILE names.
+        /// What the command line says.
         #[derive(Debug, Default, FromArgs)]
-        #[argh(help_triggers("-h", "--help"))]
+        #[argh(
+            help_triggers("-h", "--help"),
+            usage = "[<command>] [<flags>]",
+            description = "Publishes hostnames through Cloudflare Tunnels, as a webhook provider of ExternalDNS.
+
+Commands:
+  serve             serve ExternalDNS; what is done without a command
+  check             try the token, the tunnels and the zones, and say what to do
+                    about what fails; writes nothing
+  list              show what stands at Cloudflare, ours and foreign; writes
+                    nothing
+  healthcheck       ask a running one on this machine whether it is alive
+  version           print the version
+
+Every flag can be given as the environment variable named behind it; lists are
+separated by commas. The token comes from CF_API_TOKEN (a token, or file:/path)
+or from the file that CF_API_TOKEN_FILE names."
+        )]
         pub struct Arguments {
+            /// what to do (default: serve)
+            #[argh(positional, arg_name = "command")]
+            pub words: Vec<String>,
             /// print the version and exit
             #[argh(switch)]
             pub version: bool,
+            /// check and list: print one JSON document instead of a table
+            #[argh(switch)]
+            pub json: bool,
             $(
                 $(#[doc = $doc])+
                 #[argh(option)]
@@ -155,15 +217,24 @@ pub enum Early {
 /// # Errors
 ///
 /// When only help was asked for, or when the arguments cannot be read.
-pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Arguments, Early> {
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Arguments), Early> {
     let arguments = split_at_equals(arguments);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    Arguments::from_args(&[env!("CARGO_PKG_NAME")], &arguments).map_err(|EarlyExit { output, status }| {
-        match status {
+    let arguments = Arguments::from_args(&[env!("CARGO_PKG_NAME")], &arguments).map_err(
+        |EarlyExit { output, status }| match status {
             Ok(()) => Early::Help(output),
             Err(()) => Early::Mistake(output),
-        }
-    })
+        },
+    )?;
+    let command = if arguments.version {
+        Command::Version
+    } else {
+        Command::of(&arguments.words).map_err(Early::Mistake)?
+    };
+    if arguments.json && !matches!(command, Command::Check | Command::List) {
+        return Err(Early::Mistake("--json goes with the commands check and list".to_owned()));
+    }
+    Ok((command, arguments))
 }
 
 /// argh knows `--flag value`; Kubernetes manifests mostly say `--flag=value`.
@@ -184,16 +255,16 @@ fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn parsed(arguments: &[&str]) -> Arguments {
+    fn parsed(arguments: &[&str]) -> (Command, Arguments) {
         parse(arguments.iter().map(ToString::to_string)).expect("the arguments are well-formed")
     }
 
     #[test]
     fn both_forms_of_a_flag_are_read() {
         for arguments in [&["--cf-tunnel-id", "home"][..], &["--cf-tunnel-id=home"]] {
-            assert_eq!(parsed(arguments).flag_for("CF_TUNNEL_ID"), Some("home"), "{arguments:?}");
+            assert_eq!(parsed(arguments).1.flag_for("CF_TUNNEL_ID"), Some("home"), "{arguments:?}");
         }
-        let expression = parsed(&["--regexp-domain-filter=a=b"]);
+        let (_, expression) = parsed(&["--regexp-domain-filter=a=b"]);
         assert_eq!(expression.flag_for("REGEXP_DOMAIN_FILTER"), Some("a=b"));
     }
 
@@ -204,6 +275,57 @@ mod tests {
         };
         for variable in Arguments::VARIABLES {
             assert!(text.contains(&format!("[{variable}]")), "{variable} is missing in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn flags_count_before_and_behind_the_command() {
+        for arguments in [
+            &["check", "--json", "--cf-tunnel-id", "home"][..],
+            &["--json", "--cf-tunnel-id", "home", "check"],
+            &["--cf-tunnel-id=home", "check", "--json"],
+        ] {
+            let (command, read) = parsed(arguments);
+            let seen = (command, read.json, read.flag_for("CF_TUNNEL_ID"));
+            assert_eq!(seen, (Command::Check, true, Some("home")), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_is_known_by_its_name_and_serve_is_the_default() {
+        for (name, command) in COMMANDS {
+            assert_eq!(parsed(&[name]).0, command);
+        }
+        assert_eq!(parsed(&["--dry-run=true"]).0, Command::Serve);
+        assert_eq!(parsed(&["--version"]).0, Command::Version);
+    }
+
+    #[test]
+    fn help_lists_the_commands_and_so_does_the_mistake_of_an_unknown_one() {
+        for arguments in ["--help", "chek"] {
+            let (Early::Help(text) | Early::Mistake(text)) =
+                parse([arguments.to_owned()]).expect_err("no command");
+            for (name, _) in COMMANDS {
+                assert!(text.contains(name), "{name} is missing in:\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_secret_in_the_place_of_a_command_is_not_repeated() {
+        for words in [&["CF_API_TOKEN=secret"][..], &["check", "secret"]] {
+            let Err(Early::Mistake(text)) = parse(words.iter().map(ToString::to_string)) else {
+                panic!("{words:?} is a command");
+            };
+            assert!(!text.contains("secret"), "{text}");
+        }
+    }
+
+    #[test]
+    fn two_commands_and_a_table_where_there_is_none_are_mistakes() {
+        for arguments in [["check", "list"], ["serve", "--json"], ["--json", "--version"]] {
+            let read = parse(arguments.map(str::to_owned));
+            assert!(matches!(read, Err(Early::Mistake(_))), "{arguments:?}");
         }
     }
 

@@ -57,3 +57,10 @@ impl Deadline {
         self.remaining(clock).is_zero()
     }
 }
+
+/// The days from 1970-01-01 to a date in the Gregorian calendar, `month` and `day` counted from 1.
+pub(crate) fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    // The year counted from March, so that the leap day ends it.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468
+}

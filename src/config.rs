@@ -166,6 +166,21 @@ impl Config {
     }
 }
 
+/// Where the routes for probes are, whatever else is configured, or not.
+///
+/// # Errors
+///
+/// With every mistake in the settings that say it.
+pub fn observation_address(
+    arguments: &Arguments,
+    environment: &dyn Environment,
+) -> Result<SocketAddr, Vec<Mistake>> {
+    let (mistakes, warnings) = (Vec::new(), Vec::new());
+    let mut reader = Reader { arguments, environment, credential_file: None, mistakes, warnings };
+    let address = reader.observation_address();
+    if reader.mistakes.is_empty() { Ok(address) } else { Err(reader.mistakes) }
+}
+
 struct Reader<'a> {
     arguments: &'a Arguments,
     environment: &'a dyn Environment,

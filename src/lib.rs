@@ -17,6 +17,7 @@
 pub mod cli;
 pub mod clock;
 pub mod cloudflare;
+pub mod commands;
 pub mod config;
 pub mod domain_filter;
 pub mod endpoint;

@@ -318,3 +318,22 @@ pub const CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// After the token and the tunnels were found good, they are not looked at again before this time is over, whatever
 /// requests meet: two calls each.
 pub const CHECK_PERIOD_MIN: Duration = Duration::from_secs(10);
+// The commands beside `serve`.
+
+/// All calls of `check` or `list`: a person waits, and an account may have a hundred zones.
+pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The whole of `healthcheck`. Container runtimes give up after a few seconds, and loopback answers at once.
+pub const HEALTHCHECK_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// The part of the answer that `healthcheck` reads, which needs its first line alone.
+pub const HEALTHCHECK_ANSWER_MAX_BYTES: usize = 1024;
+
+/// A token that expires sooner is warned of: making another one may take a ticket.
+pub const TOKEN_EXPIRY_WARNING_DAYS: i64 = 14;
+
+/// Names listed in one message; more would hide what it says.
+pub const NAMES_SHOWN_MAX: usize = 8;
+
+/// ExternalDNS's own default for `--interval`, to say what loops cost.
+pub const EXTERNAL_DNS_INTERVAL: Duration = Duration::from_secs(60);

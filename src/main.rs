@@ -4,28 +4,44 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use external_dns_cloudflare_tunnel_webhook::cli::{self, Early};
-use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
+use external_dns_cloudflare_tunnel_webhook::cli::{self, Command, Early};
+use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
+use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report};
+use external_dns_cloudflare_tunnel_webhook::config::{self, Config, Environment, Mistake};
 use external_dns_cloudflare_tunnel_webhook::serve::{self, ServeError};
 
 /// The configuration is wrong: EX_USAGE of sysexits.h.
 const EXIT_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    let arguments =
+    let (command, arguments) =
         match cli::parse(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
         {
-            Ok(arguments) => arguments,
+            Ok(read) => read,
             Err(Early::Help(text)) => return print(&text),
             Err(Early::Mistake(text)) => return complain([text]),
         };
-    if arguments.version {
-        return print(&format!("{} {}\n", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
+    let json = arguments.json;
+    let config = || Config::read(&arguments, &ProcessEnvironment);
+    match command {
+        Command::Serve => configured(config(), serve),
+        Command::Check => configured(config(), |config| show(commands::check(config, json))),
+        Command::List => configured(config(), |config| show(commands::list(config, json))),
+        Command::Healthcheck => {
+            configured(config::observation_address(&arguments, &ProcessEnvironment), |address| {
+                commands::healthcheck(address, &SystemClock)
+                    .map_or_else(|problem| fail(&problem), |()| ExitCode::SUCCESS)
+            })
+        }
+        Command::Version => print(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), "\n")),
     }
-    let config = match Config::read(&arguments, &ProcessEnvironment) {
-        Ok(config) => config,
-        Err(mistakes) => return complain(mistakes),
-    };
+}
+
+fn configured<C>(config: Result<C, Vec<Mistake>>, run: impl FnOnce(C) -> ExitCode) -> ExitCode {
+    config.map_or_else(complain, run)
+}
+
+fn serve(config: Config) -> ExitCode {
     match serve::serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         // The address of the API or the file of authorities: wrong from the start, and wrong at the next one.
@@ -37,10 +53,26 @@ fn main() -> ExitCode {
     }
 }
 
+fn show(report: Result<Report, CommandError>) -> ExitCode {
+    match report {
+        Ok(Report { text, is_well }) => {
+            let printed = print(&text);
+            if is_well { printed } else { ExitCode::FAILURE }
+        }
+        Err(CommandError::Client(error)) => complain([error]),
+        Err(CommandError::Unreadable(problem)) => fail(&problem),
+    }
+}
+
 /// A reader that has gone away is no error of ours.
 fn print(text: &str) -> ExitCode {
     let _ = io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
+}
+
+fn fail(problem: &str) -> ExitCode {
+    let _ = writeln!(io::stderr(), "{problem}");
+    ExitCode::FAILURE
 }
 
 fn complain<T: ToString>(mistakes: impl IntoIterator<Item = T>) -> ExitCode {

@@ -8,6 +8,7 @@ pub mod adopt;
 pub mod canonical;
 pub mod groups;
 pub mod heritage;
+pub mod listing;
 pub mod namespace;
 pub mod options;
 pub mod plan;

@@ -19,7 +19,7 @@ use crate::logging;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::observe::responder::{self, RunningResponder};
-use crate::provider::{Provider, Watch};
+use crate::provider::{Provider, Wanted, Watch};
 use crate::shutdown::{Cause, Shutdown, Signals};
 use crate::webhook::server::{self, RunningServer, ServerSettings};
 
@@ -125,7 +125,7 @@ impl Running {
         let settings = ServerSettings {
             request_timeout,
             metrics: Arc::clone(&metrics),
-            ..ServerSettings::new(config.api_addresses)
+            ..ServerSettings::new(config.api_addresses.clone())
         };
         let api = server::bind(settings)?;
         let observation = responder::bind(config.observation_address)?;
@@ -135,16 +135,12 @@ impl Running {
         info!("listening api={} observation={observation_address}", listed.join(","));
 
         let health = Arc::new(Health::default());
-        let client_settings = ClientSettings {
-            base_url: config.api_base_url,
-            credentials: config.credentials,
-            ca_file: config.ca_file,
-            user_agent: USER_AGENT.to_owned(),
-        };
-        let client = Client::new(client_settings, Arc::clone(&clock))?
+        let credential_file = config.credential_file.clone();
+        let (settings, wanted) = client_settings(config);
+        let client = Client::new(settings, Arc::clone(&clock))?
             .with_metrics(Arc::clone(&metrics))
-            .with_credential_file(config.credential_file);
-        let provider = Provider::new(client, Arc::clone(&clock), config.wanted, Arc::clone(&health), metrics);
+            .with_credential_file(credential_file);
+        let provider = Provider::new(client, Arc::clone(&clock), wanted, Arc::clone(&health), metrics);
         let provider = Arc::new(provider);
         let scraped = Arc::clone(&provider);
         let routes = move |path: &str| match path {
@@ -176,6 +172,17 @@ impl Running {
         }
         self.observation.stop();
     }
+}
+
+/// What calls are made with, and what they are made for.
+pub(crate) fn client_settings(config: Config) -> (ClientSettings, Wanted) {
+    let settings = ClientSettings {
+        base_url: config.api_base_url,
+        credentials: config.credentials,
+        ca_file: config.ca_file,
+        user_agent: USER_AGENT.to_owned(),
+    };
+    (settings, config.wanted)
 }
 
 /// Tries until the token was taken and the tunnels were found, and from then on where a request met something that puts

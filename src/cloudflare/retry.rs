@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::error::Error;
+use crate::clock::days_since_1970;
 use crate::limits::{
     CALL_MINIMUM, RATE_LIMIT_PAUSE_MAX, READ_RETRIES_MAX, RETRY_PAUSE_FIRST, RETRY_PAUSE_MAX,
 };
@@ -108,10 +109,7 @@ fn seconds_since_1970(text: &str) -> Option<i64> {
     if fields.next().is_some() {
         return None;
     }
-    // Days since 1970-01-01 in the Gregorian calendar, the year counted from March so that the leap day ends it.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
-    Some(days * 86_400 + seconds)
+    Some(days_since_1970(year, month, day) * 86_400 + seconds)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::clock::Deadline;
 #[derive(Deserialize)]
 struct WireToken {
     status: Box<str>,
+    expires_on: Option<Box<str>>,
 }
 
 impl Client {
@@ -19,27 +20,30 @@ impl Client {
     /// user or to an account, and the wrong one of the two endpoints answers like one that was given a bad token: the
     /// account's is asked second, when an account is known. For a key, which has no such endpoint, one zone list is read.
     ///
+    /// Answers when a token expires, as Cloudflare writes it (`2027-01-31T23:59:59Z`), where it does.
+    ///
     /// # Errors
     /// [`Error::Credentials`] when they are invalid, disabled or expired; see [`Error`] for the others.
-    pub fn verify_token(&self, account: Option<&AccountId>, deadline: Deadline) -> Result<(), Error> {
+    pub fn verify_token(
+        &self,
+        account: Option<&AccountId>,
+        deadline: Deadline,
+    ) -> Result<Option<Box<str>>, Error> {
         if let Credentials::Key { .. } = &*self.credentials() {
             // The API takes no smaller page.
             return self
                 .read::<IgnoredAny>(Area::Zones, &format!("{}?page=1&per_page=5", path(&["zones"])), deadline)
-                .map(drop);
+                .map(|_| None);
         }
-        match (self.verify_at(&path(&["user", "tokens", "verify"]), deadline), account) {
+        let asked = self.token_at(&path(&["user", "tokens", "verify"]), deadline);
+        let WireToken { status, expires_on } = match (asked, account) {
             (Err(Error::Credentials(_)), Some(account)) => {
-                self.verify_at(&path(&["accounts", account.as_str(), "tokens", "verify"]), deadline)
+                self.token_at(&path(&["accounts", account.as_str(), "tokens", "verify"]), deadline)
             }
             (outcome, _) => outcome,
-        }
-    }
-
-    fn verify_at(&self, path: &str, deadline: Deadline) -> Result<(), Error> {
-        let token: WireToken = self.read(Area::Tokens, path, deadline)?.into_result()?;
-        let message = match &*token.status {
-            "active" => return Ok(()),
+        }?;
+        let message = match &*status {
+            "active" => return Ok(expires_on),
             "disabled" => "the token is disabled",
             "expired" => "the token has expired",
             _ => "the token is not active",
@@ -50,6 +54,10 @@ impl Client {
             message: message.into(),
             chain: Vec::new(),
         }))
+    }
+
+    fn token_at(&self, path: &str, deadline: Deadline) -> Result<WireToken, Error> {
+        self.read(Area::Tokens, path, deadline)?.into_result()
     }
 }
 
@@ -74,14 +82,29 @@ mod tests {
             ("of an unknown account", vec![invalid()], None, false, &[USER]),
             ("disabled", vec![success(r#"{"status":"disabled"}"#)], None, false, &[USER]),
             ("expired", vec![success(r#"{"status":"expired"}"#)], None, false, &[USER]),
+            // Whose it is is known then, and the other one would only say that it knows no such token.
+            ("a user's, expired", vec![success(r#"{"status":"expired"}"#)], Some(&account), false, &[USER]),
         ] {
             let stage = Stage::new(answers);
             match stage.client.verify_token(account, stage.deadline()) {
-                Ok(()) => assert!(is_valid, "{label}"),
+                Ok(_) => assert!(is_valid, "{label}"),
                 Err(Error::Credentials(_)) => assert!(!is_valid, "{label}"),
                 Err(error) => panic!("{label}: {error}"),
             }
             assert_eq!(stage.script.paths(), paths, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_token_tells_when_it_expires_if_it_does() {
+        for (fields, expected) in [
+            ("", None),
+            (r#","expires_on":null"#, None),
+            (r#","expires_on":"2027-01-31T23:59:59Z""#, Some("2027-01-31T23:59:59Z")),
+        ] {
+            let stage = Stage::new([success(&format!(r#"{{"id":"t1","status":"active"{fields}}}"#))]);
+            let expires_on = stage.client.verify_token(None, stage.deadline()).unwrap();
+            assert_eq!(expires_on.as_deref(), expected, "{fields}");
         }
     }
 

@@ -60,7 +60,7 @@ struct ZoneList {
 
 impl ZoneScope {
     /// Whether the zone is read.
-    pub(super) fn takes(&self, zone: &Zone) -> bool {
+    pub(crate) fn takes(&self, zone: &Zone) -> bool {
         self.filter.may_serve_zone(&zone.name) && (self.ids.is_empty() || self.ids.contains(&zone.id))
     }
 }
@@ -202,7 +202,7 @@ impl Reader {
 
 /// Whether a record in the zone can lead to a tunnel of `account`: Cloudflare answers visitors of all others with error
 /// 1014. The tunnels of another account cannot be asked for either, so a record that leads to one would look abandoned.
-pub(super) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
+pub(crate) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
     zone.account == *account || zone.account.as_str().is_empty()
 }
 

@@ -2,6 +2,7 @@
 //! every configured tunnel. Start-up never waits for it; a thread of its own tries until it succeeds.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use log::{debug, info, warn};
@@ -12,8 +13,9 @@ use crate::limits;
 use crate::listener::quoted;
 use crate::ordered::inserted;
 use crate::provider::reader::{ZoneScope, is_of_account};
-use crate::provider::{Provider, Resolved};
+use crate::provider::{Provider, Resolved, read_failure};
 use crate::reconcile::adopt::Adopt;
+use crate::reconcile::listing::{Entry, listing};
 use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::options::OriginRequest;
 use crate::reconcile::service_template::ServiceTemplate;
@@ -56,7 +58,31 @@ enum NotYet {
     Configuration(String),
 }
 
+impl fmt::Display for NotYet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Credentials(error) | Self::Cloudflare(error) => error.fmt(formatter),
+            Self::Configuration(text) => formatter.write_str(text),
+        }
+    }
+}
+
 impl Provider {
+    /// What stands at Cloudflare within the scope, whoever's it is, as it is found now.
+    ///
+    /// # Errors
+    ///
+    /// When the token is not taken, a tunnel is not found, or something cannot be read.
+    pub fn listing(&self, deadline: Deadline) -> Result<Vec<Entry>, String> {
+        let Resolved { account, settings } =
+            self.try_resolve(false, deadline).map_err(|problem| problem.to_string())?;
+        let snapshot = self
+            .reader
+            .snapshot(&self.client, &account, &settings, false, deadline)
+            .map_err(|error| read_failure(&error).to_string())?;
+        Ok(listing(&snapshot, &settings))
+    }
+
     /// Checks the token and finds the tunnels. True when nothing is left to do. It can be called again when one of them is
     /// in doubt; trouble that may pass says nothing against what was found before.
     pub fn resolve(&self, deadline: Deadline) -> bool {
@@ -94,10 +120,11 @@ impl Provider {
     }
 
     fn report_not_yet(&self, problem: NotYet) {
-        let (latch, text, remedy) = match &problem {
-            NotYet::Credentials(error) => (self.health.credentials(), error.to_string(), remedy(error)),
-            NotYet::Cloudflare(error) => (self.health.tunnels(), error.to_string(), remedy(error)),
-            NotYet::Configuration(text) => (self.health.tunnels(), text.clone(), CORRECT),
+        let text = problem.to_string();
+        let (latch, remedy) = match &problem {
+            NotYet::Credentials(error) => (self.health.credentials(), remedy(error)),
+            NotYet::Cloudflare(error) => (self.health.tunnels(), remedy(error)),
+            NotYet::Configuration(_) => (self.health.tunnels(), CORRECT),
         };
         match problem {
             NotYet::Credentials(error) | NotYet::Cloudflare(error)
@@ -162,28 +189,13 @@ impl Provider {
         Ok(Resolved { account, settings })
     }
 
-    /// The account that all zones in scope share.
     fn account_of_zones(&self, deadline: Deadline) -> Result<AccountId, NotYet> {
         let zones = self.reader.zones(&self.client, false, deadline).map_err(NotYet::Cloudflare)?;
-        let wanted = zones.iter().filter(|zone| self.wanted.scope.takes(zone));
-        let accounts: BTreeSet<&AccountId> = inserted(wanted.map(|zone| &zone.account));
-        let mut accounts = accounts.into_iter();
-        let (first, second) = (accounts.next(), accounts.next());
-        if first.is_none() || second.is_some() {
+        shared_account(&zones, &self.wanted.scope).map_err(|problem| {
             // The token may be mended while this waits.
             self.reader.forget_zones();
-        }
-        match (first, second) {
-            (Some(account), None) => Ok(account.clone()),
-            (None, _) => Err(NotYet::Configuration(
-                "the token sees no zone within the filters: give it Zone Read and DNS Edit for the zones, or set \
-                 CF_ACCOUNT_ID"
-                    .to_owned(),
-            )),
-            (Some(_), Some(_)) => Err(NotYet::Configuration(
-                "the token sees zones of several accounts: set CF_ACCOUNT_ID to the one with the tunnel".to_owned(),
-            )),
-        }
+            NotYet::Configuration(problem.to_owned())
+        })
     }
 
     /// Says what is unusual about what will be managed.
@@ -257,6 +269,23 @@ fn names(zones: &[&Zone]) -> String {
     zones.iter().map(|zone| &*zone.name).collect::<Vec<_>>().join(",")
 }
 
+/// The account that all zones in scope share; else what to do.
+pub(crate) fn shared_account(zones: &[Zone], scope: &ZoneScope) -> Result<AccountId, &'static str> {
+    let wanted = zones.iter().filter(|zone| scope.takes(zone));
+    let accounts: BTreeSet<&AccountId> = inserted(wanted.map(|zone| &zone.account));
+    let mut accounts = accounts.into_iter();
+    match (accounts.next(), accounts.next()) {
+        (Some(account), None) => Ok(account.clone()),
+        (None, _) => Err(
+            "the token sees no zone within the filters: give it Zone Read and DNS Edit for the zones, or set \
+             CF_ACCOUNT_ID",
+        ),
+        (Some(_), Some(_)) => {
+            Err("the token sees zones of several accounts: set CF_ACCOUNT_ID to the one with the tunnel")
+        }
+    }
+}
+
 /// What an operator can do about a setting that does not fit to what is at Cloudflare.
 const CORRECT: &str = "correct the setting, or what it names at Cloudflare";
 
@@ -282,7 +311,8 @@ fn remedy(error: &Error) -> &'static str {
     }
 }
 
-fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<&'a Tunnel, String> {
+/// The tunnel of that name or id; else why there is none to be taken, and which there are.
+pub(crate) fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<&'a Tunnel, String> {
     let mut matching = present
         .iter()
         .filter(|tunnel| !tunnel.deleted)

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cloudflare::Record;
+use crate::cloudflare::{Record, Zone};
 use crate::endpoint::{Endpoint, Labels, Property};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::heritage;
@@ -13,7 +13,7 @@ use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::trace::{Trace, trace};
 use crate::reconcile::{Note, Ownership, Settings};
-use crate::tunnel::{Hostname, Owned, Rule, TunnelId};
+use crate::tunnel::{Document, Hostname, Owned, Rule, TunnelId};
 
 /// Begins the set identifier of a rule that is stamped and not there any more; its digest follows.
 pub const LOST_PREFIX: &str = "lost:";
@@ -80,7 +80,7 @@ fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
 }
 
 /// Whether the zone is the one that writes of `name` go to; a zone may lie inside another.
-fn is_home(snapshot: &Snapshot, zone: &ZoneSnapshot, name: &str) -> bool {
+pub(super) fn is_home(snapshot: &Snapshot, zone: &ZoneSnapshot, name: &str) -> bool {
     snapshot.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
 }
 
@@ -131,29 +131,36 @@ fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> 
 
 /// Zones in which nobody reaches what is published.
 fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
-    snapshot.zones.iter().map(|zone| &zone.zone).filter(|zone| zone.paused || *zone.status != *ZONE_ACTIVE).map(
-        |zone| {
-            let state = if zone.paused { "paused" } else { &*zone.status };
-            Note {
-                hostname: zone.name.clone(),
-                text: format!(
-                    "the zone is {state}: hostnames in it are published, but nobody reaches them until it is active"
-                ),
-            }
-        },
-    )
+    snapshot.zones.iter().map(|zone| &zone.zone).filter_map(|zone| {
+        let state = idle_state(zone)?;
+        Some(Note {
+            hostname: zone.name.clone(),
+            text: format!(
+                "the zone is {state}: hostnames in it are published, but nobody reaches them until it is active"
+            ),
+        })
+    })
 }
 
-/// What a tunnel says for all its rules, and what an operator may expect otherwise of cloudflared.
+/// What a zone is instead of active, where nobody reaches what is published in it.
+pub fn idle_state(zone: &Zone) -> Option<&str> {
+    match &*zone.status {
+        _ if zone.paused => Some("paused"),
+        ZONE_ACTIVE => None,
+        status => Some(status),
+    }
+}
+
 fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     snapshot.tunnels.iter().flat_map(|(id, tunnel)| {
-        let document = &tunnel.document;
-        let texts = [(document.asks_for_access(), GLOBAL_ACCESS), (document.is_bastion(), GLOBAL_BASTION)];
-        texts
-            .into_iter()
-            .filter(|(is_so, _)| *is_so)
-            .map(|(_, text)| Note { hostname: id.hostname().into(), text: text.to_owned() })
+        surprises(&tunnel.document).map(|text| Note { hostname: id.hostname().into(), text: text.to_owned() })
     })
+}
+
+/// What a tunnel's document says for all its rules, and what an operator may expect otherwise of cloudflared.
+pub fn surprises(document: &Document) -> impl Iterator<Item = &'static str> {
+    let texts = [(document.asks_for_access(), GLOBAL_ACCESS), (document.is_bastion(), GLOBAL_BASTION)];
+    texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
 }
 
 struct RecordView<'a> {

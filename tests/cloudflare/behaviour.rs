@@ -199,7 +199,7 @@ fn credentials_are_verified_wherever_they_belong() {
     ] {
         scene.client.set_credentials(credentials);
         match scene.client.verify_token(Some(&scene.account), deadline()) {
-            Ok(()) => assert!(is_valid, "{label}"),
+            Ok(_) => assert!(is_valid, "{label}"),
             Err(Error::Credentials(_)) => assert!(!is_valid, "{label}"),
             Err(error) => panic!("{label}: {error}"),
         }

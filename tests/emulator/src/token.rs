@@ -59,6 +59,8 @@ pub struct Token {
     pub accounts: Option<Vec<String>>,
     /// Whether it may be used.
     pub status: TokenStatus,
+    /// Its last moment, as RFC 3339 writes it; shown when it is verified, and `status` alone says whether it is past.
+    pub expires_on: Option<String>,
     /// Whose it is.
     pub owner: TokenOwner,
 }
@@ -77,6 +79,7 @@ impl Token {
             zones: None,
             accounts: None,
             status: TokenStatus::Active,
+            expires_on: None,
             owner: TokenOwner::User,
         }
     }
@@ -231,7 +234,11 @@ pub(crate) fn verify(
         TokenStatus::Disabled => ("disabled", "This API Token is disabled"),
         TokenStatus::Expired => ("expired", "This API Token is expired"),
     };
-    let mut success = Success::of(&json!({"id": token.id(), "status": status}));
+    let mut result = json!({"id": token.id(), "status": status});
+    if let (Some(instant), Some(fields)) = (&token.expires_on, result.as_object_mut()) {
+        fields.insert("expires_on".to_owned(), instant.as_str().into());
+    }
+    let mut success = Success::of(&result);
     // Code 10000 in a success: what a client meets that looks at codes before it looks at `success`.
     success.messages.push(json!({"code": 10000, "message": message, "type": null}));
     Ok(success)

@@ -1,0 +1,106 @@
+//! What the one binary does besides `serve`: look once, print, and say by the exit code whether all is well.
+//!
+//! Nothing here writes to Cloudflare, and nothing listens.
+
+mod check;
+mod finding;
+mod healthcheck;
+mod list;
+mod table;
+
+use std::fmt;
+use std::sync::Arc;
+
+use log::LevelFilter;
+
+use crate::clock::{Deadline, SystemClock};
+use crate::cloudflare::{Client, ClientError};
+use crate::config::Config;
+use crate::limits;
+use crate::logging;
+use crate::observe::health::Health;
+use crate::observe::metrics::Metrics;
+use crate::provider::Provider;
+use crate::serve::client_settings;
+
+pub use healthcheck::healthcheck;
+
+/// What a command has to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// For stdout: a table, or one JSON document.
+    pub text: String,
+    /// Whether nothing failed.
+    pub is_well: bool,
+}
+
+/// Why a command has nothing to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandError {
+    /// The client's settings are wrong.
+    Client(ClientError),
+    /// What it was to show cannot be read.
+    Unreadable(String),
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(error) => error.fmt(formatter),
+            Self::Unreadable(problem) => formatter.write_str(problem),
+        }
+    }
+}
+
+impl std::error::Error for CommandError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Client(error) => Some(error),
+            Self::Unreadable(_) => None,
+        }
+    }
+}
+
+impl From<ClientError> for CommandError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+/// Tries everything that can be tried without writing: credentials, account, tunnels and zones. The report says what
+/// to do about what fails.
+///
+/// # Errors
+///
+/// When a setting of the client is wrong.
+pub fn check(config: Config, json: bool) -> Result<Report, CommandError> {
+    start_logging_calls(&config);
+    let clock = Arc::new(SystemClock);
+    let (settings, asked) = check::Asked::of(config);
+    let client = Client::new(settings, Arc::clone(&clock) as _)?;
+    Ok(finding::report(&check::check(&client, &*clock, &asked), json))
+}
+
+/// Shows what stands at Cloudflare within the scope.
+///
+/// # Errors
+///
+/// When a setting of the client is wrong, or what stands there cannot be read.
+pub fn list(config: Config, json: bool) -> Result<Report, CommandError> {
+    start_logging_calls(&config);
+    let clock = Arc::new(SystemClock);
+    let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
+    let (settings, wanted) = client_settings(config);
+    let client = Client::new(settings, Arc::clone(&clock) as _)?;
+    let provider =
+        Provider::new(client, clock, wanted, Arc::new(Health::default()), Arc::new(Metrics::default()));
+    let entries = provider.listing(deadline).map_err(CommandError::Unreadable)?;
+    Ok(list::report(&entries, json))
+}
+
+/// A command says itself what there is to say; the log is for who wants to see each call.
+fn start_logging_calls(config: &Config) {
+    if config.log_level >= LevelFilter::Debug {
+        logging::start(config.log_level, config.log_format);
+    }
+}

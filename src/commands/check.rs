@@ -1,0 +1,382 @@
+//! `check`: tries everything that can be tried without writing, and says what to do about what fails.
+
+use super::finding::{Finding, Status};
+use crate::clock::{Clock, Deadline, days_since_1970};
+use crate::cloudflare::{
+    AccountId, Client, ClientSettings, ConfigSource, Credentials, Error, Plan, Tunnel, Zone,
+};
+use crate::config::Config;
+use crate::limits;
+use crate::provider::{Wanted, find_tunnel, is_of_account, shared_account};
+use crate::reconcile::Ownership;
+use crate::reconcile::records::{idle_state, surprises};
+use crate::reconcile::stamp::Stamp;
+use crate::serve::client_settings;
+use crate::tunnel::Document;
+
+const ZONE_READ: &str = "give the token the permission Zone: Zone: Read, for the zones that are to be served";
+const DNS_EDIT: &str = "give the token the permission Zone: DNS: Edit for this zone";
+const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tunnel: Edit for the account, and see that \
+     CF_ACCOUNT_ID is the account of the tunnels";
+
+/// What is checked.
+pub(super) struct Asked {
+    wanted: Wanted,
+    warnings: Vec<String>,
+    /// The legacy pair instead of a token.
+    is_key: bool,
+}
+
+impl Asked {
+    pub(super) fn of(mut config: Config) -> (ClientSettings, Self) {
+        let warnings = std::mem::take(&mut config.warnings);
+        let is_key = matches!(config.credentials, Credentials::Key { .. });
+        let (settings, wanted) = client_settings(config);
+        (settings, Self { wanted, warnings, is_key })
+    }
+}
+
+/// Every finding, in the order in which one thing needs another.
+pub(super) fn check(client: &Client, clock: &dyn Clock, asked: &Asked) -> Vec<Finding> {
+    let deadline = Deadline::after(clock, limits::COMMAND_TIMEOUT);
+    let mut check = Check { client, clock, deadline, asked, findings: Vec::new(), calls: 0 };
+    for warning in &asked.warnings {
+        check.note(Status::Warning, "configuration", warning.clone(), "");
+    }
+    if check.credentials() {
+        check.everything_else();
+    } else {
+        check.note(Status::Untried, "everything else", "nothing else can be tried until that is mended", "");
+    }
+    check.findings
+}
+
+struct Check<'a> {
+    client: &'a Client,
+    clock: &'a dyn Clock,
+    deadline: Deadline,
+    asked: &'a Asked,
+    findings: Vec<Finding>,
+    /// What a loop without changes costs.
+    calls: usize,
+}
+
+impl Check<'_> {
+    fn note(&mut self, status: Status, what: &str, found: impl Into<String>, remedy: impl Into<String>) {
+        let (found, remedy) = (found.into(), remedy.into());
+        self.findings.push(Finding { status, what: what.to_owned(), found, remedy });
+    }
+
+    /// A read that failed. `remedy` is for one that is refused, or whose subject is not there.
+    fn failed(&mut self, what: &str, error: &Error, remedy: &str) {
+        let remedy = match error {
+            Error::Credentials(_) | Error::NotFound(_) => remedy,
+            Error::Limited { .. } => {
+                "wait: Cloudflare counts the calls of all tokens of a user, and of the dashboard, together"
+            }
+            Error::Unreachable(_) | Error::Unanswered(_) => {
+                "see that the API (CF_API_BASE_URL) can be reached from here, by HTTPS_PROXY where that is set, and that \
+                 its certificate is trusted (CF_CA_FILE)"
+            }
+            Error::Refused(_) | Error::Failed(_) | Error::OutOfTime | Error::Unreadable { .. } => {
+                "try again; while it stays so, see https://www.cloudflarestatus.com, and whether CF_API_BASE_URL is \
+                 Cloudflare's API"
+            }
+        };
+        self.note(Status::Failed, what, error.to_string(), remedy);
+    }
+
+    fn credentials(&mut self) -> bool {
+        let account = self.asked.wanted.account.as_ref();
+        let (what, remedy) = match (self.asked.is_key, account) {
+            (true, _) => {
+                ("key", "see that CF_API_KEY and CF_API_EMAIL belong together; better, make a token")
+            }
+            (false, Some(_)) => ("token", "make a token, or enable this one, and put it into CF_API_TOKEN"),
+            (false, None) => (
+                "token",
+                "make a token, or enable this one, and put it into CF_API_TOKEN; for a token that belongs to an account \
+                 set CF_ACCOUNT_ID too",
+            ),
+        };
+        match self.client.verify_token(account, self.deadline) {
+            Ok(None) => self.note(Status::Ok, what, "active", ""),
+            Ok(Some(expires_on)) => self.expiry(what, &expires_on),
+            Err(error) => {
+                self.failed(what, &error, remedy);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn expiry(&mut self, what: &str, expires_on: &str) {
+        let today = self.clock.unix_seconds() / 86_400;
+        let is_soon = day_of(expires_on).is_some_and(|day| day - today < limits::TOKEN_EXPIRY_WARNING_DAYS);
+        let (status, remedy) =
+            if is_soon { (Status::Warning, "make another one in time") } else { (Status::Ok, "") };
+        self.note(status, what, format!("active, expires {expires_on}"), remedy);
+    }
+
+    fn everything_else(&mut self) {
+        let zones =
+            self.client.zones(self.deadline).map_err(|error| self.failed("zones", &error, ZONE_READ)).ok();
+        let account = self.account(zones.as_deref());
+        if let Some(account) = &account {
+            self.tunnels(account);
+        } else {
+            self.note(Status::Untried, "tunnels", "the account is not known", "");
+        }
+        let owners = zones.map(|zones| self.zones(&zones, account.as_ref()));
+        self.ownership(owners.as_deref());
+        self.note(
+            Status::Untried,
+            "writing",
+            "cannot be tried without doing it: the token needs Zone: DNS: Edit and Account: Cloudflare Tunnel: Edit",
+            "",
+        );
+        if self.asked.wanted.dry_run {
+            self.note(Status::Warning, "DRY_RUN", "is set: nothing will be written", "unset it to publish");
+        }
+        self.rate_limit();
+    }
+
+    fn account(&mut self, zones: Option<&[Zone]>) -> Option<AccountId> {
+        let scope = &self.asked.wanted.scope;
+        if let Some(account) = &self.asked.wanted.account {
+            let in_scope = || zones.into_iter().flatten().filter(|zone| scope.takes(zone));
+            let is_theirs = in_scope().any(|zone| is_of_account(zone, account));
+            match in_scope().next() {
+                _ if is_theirs => self.note(Status::Ok, "account", account.to_string(), ""),
+                Some(zone) => self.note(
+                    Status::Failed,
+                    "account",
+                    format!("no zone within the filters belongs to {account}"),
+                    format!("set CF_ACCOUNT_ID; {} belongs to {}", zone.name, zone.account),
+                ),
+                None => {
+                    let found = format!("{account}, and no zone to tell whether it is the right one");
+                    self.note(Status::Untried, "account", found, "");
+                }
+            }
+            return Some(account.clone());
+        }
+        match shared_account(zones?, scope) {
+            Ok(account) => {
+                self.note(Status::Ok, "account", format!("{account}, the one of all zones"), "");
+                Some(account)
+            }
+            Err(problem) => {
+                self.note(Status::Failed, "account", "cannot be told from the zones", problem);
+                None
+            }
+        }
+    }
+
+    fn tunnels(&mut self, account: &AccountId) {
+        let present = match self.client.tunnels(account, self.deadline) {
+            Ok(present) => present,
+            Err(error) => return self.failed("tunnels", &error, TUNNEL_EDIT),
+        };
+        for wanted in &self.asked.wanted.tunnels {
+            match find_tunnel(&present, wanted) {
+                Ok(tunnel) => self.tunnel(account, tunnel),
+                Err(problem) => {
+                    let found = format!("{problem} in account {account}");
+                    self.note(Status::Failed, &format!("tunnel {wanted}"), found, "correct CF_TUNNEL_ID");
+                }
+            }
+        }
+    }
+
+    fn tunnel(&mut self, account: &AccountId, tunnel: &Tunnel) {
+        let Tunnel { id, name, config_src, deleted: _ } = tunnel;
+        self.calls += 1;
+        let configuration = self.client.configuration(account, id, self.deadline);
+        let source = configuration.as_ref().ok().and_then(|configuration| configuration.source);
+        self.config_source(tunnel, [Some(*config_src), source].contains(&Some(ConfigSource::Local)));
+
+        let what = format!("configuration of {name}");
+        let version = match configuration {
+            Ok(configuration) => match Document::parse(configuration.config.as_deref()) {
+                Ok(document) => {
+                    let (version, rules) = (configuration.version, document.rules().len());
+                    self.note(Status::Ok, &what, format!("version {version}, {rules} rules"), "");
+                    for surprise in surprises(&document) {
+                        self.note(Status::Warning, &what, surprise, "");
+                    }
+                    version
+                }
+                Err(error) => {
+                    return self.note(Status::Failed, &what, error.to_string(), "mend it in the dashboard");
+                }
+            },
+            Err(error) => return self.failed(&what, &error, TUNNEL_EDIT),
+        };
+
+        let what = format!("connectors of {name}");
+        match self.client.connectors(account, id, self.deadline) {
+            Ok(connectors) if connectors.is_empty() => {
+                self.note(
+                    Status::Warning,
+                    &what,
+                    "none: nobody reaches its hostnames",
+                    "run cloudflared for it",
+                );
+            }
+            Ok(connectors) => {
+                let lowest = connectors.iter().filter_map(|connector| connector.config_version).min();
+                match lowest.filter(|lowest| *lowest < version) {
+                    None => self.note(Status::Ok, &what, connectors.len().to_string(), ""),
+                    Some(lowest) => self.note(
+                        Status::Warning,
+                        &what,
+                        format!("{}, one of which has applied version {lowest} only", connectors.len()),
+                        "look at its log, unless the configuration was written just now",
+                    ),
+                }
+            }
+            // Nothing depends on it.
+            Err(error) => self.note(Status::Warning, &what, format!("cannot be seen: {error}"), ""),
+        }
+    }
+
+    fn config_source(&mut self, Tunnel { id, name, .. }: &Tunnel, is_local: bool) {
+        let (status, source, remedy) = match (is_local, self.asked.wanted.allow_local_config) {
+            (false, _) => (Status::Ok, "configured at Cloudflare", ""),
+            (true, true) => (
+                Status::Warning,
+                "configured by a file beside its cloudflared: the first write takes over from it, for good",
+                "",
+            ),
+            (true, false) => (
+                Status::Failed,
+                "configured by a file beside its cloudflared, so nothing is written to it",
+                "migrate it in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over",
+            ),
+        };
+        self.note(status, &format!("tunnel {name}"), format!("{id}, {source}"), remedy);
+    }
+
+    /// Answers the owners of the stamps that were found, one for each stamp.
+    fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
+        let scope = &self.asked.wanted.scope;
+        for id in scope.ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
+            self.note(
+                Status::Warning,
+                &format!("zone {id}"),
+                "is in ZONE_ID_FILTER, and not seen",
+                ZONE_READ,
+            );
+        }
+        let in_scope: Vec<&Zone> = zones.iter().filter(|zone| scope.takes(zone)).collect();
+        if in_scope.is_empty() {
+            let names: Vec<&str> =
+                zones.iter().map(|zone| &*zone.name).take(limits::NAMES_SHOWN_MAX).collect();
+            let (found, remedy) = match zones.len() {
+                0 => ("the token sees none".to_owned(), ZONE_READ),
+                count => (
+                    format!("the filters take none of the {count} that the token sees: {}", names.join(", ")),
+                    "correct DOMAIN_FILTER or ZONE_ID_FILTER, or give the token the permissions for the zones that \
+                     they name",
+                ),
+            };
+            self.note(Status::Failed, "zones", found, remedy);
+        }
+        let mut owners = Vec::new();
+        for zone in in_scope {
+            if account.is_some_and(|account| !is_of_account(zone, account)) {
+                let found =
+                    format!("belongs to account {}: no record in it can lead to the tunnels", zone.account);
+                self.note(Status::Warning, &format!("zone {}", zone.name), found, "");
+            } else {
+                self.zone(zone, &mut owners);
+            }
+        }
+        owners
+    }
+
+    fn zone(&mut self, zone: &Zone, owners: &mut Vec<Box<str>>) {
+        let what = format!("zone {}", zone.name);
+        let plan = match zone.plan {
+            Plan::Free => "free",
+            Plan::Paid => "paid",
+        };
+        match idle_state(zone) {
+            None => self.note(Status::Ok, &what, format!("active, {plan} plan"), ""),
+            Some(state) => self.note(
+                Status::Warning,
+                &what,
+                format!("{state}, {plan} plan: nobody reaches what is published in it until it is active"),
+                "",
+            ),
+        }
+        let what = format!("records of {}", zone.name);
+        match self.client.records(&zone.id, self.deadline) {
+            Ok(records) => {
+                let before = owners.len();
+                let stamps = records.iter().filter_map(|record| Stamp::parse(&record.comment));
+                owners.extend(stamps.map(|stamp| stamp.owner));
+                let new = owners.iter().skip(before);
+                let own = new.filter(|owner| **owner == self.asked.wanted.owner).count();
+                self.calls += records.len().div_ceil(limits::RECORDS_PER_PAGE as usize).max(1);
+                self.note(Status::Ok, &what, format!("{}, {own} of them ours", records.len()), "");
+            }
+            Err(error) => {
+                self.calls += 1;
+                self.failed(&what, &error, DNS_EDIT);
+            }
+        }
+    }
+
+    fn ownership(&mut self, owners: Option<&[Box<str>]>) {
+        let Wanted { owner, ownership, .. } = &self.asked.wanted;
+        let mut others: Vec<&str> = Vec::new();
+        for other in owners.unwrap_or_default().iter().filter(|other| *other != owner) {
+            if !others.contains(&&**other) && others.len() < limits::NAMES_SHOWN_MAX {
+                others.push(other);
+            }
+        }
+        let others = if others.is_empty() {
+            String::new()
+        } else {
+            format!("; other owners in these zones: {}", others.join(", "))
+        };
+        let registries = match ownership {
+            Ownership::Comment => "noop (or txt)",
+            Ownership::Txt => "txt",
+        };
+        self.note(
+            Status::Ok,
+            "ownership",
+            format!("OWNER_ID={owner} OWNERSHIP={}{others}", ownership.as_str()),
+            format!("start ExternalDNS with --txt-owner-id={owner} --registry={registries}"),
+        );
+    }
+
+    fn rate_limit(&mut self) {
+        let loops = limits::RATE_WINDOW.as_secs().div_ceil(limits::EXTERNAL_DNS_INTERVAL.as_secs());
+        let calls = self.calls;
+        let in_window = calls.saturating_mul(usize::try_from(loops).unwrap_or(usize::MAX));
+        let found = format!(
+            "a loop without changes costs {calls} calls: with an --interval of {} s {in_window} of the {} that Cloudflare \
+             allows in {} s",
+            limits::EXTERNAL_DNS_INTERVAL.as_secs(),
+            limits::RATE_CALLS,
+            limits::RATE_WINDOW.as_secs()
+        );
+        if in_window > limits::RATE_CALLS - limits::RATE_RESERVE {
+            let remedy =
+                "raise ExternalDNS's --interval, or name fewer zones (DOMAIN_FILTER, ZONE_ID_FILTER)";
+            self.note(Status::Warning, "rate limit", found, remedy);
+        } else {
+            self.note(Status::Ok, "rate limit", found, "");
+        }
+    }
+}
+
+/// The day of `2027-01-31T23:59:59Z`, counted from 1970.
+fn day_of(instant: &str) -> Option<i64> {
+    let mut numbers = instant.get(..10)?.splitn(3, '-').map(|number| number.parse().ok());
+    Some(days_since_1970(numbers.next()??, numbers.next()??, numbers.next()??))
+}

@@ -1,0 +1,68 @@
+//! `healthcheck`: asks a running program on this machine whether it is alive, for images that hold no other program.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+
+use crate::clock::{Clock, Deadline};
+use crate::limits;
+
+const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+/// Asks `/healthz` where the observation port is: on loopback, where that is every address.
+///
+/// # Errors
+///
+/// Why it is not alive, or cannot be asked.
+pub fn healthcheck(address: SocketAddr, clock: &dyn Clock) -> Result<(), String> {
+    if address.port() == 0 {
+        return Err("METRICS_PORT is 0, so nobody knows the port".to_owned());
+    }
+    let deadline = Deadline::after(clock, limits::HEALTHCHECK_TIMEOUT);
+    let mut outcomes = hosts(address.ip()).into_iter().map(|host| {
+        let address = SocketAddr::new(host, address.port());
+        ask(address, clock, deadline).map_err(|error| match error.kind() {
+            // The former is how a socket's time-out looks on Linux.
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!("{address}: no answer within {} ms", limits::HEALTHCHECK_TIMEOUT.as_millis())
+            }
+            _ => format!("{address}: {error}"),
+        })
+    });
+    let first = outcomes.next().expect("there is one host at least");
+    first.or_else(|problem| if outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { Err(problem) })
+}
+
+/// The first one says why where neither answers; the second is for a machine without IPv4.
+fn hosts(host: IpAddr) -> Vec<IpAddr> {
+    if host.is_unspecified() {
+        vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+    } else {
+        vec![host]
+    }
+}
+
+fn ask(address: SocketAddr, clock: &dyn Clock, deadline: Deadline) -> io::Result<()> {
+    let left = || match deadline.remaining(clock) {
+        // A time-out of nothing would be none.
+        left if left.is_zero() => Err(io::Error::from(io::ErrorKind::TimedOut)),
+        left => Ok(left),
+    };
+    let mut stream = TcpStream::connect_timeout(&address, left()?)?;
+    stream.set_write_timeout(Some(left()?))?;
+    stream.write_all(REQUEST)?;
+    let mut answer = Vec::new();
+    let mut part = [0; 256];
+    while !answer.contains(&b'\n') && answer.len() < limits::HEALTHCHECK_ANSWER_MAX_BYTES {
+        // For each part: a peer that sends a byte now and then would hold it for ever.
+        stream.set_read_timeout(Some(left()?))?;
+        match stream.read(&mut part)? {
+            0 => break,
+            length => answer.extend_from_slice(part.get(..length).unwrap_or_default()),
+        }
+    }
+    let line = answer.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    if line.starts_with(b"HTTP/1.1 200") {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("answered {:?} to /healthz", String::from_utf8_lossy(line).trim_end())))
+}

@@ -1,0 +1,66 @@
+//! `list`: what stands at Cloudflare, one line a hostname and path.
+
+use miniserde::{Serialize, json};
+
+use super::{Report, table};
+use crate::reconcile::listing::{Entry, State};
+
+const HEADER: [&str; 6] = ["HOSTNAME", "PATH", "SERVICE", "TUNNEL", "OWNER", "STATE"];
+
+#[derive(Serialize)]
+struct Document<'a> {
+    entries: Vec<Row<'a>>,
+}
+
+/// What is `null` is not there, or not known.
+#[derive(Serialize)]
+struct Row<'a> {
+    hostname: &'a str,
+    path: Option<&'a str>,
+    service: Option<&'a str>,
+    tunnel: Option<&'a str>,
+    owner: Option<&'a str>,
+    state: &'static str,
+    drift: Vec<&'a str>,
+}
+
+pub(super) fn report(entries: &[Entry], json: bool) -> Report {
+    let rows = entries.iter().map(row);
+    let text = if json {
+        let mut text = json::to_string(&Document { entries: rows.collect() });
+        text.push('\n');
+        text
+    } else {
+        let header = HEADER.map(str::to_owned).to_vec();
+        let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows.map(|row| row.cells())).collect();
+        table::render(&rows)
+    };
+    Report { text, is_well: true }
+}
+
+fn row(entry: &Entry) -> Row<'_> {
+    let Entry { hostname, path, service, tunnel, owner, state, drift } = entry;
+    Row {
+        hostname,
+        path: path.as_deref(),
+        service: service.as_deref(),
+        tunnel: tunnel.as_deref(),
+        owner: owner.as_deref(),
+        state: state.as_str(),
+        drift: drift.iter().map(|what| &**what).collect(),
+    }
+}
+
+impl Row<'_> {
+    fn cells(&self) -> Vec<String> {
+        let Self { hostname, path, service, tunnel, owner, state, drift } = self;
+        let state = if *state == State::Drift.as_str() {
+            format!("{state}: {}", drift.join(", "))
+        } else {
+            (*state).to_owned()
+        };
+        let [path, service, tunnel, owner] =
+            [path, service, tunnel, owner].map(|cell| cell.unwrap_or_default().to_owned());
+        vec![(*hostname).to_owned(), path, service, tunnel, owner, state]
+    }
+}

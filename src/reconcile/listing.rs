@@ -1,0 +1,265 @@
+//! What stands at Cloudflare within the scope, whoever's it is: each hostname and path with its record and its rule.
+//!
+//! What is ours is told as [`records`] tells ExternalDNS. Whether a rule of ours is as the cluster wants it only
+//! ExternalDNS knows, so nothing here says so.
+
+use std::cmp::Ordering;
+
+use crate::cloudflare::Record;
+use crate::endpoint::Endpoint;
+use crate::reconcile::Settings;
+use crate::reconcile::canonical::{DRIFT, OWNER_LABEL, RECORD_ONLY, TUNNEL_SERVICE};
+use crate::reconcile::records::{is_home, records};
+use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::stamp::{Digest, Stamp};
+use crate::tunnel::{Hostname, Rule, TunnelId, hostname};
+
+/// Every host, where a rule has only a path.
+const EVERY_HOST: &str = "*";
+
+/// One hostname and path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The hostname in lower-case punycode, or a pattern.
+    pub hostname: Box<str>,
+    /// The rule's path expression; `lost:` and a digest where nothing but that is left of the rule.
+    pub path: Option<Box<str>>,
+    /// Where requests go; `none` for a record that is to have no rule.
+    pub service: Option<Box<str>>,
+    /// The name of the tunnel that the rule is in, else that the record leads to; the id of one that is not configured.
+    pub tunnel: Option<Box<str>>,
+    /// Who owns it, as the record's comment says.
+    pub owner: Option<Box<str>>,
+    /// What it is to us.
+    pub state: State,
+    /// What of ours was changed by hand: `proxied`, `order`, `tunnel`, `rule`, `target` or `type`.
+    pub drift: Vec<Box<str>>,
+}
+
+/// What an entry is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Ours, as far as can be seen here.
+    Ours,
+    /// Somebody else's.
+    Foreign,
+    /// Ours, and changed by hand.
+    Drift,
+    /// The rule that our stamp names is gone; or no rule takes the requests that somebody else's record lets in.
+    RecordWithoutRule,
+    /// No record leads to the rule.
+    RuleWithoutRecord,
+}
+
+impl State {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Foreign => "foreign",
+            Self::Drift => "drift",
+            Self::RecordWithoutRule => "record without rule",
+            Self::RuleWithoutRecord => "rule without record",
+        }
+    }
+}
+
+/// Everything in `snapshot` that is within the filter, sorted by hostname and path.
+pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
+    let scene = Scene {
+        snapshot,
+        settings,
+        own: snapshot.own_rules(settings),
+        leads: leads(snapshot),
+        patterns: patterns(snapshot),
+    };
+    // ExternalDNS's TXT records, stored under `OWNERSHIP=txt`, publish nothing.
+    let shown = records(snapshot, settings).endpoints.into_iter().filter(|shown| shown.record_type != "TXT");
+    let mut entries: Vec<Entry> = shown.map(|endpoint| own_entry(&endpoint, settings)).collect();
+    entries.extend(scene.leads.iter().filter_map(|lead| scene.foreign_record(lead)));
+    for (tunnel, present) in &snapshot.tunnels {
+        entries.extend(present.document.rules().iter().filter_map(|rule| scene.foreign_rule(tunnel, rule)));
+    }
+    entries.sort_by(by_place);
+    entries
+}
+
+fn by_place(a: &Entry, b: &Entry) -> Ordering {
+    (&a.hostname, &a.path, &a.tunnel).cmp(&(&b.hostname, &b.path, &b.tunnel))
+}
+
+fn own_entry(endpoint: &Endpoint, settings: &Settings) -> Entry {
+    let service = endpoint.property(TUNNEL_SERVICE);
+    let mut drift: Vec<&str> =
+        endpoint.property(DRIFT).unwrap_or_default().split(',').filter(|what| !what.is_empty()).collect();
+    if endpoint.targets.iter().any(|target| settings.tunnel_of_target(target).is_none()) {
+        drift.push("target");
+    }
+    if endpoint.record_type != "CNAME" {
+        drift.push("type");
+    }
+    let tunnel = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
+    let path = &*endpoint.set_identifier;
+    Entry {
+        hostname: endpoint.dns_name.as_str().into(),
+        path: (!path.is_empty()).then(|| path.into()),
+        service: service.map(Into::into),
+        tunnel: tunnel.map(|id| settings.name_of(&id).into()),
+        owner: endpoint.labels.value(OWNER_LABEL).map(Into::into),
+        state: match service {
+            None => State::RecordWithoutRule,
+            Some(_) if drift.is_empty() => State::Ours,
+            Some(_) => State::Drift,
+        },
+        drift: drift.into_iter().map(Into::into).collect(),
+    }
+}
+
+/// A record that leads to a tunnel, whoever's either is.
+struct Lead<'a> {
+    record: &'a Record,
+    tunnel: TunnelId,
+}
+
+fn leads(snapshot: &Snapshot) -> Vec<Lead<'_>> {
+    let zones = snapshot.zones.iter();
+    let at_home = zones
+        .flat_map(|zone| zone.records().iter().filter(move |record| is_home(snapshot, zone, &record.name)));
+    at_home
+        .filter(|record| &*record.kind == "CNAME")
+        .filter_map(|record| Some(Lead { record, tunnel: TunnelId::from_hostname(&record.content)? }))
+        .collect()
+}
+
+/// The domains below which some rule of a tunnel takes every name; nothing for every host.
+fn patterns(snapshot: &Snapshot) -> Vec<(&TunnelId, String)> {
+    let mut patterns = Vec::new();
+    for (tunnel, present) in &snapshot.tunnels {
+        for rule in present.document.rules() {
+            let hostname = hostname::normalize(rule.hostname());
+            if let Some(domain) = hostname.strip_prefix("*.") {
+                patterns.push((tunnel, domain.to_owned()));
+            } else if is_for_every_host(&hostname) && rule.path().is_some() {
+                patterns.push((tunnel, String::new()));
+            }
+        }
+    }
+    patterns
+}
+
+struct Scene<'a> {
+    snapshot: &'a Snapshot,
+    settings: &'a Settings,
+    own: OwnRules,
+    leads: Vec<Lead<'a>>,
+    patterns: Vec<(&'a TunnelId, String)>,
+}
+
+impl Scene<'_> {
+    /// A record of somebody else's. Where its hostname has rules in the tunnel, they stand for it.
+    fn foreign_record(&self, Lead { record, tunnel }: &Lead<'_>) -> Option<Entry> {
+        if !self.settings.filter.matches(&record.name)
+            || self.snapshot.own_stamp(record, self.settings).is_some()
+        {
+            return None;
+        }
+        let stamp = Stamp::parse(&record.comment);
+        let record_only = stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only);
+        let state = match self.snapshot.tunnels.get(tunnel) {
+            Some(present) => {
+                let hostname = Hostname::parse(&record.name).ok();
+                if hostname.is_some_and(|hostname| !present.rules_of(&hostname).is_empty()) {
+                    return None;
+                }
+                let is_taken = record_only || self.is_taken(&record.name, tunnel, present.document.rules());
+                if is_taken { State::Foreign } else { State::RecordWithoutRule }
+            }
+            None => State::Foreign,
+        };
+        Some(Entry {
+            hostname: record.name.clone(),
+            path: None,
+            service: record_only.then(|| RECORD_ONLY.into()),
+            tunnel: Some(self.settings.name_of(tunnel).into()),
+            owner: stamp.map(|stamp| stamp.owner),
+            state,
+            drift: Vec::new(),
+        })
+    }
+
+    /// A rule of somebody else's; the catch-all publishes nothing.
+    fn foreign_rule(&self, tunnel: &TunnelId, rule: &Rule) -> Option<Entry> {
+        let hostname = hostname::normalize(rule.hostname());
+        let for_every_host = is_for_every_host(&hostname);
+        let is_listed = if for_every_host {
+            rule.path().is_some()
+        } else {
+            self.settings.filter.matches(&hostname) && !self.own.has(tunnel, rule)
+        };
+        if !is_listed {
+            return None;
+        }
+        let is_reached = for_every_host || self.is_reached(&hostname, tunnel);
+        Some(Entry {
+            path: rule.path().map(Into::into),
+            service: Some(rule.service().into()),
+            tunnel: Some(self.settings.name_of(tunnel).into()),
+            owner: self.owner(&hostname, Digest::of(tunnel, rule.path())),
+            state: if is_reached { State::Foreign } else { State::RuleWithoutRecord },
+            drift: Vec::new(),
+            hostname: if for_every_host { EVERY_HOST.into() } else { hostname.into() },
+        })
+    }
+
+    /// Whether a rule that is not for this very hostname takes requests of it. The catch-all does not count.
+    fn is_taken(&self, name: &str, tunnel: &TunnelId, rules: &[Rule]) -> bool {
+        let mut patterns = self.patterns.iter().filter(|(of, _)| *of == tunnel);
+        let by_pattern = patterns.any(|(_, domain)| domain.is_empty() || is_below(name, domain));
+        by_pattern
+            || name.strip_prefix("*.").is_some_and(|domain| {
+                rules.iter().any(|rule| is_below(&hostname::normalize(rule.hostname()), domain))
+            })
+    }
+
+    /// Whether a record leads to the tunnel for `hostname`, or for some name that it stands for; or whether that cannot
+    /// be known, as its zone was not read.
+    fn is_reached(&self, hostname: &str, tunnel: &TunnelId) -> bool {
+        let Some(zone) = self.snapshot.zone_of(hostname) else {
+            return true;
+        };
+        let leads_there = |record: &Record| TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel);
+        if let Some(domain) = hostname.strip_prefix("*.") {
+            let mut leads = self.leads.iter().filter(|lead| lead.tunnel == *tunnel);
+            return leads.any(|lead| is_below(&lead.record.name, domain));
+        }
+        let records = zone.records_of(hostname);
+        if !records.is_empty() {
+            return records.iter().any(leads_there);
+        }
+        // The closest wildcard answers for a name that has no record.
+        let mut rest = hostname;
+        while let Some((_, parent)) = rest.split_once('.') {
+            let records = zone.records_of(&format!("*.{parent}"));
+            if !records.is_empty() {
+                return records.iter().any(leads_there);
+            }
+            rest = parent;
+        }
+        false
+    }
+
+    /// Whose stamp names the rule.
+    fn owner(&self, hostname: &str, digest: Digest) -> Option<Box<str>> {
+        let records = self.snapshot.zone_of(hostname)?.records_of(hostname);
+        let mut stamps = records.iter().filter_map(|record| Stamp::parse(&record.comment));
+        stamps.find(|stamp| stamp.claims.rules.contains(&digest)).map(|stamp| stamp.owner)
+    }
+}
+
+fn is_for_every_host(hostname: &str) -> bool {
+    hostname.is_empty() || hostname == EVERY_HOST
+}
+
+fn is_below(name: &str, domain: &str) -> bool {
+    name != domain && hostname::is_within(name, domain)
+}
