@@ -78,6 +78,9 @@ pub struct ConfiguredTunnel {
     pub id: TunnelId,
     /// Its name at Cloudflare, or the id where that is not known.
     pub name: Box<str>,
+    /// Whether its `cloudflared` brought a configuration file when it was found. Of a tunnel that was never configured at
+    /// Cloudflare only this says so.
+    pub is_local: bool,
 }
 
 impl Settings {

@@ -9,7 +9,7 @@ mod town;
 
 use std::collections::BTreeSet;
 
-use cloudflare_emulator::{ConfigSource, Emulator, Fault, Matcher, Plan, Refusal, RuleText};
+use cloudflare_emulator::{ConfigSource, Emulator, Fault, Matcher, Plan, Refusal, RuleText, Unconfigured};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels};
 use serde_json::json;
 
@@ -562,6 +562,22 @@ fn a_tunnel_with_a_configuration_file_is_not_written_unless_that_is_allowed() {
     program.external_dns().run_loop(&desired).expect("published");
     assert_eq!(scene.rules().len(), 2);
     assert_eq!(scene.cnames().len(), 2);
+}
+
+/// Cloudflare has no configuration of it that could say so, only the list of tunnels does.
+#[test]
+fn a_tunnel_with_a_configuration_file_that_was_never_configured_is_not_written_either() {
+    for unconfigured in [Unconfigured::Null, Unconfigured::NotFound] {
+        let scene = Scene::new();
+        scene.cloudflare.edit(|cloudflare| {
+            let tunnel = cloudflare.tunnel_mut(&scene.tunnel);
+            (tunnel.config_source, tunnel.unconfigured) = (ConfigSource::Local, unconfigured);
+        });
+        let program = scene.start();
+        program.external_dns().run_loop(&twenty()).expect("refused by name");
+        assert_eq!(scene.cloudflare.configuration(&scene.tunnel), None);
+        assert_eq!(scene.cnames(), []);
+    }
 }
 
 /// With `--registry=txt` every change carries a TXT record that says what the stamp says already.

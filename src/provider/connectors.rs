@@ -36,7 +36,8 @@ impl Provider {
         };
         let Resolved { account, settings } = &*resolved;
         watch.0.resize(settings.tunnels().len(), Seen::default());
-        for (ConfiguredTunnel { id, name }, seen) in settings.tunnels().iter().zip(&mut watch.0) {
+        for (ConfiguredTunnel { id, name, is_local: _ }, seen) in settings.tunnels().iter().zip(&mut watch.0)
+        {
             if self.client.budget().calls_left_in_window < limits::CONNECTORS_CALLS_LEFT_MIN {
                 debug!("tunnel={id} few calls are left, so nobody looks at its connectors");
                 continue;

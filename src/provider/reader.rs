@@ -136,7 +136,9 @@ impl Reader {
                     snapshot.zones.push(ZoneSnapshot::new((*zone).clone(), records));
                 }
                 (Task::Configuration(id), Answer::Configuration(configuration)) => {
-                    snapshot.tunnels.insert((*id).clone(), self.tunnel_snapshot(id, &configuration)?);
+                    snapshot
+                        .tunnels
+                        .insert((*id).clone(), self.tunnel_snapshot(id, &configuration, settings)?);
                 }
                 (Task::Configuration(_), Answer::Gone)
                 | (Task::Records(_), Answer::Configuration(_) | Answer::Gone)
@@ -151,10 +153,15 @@ impl Reader {
         &self,
         id: &TunnelId,
         configuration: &Configuration,
+        settings: &Settings,
     ) -> Result<TunnelSnapshot, ReadError> {
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|error| ReadError::Document(id.clone(), error))?;
-        let writable = self.allow_local_config || configuration.source != Some(ConfigSource::Local);
+        let is_local = match configuration.source {
+            Some(source) => source == ConfigSource::Local,
+            None => settings.tunnels().iter().any(|tunnel| tunnel.id == *id && tunnel.is_local),
+        };
+        let writable = self.allow_local_config || !is_local;
         Ok(TunnelSnapshot::new(document, writable, configuration.version))
     }
 

@@ -171,7 +171,11 @@ impl Provider {
                     tunnel.id, tunnel.name
                 );
             }
-            let configured = ConfiguredTunnel { id: tunnel.id.clone(), name: tunnel.name.clone() };
+            let configured = ConfiguredTunnel {
+                id: tunnel.id.clone(),
+                name: tunnel.name.clone(),
+                is_local: tunnel.config_src == ConfigSource::Local,
+            };
             if !found.contains(&configured) {
                 found.push(configured);
             }

@@ -75,6 +75,7 @@ mod tests {
         let tunnel = |id: &str, name: &str| ConfiguredTunnel {
             id: TunnelId::parse(id).expect("a well-formed id"),
             name: name.into(),
+            is_local: false,
         };
         Settings::new(
             "default",

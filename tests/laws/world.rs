@@ -34,7 +34,8 @@ fn zone_of(zones: &[&'static str], name: &str) -> &'static str {
 }
 
 pub(crate) fn settings() -> Settings {
-    let tunnel = |id: &str, name: &str| ConfiguredTunnel { id: tunnel_id(id), name: name.into() };
+    let tunnel =
+        |id: &str, name: &str| ConfiguredTunnel { id: tunnel_id(id), name: name.into(), is_local: false };
     Settings::new("default", DomainFilter::default(), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
 }
 
