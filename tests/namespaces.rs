@@ -204,7 +204,8 @@ fn of_two_namespaces_in_one_request_the_smaller_resource_gets_a_free_hostname() 
     assert_eq!(services(&world), [rule("^/shop$", "http://web.shop.svc:80")]);
 }
 
-/// Published before, a hostname is its object's where the stamp names it, else whoever comes first.
+/// Published before, a hostname is its object's where the stamp names it, else whoever comes first and asks for one of
+/// its paths.
 #[test]
 fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
     let shop = |path: &str, service: &str| of("ingress/shop/web", path, service);
@@ -228,15 +229,18 @@ fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
     run(&mut world, &both);
     let mut world = guard(world);
     let plan = run(&mut world, &[both[0].clone(), both[1].clone(), bank("^/c$")]);
-    assert_eq!(plan.refusals, []);
+    assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
+    let changed = shop("^/a$", "http://web.shop.svc:81");
+    let plan = run(&mut world, &[changed, both[1].clone(), bank("^/c$")]);
+    assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
     let stamp = Stamp::parse(&world.records[0].comment).expect("a stamp");
-    assert_eq!(stamp.namespace(), Some(&*namespace_digest("bank")));
+    assert_eq!(stamp.namespace(), Some(&*namespace_digest("shop")));
 
     // Switched off again, what is there stays there.
     world.namespace_guard = None;
     run(&mut world, &[both[0].clone(), of("ingress/other/web", "^/d$", "http://any:80")]);
     let comment = &world.records[0].comment;
-    assert!(comment.contains(&format!(" ns={}", namespace_digest("bank"))), "{comment}");
+    assert!(comment.contains(&format!(" ns={}", namespace_digest("shop"))), "{comment}");
     assert_eq!(services(&world).len(), 2);
 }
 

@@ -208,8 +208,9 @@ impl fmt::Display for Reason {
             ),
             Self::NamespaceHeld { holder } => write!(
                 formatter,
-                "NAMESPACE_GUARD is on, and another namespace has the hostname: delete it there first and wait until \
-                 its record is gone, or take ns={holder} and resource= off the record's comment at Cloudflare"
+                "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): delete it there, take it \
+                 off here until its record is gone, and publish it again; or take ns= and resource= off the record's \
+                 comment at Cloudflare"
             ),
             Self::DigestTaken { path } => write!(
                 formatter,

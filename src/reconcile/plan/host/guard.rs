@@ -7,8 +7,8 @@ use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::stamp::Stamp;
 
 impl Host<'_> {
-    /// What the namespace guard lets through. Of two namespaces, the one that has the hostname, else that of the
-    /// smallest resource.
+    /// What the namespace guard lets through. Of two namespaces, the one that has the hostname, else one that
+    /// asks for what is published there, else that of the smallest resource.
     pub(super) fn guarded<'w>(
         &self,
         wanted: Vec<Wanted<'w>>,
@@ -30,7 +30,12 @@ impl Host<'_> {
             }
         }
         if holder.is_none() {
-            let first = allowed.iter().filter_map(|wanted| wanted.resource).min();
+            // A stamp of several rules may name no object: whose they are, only who asks for one of them can say.
+            let is_free = self.traces.is_empty();
+            let may_have_it = |wanted: &&Wanted<'_>| {
+                is_free || self.digests_for_path(wanted.publication.path()).next().is_some()
+            };
+            let first = allowed.iter().filter(may_have_it).filter_map(|wanted| wanted.resource).min();
             holder = first.and_then(namespace::digest_of);
         }
         let is_holders = |wanted: &Wanted<'_>| wanted.resource.and_then(namespace::digest_of) == holder;
