@@ -183,7 +183,7 @@ arguments! {
     cluster_domain: "CLUSTER_DOMAIN",
     /// tell what would be written, and write nothing (default: false) [DRY_RUN]
     dry_run: "DRY_RUN",
-    /// carry out a request after which more than half of the hostnames would be gone (default: false) [ALLOW_MASS_DELETION]
+    /// carry out a request after which more than 20 hostnames, and more than half, would be gone (default: false) [ALLOW_MASS_DELETION]
     allow_mass_deletion: "ALLOW_MASS_DELETION",
     /// write tunnels that are configured by a file beside their cloudflared (default: false) [ALLOW_LOCAL_CONFIG]
     allow_local_config: "ALLOW_LOCAL_CONFIG",
@@ -195,7 +195,7 @@ arguments! {
     server_port: "SERVER_PORT",
     /// address of /healthz, /readyz and /metrics (default: all addresses) [METRICS_HOST]
     metrics_host: "METRICS_HOST",
-    /// port of /healthz and /readyz (default: 8080) [METRICS_PORT]
+    /// port of /healthz, /readyz and /metrics (default: 8080) [METRICS_PORT]
     metrics_port: "METRICS_PORT",
     /// error, warn, info, debug or trace (default: info) [LOG_LEVEL]
     log_level: "LOG_LEVEL",
