@@ -119,7 +119,7 @@ arguments! {
     cf_account_id: "CF_ACCOUNT_ID",
     /// ids or names of the tunnels, the default first; required [CF_TUNNEL_ID]
     cf_tunnel_id: "CF_TUNNEL_ID",
-    /// address of the API, for a proxy or a test (default: Cloudflare's) [CF_API_BASE_URL]
+    /// address of the API, for a proxy or a test (default: https://api.cloudflare.com/client/v4) [CF_API_BASE_URL]
     cf_api_base_url: "CF_API_BASE_URL",
     /// PEM file with certificate authorities trusted besides the compiled-in ones [CF_CA_FILE]
     cf_ca_file: "CF_CA_FILE",
@@ -237,14 +237,13 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Ar
     Ok((command, arguments))
 }
 
-/// argh knows `--flag value`; Kubernetes manifests mostly say `--flag=value`.
+/// argh knows `--flag value`; Kubernetes manifests mostly say `--flag=value`. Of a flag that is unknown argh then repeats
+/// the name alone, and not the secret that somebody gave with it.
 fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut split = Vec::new();
     for argument in arguments {
         match argument.split_once('=') {
-            Some((flag, value)) if flag.starts_with("--") => {
-                split.extend([flag.to_owned(), value.to_owned()])
-            }
+            Some((flag, value)) if flag.starts_with('-') => split.extend([flag.to_owned(), value.to_owned()]),
             _ => split.push(argument),
         }
     }
@@ -313,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_secret_in_the_place_of_a_command_is_not_repeated() {
-        for words in [&["CF_API_TOKEN=secret"][..], &["check", "secret"]] {
+        for words in [&["CF_API_TOKEN=secret"][..], &["check", "secret"], &["-cf-api-token=secret"]] {
             let Err(Early::Mistake(text)) = parse(words.iter().map(ToString::to_string)) else {
                 panic!("{words:?} is a command");
             };

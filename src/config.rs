@@ -126,7 +126,7 @@ impl Config {
         let adopt = reader.adopt();
         let namespace_guard = reader.namespace_guard();
         let dry_run = reader.boolean("DRY_RUN");
-        let account = reader.identifiers("CF_ACCOUNT_ID").into_iter().next().map(AccountId::new);
+        let account = reader.account();
         let ids = reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
         let api_base_url = reader.api_base_url();
         reader.unknown_names();
@@ -230,8 +230,16 @@ impl Reader<'_> {
     }
 
     fn list(&mut self, variable: &'static str) -> Vec<String> {
-        let text = self.text(variable).unwrap_or_default();
-        text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
+        let Some(text) = self.text(variable) else {
+            return Vec::new();
+        };
+        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        let entries: Vec<String> = entries.map(str::to_owned).collect();
+        if entries.is_empty() {
+            // A filter of nothing but separators would let everything through.
+            self.mistake(variable, format!("is {text:?}, a list without an entry"));
+        }
+        entries
     }
 
     /// Ids as Cloudflare gives them to accounts and zones.
@@ -239,14 +247,32 @@ impl Reader<'_> {
         let ids = self.list(variable);
         let is_id = |id: &&String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         if let Some(other) = ids.iter().find(|id| !is_id(id)) {
+            // Longer than any id, it may be a token in the wrong variable.
+            let given = match other.chars().count() {
+                length if length > limits::IDENTIFIER_SHOWN_MAX_CHARS => {
+                    format!("has an entry of {length} characters")
+                }
+                _ => format!("is {other:?}"),
+            };
             self.mistake(
                 variable,
                 format!(
-                    "is {other:?}; allowed are ids of 32 hexadecimal digits, as the dashboard shows them beside a zone"
+                    "{given}; allowed are ids of 32 hexadecimal digits, as the dashboard shows them beside a zone"
                 ),
             );
         }
         ids
+    }
+
+    fn account(&mut self) -> Option<AccountId> {
+        let ids = self.identifiers("CF_ACCOUNT_ID");
+        if ids.len() > 1 {
+            self.mistake(
+                "CF_ACCOUNT_ID",
+                "names several accounts; allowed is the one that the tunnels are in",
+            );
+        }
+        ids.into_iter().next().map(AccountId::new)
     }
 
     /// Names in the environment that were meant for this program, it seems.
@@ -342,6 +368,13 @@ impl Reader<'_> {
             self.mistake(
                 "CF_TUNNEL_ID",
                 "is missing: the id or the name of the tunnel that hostnames are published through",
+            );
+        }
+        if tunnels.iter().any(|tunnel| tunnel.len() > limits::TUNNEL_NAME_MAX_BYTES) {
+            // What is not found is told to whoever asks /readyz.
+            self.mistake(
+                "CF_TUNNEL_ID",
+                "has an entry that is too long for an id or a name: is it the token that cloudflared runs with?",
             );
         }
         tunnels

@@ -65,6 +65,15 @@ pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// `GET /records`, and was not asked for.
 pub const SILENT_READINGS: u32 = 3;
 
+/// A tunnel's name at Cloudflare. What `cloudflared` runs with, its token, is longer.
+pub const TUNNEL_NAME_MAX_BYTES: usize = 128;
+
+/// A wrong id is repeated up to this length, which is that of a tunnel's. Keys and tokens are longer.
+pub const IDENTIFIER_SHOWN_MAX_CHARS: usize = 36;
+
+/// How long the start tells what is managed before it is ready.
+pub const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// How often the same write is done, one time after another, against the same state. The next one is held back as if it
 /// had been refused.
 pub const REPEATED_WRITES_MAX: u32 = 2;

@@ -64,10 +64,13 @@ fn show(report: Result<Report, CommandError>) -> ExitCode {
     }
 }
 
-/// A reader that has gone away is no error of ours.
+/// A reader that has gone away is no error of ours; a full disk is one.
 fn print(text: &str) -> ExitCode {
-    let _ = io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+    let mut output = io::stdout();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(&format!("the output: {error}")),
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 fn fail(problem: &str) -> ExitCode {

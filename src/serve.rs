@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -148,9 +149,10 @@ impl Running {
             path => health.route(path),
         };
         let observation = observation.serve(Arc::new(routes), Arc::clone(&clock))?;
+        let failing = shutdown.clone();
         let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), shutdown)?;
         let ending = Arc::new(AtomicBool::new(false));
-        spawn_resolver(&provider, &clock, &ending)?;
+        spawn_resolver(&provider, &clock, &ending, failing)?;
         Ok(Self { api, api_addresses, observation, observation_address, request_timeout, ending })
     }
 
@@ -192,40 +194,48 @@ fn spawn_resolver(
     provider: &Arc<Provider>,
     clock: &Arc<dyn Clock>,
     ending: &Arc<AtomicBool>,
+    failing: Shutdown,
 ) -> io::Result<()> {
     let (provider, clock, ending) = (Arc::clone(provider), Arc::clone(clock), Arc::clone(ending));
-    let is_ending = move || ending.load(Ordering::Relaxed);
     thread::Builder::new().name("resolve".to_owned()).spawn(move || {
-        let mut watch = Watch::default();
-        let mut is_settled = false;
-        let mut pause = limits::START_PAUSE_MIN;
-        let (mut check_at, mut file_at) = (clock.now(), clock.now() + limits::CREDENTIAL_FILE_PERIOD);
-        let mut connectors_at = clock.now() + limits::CONNECTORS_FIRST_LOOK;
-        while !is_ending() {
-            if clock.now() >= file_at {
-                if provider.look_at_credential_file() {
-                    (is_settled, check_at) = (false, clock.now());
-                }
-                file_at = clock.now() + limits::CREDENTIAL_FILE_PERIOD;
-            }
-            is_settled &= !provider.take_doubt();
-            if !is_settled && clock.now() >= check_at {
-                is_settled = provider.resolve(Deadline::after(&*clock, limits::START_TIMEOUT));
-                check_at = clock.now() + if is_settled { limits::CHECK_PERIOD_MIN } else { pause };
-                if is_settled {
-                    // What it met on its way it has looked into.
-                    provider.take_doubt();
-                    pause = limits::START_PAUSE_MIN;
-                } else {
-                    pause = (pause * 2).min(limits::START_PAUSE_MAX);
-                }
-            }
-            if provider.is_resolved() && clock.now() >= connectors_at {
-                provider.look_at_connectors(&mut watch);
-                connectors_at = clock.now() + limits::CONNECTORS_PERIOD;
-            }
-            clock.sleep(limits::CHECK_PAUSE);
+        let watching = || watch_over(&provider, &*clock, &ending);
+        // Without it the program would answer 503 for ever, or never learn of a new token: better to start afresh.
+        if panic::catch_unwind(AssertUnwindSafe(watching)).is_err() {
+            failing.fail("the thread that checks the token and the tunnels panicked");
         }
     })?;
     Ok(())
+}
+
+fn watch_over(provider: &Provider, clock: &dyn Clock, ending: &AtomicBool) {
+    let mut watch = Watch::default();
+    let mut is_settled = false;
+    let mut pause = limits::START_PAUSE_MIN;
+    let (mut check_at, mut file_at) = (clock.now(), clock.now() + limits::CREDENTIAL_FILE_PERIOD);
+    let mut connectors_at = clock.now() + limits::CONNECTORS_FIRST_LOOK;
+    while !ending.load(Ordering::Relaxed) {
+        if clock.now() >= file_at {
+            if provider.look_at_credential_file() {
+                (is_settled, check_at) = (false, clock.now());
+            }
+            file_at = clock.now() + limits::CREDENTIAL_FILE_PERIOD;
+        }
+        is_settled &= !provider.take_doubt();
+        if !is_settled && clock.now() >= check_at {
+            is_settled = provider.resolve(Deadline::after(clock, limits::START_TIMEOUT));
+            check_at = clock.now() + if is_settled { limits::CHECK_PERIOD_MIN } else { pause };
+            if is_settled {
+                // What it met on its way it has looked into.
+                provider.take_doubt();
+                pause = limits::START_PAUSE_MIN;
+            } else {
+                pause = (pause * 2).min(limits::START_PAUSE_MAX);
+            }
+        }
+        if provider.is_resolved() && clock.now() >= connectors_at {
+            provider.look_at_connectors(&mut watch);
+            connectors_at = clock.now() + limits::CONNECTORS_PERIOD;
+        }
+        clock.sleep(limits::CHECK_PAUSE);
+    }
 }

@@ -345,3 +345,26 @@ fn a_flag_counts_before_the_environment() {
     let config = Config::read(&arguments, &environment(&MINIMUM)).expect("both are well-formed");
     assert_eq!(config.wanted.tunnels, ["from-the-flag".into()]);
 }
+
+/// A token in the wrong variable: the account's id goes into a line of the log, a tunnel's name into `/readyz`.
+#[test]
+fn a_token_in_the_place_of_an_id_or_a_name_is_a_mistake_that_does_not_repeat_it() {
+    const LONG: &str = "eyJhIjoiMDIzZTEwNWY0ZWNlZjhhZDljYTMxYTgzNzJkMGMzNTMiLCJ0IjoiNmZmNDJhZTItNzY1ZC00YWRmLTgxMTItMzFjNTVjMTU1MWVmIiwicyI6Ik5rTXpNekkifQ";
+    for variable in ["CF_ACCOUNT_ID", "ZONE_ID_FILTER", "CF_TUNNEL_ID"] {
+        let mistakes = read(&with(variable, LONG)).expect_err("it is a mistake");
+        let [mistake] = &mistakes[..] else { panic!("{variable}: {mistakes:?}") };
+        assert_eq!(mistake.variable, variable);
+        assert!(!mistake.problem.contains(LONG), "{mistake}");
+    }
+}
+
+/// What remains of a template whose values are empty: without a filter everything would be served.
+#[test]
+fn a_list_of_nothing_but_separators_is_a_mistake() {
+    for variable in ["DOMAIN_FILTER", "ZONE_ID_FILTER", "CF_ACCOUNT_ID", "ADOPT"] {
+        let mistakes = read(&with(variable, " , ")).expect_err("it is a mistake");
+        assert_eq!(mistakes.iter().map(|mistake| mistake.variable).collect::<Vec<_>>(), [variable]);
+    }
+    let several = "0123456789abcdef0123456789abcdef,fedcba9876543210fedcba9876543210";
+    assert!(read(&with("CF_ACCOUNT_ID", several)).is_err());
+}

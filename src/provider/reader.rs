@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -84,22 +84,27 @@ impl Reader {
         to_be_written: bool,
         deadline: Deadline,
     ) -> Result<Arc<[Zone]>, Error> {
-        let mut cached = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(list) = &*cached {
+        // Not held over the call: who waits for a lock does not look at its deadline.
+        let cached = self.cached_zones().clone();
+        if let Some(list) = cached {
             let young = self.clock.now().saturating_duration_since(list.read_at) < limits::ZONE_LIST_MAX_AGE;
             if young || !to_be_written {
-                return Ok(Arc::clone(&list.zones));
+                return Ok(list.zones);
             }
         }
         let zones: Arc<[Zone]> = client.zones(deadline)?.into();
         debug!("zones={} read", zones.len());
-        *cached = Some(ZoneList { zones: Arc::clone(&zones), read_at: self.clock.now() });
+        *self.cached_zones() = Some(ZoneList { zones: Arc::clone(&zones), read_at: self.clock.now() });
         Ok(zones)
     }
 
     /// Lets the list of zones be read again.
     pub(super) fn forget_zones(&self) {
-        *self.zones.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.cached_zones() = None;
+    }
+
+    fn cached_zones(&self) -> MutexGuard<'_, Option<ZoneList>> {
+        self.zones.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Everything that a decision needs.

@@ -96,7 +96,7 @@ impl Provider {
         };
         let is_the_same = |known: Arc<Resolved>| known.settings.tunnels() == resolved.settings.tunnels();
         if !was_ready || !self.resolved().is_ok_and(is_the_same) {
-            self.announce(&resolved, deadline);
+            self.announce(&resolved, Deadline::after(&*self.clock, limits::ANNOUNCE_TIMEOUT));
             *self.resolved.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(resolved));
             self.forget_snapshot();
         }
