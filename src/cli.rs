@@ -3,6 +3,7 @@
 //! command line.
 
 #![allow(
+    rustdoc::bare_urls,
     rustdoc::broken_intra_doc_links,
     reason = "argh prints these comments as they are, brackets included"
 )]
