@@ -5,7 +5,8 @@
 //! hostname's record, however, nobody would ever ask for again. So one in another zone, which no transaction holds
 //! together with its hostname's record, comes after that record and goes before it, as a rule does with its digest.
 
-use super::{Host, Wanted, comment_max_bytes};
+use super::operations::comment_max_bytes;
+use super::{Host, Wanted};
 use crate::cloudflare::{NewRecord, Record, RecordPatch};
 use crate::reconcile::heritage::{Heritage, content_of, text_of};
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, RegistryTxt, Stage};
