@@ -4,12 +4,13 @@
 mod external_dns;
 #[path = "support/harness.rs"]
 mod harness;
+#[path = "support/log_recorder.rs"]
+mod log_recorder;
 #[path = "laws/world.rs"]
 #[allow(dead_code, reason = "the laws take more of it")]
 mod world;
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use cloudflare_emulator::{Emulator, Fault, Matcher};
@@ -23,6 +24,7 @@ use serde_json::json;
 use external_dns::TXT;
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use harness::{Scene, endpoint, published};
+use log_recorder::{lines_with, record_log};
 use world::{HOME, OFFICE, World, tunnel_id};
 
 const NAME: &str = "a.example.com";
@@ -594,37 +596,11 @@ fn a_foreign_rule_on_a_hostname_of_ours_is_taken_over_too() {
     }
 }
 
-/// Lines of the log about what was taken over or refused, whichever test of this process made them.
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Recorder;
-
-impl log::Log for Recorder {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        let line = format!("{} {}", record.level(), record.args());
-        if ["taken over, was", "refused=", "dry run"].iter().any(|mark| line.contains(mark)) {
-            LINES.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-        }
-    }
-
-    fn flush(&self) {}
-}
-
-fn record_log() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        log::set_logger(&Recorder).expect("nothing else sets one");
-        log::set_max_level(log::LevelFilter::Info);
-    });
-}
-
+/// Lines of the log about what was taken over or refused.
 fn lines_about(hostname: &str) -> Vec<String> {
-    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-    lines.iter().filter(|line| line.contains(hostname)).cloned().collect()
+    let mut lines = lines_with(&[hostname]);
+    lines.retain(|line| ["taken over, was", "refused=", "dry run"].iter().any(|mark| line.contains(mark)));
+    lines
 }
 
 /// A scene with a hand-made CNAME to the tunnel and a rule for each hostname.

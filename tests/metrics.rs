@@ -10,11 +10,13 @@ mod external_dns;
 mod hands;
 #[path = "support/harness.rs"]
 mod harness;
+#[path = "support/log_recorder.rs"]
+mod log_recorder;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use cloudflare_emulator::{Call, Fault, Matcher, RateLimit};
@@ -26,9 +28,10 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::json;
 
 use exposition::{Exposition, Labels};
-use external_dns::{Answer, exchange};
+use external_dns::Answer;
 use hands::Hands;
 use harness::{FOREIGN_DOCUMENT, Program, Scene, TOKEN, published};
+use log_recorder::{lines_with, record_log};
 
 /// A tunnel's name that would break out of a label's quotes.
 const OFFICE: &str = "of\"fi\\ce";
@@ -53,8 +56,7 @@ impl Stage {
     }
 
     fn ask(&self, method: &str) -> Answer {
-        let request = format!("{method} /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-        exchange(self.program.observation(), &[request.as_bytes()]).expect("the observation port answers")
+        self.program.observe(method, "/metrics").expect("the observation port answers")
     }
 
     fn scrape(&self) -> Exposition {
@@ -127,35 +129,8 @@ fn expected<const N: usize>(rows: &[([&str; N], f64)]) -> BTreeMap<Vec<String>, 
     rows.iter().map(|(labels, value)| (labels.map(str::to_owned).to_vec(), *value)).collect()
 }
 
-/// The lines of this process's log: tests run side by side, so each looks for its own.
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Recorder;
-
-impl log::Log for Recorder {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        let line = format!("{} {}", record.level(), record.args());
-        LINES.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-    }
-
-    fn flush(&self) {}
-}
-
-fn record_log() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        log::set_logger(&Recorder).expect("nobody else logs in this process");
-        log::set_max_level(log::LevelFilter::Debug);
-    });
-}
-
 fn said(words: &[&str]) -> usize {
-    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-    lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    lines_with(words).len()
 }
 
 #[test]

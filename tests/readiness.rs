@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Permission, Token, TokenStatus};
-use external_dns::{Answer, exchange};
+use external_dns::Answer;
 use external_dns_cloudflare_tunnel_webhook::clock::Clock;
 use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
 use hands::Hands;
@@ -38,8 +38,7 @@ impl Stage {
     }
 
     fn ask(&self, path: &str) -> Answer {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-        exchange(self.program.observation(), &[request.as_bytes()]).expect("the observation port answers")
+        self.program.observe("GET", path).expect("the observation port answers")
     }
 
     /// Puts the clock ahead until `/readyz` says what is wanted; answers its body.

@@ -18,7 +18,7 @@ use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Propert
 use external_dns_cloudflare_tunnel_webhook::serve::Running;
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 
-use crate::external_dns::{ExternalDns, Registry, exchange};
+use crate::external_dns::{Answer, ExternalDns, Registry, exchange};
 
 pub(crate) const TOKEN: &str = "an-api-token-that-must-not-be-seen";
 
@@ -153,9 +153,14 @@ impl Program {
         self.running().observation_address()
     }
 
+    /// What the observation port answers.
+    pub(crate) fn observe(&self, method: &str, path: &str) -> io::Result<Answer> {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        exchange(self.observation(), &[request.as_bytes()])
+    }
+
     pub(crate) fn is_ready(&self) -> bool {
-        let request = b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n";
-        exchange(self.observation(), &[request]).is_ok_and(|answer| answer.status == 200)
+        self.observe("GET", "/readyz").is_ok_and(|answer| answer.status == 200)
     }
 
     /// A process that is killed: nothing is finished, nothing is remembered.
