@@ -32,12 +32,23 @@ const SIZE_AIM_BYTES: u64 = 2_500_000;
 const START_AIM: Duration = Duration::from_millis(5);
 const IDLE_AIM_KIB: u64 = 2 * 1024;
 const CONNECTIONS_AIM_KIB: u64 = 6 * 1024;
+const ADJUST_AIM: Duration = Duration::from_millis(15);
 const ADJUST_AIM_KIB: u64 = 12 * 1024;
+/// What one object with too many properties may cost, as a multiple of what is asked in order costs for as many bytes.
+const EXCESS_AIM: f64 = 3.0;
 const LOOP_AIM_KIB: u64 = 16 * 1024;
 
 const STARTS: usize = 20;
 const IDLE_CONNECTIONS: usize = 200;
 const ENDPOINTS: usize = 5_000;
+/// A process's CPU time is told in ticks: over so many requests the mean is good to half a millisecond.
+const POSTS: u32 = 20;
+/// What Kubernetes allows for the annotations of one object.
+const EXCESS_BYTES: usize = 256 * 1024;
+const EXCESS_GROUPS: usize = 64;
+const EXCESS_HOSTNAMES: usize = 100;
+const EXCESS_POSTS: u32 = 3;
+const NEIGHBOURS: usize = 1_000;
 const RECORDS: usize = 5_000;
 const RULES: usize = 1_000;
 
@@ -155,19 +166,78 @@ fn connections(binary: &Path, table: &mut Table) -> Outcome<()> {
 }
 
 fn adjust(binary: &Path, table: &mut Table) -> Outcome<()> {
-    let world = World::with_records(0)?;
-    let program = Program::start(binary, &world)?;
-    thread::sleep(SETTLING);
-    let endpoints = endpoints(ENDPOINTS);
-    let begun = Instant::now();
-    let answer = program.post("/adjustendpoints", &endpoints)?;
-    let took = begun.elapsed();
-    let adjusted: Value = serde_json::from_slice(&answer)?;
-    if adjusted.as_array().map(Vec::len) != Some(ENDPOINTS) {
-        return Err("POST /adjustendpoints did not answer every endpoint".into());
+    let friendly = Posted::measure(binary, &endpoints(ENDPOINTS), ENDPOINTS, POSTS)?;
+    let what = format!("POST of {ENDPOINTS} endpoints");
+    friendly.lines(&what, &milliseconds(ADJUST_AIM), table)?;
+    let unfriendly = Posted::measure(binary, &unfriendly_endpoints(ENDPOINTS), ENDPOINTS, POSTS)?;
+    let what = format!("{what} with three labels and four unknown properties each");
+    unfriendly.lines(&what, &milliseconds(ADJUST_AIM), table)?;
+
+    let mut endpoints = endpoints(NEIGHBOURS);
+    if let (Some(endpoints), Value::Array(excess)) = (endpoints.as_array_mut(), endpoints_in_excess()) {
+        endpoints.extend(excess);
     }
-    let label = format!("resident memory after one POST of {ENDPOINTS} endpoints ({})", milliseconds(took));
-    table.memory(&label, &program, ADJUST_AIM_KIB)
+    let excess = Posted::measure(binary, &endpoints, NEIGHBOURS, EXCESS_POSTS)?;
+    let what = format!(
+        "POST of {NEIGHBOURS} endpoints beside an object with {} KiB of properties on {EXCESS_HOSTNAMES} hostnames",
+        EXCESS_BYTES / 1024
+    );
+    let aim = friendly.cpu.mul_f64(EXCESS_AIM * excess.bytes as f64 / friendly.bytes as f64);
+    excess.lines(&what, &milliseconds(aim), table)
+}
+
+/// What `POST /adjustendpoints` took.
+struct Posted {
+    bytes: usize,
+    /// Of one request, in user and kernel.
+    cpu: Duration,
+    wall: Duration,
+    /// Resident, and at its highest, after the first request.
+    memory_kib: (u64, u64),
+}
+
+impl Posted {
+    /// Sends the same body to a fresh process again and again. Every answer must hold the shops, the first so many.
+    fn measure(binary: &Path, body: &Value, shops: usize, posts: u32) -> Outcome<Self> {
+        let world = World::with_records(0)?;
+        let program = Program::start(binary, &world)?;
+        thread::sleep(SETTLING);
+        let body = body.to_string();
+        let before = program.cpu_time()?;
+        let mut wall = Duration::ZERO;
+        let mut memory_kib = (0, 0);
+        for post in 0..posts {
+            let begun = Instant::now();
+            let answer = program.post_text("/adjustendpoints", &body)?;
+            wall += begun.elapsed();
+            if post == 0 {
+                memory_kib = program.memory_kib()?;
+            }
+            let adjusted: Vec<Value> = serde_json::from_slice(&answer)?;
+            let present =
+                adjusted.iter().filter(|endpoint| endpoint["dnsName"].as_str().is_some_and(is_shop));
+            if present.count() != shops {
+                return Err("POST /adjustendpoints did not answer every endpoint".into());
+            }
+        }
+        Ok(Self {
+            bytes: body.len(),
+            cpu: (program.cpu_time()? - before) / posts,
+            wall: wall / posts,
+            memory_kib,
+        })
+    }
+
+    fn lines(&self, what: &str, cpu_aim: &str, table: &mut Table) -> Outcome<()> {
+        let Self { bytes, cpu, wall, memory_kib } = self;
+        let megabytes = *bytes as f64 / 1e6;
+        table.line(
+            &format!("CPU time of one {what}, {megabytes:.1} MB (answered after {})", milliseconds(*wall)),
+            &milliseconds(*cpu),
+            cpu_aim,
+        )?;
+        table.memory_of("resident memory after one such", *memory_kib, ADJUST_AIM_KIB)
+    }
 }
 
 /// One loop of ExternalDNS that finds nothing to do, over hostnames that the program itself published before.
@@ -195,6 +265,10 @@ fn one_loop(binary: &Path, table: &mut Table) -> Outcome<()> {
     table.memory(&label, &program, LOOP_AIM_KIB)
 }
 
+fn is_shop(name: &str) -> bool {
+    name.starts_with("shop-")
+}
+
 fn endpoints(count: usize) -> Value {
     (0..count)
         .map(|number| {
@@ -204,6 +278,61 @@ fn endpoints(count: usize) -> Value {
                 "targets": [format!("http://shop-{number}.shop.svc:8080")],
                 "labels": { "resource": format!("ingress/shop/shop-{number}") },
                 "providerSpecific": [{ "name": "webhook/origin-connect-timeout", "value": "10s" }],
+            })
+        })
+        .collect()
+}
+
+/// The same, with more labels, and in place of the option names that are none: two near a known one, two far from all.
+fn unfriendly_endpoints(count: usize) -> Value {
+    (0..count)
+        .map(|number| {
+            json!({
+                "dnsName": format!("shop-{number}.example.com"),
+                "recordType": "CNAME",
+                "recordTTL": 300,
+                "targets": [format!("http://shop-{number}.shop.svc:8080")],
+                "labels": {
+                    "managed-by": "team-storefront",
+                    "ownedRecord": format!("shop-{number}.example.com"),
+                    "resource": format!("ingress/shop/shop-{number}"),
+                },
+                "providerSpecific": [
+                    { "name": "webhook/origin-conect-timeout", "value": "10s" },
+                    { "name": "webhook/origin-no-tls-verfy", "value": "true" },
+                    { "name": "webhook/colour-of-the-shop", "value": "blue" },
+                    { "name": "webhook/team", "value": "storefront" },
+                ],
+            })
+        })
+        .collect()
+}
+
+/// One object with all the properties that it can have, in many groups, on many hostnames: each hostname has all of them.
+fn endpoints_in_excess() -> Value {
+    const VALUE: &str = "what somebody keeps in an annotation: a list, a script, a certificate; ";
+    let mut properties = Vec::new();
+    let mut bytes = 0;
+    while bytes < EXCESS_BYTES {
+        let (group, kind) = (properties.len() % EXCESS_GROUPS, properties.len() / EXCESS_GROUPS);
+        let (name, value) = match kind {
+            0 => {
+                (format!("webhook/tunnel-service.part-{group}"), format!("http://part-{group}.shop.svc:8080"))
+            }
+            1 => (format!("webhook/tunnel-path-prefix.part-{group}"), format!("/part-{group}")),
+            _ => (format!("webhook/note-{kind}.part-{group}"), VALUE.repeat(3)),
+        };
+        bytes += name.len() + value.len();
+        properties.push(json!({ "name": name, "value": value }));
+    }
+    (0..EXCESS_HOSTNAMES)
+        .map(|number| {
+            json!({
+                "dnsName": format!("excess-{number}.example.com"),
+                "recordType": "A",
+                "targets": ["192.0.2.7"],
+                "labels": { "resource": "ingress/shop/excess" },
+                "providerSpecific": properties,
             })
         })
         .collect()
@@ -316,9 +445,27 @@ impl Program {
     }
 
     fn post(&self, path: &str, body: &Value) -> Outcome<Vec<u8>> {
+        self.post_text(path, &body.to_string())
+    }
+
+    fn post_text(&self, path: &str, body: &str) -> Outcome<Vec<u8>> {
         let mut connection = self.connect()?;
-        connection.write_all(request("POST", path, &body.to_string(), false).as_bytes())?;
+        connection.write_all(request("POST", path, body, false).as_bytes())?;
         answer_body(connection)
+    }
+
+    /// CPU time of all its threads so far, in user and kernel.
+    fn cpu_time(&self) -> Outcome<Duration> {
+        /// The unit of /proc on every architecture, whatever the kernel's own clock.
+        const TICK: Duration = Duration::from_millis(10);
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The program's name is in brackets and may hold anything; utime and stime are the 12th and 13th field behind it.
+        let (_, fields) = stat.rsplit_once(')').ok_or("no name in /proc/<pid>/stat")?;
+        let mut ticks = 0;
+        for field in fields.split_whitespace().skip(11).take(2) {
+            ticks += field.parse::<u32>()?;
+        }
+        Ok(TICK * ticks)
     }
 
     /// Resident memory now and at its highest, in KiB.
@@ -433,7 +580,10 @@ impl Table {
     }
 
     fn memory(&mut self, what: &str, program: &Program, aim_kib: u64) -> Outcome<()> {
-        let (resident, peak) = program.memory_kib()?;
+        self.memory_of(what, program.memory_kib()?, aim_kib)
+    }
+
+    fn memory_of(&mut self, what: &str, (resident, peak): (u64, u64), aim_kib: u64) -> Outcome<()> {
         let measured = format!("{} MiB (peak {})", mebibytes(resident), mebibytes(peak));
         self.line(what, &measured, &format!("{} MiB", aim_kib / 1024))
     }

@@ -160,6 +160,8 @@ arguments! {
     origin_match_sni_to_host: "ORIGIN_MATCH_SNI_TO_HOST",
     /// default of webhook-origin-ca-pool [ORIGIN_CA_POOL]
     origin_ca_pool: "ORIGIN_CA_POOL",
+    /// files that webhook-origin-ca-pool may name: absolute paths that every cloudflared can read (default: nothing) [ORIGIN_CA_POOLS]
+    origin_ca_pools: "ORIGIN_CA_POOLS",
     /// default of webhook-origin-no-tls-verify [ORIGIN_NO_TLS_VERIFY]
     origin_no_tls_verify: "ORIGIN_NO_TLS_VERIFY",
     /// default of webhook-origin-disable-chunked-encoding [ORIGIN_DISABLE_CHUNKED_ENCODING]
@@ -184,8 +186,8 @@ arguments! {
     cluster_domain: "CLUSTER_DOMAIN",
     /// tell what would be written, and write nothing (default: false) [DRY_RUN]
     dry_run: "DRY_RUN",
-    /// carry out a request after which more than 20 hostnames, and more than half, would be gone (default: false) [ALLOW_MASS_DELETION]
-    allow_mass_deletion: "ALLOW_MASS_DELETION",
+    /// deletions of more hostnames than this, and of more than half of all, are withheld; 0 withholds none (default: 5) [MASS_DELETION_LIMIT]
+    mass_deletion_limit: "MASS_DELETION_LIMIT",
     /// write tunnels that are configured by a file beside their cloudflared (default: false) [ALLOW_LOCAL_CONFIG]
     allow_local_config: "ALLOW_LOCAL_CONFIG",
     /// how long a request of ExternalDNS may take, 2s to 14s (default: 12s) [REQUEST_TIMEOUT]

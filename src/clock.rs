@@ -58,9 +58,60 @@ impl Deadline {
     }
 }
 
+/// The day of an instant in RFC 3339, such as `2027-01-31T23:59:59Z`, counted from 1970.
+pub(crate) fn day_of(instant: &str) -> Option<i64> {
+    let mut numbers = instant.get(..10)?.splitn(3, '-').map(|number| number.parse().ok());
+    let (year, month, day) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let is_one = (1..=12).contains(&month) && (1..=31).contains(&day);
+    is_one.then(|| days_since_1970(year, month, day))
+}
+
+/// The whole seconds from 1970 to an instant in RFC 3339 and UTC, such as `2014-01-01T05:20:00.12345Z`. Its fraction, of
+/// however many digits, does not count.
+pub(crate) fn unix_seconds_of(instant: &str) -> Option<i64> {
+    let time = instant.get(10..)?.strip_prefix('T')?.strip_suffix('Z')?;
+    let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
+    let mut numbers = time.splitn(3, ':').map(|number| number.parse::<u8>().ok().map(i64::from));
+    let (hour, minute, second) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    // 60 is a leap second.
+    let is_one =
+        hour < 24 && minute < 60 && second <= 60 && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    Some(day_of(instant)? * 86_400 + hour * 3_600 + minute * 60 + second).filter(|_| is_one)
+}
+
 /// The days from 1970-01-01 to a date in the Gregorian calendar, `month` and `day` counted from 1.
 pub(crate) fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     // The year counted from March, so that the leap day ends it.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_is_read_whatever_the_digits_of_its_fraction() {
+        for (instant, expected) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("2014-01-01T05:20:00.12345Z", Some(1_388_553_600)),
+            ("2026-01-01T00:00:00.000000Z", Some(1_767_225_600)),
+            ("2024-02-29T23:59:59.9Z", Some(1_709_251_199)),
+            ("2024-03-01T00:00:00.123456789Z", Some(1_709_251_200)),
+            ("", None),
+            ("soon", None),
+            ("2014-01-01", None),
+            ("2014-01-01T05:20:00", None),
+            ("2014-01-01T05:20:00+01:00", None),
+            ("2014-01-01T05:20Z", None),
+            ("2014-01-01T24:00:00Z", None),
+            ("2014-13-01T05:20:00Z", None),
+            ("2014-01-00T05:20:00Z", None),
+            ("2014-01-01T05:20:00.x1Z", None),
+            ("2014-01-01 05:20:00Z", None),
+            ("2014-ä1-01T05:20:00Z", None),
+        ] {
+            assert_eq!(unix_seconds_of(instant), expected, "{instant}");
+        }
+    }
 }

@@ -16,7 +16,6 @@ use crate::cli::Arguments;
 use crate::cloudflare::{self, AccountId, Credentials, ZoneId};
 use crate::config::names::{all_names, hint, is_injected};
 use crate::domain_filter::DomainFilter;
-use crate::endpoint::Property;
 use crate::limits;
 use crate::listener::quoted;
 use crate::logging::Format;
@@ -25,10 +24,11 @@ use crate::reconcile::Ownership;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::options::{self, BadOption, OptionsRead, OriginRequest};
+use crate::reconcile::permitted::{self, OwnPort};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
 use crate::secret::Secret;
-use crate::tunnel::{Hostname, PathPattern};
+use crate::tunnel::{Hostname, PathPattern, Service};
 
 /// Where the API is unless configured otherwise.
 pub const API_BASE_URL_DEFAULT: &str = "https://api.cloudflare.com/client/v4";
@@ -37,6 +37,9 @@ const SERVER_PORT_DEFAULT: u16 = 8888;
 const METRICS_PORT_DEFAULT: u16 = 8080;
 const OWNER_ID_DEFAULT: &str = "default";
 const CLUSTER_DOMAIN_DEFAULT: &str = "cluster.local";
+
+/// Begins like the defaults of options, and is none.
+const CA_POOLS: &str = "ORIGIN_CA_POOLS";
 
 /// What the configuration is read from.
 pub trait Environment {
@@ -113,16 +116,19 @@ impl Config {
         let filter = reader.domain_filter();
         let owner = reader.owner();
         let ownership = reader.ownership();
-        let default_service = reader.default_service();
         let origin_defaults = reader.origin_defaults();
+        let ca_pools = reader.ca_pools();
         let ca_file = reader.ca_file();
         let request_timeout = reader.request_timeout();
         let api_addresses = reader.api_addresses();
         let observation_address = reader.observation_address();
+        let own_addresses: Vec<SocketAddr> =
+            api_addresses.iter().copied().chain([observation_address]).collect();
+        let default_service = reader.default_service(&own_addresses);
         let log_level = reader.log_level();
         let log_format = reader.log_format();
         let allow_local_config = reader.boolean("ALLOW_LOCAL_CONFIG");
-        let allow_mass_deletion = reader.boolean("ALLOW_MASS_DELETION");
+        let mass_deletion_limit = reader.mass_deletion_limit();
         let adopt = reader.adopt();
         let namespace_guard = reader.namespace_guard();
         let dry_run = reader.boolean("DRY_RUN");
@@ -144,7 +150,9 @@ impl Config {
             scope,
             default_service,
             origin_defaults,
-            allow_mass_deletion,
+            mass_deletion_limit,
+            ca_pools,
+            own_addresses,
             adopt,
             namespace_guard,
             dry_run,
@@ -455,21 +463,43 @@ impl Reader<'_> {
         }
     }
 
-    fn default_service(&mut self) -> Option<ServiceTemplate> {
+    fn default_service(&mut self, own_addresses: &[SocketAddr]) -> Option<ServiceTemplate> {
         let text = self.text("DEFAULT_SERVICE")?;
-        ServiceTemplate::parse(&text)
+        let template = ServiceTemplate::parse(&text)
             .map_err(|error| self.mistake("DEFAULT_SERVICE", format!("is {text:?}: it {error}")))
-            .ok()
+            .ok()?;
+        // What it becomes for each object is looked at again there.
+        let own_port =
+            Service::parse(&text).ok().and_then(|service| permitted::own_port(&service, own_addresses));
+        if let Some(port) = own_port {
+            self.mistake("DEFAULT_SERVICE", format!("is {text:?}: {}", OwnPort(port)));
+        }
+        Some(template)
+    }
+
+    /// Relative ones would be looked for wherever cloudflared was started.
+    fn ca_pools(&mut self) -> Vec<Box<str>> {
+        let paths = self.list(CA_POOLS);
+        if let Some(other) =
+            paths.iter().find(|path| !path.starts_with('/') || path.chars().any(char::is_control))
+        {
+            self.mistake(CA_POOLS, format!("has {other:?}; allowed are absolute paths such as /etc/ca.pem"));
+        }
+        paths.into_iter().map(Into::into).collect()
     }
 
     /// The variables are named after the properties, each of which says the same of one endpoint.
     fn origin_defaults(&mut self) -> OriginRequest {
-        let variables = Arguments::VARIABLES.iter().filter(|variable| variable.starts_with("ORIGIN_"));
-        let said: Vec<Property> = variables
+        let variables = Arguments::VARIABLES
+            .iter()
+            .filter(|variable| variable.starts_with("ORIGIN_") && **variable != CA_POOLS);
+        let said: Vec<(String, String)> = variables
             .clone()
-            .filter_map(|variable| Some(Property::new(origin_property(variable), self.text(variable)?)))
+            .filter_map(|variable| Some((origin_property(variable), self.text(variable)?)))
             .collect();
-        let OptionsRead { origin_request, left_out, invalid } = options::read(&said, &[]);
+        let text_of =
+            |wanted: &str| said.iter().find(|(name, _)| name == wanted).map(|(_, text)| text.as_str());
+        let OptionsRead { origin_request, left_out, invalid } = options::read(&text_of, &[]);
         for BadOption { property, problem } in left_out.into_iter().chain(invalid) {
             let variable = variables.clone().find(|variable| origin_property(variable) == *property);
             self.mistake(variable.expect("the property was made of it"), problem);
@@ -534,6 +564,17 @@ impl Reader<'_> {
         })
         .map_err(|problem| self.mistake("CF_CA_FILE", format!("names {path:?}, which {problem}")))
         .ok()
+    }
+
+    fn mass_deletion_limit(&mut self) -> usize {
+        let Some(text) = self.text("MASS_DELETION_LIMIT") else {
+            return limits::MASS_DELETION_LIMIT_DEFAULT;
+        };
+        text.parse().unwrap_or_else(|_| {
+            let problem = format!("is {text:?}; allowed is a whole number, and 0 to withhold no deletion");
+            self.mistake("MASS_DELETION_LIMIT", problem);
+            limits::MASS_DELETION_LIMIT_DEFAULT
+        })
     }
 
     fn request_timeout(&mut self) -> Duration {

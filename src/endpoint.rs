@@ -53,6 +53,23 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// Whether it is of a type that a published hostname may have come from.
+    pub fn is_address(&self) -> bool {
+        ["A", "AAAA", "CNAME"].contains(&&*self.record_type)
+    }
+
+    /// The bytes of all its texts.
+    pub fn text_bytes(&self) -> usize {
+        let Self { dns_name, targets, record_type, set_identifier, record_ttl: _, labels, provider_specific } =
+            self;
+        let pairs = provider_specific.iter().chain(&labels.0);
+        let pairs = pairs.map(|Property { name, value }| name.len() + value.len());
+        dns_name.len()
+            + record_type.len()
+            + set_identifier.len()
+            + targets.iter().map(String::len).chain(pairs).sum::<usize>()
+    }
+
     /// The value of the first property called `name`.
     pub fn property(&self, name: &str) -> Option<&str> {
         self.provider_specific
@@ -82,9 +99,9 @@ impl Property {
 }
 
 /// The labels of an endpoint, sorted by key. A sorted list: a map for each of thousands of endpoints would cost
-/// four times the memory.
+/// four times the memory. Names and values as properties are, so that one sort serves both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Labels(Vec<(Box<str>, Box<str>)>);
+pub struct Labels(Vec<Property>);
 
 impl Labels {
     /// Sets `key` to `value`, whether it was there or not.
@@ -92,23 +109,23 @@ impl Labels {
         match self.position(key) {
             Ok(index) => {
                 if let Some(entry) = self.0.get_mut(index) {
-                    entry.1 = value.into();
+                    entry.value = value.into();
                 }
             }
-            Err(index) => self.0.insert(index, (key.into(), value.into())),
+            Err(index) => self.0.insert(index, Property::new(key, value)),
         }
     }
 
     /// The value of `key`.
     pub fn value(&self, key: &str) -> Option<&str> {
         let index = self.position(key).ok()?;
-        self.0.get(index).map(|(_, value)| &**value)
+        self.0.get(index).map(|label| &*label.value)
     }
 
     /// All labels but `key`.
     #[must_use]
     pub fn without(&self, key: &str) -> Self {
-        Self(self.0.iter().filter(|(present, _)| **present != *key).cloned().collect())
+        Self(self.0.iter().filter(|label| *label.name != *key).cloned().collect())
     }
 
     /// Whether there is no label.
@@ -117,23 +134,27 @@ impl Labels {
     }
 
     fn position(&self, key: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|(present, _)| (**present).cmp(key))
+        self.0.binary_search_by(|label| (*label.name).cmp(key))
+    }
+
+    /// Sorted once: to set one after another would take the square of their number. Go writes no key twice; of a key that
+    /// is there twice, the lesser value is kept.
+    fn of(mut labels: Vec<Property>) -> Self {
+        labels.sort_unstable();
+        labels.dedup_by(|next, kept| next.name == kept.name);
+        Self(labels)
     }
 }
 
 impl<'a> FromIterator<(&'a str, &'a str)> for Labels {
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(pairs: I) -> Self {
-        let mut labels = Self::default();
-        for (key, value) in pairs {
-            labels.set(key, value);
-        }
-        labels
+        Self::of(pairs.into_iter().map(|(key, value)| Property::new(key, value)).collect())
     }
 }
 
 impl Serialize for Labels {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+        serializer.collect_map(self.0.iter().map(|label| (&label.name, &label.value)))
     }
 }
 
@@ -149,11 +170,11 @@ impl<'de> Deserialize<'de> for Labels {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-                let mut labels = Labels::default();
+                let mut labels = Vec::new();
                 while let Some((key, value)) = map.next_entry::<Box<str>, Option<Box<str>>>()? {
-                    labels.set(&key, value.as_deref().unwrap_or_default());
+                    labels.push(Property::new(key, value.unwrap_or_default()));
                 }
-                Ok(labels)
+                Ok(Labels::of(labels))
             }
         }
 
@@ -229,6 +250,48 @@ mod tests {
         let valueless = r#"{"providerSpecific":[{"name":"webhook/x"}]}"#;
         let endpoint: Endpoint = serde_json::from_str(valueless).expect("a property without a value");
         assert_eq!(endpoint.property("webhook/x"), Some(""));
+    }
+
+    #[test]
+    fn labels_are_sorted_and_each_key_is_there_once_whoever_wrote_them() {
+        let text = r#"{"b":"2","a":null,"c":"3","b":"1"}"#;
+        let labels: Labels = serde_json::from_str(text).expect("a map of texts");
+        assert_eq!(labels, Labels::from_iter([("a", ""), ("b", "1"), ("c", "3")]));
+        assert_eq!(serde_json::to_string(&labels).expect("plain data"), r#"{"a":"","b":"1","c":"3"}"#);
+    }
+
+    /// One after another in its place they took minutes.
+    #[test]
+    fn half_a_million_labels_in_the_worst_order_are_read_in_seconds() {
+        let mut text = String::from(r#"{"labels":{"last":"""#);
+        for number in (0..500_000).rev() {
+            text.push_str(&format!(r#","{number:06}":"""#));
+        }
+        text.push_str("}}");
+        let endpoint: Endpoint = serde_json::from_str(&text).expect("a map of texts");
+        assert_eq!(endpoint.labels.0.len(), 500_001);
+        assert_eq!(endpoint.labels.value("000007"), Some(""));
+    }
+
+    /// Nothing of this comes from Go. Whatever does, the request has to be read: one that cannot be ends ExternalDNS.
+    #[test]
+    fn what_an_endpoint_may_hold_in_excess_is_read() {
+        let nested = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+        let text = "x".repeat(2_000_000);
+        let properties = vec!["{}"; 100_000].join(",");
+        let targets = vec![r#""""#; 100_000].join(",");
+        for (label, fields) in [
+            ("fields that are not known, nested deeply", format!(r#""new":{nested}"#)),
+            ("a number that no type holds, in such a field", format!(r#""new":1{}"#, "0".repeat(400))),
+            ("one long text", format!(r#""setIdentifier":"{text}""#)),
+            ("one long text of escapes", format!(r#""setIdentifier":"{}""#, r"ä".repeat(300_000))),
+            ("many properties", format!(r#""providerSpecific":[{properties}]"#)),
+            ("many targets", format!(r#""targets":[{targets}]"#)),
+        ] {
+            let endpoint: Result<Endpoint, _> =
+                serde_json::from_str(&format!(r#"{{"dnsName":"a.example.com",{fields}}}"#));
+            assert_eq!(endpoint.expect(label).dns_name, "a.example.com", "{label}");
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod cloudflare;
 pub mod commands;
 pub mod config;
 pub mod domain_filter;
+mod edit_distance;
 pub mod endpoint;
 pub mod limits;
 pub mod listener;

@@ -30,11 +30,21 @@ pub const REQUEST_BODY_MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// A snapshot younger than this may decide that there is nothing to write.
 pub const SNAPSHOT_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// The list of zones is read again before something is written, at most this often.
+/// The list of zones is read again when it is older: one call in ten minutes is none that anybody would miss.
 pub const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
 
-/// Zones read side by side. Four hide the latency; more would only crowd one client address.
-pub const PARALLEL_READS: usize = 4;
+/// How long a request waits for the list to be read again, where there is an old one. Most of its time is for the records.
+pub const ZONE_LIST_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// After that has failed, the old list is used for so long without another look.
+pub const ZONE_LIST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Zones and tunnels read side by side. A hundred zones at 0.9 s a page take 8 s of the 12 s that a request has; with
+/// four at once it would be 23 s. Of their answers, `ANSWERS_HELD_MAX` are in memory.
+pub const PARALLEL_READS: usize = 12;
+
+/// The stack of a thread that reads. A TLS handshake runs on it. Only what is touched becomes resident.
+pub const READ_STACK_BYTES: usize = 1024 * 1024;
 
 /// What a comment may hold on a Free zone, in bytes; paid zones take `COMMENT_MAX_BYTES_PAID`.
 pub const COMMENT_MAX_BYTES_FREE: usize = 100;
@@ -51,9 +61,17 @@ pub const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 /// Operations in one batch on a paid zone.
 pub const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
 
-/// Refused documents and batches are narrowed down by at most this many splits in one request; what is then still
-/// in doubt is refused together.
-pub const ISOLATING_CALLS_MAX: usize = 24;
+/// Calls of one request that narrow down what was refused in company. At a usual 0.3 s a call the deadline allows some 33;
+/// where calls are fast, five loops in five minutes must not use up more than a quarter of `RATE_CALLS`.
+pub const NARROWING_CALLS_MAX: usize = 60;
+
+/// With fewer calls left than this nothing is narrowed down: loops may come every few seconds, and what is left is for
+/// everybody's reads and writes.
+pub const NARROWING_CALLS_LEFT_MIN: u32 = 400;
+
+/// How long, while a refused document is narrowed down, the next trial goes by the document that the last one met. In
+/// this time somebody else's write would be lost, and told; a GET and a PUT of their own may take as long.
+pub const DOCUMENT_REUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What Cloudflare refused is tried again after this time at first; the time doubles up to `REJECTION_PAUSE_MAX`.
 pub const REJECTION_PAUSE_MIN: Duration = Duration::from_secs(600);
@@ -64,6 +82,14 @@ pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// A hostname that `adjust` returned is said to be swallowed when it is in none of so many further answers of
 /// `GET /records`, and was not asked for.
 pub const SILENT_READINGS: u32 = 3;
+
+/// Objects that ExternalDNS merges are shown in turns; each counts for this long after it was shown last. By then one of
+/// two has been shown among ten loops of a minute, but for one time in a thousand.
+pub const MERGED_HELD: Duration = Duration::from_secs(600);
+
+/// What is remembered of objects that changed at one name in that time: a thousand hostnames. Of more, those that come
+/// last go on taking turns.
+pub const MERGED_MAX_BYTES: usize = 512 * 1024;
 
 /// A tunnel's name at Cloudflare. What `cloudflared` runs with, its token, is longer.
 pub const TUNNEL_NAME_MAX_BYTES: usize = 128;
@@ -117,6 +143,14 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The largest answer taken from Cloudflare, after decompression: ten times the largest page that it sends.
 pub const ANSWER_MAX_BYTES: u64 = 32 * 1024 * 1024;
+
+/// So much of an answer is read before it needs one of `ANSWERS_HELD_MAX` seats: some 150 records.
+pub const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
+
+/// Large answers in memory at once, from their bytes to what is parsed of them. The time of a read is waiting for the
+/// answer to begin, and a page of 5,000 records is 2 MB. Twelve zones of such pages take 24 MiB at the highest, and with a seat
+/// for each 46 of the 32 MiB that a container may have.
+pub const ANSWERS_HELD_MAX: usize = 2;
 
 /// The head of an answer; Cloudflare's have about 1 KiB. Less than `CONNECTION_BUFFER_BYTES`, or a head that fills the
 /// buffer would be taken for a connection that was lost.
@@ -281,8 +315,9 @@ pub const PATH_MAX_BYTES: usize = 1_024;
 /// How deep groups of a path expression may nest.
 pub const PATH_MAX_DEPTH: u32 = 20;
 
-/// What a path expression may take compiled: repetitions of repetitions grow fast, in cloudflared as here.
-pub const PATH_COMPILED_MAX_BYTES: usize = 1024 * 1024;
+/// What a path expression may take compiled: repetitions of repetitions grow fast, in cloudflared as here, and thousands
+/// of them may come in one request.
+pub const PATH_COMPILED_MAX_BYTES: usize = 32 * 1024;
 
 /// How often one part of a path expression may be repeated by a count: Go's own limit.
 pub const PATH_REPEAT_MAX: u32 = 1_000;
@@ -291,18 +326,52 @@ pub const PATH_REPEAT_MAX: u32 = 1_000;
 /// megabyte.
 pub const PROPERTY_NAME_MAX_BYTES: usize = 64;
 
-/// Unknown properties of one endpoint that are compared with the known ones; with more, the endpoint is invalid.
-pub const UNKNOWN_PROPERTIES_MAX: usize = 32;
+/// Unknown properties of one rule that are compared with the known ones; with more, its endpoint is invalid.
+pub const UNKNOWN_PROPERTIES_MAX: usize = 16;
 
-/// So many hostnames may vanish in one request whatever their share; above, half of all is too much.
-pub const DELETIONS_UNSUSPECTED: usize = 20;
+/// The texts of one endpoint together. An Ingress may carry 256 KiB of annotations, and each of its hostnames has them all.
+pub const ENDPOINT_MAX_BYTES: usize = 16 * 1024;
+
+/// Properties that hold for one rule. There are 25.
+pub const ENDPOINT_PROPERTIES_MAX: usize = 64;
+
+/// Rules that one object publishes on one hostname: each takes all properties that are said for all of them.
+pub const ENDPOINT_GROUPS_MAX: usize = 64;
+
+/// Notes about endpoints in one answer of adjust; whoever reads the first will find the others.
+pub const NOTES_MAX: usize = 200;
+
+/// What is said of one invalid endpoint, in characters. It goes to ExternalDNS and back.
+pub const PROBLEM_MAX_CHARS: usize = 1_000;
+
+/// A label `kind/namespace/name`: Kubernetes allows 253 bytes for a name, 63 for a namespace.
+pub const RESOURCE_MAX_BYTES: usize = 400;
+
+/// With less time left, endpoints are not looked at any more: the answer has to be written and sent. Less than
+/// `REQUEST_TIMEOUT_MINIMUM`, or none would ever be.
+pub const ADJUST_RESERVE: Duration = Duration::from_millis(500);
+
+/// So many hostnames may go in one request whatever their share; above, more than half of all is too much. The upgrades of
+/// ExternalDNS that emptied people's zones met instances with 6 to 13 hostnames.
+pub const MASS_DELETION_LIMIT_DEFAULT: usize = 5;
 // The look at the tunnels' connectors, beside all requests.
 
 /// The first look: cloudflared, started together with this program, should be connected by then.
 pub const CONNECTORS_FIRST_LOOK: Duration = Duration::from_secs(30);
 
-/// From one look to the next. A connector takes a new configuration within seconds.
+/// From one look to the next, where nothing is written.
 pub const CONNECTORS_PERIOD: Duration = Duration::from_secs(300);
+
+/// The looks after each write of a tunnel's configuration, until every connector has applied it. A connector takes it within
+/// seconds: one that has not at both looks will not.
+pub const CONNECTORS_AFTER_WRITE: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(45)];
+
+/// Between two looks at one tunnel, however often it is written.
+pub const CONNECTORS_PAUSE: Duration = Duration::from_secs(15);
+
+/// Versions of one tunnel's configuration whose rules are remembered until they are applied. A version that a connector
+/// does not take is among the first, as it takes none behind it.
+pub const UNAPPLIED_VERSIONS_MAX: usize = 16;
 
 /// One tunnel's connectors, with all repetitions: nobody waits for them.
 pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -4,16 +4,18 @@ mod breaker;
 mod connectors;
 mod execution;
 mod journal;
+mod merged;
 mod reader;
 mod silence;
 mod startup;
+mod unapplied;
 mod unpublished;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-use log::{info, warn};
+use log::{Level, debug, info, log_enabled, warn};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{AccountId, Client, Error};
@@ -25,14 +27,17 @@ use crate::observe::responder::Answer;
 pub use crate::provider::connectors::Watch;
 use crate::provider::execution::{Done, Execution, Stop};
 use crate::provider::journal::{Journal, Speaker};
+use crate::provider::merged::Merged;
 pub use crate::provider::reader::ZoneScope;
 pub(crate) use crate::provider::reader::is_of_account;
 use crate::provider::reader::{ReadError, Reader};
 use crate::provider::silence::Silence;
 pub use crate::provider::startup::Wanted;
 pub(crate) use crate::provider::startup::{find_tunnel, shared_account};
+use crate::provider::unapplied::Unapplied;
 use crate::provider::unpublished::Unpublished;
 use crate::reconcile::plan::{self, Plan, Reason, Refusal};
+use crate::reconcile::rivals::{self, Holders, Known};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Settings, adjust, records};
 use crate::webhook::{Failure, Service};
@@ -52,8 +57,10 @@ pub struct Provider {
     snapshot: Mutex<Remembered>,
     journal: Mutex<Journal>,
     silence: Mutex<Silence>,
+    adjusted: Mutex<AdjustedBefore>,
     /// Writers in this process take turns.
     turn: Mutex<Unpublished>,
+    unapplied: Mutex<Unapplied>,
     /// Whether ExternalDNS asked for changes since it read last. What is refused it asks for in every loop.
     was_asked: AtomicBool,
 }
@@ -65,6 +72,24 @@ struct Remembered {
     read: Option<(Instant, Arc<Snapshot>)>,
     /// How often something was written: a reading that was overtaken by a write is old already.
     writes: u64,
+}
+
+/// What `adjust` has to know of its last requests.
+#[derive(Debug, Default)]
+struct AdjustedBefore {
+    merged: Merged,
+    holders: Holders,
+    /// How many endpoints named no service.
+    unnamed: usize,
+}
+
+impl Remembered {
+    /// Lets the last snapshot go before the next one is read, as memory would hold both. Says how often something was
+    /// written till now.
+    fn forget(&mut self) -> u64 {
+        self.read = None;
+        self.writes
+    }
 }
 
 #[derive(Debug)]
@@ -98,7 +123,9 @@ impl Provider {
             snapshot: Mutex::new(Remembered::default()),
             journal: Mutex::default(),
             silence: Mutex::default(),
+            adjusted: Mutex::default(),
             turn: Mutex::default(),
+            unapplied: Mutex::default(),
             was_asked: AtomicBool::new(false),
         }
     }
@@ -124,8 +151,16 @@ impl Provider {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn unapplied(&self) -> MutexGuard<'_, Unapplied> {
+        self.unapplied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn silence(&self) -> MutexGuard<'_, Silence> {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn adjusted_before(&self) -> MutexGuard<'_, AdjustedBefore> {
+        self.adjusted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn warn_of_news(&self, speaker: Speaker, lines: impl IntoIterator<Item = String>) {
@@ -139,17 +174,12 @@ impl Provider {
     }
 
     /// Reads, and remembers what was read.
-    fn read(
-        &self,
-        resolved: &Resolved,
-        to_be_written: bool,
-        deadline: Deadline,
-    ) -> Result<Arc<Snapshot>, Failure> {
+    fn read(&self, resolved: &Resolved, deadline: Deadline) -> Result<Arc<Snapshot>, Failure> {
         let Resolved { account, settings } = resolved;
-        let (begun, writes) = (self.clock.now(), self.remembered().writes);
+        let (begun, writes) = (self.clock.now(), self.remembered().forget());
         let snapshot = self
             .reader
-            .snapshot(&self.client, account, settings, to_be_written, deadline)
+            .snapshot(&self.client, account, settings, deadline)
             .map(Arc::new)
             .map_err(|error| read_failure(&error))?;
         self.count_read(&snapshot, settings);
@@ -209,11 +239,36 @@ impl Provider {
         remembered.read = None;
     }
 
+    /// Whatever its age: what was published since is not in it.
+    fn last_snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.remembered().read.as_ref().map(|(_, snapshot)| Arc::clone(snapshot))
+    }
+
     fn recent_snapshot(&self) -> Option<Arc<Snapshot>> {
         let remembered = self.remembered();
         let (read_at, snapshot) = remembered.read.as_ref()?;
         let age = self.clock.now().saturating_duration_since(*read_at);
         (age < limits::SNAPSHOT_MAX_AGE).then(|| Arc::clone(snapshot))
+    }
+
+    /// Says what is left out for want of a service: each endpoint to whoever debugs, and how many to everybody.
+    fn report_unnamed(&self, endpoints: &[Endpoint], unnamed: &[usize]) {
+        if log_enabled!(Level::Debug) {
+            for endpoint in unnamed.iter().filter_map(|index| endpoints.get(*index)) {
+                let resource = rivals::resource_of(endpoint);
+                let Endpoint { dns_name, record_type, .. } = endpoint;
+                debug!(
+                    "hostname={dns_name:?} resource={resource:?} type={record_type} names no service and is not published"
+                );
+            }
+        }
+        let before = std::mem::replace(&mut self.adjusted_before().unnamed, unnamed.len());
+        if before != unnamed.len() {
+            info!(
+                "{} endpoints name no service and are not published; LOG_LEVEL=debug names them",
+                unnamed.len()
+            );
+        }
     }
 
     /// The plan without what Cloudflare refused before.
@@ -230,9 +285,34 @@ impl Provider {
     fn report(&self, plan: &Plan, done: &Done) {
         let refusals = plan.refusals.iter().chain(&done.refusals);
         self.count_refusals(refusals.clone());
-        let refusals = refusals.map(ToString::to_string);
+        let lines = Refusal::lines(refusals).into_iter();
         let notes = plan.notes.iter().map(ToString::to_string);
-        self.warn_of_news(Speaker::Apply, refusals.chain(notes));
+        self.warn_of_news(Speaker::Apply, lines.chain(notes));
+        if self.wanted.dry_run {
+            for line in self.journal().news(Speaker::DryRun, execution::describe(plan)) {
+                info!("dry run, not done: {line}");
+            }
+        }
+    }
+
+    /// The same once everything that can be done is done. Where something is left to do, so that it has to be asked for
+    /// again, the answer is a failure.
+    fn conclude(&self, plan: &Plan, done: &Done) -> Result<(), Failure> {
+        self.report(plan, done);
+        if done.is_all_forbidden() {
+            return Err(Failure::unavailable(
+                "Cloudflare accepts the token for none of the writes; the log says more",
+            ));
+        }
+        let refusals = plan.refusals.iter().chain(&done.refusals);
+        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count();
+        if left > 0 || done.is_unfinished() {
+            return Err(Failure::unavailable(format!(
+                "{} changes are left to do; the log says which",
+                left.max(1)
+            )));
+        }
+        Ok(())
     }
 
     fn execute(
@@ -242,32 +322,40 @@ impl Provider {
         snapshot: &Snapshot,
         unpublished: &mut Unpublished,
         deadline: Deadline,
-    ) -> Result<Done, Stop> {
+    ) -> (Done, Result<(), Stop>) {
         // From the first write on, what was read before is old.
         self.forget_snapshot();
-        let outcome = Execution::new(self, resolved, deadline, plan, snapshot, unpublished).run();
+        let doubts = self.journal().doubts().clone();
+        let (done, outcome) =
+            Execution::new(self, resolved, deadline, plan, snapshot, unpublished, &doubts).run();
         // And what was read meanwhile.
         self.forget_snapshot();
-        outcome
+        self.journal().learn(&done, self.clock.now());
+        (done, outcome)
     }
 
-    /// Takes the digests off again whose rule is somebody else's: stamped, it would pass for ours. True when there
-    /// were any.
+    /// Takes the digests off again whose rule is somebody else's: stamped, it would pass for ours. Where there were any,
+    /// what of it was refused.
     fn disown(
         &self,
         resolved: &Resolved,
         snapshot: &Snapshot,
         unpublished: &mut Unpublished,
         deadline: Deadline,
-    ) -> Result<bool, Failure> {
-        let taken = unpublished.taken(snapshot, &resolved.settings);
+    ) -> Result<Option<Vec<Refusal>>, Failure> {
+        let mut taken = unpublished.taken(snapshot, &resolved.settings);
         if taken.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
-        let plan = plan::disown(&taken, unpublished.comments(), snapshot, &resolved.settings);
-        self.execute(resolved, &plan, snapshot, unpublished, deadline).map_err(|stop| stop_failure(&stop))?;
+        let mut plan = plan::disown(&taken, unpublished.comments(), snapshot, &resolved.settings);
+        self.journal().hold_back(&mut plan, snapshot, self.clock.now());
+        let held: Vec<Box<str>> = plan.refusals.iter().map(|refusal| refusal.hostname.clone()).collect();
+        let (done, outcome) = self.execute(resolved, &plan, snapshot, unpublished, deadline);
+        outcome.map_err(|stop| stop_failure(&stop))?;
+        taken.retain(|hostname, _| !held.contains(hostname) && !done.dropped.contains(hostname));
         unpublished.forget(&taken);
-        Ok(true)
+        plan.refusals.extend(done.refusals);
+        Ok(Some(plan.refusals))
     }
 }
 
@@ -278,25 +366,50 @@ impl Service for Provider {
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
-        let snapshot = self.read(&resolved, false, deadline)?;
+        let snapshot = self.read(&resolved, deadline)?;
         self.journal().begin_turn();
         if !self.was_asked.swap(false, Ordering::Relaxed) {
             self.count_refusals([].iter());
+            self.journal().forget(Speaker::Apply);
+            self.journal().forget(Speaker::DryRun);
         }
         let shown = records::records(&snapshot, &resolved.settings);
         self.warn_of_news(Speaker::Records, shown.notes.iter().map(ToString::to_string));
-        let silent: Vec<String> = self.silence().shown(&shown.endpoints).map(silence_explained).collect();
+        let silent: Vec<String> =
+            self.silence().shown(&shown.endpoints).map(|note| note.to_string()).collect();
         self.warn_of_news(Speaker::Silence, silent);
         Ok(shown.endpoints)
     }
 
-    fn adjust_endpoints(&self, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Failure> {
+    fn adjust_endpoints(
+        &self,
+        mut endpoints: Vec<Endpoint>,
+        deadline: Deadline,
+    ) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
-        let adjusted = adjust::adjust(&endpoints, &resolved.settings);
-        self.warn_of_news(Speaker::Adjust, adjusted.notes.iter().map(ToString::to_string));
+        let settings = &resolved.settings;
+        let merges = self.adjusted_before().merged.complete(&mut endpoints, settings, self.clock.now());
+        let is_late = || deadline.remaining(&*self.clock) < limits::ADJUST_RESERVE;
+        let mut adjusted = adjust::adjust_in_time(&endpoints, settings, is_late);
+        self.report_unnamed(&endpoints, &adjusted.unnamed);
+        // Without it nobody here knows who has what, and ExternalDNS goes by the labels that it remembers.
+        if let Some(snapshot) = self.last_snapshot() {
+            let mut before = self.adjusted_before();
+            let known = Known { snapshot: &snapshot, holders: &before.holders, merges: &merges };
+            let (holders, notes) = rivals::settle(&mut adjusted.endpoints, known, settings);
+            before.holders = holders;
+            adjusted.notes.extend(notes);
+        }
+        let more = adjusted.has_more_notes.then(|| {
+            format!(
+                "there are more notes about endpoints than these {}: mend what these name",
+                limits::NOTES_MAX
+            )
+        });
+        let notes = adjusted.notes.iter().map(ToString::to_string);
+        self.warn_of_news(Speaker::Adjust, notes.chain(more));
         // What is not published yet ExternalDNS has to ask for.
         if let Some(snapshot) = self.recent_snapshot() {
-            let settings = &resolved.settings;
             self.silence().returned(&adjusted.endpoints, |hostname| {
                 settings.filter.matches(hostname) && !snapshot.holds(hostname, settings)
             });
@@ -317,39 +430,45 @@ impl Service for Provider {
         {
             let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
             if plan.is_empty() {
-                self.report(&plan, &Done::default());
-                return Ok(());
+                return self.conclude(&plan, &Done::default());
             }
         }
         let mut attempt = 1;
         loop {
-            let mut snapshot = self.read(&resolved, true, deadline)?;
-            if self.disown(&resolved, &snapshot, &mut unpublished, deadline)? {
-                snapshot = self.read(&resolved, false, deadline)?;
+            let mut snapshot = self.read(&resolved, deadline)?;
+            let mut refusals = Vec::new();
+            if let Some(refused) = self.disown(&resolved, &snapshot, &mut unpublished, deadline)? {
+                refusals = refused;
+                snapshot = self.read(&resolved, deadline)?;
             }
-            let plan = self.plan(&changes, &snapshot, &resolved.settings)?;
+            let mut plan = self.plan(&changes, &snapshot, &resolved.settings)?;
+            // What a stamp of ours goes on naming is still somebody else's.
+            let taken = unpublished.taken(&snapshot, &resolved.settings);
+            plan.hosts.retain(|host| !taken.contains_key(&host.hostname));
+            plan.refusals.append(&mut refusals);
             if plan.is_empty() || self.wanted.dry_run {
-                self.report(&plan, &Done::default());
-                for line in self.journal().news(Speaker::DryRun, execution::describe(&plan)) {
-                    info!("dry run, not done: {line}");
-                }
-                return Ok(());
+                return self.conclude(&plan, &Done::default());
             }
-            match self.execute(&resolved, &plan, &snapshot, &mut unpublished, deadline) {
-                Ok(done) => {
-                    self.report(&plan, &done);
+            let (done, outcome) = self.execute(&resolved, &plan, &snapshot, &mut unpublished, deadline);
+            self.journal().keep_doubts(&done);
+            match outcome {
+                Ok(()) => {
+                    let answer = self.conclude(&plan, &done);
                     self.journal().remember(&plan, &done, &snapshot, self.clock.now());
                     if done.met_foreign {
-                        let snapshot = self.read(&resolved, false, deadline)?;
+                        let snapshot = self.read(&resolved, deadline)?;
                         self.disown(&resolved, &snapshot, &mut unpublished, deadline)?;
                     }
-                    return Ok(());
+                    return answer;
                 }
                 Err(Stop::Uncertain(error)) if attempt < limits::APPLY_ATTEMPTS_MAX => {
                     info!("a write may or may not have been done ({error}); it is read again");
                     attempt += 1;
                 }
-                Err(stop) => return Err(stop_failure(&stop)),
+                Err(stop) => {
+                    self.report(&plan, &done);
+                    return Err(stop_failure(&stop));
+                }
             }
         }
     }
@@ -358,13 +477,6 @@ impl Service for Provider {
         // What adjust returned is canonical, so equal is what is the same.
         previous == current
     }
-}
-
-fn silence_explained(hostname: &str) -> String {
-    format!(
-        "hostname={hostname:?} is wanted, and ExternalDNS does not ask for it: look at its --managed-record-types (CNAME \
-         has to be among them), --exclude-record-types, --domain-filter and --exclude-domains"
-    )
 }
 
 fn read_failure(error: &ReadError) -> Failure {
@@ -381,11 +493,6 @@ fn read_failure(error: &ReadError) -> Failure {
 fn stop_failure(stop: &Stop) -> Failure {
     match stop {
         Stop::Uncertain(error) | Stop::Failed(error) => cloudflare_failure("writing to Cloudflare", error),
-        Stop::Document(tunnel, error) => {
-            let text = format!("the configuration of tunnel {tunnel} cannot be read: {error}");
-            warn!("{text}");
-            Failure::internal(text)
-        }
         Stop::OutOfTime => {
             info!("what is left does not fit into this request's time; the next loop goes on");
             Failure::unavailable("out of time; the next loop goes on where this one ended")

@@ -11,14 +11,20 @@ pub mod heritage;
 pub mod listing;
 pub mod namespace;
 pub mod options;
+pub mod permitted;
 pub mod plan;
+pub mod property_name;
+pub mod reading;
 pub mod records;
+pub mod rivals;
 pub mod service_template;
 pub mod snapshot;
 pub mod stamp;
+pub mod target;
 pub mod trace;
 
 use std::fmt::{self, Write};
+use std::net::SocketAddr;
 
 use crate::domain_filter::DomainFilter;
 use crate::endpoint::Endpoint;
@@ -40,8 +46,12 @@ pub struct Settings {
     pub default_service: Option<ServiceTemplate>,
     /// Options of every rule whose endpoint says nothing about them.
     pub origin_defaults: OriginRequest,
-    /// Whether a request after which most hostnames would be gone is carried out.
-    pub allow_mass_deletion: bool,
+    /// So many hostnames may go in one request whatever their share; 0 lets any number go.
+    pub mass_deletion_limit: usize,
+    /// The files that an endpoint may name as `caPool`, besides the one of `origin_defaults`: `ORIGIN_CA_POOLS`.
+    pub ca_pools: Vec<Box<str>>,
+    /// Where this program listens. No endpoint publishes that.
+    pub own_addresses: Vec<SocketAddr>,
     /// What becomes of ExternalDNS's TXT records.
     pub ownership: Ownership,
     /// What of somebody else's is taken over.
@@ -98,7 +108,9 @@ impl Settings {
             filter,
             default_service: None,
             origin_defaults: OriginRequest::new(),
-            allow_mass_deletion: false,
+            mass_deletion_limit: limits::MASS_DELETION_LIMIT_DEFAULT,
+            ca_pools: Vec::new(),
+            own_addresses: Vec::new(),
             ownership: Ownership::default(),
             adopt: Adopt::default(),
             namespace_guard: None,
@@ -152,23 +164,32 @@ impl Settings {
 pub struct Note {
     /// The hostname it is about.
     pub hostname: Box<str>,
+    /// The object that it is about, such as `ingress/shop/web`, where there is one and it is known.
+    pub resource: Option<Box<str>>,
     /// What there is to say.
     pub text: String,
 }
 
 impl Note {
+    /// A note about an endpoint and its object.
+    pub(crate) fn of(endpoint: &Endpoint, text: String) -> Self {
+        let resource = endpoint.labels.value(canonical::RESOURCE_LABEL).map(Into::into);
+        Self { hostname: endpoint.dns_name.as_str().into(), resource, text }
+    }
+
     pub(crate) fn left_out(endpoint: &Endpoint, property: &str, problem: &str) -> Self {
-        let resource = endpoint.labels.value(canonical::RESOURCE_LABEL).unwrap_or("an endpoint");
-        Self {
-            hostname: endpoint.dns_name.as_str().into(),
-            text: format!("{resource}: {property} is left out: it {problem}"),
-        }
+        Self::of(endpoint, format!("{property} is left out: it {problem}"))
     }
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "hostname={:?} {}", self.hostname, OneLine(&self.text))
+        let Self { hostname, resource, text } = self;
+        write!(formatter, "hostname={hostname:?} ")?;
+        if let Some(resource) = resource {
+            write!(formatter, "resource={resource:?} ")?;
+        }
+        write!(formatter, "{}", one_line(text, limits::PROBLEM_MAX_CHARS))
     }
 }
 
@@ -178,16 +199,28 @@ pub(crate) struct OneLine<'a>(pub(crate) &'a str);
 
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, character) in self.0.chars().enumerate() {
-            if index == limits::ERROR_TEXT_MAX_CHARS {
+        one_line(self.0, limits::ERROR_TEXT_MAX_CHARS).fmt(formatter)
+    }
+}
+
+/// The same, cut to another length. Said of what it made itself, it changes nothing.
+pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
+    fmt::from_fn(move |formatter| {
+        let mut room = max_chars;
+        for character in text.chars() {
+            let is_plain = character.is_ascii() && !character.is_ascii_control();
+            let escaped = character.escape_debug();
+            let length = if is_plain { 1 } else { escaped.clone().count() };
+            let Some(left) = room.checked_sub(length) else {
                 return formatter.write_char('…');
-            }
-            if character.is_ascii() && !character.is_ascii_control() {
+            };
+            room = left;
+            if is_plain {
                 formatter.write_char(character)?;
             } else {
-                write!(formatter, "{}", character.escape_debug())?;
+                write!(formatter, "{escaped}")?;
             }
         }
         Ok(())
-    }
+    })
 }

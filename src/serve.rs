@@ -137,7 +137,9 @@ impl Running {
 
         let health = Arc::new(Health::default());
         let credential_file = config.credential_file.clone();
-        let (settings, wanted) = client_settings(config);
+        let (settings, mut wanted) = client_settings(config);
+        // The kernel has chosen those that were left to it.
+        wanted.own_addresses = api_addresses.iter().copied().chain([observation_address]).collect();
         let client = Client::new(settings, Arc::clone(&clock))?
             .with_metrics(Arc::clone(&metrics))
             .with_credential_file(credential_file);
@@ -208,11 +210,10 @@ fn spawn_resolver(
 }
 
 fn watch_over(provider: &Provider, clock: &dyn Clock, ending: &AtomicBool) {
-    let mut watch = Watch::default();
+    let mut watch = Watch::new(clock.now());
     let mut is_settled = false;
     let mut pause = limits::START_PAUSE_MIN;
     let (mut check_at, mut file_at) = (clock.now(), clock.now() + limits::CREDENTIAL_FILE_PERIOD);
-    let mut connectors_at = clock.now() + limits::CONNECTORS_FIRST_LOOK;
     while !ending.load(Ordering::Relaxed) {
         if clock.now() >= file_at {
             if provider.look_at_credential_file() {
@@ -232,10 +233,7 @@ fn watch_over(provider: &Provider, clock: &dyn Clock, ending: &AtomicBool) {
                 pause = (pause * 2).min(limits::START_PAUSE_MAX);
             }
         }
-        if provider.is_resolved() && clock.now() >= connectors_at {
-            provider.look_at_connectors(&mut watch);
-            connectors_at = clock.now() + limits::CONNECTORS_PERIOD;
-        }
+        provider.look_at_connectors(&mut watch);
         clock.sleep(limits::CHECK_PAUSE);
     }
 }

@@ -27,7 +27,11 @@ pub trait Service: Send + Sync {
     ///
     /// # Errors
     /// When the canonical form cannot be told yet.
-    fn adjust_endpoints(&self, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Failure>;
+    fn adjust_endpoints(
+        &self,
+        endpoints: Vec<Endpoint>,
+        deadline: Deadline,
+    ) -> Result<Vec<Endpoint>, Failure>;
 
     /// Carries the changes out.
     ///

@@ -48,18 +48,26 @@ fn words_of(label: &str) -> Option<BTreeSet<String>> {
         "reason" => (include_str!("../src/reconcile/plan/refusal.rs"), "pub fn label(&self)", "\n    }\n"),
         "route" => (include_str!("../src/webhook/routes.rs"), "pub fn name(", "\n}\n"),
         "resource" => (include_str!("../src/cloudflare/client.rs"), "fn resource(", "\n}\n"),
-        "kind" => (include_str!("../src/provider/execution.rs"), "fn report_written(", "fn report("),
+        "kind" => {
+            let documents = include_str!("../src/provider/execution/documents.rs");
+            let records = include_str!("../src/provider/execution/records.rs");
+            return Some(&words_in(documents, "let kind = ", "};") | &words_in(records, "let kind = ", "};"));
+        }
         "ownership" => (include_str!("../src/provider.rs"), "for ownership in [", "]"),
         "bound" => (include_str!("../src/provider/connectors.rs"), "for (bound, version) in [", "]"),
         "le" => return Some(bounds()),
         _ => return None,
     };
+    Some(words_in(source, begin, end))
+}
+
+fn words_in(source: &str, begin: &str, end: &str) -> BTreeSet<String> {
     let (_, behind) = source.split_once(begin).unwrap_or_else(|| panic!("{begin} is no more"));
     let (body, _) = behind.split_once(end).unwrap_or_else(|| panic!("{begin} does not end"));
     let literal = regex(r#""([A-Za-z][A-Za-z_/ ]*)""#);
     let words: BTreeSet<String> = literal.captures_iter(body).map(|found| found[1].to_owned()).collect();
-    assert!(words.len() >= 2, "{label}: {words:?}");
-    Some(words)
+    assert!(words.len() >= 2, "{begin}: {words:?}");
+    words
 }
 
 fn regex(pattern: &str) -> Regex {

@@ -89,6 +89,8 @@ struct Scenario {
     desired: Vec<Endpoint>,
     /// `ADOPT`, and what it takes over stands there.
     adopt: &'static str,
+    /// The status of a zone that is made inside the other before the loop, when something is published there.
+    inner: Option<&'static str>,
 }
 
 #[test]
@@ -175,6 +177,24 @@ fn an_adoption_survives_every_fault() {
         .survives_every_fault();
 }
 
+/// Hostnames that stand in the zone around a new one move into it, or follow what is there until it is active. One of them
+/// changes its tunnel meanwhile.
+#[test]
+fn a_zone_that_appears_inside_another_survives_every_fault() {
+    let service = ("tunnel-service", "http://web:80");
+    let in_tunnel = |tunnel: &str| {
+        vec![
+            published("web.inner.example.com", "http://web:80"),
+            path("web.inner.example.com", "/api", "http://api:80"),
+            endpoint("moves.inner.example.com", &[service, ("tunnel", tunnel)]),
+        ]
+    };
+    for inner in ["pending", "active"] {
+        let (before, desired) = (in_tunnel("home"), in_tunnel("office"));
+        Scenario { before, desired, inner: Some(inner), ..Scenario::default() }.survives_every_fault();
+    }
+}
+
 /// What the scenario's mode takes over.
 fn hold(town: &Town) {
     let home = format!("{}.cfargotunnel.com", town.scene.tunnel);
@@ -245,8 +265,9 @@ impl Scenario {
         let town = self.town();
         town.watch();
         let program = self.start(&town, None);
+        rest(self.external_dns(&program), town.cloudflare(), &self.before).expect("the scene is set");
+        let program = self.with_inner_zone(&town, program, None);
         let external_dns = self.external_dns(&program);
-        rest(external_dns, town.cloudflare(), &self.before).expect("the scene is set");
         town.cloudflare().take_calls();
         external_dns.run_loop(&self.desired).expect("nothing goes wrong");
         let calls = town.cloudflare().take_calls().iter().map(|call| call.is_write()).collect();
@@ -266,11 +287,25 @@ impl Scenario {
         town
     }
 
+    /// Makes the zone, which the program knows of from its start on.
+    fn with_inner_zone(&self, town: &Town, program: Program, timeout: Option<Duration>) -> Program {
+        let Some(status) = self.inner else {
+            return program;
+        };
+        drop(program);
+        town.cloudflare().add_zone("inner.example.com", Plan::Free);
+        town.cloudflare().edit(|cloudflare| {
+            status.clone_into(&mut cloudflare.zone_mut("inner.example.com").status);
+        });
+        self.start(town, timeout)
+    }
+
     fn start(&self, town: &Town, timeout: Option<Duration>) -> Program {
         let seconds = timeout.unwrap_or(Duration::from_secs(12)).as_secs().to_string();
         let ownership = if self.registry == Registry::Noop { "comment" } else { "txt" };
         let variables = [
             ("CF_TUNNEL_ID", "home,office"),
+            ("MASS_DELETION_LIMIT", "0"),
             ("REQUEST_TIMEOUT", &*seconds),
             ("OWNERSHIP", ownership),
             ("ADOPT", self.adopt),
@@ -307,6 +342,7 @@ impl Case<'_> {
             let set = scenario.external_dns(&program).run_loop(&scenario.before);
             set.map_err(|status| format!("before the fault: {status}"))?;
         }
+        program = scenario.with_inner_zone(&town, program, timeout);
 
         cloudflare.take_calls();
         match trouble {

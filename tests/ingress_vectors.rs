@@ -196,6 +196,12 @@ const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
         reason: "the same service has one spelling, so that it compares",
     },
     DeliberateRefusal {
+        name: "a status that visitors do not get",
+        field: "service",
+        is_meant: |value| matches!(value.as_str(), Some("http_status:100" | "http_status:999")),
+        reason: "below 200 they get 200 or no answer, and above 599 no status means anything",
+    },
+    DeliberateRefusal {
         name: "a negative time",
         field: "connectTimeout",
         is_meant: |value| value.as_i64().is_some_and(i64::is_negative),

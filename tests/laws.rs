@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use external_dns::{Registry, TXT, TXT_BELOW, TxtNames};
-use world::{HOME, OFFICE, World, tunnel_id};
+use world::{HOME, INNER_ZONE, OFFICE, World, tunnel_id};
 
 const HOSTS: [&str; 5] =
     ["a.example.com", "b.example.com", "x.a.example.com", "*.example.com", "*.a.example.com"];
@@ -85,6 +85,26 @@ fn any_foreign_rule() -> impl Strategy<Value = String> {
 }
 
 fn any_world() -> impl Strategy<Value = World> {
+    any_outer_world().prop_map(World::with_inner_zone)
+}
+
+/// A world in which the inner zone is not seen yet, though somebody may have prepared a record there.
+fn any_world_before_its_inner_zone() -> impl Strategy<Value = World> {
+    let prepared = prop::sample::subsequence(
+        vec![("a.example.com", "MX", "mx.test"), ("x.a.example.com", "CNAME", "elsewhere.test")],
+        0..=2,
+    );
+    (any_outer_world(), prepared).prop_map(|(mut world, prepared)| {
+        // A name below a delegation is in no zone that is seen.
+        world.records.retain(|record| &*record.kind != "NS");
+        for (name, kind, content) in prepared {
+            world.add_in(INNER_ZONE, name, kind, content, "");
+        }
+        world
+    })
+}
+
+fn any_outer_world() -> impl Strategy<Value = World> {
     let records = prop::sample::subsequence(
         vec![
             ("a.example.com", "A", "192.0.2.7"),
@@ -116,7 +136,7 @@ fn any_world() -> impl Strategy<Value = World> {
                 records.retain(|(name, kind, _)| *name != "b.example.com" || *kind == "CNAME");
             }
             records.extend(txts);
-            let mut world = World::new(&rules, &records).with_inner_zone().with(ownership, registry);
+            let mut world = World::new(&rules, &records).with(ownership, registry);
             world.origin_defaults = origin_defaults;
             world
         },
@@ -238,6 +258,15 @@ fn only_what_the_mode_allows_changed(
     Ok(())
 }
 
+/// Our hostnames of the inner zone that have a record in the outer one, and where it leads.
+fn in_the_outer_zone(world: &World) -> Vec<(String, String)> {
+    let records = world.records_in("example.com").into_iter();
+    let ours = records.filter(|record| {
+        hostname::is_within(&record.name, INNER_ZONE) && Stamp::parse(&record.comment).is_some()
+    });
+    ours.map(|record| (record.name.to_string(), record.content.to_string())).collect()
+}
+
 fn foreign_is_untouched(before: &World, after: &World) -> Result<(), TestCaseError> {
     prop_assert_eq!(before.foreign_records(), after.foreign_records());
     for id in [tunnel_id(HOME), tunnel_id(OFFICE)] {
@@ -319,6 +348,52 @@ proptest! {
         if withdrawn_after {
             prop_assert_eq!(world.records, before.records, "everything of ours is gone");
         }
+    }
+
+    #[test]
+    fn a_zone_that_appears_inside_takes_its_hostnames_over_wherever_a_run_is_cut_off(
+        world in any_world_before_its_inner_zone(),
+        first in any_desired(),
+        other in any_desired(),
+        stays in any::<bool>(),
+        writes in 0..10_usize,
+        is_active in any::<bool>(),
+    ) {
+        let before = world.clone();
+        let mut world = world;
+        for _ in 0..LOOPS_TO_REST {
+            world.run_loop(&first, usize::MAX);
+        }
+        let second = if stays { &first } else { &other };
+        let led_to = in_the_outer_zone(&world);
+        world.add_inner_zone(is_active);
+        world.run_loop(second, writes);
+        foreign_is_untouched(&before, &world)?;
+        if stays && !is_active {
+            prop_assert_eq!(&in_the_outer_zone(&world), &led_to, "visitors are led there still");
+        }
+        for is_active in [is_active, true] {
+            let mut refused = Vec::new();
+            for _ in 0..LOOPS_TO_REST {
+                refused = world.run_loop(second, usize::MAX).refusals;
+                foreign_is_untouched(&before, &world)?;
+            }
+            let written = world.writes;
+            let plan = world.run_loop(second, usize::MAX);
+            prop_assert_eq!(world.writes, written, "a further loop wrote {:?}", plan);
+            let left = in_the_outer_zone(&world);
+            if is_active {
+                let stays = |name: &str| refused.iter().any(|refusal| *refusal.hostname == *name);
+                prop_assert!(left.iter().all(|(name, _)| stays(name)), "{left:?} is still there");
+            } else if stays {
+                prop_assert_eq!(&left, &led_to, "visitors are led there still");
+            }
+            world.activate_inner_zone();
+        }
+        for _ in 0..LOOPS_TO_REST {
+            world.run_loop(&[], usize::MAX);
+        }
+        prop_assert_eq!(world.records, before.records, "everything of ours is gone");
     }
 
     #[test]

@@ -7,7 +7,10 @@ mod harness;
 #[path = "support/process.rs"]
 mod process;
 
+use std::time::Duration;
+
 use cloudflare_emulator::{ConfigSource, Refusal, RuleText, Visit, catch_all};
+use external_dns::TXT_BELOW;
 use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
 use harness::{Scene, endpoint, published};
 use process::Process;
@@ -27,7 +30,10 @@ fn a_hostname_that_external_dns_swallows_is_named_once() {
     let (_, _, said) = process.end_with("TERM");
     let lines: Vec<&String> = said.iter().filter(|line| line.contains("does not ask for it")).collect();
     assert_eq!(lines.len(), 1, "{said:#?}");
-    assert!(lines[0].contains("hostname=\"lost.example.com\""), "{lines:?}");
+    assert!(
+        lines[0].contains("hostname=\"lost.example.com\" resource=\"ingress/shop/web\" is wanted"),
+        "{lines:?}"
+    );
     assert!(lines[0].contains("--managed-record-types"), "{lines:?}");
 }
 
@@ -144,7 +150,8 @@ fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_g
     let (_, _, said) = process.end_with("TERM");
     for (label, name, _, word) in &bad {
         let refused = |line: &&String| {
-            line.contains(&format!("hostname={name:?} ")) && line.contains(&format!("refused={word} "))
+            line.contains(&format!("hostname={name:?} "))
+                && line.contains(&format!("resource=\"ingress/shop/web\" refused={word} "))
         };
         let lines = said.iter().filter(refused).count();
         assert_eq!(lines, 1, "{label}: {name} refused={word} is said once in {said:#?}");
@@ -171,4 +178,120 @@ fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_g
     // Two good ones of before with three rules, one of them at the office, ten new ones, and the two odd ones.
     let ours = scene.rules().into_iter().filter(|rule| !rule.contains("theirs") && rule.contains("hostname"));
     assert_eq!(ours.count(), 3 + 10 + 2, "{:#?}", scene.rules());
+}
+
+/// A changed --fqdn-template. ExternalDNS asks for it in every loop, also of a program that was started afresh.
+#[test]
+fn a_mass_deletion_is_one_line_and_answered_503_in_every_loop_until_it_is_wanted_again() {
+    let scene = Scene::new();
+    let named = |template: &str| -> Vec<Endpoint> {
+        (0..9)
+            .map(|number| published(&format!("h{number}.{template}.example.com"), "http://web:80"))
+            .collect()
+    };
+    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    external_dns.run_loop(&named("old")).expect("published");
+    scene.cloudflare.advance_clock(Duration::from_secs(60));
+    let mut processes = vec![(process, external_dns)];
+    for _ in 0..2 {
+        let (_, external_dns) = processes.last().expect("one runs");
+        for _ in 0..3 {
+            assert_eq!(external_dns.run_loop(&named("new")), Err(503));
+            assert_eq!(scene.cnames().len(), 18, "all that is asked for besides is done");
+        }
+        let (process, _) = processes.pop().expect("one runs");
+        let (_, _, said) = process.end_with("TERM");
+        let lines: Vec<&String> = said.iter().filter(|line| line.contains("mass_deletion")).collect();
+        let [line] = &lines[..] else { panic!("{said:#?}") };
+        for part in [
+            "hostnames=9 names=\"h0.old.example.com, ",
+            "h7.old.example.com and 1 more\" refused=mass_deletion ",
+        ] {
+            assert!(line.contains(part), "{line}");
+        }
+        processes.push(Process::start_ready(&scene, &[]));
+    }
+    let (_, external_dns) = processes.last().expect("one runs");
+    let both = [named("old"), named("new")].concat();
+    external_dns.run_loop(&both).expect("wanted again");
+    external_dns.run_loop(&named("old")).expect("the new ones may go: as many older ones stay");
+    assert_eq!(scene.cnames().len(), 9);
+}
+
+/// In between ExternalDNS had nothing to ask for, and so said nothing.
+#[test]
+fn what_comes_back_after_it_was_gone_is_told_again() {
+    let scene = Scene::new();
+    let held = serde_json::json!({"name": "held.example.com", "type": "A", "content": "192.0.2.1"});
+    scene.cloudflare.add_record(&scene.zone, held).expect("Cloudflare takes it");
+    let refused = published("held.example.com", "http://web:80");
+    let new = published("new.example.com", "http://web:80");
+    let dry = [("DRY_RUN", "true")];
+    for (label, variables, asked, between, line) in [
+        ("a refusal", &[][..], &refused, &[][..], "refused=record_held"),
+        ("a dry run", &dry[..], &new, &[], "dry run, not done: hostname=new.example.com record created"),
+        (
+            "a dry run of nothing",
+            &dry[..],
+            &new,
+            std::slice::from_ref(&refused),
+            "dry run, not done: hostname=new.example.com record created",
+        ),
+    ] {
+        let (process, external_dns) = Process::start_ready(&scene, variables);
+        for desired in [std::slice::from_ref(asked), between, std::slice::from_ref(asked)] {
+            for _ in 0..3 {
+                external_dns.run_loop(desired).expect("answered");
+            }
+        }
+        let (_, _, said) = process.end_with("TERM");
+        let lines = said.iter().filter(|said| said.contains(line)).count();
+        assert_eq!(lines, 2, "{label}: {said:#?}");
+    }
+}
+
+/// They go and change with their hostname, and read like its own record otherwise.
+#[test]
+fn a_stored_txt_record_that_comes_changes_or_goes_is_called_one_by_its_name() {
+    let scene = Scene::new();
+    let (process, external_dns) = Process::start_ready(&scene, &[("OWNERSHIP", "txt")]);
+    let external_dns = external_dns.with_registry(TXT_BELOW);
+    let published = published("web.example.com", "http://web:80");
+    let mut changed = endpoint("web.example.com", &[("tunnel-service", "http://web2:80")]);
+    changed.labels.set("resource", "ingress/shop/other");
+    for desired in [&[published][..], &[changed], &[]] {
+        external_dns.run_loop(desired).expect("answered");
+    }
+    let (_, _, said) = process.end_with("TERM");
+    let lines = |text: &str| said.iter().filter(|line| line.contains(text)).count();
+    for verb in ["created", "changed", "deleted"] {
+        let txt = format!("hostname=web.example.com TXT record {verb}, name=\"cname-x.web.example.com\"");
+        assert_eq!(lines(&txt), 1, "{said:#?}");
+        assert_eq!(lines(&format!("hostname=web.example.com record {verb}")), 1, "{said:#?}");
+    }
+    assert_eq!(lines("content=\"\\\"heritage=external-dns,"), 1, "what it says now: {said:#?}");
+}
+
+/// Whoever is to mend it looks for the object, not for the hostname.
+#[test]
+fn a_warning_about_an_endpoint_names_its_object() {
+    let scene = Scene::new();
+    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    let service = ("tunnel-service", "http://web:80");
+    let mut desired = vec![
+        endpoint("odd.example.com", &[service, ("origin-connect-timeout", "500ms")]),
+        endpoint("a.deep.example.com", &[service]),
+    ];
+    for (number, endpoint) in desired.iter_mut().enumerate() {
+        endpoint.labels.set("resource", &format!("ingress/shop/web{number}"));
+    }
+    external_dns.run_loop(&desired).expect("published");
+    let (_, _, said) = process.end_with("TERM");
+    for (name, number, text) in [
+        ("odd", 0, "webhook/origin-connect-timeout is left out"),
+        ("a.deep", 1, "in a zone with full setup Universal SSL"),
+    ] {
+        let begin = format!("hostname=\"{name}.example.com\" resource=\"ingress/shop/web{number}\" {text}");
+        assert_eq!(said.iter().filter(|line| line.contains(&begin)).count(), 1, "{begin} in {said:#?}");
+    }
 }

@@ -316,12 +316,13 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
 #[test]
 fn withheld_deletions_are_shown_until_nobody_asks_for_them() {
     let stage = Stage::new(Scene::new(), &[]);
-    let many: Vec<Endpoint> = (0..limits::DELETIONS_UNSUSPECTED + 1)
+    let many: Vec<Endpoint> = (0..limits::MASS_DELETION_LIMIT_DEFAULT + 1)
         .map(|number| published(&format!("h{number}.example.com"), "http://web:80"))
         .collect();
     stage.run_loop(&many);
     for _ in 0..2 {
-        stage.run_loop(&[]);
+        // Everything else was done, and this has to be asked for again.
+        assert_eq!(stage.program.external_dns().run_loop(&[]), Err(503));
         assert_eq!(stage.value(Family::WithheldDeletions, &[]), Some(many.len() as f64));
         assert_eq!(stage.value(Family::Refusals, &["mass_deletion"]), Some(many.len() as f64));
     }
@@ -467,7 +468,8 @@ fn a_loop_costs_the_same_calls_with_looks_in_between_and_waits_for_none() {
         stage.scene.cloudflare.take_calls();
         stage.run_loop(&desired);
         let mut calls = stage.scene.cloudflare.calls();
-        calls.retain(|call| !is_look(call));
+        // The list of zones is read once in ten minutes, which the looks take.
+        calls.retain(|call| !is_look(call) && !call.path.ends_with("/zones"));
         // Read side by side.
         calls.iter().map(Call::line).collect::<BTreeSet<_>>()
     };

@@ -8,6 +8,8 @@ mod harness;
 #[allow(dead_code, reason = "the laws take more of it")]
 mod world;
 
+use std::ops::Range;
+
 use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
 use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
 use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
@@ -91,8 +93,7 @@ fn only_services_of_the_objects_own_namespace_are_published() {
 #[test]
 fn an_option_that_reaches_beyond_the_namespace_is_refused() {
     let service = ("tunnel-service", "http://web.shop.svc:80");
-    for option in [("origin-bastion-mode", "true"), ("origin-proxy-type", "socks"), ("origin-ca-pool", "/x")]
-    {
+    for option in [("origin-bastion-mode", "true"), ("origin-proxy-type", "socks")] {
         let mut world = guarded();
         let plan = run(&mut world, &[endpoint(NAME, &[service, option])]);
         assert_eq!(world, guarded(), "{option:?}");
@@ -103,7 +104,6 @@ fn an_option_that_reaches_beyond_the_namespace_is_refused() {
     assert_eq!(plan.refusals, []);
 }
 
-/// Every other namespace would be without its rules where the file is missing; the operator's own is there.
 #[test]
 fn a_default_of_the_operator_is_allowed() {
     let mut world = guarded();
@@ -242,6 +242,71 @@ fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
     let comment = &world.records[0].comment;
     assert!(comment.contains(&format!(" ns={}", namespace_digest("shop"))), "{comment}");
     assert_eq!(services(&world).len(), 2);
+}
+
+/// Paths of the namespace `shop`, all with one service.
+fn shop_paths(numbers: Range<usize>, service: &str) -> Vec<Endpoint> {
+    let service = format!("http://{service}.shop.svc:80");
+    numbers.map(|number| of("ingress/shop/web", &format!("^/p{number:02}$"), &service)).collect()
+}
+
+fn namespace_in(world: &World) -> Option<String> {
+    Stamp::parse(&world.records.first()?.comment)?.namespace().map(str::to_owned)
+}
+
+/// 20 to 22 rules leave no room for `ns=` in the comment of a Free zone.
+#[test]
+fn switched_on_later_the_guard_freezes_no_hostname_whose_comment_is_full() {
+    for count in 20..=22 {
+        let mut world = World::new(&[], &[]);
+        run(&mut world, &shop_paths(0..count, "web"));
+        assert_eq!(services(&world).len(), count);
+        let mut world = guard(world);
+
+        let desired = [shop_paths(1..count, "other"), shop_paths(50..51, "web")].concat();
+        let plan = run(&mut world, &desired);
+        let refused: Vec<_> =
+            plan.refusals.iter().map(|one| (one.set_identifier.as_deref(), one.reason.label())).collect();
+        assert_eq!(refused, [(Some("^/p50$"), "stamp_full")], "{count}");
+        let served = services(&world);
+        assert_eq!(served.len(), count - 1, "{count}, one withdrawn: {served:?}");
+        assert!(
+            served.iter().all(|(_, service)| service == "http://other.shop.svc:80"),
+            "{count}: {served:?}"
+        );
+        assert_eq!(namespace_in(&world).is_some(), count == 20, "{count}: 19 leave room for it");
+
+        let writes = world.writes;
+        run(&mut world, &shop_paths(1..count, "other"));
+        assert_eq!(world.writes, writes, "{count}: nothing is written for its sake alone");
+        run(&mut world, &[]);
+        assert_eq!((services(&world).len(), world.records.len()), (0, 0), "{count}");
+    }
+}
+
+/// Nothing new comes without the namespace, and nothing takes it off again: else a full comment would free the hostname.
+#[test]
+fn a_comment_that_is_filled_lets_go_of_no_namespace() {
+    let mut world = World::new(&[], &[]);
+    run(&mut world, &shop_paths(0..21, "web"));
+    let mut world = guard(world);
+    for (count, service) in [(22, "other"), (40, "web")] {
+        let plan = run(&mut world, &shop_paths(0..count, service));
+        let full = plan.refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::StampFull { .. }));
+        assert_eq!((full.count(), namespace_in(&world)), (count - 21, None), "{count}");
+        assert_eq!(services(&world).len(), 21, "{count}");
+    }
+    run(&mut world, &shop_paths(0..19, "other"));
+    let shop = Some(namespace_digest("shop").into_string());
+    assert_eq!(namespace_in(&world), shop, "the first change that leaves room names it");
+    for (count, published) in [(40, 19), (18, 18), (40, 18)] {
+        run(&mut world, &shop_paths(0..count, "other"));
+        assert_eq!((namespace_in(&world), services(&world).len()), (shop.clone(), published), "{count}");
+        let bank = of("ingress/bank/web", "^/p02$", "http://web.bank.svc:80");
+        let plan = run(&mut world.clone(), &[bank]);
+        let held = plan.refusals.iter().filter(|one| matches!(one.reason, Reason::NamespaceHeld { .. }));
+        assert_eq!(held.count(), 1, "{count}: {plan:?}");
+    }
 }
 
 #[test]

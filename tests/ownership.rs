@@ -6,15 +6,13 @@ mod external_dns;
 #[allow(dead_code, reason = "the laws take more of it")]
 mod world;
 
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{Record, RecordId};
-use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, records};
 use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
 
-use external_dns::{TXT, TXT_BELOW};
+use external_dns::TXT;
 use world::{HOME, World, settings, tunnel_id};
 
 fn endpoint(properties: &[(&str, &str)]) -> Endpoint {
@@ -215,52 +213,56 @@ fn a_path_that_finds_no_room_in_the_comment_stops_no_other() {
     );
 }
 
-/// A changed annotation prefix or a lost source asks for everything's deletion.
+/// Neither does the endpoint that asks for the record alone, which has a character of its own.
 #[test]
-fn a_request_after_which_most_hostnames_would_be_gone_has_its_deletions_withheld() {
-    let host = |number: usize, service: &str| Endpoint {
-        dns_name: format!("h{number}.example.com"),
-        ..endpoint(&[("tunnel-service", service)])
-    };
-    let all: Vec<Endpoint> = (0..30).map(|number| host(number, "http://web:80")).collect();
-    let ownerships = [(Ownership::Comment, 0), (Ownership::Txt, 1)];
-    let table = [(10, 0), (9, 21), (0, 30)].into_iter();
-    for (kept, withheld, (ownership, txts)) in
-        table.flat_map(|(kept, withheld)| ownerships.map(|ownership| (kept, withheld, ownership)))
-    {
-        let mut world = World::new(&[], &[]).with(ownership, TXT_BELOW);
-        world.run_loop(&all, usize::MAX);
-        let mut rest: Vec<Endpoint> = (0..kept).map(|number| host(number, "http://other:80")).collect();
-        rest.push(host(99, "http://new:80"));
-        let plan = world.run_loop(&rest, usize::MAX);
-        let refused = plan.refusals.iter().filter(|refusal| refusal.reason == Reason::MassDeletion).count();
-        assert_eq!(refused, withheld, "{kept} kept");
-        let mut shown = world.shown();
-        assert_eq!(shown.len(), (kept + withheld + 1) * (1 + txts), "{kept} kept, and what goes with each");
-        shown.retain(|endpoint| endpoint.record_type == "CNAME");
-        let changed = shown.iter().filter(|endpoint| {
-            endpoint.property("webhook/tunnel-service").is_some_and(|service| service != "http://web:80")
-        });
-        assert_eq!(changed.count(), kept + 1, "everything else is done");
-    }
-}
-
-/// What another domain filter was for is no part of all.
-#[test]
-fn hostnames_outside_the_domain_filter_excuse_no_mass_deletion() {
-    let host = |number: usize| Endpoint {
-        dns_name: format!("h{number}.{}example.com", if number < 30 { "shop." } else { "" }),
-        ..endpoint(&[("tunnel-service", "http://web:80")])
+fn a_record_alone_that_finds_no_room_in_the_comment_stops_no_path() {
+    let paths = |service: &str| -> Vec<Endpoint> {
+        let path =
+            |number| endpoint(&[("tunnel-service", service), ("tunnel-path", &format!("^/p{number:02}$"))]);
+        (0..21).map(path).collect()
     };
     let mut world = World::new(&[], &[]);
-    world.run_loop(&(0..100).map(host).collect::<Vec<_>>(), usize::MAX);
-    let mut settings = world.settings();
-    settings.filter = DomainFilter::lists(["shop.example.com"], []);
-    let delete = records::records(&world.snapshot(), &settings).endpoints;
-    assert_eq!(delete.len(), 30);
-    let changes = Changes { delete, ..Changes::default() };
-    let plan = plan(&changes, &world.snapshot(), &settings).expect("the owner is ours");
-    assert_eq!(plan.refusals.len(), 30, "{:?}", plan.hosts);
+    world.run_loop(&paths("http://web:80"), usize::MAX);
+    let comment = format!("{} | x", world.records[0].comment);
+    assert_eq!(comment.len(), 100);
+    world.records[0].comment = comment.into();
+    let desired = [paths("http://other:80"), vec![endpoint(&[("tunnel-service", "none")])]].concat();
+    let plan = world.run_loop(&desired, usize::MAX);
+    let refused: Vec<_> =
+        plan.refusals.iter().map(|one| (one.set_identifier.as_deref(), one.reason.label())).collect();
+    assert_eq!(refused, [(Some(""), "stamp_full")]);
+    let other = |endpoint: &Endpoint| endpoint.property("webhook/tunnel-service") == Some("http://other:80");
+    assert!(world.shown().iter().all(other), "{:?}", world.shown());
+}
+
+/// Both are asked for by endpoints of their own.
+#[test]
+fn a_path_that_is_withdrawn_leaves_the_record_alone_claimed() {
+    let record = endpoint(&[("tunnel-service", "none")]);
+    let path = endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", "^/a$")]);
+    let mut world = World::new(&[], &[]);
+    world.run_loop(&[record.clone(), path], usize::MAX);
+    world.run_loop(&[record], usize::MAX);
+    let stamps: Vec<Stamp> =
+        world.records.iter().filter_map(|record| Stamp::parse(&record.comment)).collect();
+    let [stamp] = &stamps[..] else { panic!("{:?}", world.records) };
+    assert!(stamp.claims.record_only && stamp.claims.rules.is_empty(), "{stamp:?}");
+}
+
+/// They may come from several, and the stamp has room for one name.
+#[test]
+fn the_stamp_of_several_rules_names_no_object() {
+    let path = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
+    let mut world = World::new(&[], &[]);
+    for (desired, named) in [
+        (&[path("^/a$")][..], true),
+        (&[path("^/a$"), path("^/b$")], false),
+        (&[endpoint(&[("tunnel-service", "none")]), path("^/c$")], false),
+    ] {
+        world.run_loop(desired, usize::MAX);
+        let comment = &world.records[0].comment;
+        assert_eq!(comment.contains("resource=ingress/shop/web"), named, "{comment}");
+    }
 }
 
 /// What an operator is told to paste must not hand over a rule that somebody else has on the hostname.
@@ -280,6 +282,30 @@ fn the_stamp_to_paste_back_names_no_rule_that_is_not_asked_for() {
     assert_eq!(claims(remedy), claims(&stamp));
 }
 
+/// It may be all that says why the record is there.
+#[test]
+fn no_stamp_is_to_be_pasted_over_a_comment_that_somebody_wrote() {
+    for (comment, is_pasted) in [("", true), ("Jo's", false), ("external-dns owner=other rules=-", false)] {
+        let mut world = World::new(&[], &[]);
+        world.add("a.example.com", "CNAME", &format!("{HOME}.cfargotunnel.com"), comment);
+        let plan = world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
+        let [refusal] = &plan.refusals[..] else { panic!("{comment:?}: {plan:?}") };
+        let Reason::RecordHeld { remedy, .. } = &refusal.reason else { panic!("{refusal:?}") };
+        assert_eq!(remedy.is_some(), is_pasted, "{comment:?}: {refusal}");
+        assert_eq!(&*world.records[0].comment, comment);
+    }
+}
+
+/// At an apex they are Cloudflare's own: they delegate nothing, and a CNAME there is flattened.
+#[test]
+fn name_servers_of_the_zone_itself_hold_neither_its_apex_nor_a_name_below() {
+    let mut world = World::new(&[], &[("example.com", "NS", "ns.test")]);
+    let below = endpoint(&[("tunnel-service", "http://web:80")]);
+    let apex = Endpoint { dns_name: "example.com".to_owned(), ..below.clone() };
+    let plan = world.run_loop(&[apex, below], usize::MAX);
+    assert_eq!((plan.refusals, world.shown().len()), (Vec::new(), 2));
+}
+
 /// Somebody made two addresses of our record: ExternalDNS is shown one endpoint of each name and type.
 #[test]
 fn the_txt_record_of_a_hostname_with_two_records_is_shown_once() {
@@ -287,8 +313,8 @@ fn the_txt_record_of_a_hostname_with_two_records_is_shown_once() {
     world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
     let record = world.records.iter_mut().find(|record| &*record.kind == "CNAME").expect("published");
     (record.kind, record.content) = ("A".into(), "192.0.2.1".into());
-    let second = Record { id: RecordId::new("by hand"), content: "192.0.2.2".into(), ..record.clone() };
-    world.records.push(second);
+    let (name, comment) = (record.name.clone(), record.comment.clone());
+    world.add(&name, "A", "192.0.2.2", &comment);
     let shown: Vec<(String, usize)> =
         world.shown().into_iter().map(|endpoint| (endpoint.record_type, endpoint.targets.len())).collect();
     assert_eq!(shown, [("A".to_owned(), 2), ("TXT".to_owned(), 1)]);

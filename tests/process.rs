@@ -213,7 +213,7 @@ fn the_start_says_what_will_be_managed() {
         ("ADOPT", "identical"),
         ("NAMESPACE_GUARD", "true"),
         ("DRY_RUN", "true"),
-        ("ALLOW_MASS_DELETION", "true"),
+        ("MASS_DELETION_LIMIT", "0"),
         ("DEFAULT_SERVICE", "http://{name}:80"),
         ("DOMAIN_FILTER", "example.com"),
         ("LOG_FORMAT", "json"),
@@ -240,7 +240,7 @@ fn the_start_says_what_will_be_managed() {
         "ADOPT is set",
         "NAMESPACE_GUARD is set",
         "DEFAULT_SERVICE is set",
-        "ALLOW_MASS_DELETION is set",
+        "MASS_DELETION_LIMIT is 0",
         "zones=example.com",
     ] {
         assert!(lines.iter().any(|line| line["message"].contains(text)), "{text} is missing in {said:#?}");

@@ -147,7 +147,7 @@ fn dislike_rules(town: &Town, disliked: &[&str], text: RuleText) {
 #[test]
 fn a_refused_change_of_a_rule_keeps_the_old_one_and_stops_no_other() {
     let town = Town::new();
-    let program = town.scene.start();
+    let program = town.scene.start_with(&[("MASS_DELETION_LIMIT", "0")]);
     let external_dns = program.external_dns();
     external_dns.run_loop(&twenty()).expect("published");
     town.cloudflare().edit(|cloudflare| {

@@ -164,6 +164,11 @@ impl Refusal {
         self.has_code(81058)
     }
 
+    /// A record that was to be changed or deleted does not exist (81044).
+    pub fn is_missing_record(&self) -> bool {
+        self.has_code(81044)
+    }
+
     /// The zone holds as many records as it may (81045).
     pub fn is_record_quota(&self) -> bool {
         self.has_code(81045)
@@ -273,8 +278,10 @@ mod tests {
         assert!(!refusal.is_conflict() && !refusal.is_record_quota() && !refusal.is_bad_configuration());
         refusal.chain = vec![Cause { code: Some(81058), message: "x".into() }];
         assert!(refusal.is_conflict() && refusal.is_identical_record() && !refusal.is_record_quota());
+        refusal.code = Some(81044);
+        assert!(refusal.is_missing_record());
         refusal.code = Some(81045);
-        assert!(refusal.is_record_quota());
+        assert!(refusal.is_record_quota() && !refusal.is_missing_record());
         refusal.code = Some(1056);
         assert!(refusal.is_bad_configuration());
     }

@@ -9,7 +9,7 @@ use super::error::Error;
 use super::identifier::{RecordId, ZoneId, path};
 use super::transport::Method;
 use super::verdict::Area;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, unix_seconds_of};
 use crate::limits::RECORDS_PER_PAGE;
 use crate::tunnel::hostname;
 
@@ -33,6 +33,9 @@ pub struct Record {
     pub comment: Box<str>,
     /// Made by one of Cloudflare's services (Email Routing): it can be neither changed nor deleted.
     pub read_only: bool,
+    /// When it was made, in whole seconds since 1970; `None` where that is not told or cannot be read. A change leaves it
+    /// as it is.
+    pub created_unix_seconds: Option<u32>,
 }
 
 impl Record {
@@ -134,6 +137,8 @@ struct WireRecord {
     comment: Box<str>,
     #[serde(default, deserialize_with = "null_is_default")]
     meta: WireMeta,
+    #[serde(default, deserialize_with = "null_is_default")]
+    created_on: Box<str>,
 }
 
 #[derive(Default, Deserialize)]
@@ -154,6 +159,8 @@ impl From<WireRecord> for Record {
             ttl: wire.ttl,
             comment: wire.comment,
             read_only: wire.meta.read_only,
+            created_unix_seconds: unix_seconds_of(&wire.created_on)
+                .and_then(|seconds| u32::try_from(seconds).ok()),
         }
     }
 }
@@ -210,9 +217,9 @@ mod tests {
                 {"id":"r2","zone_id":"z1","zone_name":"example.com","name":"App.Example.com","type":"CNAME",
                  "content":"6ff42ae2-765d-4adf-8112-31c55c1551ef.cfargotunnel.com","proxiable":true,"proxied":true,"ttl":1,
                  "locked":false,"settings":{"flatten_cname":false},"meta":{"auto_added":false,"source":"primary"},
-                 "comment":"edt=1","tags":[],"created_on":"2026-01-01T00:00:00Z","modified_on":"2026-01-01T00:00:00Z"},
+                 "comment":"edt=1","tags":[],"created_on":"2026-01-01T00:00:00.12345Z","modified_on":"2026-02-01T00:00:00Z"},
                 {"id":"r1","name":"example.com","type":"MX","content":"route1.mx.cloudflare.net","priority":24,"proxied":false,
-                 "ttl":300,"comment":null,"meta":{"read_only":true}},
+                 "ttl":300,"comment":null,"meta":{"read_only":true},"created_on":"a while ago"},
                 {"id":"r3","name":"_sip._tcp.example.com","type":"SRV","data":{"port":5060},"ttl":60,"meta":null}
             ]"#,
         )]);
@@ -226,6 +233,7 @@ mod tests {
             ttl: 60,
             comment: "".into(),
             read_only: false,
+            created_unix_seconds: None,
         };
         assert_eq!(
             records,
@@ -239,6 +247,7 @@ mod tests {
                     proxied: true,
                     ttl: 1,
                     comment: "edt=1".into(),
+                    created_unix_seconds: Some(1_767_225_600),
                     ..record(
                         "r2",
                         "app.example.com",

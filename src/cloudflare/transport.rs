@@ -3,6 +3,7 @@
 mod base_url;
 mod crypto;
 mod failure;
+mod seats;
 mod trust;
 
 use std::fmt;
@@ -15,15 +16,17 @@ use ureq::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, DA
 use ureq::http::{self, HeaderMap, HeaderName, HeaderValue};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::unversioned::transport::DefaultConnector;
-use ureq::{Agent, SendBody};
+use ureq::{Agent, SendBody, Timeout};
 
 use self::base_url::BaseUrl;
+use self::seats::{Seat, Seats};
 use super::client::{ClientError, ClientSettings, Credentials};
 use super::resolver::CachingResolver;
-use crate::clock::Clock;
+use crate::clock::{Clock, Deadline};
 use crate::limits::{
-    ANSWER_HEAD_MAX_BYTES, ANSWER_MAX_BYTES, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_BUFFER_BYTES,
-    CONNECTION_MAX_IDLE, PARALLEL_READS, RESOLVE_TIMEOUT, RESPONSE_TIMEOUT, SEND_TIMEOUT,
+    ANSWER_HEAD_MAX_BYTES, ANSWER_MAX_BYTES, ANSWER_SMALL_BYTES, ANSWERS_HELD_MAX, BODY_TIMEOUT,
+    CONNECT_TIMEOUT, CONNECTION_BUFFER_BYTES, CONNECTION_MAX_IDLE, PARALLEL_READS, RESOLVE_TIMEOUT,
+    RESPONSE_TIMEOUT, SEND_TIMEOUT,
 };
 
 pub use self::failure::{TransportError, TransportErrorKind};
@@ -69,6 +72,8 @@ pub(super) struct Response {
     pub(super) rate_limit: Option<String>,
     /// Decompressed. Cut off where the connection ended early and the status says failure anyway.
     pub(super) body: Vec<u8>,
+    /// What a large body needs: until this is dropped, few others are read.
+    pub(super) seat: Option<Arc<Seat>>,
 }
 
 /// Sends requests.
@@ -86,14 +91,20 @@ pub(super) struct HttpTransport {
     /// The agent whose roots were good last time.
     trusted: AtomicUsize,
     resolver: CachingResolver,
+    seats: Arc<Seats>,
+    clock: Arc<dyn Clock>,
 }
 
 impl HttpTransport {
     pub(super) fn new(settings: &ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
-        Self::with_resolver(settings, CachingResolver::new(clock))
+        Self::with_resolver(settings, CachingResolver::new(Arc::clone(&clock)), clock)
     }
 
-    fn with_resolver(settings: &ClientSettings, resolver: CachingResolver) -> Result<Self, ClientError> {
+    fn with_resolver(
+        settings: &ClientSettings,
+        resolver: CachingResolver,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ClientError> {
         let base = BaseUrl::parse(&settings.base_url)?;
         if HeaderValue::from_str(&settings.user_agent).is_err() {
             return Err(ClientError::UserAgent);
@@ -107,12 +118,16 @@ impl HttpTransport {
             .into_iter()
             .map(|roots| agent(&base, &settings.user_agent, roots, resolver.clone()))
             .collect();
-        Ok(Self { base: base.text, agents, trusted: AtomicUsize::new(0), resolver })
+        let seats = Seats::new(ANSWERS_HELD_MAX);
+        Ok(Self { base: base.text, agents, trusted: AtomicUsize::new(0), resolver, seats, clock })
     }
 
     fn send_through(&self, agent: &Agent, request: &Request<'_>) -> Result<Response, TransportError> {
         let mut body = request.body.map(ObservedBody::new);
-        let outcome = exchange(agent, &self.base, request, body.as_mut());
+        let deadline = Deadline::after(&*self.clock, request.timeout);
+        let take_seat = || self.seats.take(deadline.remaining(&*self.clock));
+        let outcome = exchange(agent, &self.base, request, body.as_mut())
+            .and_then(|answer| receive(answer, &take_seat));
         // Nothing acts on a request whose body it has not seen. A read leaves no trace either way; it counts as sent
         // once there was a connection to send it on.
         let body_begun = body.map(|body| body.begun);
@@ -193,20 +208,19 @@ fn exchange(
     base: &str,
     request: &Request<'_>,
     body: Option<&mut ObservedBody<'_>>,
-) -> Result<Response, ureq::Error> {
+) -> Result<http::Response<ureq::Body>, ureq::Error> {
     let mut head = http::Request::builder()
         .method(request.method.as_str())
         .uri(format!("{base}{}", request.path))
         .header(ACCEPT, "application/json");
     head = authorize(head, request.credentials)?;
-    let answer = match body {
+    match body {
         Some(body) => {
             let head = head.header(CONTENT_TYPE, "application/json").header(CONTENT_LENGTH, body.rest.len());
-            run(agent, head.body(SendBody::from_reader(body))?, request)?
+            run(agent, head.body(SendBody::from_reader(body))?, request)
         }
-        None => run(agent, head.body(())?, request)?,
-    };
-    receive(answer)
+        None => run(agent, head.body(())?, request),
+    }
 }
 
 fn run(
@@ -241,7 +255,10 @@ fn authorize(
     })
 }
 
-fn receive(mut answer: http::Response<ureq::Body>) -> Result<Response, ureq::Error> {
+fn receive(
+    mut answer: http::Response<ureq::Body>,
+    take_seat: &dyn Fn() -> Option<Seat>,
+) -> Result<Response, ureq::Error> {
     let header = |headers: &HeaderMap, name: HeaderName| {
         headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
     };
@@ -251,14 +268,20 @@ fn receive(mut answer: http::Response<ureq::Body>) -> Result<Response, ureq::Err
         date: header(answer.headers(), DATE),
         rate_limit: header(answer.headers(), HeaderName::from_static("ratelimit")),
         body: Vec::new(),
+        seat: None,
     };
     // ureq's own limit counts compressed bytes.
-    let outcome = answer.body_mut().as_reader().take(ANSWER_MAX_BYTES + 1).read_to_end(&mut response.body);
+    let mut reader = answer.body_mut().as_reader().take(ANSWER_SMALL_BYTES);
+    let mut outcome = reader.read_to_end(&mut response.body);
+    if outcome.is_ok() && reader.limit() == 0 {
+        response.seat = Some(Arc::new(take_seat().ok_or(ureq::Error::Timeout(Timeout::RecvBody))?));
+        reader.set_limit(ANSWER_MAX_BYTES + 1 - ANSWER_SMALL_BYTES);
+        outcome = reader.read_to_end(&mut response.body);
+    }
+    let is_whole = reader.limit() > 0;
     let is_failure = answer.status().is_client_error() || answer.status().is_server_error();
     match outcome {
-        Ok(length) if u64::try_from(length).unwrap_or(u64::MAX) > ANSWER_MAX_BYTES => {
-            Err(ureq::Error::BodyExceedsLimit(ANSWER_MAX_BYTES))
-        }
+        Ok(_) if !is_whole => Err(ureq::Error::BodyExceedsLimit(ANSWER_MAX_BYTES)),
         Ok(_) => Ok(response),
         // The status alone decides then; a 429 above all must not be lost.
         Err(_) if is_failure => Ok(response),
@@ -309,7 +332,7 @@ mod tests {
             ca_file: None,
             user_agent: "test".to_owned(),
         };
-        (HttpTransport::with_resolver(&settings, resolver).unwrap(), lookups)
+        (HttpTransport::with_resolver(&settings, resolver, FakeClock::new()).unwrap(), lookups)
     }
 
     fn send(transport: &HttpTransport) -> Result<Response, TransportError> {

@@ -1,7 +1,7 @@
 //! `check`: tries everything that can be tried without writing, and says what to do about what fails.
 
 use super::finding::{Finding, Status};
-use crate::clock::{Clock, Deadline, days_since_1970};
+use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
     AccountId, Client, ClientSettings, ConfigSource, Credentials, Error, Plan, Tunnel, Zone,
 };
@@ -373,10 +373,4 @@ impl Check<'_> {
             self.note(Status::Ok, "rate limit", found, "");
         }
     }
-}
-
-/// The day of `2027-01-31T23:59:59Z`, counted from 1970.
-fn day_of(instant: &str) -> Option<i64> {
-    let mut numbers = instant.get(..10)?.splitn(3, '-').map(|number| number.parse().ok());
-    Some(days_since_1970(numbers.next()??, numbers.next()??, numbers.next()??))
 }

@@ -1,9 +1,9 @@
 //! The names of settings: ours, those of other programs for the same thing, and those that somebody meant for one.
 
 use crate::cli::Arguments;
+use crate::edit_distance::edit_distance;
 use crate::limits;
 use crate::listener::quoted;
-use crate::reconcile::canonical::edit_distance;
 
 /// Settings without a flag: a command line can be read by any process of the machine.
 const SECRETS: [&str; 2] = ["CF_API_TOKEN", "CF_API_KEY"];
@@ -60,6 +60,14 @@ pub(super) fn is_injected(name: &str, value: &str) -> bool {
     })
 }
 
+/// What to set in place of a setting of earlier versions.
+fn replacement(name: &str) -> Option<&'static str> {
+    match name {
+        "ALLOW_MASS_DELETION" => Some("set MASS_DELETION_LIMIT=0 to let any number of hostnames go at once"),
+        _ => None,
+    }
+}
+
 /// What to tell of a variable that looks as if it were meant for this program and is not known to it.
 pub(super) fn hint(name: &str, value: &str) -> Option<String> {
     // cloudflared's own begin with TUNNEL_, whatever they resemble.
@@ -68,6 +76,9 @@ pub(super) fn hint(name: &str, value: &str) -> Option<String> {
         return None;
     }
     let folded = name.to_ascii_uppercase();
+    if let Some(replacement) = replacement(&folded) {
+        return Some(format!("{} is no setting any more and is ignored: {replacement}", quoted(name)));
+    }
     let is_of_ours = PREFIXES.iter().any(|prefix| folded.starts_with(prefix));
     let is_long = name.len() > limits::PROPERTY_NAME_MAX_BYTES;
     let nearest = settings()
@@ -115,6 +126,14 @@ mod tests {
         }
         let long = format!("CF_{}", "X".repeat(100_000));
         assert!(hint(&long, "x").is_some_and(|hint| hint.len() < 500 && !hint.contains("nearest")));
+    }
+
+    #[test]
+    fn a_setting_of_earlier_versions_is_told_of_with_what_took_its_place() {
+        for value in ["true", "false"] {
+            let hint = hint("ALLOW_MASS_DELETION", value).expect("it was a setting");
+            assert!(hint.contains("is ignored") && hint.contains("MASS_DELETION_LIMIT=0"), "{hint}");
+        }
     }
 
     /// A Service called `cf`, `origin`, `cf-tunnel` or `server` puts all of these into every pod of its namespace.
@@ -176,7 +195,9 @@ mod tests {
         let mut listed = Vec::new();
         for (names, others, default) in rows() {
             if names == ["ORIGIN_CONNECT_TIMEOUT", "ORIGIN_IP_RULES"] {
-                listed.extend(settings().filter(|name| name.starts_with("ORIGIN_")));
+                let defaults =
+                    settings().filter(|name| name.starts_with("ORIGIN_") && *name != "ORIGIN_CA_POOLS");
+                listed.extend(defaults);
                 continue;
             }
             let aliases: Vec<&str> = names.iter().flat_map(|name| aliases(name)).copied().collect();
@@ -201,7 +222,7 @@ mod tests {
         let named: Vec<String> =
             in_backticks(text).iter().map(|name| format!("webhook/origin-{name}")).collect();
         for property in options::origin_property_names() {
-            assert!(named.contains(&property), "{property} is missing in {named:?}");
+            assert!(named.iter().any(|name| name == property), "{property} is missing in {named:?}");
         }
     }
 

@@ -92,7 +92,8 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("CLUSTER_DOMAIN", "*.local", "wildcard"),
         ("DEFAULT_SERVICE", "http://web:80/path", "path"),
         ("DRY_RUN", "yes", "true and false"),
-        ("ALLOW_MASS_DELETION", "True", "true and false"),
+        ("MASS_DELETION_LIMIT", "true", "a whole number"),
+        ("MASS_DELETION_LIMIT", "-1", "0 to withhold no deletion"),
         ("ALLOW_LOCAL_CONFIG", "on", "true and false"),
         ("REQUEST_TIMEOUT", "15s", "from 2s to 14s"),
         ("REQUEST_TIMEOUT", "soon", "from 2s to 14s"),
@@ -226,13 +227,13 @@ fn every_mistake_is_reported_at_once_and_none_with_a_secret() {
             "REGEXP_DOMAIN_FILTER",
             "OWNER_ID",
             "OWNERSHIP",
-            "DEFAULT_SERVICE",
             "ORIGIN_TLS_TIMEOUT",
             "ORIGIN_IP_RULES",
             "CF_CA_FILE",
             "REQUEST_TIMEOUT",
             "SERVER_HOST",
             "METRICS_PORT",
+            "DEFAULT_SERVICE",
             "LOG_LEVEL",
             "ALLOW_LOCAL_CONFIG"
         ]
@@ -243,6 +244,7 @@ fn every_mistake_is_reported_at_once_and_none_with_a_secret() {
 #[test]
 fn every_option_of_a_rule_has_a_setting_for_its_default() {
     let settings = Arguments::VARIABLES.iter().filter(|variable| variable.starts_with("ORIGIN_"));
+    let settings = settings.filter(|variable| **variable != CA_POOLS);
     let settings: Vec<String> = settings.map(|variable| origin_property(variable)).collect();
     assert_eq!(settings, options::origin_property_names().collect::<Vec<_>>());
 }
@@ -274,6 +276,43 @@ fn a_mistake_in_a_default_names_the_setting_what_was_given_and_what_is_allowed()
         let shown = format!("{given:?}");
         let is_shown = problem.contains(&*shown) || problem.contains("\"ten\"");
         assert!(*named == variable && is_shown && problem.contains(allowed), "{variable} {problem}");
+    }
+}
+
+#[test]
+fn only_absolute_paths_are_listed_as_files_of_authorities() {
+    let config = read(&with("ORIGIN_CA_POOLS", " /etc/a.pem, /etc/b.pem ,")).expect("a list");
+    assert_eq!(config.wanted.ca_pools, ["/etc/a.pem".into(), "/etc/b.pem".into()] as [Box<str>; 2]);
+    assert_eq!(config.wanted.origin_defaults, Vec::new(), "it is the default of no option");
+    for given in ["ca.pem", "/etc/a.pem,../ca.pem", "~/ca.pem", "/etc/\u{7}.pem", ","] {
+        let mistakes = read(&with("ORIGIN_CA_POOLS", given)).expect_err(given);
+        let [Mistake { variable: "ORIGIN_CA_POOLS", problem: _ }] = &mistakes[..] else {
+            panic!("{mistakes:?}")
+        };
+    }
+}
+
+/// The default service of the first two is a place of its own for each object, and is looked at there.
+#[test]
+fn the_default_service_is_not_this_programs_own_port() {
+    let default_service = |service: &'static str, port: &'static str| {
+        let mut variables = with("DEFAULT_SERVICE", service);
+        variables.push(("SERVER_PORT", port));
+        read(&variables)
+    };
+    for (service, port) in
+        [("http://{name}:8888", "8888"), ("http://localhost:80", "8888"), ("http://web", "80")]
+    {
+        default_service(service, port).expect(service);
+    }
+    for (service, port) in
+        [("http://127.1:8888", "8888"), ("http://localhost", "80"), ("tcp://[::1]:8080", "8888")]
+    {
+        let mistakes = default_service(service, port).expect_err(service);
+        let [Mistake { variable: "DEFAULT_SERVICE", problem }] = &mistakes[..] else {
+            panic!("{mistakes:?}")
+        };
+        assert!(problem.contains("this program's own"), "{problem}");
     }
 }
 

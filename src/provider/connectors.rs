@@ -1,21 +1,31 @@
 //! What the connectors of the tunnels say, asked for now and then beside all requests: nothing waits for it, nothing
 //! depends on it, and a look that fails shows nothing.
 
+use std::collections::BTreeMap;
+use std::time::Instant;
+
 use log::{debug, warn};
 
 use crate::clock::Deadline;
+use crate::cloudflare::{AccountId, Error};
 use crate::limits;
 use crate::observe::metrics::Family;
 use crate::provider::{Provider, Resolved};
 use crate::reconcile::ConfiguredTunnel;
+use crate::tunnel::TunnelId;
 
-/// What the looks so far say of each tunnel, in the order of the configured ones.
-#[derive(Debug, Default)]
-pub struct Watch(Vec<Seen>);
+/// What the looks so far say of each tunnel, and when the next one is due.
+#[derive(Debug)]
+pub struct Watch {
+    first_at: Instant,
+    tunnels: BTreeMap<TunnelId, Seen>,
+}
 
 /// What the looks so far say of one tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
+    /// The last look, or the last time at which one would have been due.
+    looked_at: Option<Instant>,
     /// The version that was written before the last look, where a connector had not applied it yet.
     awaited: Option<i64>,
     trouble: Option<Trouble>,
@@ -24,20 +34,38 @@ struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     NoConnector,
-    Behind,
+    /// The lowest version that a connector has applied.
+    Behind(i64),
+}
+
+/// What a tunnel's connectors say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) connectors: usize,
+    /// The lowest version of the tunnel's configuration that one has applied, where one tells.
+    pub(super) lowest: Option<i64>,
+    /// The highest one.
+    pub(super) highest: Option<i64>,
 }
 
 impl Provider {
-    /// Asks for each tunnel's connectors, shows them in the metrics, and warns where nobody reaches a tunnel's hostnames
-    /// or a connector does not take its configuration. While it waits it holds nothing that a request needs.
+    /// Looks at the connectors of each tunnel for which it is time, shows them in the metrics, and warns where nobody reaches
+    /// a tunnel's hostnames or a connector does not take its configuration. While it waits it holds nothing that a request
+    /// needs.
     pub fn look_at_connectors(&self, watch: &mut Watch) {
         let Ok(resolved) = self.resolved() else {
             return;
         };
         let Resolved { account, settings } = &*resolved;
-        watch.0.resize(settings.tunnels().len(), Seen::default());
-        for (ConfiguredTunnel { id, name, is_local: _ }, seen) in settings.tunnels().iter().zip(&mut watch.0)
-        {
+        watch.tunnels.retain(|tunnel, _| settings.is_configured(tunnel));
+        self.unapplied().retain(|tunnel| settings.is_configured(tunnel));
+        for ConfiguredTunnel { id, name, is_local: _ } in settings.tunnels() {
+            let writes = self.unapplied().writes(id);
+            let seen = watch.tunnels.entry(id.clone()).or_default();
+            if !seen.is_due(watch.first_at, &writes, self.clock.now()) {
+                continue;
+            }
+            seen.looked_at = Some(self.clock.now());
             if self.client.budget().calls_left_in_window < limits::CONNECTORS_CALLS_LEFT_MIN {
                 debug!("tunnel={id} few calls are left, so nobody looks at its connectors");
                 continue;
@@ -45,74 +73,123 @@ impl Provider {
             // Before the look: what is written meanwhile no connector can have applied.
             let written = self.metrics.update().get(Family::ConfigurationVersion, &[name]);
             let deadline = Deadline::after(&*self.clock, limits::CONNECTORS_TIMEOUT);
-            let connectors = self.client.connectors(account, id, deadline);
-            let mut values = self.metrics.update();
-            values.clear(Family::Connectors, &[name]);
-            values.clear(Family::ConnectorVersion, &[name]);
-            let connectors = match connectors {
-                Ok(connectors) => connectors,
+            let look = self.look(account, id, deadline);
+            self.show(name, look.as_ref().ok().copied());
+            let look = match look {
+                Ok(look) => look,
                 Err(error) => {
                     debug!("tunnel={id} its connectors cannot be seen: {error}");
                     continue;
                 }
             };
-            values.set(Family::Connectors, &[name], connectors.len() as i64);
-            let versions = || connectors.iter().filter_map(|connector| connector.config_version);
-            for (bound, version) in [("lowest", versions().min()), ("highest", versions().max())] {
-                if let Some(version) = version {
-                    values.set(Family::ConnectorVersion, &[name, bound], version);
-                }
-            }
-            drop(values);
-            let before = std::mem::replace(seen, seen.after(connectors.len(), versions().min(), written));
-            if seen.trouble != before.trouble
-                && let Some(trouble) = seen.trouble
+            let before = std::mem::replace(seen, seen.after(look, written));
+            if let Some(trouble) = seen.trouble
+                && seen.trouble != before.trouble
             {
-                warn!("tunnel={id} ({name:?}) {}", trouble.text());
+                warn!("tunnel={id} ({name:?}) {}", self.explained(id, trouble));
+            }
+            if let Some(applied) = look.applied() {
+                self.unapplied().forget_applied(id, applied);
             }
         }
+    }
+
+    /// What the connectors of a tunnel say now.
+    pub(super) fn look(
+        &self,
+        account: &AccountId,
+        tunnel: &TunnelId,
+        deadline: Deadline,
+    ) -> Result<Look, Error> {
+        let connectors = self.client.connectors(account, tunnel, deadline)?;
+        let versions = || connectors.iter().filter_map(|connector| connector.config_version);
+        Ok(Look { connectors: connectors.len(), lowest: versions().min(), highest: versions().max() })
+    }
+
+    fn show(&self, tunnel_name: &str, look: Option<Look>) {
+        let mut values = self.metrics.update();
+        values.clear(Family::Connectors, &[tunnel_name]);
+        values.clear(Family::ConnectorVersion, &[tunnel_name]);
+        let Some(Look { connectors, lowest, highest }) = look else {
+            return;
+        };
+        values.set(Family::Connectors, &[tunnel_name], connectors as i64);
+        for (bound, version) in [("lowest", lowest), ("highest", highest)] {
+            if let Some(version) = version {
+                values.set(Family::ConnectorVersion, &[tunnel_name, bound], version);
+            }
+        }
+    }
+
+    fn explained(&self, tunnel: &TunnelId, trouble: Trouble) -> String {
+        match trouble {
+            Trouble::NoConnector => {
+                "has no connector: nobody reaches its hostnames until a cloudflared runs for it".to_owned()
+            }
+            Trouble::Behind(lowest) => format!(
+                "has a connector that did not apply a configuration written half a minute ago or more: it serves version \
+                 {lowest}, and where a rule keeps it from a later one, it answers 503 to everything once it is started \
+                 anew: its log says why. Came or changed since: {}",
+                self.unapplied().since(tunnel, lowest)
+            ),
+        }
+    }
+}
+
+impl Look {
+    /// The version that every connector has applied. Those that tell none are not waited for.
+    pub(super) fn applied(self) -> Option<i64> {
+        let Self { connectors, lowest, highest: _ } = self;
+        (connectors > 0).then(|| lowest.unwrap_or(i64::MAX))
+    }
+}
+
+impl Watch {
+    /// Before the first look. `now` is when the program starts.
+    pub fn new(now: Instant) -> Self {
+        Self { first_at: now + limits::CONNECTORS_FIRST_LOOK, tunnels: BTreeMap::new() }
     }
 }
 
 impl Seen {
-    /// After another look, which found so many connectors and the lowest version that one has applied. `written` is the
-    /// version that all should have.
-    fn after(self, connectors: usize, lowest: Option<i64>, written: Option<i64>) -> Self {
-        let is_behind = |version: &i64| lowest.is_some_and(|lowest| lowest < *version);
-        let trouble = match (connectors, self.awaited.filter(is_behind)) {
+    /// Whether it is time for a look, where the tunnel was written at these times and not everything is known to be applied.
+    fn is_due(self, first_at: Instant, writes: &[Instant], now: Instant) -> bool {
+        let last = self.looked_at;
+        if last.is_some_and(|last| now < last + limits::CONNECTORS_PAUSE) {
+            return false;
+        }
+        let is_new = |due: Instant| due <= now && last.is_none_or(|last| last < due);
+        let mut after_writes = writes
+            .iter()
+            .flat_map(|written_at| limits::CONNECTORS_AFTER_WRITE.map(|pause| *written_at + pause));
+        is_new(last.map_or(first_at, |last| last + limits::CONNECTORS_PERIOD)) || after_writes.any(is_new)
+    }
+
+    /// After another look. `written` is the version that all connectors should have.
+    fn after(self, look: Look, written: Option<i64>) -> Self {
+        let is_behind = |version: &i64| look.lowest.is_some_and(|lowest| lowest < *version);
+        let trouble = match (look.connectors, self.awaited.filter(is_behind)) {
             (0, _) => Some(Trouble::NoConnector),
-            (_, Some(_)) => Some(Trouble::Behind),
+            (_, Some(_)) => look.lowest.map(Trouble::Behind),
             (_, None) => None,
         };
-        Self { awaited: written.filter(is_behind), trouble }
-    }
-}
-
-impl Trouble {
-    fn text(self) -> &'static str {
-        match self {
-            Self::NoConnector => {
-                "has no connector: nobody reaches its hostnames until a cloudflared runs for it"
-            }
-            Self::Behind => {
-                "has a connector that did not apply a configuration written minutes ago, and serves an older one: \
-                 its log says why"
-            }
-        }
+        Self { awaited: written.filter(is_behind), trouble, ..self }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// A look: how many connectors, the lowest version applied, the version written.
-    type Look = (usize, Option<i64>, Option<i64>);
+    type Told = (usize, Option<i64>, Option<i64>);
 
-    fn troubles(looks: &[Look]) -> Vec<Option<Trouble>> {
+    fn troubles(looks: &[Told]) -> Vec<Option<Trouble>> {
         let mut seen = Seen::default();
-        let after = |&(connectors, lowest, written): &Look| {
-            seen = seen.after(connectors, lowest, written);
+        let after = |&(connectors, lowest, written): &Told| {
+            seen = seen.after(Look { connectors, lowest, highest: None }, written);
             seen.trouble
         };
         looks.iter().map(after).collect()
@@ -121,7 +198,7 @@ mod tests {
     #[test]
     fn trouble_is_no_connector_or_a_version_not_applied_from_one_look_to_the_next() {
         const NONE: Option<Trouble> = Some(Trouble::NoConnector);
-        const BEHIND: Option<Trouble> = Some(Trouble::Behind);
+        const BEHIND: Option<Trouble> = Some(Trouble::Behind(6));
         for (label, looks, expected) in [
             ("all is well", &[(2, Some(7), Some(7)), (2, Some(7), Some(7))][..], &[None, None][..]),
             ("late once", &[(2, Some(6), Some(7)), (2, Some(7), Some(7))], &[None, None]),
@@ -156,6 +233,53 @@ mod tests {
             ),
         ] {
             assert_eq!(troubles(looks), expected, "{label}");
+        }
+    }
+
+    /// Seconds from the program's start at which a look is due, where the tunnel is written at some seconds and a look takes
+    /// no time. Everything that was written is applied from `applied_at` on.
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn looks(written_at: &[u64], applied_at: u64, until: u64) -> Vec<u64> {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let (mut seen, mut looks, mut unapplied) = (Seen::default(), Vec::new(), Vec::new());
+        for second in 0..until {
+            unapplied.extend(written_at.iter().filter(|written| **written == second).map(|_| at(second)));
+            if seen.is_due(Watch::new(start).first_at, &unapplied, at(second)) {
+                seen.looked_at = Some(at(second));
+                looks.push(second);
+                if second >= applied_at {
+                    unapplied.clear();
+                }
+            }
+        }
+        looks
+    }
+
+    #[test]
+    fn a_look_is_due_now_and_then_and_after_each_write_until_it_is_applied() {
+        for (label, written_at, applied_at, expected) in [
+            ("nothing is written", &[][..], 0, &[30, 330, 630][..]),
+            ("applied at the first look", &[100], 100, &[30, 115, 415]),
+            ("applied at the second", &[100], 116, &[30, 115, 145, 445]),
+            ("never applied", &[100], 900, &[30, 115, 145, 445]),
+            ("written before the first look", &[5], 900, &[20, 50, 350, 650]),
+            ("two writes close together", &[100, 105], 900, &[30, 115, 130, 145, 160, 460]),
+            ("a write between two looks", &[100, 140], 900, &[30, 115, 145, 160, 185, 485]),
+        ] {
+            assert_eq!(looks(written_at, applied_at, 700), expected, "{label}");
+        }
+        let always: Vec<u64> = (0..700).collect();
+        let pause = limits::CONNECTORS_PAUSE.as_secs();
+        assert!(looks(&always, 900, 700).len() as u64 <= 700 / pause, "however often it is written");
+    }
+
+    #[test]
+    fn what_every_connector_has_applied_is_the_lowest_version() {
+        for (connectors, lowest, applied) in
+            [(2, Some(6), Some(6)), (1, None, Some(i64::MAX)), (0, None, None)]
+        {
+            assert_eq!(Look { connectors, lowest, highest: None }.applied(), applied);
         }
     }
 }

@@ -1,26 +1,35 @@
-//! Carries a plan out, stage by stage. One bad one never stops the rest: what Cloudflare refuses is narrowed down
-//! until it stands alone.
+//! Carries a plan out, stage by stage. One bad one never stops the rest: whoever is refused in company steps aside until
+//! everybody else is done, and is then narrowed down until the bad ones stand alone.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+mod description;
+mod documents;
+mod narrowing;
+mod records;
+mod work;
 
-use log::{debug, info, warn};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
+use log::{debug, info};
+
+use self::documents::Known;
+use self::narrowing::Narrowing;
+use self::work::{Piece, Place, Work, fitting};
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{
-    AccountId, Batch, Client, Configuration, Error, Plan as ZonePlan, RecordPatch, Refusal as Answer, ZoneId,
-};
+use crate::cloudflare::{AccountId, Client, Error, Refusal as Answer, ZoneId};
 use crate::limits;
-use crate::observe::metrics::{Family, Metrics};
+use crate::observe::metrics::Family;
 use crate::ordered::inserted;
 use crate::provider::breaker::Write;
-use crate::provider::journal;
 use crate::provider::unpublished::Unpublished;
 use crate::provider::{Provider, Resolved};
 use crate::reconcile::Settings;
-use crate::reconcile::plan::{Adoption, HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
-use crate::reconcile::snapshot::Snapshot;
-use crate::tunnel::{Document, DocumentError, EditRefusal, RuleEdit, TunnelId};
+use crate::reconcile::plan::{HostPlan, Plan, Reason, Refusal, Stage};
+use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::tunnel::{RuleEdit, TunnelId};
+
+pub(super) use self::description::{describe, describe_operation};
+pub(super) use self::work::{key, record_work, tunnel_work};
 
 /// Why an execution ended before its plan did.
 #[derive(Debug)]
@@ -29,11 +38,12 @@ pub(super) enum Stop {
     Uncertain(Error),
     /// Cloudflare cannot be written to now.
     Failed(Error),
-    /// A tunnel's document could not be read.
-    Document(TunnelId, DocumentError),
     /// What is left does not fit into the deadline.
     OutOfTime,
 }
+
+/// What was refused in company and has not stood alone yet: by its key, how many of such are to be tried together next.
+pub(super) type Doubts = HashMap<u64, usize>;
 
 /// What Cloudflare refused, in the form in which the journal remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,45 +53,95 @@ pub(super) struct Rejection {
     pub(super) work: Box<str>,
     /// The zone is full; holds its number of records.
     pub(super) quota: Option<(ZoneId, usize)>,
+    /// The rest of this tunnel's document may be what is wrong: nothing of ours went into it.
+    pub(super) document: Option<TunnelId>,
 }
 
-/// What an execution that reached the end of its plan leaves to do.
+/// What an execution did and found out.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) refusals: Vec<Refusal>,
     pub(super) rejections: Vec<Rejection>,
+    /// What is still in doubt.
+    pub(super) doubts: Doubts,
     /// Hostnames of which not everything was done.
     pub(super) dropped: BTreeSet<Box<str>>,
     /// Rules that Cloudflare took, and stored otherwise than they were sent.
     pub(super) altered: Vec<Write>,
+    /// The versions of the documents that were written, as far as nobody else wrote them.
+    pub(super) versions: BTreeMap<TunnelId, i64>,
     /// A new rule met a foreign one after its digest was stamped.
     pub(super) met_foreign: bool,
+    /// A hostname of which one part was refused has other parts that only the next request does.
+    is_unfinished: bool,
+    /// Cloudflare took a write, or refused it for what is in it.
+    is_answered: bool,
+    /// Cloudflare did not accept the credentials for a write.
+    is_forbidden: bool,
+}
+
+impl Done {
+    /// Whether something is left to do that no refusal tells of.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
+    /// Whether everything that was tried failed for the credentials.
+    pub(super) fn is_all_forbidden(&self) -> bool {
+        self.is_forbidden && !self.is_answered
+    }
 }
 
 /// One run over a plan.
 pub(super) struct Execution<'a> {
-    pub(super) client: &'a Client,
-    pub(super) account: &'a AccountId,
-    pub(super) clock: &'a dyn Clock,
-    pub(super) deadline: Deadline,
-    pub(super) plan: &'a Plan,
-    pub(super) snapshot: &'a Snapshot,
+    client: &'a Client,
+    account: &'a AccountId,
+    clock: &'a dyn Clock,
+    deadline: Deadline,
+    plan: &'a Plan,
+    snapshot: &'a Snapshot,
     done: Done,
+    /// The rules that are ours by the stamps that are written by now.
+    own: OwnRules,
+    /// Hostnames that wait until all others are done, and the step from which on they have to be worked on.
+    aside: BTreeMap<&'a str, Option<Step<'a>>>,
+    /// Whether these are worked on.
+    is_narrowing: bool,
+    /// Calls made in doing so.
+    calls: usize,
+    /// What was left of the deadline when it began.
+    narrowing_time: Duration,
+    known: Option<Known>,
     full_zones: BTreeSet<ZoneId>,
     record_counts: BTreeMap<ZoneId, usize>,
-    isolating_calls_left: usize,
     unpublished: &'a mut Unpublished,
     settings: &'a Settings,
-    metrics: &'a Metrics,
+    provider: &'a Provider,
 }
 
-/// One edit and the hostname it is for.
-type Edit<'a> = (&'a str, &'a RuleEdit);
+/// Steps are taken in this order.
+type Step<'a> = (Stage, Place<'a>);
 
-/// The operations of one hostname, which belong in one batch.
-type Unit<'a> = (&'a str, &'a [RecordOperation]);
+/// How a write ended.
+enum Sent<'a> {
+    /// It is done, or there was nothing to do.
+    Done,
+    /// Cloudflare refused it for what is in it.
+    Refused { pieces: Vec<Piece<'a>>, answer: Answer, culprits: Culprits<'a> },
+    /// Whatever is in it, nothing can be written at that place now.
+    Barred(Reason),
+}
+
+/// Whose fault a refusal is, as far as the answer tells.
+enum Culprits<'a> {
+    Unknown,
+    Named(Vec<Piece<'a>>),
+    /// Something that stood there before; says what.
+    Elsewhere(String),
+}
 
 impl<'a> Execution<'a> {
+    /// A run in which what is in `doubts` comes last.
     pub(super) fn new(
         provider: &'a Provider,
         resolved: &'a Resolved,
@@ -89,10 +149,11 @@ impl<'a> Execution<'a> {
         plan: &'a Plan,
         snapshot: &'a Snapshot,
         unpublished: &'a mut Unpublished,
+        doubts: &Doubts,
     ) -> Self {
         let record_counts =
             inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
-        Self {
+        let mut execution = Self {
             client: &provider.client,
             account: &resolved.account,
             clock: &*provider.clock,
@@ -100,382 +161,318 @@ impl<'a> Execution<'a> {
             plan,
             snapshot,
             done: Done::default(),
+            own: plan.own_before.clone(),
+            aside: BTreeMap::new(),
+            is_narrowing: false,
+            calls: 0,
+            narrowing_time: Duration::ZERO,
+            known: None,
             full_zones: BTreeSet::new(),
             record_counts,
-            isolating_calls_left: limits::ISOLATING_CALLS_MAX,
             unpublished,
             settings: &resolved.settings,
-            metrics: &provider.metrics,
+            provider,
+        };
+        if !doubts.is_empty() {
+            for (_, piece) in plan.hosts.iter().flat_map(steps) {
+                if let Some((key, group)) = doubts.get_key_value(&key(&piece.content())) {
+                    execution.done.doubts.insert(*key, *group);
+                    execution.aside.insert(piece.hostname, None);
+                }
+            }
         }
+        execution
     }
 
-    /// Carries out every stage.
-    pub(super) fn run(&mut self) -> Result<Done, Stop> {
+    /// Carries out every stage: for those of whom Cloudflare refused nothing, then for the others.
+    pub(super) fn run(mut self) -> (Done, Result<(), Stop>) {
+        let mut outcome = self.run_stages();
+        if outcome.is_ok() && !self.aside.is_empty() {
+            (self.is_narrowing, self.calls) = (true, 0);
+            self.narrowing_time = self.deadline.remaining(self.clock);
+            outcome = self.run_stages();
+        }
+        (self.done, outcome)
+    }
+
+    fn run_stages(&mut self) -> Result<(), Stop> {
         for stage in Stage::ALL {
-            match stage {
-                Stage::Withdraw | Stage::Publish | Stage::Retire => self.run_edits(stage)?,
-                Stage::Unregister | Stage::Stamp | Stage::Repoint | Stage::Unstamp | Stage::Register => {
-                    self.run_operations(stage)?;
+            let mut by_place: BTreeMap<Place<'a>, Vec<Piece<'a>>> = BTreeMap::new();
+            for ((at, place), piece) in self.plan.hosts.iter().flat_map(steps) {
+                if at == stage {
+                    by_place.entry(place).or_default().push(piece);
                 }
             }
-        }
-        Ok(std::mem::take(&mut self.done))
-    }
-
-    fn run_edits(&mut self, stage: Stage) -> Result<(), Stop> {
-        let plan = self.plan;
-        let mut by_tunnel: BTreeMap<&TunnelId, Vec<Edit<'a>>> = BTreeMap::new();
-        for host in self.hosts(plan) {
-            for (tunnel, edit) in host.edits.get(&stage).into_iter().flatten() {
-                by_tunnel.entry(tunnel).or_default().push((&host.hostname, edit));
-            }
-        }
-        by_tunnel.into_iter().try_for_each(|(tunnel, work)| self.put_edits(stage, tunnel, &work))
-    }
-
-    fn hosts(&self, plan: &'a Plan) -> impl Iterator<Item = &'a HostPlan> + use<'a> {
-        let dropped = self.done.dropped.clone();
-        plan.hosts.iter().filter(move |host| !dropped.contains(&host.hostname))
-    }
-
-    /// GET, edit, PUT. A hostname whose edit is refused, here or by Cloudflare, is dropped.
-    fn put_edits(&mut self, stage: Stage, tunnel: &'a TunnelId, work: &[Edit<'a>]) -> Result<(), Stop> {
-        if work.is_empty() {
-            return Ok(());
-        }
-        self.check_time()?;
-        let configuration =
-            self.client.configuration(self.account, tunnel, self.deadline).map_err(Stop::from)?;
-        let document = Document::parse(configuration.config.as_deref())
-            .map_err(|error| Stop::Document(tunnel.clone(), error))?;
-        let edits: Vec<RuleEdit> =
-            work.iter().map(|(hostname, edit)| self.without_claim(tunnel, hostname, edit)).collect();
-        let own = self.plan.own_in(stage);
-        let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
-        for (index, refusal) in &edited.refused {
-            if let Some((hostname, edit)) = work.get(*index) {
-                self.drop_conflicting(tunnel, hostname, edit, refusal);
-            }
-        }
-        // Also what is left of a hostname that was dropped meanwhile: it is in the document, and so it is ours.
-        let is_refused = |index: usize| edited.refused.iter().any(|(refused, _)| *refused == index);
-        let work: Vec<Edit<'a>> =
-            work.iter().enumerate().filter(|(index, _)| !is_refused(*index)).map(|(_, edit)| *edit).collect();
-        if !edited.changed {
-            self.note_published(tunnel, &work);
-            return Ok(());
-        }
-        self.check_time()?;
-        let written =
-            self.client.put_configuration(self.account, tunnel, &edited.document.to_raw(), self.deadline);
-        if written.as_ref().err().is_none_or(Error::may_have_been_done) {
-            self.note_published(tunnel, &work);
-        }
-        match written {
-            Ok(answer) => {
-                self.report_written(tunnel, &configuration, &answer, &work);
-                self.note_altered(tunnel, &answer, &work);
-                Ok(())
-            }
-            Err(Error::Refused(answer)) if answer.is_bad_configuration() => {
-                self.isolate_edit(stage, tunnel, &work, &edited.document, &answer)
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Cloudflare may store a rule otherwise than it was sent, a default as nothing for one. Sent again it would come
-    /// out the same.
-    fn note_altered(&mut self, tunnel: &TunnelId, stored: &Configuration, work: &[Edit<'a>]) {
-        let Ok(document) = Document::parse(stored.config.as_deref()) else {
-            return;
-        };
-        for (hostname, edit) in work {
-            let RuleEdit::Put { rule, replaces: _ } = edit else {
-                continue;
-            };
-            let standing =
-                document.rules_of(&rule.hostname).find(|standing| standing.path() == rule.path_text());
-            if let Some(standing) = standing.filter(|standing| !standing.equals(rule)) {
-                let field = journal::differing_property(edit, Some(standing)).into();
-                self.done.refusals.push(Refusal {
-                    hostname: (*hostname).into(),
-                    set_identifier: Some(rule.path_text().unwrap_or_default().into()),
-                    reason: Reason::NotKept { field },
-                });
-                self.done.altered.push(journal::rule_write(tunnel, edit, Some(standing), false));
-            }
-        }
-    }
-
-    /// The edit; a rule that stands in the place of one that was never written is not to be replaced.
-    fn without_claim(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> RuleEdit {
-        match edit {
-            RuleEdit::Put { rule, replaces: _ } if self.unpublished.has(tunnel, hostname, edit) => {
-                RuleEdit::Put { rule: rule.clone(), replaces: false }
-            }
-            edit => edit.clone(),
-        }
-    }
-
-    fn note_published(&mut self, tunnel: &TunnelId, work: &[Edit<'a>]) {
-        self.unpublished.remove(tunnel, work.iter().copied());
-    }
-
-    /// Between the plan and this write a foreign rule has taken the place.
-    fn drop_conflicting(
-        &mut self,
-        tunnel: &TunnelId,
-        hostname: &str,
-        edit: &RuleEdit,
-        refusal: &EditRefusal,
-    ) {
-        self.leave_out(hostname, Reason::Edit(refusal.to_string()));
-        self.done.met_foreign |= self.unpublished.has(tunnel, hostname, edit);
-    }
-
-    /// Cloudflare refused the document. Removals go first on their own; then the rule that the answer names is taken
-    /// out if it is one of these; else the halves are tried.
-    fn isolate_edit(
-        &mut self,
-        stage: Stage,
-        tunnel: &'a TunnelId,
-        work: &[Edit<'a>],
-        refused: &Document,
-        answer: &Answer,
-    ) -> Result<(), Stop> {
-        debug!("tunnel={tunnel} edits={} refused by Cloudflare: {answer}", work.len());
-        let named = rule_number(answer).and_then(|number| refused.rules().get(number.checked_sub(1)?));
-        let is_named = |edit: &RuleEdit| match (edit, named) {
-            (RuleEdit::Put { rule, .. }, Some(named)) => named.is_for(&rule.hostname, rule.path_text()),
-            _ => false,
-        };
-        let (removals, puts): (Vec<Edit<'a>>, Vec<Edit<'a>>) =
-            work.iter().partition(|(_, edit)| matches!(edit, RuleEdit::Remove { .. }));
-        let (culprits, others): (Vec<Edit<'a>>, Vec<Edit<'a>>) =
-            puts.iter().partition(|(_, edit)| is_named(edit));
-        // A rule that is not part of this work cannot be mended by leaving out parts of it.
-        let hopeless = (named.is_some() && culprits.is_empty()) || self.isolating_calls_left == 0;
-        if hopeless || work.len() == 1 {
-            for (hostname, edit) in work {
-                self.reject(hostname, tunnel_work(tunnel, edit), answer, None);
-            }
-            return Ok(());
-        }
-        self.isolating_calls_left -= 1;
-        if !culprits.is_empty() {
-            for (hostname, edit) in &culprits {
-                self.reject(hostname, tunnel_work(tunnel, edit), answer, None);
-            }
-            let rest: Vec<Edit<'a>> = removals.into_iter().chain(others).collect();
-            return self.put_edits(stage, tunnel, &rest);
-        }
-        let (first, second) = if removals.is_empty() || puts.is_empty() {
-            work.split_at(work.len() / 2)
-        } else {
-            (removals.as_slice(), puts.as_slice())
-        };
-        self.put_edits(stage, tunnel, first)?;
-        self.put_edits(stage, tunnel, second)
-    }
-
-    fn run_operations(&mut self, stage: Stage) -> Result<(), Stop> {
-        let mut by_zone: BTreeMap<&ZoneId, Vec<Unit<'a>>> = BTreeMap::new();
-        for host in self.hosts(self.plan) {
-            for ((_, zone), operations) in host.operations.iter().filter(|((at, _), _)| *at == stage) {
-                if !operations.is_empty() {
-                    by_zone.entry(zone).or_default().push((&host.hostname, operations));
+            for (place, mut pieces) in by_place {
+                pieces.retain(|piece| self.is_due(piece, (stage, place)));
+                if self.is_narrowing {
+                    self.narrow_down((stage, place), pieces)?;
+                } else {
+                    self.write_all((stage, place), &pieces)?;
                 }
-            }
-        }
-        for (zone, units) in by_zone {
-            for batch in batches(&units, self.batch_limit(zone)) {
-                self.submit(stage, zone, batch)?;
             }
         }
         Ok(())
     }
 
-    fn batch_limit(&self, zone: &ZoneId) -> usize {
-        match self.snapshot.zones.iter().find(|snapshot| snapshot.zone.id == *zone).map(|zone| zone.zone.plan)
-        {
-            Some(ZonePlan::Paid) => limits::BATCH_MAX_OPERATIONS_PAID,
-            Some(ZonePlan::Free) | None => limits::BATCH_MAX_OPERATIONS_FREE,
+    /// Whether a piece of a step is to be written now.
+    fn is_due(&self, piece: &Piece<'a>, step: Step<'a>) -> bool {
+        let is_dropped = self.done.dropped.contains(piece.hostname);
+        match self.aside.get(piece.hostname) {
+            None => !self.is_narrowing && !is_dropped,
+            // What stood beside a refused one of the same hostname.
+            Some(since) if is_dropped => {
+                let mut rejections = self.done.rejections.iter();
+                self.is_narrowing
+                    && *since == Some(step)
+                    && !rejections.any(|rejection| rejection.work == piece.content())
+            }
+            Some(since) => self.is_narrowing && *since <= Some(step),
         }
     }
 
-    /// One batch; where Cloudflare refuses it, deletes and patches on their own, then the rest in halves.
-    fn submit(&mut self, stage: Stage, zone: &ZoneId, units: &[Unit<'a>]) -> Result<(), Stop> {
-        if units.is_empty() {
-            return Ok(());
-        }
-        if self.full_zones.contains(zone) && units.iter().all(grows) {
-            let answer = Answer {
-                status: 400,
-                code: Some(81045),
-                message: "the zone's record quota is used up".into(),
-                chain: Vec::new(),
-            };
-            for unit in units {
-                self.reject_unit(zone, unit, &answer);
-            }
-            return Ok(());
-        }
-        self.check_time()?;
-        match self.client.batch(zone, &batch_of(units), self.deadline) {
-            Ok(()) => {
-                self.count(zone, units);
-                units.iter().for_each(|unit| self.report_records(unit));
-                if stage == Stage::Stamp {
-                    self.note_stamped(units);
-                    self.report_adoptions(units);
+    /// Writes everything at once, as far as one call takes it. Who is refused in company steps aside.
+    fn write_all(&mut self, step: Step<'a>, mut pieces: &[Piece<'a>]) -> Result<(), Stop> {
+        while !pieces.is_empty() {
+            let (group, rest) = pieces.split_at(self.fitting(step, pieces));
+            match self.send(step, group)? {
+                Sent::Done => {}
+                Sent::Refused { pieces, answer, culprits } => match culprits {
+                    Culprits::Named(culprits) => {
+                        self.reject_all(step, &culprits, &answer, None);
+                        for piece in pieces.iter().filter(|piece| !culprits.contains(piece)) {
+                            self.aside.entry(piece.hostname).or_insert(Some(step));
+                        }
+                    }
+                    Culprits::Elsewhere(where_) => self.reject_all(step, &pieces, &answer, Some(&where_)),
+                    Culprits::Unknown if pieces.len() == 1 => self.reject_all(step, &pieces, &answer, None),
+                    Culprits::Unknown => {
+                        for piece in &pieces {
+                            self.done.doubts.insert(key(&piece.content()), pieces.len() / 2);
+                            self.aside.entry(piece.hostname).or_insert(Some(step));
+                        }
+                    }
+                },
+                Sent::Barred(reason) => {
+                    self.leave_out_all(pieces, &reason);
+                    return Ok(());
                 }
-                Ok(())
             }
-            Err(Error::Refused(answer) | Error::NotFound(answer)) => {
-                self.isolate_unit(stage, zone, units, &answer)
-            }
-            // The token may edit the records of other zones. Not remembered: once it may these too, nothing waits.
-            Err(error @ Error::Credentials(_)) => {
-                for (hostname, _) in units {
-                    self.leave_out(hostname, Reason::Cloudflare(error.to_string()));
-                }
-                Ok(())
-            }
-            Err(error) => {
-                // Whether it was done shows at the next read, which no longer shows what there was before.
-                if stage == Stage::Stamp && error.may_have_been_done() {
-                    self.note_stamped(units);
-                    self.report_adoptions(units);
-                }
-                Err(error.into())
-            }
+            pieces = rest;
         }
+        Ok(())
     }
 
-    /// The hostnames have their stamps, or may have them, and wait for their rules. Of one whose stamp was refused nothing
-    /// waits: a rule and a stamp that stand there later are another replica's.
-    fn note_stamped(&mut self, units: &[Unit<'a>]) {
-        let hosts = &self.plan.hosts;
-        let found = units.iter().filter_map(|(hostname, _)| {
-            hosts.get(hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
-        });
-        for host in found {
-            for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
-                self.unpublished.insert(tunnel, &host.hostname, edit, host.comment_before.as_deref());
-            }
-        }
+    /// Writes what was never in doubt, then, in ever better chosen groups, what was.
+    fn narrow_down(&mut self, step: Step<'a>, pieces: Vec<Piece<'a>>) -> Result<(), Stop> {
+        let group_of = |piece: &Piece<'a>| self.done.doubts.get(&key(&piece.content())).copied();
+        let group = pieces.iter().filter_map(group_of).min();
+        let (doubtful, others): (Vec<Piece<'a>>, Vec<Piece<'a>>) =
+            pieces.into_iter().partition(|piece| group_of(piece).is_some());
+        let narrowing = Narrowing::of_untried(others.len());
+        self.try_groups(step, others, narrowing)?;
+        let narrowing = Narrowing::of_doubtful(doubtful.len(), group.unwrap_or_default());
+        self.try_groups(step, doubtful, narrowing)
     }
 
-    fn report_adoptions(&mut self, units: &[Unit<'a>]) {
-        for host in self.plan.hosts.iter().filter(|host| !host.adoptions.is_empty()) {
-            if units.iter().any(|(hostname, _)| **hostname == *host.hostname) {
-                for adoption in &host.adoptions {
-                    info!("{}", describe_adoption(&host.hostname, adoption));
-                    self.metrics.update().add(Family::Adoptions, &[], 1);
-                }
-            }
-        }
-    }
-
-    fn isolate_unit(
+    /// Goes on until the queue is empty, or until the calls or the time are used up.
+    fn try_groups(
         &mut self,
-        stage: Stage,
-        zone: &ZoneId,
-        units: &[Unit<'a>],
-        answer: &Answer,
+        step: Step<'a>,
+        mut queue: Vec<Piece<'a>>,
+        mut narrowing: Narrowing,
     ) -> Result<(), Stop> {
-        debug!("zone={zone} hostnames={} refused by Cloudflare: {answer}", units.len());
-        if units.len() == 1 || self.isolating_calls_left == 0 {
-            if answer.is_record_quota() {
+        // What only goes is refused least, and what is withdrawn should be.
+        queue.sort_by_key(Piece::adds);
+        let mut cause = None;
+        while let Some(first) = queue.first() {
+            let alike = queue.iter().take_while(|piece| piece.adds() == first.adds()).count();
+            let length = narrowing.next().min(alike);
+            let length = self.fitting(step, queue.get(..length).unwrap_or_default());
+            if !narrowing.is_untried() && !self.may_narrow(step) {
+                self.leave_undecided(&queue, narrowing.next_later(), cause.as_ref());
+                return Ok(());
+            }
+            let rest = queue.split_off(length);
+            let sent = self.send(step, &queue)?;
+            let group = std::mem::replace(&mut queue, rest);
+            match sent {
+                Sent::Done => {
+                    self.settle(&group);
+                    narrowing.went_through(length);
+                }
+                Sent::Refused { mut pieces, answer, culprits } => {
+                    match culprits {
+                        Culprits::Named(culprits) => {
+                            self.reject_all(step, &culprits, &answer, None);
+                            pieces.retain(|piece| !culprits.contains(piece));
+                            narrowing.was_named(pieces.len());
+                            queue.splice(..0, pieces);
+                        }
+                        Culprits::Elsewhere(where_) => {
+                            pieces.append(&mut queue);
+                            self.reject_all(step, &pieces, &answer, Some(&where_));
+                        }
+                        Culprits::Unknown if pieces.len() == 1 => {
+                            self.reject_all(step, &pieces, &answer, None);
+                            narrowing.stood_alone();
+                        }
+                        Culprits::Unknown => {
+                            narrowing.was_refused(pieces.len());
+                            queue.splice(..0, pieces);
+                        }
+                    }
+                    cause = Some(answer);
+                }
+                Sent::Barred(reason) => {
+                    self.leave_out_all(&group, &reason);
+                    self.leave_out_all(&queue, &reason);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of the first pieces one call takes.
+    fn fitting(&self, (_, place): Step<'a>, pieces: &[Piece<'a>]) -> usize {
+        match place {
+            Place::Tunnel(_) => pieces.len(),
+            Place::Zone(zone) => fitting(pieces, self.batch_limit(zone)).min(pieces.len()),
+        }
+    }
+
+    fn send(&mut self, (stage, place): Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent<'a>, Stop> {
+        self.check_time()?;
+        let sent = match place {
+            Place::Tunnel(tunnel) => self.send_edits((stage, place), tunnel, pieces),
+            Place::Zone(zone) => self.send_batch(stage, zone, pieces),
+        }?;
+        if let Sent::Refused { pieces, answer, culprits: _ } = &sent {
+            debug!("{place} hostnames={} refused by Cloudflare: {answer}", pieces.len());
+        }
+        Ok(sent)
+    }
+
+    /// What a write that failed means: a refusal of what is in it, a reason why nothing can be written there, or the end.
+    fn judge(&mut self, error: Error) -> Result<Result<Answer, Reason>, Stop> {
+        match error {
+            Error::Refused(answer) => {
+                self.done.is_answered = true;
+                Ok(Ok(answer))
+            }
+            // One of the records is not there any more.
+            Error::NotFound(answer) if answer.is_missing_record() => Ok(Ok(answer)),
+            // The token may write other places. Not remembered: once it may write this one too, nothing waits.
+            error @ Error::Credentials(_) => {
+                self.done.is_forbidden = true;
+                Ok(Err(Reason::Cloudflare(error.to_string())))
+            }
+            error @ Error::NotFound(_) => Ok(Err(Reason::Undecided(error.to_string()))),
+            error => Err(error.into()),
+        }
+    }
+
+    /// Whether there are calls and time left to find out who is bad. The calls are everybody's, and those that were found
+    /// good have further steps to take.
+    fn may_narrow(&self, step: Step<'a>) -> bool {
+        let hosts = self.aside.keys().filter(|hostname| !self.done.dropped.contains(**hostname));
+        let steps = hosts.filter_map(|hostname| self.plan.host(hostname)).flat_map(steps);
+        let later: BTreeSet<Step<'a>> = inserted(steps.map(|(later, _)| later).filter(|later| *later > step));
+        let reserve = limits::STEP_MINIMUM * u32::try_from(later.len()).unwrap_or(u32::MAX);
+        let reserve = reserve.min(self.narrowing_time / 2);
+        self.calls < limits::NARROWING_CALLS_MAX
+            && self.client.budget().calls_left_in_window >= limits::NARROWING_CALLS_LEFT_MIN
+            && self.deadline.remaining(self.clock) >= limits::STEP_MINIMUM + reserve
+    }
+
+    /// The pieces went through.
+    fn settle(&mut self, pieces: &[Piece<'a>]) {
+        for piece in pieces {
+            self.done.doubts.remove(&key(&piece.content()));
+        }
+    }
+
+    fn leave_undecided(&mut self, pieces: &[Piece<'a>], group: usize, cause: Option<&Answer>) {
+        let mut text =
+            "Cloudflare refused it together with others, and whom it means is not found out yet: the next \
+                        loops go on"
+                .to_owned();
+        if let Some(answer) = cause {
+            text.push_str(&format!("; it last said {answer}"));
+        }
+        let reason = Reason::Undecided(text);
+        for piece in pieces {
+            self.done.doubts.insert(key(&piece.content()), group);
+            self.leave_out(piece.hostname, reason.clone());
+        }
+    }
+
+    /// Cloudflare refused each of these; `elsewhere` says what else is to blame.
+    fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &Answer, elsewhere: Option<&str>) {
+        self.settle(pieces);
+        if answer.is_missing_record() {
+            // It was there when the snapshot was read.
+            let reason = Reason::Undecided(format!("a record of it has gone meanwhile: {answer}"));
+            return self.leave_out_all(pieces, &reason);
+        }
+        let mut text = answer.to_string();
+        if let Some(elsewhere) = elsewhere {
+            text.push_str("; ");
+            text.push_str(elsewhere);
+        }
+        let quota = match step.1 {
+            Place::Zone(zone) if answer.is_record_quota() => {
                 self.full_zones.insert(zone.clone());
+                Some((zone.clone(), self.record_counts.get(zone).copied().unwrap_or_default()))
             }
-            for unit in units {
-                self.reject_unit(zone, unit, answer);
-            }
-            return Ok(());
-        }
-        self.isolating_calls_left -= 1;
-        let (shrinking, growing): (Vec<Unit<'a>>, Vec<Unit<'a>>) =
-            units.iter().partition(|unit| !has_post(unit));
-        let (first, second) = if shrinking.is_empty() || growing.is_empty() {
-            units.split_at(units.len() / 2)
-        } else {
-            (shrinking.as_slice(), growing.as_slice())
+            _ => None,
         };
-        self.submit(stage, zone, first)?;
-        self.submit(stage, zone, second)
+        let document = match step.1 {
+            Place::Tunnel(tunnel) if !self.done.versions.contains_key(tunnel) => Some(tunnel.clone()),
+            _ => None,
+        };
+        for piece in pieces {
+            let refusal = self.leave_out(piece.hostname, Reason::Cloudflare(text.clone()));
+            if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
+                self.note_what_is_left(step, piece.hostname);
+            }
+            let (quota, document) = (quota.clone(), document.clone());
+            self.done.rejections.push(Rejection { refusal, work: piece.content(), quota, document });
+        }
     }
 
-    fn reject_unit(&mut self, zone: &ZoneId, unit: &Unit<'a>, answer: &Answer) {
-        let records = self.record_counts.get(zone).copied().unwrap_or_default();
-        let quota = answer.is_record_quota().then(|| (zone.clone(), records));
-        self.reject(unit.0, record_work(unit.1), answer, quota);
+    /// A rule that is refused holds back what else its hostname needs in this request alone. Of a withdrawal or a
+    /// move that is refused everything else waits.
+    fn note_what_is_left(&mut self, step: Step<'a>, hostname: &str) {
+        let is_moving = |host: &HostPlan| host.operations.keys().any(|(stage, _)| *stage == Stage::Repoint);
+        let host = self.plan.host(hostname).filter(|host| !is_moving(host));
+        self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(|(later, _)| later > step));
     }
 
-    fn reject(&mut self, hostname: &str, work: Box<str>, answer: &Answer, quota: Option<(ZoneId, usize)>) {
-        let reason = Reason::Cloudflare(answer.to_string());
-        let refusal = Refusal { hostname: hostname.into(), set_identifier: None, reason: reason.clone() };
-        self.done.rejections.push(Rejection { refusal, work, quota });
-        self.leave_out(hostname, reason);
+    fn leave_out_all(&mut self, pieces: &[Piece<'a>], reason: &Reason) {
+        for piece in pieces {
+            self.leave_out(piece.hostname, reason.clone());
+        }
     }
 
-    fn leave_out(&mut self, hostname: &str, reason: Reason) {
+    fn leave_out(&mut self, hostname: &str, reason: Reason) -> Refusal {
+        let resource = self.resource_of(hostname);
+        let refusal = Refusal { hostname: hostname.into(), set_identifier: None, resource, reason };
         self.done.dropped.insert(hostname.into());
-        self.done.refusals.push(Refusal { hostname: hostname.into(), set_identifier: None, reason });
+        self.done.refusals.push(refusal.clone());
+        refusal
     }
 
-    fn count(&mut self, zone: &ZoneId, units: &[Unit<'a>]) {
-        let operations = || units.iter().flat_map(|(_, operations)| *operations);
-        let posts = operations().filter(|operation| matches!(operation, RecordOperation::Post(_))).count();
-        let deletes =
-            operations().filter(|operation| matches!(operation, RecordOperation::Delete(_))).count();
-        if let Some(count) = self.record_counts.get_mut(zone) {
-            *count = (*count + posts).saturating_sub(deletes);
-        }
-    }
-
-    fn report_written(
-        &self,
-        tunnel: &TunnelId,
-        read: &Configuration,
-        written: &Configuration,
-        work: &[Edit<'_>],
-    ) {
-        let name = self.settings.name_of(tunnel);
-        self.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
-        if read.version >= 0 && written.version > read.version + 1 {
-            warn!(
-                "tunnel={tunnel} another writer changed the configuration between our read (version {}) and our write \
-                 (version {}); what it wrote may be lost: look at the tunnel's rules, and let one program write it",
-                read.version, written.version
-            );
-            self.metrics.update().add(Family::LostUpdates, &[], 1);
-        }
-        for (hostname, edit) in work {
-            let kind = match edit {
-                RuleEdit::Put { .. } => "rule_published",
-                RuleEdit::Remove { .. } => "rule_withdrawn",
-            };
-            self.report(kind, &describe_edit(hostname, tunnel, edit));
-        }
-    }
-
-    fn report_records(&self, (hostname, operations): &Unit<'_>) {
-        for operation in *operations {
-            let kind = match operation {
-                RecordOperation::Delete(_) => "record_deleted",
-                RecordOperation::Patch(_) => "record_changed",
-                RecordOperation::Post(_) => "record_created",
-            };
-            self.report(kind, &describe_operation(hostname, operation));
-        }
+    /// The object that a hostname of the plan came from.
+    fn resource_of(&self, hostname: &str) -> Option<Box<str>> {
+        self.plan.host(hostname)?.resource.clone()
     }
 
     /// Says and counts a change that was made.
     fn report(&self, kind: &str, line: &str) {
         info!("{line}");
-        let mut values = self.metrics.update();
+        let mut values = self.provider.metrics.update();
         values.add(Family::Changes, &[kind], 1);
         values.set(Family::LastWrite, &[], self.clock.unix_seconds());
     }
@@ -495,127 +492,16 @@ impl From<Error> for Stop {
     }
 }
 
-/// The content of an edit, by which a refusal of it is remembered. Whether the rule replaces one is left out: the
-/// same rule is as unwelcome either way.
-pub(super) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> Box<str> {
-    match edit {
-        RuleEdit::Put { rule, replaces: _ } => format!("{tunnel} {rule:?}").into(),
-        RuleEdit::Remove { hostname, path } => format!("{tunnel} remove {hostname:?} {path:?}").into(),
-    }
-}
-
-/// The content of a hostname's operations, by which a refusal of them is remembered.
-pub(super) fn record_work(operations: &[RecordOperation]) -> Box<str> {
-    format!("{operations:?}").into()
-}
-
-/// Units in order, as many to a batch as `limit` operations allow; a unit is never split.
-fn batches<'u, 'a>(mut units: &'u [Unit<'a>], limit: usize) -> Vec<&'u [Unit<'a>]> {
-    let mut batches = Vec::new();
-    while !units.is_empty() {
-        let mut operations = 0;
-        let fitting = units
-            .iter()
-            .take_while(|(_, unit)| {
-                operations += unit.len();
-                operations <= limit
-            })
-            .count();
-        let (batch, rest) = units.split_at(fitting.max(1));
-        batches.push(batch);
-        units = rest;
-    }
-    batches
-}
-
-fn batch_of(units: &[Unit<'_>]) -> Batch {
-    let mut batch = Batch::default();
-    for operation in units.iter().flat_map(|(_, operations)| *operations) {
-        match operation {
-            RecordOperation::Delete(id) => batch.deletes.push(id.clone()),
-            RecordOperation::Patch(patch) => batch.patches.push(patch.clone()),
-            RecordOperation::Post(record) => batch.posts.push(record.clone()),
-        }
-    }
-    batch
-}
-
-fn has_post((_, operations): &Unit<'_>) -> bool {
-    operations.iter().any(|operation| matches!(operation, RecordOperation::Post(_)))
-}
-
-fn grows(unit: &Unit<'_>) -> bool {
-    has_post(unit) && !unit.1.iter().any(|operation| matches!(operation, RecordOperation::Delete(_)))
-}
-
-/// The 1-based number in cloudflared's "Rule #3 has an invalid regex".
-fn rule_number(answer: &Answer) -> Option<usize> {
-    let texts = [&answer.message].into_iter().chain(answer.chain.iter().map(|cause| &cause.message));
-    texts
-        .filter_map(|text| text.split_once("Rule #"))
-        .find_map(|(_, rest)| rest.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok())
-}
-
-/// A line for each write of a plan.
-pub(super) fn describe(plan: &Plan) -> Vec<String> {
-    let hosts = plan.hosts.iter();
-    hosts
-        .flat_map(|host| {
-            // What is taken over just as it is, is only looked at.
-            let edits = host.edits.values().flatten().filter(|(_, edit)| {
-                let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
-                let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
-                !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
-            });
-            let operations = host.operations.values().flatten();
-            let adoptions = host.adoptions.iter();
-            let adoptions = adoptions.map(|adoption| describe_adoption(&host.hostname, adoption));
-            let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
-            adoptions
-                .chain(edits)
-                .chain(operations.map(|operation| describe_operation(&host.hostname, operation)))
+/// The steps that a hostname takes, and its piece of each.
+fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_>)> {
+    let hostname = &*host.hostname;
+    let edits = host.edits.iter().flat_map(move |(stage, edits)| {
+        edits.iter().map(move |(tunnel, edit)| {
+            ((*stage, Place::Tunnel(tunnel)), Piece { hostname, work: Work::Edit(tunnel, edit) })
         })
-        .collect()
-}
-
-fn describe_adoption(hostname: &str, Adoption { path, was }: &Adoption) -> String {
-    match path.as_deref().filter(|path| !path.is_empty()) {
-        Some(path) => format!("hostname={hostname} path={path:?} taken over, was={was}"),
-        None => format!("hostname={hostname} taken over, was={was}"),
-    }
-}
-
-fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> String {
-    let path = edit.path().unwrap_or_default();
-    match edit {
-        RuleEdit::Put { rule, replaces: _ } => {
-            let service = rule.service.as_str();
-            format!("hostname={hostname} path={path:?} tunnel={tunnel} rule published, service={service:?}")
-        }
-        RuleEdit::Remove { .. } => {
-            format!("hostname={hostname} path={path:?} tunnel={tunnel} rule withdrawn")
-        }
-    }
-}
-
-pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) -> String {
-    match operation {
-        RecordOperation::Delete(_) => format!("hostname={hostname} record deleted"),
-        RecordOperation::Patch(RecordPatch { id: _, kind: _, content, proxied, ttl: _, comment }) => {
-            let mut text = format!("hostname={hostname} record changed");
-            for (field, value) in [("target", content), ("comment", comment)] {
-                if let Some(value) = value {
-                    let _ = write!(text, ", {field}={value:?}");
-                }
-            }
-            text.push_str(if *proxied == Some(true) { ", proxied" } else { "" });
-            text
-        }
-        RecordOperation::Post(record) if &*record.kind == "TXT" => {
-            format!("hostname={hostname} TXT record created, name={:?}", &*record.name)
-        }
-        RecordOperation::Post(record) => {
-            format!("hostname={hostname} record created, target={:?}", &*record.content)
-        }
-    }
+    });
+    let operations = host.operations.iter().filter(|(_, operations)| !operations.is_empty());
+    edits.chain(operations.map(move |((stage, zone), operations)| {
+        ((*stage, Place::Zone(zone)), Piece { hostname, work: Work::Operations(operations) })
+    }))
 }

@@ -9,9 +9,9 @@ use crate::endpoint::Property;
 use crate::limits;
 use crate::ordered::inserted;
 use crate::provider::breaker::{Breaker, Write, fingerprint};
-use crate::provider::execution::{Done, Rejection, describe_operation, record_work, tunnel_work};
+use crate::provider::execution::{Done, Doubts, Rejection, describe_operation, record_work, tunnel_work};
 use crate::reconcile::canonical;
-use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
+use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage, Subject};
 use crate::reconcile::snapshot::Snapshot;
 use crate::tunnel::{Owned, Rule, RuleEdit, TunnelId};
 
@@ -33,6 +33,10 @@ pub(super) enum Speaker {
 pub(super) struct Journal {
     said: BTreeMap<Speaker, BTreeSet<String>>,
     rejected: HashMap<Box<str>, Rejected>,
+    /// What the last request was asked for and could not decide.
+    doubts: Doubts,
+    /// The tunnels' configurations as they were seen, or written by this program, last.
+    versions: BTreeMap<TunnelId, i64>,
     breaker: Breaker,
 }
 
@@ -40,6 +44,7 @@ pub(super) struct Journal {
 struct Rejected {
     reason: Reason,
     quota: Option<(ZoneId, usize)>,
+    document: Option<TunnelId>,
     retry_at: Instant,
     pause: Duration,
 }
@@ -48,8 +53,15 @@ impl Journal {
     /// The lines that `speaker` did not say the last time. A line that is not in `lines` any more may be said again.
     pub(super) fn news(&mut self, speaker: Speaker, lines: impl IntoIterator<Item = String>) -> Vec<String> {
         let lines: BTreeSet<String> = inserted(lines);
-        let before = self.said.insert(speaker, lines.clone()).unwrap_or_default();
-        lines.difference(&before).cloned().collect()
+        let before = self.said.remove(&speaker).unwrap_or_default();
+        let news = lines.difference(&before).cloned().collect();
+        self.said.insert(speaker, lines);
+        news
+    }
+
+    /// Nothing that `speaker` said is so any more.
+    pub(super) fn forget(&mut self, speaker: Speaker) {
+        self.said.remove(&speaker);
     }
 
     /// A new loop of ExternalDNS begins.
@@ -57,9 +69,15 @@ impl Journal {
         self.breaker.begin_turn();
     }
 
+    /// What came to no verdict in the last request.
+    pub(super) fn doubts(&self) -> &Doubts {
+        &self.doubts
+    }
+
     /// Takes out of `plan` what Cloudflare refused before and would refuse again, and what it would not keep.
     pub(super) fn hold_back(&mut self, plan: &mut Plan, snapshot: &Snapshot, now: Instant) {
-        let Self { said: _, rejected, breaker } = self;
+        self.notice_other_writers(snapshot, now);
+        let Self { said: _, rejected, doubts: _, versions: _, breaker } = self;
         if rejected.is_empty() && breaker.is_empty() {
             return;
         }
@@ -69,7 +87,46 @@ impl Journal {
         hosts.retain_mut(|host| brake.lets_pass(host) && !host.is_empty());
     }
 
-    /// Remembers what was refused or stored otherwise, and forgets what went through.
+    /// Lets what a tunnel's document was refused for be tried again where somebody else has written it since.
+    fn notice_other_writers(&mut self, snapshot: &Snapshot, now: Instant) {
+        let versions: BTreeMap<TunnelId, i64> =
+            inserted(snapshot.tunnels.iter().map(|(id, tunnel)| (id.clone(), tunnel.version)));
+        let is_news = |tunnel: &TunnelId| {
+            self.versions.get(tunnel).is_some_and(|seen| versions.get(tunnel).is_some_and(|now| now != seen))
+        };
+        for rejected in self.rejected.values_mut() {
+            if rejected.document.as_ref().is_some_and(is_news) {
+                rejected.retry_at = now;
+            }
+        }
+        self.versions = versions;
+    }
+
+    /// Remembers what was refused, and by whom a document was written last.
+    pub(super) fn learn(&mut self, done: &Done, now: Instant) {
+        for (tunnel, version) in &done.versions {
+            self.versions.insert(tunnel.clone(), *version);
+        }
+        for Rejection { refusal, work, quota, document } in &done.rejections {
+            let pause = self
+                .rejected
+                .get(work)
+                .map_or(limits::REJECTION_PAUSE_MIN, |earlier| earlier.pause * 2)
+                .min(limits::REJECTION_PAUSE_MAX);
+            let (reason, quota, document) = (refusal.reason.clone(), quota.clone(), document.clone());
+            let rejected = Rejected { reason, quota, document, retry_at: now + pause, pause };
+            self.rejected.insert(work.clone(), rejected);
+        }
+        // What nobody asked for in a long time is not asked for any more.
+        self.rejected.retain(|_, rejected| now < rejected.retry_at + limits::REJECTION_PAUSE_MAX);
+    }
+
+    /// Remembers what is left undecided. What the request did not ask for is forgotten.
+    pub(super) fn keep_doubts(&mut self, done: &Done) {
+        self.doubts.clone_from(&done.doubts);
+    }
+
+    /// Forgets what went through, and remembers that it was written or stored otherwise.
     pub(super) fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot, now: Instant) {
         let mut writes = Vec::new();
         let owned = snapshot.owned(&plan.own_before);
@@ -83,17 +140,6 @@ impl Journal {
         for write in &done.altered {
             self.breaker.stored_otherwise(*write, now);
         }
-        for Rejection { refusal, work, quota } in &done.rejections {
-            let pause = self
-                .rejected
-                .get(work)
-                .map_or(limits::REJECTION_PAUSE_MIN, |earlier| earlier.pause * 2)
-                .min(limits::REJECTION_PAUSE_MAX);
-            let (reason, quota) = (refusal.reason.clone(), quota.clone());
-            self.rejected.insert(work.clone(), Rejected { reason, quota, retry_at: now + pause, pause });
-        }
-        // What nobody asked for in a long time is not asked for any more.
-        self.rejected.retain(|_, rejected| now < rejected.retry_at + limits::REJECTION_PAUSE_MAX);
     }
 }
 
@@ -130,11 +176,13 @@ impl Brake<'_> {
             });
             let Some(reason) = held else { continue };
             let is_refused = !matches!(reason, Reason::NotKept { .. });
-            self.refuse(&host.hostname, None, reason);
+            self.refuse(&host.hostname, host.resource.as_deref(), None, reason);
             // Without its record or its stamp no rule of the hostname is of use. And nobody would ask again for a TXT
-            // record that outlives its hostname.
+            // record that outlives its hostname. One that comes after everything else holds up nothing.
             let goes_first = batch.0 == Stage::Unregister;
-            if is_refused || is_moving || goes_first || operations.iter().any(carries_stamp) {
+            let comes_last = batch.0 == Stage::Register;
+            if !comes_last && (is_refused || is_moving || goes_first || operations.iter().any(carries_stamp))
+            {
                 return false;
             }
             held_batches.push(batch.clone());
@@ -153,7 +201,7 @@ impl Brake<'_> {
                     kept.push((tunnel, edit));
                     continue;
                 };
-                self.refuse(&host.hostname, edit.path(), reason);
+                self.refuse(&host.hostname, host.resource.as_deref(), edit.path(), reason);
                 // The digest of a rule that stays must not come off. And led to its new tunnel without one of its
                 // rules, the hostname would lose what that rule serves.
                 if matches!(edit, RuleEdit::Remove { .. }) || (is_moving && standing.is_none()) {
@@ -174,9 +222,10 @@ impl Brake<'_> {
         self.breaker.holds(write, self.now)
     }
 
-    fn refuse(&mut self, hostname: &str, path: Option<&str>, reason: Reason) {
+    fn refuse(&mut self, hostname: &str, resource: Option<&str>, path: Option<&str>, reason: Reason) {
         let set_identifier = path.map(Into::into);
-        self.refusals.push(Refusal { hostname: hostname.into(), set_identifier, reason });
+        let resource = resource.map(Into::into);
+        self.refusals.push(Refusal { hostname: hostname.into(), set_identifier, resource, reason });
     }
 }
 
@@ -241,8 +290,18 @@ fn record_write(
 ) -> Write {
     let wanted: String = operations.iter().map(|operation| describe_operation(hostname, operation)).collect();
     let mut found = String::new();
-    for record in snapshot.zone_of(hostname).iter().flat_map(|zone| zone.records_of(hostname)) {
-        let Record { id: _, name: _, kind, content, proxied, ttl: _, comment, read_only: _ } = record;
+    for record in snapshot.zones.iter().flat_map(|zone| zone.records_of(hostname)) {
+        let Record {
+            id: _,
+            name: _,
+            kind,
+            content,
+            proxied,
+            ttl: _,
+            comment,
+            read_only: _,
+            created_unix_seconds: _,
+        } = record;
         let _ = writeln!(found, "{kind} {content} {proxied} {comment}");
     }
     // What one of the two stages writes in a zone the other takes back.
@@ -257,23 +316,27 @@ fn record_write(
 /// Whether a stamp is lost with the operation: a new record, or another comment.
 fn carries_stamp(operation: &RecordOperation) -> bool {
     match operation {
-        RecordOperation::Delete(_) => false,
-        RecordOperation::Patch(patch) => patch.comment.is_some(),
+        RecordOperation::Delete(..) => false,
+        RecordOperation::Patch(patch, _) => patch.comment.is_some(),
         RecordOperation::Post(record) => &*record.kind == "CNAME",
     }
 }
 
 /// What of the record is to be written again.
 fn differing_fields(operations: &[RecordOperation]) -> String {
-    let [RecordOperation::Patch(patch)] = operations else {
+    let [RecordOperation::Patch(patch, Subject { kind, name })] = operations else {
         return "record".to_owned();
+    };
+    let (record, target) = match &**kind {
+        "TXT" => (format!("TXT record {name:?}"), "content"),
+        _ => ("record".to_owned(), "target"),
     };
     let RecordPatch { id: _, kind: _, content, proxied, ttl: _, comment } = patch;
     let fields =
-        [("target", content.is_some()), ("proxied", proxied.is_some()), ("comment", comment.is_some())];
+        [(target, content.is_some()), ("proxied", proxied.is_some()), ("comment", comment.is_some())];
     let names: Vec<&str> =
         fields.into_iter().filter(|(_, is_written)| *is_written).map(|(name, _)| name).collect();
-    format!("record's {}", names.join(" and "))
+    format!("{record}'s {}", names.join(" and "))
 }
 
 /// What of the rule is to be written again.
@@ -302,5 +365,8 @@ mod tests {
         assert_eq!(journal.news(Speaker::Records, line()), line(), "another speaker's state is its own");
         assert_eq!(journal.news(Speaker::Apply, []), [""; 0]);
         assert_eq!(journal.news(Speaker::Apply, line()), line());
+        journal.forget(Speaker::Records);
+        assert_eq!(journal.news(Speaker::Apply, line()), [""; 0]);
+        assert_eq!(journal.news(Speaker::Records, line()), line());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use log::debug;
+use log::{debug, info, warn};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{AccountId, Client, ConfigSource, Configuration, Error, Record, Zone, ZoneId};
@@ -55,7 +55,9 @@ pub(super) struct Reader {
 #[derive(Clone, Debug)]
 struct ZoneList {
     zones: Arc<[Zone]>,
-    read_at: Instant,
+    look_again_at: Instant,
+    /// Whether the last look failed.
+    is_stale: bool,
 }
 
 impl ZoneScope {
@@ -76,26 +78,41 @@ impl Reader {
         }
     }
 
-    /// Every zone that the token sees. Where something is `to_be_written`, the list is read again when it is old enough:
-    /// a new zone may hold the name, or a part of one that is known.
-    pub(super) fn zones(
-        &self,
-        client: &Client,
-        to_be_written: bool,
-        deadline: Deadline,
-    ) -> Result<Arc<[Zone]>, Error> {
+    /// Every zone that the token sees. A list that is old is read again, as a new zone may hold a name or a part of a zone
+    /// that is known; where that fails the old one stays in use, and no loop waits long for it.
+    pub(super) fn zones(&self, client: &Client, deadline: Deadline) -> Result<Arc<[Zone]>, Error> {
         // Not held over the call: who waits for a lock does not look at its deadline.
-        let cached = self.cached_zones().clone();
-        if let Some(list) = cached {
-            let young = self.clock.now().saturating_duration_since(list.read_at) < limits::ZONE_LIST_MAX_AGE;
-            if young || !to_be_written {
-                return Ok(list.zones);
+        let known = self.cached_zones().clone();
+        let Some(known) = known else {
+            let zones: Arc<[Zone]> = client.zones(deadline)?.into();
+            debug!("zones={} read", zones.len());
+            return Ok(self.keep_zones(zones));
+        };
+        if self.clock.now() < known.look_again_at {
+            return Ok(known.zones);
+        }
+        let patience = deadline.remaining(&*self.clock).min(limits::ZONE_LIST_TIMEOUT);
+        match client.zones(Deadline::after(&*self.clock, patience)) {
+            Ok(zones) => {
+                report_changes(&known.zones, &zones);
+                Ok(self.keep_zones(zones.into()))
+            }
+            Err(error) => {
+                if !known.is_stale {
+                    warn!("the list of zones cannot be read again, so new ones are not seen: {error}");
+                }
+                let look_again_at = self.clock.now() + limits::ZONE_LIST_PAUSE;
+                let zones = Arc::clone(&known.zones);
+                *self.cached_zones() = Some(ZoneList { look_again_at, is_stale: true, ..known });
+                Ok(zones)
             }
         }
-        let zones: Arc<[Zone]> = client.zones(deadline)?.into();
-        debug!("zones={} read", zones.len());
-        *self.cached_zones() = Some(ZoneList { zones: Arc::clone(&zones), read_at: self.clock.now() });
-        Ok(zones)
+    }
+
+    fn keep_zones(&self, zones: Arc<[Zone]>) -> Arc<[Zone]> {
+        let look_again_at = self.clock.now() + limits::ZONE_LIST_MAX_AGE;
+        *self.cached_zones() = Some(ZoneList { zones: Arc::clone(&zones), look_again_at, is_stale: false });
+        zones
     }
 
     /// Lets the list of zones be read again.
@@ -113,10 +130,9 @@ impl Reader {
         client: &Client,
         account: &AccountId,
         settings: &Settings,
-        to_be_written: bool,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
-        let zones = self.zones(client, to_be_written, deadline)?;
+        let zones = self.zones(client, deadline)?;
         let (served, others): (Vec<&Zone>, Vec<&Zone>) =
             zones.iter().partition(|zone| is_of_account(zone, account) && self.scope.takes(zone));
         let tasks: Vec<Task<'_>> = served
@@ -212,6 +228,19 @@ impl Reader {
     }
 }
 
+fn report_changes(before: &[Zone], now: &[Zone]) {
+    let is_in = |zones: &[Zone], zone: &Zone| zones.iter().any(|other| other.id == zone.id);
+    for zone in now.iter().filter(|zone| !is_in(before, zone)) {
+        info!("zone={:?} is seen from now on, status={:?}", zone.name, zone.status);
+    }
+    for zone in before.iter().filter(|zone| !is_in(now, zone)) {
+        warn!(
+            "zone={:?} is not seen any more: it is gone, or out of the token's sight; its hostnames are left as they are",
+            zone.name
+        );
+    }
+}
+
 /// Whether a record in the zone can lead to a tunnel of `account`: Cloudflare answers visitors of all others with error
 /// 1014. The tunnels of another account cannot be asked for either, so a record that leads to one would look abandoned.
 pub(crate) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
@@ -272,8 +301,9 @@ fn in_parallel<T: Sync, A: Send>(
     };
     thread::scope(|scope| {
         for _ in 1..limits::PARALLEL_READS.min(tasks.len()) {
+            let thread = thread::Builder::new().name("read".to_owned()).stack_size(limits::READ_STACK_BYTES);
             // Without the thread it only takes longer.
-            if let Err(error) = thread::Builder::new().name("read".to_owned()).spawn_scoped(scope, work) {
+            if let Err(error) = thread.spawn_scoped(scope, work) {
                 debug!("a thread cannot be had: {error}");
             }
         }
@@ -281,4 +311,53 @@ fn in_parallel<T: Sync, A: Send>(
     });
     let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
     answers.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Condvar;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A server that answers a call only once so many are waiting.
+    #[test]
+    fn as_many_reads_are_under_way_at_once_as_the_limit_says_and_answers_keep_their_order() {
+        let (waiting, arrived) = (Mutex::new(0_usize), Condvar::new());
+        let tasks: Vec<usize> = (0..2 * limits::PARALLEL_READS).collect();
+        let answers = in_parallel(&tasks, |task| {
+            let mut count = waiting.lock().unwrap();
+            *count += 1;
+            arrived.notify_all();
+            let enough = (*count).div_ceil(limits::PARALLEL_READS) * limits::PARALLEL_READS;
+            let (count, timeout) =
+                arrived.wait_timeout_while(count, Duration::from_secs(10), |count| *count < enough).unwrap();
+            drop(count);
+            assert!(!timeout.timed_out(), "the others never came");
+            Ok(*task)
+        });
+        assert_eq!(answers.unwrap(), tasks);
+    }
+
+    #[test]
+    fn after_an_error_no_further_read_is_begun_and_nothing_of_the_others_is_answered() {
+        let tasks: Vec<usize> = (0..100).collect();
+        let begun = AtomicUsize::new(0);
+        let answers = in_parallel(&tasks, |_| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            Err::<(), _>(Error::OutOfTime)
+        });
+        assert!(answers.is_err());
+        assert!(begun.into_inner() <= limits::PARALLEL_READS);
+    }
+
+    /// With two pages of the list of zones before them, a tunnel among them, and a step's time to spare.
+    #[test]
+    fn a_hundred_zones_at_900_ms_a_page_are_read_within_the_default_deadline() {
+        let page = Duration::from_millis(900);
+        let rounds = u32::try_from((100_usize + 1).div_ceil(limits::PARALLEL_READS)).unwrap();
+        let list = 100_u32.div_ceil(limits::ZONES_PER_PAGE);
+        assert!(page * list < limits::ZONE_LIST_TIMEOUT);
+        assert!(page * (list + rounds) + limits::STEP_MINIMUM <= limits::REQUEST_TIMEOUT_DEFAULT);
+    }
 }

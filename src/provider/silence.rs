@@ -5,17 +5,31 @@ use std::collections::HashMap;
 
 use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::reconcile::Note;
+use crate::reconcile::canonical::RESOURCE_LABEL;
+
+const SWALLOWED: &str = "is wanted, and ExternalDNS does not ask for it: look at its --managed-record-types (CNAME has to \
+     be among them), --exclude-record-types, --domain-filter and --exclude-domains";
 
 /// What was returned and has neither been asked for nor been there since.
 #[derive(Debug, Default)]
-pub(super) struct Silence(HashMap<Box<str>, u32>);
+pub(super) struct Silence(HashMap<Box<str>, Awaited>);
+
+#[derive(Debug)]
+struct Awaited {
+    /// The object that it came from.
+    resource: Option<Box<str>>,
+    readings: u32,
+}
 
 impl Silence {
     /// `adjust` returned `endpoints`, sorted by name; those that `is_expected` are still to come.
     pub(super) fn returned(&mut self, endpoints: &[Endpoint], is_expected: impl Fn(&str) -> bool) {
         self.0.retain(|hostname, _| contains(endpoints, hostname));
         for endpoint in endpoints.iter().filter(|endpoint| is_expected(&endpoint.dns_name)) {
-            self.0.entry(endpoint.dns_name.as_str().into()).or_default();
+            let resource = || endpoint.labels.value(RESOURCE_LABEL).map(Into::into);
+            let new = || Awaited { resource: resource(), readings: 0 };
+            self.0.entry(endpoint.dns_name.as_str().into()).or_insert_with(new);
         }
     }
 
@@ -24,13 +38,17 @@ impl Silence {
         self.0.remove(hostname);
     }
 
-    /// `records` is answered with `endpoints`, sorted by name. Those hostnames that were waited for long enough, in no
-    /// order.
-    pub(super) fn shown(&mut self, endpoints: &[Endpoint]) -> impl Iterator<Item = &str> {
+    /// `records` is answered with `endpoints`, sorted by name. A note of each hostname that was waited for long enough,
+    /// in no order.
+    pub(super) fn shown(&mut self, endpoints: &[Endpoint]) -> impl Iterator<Item = Note> {
         self.0.retain(|hostname, _| !contains(endpoints, hostname));
-        self.0.values_mut().for_each(|readings| *readings = readings.saturating_add(1));
-        let silent = self.0.iter().filter(|(_, readings)| **readings >= limits::SILENT_READINGS);
-        silent.map(|(hostname, _)| &**hostname)
+        self.0.values_mut().for_each(|awaited| awaited.readings = awaited.readings.saturating_add(1));
+        let silent = self.0.iter().filter(|(_, awaited)| awaited.readings >= limits::SILENT_READINGS);
+        silent.map(|(hostname, Awaited { resource, readings: _ })| Note {
+            hostname: hostname.clone(),
+            resource: resource.clone(),
+            text: SWALLOWED.to_owned(),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 
 use log::{debug, info, warn};
@@ -38,8 +39,12 @@ pub struct Wanted {
     pub default_service: Option<ServiceTemplate>,
     /// `ORIGIN_*`.
     pub origin_defaults: OriginRequest,
-    /// Whether a request after which most hostnames would be gone is carried out.
-    pub allow_mass_deletion: bool,
+    /// `MASS_DELETION_LIMIT`.
+    pub mass_deletion_limit: usize,
+    /// `ORIGIN_CA_POOLS`.
+    pub ca_pools: Vec<Box<str>>,
+    /// Where the API and the health routes are.
+    pub own_addresses: Vec<SocketAddr>,
     /// `ADOPT`.
     pub adopt: Adopt,
     /// `NAMESPACE_GUARD` and `CLUSTER_DOMAIN`.
@@ -78,7 +83,7 @@ impl Provider {
             self.try_resolve(false, deadline).map_err(|problem| problem.to_string())?;
         let snapshot = self
             .reader
-            .snapshot(&self.client, &account, &settings, false, deadline)
+            .snapshot(&self.client, &account, &settings, deadline)
             .map_err(|error| read_failure(&error).to_string())?;
         Ok(listing(&snapshot, &settings))
     }
@@ -146,7 +151,9 @@ impl Provider {
             scope,
             default_service,
             origin_defaults,
-            allow_mass_deletion,
+            mass_deletion_limit,
+            ca_pools,
+            own_addresses,
             adopt,
             namespace_guard,
             dry_run: _,
@@ -156,7 +163,11 @@ impl Provider {
         self.health.credentials().close();
         let account = match account {
             Some(account) => account.clone(),
-            None => self.account_of_zones(deadline)?,
+            // Once it is known, a zone of another account that the token comes to see changes nothing about it.
+            None => match self.resolved() {
+                Ok(known) => known.account.clone(),
+                Err(_) => self.account_of_zones(deadline)?,
+            },
         };
         let present = self.client.tunnels(&account, deadline).map_err(NotYet::Cloudflare)?;
         let mut found = Vec::with_capacity(tunnels.len());
@@ -186,7 +197,9 @@ impl Provider {
         let mut settings = Settings::new(owner, scope.filter.clone(), default, found.collect());
         settings.default_service.clone_from(default_service);
         settings.origin_defaults.clone_from(origin_defaults);
-        settings.allow_mass_deletion = *allow_mass_deletion;
+        settings.mass_deletion_limit = *mass_deletion_limit;
+        settings.ca_pools.clone_from(ca_pools);
+        settings.own_addresses.clone_from(own_addresses);
         settings.ownership = *ownership;
         settings.adopt.clone_from(adopt);
         settings.namespace_guard.clone_from(namespace_guard);
@@ -194,7 +207,7 @@ impl Provider {
     }
 
     fn account_of_zones(&self, deadline: Deadline) -> Result<AccountId, NotYet> {
-        let zones = self.reader.zones(&self.client, false, deadline).map_err(NotYet::Cloudflare)?;
+        let zones = self.reader.zones(&self.client, deadline).map_err(NotYet::Cloudflare)?;
         shared_account(&zones, &self.wanted.scope).map_err(|problem| {
             // The token may be mended while this waits.
             self.reader.forget_zones();
@@ -219,8 +232,8 @@ impl Provider {
         if default_service.is_some() {
             info!("DEFAULT_SERVICE is set: every address and CNAME of the cluster is published");
         }
-        if settings.allow_mass_deletion {
-            warn!("ALLOW_MASS_DELETION is set: a request may delete all hostnames at once");
+        if settings.mass_deletion_limit == 0 {
+            warn!("MASS_DELETION_LIMIT is 0: a request may delete all hostnames at once");
         }
     }
 
@@ -243,7 +256,7 @@ impl Provider {
             quoted(&self.wanted.scope.filter.to_json())
         );
         self.announce_modes(settings);
-        match self.reader.zones(&self.client, false, deadline) {
+        match self.reader.zones(&self.client, deadline) {
             Ok(zones) => {
                 let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones
                     .iter()

@@ -4,8 +4,9 @@
 //! never fails and never withdraws: an endpoint with a mistake in it stays, and `plan` refuses it by name.
 
 use crate::endpoint::Endpoint;
-use crate::reconcile::canonical::{self, Canonical, RESOURCE_LABEL};
-use crate::reconcile::groups::{self, Groups};
+use crate::limits;
+use crate::reconcile::canonical::{RESOURCE_LABEL, TUNNEL};
+use crate::reconcile::reading::{self, Reader};
 use crate::reconcile::{Note, Settings};
 
 /// The answer, and what it left out of it.
@@ -14,33 +15,63 @@ pub struct Adjusted {
     /// Sorted by name, set identifier, resource and properties: ExternalDNS's own order is random, and two objects
     /// with one name would take turns.
     pub endpoints: Vec<Endpoint>,
-    /// Options that were left out.
+    /// Options that were left out; the first by name where they are too many.
     pub notes: Vec<Note>,
+    /// Whether they were.
+    pub has_more_notes: bool,
+    /// The endpoints that name no service, by their place in the request. Those that opt out are not among them.
+    pub unnamed: Vec<usize>,
 }
 
 /// Brings what ExternalDNS wants into canonical form.
 pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
+    adjust_in_time(endpoints, settings, || false)
+}
+
+/// The same where `is_late` tells that no time is left for the rest. It stays unread and invalid: left out, it would
+/// count as not wanted.
+pub fn adjust_in_time(endpoints: &[Endpoint], settings: &Settings, is_late: impl Fn() -> bool) -> Adjusted {
     let mut adjusted = Adjusted::default();
-    for canonical in endpoints.iter().flat_map(|endpoint| read_groups(endpoint, settings)) {
-        adjusted.endpoints.push(canonical.endpoint);
-        adjusted.notes.extend(canonical.notes);
+    let mut reader = Reader::new(settings);
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        let read = if is_late() && endpoint.is_address() {
+            vec![reading::unread(endpoint, OUT_OF_TIME, settings)]
+        } else {
+            reader.read(endpoint)
+        };
+        if read.is_empty() && endpoint.property(TUNNEL) != Some("false") {
+            adjusted.unnamed.push(index);
+        }
+        for canonical in read {
+            adjusted.endpoints.push(canonical.endpoint);
+            adjusted.notes.extend(canonical.notes);
+        }
+        if adjusted.notes.len() > 2 * limits::NOTES_MAX {
+            adjusted.cut_notes();
+        }
     }
-    adjusted.endpoints.sort_unstable_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    // Most are told apart by their names alone.
+    adjusted
+        .endpoints
+        .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
     // The A and the AAAA of one object have become one and the same CNAME.
     adjusted.endpoints.dedup();
-    adjusted.notes.sort_unstable();
-    adjusted.notes.dedup();
+    adjusted.cut_notes();
     adjusted
 }
 
-/// One canonical endpoint for each group of the endpoint, and one for what is said without a group. Empty where its
-/// shape says that it is none of ours.
-fn read_groups(endpoint: &Endpoint, settings: &Settings) -> Vec<Canonical> {
-    let Groups { base, named } = groups::split(endpoint);
-    // What is said without a group is often only what its groups share.
-    let base = (named.is_empty() || canonical::names_service(&base, settings)).then_some(base);
-    named.iter().chain(&base).filter_map(|endpoint| canonical::read(endpoint, settings)).collect()
+impl Adjusted {
+    /// Those that are kept do not depend on the order of the request.
+    fn cut_notes(&mut self) {
+        self.notes.sort_unstable();
+        self.notes.dedup();
+        self.has_more_notes |= self.notes.len() > limits::NOTES_MAX;
+        self.notes.truncate(limits::NOTES_MAX);
+    }
 }
+
+const OUT_OF_TIME: &str =
+    "the request was too much to be read in its time: look for an object with many long annotations";
 
 fn sort_key(endpoint: &Endpoint) -> impl Ord + '_ {
     let Endpoint {
@@ -63,13 +94,14 @@ mod tests {
     use super::*;
     use crate::domain_filter::DomainFilter;
     use crate::endpoint::{Labels, Property};
-    use crate::limits;
     use crate::reconcile::ConfiguredTunnel;
+    use crate::reconcile::canonical::{Canonical, INVALID};
     use crate::reconcile::service_template::ServiceTemplate;
     use crate::tunnel::TunnelId;
 
     const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
     const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
+    const ELSEWHERE: &str = "10000000-a4ef-4643-bbbc-4a0ed4fc8415";
 
     fn settings() -> Settings {
         let tunnel = |id: &str, name: &str| ConfiguredTunnel {
@@ -94,6 +126,20 @@ mod tests {
             provider_specific: properties.iter().map(|(name, value)| Property::new(*name, *value)).collect(),
             ..Endpoint::default()
         }
+    }
+
+    /// The one rule that is asked for.
+    fn read_one(endpoint: &Endpoint, settings: &Settings) -> Canonical {
+        let [read] = <[Canonical; 1]>::try_from(Reader::new(settings).read(endpoint)).expect("one rule");
+        read
+    }
+
+    /// What the one rule is refused for, also when it is read again.
+    fn problem_of(endpoint: &Endpoint) -> String {
+        let canonical = read_one(endpoint, &settings());
+        let again = read_one(&canonical.endpoint, &settings());
+        assert_eq!(canonical.publication, again.publication);
+        canonical.publication.expect_err("it is invalid").to_string()
     }
 
     /// Name, target, set identifier and properties.
@@ -192,7 +238,7 @@ mod tests {
             ("an ordinary record", endpoint("a.example.com", "A", "192.0.2.1", &[]), None),
             (
                 "another tunnel's hostname",
-                endpoint("a.example.com", "CNAME", "x.cfargotunnel.com", &[]),
+                endpoint("a.example.com", "CNAME", &format!("{ELSEWHERE}.cfargotunnel.com"), &[]),
                 None,
             ),
             ("a type that is not published", endpoint("a.example.com", "TXT", "x", &service), None),
@@ -209,22 +255,34 @@ mod tests {
 
     /// ExternalDNS takes what is missing for deleted, so a typing mistake must not take a hostname off the internet.
     #[test]
-    fn an_invalid_endpoint_stays_and_keeps_its_text() {
+    fn an_invalid_endpoint_stays_and_says_what_is_wrong() {
         let service = ("webhook/tunnel-service", "http://web.shop.svc:80");
-        for (label, mut kept) in [
-            ("a service that is none", vec![("webhook/tunnel-service", "web.shop:80")]),
-            ("a service with a path", vec![("webhook/tunnel-service", "http://web.shop.svc/x")]),
-            ("an unknown tunnel", vec![("webhook/tunnel", "nowhere"), service]),
-            ("a misspelled property", vec![service, ("webhook/tunnel-sevrice", "http://x")]),
-            ("access that is half said", vec![("webhook/access-required", "true"), service]),
-            ("an empty service", vec![("webhook/tunnel-service", "")]),
-            ("no service at all", vec![("webhook/tunnel", "home")]),
-            ("a property set twice", vec![("webhook/tunnel", "home"), ("webhook/tunnel", "office"), service]),
+        for (label, said, culprit) in [
+            ("a service that is none", vec![("webhook/tunnel-service", "web.shop:80")], "tunnel-service is"),
+            (
+                "a service with a path",
+                vec![("webhook/tunnel-service", "http://web.shop.svc/x")],
+                "has no path",
+            ),
+            ("an unknown tunnel", vec![("webhook/tunnel", "nowhere"), service], "configured: home, office"),
+            ("a misspelled property", vec![service, ("webhook/tunnel-sevrice", "http://x")], "did you mean"),
+            ("access that is half said", vec![("webhook/access-required", "true"), service], "aud-tag"),
+            ("an empty service", vec![("webhook/tunnel-service", "")], "is missing"),
+            ("no service at all", vec![("webhook/tunnel", "home")], "tunnel-service is missing"),
+            ("an option alone", vec![("webhook/origin-no-tls-verify", "true")], "tunnel-service is missing"),
+            (
+                "a property set twice",
+                vec![("webhook/tunnel", "home"), ("webhook/tunnel", "office"), service],
+                "is set twice",
+            ),
         ] {
-            let adjusted = adjusted(endpoint("a.example.com", "A", "192.0.2.1", &kept));
-            let missing = !kept.iter().any(|(name, _)| *name == "webhook/tunnel-service");
-            kept.extend(missing.then_some(("webhook/tunnel-service", "")));
-            assert_eq!(adjusted, expected(HOME, "", &kept), "{label}");
+            let (name, target, set_identifier, properties) =
+                adjusted(endpoint("a.example.com", "A", "192.0.2.1", &said)).expect(label);
+            assert_eq!((&*name, &*set_identifier), ("a.example.com", ""), "{label}");
+            assert_eq!(target, format!("{HOME}.cfargotunnel.com"), "{label}");
+            let [(name, problem)] = &properties[..] else { panic!("{label}: {properties:?}") };
+            assert_eq!(name, INVALID, "{label}");
+            assert!(problem.contains(culprit), "{label}: {problem}");
         }
     }
 
@@ -327,18 +385,12 @@ mod tests {
                 vec![(timeout, "5s"), (verify, "true"), service],
             ),
             ("the record only", vec![(service.0, "none")], vec![(service.0, "none")]),
-            (
-                "an invalid endpoint",
-                vec![("webhook/tunnel", "nowhere"), service],
-                vec![("webhook/tunnel", "nowhere"), service],
-            ),
         ];
         for (label, said, expected) in table {
             let adjusted = adjust(&[endpoint("a.example.com", "A", "192.0.2.1", &said)], &settings).endpoints;
             let expected = endpoint("", "", "", &expected).provider_specific;
             assert_eq!(adjusted[0].provider_specific, expected, "{label}");
-            let canonical = canonical::read(&adjusted[0], &settings).expect("it is meant for a tunnel");
-            assert_eq!(canonical.publication.is_ok(), label != "an invalid endpoint", "{label}");
+            assert_ne!(read_one(&adjusted[0], &settings).publication.ok(), None, "{label}");
             assert_eq!(adjust(&adjusted, &settings).endpoints, adjusted, "{label}");
         }
     }
@@ -346,10 +398,10 @@ mod tests {
     /// Another instance serves it, or the tunnel was taken off the configuration.
     #[test]
     fn a_service_beside_a_tunnel_that_is_not_configured_is_invalid() {
-        const GONE: &str = "10000000-a4ef-4643-bbbc-4a0ed4fc8415";
         let service = ("webhook/tunnel-service", "http://web:80");
-        let endpoint = endpoint("a.example.com", "CNAME", &format!("{GONE}.cfargotunnel.com"), &[service]);
-        assert_eq!(adjusted(endpoint), expected(HOME, "", &[("webhook/tunnel", GONE), service]));
+        let target = format!("{ELSEWHERE}.cfargotunnel.com");
+        let problem = problem_of(&endpoint("a.example.com", "CNAME", &target, &[service]));
+        assert!(problem.contains(&format!("tunnel {ELSEWHERE}, which is not configured")), "{problem}");
     }
 
     /// A DNSEndpoint may carry any label, and one with another owner stops every change: only ExternalDNS says whose
@@ -366,13 +418,9 @@ mod tests {
     #[test]
     fn a_misspelled_limit_makes_the_endpoint_invalid() {
         for name in ["webhook/acces-required", "webhook/Access-Required", "webhook/origin-iprules"] {
-            let kept = [(name, "true"), ("webhook/tunnel-service", "http://web:80")];
-            let endpoint = endpoint("a.example.com", "A", "192.0.2.1", &kept);
-            let canonical = canonical::read(&endpoint, &settings()).expect("it is meant for a tunnel");
-            let faults = canonical.publication.expect_err(name);
-            assert!(faults.iter().any(|fault| *fault.subject == *name), "{faults:?}");
-            let again = canonical::read(&canonical.endpoint, &settings()).expect("it stays");
-            assert!(again.publication.is_err(), "{name}");
+            let said = [(name, "true"), ("webhook/tunnel-service", "http://web:80")];
+            let problem = problem_of(&endpoint("a.example.com", "A", "192.0.2.1", &said));
+            assert!(problem.contains(name), "{problem}");
         }
     }
 
@@ -382,11 +430,10 @@ mod tests {
             let service = ("webhook/tunnel-service", "http://web:80");
             let mut endpoint = endpoint("a.example.com", "A", "192.0.2.1", &[service, (name, "x")]);
             endpoint.labels.set("resource", "crd/a/b\nwarn forged");
-            let canonical = canonical::read(&endpoint, &settings()).expect("it is meant for a tunnel");
-            let faults = canonical.publication.err().unwrap_or_default();
-            let lines =
-                canonical.notes.iter().map(ToString::to_string).chain(faults.iter().map(ToString::to_string));
-            for line in lines {
+            let canonical = read_one(&endpoint, &settings());
+            let problem = canonical.publication.err();
+            let notes = canonical.notes.iter().map(ToString::to_string);
+            for line in notes.chain(problem.iter().map(ToString::to_string)) {
                 assert!(!line.chars().any(char::is_control), "{line:?}");
             }
         }
@@ -408,11 +455,43 @@ mod tests {
         assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
     }
 
+    /// A line each would fill the log, and the memory.
+    #[test]
+    fn of_thousands_of_notes_the_first_by_name_are_kept() {
+        let said = [("webhook/tunnel-service", "http://web:80"), ("webhook/x", "y")];
+        let endpoints = |numbers: &mut dyn Iterator<Item = usize>| -> Vec<Endpoint> {
+            numbers.map(|number| endpoint(&format!("h{number:0>4}.test"), "A", "192.0.2.1", &said)).collect()
+        };
+        let forward = adjust(&endpoints(&mut (0..2_000)), &settings());
+        assert_eq!((forward.notes.len(), forward.has_more_notes), (limits::NOTES_MAX, true));
+        assert_eq!(forward.notes.last().map(|note| &*note.hostname), Some("h0199.test"));
+        let backward = adjust(&endpoints(&mut (0..2_000).rev()), &settings());
+        assert_eq!(forward.notes, backward.notes);
+        assert!(!adjust(&endpoints(&mut (0..limits::NOTES_MAX)), &settings()).has_more_notes);
+    }
+
+    /// Left out, they would count as not wanted.
+    #[test]
+    fn what_there_is_no_time_for_is_answered_unread() {
+        let service = ("webhook/tunnel-service", "http://web:80");
+        let names = ["a.example.com", "b.example.com", "c.example.com"];
+        let endpoints = names.map(|name| endpoint(name, "A", "192.0.2.1", &[service]));
+        let looks = std::cell::Cell::new(0);
+        let is_late = || looks.replace(looks.get() + 1) >= 1;
+        let adjusted = adjust_in_time(&endpoints, &settings(), is_late).endpoints;
+        let found: Vec<(&str, bool)> = adjusted
+            .iter()
+            .map(|endpoint| (&*endpoint.dns_name, endpoint.property(INVALID).is_some()))
+            .collect();
+        assert_eq!(found, [("a.example.com", false), ("b.example.com", true), ("c.example.com", true)]);
+        assert_eq!(adjust(&adjusted, &settings()).endpoints, adjusted);
+    }
+
     #[test]
     fn two_services_for_one_name_are_none() {
         for targets in ["http://web:80 http://other:80", "unix:/a.sock unix:/b.sock"] {
             let endpoint = endpoint("a.example.com", "CNAME", targets, &[]);
-            let canonical = canonical::read(&endpoint, &settings()).expect("it is meant for a tunnel");
+            let canonical = read_one(&endpoint, &settings());
             assert!(canonical.publication.is_err(), "{targets}");
         }
     }
@@ -422,7 +501,7 @@ mod tests {
         let mut endpoint = endpoint("a.example.com", "CNAME", "http://web:80", &[]);
         let unknown = (0..100).map(|number| Property::new(format!("webhook/x{number}"), "x"));
         endpoint.provider_specific.extend(unknown);
-        let canonical = canonical::read(&endpoint, &settings()).expect("it is meant for a tunnel");
+        let canonical = read_one(&endpoint, &settings());
         assert!(canonical.notes.len() <= limits::UNKNOWN_PROPERTIES_MAX);
         assert!(canonical.publication.is_err());
     }
@@ -533,7 +612,8 @@ mod tests {
         fn the_order_of_the_request_does_not_matter(endpoints in prop::collection::vec(any_endpoint(), 0..6)) {
             let forward = adjust(&endpoints, &settings());
             let backward: Vec<Endpoint> = endpoints.into_iter().rev().collect();
-            prop_assert_eq!(forward, adjust(&backward, &settings()));
+            let backward = adjust(&backward, &settings());
+            prop_assert_eq!((forward.endpoints, forward.notes), (backward.endpoints, backward.notes));
         }
     }
 }

@@ -1,69 +1,89 @@
 //! Named groups: how one object publishes several paths of a hostname.
 //!
-//! `webhook/tunnel-service.api` and `webhook/tunnel-path-prefix.api` belong to the group `api`; each group becomes an
-//! endpoint of its own. What is said without a group holds for every group that says nothing else about it, the path
-//! excepted: so Access that is asked for once protects them all.
+//! `webhook/tunnel-service.api` and `webhook/tunnel-path-prefix.api` belong to the group `api`; each group becomes a rule
+//! of its own, for a path of its own. What is said without a group holds for every group that says nothing else about it,
+//! the path excepted: so Access that is asked for once protects them all.
 
 use std::collections::BTreeMap;
 
-use crate::endpoint::{Endpoint, Property};
+use crate::endpoint::Endpoint;
 use crate::reconcile::canonical::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
-
-/// Begins every property that may carry a group.
-const GROUPED_PREFIX: &str = "webhook/";
 
 /// Stands between the name of a property and that of its group. No property has it in its own name.
 const GROUP_SEPARATOR: char = '.';
 
+/// A property's name and its value.
+pub type Said<'e> = (&'e str, &'e str);
+
+/// What one rule's properties say: those of a group, or those without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part<'e> {
+    /// The group; empty for what is said without one.
+    pub group: &'e str,
+    /// Sorted, each once, so that of two of one name the same one is read first whoever sent them.
+    pub said: Vec<Said<'e>>,
+    /// Whether the group has a path of its own, or what is said has no group.
+    pub has_place: bool,
+}
+
 /// An endpoint taken apart.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Groups {
+pub struct Groups<'e> {
     /// What is said without a group.
-    pub base: Endpoint,
-    /// One endpoint for each group, by its name.
-    pub named: Vec<Endpoint>,
+    pub base: Part<'e>,
+    /// Each group, by its name.
+    pub named: Vec<Part<'e>>,
 }
 
-/// Takes an endpoint apart. Without groups `named` is empty and `base` the endpoint as it is.
-pub fn split(endpoint: &Endpoint) -> Groups {
-    let mut base = endpoint.clone();
-    let mut groups: BTreeMap<Box<str>, Vec<Property>> = BTreeMap::new();
-    base.provider_specific.retain(|property| match group_of(&property.name) {
-        Some((name, group)) => {
-            groups.entry(group.into()).or_default().push(Property::new(name, &*property.value));
-            false
+/// Takes an endpoint apart. `is_grouped` tells of a property's own name and what may be its group whether they are.
+pub fn split<'e>(endpoint: &'e Endpoint, mut is_grouped: impl FnMut(&'e str, &'e str) -> bool) -> Groups<'e> {
+    let mut base = Vec::with_capacity(endpoint.provider_specific.len());
+    let mut groups: BTreeMap<&str, Vec<Said<'_>>> = BTreeMap::new();
+    for property in &endpoint.provider_specific {
+        match property.name.split_once(GROUP_SEPARATOR) {
+            Some((name, group)) if is_grouped(name, group) => {
+                groups.entry(group).or_default().push((name, &*property.value));
+            }
+            _ => base.push((&*property.name, &*property.value)),
         }
-        None => true,
-    });
-    let named = groups.into_values().map(|properties| with_defaults(&base, properties)).collect();
-    Groups { base, named }
+    }
+    let named = groups.into_iter().map(|(group, own)| with_defaults(group, own, &base)).collect();
+    Groups { base: Part { group: "", said: sorted(base), has_place: true }, named }
 }
 
-/// A property's own name and its group's.
-fn group_of(name: &str) -> Option<(&str, &str)> {
-    let (property, group) = name.split_once(GROUP_SEPARATOR)?;
-    property.starts_with(GROUPED_PREFIX).then_some((property, group))
+fn with_defaults<'e>(group: &'e str, own: Vec<Said<'e>>, base: &[Said<'e>]) -> Part<'e> {
+    let says = |wanted: &str| own.iter().any(|(name, _)| *name == wanted);
+    let is_name = group.starts_with(|first: char| first.is_alphanumeric());
+    let has_place = is_name && [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().any(says);
+    let is_default = |(name, _): &&Said<'e>| ![TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(name) && !says(name);
+    let said = own.iter().chain(base.iter().filter(is_default)).copied().collect();
+    Part { group, said: sorted(said), has_place }
 }
 
-fn with_defaults(base: &Endpoint, mut properties: Vec<Property>) -> Endpoint {
-    let said = |name: &str| properties.iter().any(|property| *property.name == *name);
-    let defaults: Vec<Property> = base
-        .provider_specific
-        .iter()
-        .filter(|property| {
-            ![TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(&&*property.name) && !said(&property.name)
-        })
-        .cloned()
-        .collect();
-    properties.extend(defaults);
-    Endpoint { provider_specific: properties, ..base.clone() }
+fn sorted<'e>(mut said: Vec<Said<'e>>) -> Vec<Said<'e>> {
+    said.sort_unstable();
+    said.dedup();
+    said
+}
+
+impl<'e> Part<'e> {
+    /// The property that says the rule's path, if one does.
+    pub fn path_property(&self) -> Option<&'static str> {
+        [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().find(|name| self.text(name).is_some())
+    }
+
+    /// The value of the first property called `name`.
+    pub fn text(&self, name: &str) -> Option<&'e str> {
+        self.said.iter().find(|(present, _)| *present == name).map(|(_, value)| *value)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::Property;
 
-    fn endpoint(properties: &[(&str, &str)]) -> Endpoint {
+    fn endpoint(properties: &[Said<'_>]) -> Endpoint {
         Endpoint {
             dns_name: "a.example.com".to_owned(),
             provider_specific: properties.iter().map(|(name, value)| Property::new(*name, *value)).collect(),
@@ -71,15 +91,21 @@ mod tests {
         }
     }
 
+    fn split_ours(endpoint: &Endpoint) -> Groups<'_> {
+        split(endpoint, |name, _| name.starts_with("webhook/"))
+    }
+
     #[test]
     fn an_endpoint_without_groups_stays_whole() {
         let plain = endpoint(&[("webhook/tunnel-service", "http://web:80"), ("alias.x", "true")]);
-        assert_eq!(split(&plain), Groups { base: plain.clone(), named: Vec::new() });
+        let Groups { base, named } = split_ours(&plain);
+        assert_eq!(base.said, [("alias.x", "true"), ("webhook/tunnel-service", "http://web:80")]);
+        assert_eq!(named, []);
     }
 
     #[test]
     fn a_group_takes_what_it_does_not_say_from_what_is_said_without_one() {
-        let groups = split(&endpoint(&[
+        let endpoint = endpoint(&[
             ("webhook/access-required", "true"),
             ("webhook/origin-no-tls-verify", "true"),
             ("webhook/origin-no-tls-verify.api", "false"),
@@ -87,15 +113,18 @@ mod tests {
             ("webhook/tunnel-path.api", "^/api"),
             ("webhook/tunnel-service.api", "https://api:443"),
             ("webhook/tunnel-service.v2.beta", "https://beta:443"),
-        ]));
-        assert_eq!(groups.base.provider_specific.len(), 3);
-        let [api, beta] = &groups.named[..] else {
-            panic!("two groups in {groups:?}");
+            ("webhook/origin-server-name.lost", "api"),
+        ]);
+        let Groups { base, named } = split_ours(&endpoint);
+        assert_eq!(base.said.len(), 3);
+        let [api, lost, beta] = &named[..] else {
+            panic!("three groups in {named:?}");
         };
-        assert_eq!(api.property("webhook/access-required"), Some("true"), "protected once, protected all");
-        assert_eq!(api.property("webhook/origin-no-tls-verify"), Some("false"));
-        assert_eq!(api.property("webhook/tunnel-path"), Some("^/api"));
-        assert_eq!(beta.property("webhook/tunnel-path"), None, "a path belongs to one endpoint");
-        assert_eq!(beta.property("webhook/tunnel-service"), Some("https://beta:443"));
+        assert_eq!(api.text("webhook/access-required"), Some("true"), "protected once, protected all");
+        assert_eq!(api.text("webhook/origin-no-tls-verify"), Some("false"));
+        assert_eq!(api.text("webhook/tunnel-path"), Some("^/api"));
+        assert_eq!((beta.group, beta.text("webhook/tunnel-path")), ("v2.beta", None), "a path is one rule's");
+        assert_eq!(beta.text("webhook/tunnel-service"), Some("https://beta:443"));
+        assert_eq!([api.has_place, lost.has_place, beta.has_place], [true, false, false]);
     }
 }

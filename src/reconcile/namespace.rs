@@ -4,7 +4,6 @@
 use serde_json::Value;
 
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::options::OriginRequest;
 use crate::reconcile::stamp;
 
 /// Where the guard looks for services.
@@ -15,9 +14,8 @@ pub struct NamespaceGuard {
 }
 
 impl NamespaceGuard {
-    /// Whether an object of `namespace` may publish this where `defaults` are the operator's options. A list of what is
-    /// allowed: whatever is new is refused.
-    pub fn allows(&self, publication: &Publication, namespace: &str, defaults: &OriginRequest) -> bool {
+    /// Whether an object of `namespace` may publish this. A list of what is allowed: whatever is new is refused.
+    pub fn allows(&self, publication: &Publication, namespace: &str) -> bool {
         let Some(rule) = &publication.rule else {
             // Its record would lead to whatever rule of the tunnel comes first.
             return false;
@@ -26,8 +24,6 @@ impl NamespaceGuard {
             // With these the visitor chooses where cloudflared connects to.
             ("bastionMode", value) => *value != Value::Bool(false),
             ("proxyType", value) => value.as_str() != Some(""),
-            // Where there is no such file, cloudflared refuses the rules of all namespaces together.
-            ("caPool", _) => !defaults.contains(option),
             _ => false,
         };
         if rule.origin_request.iter().any(reaches_beyond) {
@@ -57,8 +53,8 @@ impl NamespaceGuard {
         let Self { cluster_domain } = self;
         format!(
             "http_status:<code>, <scheme>://<service>.{namespace}.svc[:<port>] and \
-             <scheme>://<service>.{namespace}.svc.{cluster_domain}[:<port>], without origin-bastion-mode, \
-             origin-proxy-type and an origin-ca-pool other than ORIGIN_CA_POOL"
+             <scheme>://<service>.{namespace}.svc.{cluster_domain}[:<port>], without origin-bastion-mode \
+             and origin-proxy-type"
         )
     }
 }
@@ -121,26 +117,24 @@ mod tests {
             ("socks-proxy", false),
         ] {
             let publication = publication(service, Vec::new());
-            assert_eq!(guard().allows(&publication, "shop", &Vec::new()), is_allowed, "{service}");
+            assert_eq!(guard().allows(&publication, "shop"), is_allowed, "{service}");
         }
         let record_only = Publication { rule: None, ..publication("http://web.shop.svc", Vec::new()) };
-        assert!(!guard().allows(&record_only, "shop", &Vec::new()), "none");
+        assert!(!guard().allows(&record_only, "shop"), "none");
     }
 
     #[test]
     fn options_that_reach_beyond_the_namespace_are_refused() {
-        let defaults = vec![("caPool", Value::from("/etc/ca.pem")), ("proxyType", Value::from("socks"))];
         for (option, is_allowed) in [
             (("bastionMode", Value::Bool(true)), false),
             (("bastionMode", Value::Bool(false)), true),
             (("proxyType", Value::from("socks")), false),
             (("proxyType", Value::from("")), true),
-            (("caPool", Value::from("/none")), false),
             (("caPool", Value::from("/etc/ca.pem")), true),
             (("noTLSVerify", Value::Bool(true)), true),
         ] {
             let with = publication("http://web.shop.svc", vec![option.clone()]);
-            assert_eq!(guard().allows(&with, "shop", &defaults), is_allowed, "{option:?}");
+            assert_eq!(guard().allows(&with, "shop"), is_allowed, "{option:?}");
         }
     }
 

@@ -8,14 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::endpoint::Property;
+use crate::limits;
 use crate::tunnel::Rule;
-use crate::tunnel::origin_request::is_address_range;
-
-/// What every property of origin options begins with.
-pub const ORIGIN_PREFIX: &str = "webhook/origin-";
-
-/// What every property of Access begins with.
-pub const ACCESS_PREFIX: &str = "webhook/access-";
+use crate::tunnel::origin_request::{COUNT_MAX, is_address_range};
 
 /// Access tokens have to be valid for a request to reach the service: `true` or `false`.
 pub const ACCESS_REQUIRED: &str = "webhook/access-required";
@@ -25,6 +20,13 @@ pub const ACCESS_TEAM_NAME: &str = "webhook/access-team-name";
 
 /// The applications' audience tags, separated by commas.
 pub const ACCESS_AUD_TAG: &str = "webhook/access-aud-tag";
+
+/// A file with certificate authorities, as every cloudflared of the tunnel sees it. Without it a service whose certificate
+/// these have signed would be out of reach, so an invalid one is never left out.
+pub const CA_POOL: &str = "webhook/origin-ca-pool";
+
+/// The field of `originRequest` that [`CA_POOL`] becomes.
+pub const CA_POOL_FIELD: &str = "caPool";
 
 /// The rules of a `socks-proxy` service. They limit what is reachable, so an invalid list is never left out.
 pub const IP_RULES: &str = "webhook/origin-ip-rules";
@@ -45,6 +47,7 @@ enum Kind {
     Port,
     Boolean,
     Text,
+    File,
     /// A text that goes into a header or a TLS extension.
     HostText,
     ProxyType,
@@ -53,32 +56,59 @@ enum Kind {
 
 #[derive(Debug)]
 struct OriginOption {
-    /// The property's name without `ORIGIN_PREFIX`.
-    name: &'static str,
+    property: &'static str,
     field: &'static str,
     kind: Kind,
 }
 
 /// In Cloudflare's order, which is the order they are written in.
 const ORIGIN_OPTIONS: [OriginOption; 18] = [
-    OriginOption { name: "connect-timeout", field: "connectTimeout", kind: Kind::Duration },
-    OriginOption { name: "tls-timeout", field: "tlsTimeout", kind: Kind::Duration },
-    OriginOption { name: "tcp-keep-alive", field: "tcpKeepAlive", kind: Kind::Duration },
-    OriginOption { name: "no-happy-eyeballs", field: "noHappyEyeballs", kind: Kind::Boolean },
-    OriginOption { name: "keep-alive-timeout", field: "keepAliveTimeout", kind: Kind::Duration },
-    OriginOption { name: "keep-alive-connections", field: "keepAliveConnections", kind: Kind::Count },
-    OriginOption { name: "http-host-header", field: "httpHostHeader", kind: Kind::HostText },
-    OriginOption { name: "server-name", field: "originServerName", kind: Kind::HostText },
-    OriginOption { name: "match-sni-to-host", field: "matchSNItoHost", kind: Kind::Boolean },
-    OriginOption { name: "ca-pool", field: "caPool", kind: Kind::Text },
-    OriginOption { name: "no-tls-verify", field: "noTLSVerify", kind: Kind::Boolean },
-    OriginOption { name: "disable-chunked-encoding", field: "disableChunkedEncoding", kind: Kind::Boolean },
-    OriginOption { name: "http2-origin", field: "http2Origin", kind: Kind::Boolean },
-    OriginOption { name: "bastion-mode", field: "bastionMode", kind: Kind::Boolean },
-    OriginOption { name: "proxy-type", field: "proxyType", kind: Kind::ProxyType },
-    OriginOption { name: "proxy-address", field: "proxyAddress", kind: Kind::Text },
-    OriginOption { name: "proxy-port", field: "proxyPort", kind: Kind::Port },
-    OriginOption { name: "ip-rules", field: "ipRules", kind: Kind::IpRules },
+    OriginOption {
+        property: "webhook/origin-connect-timeout",
+        field: "connectTimeout",
+        kind: Kind::Duration,
+    },
+    OriginOption { property: "webhook/origin-tls-timeout", field: "tlsTimeout", kind: Kind::Duration },
+    OriginOption { property: "webhook/origin-tcp-keep-alive", field: "tcpKeepAlive", kind: Kind::Duration },
+    OriginOption {
+        property: "webhook/origin-no-happy-eyeballs",
+        field: "noHappyEyeballs",
+        kind: Kind::Boolean,
+    },
+    OriginOption {
+        property: "webhook/origin-keep-alive-timeout",
+        field: "keepAliveTimeout",
+        kind: Kind::Duration,
+    },
+    OriginOption {
+        property: "webhook/origin-keep-alive-connections",
+        field: "keepAliveConnections",
+        kind: Kind::Count,
+    },
+    OriginOption {
+        property: "webhook/origin-http-host-header",
+        field: "httpHostHeader",
+        kind: Kind::HostText,
+    },
+    OriginOption { property: "webhook/origin-server-name", field: "originServerName", kind: Kind::HostText },
+    OriginOption {
+        property: "webhook/origin-match-sni-to-host",
+        field: "matchSNItoHost",
+        kind: Kind::Boolean,
+    },
+    OriginOption { property: CA_POOL, field: CA_POOL_FIELD, kind: Kind::File },
+    OriginOption { property: "webhook/origin-no-tls-verify", field: "noTLSVerify", kind: Kind::Boolean },
+    OriginOption {
+        property: "webhook/origin-disable-chunked-encoding",
+        field: "disableChunkedEncoding",
+        kind: Kind::Boolean,
+    },
+    OriginOption { property: "webhook/origin-http2-origin", field: "http2Origin", kind: Kind::Boolean },
+    OriginOption { property: "webhook/origin-bastion-mode", field: "bastionMode", kind: Kind::Boolean },
+    OriginOption { property: "webhook/origin-proxy-type", field: "proxyType", kind: Kind::ProxyType },
+    OriginOption { property: "webhook/origin-proxy-address", field: "proxyAddress", kind: Kind::Text },
+    OriginOption { property: "webhook/origin-proxy-port", field: "proxyPort", kind: Kind::Port },
+    OriginOption { property: "webhook/origin-ip-rules", field: "ipRules", kind: Kind::IpRules },
 ];
 
 /// The `originRequest` of a rule: Cloudflare's field names and values, in Cloudflare's order.
@@ -104,14 +134,15 @@ pub struct OptionsRead {
     pub invalid: Vec<BadOption>,
 }
 
-/// Reads the properties that begin with [`ORIGIN_PREFIX`] or [`ACCESS_PREFIX`]; others are not looked at. An option that
-/// is not said, or left out, has its value of `defaults`.
-pub fn read(properties: &[Property], defaults: &[(&'static str, Value)]) -> OptionsRead {
+/// Reads the texts of the options and of Access. An option that is not said, or left out, has its value of `defaults`.
+pub fn read<'t>(
+    text_of: &dyn Fn(&str) -> Option<&'t str>,
+    defaults: &[(&'static str, Value)],
+) -> OptionsRead {
     let mut read = OptionsRead::default();
     for option in &ORIGIN_OPTIONS {
-        let name = format!("{ORIGIN_PREFIX}{}", option.name);
         let default = defaults.iter().find(|(field, _)| *field == option.field);
-        let problem = match text_of(properties, &name).map(|text| option.kind.parse(text)) {
+        let problem = match text_of(option.property).map(|text| option.kind.parse(text)) {
             None => None,
             Some(Ok(Value::Null)) if default.is_none() => continue,
             // Nothing in the rule would say it, and so the default would come back and allow more.
@@ -123,36 +154,19 @@ pub fn read(properties: &[Property], defaults: &[(&'static str, Value)]) -> Opti
             Some(Err(problem)) => Some(problem),
         };
         if let Some(problem) = problem {
-            let list = if option.kind == Kind::IpRules { &mut read.invalid } else { &mut read.left_out };
-            list.push(BadOption { property: name.into(), problem });
+            let is_needed = matches!(option.kind, Kind::IpRules | Kind::File);
+            let list = if is_needed { &mut read.invalid } else { &mut read.left_out };
+            list.push(BadOption { property: option.property.into(), problem });
         }
         read.origin_request.extend(default.cloned());
     }
-    read_access(properties, &mut read);
-    for Property { name, value: _ } in properties {
-        if name.starts_with(ACCESS_PREFIX)
-            && ![ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].contains(&&**name)
-        {
-            read.invalid.push(BadOption {
-                property: name.clone(),
-                problem: format!(
-                    "is unknown; known are {ACCESS_REQUIRED}, {ACCESS_TEAM_NAME}, {ACCESS_AUD_TAG}"
-                ),
-            });
-        }
-    }
+    read_access(text_of, &mut read);
     read
 }
 
-/// Whether `name` is the property of an origin option.
-pub fn is_origin_option(name: &str) -> bool {
-    name.strip_prefix(ORIGIN_PREFIX)
-        .is_some_and(|name| ORIGIN_OPTIONS.iter().any(|option| option.name == name))
-}
-
 /// The names of all origin options' properties.
-pub fn origin_property_names() -> impl Iterator<Item = String> {
-    ORIGIN_OPTIONS.iter().map(|option| format!("{ORIGIN_PREFIX}{}", option.name))
+pub fn origin_property_names() -> impl Iterator<Item = &'static str> {
+    ORIGIN_OPTIONS.iter().map(|option| option.property)
 }
 
 /// The canonical properties for `origin_request`.
@@ -182,12 +196,7 @@ fn properties_of_field(field: &str, value: &Value) -> Vec<Property> {
     let Some(option) = ORIGIN_OPTIONS.iter().find(|option| option.field == field) else {
         return Vec::new();
     };
-    option
-        .kind
-        .render(value)
-        .map(|text| Property::new(format!("{ORIGIN_PREFIX}{}", option.name), text))
-        .into_iter()
-        .collect()
+    option.kind.render(value).map(|text| Property::new(option.property, text)).into_iter().collect()
 }
 
 impl Kind {
@@ -198,16 +207,16 @@ impl Kind {
         }
         match self {
             Self::Duration => parse_duration(text).map(Value::from),
-            Self::Count => whole_number(text, u64::from(u32::MAX)).map(Value::from),
+            Self::Count => whole_number(text, COUNT_MAX).map(Value::from),
             Self::Port => whole_number(text, u64::from(u16::MAX)).map(Value::from),
             Self::Boolean => parse_boolean(text).map(Value::from),
-            Self::Text | Self::HostText if text.chars().any(char::is_control) => {
+            Self::Text | Self::File | Self::HostText if text.chars().any(char::is_control) => {
                 Err(format!("is {text:?}; allowed is a text without control characters"))
             }
             Self::HostText if text.chars().any(char::is_whitespace) => {
                 Err(format!("is {text:?}; allowed is a text without blanks"))
             }
-            Self::Text | Self::HostText => Ok(Value::from(text)),
+            Self::Text | Self::File | Self::HostText => Ok(Value::from(text)),
             Self::ProxyType if text == "socks" => Ok(Value::from(text)),
             Self::ProxyType => Err(format!("is {text:?}; allowed is socks")),
             Self::IpRules => parse_ip_rules(text),
@@ -219,7 +228,7 @@ impl Kind {
     fn render(self, value: &Value) -> Option<String> {
         match (self, value) {
             (_, Value::Null) => None,
-            (Self::Text | Self::HostText | Self::ProxyType, Value::String(text)) => {
+            (Self::Text | Self::File | Self::HostText | Self::ProxyType, Value::String(text)) => {
                 (!text.is_empty()).then(|| text.clone())
             }
             (Self::Duration, Value::Number(seconds)) => Some(format!("{seconds}s")),
@@ -324,20 +333,21 @@ fn render_ip_rules(rules: &Value) -> String {
     format!("[{}]", rendered.join(","))
 }
 
-fn text_of<'a>(properties: &'a [Property], name: &str) -> Option<&'a str> {
-    properties.iter().find(|property| *property.name == *name).map(|property| &*property.value)
-}
-
-fn read_access(properties: &[Property], read: &mut OptionsRead) {
-    let [required, team, tags] =
-        [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].map(|name| text_of(properties, name));
+fn read_access<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>, read: &mut OptionsRead) {
+    let [required, team, tags] = [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].map(text_of);
     let mut invalid = |property: &str, problem: String| {
         read.invalid.push(BadOption { property: property.into(), problem });
     };
     let tag_list: Vec<&str> =
         tags.unwrap_or_default().split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect();
-    if team.is_some_and(|team| team.trim().is_empty()) {
-        invalid(ACCESS_TEAM_NAME, "is empty".to_owned());
+    if let Some(team) = team.map(str::trim).filter(|team| !is_team_name(team)) {
+        invalid(
+            ACCESS_TEAM_NAME,
+            format!(
+                "is {team:?}; allowed is the first label of the team's domain, in lower case: for \
+                 my-team.cloudflareaccess.com it is my-team"
+            ),
+        );
     }
     if tags.is_some() && tag_list.is_empty() {
         invalid(ACCESS_AUD_TAG, "is empty".to_owned());
@@ -373,6 +383,16 @@ fn read_access(properties: &[Property], read: &mut OptionsRead) {
     read.origin_request.push((ACCESS_FIELD, access));
 }
 
+/// A label of DNS in lower case. cloudflared makes a URL of it as it is, and takes the keys of whatever host comes of that.
+fn is_team_name(text: &str) -> bool {
+    let is_letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.len() <= limits::LABEL_MAX_BYTES
+        && text.bytes().all(|byte| is_letter_or_digit(byte) || byte == b'-')
+        && [text.bytes().next(), text.bytes().last()]
+            .into_iter()
+            .all(|end| end.is_some_and(is_letter_or_digit))
+}
+
 fn access_properties(access: &Value) -> Vec<Property> {
     // cloudflared's decoder does not look at the case of keys.
     let field = |name: &str| {
@@ -401,9 +421,7 @@ mod tests {
     use super::*;
 
     fn read_all(said: &[(&str, &str)], defaults: &[(&'static str, Value)]) -> OptionsRead {
-        let properties: Vec<Property> =
-            said.iter().map(|(name, value)| Property::new(*name, *value)).collect();
-        read(&properties, defaults)
+        read(&|wanted| said.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value), defaults)
     }
 
     fn read_one(name: &str, value: &str) -> OptionsRead {
@@ -465,7 +483,7 @@ mod tests {
         }
         let named: Vec<&str> = table.iter().map(|(name, _, _)| *name).collect();
         for property in origin_property_names() {
-            assert!(named.contains(&property.as_str()), "{property} is missing in the table");
+            assert!(named.contains(&property), "{property} is missing in the table");
         }
     }
 
@@ -481,6 +499,7 @@ mod tests {
             ("webhook/origin-connect-timeout", ""),
             ("webhook/origin-keep-alive-connections", "many"),
             ("webhook/origin-keep-alive-connections", "+5"),
+            ("webhook/origin-keep-alive-connections", "2147483648"),
             ("webhook/origin-proxy-port", "70000"),
             ("webhook/origin-proxy-type", "other"),
             ("webhook/origin-no-tls-verify", "yes"),
@@ -528,12 +547,20 @@ mod tests {
             ("a word that is no boolean", vec![("webhook/access-required", "yes"), team, tag]),
             ("an empty value", vec![("webhook/access-required", ""), team, tag]),
             ("an empty list of tags", vec![required, team, ("webhook/access-aud-tag", " , ")]),
-            ("a misspelled name", vec![("webhook/access-requried", "true")]),
+            ("a domain for the team's name", vec![required, tag, ("webhook/access-team-name", "team.test")]),
+            (
+                "another host for the team's",
+                vec![required, tag, ("webhook/access-team-name", "evil.test/x#")],
+            ),
+            ("a team's name in capitals", vec![required, tag, ("webhook/access-team-name", "Team")]),
+            ("a team's name that ends in a dash", vec![required, tag, ("webhook/access-team-name", "team-")]),
             ("rules that cannot be read", vec![("webhook/origin-ip-rules", "10.0.0.0/8")]),
             (
                 "rules with a key too many",
                 vec![(IP_RULES, r#"[{"prefix":"10.0.0.0/8","allow":true,"deny":1}]"#)],
             ),
+            ("an empty file of authorities", vec![(CA_POOL, "")]),
+            ("a file of authorities that is none", vec![(CA_POOL, "/etc\n/ca.pem")]),
             ("rules with a bad prefix", vec![(IP_RULES, r#"[{"prefix":"10.0.0.0","allow":true}]"#)]),
         ];
         for (label, properties) in table {

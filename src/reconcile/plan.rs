@@ -5,6 +5,7 @@
 //! everything that is ours, and ExternalDNS plans the rest again.
 
 mod host;
+mod mass_deletion;
 mod refusal;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +13,12 @@ use std::fmt;
 
 pub use refusal::{Reason, Refusal};
 
-use crate::cloudflare::{NewRecord, RecordId, RecordPatch, ZoneId};
+use crate::cloudflare::{NewRecord, Record, RecordId, RecordPatch, ZoneId};
 use crate::endpoint::{Changes, Endpoint};
-use crate::limits;
 use crate::ordered::inserted;
-use crate::reconcile::canonical::{self, Canonical, OWNED_RECORD_LABEL, OWNER_LABEL};
+use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, RESOURCE_LABEL};
 use crate::reconcile::heritage;
+use crate::reconcile::reading::Reader;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Ownership, Settings};
@@ -38,7 +39,7 @@ pub enum Stage {
     Repoint,
     /// Configurations: rules that moved hostnames leave behind.
     Retire,
-    /// Records: digests of those rules are taken off.
+    /// Records: digests of those rules are taken off, and records go that a zone inside theirs has now.
     Unstamp,
     /// Records: TXT records of hostnames of another zone.
     Register,
@@ -87,6 +88,8 @@ pub struct Adoption {
 pub struct HostPlan {
     /// The hostname.
     pub hostname: Box<str>,
+    /// The object that asks for it, or that it came from; the first where several ask for its paths.
+    pub resource: Option<Box<str>>,
     /// Whether it will be gone.
     pub vanishes: bool,
     /// Edits of tunnels' documents by stage.
@@ -103,11 +106,20 @@ pub struct HostPlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordOperation {
     /// Deletes a record.
-    Delete(RecordId),
+    Delete(RecordId, Subject),
     /// Changes fields of a record.
-    Patch(RecordPatch),
+    Patch(RecordPatch, Subject),
     /// Makes a record.
     Post(NewRecord),
+}
+
+/// The record that an operation is about, for a line of the log: an id tells nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// `CNAME`, `TXT`, …
+    pub kind: Box<str>,
+    /// Its name, which is not the hostname's for a TXT record of a registry.
+    pub name: Box<str>,
 }
 
 /// The request belongs to another owner: nothing of it may be written.
@@ -156,6 +168,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
             plan.own_after.add(name, outcome.new_digests);
             plan.hosts.extend(outcome.plan);
         }
+        mass_deletion::withhold(&mut plan, snapshot, settings);
         let refused = play(&mut plan, snapshot);
         if refused.is_empty() {
             break plan;
@@ -171,9 +184,6 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
         }
     };
     plan.hosts.retain(|host| !host.is_empty());
-    if !settings.allow_mass_deletion {
-        withhold_mass_deletion(&mut plan, settings);
-    }
     plan.refusals.append(&mut unowned);
     plan.refusals.sort_unstable();
     notes.extend(uncovered_names(&plan, snapshot));
@@ -217,6 +227,13 @@ struct HostRequest {
     txts: Vec<RegistryTxt>,
 }
 
+impl HostRequest {
+    /// The object that asks for the hostname, the first of several.
+    fn resource(&self) -> Option<Box<str>> {
+        self.wanted.iter().filter_map(Canonical::resource).min().map(Into::into)
+    }
+}
+
 /// A TXT record of ExternalDNS's registry.
 #[derive(Debug)]
 struct RegistryTxt {
@@ -227,10 +244,28 @@ struct RegistryTxt {
     text: String,
 }
 
+impl RecordOperation {
+    /// Deletes `record`.
+    fn delete(record: &Record) -> Self {
+        Self::Delete(record.id.clone(), Subject::from(record))
+    }
+}
+
+impl From<&Record> for Subject {
+    fn from(record: &Record) -> Self {
+        Self { kind: record.kind.clone(), name: record.name.clone() }
+    }
+}
+
 impl Plan {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty()
+    }
+
+    /// What one hostname needs.
+    pub fn host(&self, hostname: &str) -> Option<&HostPlan> {
+        self.hosts.get(self.hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
     }
 }
 
@@ -267,27 +302,28 @@ fn requests(
         settings.ownership == Ownership::Comment || endpoint.labels.value(OWNER_LABEL).is_some()
     };
     let unowned =
-        update_new.iter().chain(delete).filter(|endpoint| is_address(endpoint) && !has_owner(endpoint));
+        update_new.iter().chain(delete).filter(|endpoint| endpoint.is_address() && !has_owner(endpoint));
     refusals.extend(unowned.map(|endpoint| Refusal {
         hostname: hostname::normalize(&endpoint.dns_name).into(),
         set_identifier: Some(endpoint.set_identifier.as_str().into()),
+        resource: endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
         reason: Reason::NoOwner,
     }));
     let wanted = create.iter().chain(update_new.iter().filter(has_owner));
-    for endpoint in wanted.filter(|endpoint| is_address(endpoint)) {
-        match canonical::read(endpoint, settings) {
-            Some(canonical) => {
-                notes.extend(canonical.notes.iter().cloned());
-                let name = canonical.endpoint.dns_name.as_str().into();
-                requests.entry(name).or_default().wanted.push(canonical);
-            }
-            None => notes.push(Note {
-                hostname: endpoint.dns_name.as_str().into(),
-                text: "names neither a service nor a configured tunnel, so it is not published".to_owned(),
-            }),
+    let mut reader = Reader::new(settings);
+    for endpoint in wanted.filter(|endpoint| endpoint.is_address()) {
+        let read = reader.read(endpoint);
+        if read.is_empty() {
+            let text = "names neither a service nor a configured tunnel, so it is not published";
+            notes.push(Note::of(endpoint, text.to_owned()));
+        }
+        for canonical in read {
+            notes.extend(canonical.notes.iter().cloned());
+            let name = canonical.endpoint.dns_name.as_str().into();
+            requests.entry(name).or_default().wanted.push(canonical);
         }
     }
-    for endpoint in delete.iter().filter(has_owner).filter(|endpoint| is_address(endpoint)) {
+    for endpoint in delete.iter().filter(has_owner).filter(|endpoint| endpoint.is_address()) {
         let name = hostname::normalize(&endpoint.dns_name).into();
         requests.entry(name).or_default().withdrawn.insert(endpoint.set_identifier.as_str().into());
     }
@@ -314,28 +350,6 @@ fn registry_txt(endpoint: &Endpoint) -> Option<(String, RegistryTxt)> {
         text: heritage::text_of(endpoint.targets.first()?),
     };
     Some((hostname::normalize(data_name), txt))
-}
-
-fn is_address(endpoint: &Endpoint) -> bool {
-    ["A", "AAAA", "CNAME"].contains(&&*endpoint.record_type)
-}
-
-/// Leaves out the hostnames that would be gone, where they are too many for somebody to have meant it.
-fn withhold_mass_deletion(plan: &mut Plan, settings: &Settings) {
-    let vanishing = plan.hosts.iter().filter(|host| host.vanishes).count();
-    if vanishing <= limits::DELETIONS_UNSUSPECTED
-        || vanishing * 2 <= plan.own_before.served_hostnames(settings)
-    {
-        return;
-    }
-    let (gone, rest): (Vec<HostPlan>, Vec<HostPlan>) =
-        std::mem::take(&mut plan.hosts).into_iter().partition(|host| host.vanishes);
-    plan.hosts = rest;
-    plan.refusals.extend(gone.into_iter().map(|host| Refusal {
-        hostname: host.hostname,
-        set_identifier: None,
-        reason: Reason::MassDeletion,
-    }));
 }
 
 /// Plays the edits on what was read, and answers those that a document refuses: the plan has to be made again without
@@ -385,6 +399,7 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
         let below = host.hostname.strip_suffix(&**zone)?;
         (below.matches('.').count() > 1).then(|| Note {
             hostname: host.hostname.clone(),
+            resource: host.resource.clone(),
             text: format!(
                 "in a zone with full setup Universal SSL covers {zone:?} and one label below it: browsers refuse \
                  this name unless another edge certificate covers it (Total TLS, an advanced or a custom one); look \
@@ -397,18 +412,22 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
 
 /// Rules of ours that another one in front takes every request from.
 fn unreachable_rules(plan: &Plan, tunnel: &TunnelId, document: &Document) -> Vec<Note> {
-    let edits = plan.hosts.iter().flat_map(|host| host.edits.values().flatten());
+    let edits = plan
+        .hosts
+        .iter()
+        .flat_map(|host| host.edits.values().flatten().map(|(id, edit)| (&host.resource, id, edit)));
     edits
-        .filter(|(id, _)| id == tunnel)
-        .filter_map(|(_, edit)| match edit {
-            RuleEdit::Put { rule, .. } => Some(rule),
+        .filter(|(_, id, _)| *id == tunnel)
+        .filter_map(|(resource, _, edit)| match edit {
+            RuleEdit::Put { rule, .. } => Some((resource, rule)),
             RuleEdit::Remove { .. } => None,
         })
-        .filter_map(|rule| {
+        .filter_map(|(resource, rule)| {
             let front = document.hidden_by(&rule.hostname, rule.path_text())?;
             let (hostname, path) = (front.hostname(), front.path().unwrap_or_default());
             Some(Note {
                 hostname: rule.hostname.as_str().into(),
+                resource: resource.clone(),
                 text: format!(
                     "path={:?} no request reaches the rule: the one for {hostname:?} {path:?} in front takes them all",
                     rule.path_text().unwrap_or_default()

@@ -9,17 +9,14 @@ use crate::cloudflare::{Record, Zone};
 use crate::endpoint::{Endpoint, Labels, Property};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::heritage;
-use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
-use crate::reconcile::stamp::Stamp;
+use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
+use crate::reconcile::stamp::{Claims, Stamp};
 use crate::reconcile::trace::{Trace, trace};
 use crate::reconcile::{Note, Ownership, Settings};
 use crate::tunnel::{Document, Hostname, Owned, Rule, TunnelId};
 
 /// Begins the set identifier of a rule that is stamped and not there any more; its digest follows.
 pub const LOST_PREFIX: &str = "lost:";
-
-/// The status of a zone that is served.
-const ZONE_ACTIVE: &str = "active";
 
 const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, which cloudflared checks only where a \
      rule asks for it itself: set access-required, access-team-name and access-aud-tag on each hostname";
@@ -43,20 +40,31 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
     let mut shown = Shown::default();
     for zone in &snapshot.zones {
         for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
-            if !settings.filter.matches(&record.name) || !is_home(snapshot, zone, &record.name) {
+            if !settings.filter.matches(&record.name) {
                 continue;
             }
-            match snapshot.own_stamp(record, settings) {
-                Some(stamp) => {
-                    let view = RecordView { snapshot, settings, owned: &owned, record, stamp: &stamp };
-                    let endpoints = view.endpoints();
-                    if settings.ownership == Ownership::Txt {
-                        shown.endpoints.extend(registry_txts(&endpoints, record, snapshot, settings));
-                    }
-                    shown.endpoints.extend(endpoints);
-                }
-                None => shown.notes.extend(other_instance(record, snapshot, settings)),
+            let Some(stamp) = snapshot.own_stamp(record, settings) else {
+                shown.notes.extend(other_instance(record, snapshot, settings));
+                continue;
+            };
+            let mut outer = snapshot.own_records_of(&record.name, settings);
+            // Those of the innermost zone stand for the others.
+            if outer.first().is_some_and(|first| first.zone.zone.id != zone.zone.id) {
+                continue;
             }
+            outer.retain(|own| own.zone.zone.id != zone.zone.id);
+            let mut merged = stamp.clone();
+            for own in &outer {
+                merged.claims.merge(&own.stamp.claims);
+            }
+            let innermost = OwnRecord { zone, record, stamp };
+            let is_misplaced = is_misplaced(&innermost, &outer, &merged.claims, snapshot);
+            let view = RecordView { snapshot, settings, owned: &owned, record, stamp: &merged, is_misplaced };
+            let endpoints = view.endpoints();
+            if settings.ownership == Ownership::Txt {
+                shown.endpoints.extend(registry_txts(&endpoints, record, snapshot, settings));
+            }
+            shown.endpoints.extend(endpoints);
         }
     }
     shown.notes.extend(idle_zones(snapshot));
@@ -82,6 +90,27 @@ fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
 /// Whether the zone is the one that writes of `name` go to; a zone may lie inside another.
 pub(super) fn is_home(snapshot: &Snapshot, zone: &ZoneSnapshot, name: &str) -> bool {
     snapshot.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
+}
+
+/// Whether something is to be done because of the zones that a hostname's records stand in, which all together have
+/// `claims`. Visitors are led to those in `outer` zones until the innermost is active: till then they follow it, and after
+/// that they go.
+fn is_misplaced(
+    innermost: &OwnRecord<'_>,
+    outer: &[OwnRecord<'_>],
+    claims: &Claims,
+    snapshot: &Snapshot,
+) -> bool {
+    let OwnRecord { zone, record, stamp } = innermost;
+    // Where no zone that is served is the name's home, it is refused by name.
+    if !is_home(snapshot, zone, &record.name) {
+        return true;
+    }
+    let follows = |own: &OwnRecord<'_>| {
+        let leads_there = own.record.content.eq_ignore_ascii_case(&record.content) && own.record.proxied;
+        own.stamp.claims == *claims && (&*own.record.kind != "CNAME" || leads_there)
+    };
+    !outer.is_empty() && (zone.is_active() || stamp.claims != *claims || !outer.iter().all(follows))
 }
 
 /// The stored TXT records of a hostname, once for each of its endpoints: ExternalDNS looks an endpoint's up by set
@@ -115,11 +144,12 @@ fn registry_txts(
 }
 
 fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> Option<Note> {
-    Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
+    let stamp = Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
     let tunnel =
         TunnelId::from_hostname(&record.content).filter(|id| snapshot.live_elsewhere.contains(id))?;
     Some(Note {
         hostname: record.name.clone(),
+        resource: stamp.resource,
         text: format!(
             "is stamped with our owner {:?} and leads to {tunnel}, a tunnel that is not configured here: another \
              instance uses the same OWNER_ID, so it is left alone; if you have changed tunnels, list the old one in \
@@ -135,8 +165,9 @@ fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
         let state = idle_state(zone)?;
         Some(Note {
             hostname: zone.name.clone(),
+            resource: None,
             text: format!(
-                "the zone is {state}: hostnames in it are published, but nobody reaches them until it is active"
+                "the zone is {state}: hostnames in it are published, but nobody reaches them there until it is active"
             ),
         })
     })
@@ -153,7 +184,9 @@ pub fn idle_state(zone: &Zone) -> Option<&str> {
 
 fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     snapshot.tunnels.iter().flat_map(|(id, tunnel)| {
-        surprises(&tunnel.document).map(|text| Note { hostname: id.hostname().into(), text: text.to_owned() })
+        let note =
+            |text: &str| Note { hostname: id.hostname().into(), resource: None, text: text.to_owned() };
+        surprises(&tunnel.document).map(note)
     })
 }
 
@@ -169,6 +202,8 @@ struct RecordView<'a> {
     owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
     record: &'a Record,
     stamp: &'a Stamp,
+    /// See [`is_misplaced`].
+    is_misplaced: bool,
 }
 
 impl RecordView<'_> {
@@ -230,7 +265,8 @@ impl RecordView<'_> {
         drift: impl IntoIterator<Item = &'d str>,
     ) -> Vec<Property> {
         let unproxied = (!self.record.proxied).then_some("proxied");
-        let drift: Vec<&str> = drift.into_iter().chain(unproxied).collect();
+        let misplaced = self.is_misplaced.then_some("zone");
+        let drift: Vec<&str> = drift.into_iter().chain(unproxied).chain(misplaced).collect();
         if !drift.is_empty() {
             properties.push(Property::new(DRIFT, drift.join(",")));
         }

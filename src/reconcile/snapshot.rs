@@ -1,5 +1,6 @@
 //! What was read from Cloudflare before a decision, and the questions the decisions ask of it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cloudflare::{Record, Zone};
@@ -7,6 +8,9 @@ use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use crate::tunnel::{Document, Hostname, Owned, Rule, TunnelId, hostname};
+
+/// The status of a zone that is delegated: visitors are led to its name servers.
+pub(super) const ZONE_ACTIVE: &str = "active";
 
 /// The zones' records and the tunnels' configurations at one time.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +34,17 @@ pub struct ZoneSnapshot {
     records: Vec<Record>,
     /// Stored TXT records by the digest of their hostname, whoever owns them.
     txts_by_digest: BTreeMap<Box<str>, Vec<usize>>,
+}
+
+/// A record of ours, and where it stands.
+#[derive(Clone, Debug)]
+pub struct OwnRecord<'a> {
+    /// The zone that it stands in.
+    pub zone: &'a ZoneSnapshot,
+    /// The record.
+    pub record: &'a Record,
+    /// What its comment says.
+    pub stamp: Stamp,
 }
 
 /// One tunnel's configuration.
@@ -69,6 +84,25 @@ impl ZoneSnapshot {
         let length = rest.partition_point(|record| &*record.name == name);
         rest.get(..length).unwrap_or_default()
     }
+
+    /// Whether visitors are led to the zone: its name servers answer, and no records in a zone around it.
+    pub fn is_active(&self) -> bool {
+        &*self.zone.status == ZONE_ACTIVE
+    }
+
+    /// Whether other name servers answer for `name`: below NS records a zone's own records are not looked at.
+    fn delegates(&self, name: &str) -> bool {
+        let mut rest = name;
+        while let Some((_, parent)) = rest.split_once('.')
+            && parent.len() > self.zone.name.len()
+        {
+            if self.records_of(parent).iter().any(|record| &*record.kind == "NS") {
+                return true;
+            }
+            rest = parent;
+        }
+        false
+    }
 }
 
 impl TunnelSnapshot {
@@ -90,15 +124,32 @@ impl TunnelSnapshot {
 }
 
 impl Snapshot {
-    /// The zone that `name` belongs to: the longest one on a label boundary.
+    /// The zone that `name` belongs to: the longest one on a label boundary. None where a longer one is not served, or is
+    /// out of sight and only its delegation shows.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
-        let home = self
-            .zones
-            .iter()
-            .filter(|zone| hostname::is_within(name, &zone.zone.name))
-            .max_by_key(|zone| zone.zone.name.len())?;
+        let home = self.zones_around(name).max_by_key(|zone| zone.zone.name.len())?;
         let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());
-        (!elsewhere.any(|zone| hostname::is_within(name, zone))).then_some(home)
+        let is_elsewhere = elsewhere.any(|zone| hostname::is_within(name, zone)) || home.delegates(name);
+        (!is_elsewhere).then_some(home)
+    }
+
+    /// The zones that were read and that `name` is within.
+    fn zones_around(&self, name: &str) -> impl Iterator<Item = &ZoneSnapshot> {
+        self.zones.iter().filter(move |zone| hostname::is_within(name, &zone.zone.name))
+    }
+
+    /// Our records of `name`, those of the innermost zone first. Others are left from when that zone was not there yet,
+    /// and visitors are led to them until it is active.
+    pub fn own_records_of(&self, name: &str, settings: &Settings) -> Vec<OwnRecord<'_>> {
+        let mut zones: Vec<&ZoneSnapshot> = self.zones_around(name).collect();
+        zones.sort_unstable_by_key(|zone| Reverse(zone.zone.name.len()));
+        let mut own = Vec::new();
+        for zone in zones {
+            own.extend(zone.records_of(name).iter().filter_map(|record| {
+                Some(OwnRecord { zone, record, stamp: self.own_stamp(record, settings)? })
+            }));
+        }
+        own
     }
 
     /// The stamp of `record` if it is this program's: our owner's, and not leading to a tunnel that another instance
@@ -125,8 +176,7 @@ impl Snapshot {
 
     /// Whether a record of the name is ours.
     pub fn holds(&self, name: &str, settings: &Settings) -> bool {
-        let records = self.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default();
-        records.iter().any(|record| self.own_stamp(record, settings).is_some())
+        !self.own_records_of(name, settings).is_empty()
     }
 
     /// The TXT records that are stored for `hostname` and `owner`'s, in whichever zone, with their zones.
@@ -177,9 +227,11 @@ impl OwnRules {
         self.0.entry(hostname.into()).or_default().extend(digests);
     }
 
-    /// How many hostnames are ours, of those that are served.
-    pub fn served_hostnames(&self, settings: &Settings) -> usize {
-        self.0.keys().filter(|hostname| settings.filter.matches(hostname)).count()
+    /// Adds the digests that a hostname has in `other`.
+    pub fn add_from(&mut self, other: &Self, hostname: &str) {
+        if let Some(digests) = other.0.get(hostname) {
+            self.add(hostname, digests.iter().copied());
+        }
     }
 
     /// Whether `rule` of `tunnel` is ours.

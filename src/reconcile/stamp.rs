@@ -74,9 +74,20 @@ pub struct Claims {
 }
 
 impl Claims {
+    /// Whether `others` has all of it.
+    pub fn is_within(&self, others: &Self) -> bool {
+        self.rules.is_subset(&others.rules) && (others.record_only || !self.record_only)
+    }
+
     /// Whether nothing is claimed, so that the record has no reason to stay.
     pub fn is_empty(&self) -> bool {
         !self.record_only && self.rules.is_empty()
+    }
+
+    /// Claims what `other` does, too.
+    pub fn merge(&mut self, other: &Self) {
+        self.record_only |= other.record_only;
+        self.rules.extend(&other.rules);
     }
 
     fn parse(run: &str) -> Option<Self> {

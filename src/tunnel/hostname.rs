@@ -149,6 +149,9 @@ pub fn normalize(text: &str) -> String {
 
 /// Lower case and punycode, as far as that works. Two patterns that fold alike are held to be the same name.
 pub(super) fn fold(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
     let labels = text.split('.').map(|label| {
         let label = lower_case(label);
         encode(&label).unwrap_or(label)

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 /// The domain below which every tunnel has a hostname of its own.
-const TUNNEL_DOMAIN: &str = "cfargotunnel.com";
+pub(crate) const TUNNEL_DOMAIN: &str = "cfargotunnel.com";
 
 /// Lengths of the groups of hexadecimal digits in a UUID.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];

@@ -40,6 +40,10 @@ pub const ORIGIN_FIELDS: [&str; 19] = [
 /// The fields of `access` that are managed.
 const ACCESS_FIELDS: [&str; 3] = ["required", "teamName", "audTag"];
 
+/// Above this a cloudflared of 32 bits, for arm or 386, cannot read the number, and refuses the whole document that
+/// Cloudflare took.
+pub const COUNT_MAX: u64 = i32::MAX as u64;
+
 /// Above this cloudflared's nanoseconds overflow, silently.
 const SECONDS_MAX: i64 = i64::MAX / 1_000_000_000;
 
@@ -67,6 +71,8 @@ pub enum FieldProblem {
     Negative,
     /// More seconds than cloudflared can count.
     TooManySeconds,
+    /// A number above [`COUNT_MAX`].
+    TooMany,
     /// A port above 65535.
     Port,
     /// A proxy type other than none and `socks`.
@@ -87,6 +93,7 @@ impl fmt::Display for FieldProblem {
             Self::Type(expected) => write!(formatter, "must be {expected}"),
             Self::Negative => formatter.write_str("must not be negative"),
             Self::TooManySeconds => write!(formatter, "must not be more than {SECONDS_MAX} seconds"),
+            Self::TooMany => write!(formatter, "must not be more than {COUNT_MAX}"),
             Self::Port => formatter.write_str("must hold ports up to 65535"),
             Self::ProxyType => formatter.write_str("must be empty or \"socks\""),
             Self::Character(character) => write!(formatter, "cannot hold {character:?}"),
@@ -144,7 +151,11 @@ pub(super) fn check(field: &str, value: &RawValue) -> Result<(), FieldProblem> {
             Some(seconds) if seconds > SECONDS_MAX => Err(FieldProblem::TooManySeconds),
             _ => Ok(()),
         },
-        Some(Kind::Count) if integer(value).is_some_and(i64::is_negative) => Err(FieldProblem::Negative),
+        Some(Kind::Count) => match integer(value) {
+            Some(..0) => Err(FieldProblem::Negative),
+            Some(number) if number.unsigned_abs() > COUNT_MAX => Err(FieldProblem::TooMany),
+            _ => Ok(()),
+        },
         Some(Kind::Port) if value.get().parse::<u16>().is_err() => Err(FieldProblem::Port),
         Some(Kind::ProxyType) if !text(value).is_some_and(|text| text.is_empty() || text == "socks") => {
             Err(FieldProblem::ProxyType)
@@ -158,7 +169,7 @@ pub(super) fn check(field: &str, value: &RawValue) -> Result<(), FieldProblem> {
         }
         Some(Kind::IpRules) => list(value).unwrap_or_default().into_iter().try_for_each(check_ip_rule),
         Some(Kind::Access) => check_access(value),
-        Some(Kind::Count | Kind::Port | Kind::ProxyType | Kind::Flag | Kind::Text) | None => Ok(()),
+        Some(Kind::Port | Kind::ProxyType | Kind::Flag | Kind::Text) | None => Ok(()),
     }
 }
 
@@ -339,6 +350,7 @@ mod tests {
             ("connectTimeout", "0"),
             ("keepAliveTimeout", "9223372036"),
             ("keepAliveConnections", "0"),
+            ("keepAliveConnections", "2147483647"),
             ("noTLSVerify", "false"),
             ("httpHostHeader", "\"\""),
             ("httpHostHeader", "\"app.local:8080\""),
@@ -387,6 +399,7 @@ mod tests {
             ("connectTimeout", "-1", P::Negative),
             ("connectTimeout", "9223372037", P::TooManySeconds),
             ("keepAliveConnections", "-5", P::Negative),
+            ("keepAliveConnections", "2147483648", P::TooMany),
             ("proxyPort", "65536", P::Port),
             ("proxyType", "\"http\"", P::ProxyType),
             ("httpHostHeader", "\"a\\r\\nb\"", P::Character('\r')),

@@ -6,18 +6,23 @@
 
 use std::error::Error;
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 use crate::limits::{HOSTNAME_MAX_BYTES, LABEL_MAX_BYTES};
 
 /// Services that are a word.
-const WORDS: [&str; 4] = ["hello_world", "hello-world", "bastion", "socks-proxy"];
+pub(crate) const WORDS: [&str; 4] = ["hello_world", "hello-world", "bastion", "socks-proxy"];
 
 /// In front of a socket's path. cloudflared compares these with case and does not read the rest as a URL.
 const SOCKETS: [&str; 2] = ["unix:", "unix+tls:"];
 
 /// In front of the status that answers every request.
 const STATUS: &str = "http_status:";
+
+/// What visitors see as the answer that was meant. cloudflared takes 100 to 999: below 200 they get 200 or nothing, and
+/// above 599 no status means anything.
+const STATUSES: RangeInclusive<u16> = 200..=599;
 
 /// Schemes with a protocol behind them.
 const SCHEMES: [&str; 8] = ["http", "https", "ws", "wss", "tcp", "ssh", "rdp", "smb"];
@@ -58,6 +63,21 @@ impl Service {
     /// The service as it is written in a rule.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The host, brackets included, and the port that cloudflared connects to; nothing where the service is no URL.
+    pub fn host_and_port(&self) -> Option<(&str, u16)> {
+        let (scheme, authority) = self.0.split_once("://")?;
+        let (host, port) = host_and_port(authority).ok()?;
+        let default = match scheme {
+            "http" | "ws" => 80,
+            "https" | "wss" => 443,
+            "ssh" => 22,
+            "rdp" => 3389,
+            // The port of smb. tcp has none, and is not taken without one.
+            _ => 445,
+        };
+        Some((host, port.and_then(|port| port.parse().ok()).unwrap_or(default)))
     }
 }
 
@@ -104,7 +124,9 @@ pub enum ServiceError {
     Path,
     /// A query or a fragment.
     Query,
-    /// `http_status:` without a status from 100 to 999.
+    /// An IPv4 address in the form of an IPv6 one.
+    MappedAddress(Ipv4Addr),
+    /// `http_status:` without a status from 200 to 599.
     Status(Box<str>),
     /// `unix:` without the path of a socket.
     SocketPath,
@@ -141,10 +163,19 @@ impl fmt::Display for ServiceError {
                  path with a path rule"
             }
             Self::Query => "a service has no query or fragment: cloudflared would ignore them",
+            Self::MappedAddress(address) => {
+                return write!(
+                    formatter,
+                    "some releases of cloudflared read no IPv4 address in this form, and then refuse the rules of all \
+                     hostnames together: write {address}"
+                );
+            }
             Self::Status(status) => {
                 return write!(
                     formatter,
-                    "the HTTP status {status:?} is not a number of three digits from 100 to 999"
+                    "the HTTP status {status:?} is not a number from {} to {}",
+                    STATUSES.start(),
+                    STATUSES.end()
                 );
             }
             Self::SocketPath => {
@@ -158,9 +189,11 @@ impl fmt::Display for ServiceError {
 impl Error for ServiceError {}
 
 fn check_status(status: &str) -> Result<(), ServiceError> {
-    let is_status =
-        status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit()) && !status.starts_with('0');
-    if is_status { Ok(()) } else { Err(ServiceError::Status(status.into())) }
+    let is_plain = status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit());
+    match status.parse::<u16>() {
+        Ok(number) if is_plain && STATUSES.contains(&number) => Ok(()),
+        _ => Err(ServiceError::Status(status.into())),
+    }
 }
 
 fn url(text: &str) -> Result<String, ServiceError> {
@@ -219,7 +252,9 @@ fn check_host(host: &str) -> Result<(), ServiceError> {
     let invalid = || ServiceError::Host(host.into());
     if let Some(address) = host.strip_prefix('[') {
         let address = address.strip_suffix(']').ok_or_else(invalid)?;
-        return address.parse::<Ipv6Addr>().map(drop).map_err(|_| invalid());
+        let address: Ipv6Addr = address.parse().map_err(|_| invalid())?;
+        // Go 1.24.8 and 1.24.9 refuse such a URL, and cloudflared of October 2025 to January 2026 is built with them.
+        return address.to_ipv4_mapped().map_or(Ok(()), |mapped| Err(ServiceError::MappedAddress(mapped)));
     }
     // A name with a trailing dot is absolute: the search domains of the pod are not tried.
     let name = host.strip_suffix('.').unwrap_or(host);
@@ -265,8 +300,9 @@ mod tests {
             ("unix:///run/app.sock", "unix:///run/app.sock"),
             ("unix:@app", "unix:@app"),
             ("http_status:404", "http_status:404"),
-            ("http_status:100", "http_status:100"),
-            ("http_status:999", "http_status:999"),
+            ("http_status:200", "http_status:200"),
+            ("http_status:599", "http_status:599"),
+            ("http://[::1.2.3.4]:80", "http://[::1.2.3.4]:80"),
             ("hello_world", "hello_world"),
             ("hello-world", "hello-world"),
             ("bastion", "bastion"),
@@ -312,6 +348,8 @@ mod tests {
             ("http://[::1", E::Host("[:".into())),
             ("http://[::1]x", E::Host("[::1]x".into())),
             ("http://[10.0.0.1]", E::Host("[10.0.0.1]".into())),
+            ("http://[::ffff:10.0.0.1]:80", E::MappedAddress(Ipv4Addr::new(10, 0, 0, 1))),
+            ("https://[::FFFF:a00:1]", E::MappedAddress(Ipv4Addr::new(10, 0, 0, 1))),
             ("http://[fe80::1%25eth0]", E::Host("[fe80::1%25eth0]".into())),
             ("http://::1", E::Host(":".into())),
             ("http://%zz", E::Host("%zz".into())),
@@ -324,6 +362,10 @@ mod tests {
             ("tcp://db", E::NoPort),
             ("http_status:", E::Status("".into())),
             ("http_status:99", E::Status("99".into())),
+            ("http_status:100", E::Status("100".into())),
+            ("http_status:199", E::Status("199".into())),
+            ("http_status:600", E::Status("600".into())),
+            ("http_status:999", E::Status("999".into())),
             ("http_status:1000", E::Status("1000".into())),
             ("http_status:+404", E::Status("+404".into())),
             ("http_status:0404", E::Status("0404".into())),

@@ -5,6 +5,9 @@
 //! its process. So 4xx is only for callers that are not ExternalDNS. There is no redirect anywhere: Go's client
 //! would follow it with a GET, and take the answer to that for the answer to its POST.
 
+use std::fmt;
+use std::io::{self, Write};
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -204,7 +207,7 @@ impl Accepted {
             }
             Operation::Records => self.endpoints(service.records(deadline)),
             Operation::AdjustEndpoints => match parse::<Vec<Endpoint>>(body, b'[') {
-                Ok(endpoints) => self.endpoints(service.adjust_endpoints(endpoints)),
+                Ok(endpoints) => self.endpoints(service.adjust_endpoints(endpoints, deadline)),
                 Err(answer) => answer,
             },
             Operation::ApplyChanges => match parse::<Changes>(body, b'{') {
@@ -239,14 +242,33 @@ impl Accepted {
             Ok(endpoints) => endpoints,
             Err(failure) => return failure.into(),
         };
-        let mut body = Vec::with_capacity(2 + endpoints.len() * TYPICAL_ENDPOINT_BYTES);
+        let mut body = Body(Vec::with_capacity(2 + endpoints.len() * TYPICAL_ENDPOINT_BYTES));
         if serde_json::to_writer(&mut body, &endpoints).is_err() {
             return Failure::internal("the endpoints cannot be written as JSON").into();
         }
+        let Body(body) = body;
         if body.len() > limits::RESPONSE_BODY_MAX_BYTES {
             return Failure::internal("the answer is larger than the 32 MiB that ExternalDNS reads").into();
         }
         Answer::of_type(self.protocol, body)
+    }
+}
+
+/// Where an answer is written to. serde_json hands over a few bytes at a time, sixty times an endpoint, and musl's `memcpy`
+/// takes as long for one byte as for a hundred: byte by byte, the whole takes a quarter of the time.
+struct Body(Vec<u8>);
+
+impl Write for Body {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The compiler would make a memcpy of `extend`.
+        for byte in bytes {
+            self.0.push(*byte);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -264,11 +286,15 @@ fn parse<T: Default + DeserializeOwned>(body: Vec<u8>, opening: u8) -> Result<T,
         && *first != opening
         && *first != b'n'
     {
-        return Err(Answer::text(400, &format!("malformed JSON: expected {:?}", char::from(opening))));
+        return Err(malformed(&format_args!("expected {:?}", char::from(opening))));
     }
-    serde_json::from_slice::<Option<T>>(&body)
-        .map(Option::unwrap_or_default)
-        .map_err(|error| Answer::text(400, &format!("malformed JSON: {error}")))
+    // Looked at once, and not text by text.
+    let text = str::from_utf8(&body).map_err(|error| malformed(&error))?;
+    serde_json::from_str::<Option<T>>(text).map(Option::unwrap_or_default).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &dyn fmt::Display) -> Answer {
+    Answer::text(400, &format!("malformed JSON: {error}"))
 }
 
 #[cfg(test)]
@@ -304,7 +330,7 @@ mod tests {
             self.result(Vec::new())
         }
 
-        fn adjust_endpoints(&self, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Failure> {
+        fn adjust_endpoints(&self, endpoints: Vec<Endpoint>, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
             self.result(endpoints)
         }
 
@@ -486,6 +512,21 @@ mod tests {
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(1));
         let answer = accepted.answer(b"{\"\xff\":1}".to_vec(), &Echo::default(), deadline);
         assert_eq!(answer.status, 400);
+    }
+
+    /// What serde_json hands over in pieces arrives whole, escapes included.
+    #[test]
+    fn endpoints_are_written_as_they_were_read() {
+        let long = "long ".repeat(100);
+        let body = [
+            r#"[{"dnsName":"a.example.com","targets":["\"\\\b\f\n\r\t\u0001 é 🦀"],"recordType":"CNAME","#,
+            r#""setIdentifier":"^/$","recordTTL":-1,"labels":{"resource":""#,
+            &*long,
+            r#""},"providerSpecific":[{"name":"x"}]},{}]"#,
+        ]
+        .concat();
+        let answer = ask(&Echo::default(), &head("POST", "/adjustendpoints", WEBHOOK, WEBHOOK), &body);
+        assert_eq!(text(&answer), body);
     }
 
     #[test]

@@ -15,7 +15,8 @@ type connector struct {
 
 	mutex     sync.Mutex
 	endpoints []*endpoint.Endpoint
-	served    int // connections answered since the endpoints were set last
+	rotates   bool // whether each answer begins with what was second in the one before
+	served    int  // connections answered since the endpoints were set last
 }
 
 func startConnector(t *testing.T) *connector {
@@ -53,6 +54,9 @@ func (c *connector) answer(t *testing.T, connection net.Conn) {
 		return
 	}
 	c.served++
+	if c.rotates && len(c.endpoints) > 1 {
+		c.endpoints = append(c.endpoints[1:len(c.endpoints):len(c.endpoints)], c.endpoints[0])
+	}
 }
 
 // set changes what the sources say from the next loop on.
@@ -61,6 +65,14 @@ func (c *connector) set(endpoints ...*endpoint.Endpoint) {
 	defer c.mutex.Unlock()
 	c.endpoints = endpoints
 	c.served = 0
+}
+
+// rotate answers in another order each time, as the sources of ExternalDNS do. Of endpoints with one name, set identifier and
+// target it takes the first.
+func (c *connector) rotate() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.rotates = true
 }
 
 // servedSinceSet counts the loops that have seen the present endpoints.

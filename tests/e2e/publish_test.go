@@ -83,7 +83,7 @@ func TestEveryShapeOfEndpointReachesItsFixedPoint(t *testing.T) {
 			cloudflare := startEmulator(t)
 			tunnel := cloudflare.tunnelNeverConfigured(t, "fresh")
 			foreign := cloudflare.foreign(t, tunnel)
-			program := startProgram(t, cloudflare, tunnel.id)
+			program := startProgram(t, cloudflare, tunnel.id, "MASS_DELETION_LIMIT=0")
 			dns := startExternalDNS(t, program, registry)
 
 			balanced := addressed("balanced.example.com", property{"tunnel-service", "http://balanced.shop.svc:80"})

@@ -7,10 +7,12 @@ use external_dns_cloudflare_tunnel_webhook::cloudflare::{
 };
 use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{
@@ -22,6 +24,8 @@ use serde_json::value::RawValue;
 use crate::external_dns::Registry;
 
 pub(crate) const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
+/// A zone inside the other, where there is one.
+pub(crate) const INNER_ZONE: &str = "a.example.com";
 pub(crate) const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
 
 pub(crate) fn tunnel_id(id: &str) -> TunnelId {
@@ -44,11 +48,18 @@ pub(crate) fn settings() -> Settings {
 pub(crate) struct World {
     /// The inner one last.
     zones: Vec<&'static str>,
+    /// Zones that visitors are not led to yet.
+    pending: BTreeSet<&'static str>,
+    /// Where each record is. A zone may come when records of its names stand in the one around it.
+    places: BTreeMap<RecordId, &'static str>,
     pub(crate) records: Vec<Record>,
     pub(crate) documents: BTreeMap<TunnelId, Document>,
     /// What the program is set to take over.
     pub(crate) adopt: Adopt,
     pub(crate) namespace_guard: Option<NamespaceGuard>,
+    pub(crate) mass_deletion_limit: usize,
+    /// The domain filter is this name with all below it; empty, there is none.
+    pub(crate) served: &'static str,
     /// Tunnels of the account that are not configured.
     pub(crate) live_elsewhere: BTreeSet<TunnelId>,
     next_record: usize,
@@ -58,6 +69,7 @@ pub(crate) struct World {
     pub(crate) registry: Registry,
     /// The settings' `ORIGIN_*`.
     pub(crate) origin_defaults: OriginRequest,
+    pub(crate) default_service: Option<ServiceTemplate>,
 }
 
 impl World {
@@ -81,8 +93,34 @@ impl World {
     }
 
     /// With the zone `a.example.com` inside the other.
-    pub(crate) fn with_inner_zone(self) -> Self {
-        Self { zones: vec!["example.com", "a.example.com"], ..self }
+    pub(crate) fn with_inner_zone(mut self) -> Self {
+        let records = std::mem::take(&mut self.records);
+        self.add_inner_zone(true);
+        for Record { name, kind, content, comment, .. } in records {
+            self.add(&name, &kind, &content, &comment);
+        }
+        self
+    }
+
+    /// The zone comes after its names were published in the one around it.
+    pub(crate) fn add_inner_zone(&mut self, is_active: bool) {
+        self.zones = vec!["example.com", INNER_ZONE];
+        if !is_active {
+            self.pending.insert(INNER_ZONE);
+        }
+    }
+
+    pub(crate) fn activate_inner_zone(&mut self) {
+        self.pending.clear();
+    }
+
+    /// The records in one zone.
+    pub(crate) fn records_in(&self, zone: &str) -> Vec<&Record> {
+        self.records.iter().filter(|record| self.is_in(record, zone)).collect()
+    }
+
+    fn is_in(&self, record: &Record, zone: &str) -> bool {
+        self.places.get(&record.id).is_some_and(|place| *place == zone)
     }
 
     /// With `ADOPT` set.
@@ -97,14 +135,19 @@ impl World {
         let document = |config: Option<&RawValue>| Document::parse(config).expect("an object with a list");
         Self {
             zones: vec!["example.com"],
+            pending: BTreeSet::new(),
+            places: BTreeMap::new(),
             records: Vec::new(),
             documents: [(tunnel_id(HOME), document(Some(&config))), (tunnel_id(OFFICE), document(None))]
                 .into(),
             ownership: Ownership::Comment,
             registry: Registry::Noop,
             origin_defaults: OriginRequest::new(),
+            default_service: None,
             adopt: Adopt::default(),
             namespace_guard: None,
+            mass_deletion_limit: MASS_DELETION_LIMIT_DEFAULT,
+            served: "",
             live_elsewhere: BTreeSet::new(),
             next_record: 0,
             writes: 0,
@@ -116,15 +159,34 @@ impl World {
         let mut settings = settings();
         settings.ownership = self.ownership;
         settings.origin_defaults.clone_from(&self.origin_defaults);
+        settings.default_service.clone_from(&self.default_service);
         settings.adopt.clone_from(&self.adopt);
         settings.namespace_guard.clone_from(&self.namespace_guard);
+        settings.mass_deletion_limit = self.mass_deletion_limit;
+        if !self.served.is_empty() {
+            settings.filter = DomainFilter::lists([self.served], []);
+        }
         settings
     }
 
     pub(crate) fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
+        self.add_in(zone_of(&self.zones, name), name, kind, content, comment);
+    }
+
+    /// In a zone that may not be seen yet.
+    pub(crate) fn add_in(
+        &mut self,
+        zone: &'static str,
+        name: &str,
+        kind: &str,
+        content: &str,
+        comment: &str,
+    ) {
         self.next_record += 1;
+        let id = RecordId::new(format!("r{}", self.next_record));
+        self.places.insert(id.clone(), zone);
         self.records.push(Record {
-            id: RecordId::new(format!("r{}", self.next_record)),
+            id,
             name: name.into(),
             kind: kind.into(),
             content: content.into(),
@@ -132,6 +194,8 @@ impl World {
             ttl: 1,
             comment: comment.into(),
             read_only: false,
+            // One write later than what stood before.
+            created_unix_seconds: u32::try_from(self.writes).ok(),
         });
     }
 
@@ -142,11 +206,10 @@ impl World {
                 name: (*name).into(),
                 account: AccountId::new("a1"),
                 plan: ZonePlan::Free,
-                status: "active".into(),
+                status: if self.pending.contains(name) { "pending" } else { "active" }.into(),
                 paused: false,
             };
-            let records = self.records.iter().filter(|record| zone_of(&self.zones, &record.name) == *name);
-            ZoneSnapshot::new(zone, records.cloned().collect())
+            ZoneSnapshot::new(zone, self.records_in(name).into_iter().cloned().collect())
         };
         Snapshot {
             zones: self.zones.iter().map(zone).collect(),
@@ -196,20 +259,20 @@ impl World {
     }
 
     /// Deletes, then patches, then posts, as Cloudflare does; what it would refuse is a failure of the plan.
-    fn batch(&mut self, zone: &str, operations: &[RecordOperation]) {
+    fn batch(&mut self, zone: &'static str, operations: &[RecordOperation]) {
         for operation in operations {
-            if let RecordOperation::Delete(id) = operation {
+            if let RecordOperation::Delete(id, _) = operation {
                 let before = self.records.len();
-                let zones = &self.zones;
-                self.records.retain(|record| record.id != *id || zone_of(zones, &record.name) != zone);
+                let places = &self.places;
+                self.records.retain(|record| record.id != *id || places.get(id) != Some(&zone));
                 assert_eq!(self.records.len() + 1, before, "81044: the record does not exist");
             }
         }
         for operation in operations {
-            if let RecordOperation::Patch(patch) = operation {
-                let zones = &self.zones;
+            if let RecordOperation::Patch(patch, _) = operation {
+                let places = &self.places;
                 let mut records =
-                    self.records.iter_mut().filter(|record| zone_of(zones, &record.name) == zone);
+                    self.records.iter_mut().filter(|record| places.get(&record.id) == Some(&zone));
                 let record = records.find(|record| record.id == patch.id).expect("81044");
                 assert_eq!((&patch.kind, patch.ttl), (&None, None));
                 record.content = patch.content.clone().unwrap_or_else(|| record.content.clone());
@@ -220,7 +283,7 @@ impl World {
         for operation in operations {
             if let RecordOperation::Post(new) = operation {
                 assert_eq!(zone_of(&self.zones, &new.name), zone, "it would be found nowhere");
-                let conflict = self.records.iter().any(|record| {
+                let conflict = self.records_in(zone).into_iter().any(|record| {
                     record.name == new.name
                         && match &*new.kind {
                             "TXT" => record.kind == new.kind && record.content == new.content,

@@ -40,7 +40,7 @@ impl Service for Fake {
         (self.records)()
     }
 
-    fn adjust_endpoints(&self, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Failure> {
+    fn adjust_endpoints(&self, endpoints: Vec<Endpoint>, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
         Ok(endpoints)
     }
 

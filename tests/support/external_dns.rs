@@ -221,6 +221,18 @@ fn labels_in(heritage: &str) -> Vec<(String, String)> {
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
+/// `plan/conflict.go`: an update takes the candidate whose label is the current one's, and one without is the same as an
+/// empty one; a creation the smallest by targets.
+fn resolve<'a>(current: Option<&Endpoint>, candidates: &[&'a Endpoint]) -> Option<&'a Endpoint> {
+    let resource = |endpoint: &Endpoint| endpoint.labels.value("resource").unwrap_or_default().to_owned();
+    let mut candidates = candidates.to_vec();
+    candidates.sort_by_key(|candidate| (candidate.targets.len(), &candidate.targets));
+    let of_current = current.and_then(|current| {
+        candidates.iter().find(|candidate| resource(candidate) == resource(current)).copied()
+    });
+    of_current.or_else(|| candidates.first().copied())
+}
+
 /// ExternalDNS's planner with policy sync, as `plan/plan.go` has it: rows by name and set identifier, one candidate
 /// each, updates where target or properties differ, owner filter.
 pub(crate) fn plan(current: &[Endpoint], desired: &[Endpoint]) -> Changes {
@@ -244,11 +256,7 @@ pub(crate) fn plan(current: &[Endpoint], desired: &[Endpoint]) -> Changes {
         let present = current.get(key).map(Vec::as_slice).unwrap_or_default();
         let candidates = desired.get(key).map(Vec::as_slice).unwrap_or_default();
         let same = present.iter().find(|endpoint| endpoint.record_type == "CNAME");
-        let resource = same.and_then(|endpoint| endpoint.labels.value("resource"));
-        let chosen = candidates
-            .iter()
-            .find(|candidate| resource.is_some() && candidate.labels.value("resource") == resource)
-            .or_else(|| candidates.iter().min_by_key(|candidate| &candidate.targets));
+        let chosen = resolve(same.copied(), candidates);
         let owned = |endpoint: &Endpoint| {
             let mut endpoint = endpoint.clone();
             endpoint.labels.set("owner", "default");

@@ -110,8 +110,17 @@ impl Process {
         assert!(Command::new("kill").args(["-s", signal, &id]).status().expect("kill is there").success());
         let status = self.child.wait().expect("it is our child");
         let took = begun.elapsed();
-        self.said.extend(self.lines.iter());
-        (status.code(), took, self.said)
+        let mut said = std::mem::take(&mut self.said);
+        said.extend(self.lines.iter());
+        (status.code(), took, said)
+    }
+}
+
+/// One that nobody ended would outlive its test.
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -115,8 +115,11 @@ impl Town {
                 let document = cloudflare.configuration(&tunnel.id).map(Split::of).unwrap_or_default();
                 format!("tunnel {}: {:?}\n  {}\n", tunnel.name, document.frame, document.rules.join("\n  "))
             });
-            let mut records: Vec<String> =
-                cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id)).map(shown).collect();
+            let mut records: Vec<String> = Vec::new();
+            for zone in cloudflare.zones() {
+                let of_zone = cloudflare.records(&zone.id).iter();
+                records.extend(of_zone.map(|record| format!("{}: {}", zone.name, shown(record))));
+            }
             records.sort_unstable();
             tunnels.chain(records).collect()
         })

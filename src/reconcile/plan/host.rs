@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cloudflare::Record;
 use crate::reconcile::adopt;
-use crate::reconcile::canonical::{Publication, RESOURCE_LABEL};
-use crate::reconcile::plan::{HostPlan, HostRequest, Reason, Refusal, Stage};
+use crate::reconcile::canonical::Publication;
+use crate::reconcile::plan::{HostPlan, HostRequest, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::records::LOST_PREFIX;
-use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
+use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 use crate::reconcile::trace::{Trace, trace};
 use crate::reconcile::{Note, Settings};
@@ -38,16 +38,24 @@ pub(super) fn plan(
     owned: &BTreeMap<&TunnelId, Owned<'_>>,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    let whole = |reason| Refusal { hostname: name.into(), set_identifier: None, reason };
+    let whole = |resource, reason| Refusal { hostname: name.into(), set_identifier: None, resource, reason };
+    let asker = request.resource();
     if !settings.filter.matches(name) {
-        outcome.refusals.push(whole(Reason::OutsideFilter));
+        outcome.refusals.push(whole(asker, Reason::OutsideFilter));
         return outcome;
     }
-    let wanted = valid_ones(name, request, &mut outcome.refusals);
-    let Some(zone) = snapshot.zone_of(name) else {
-        outcome.refusals.push(whole(Reason::NoZone));
+    let mut wanted = valid_ones(name, request, &mut outcome.refusals);
+    let standing = || Some(snapshot.own_records_of(name, settings).first()?.zone);
+    let home = snapshot.zone_of(name);
+    let Some(zone) = home.or_else(standing) else {
+        outcome.refusals.push(whole(asker, Reason::NoZone));
         return outcome;
     };
+    // What was published before the name's zone was there, or went out of sight, can still be withdrawn.
+    if home.is_none() && !request.wanted.is_empty() {
+        outcome.refusals.push(whole(asker, Reason::NoZone));
+        wanted.clear();
+    }
     // A name that is no hostname was never published, so nothing of it can be withdrawn either.
     let Ok(hostname) = Hostname::parse(name) else {
         return outcome;
@@ -61,11 +69,16 @@ pub(super) fn plan(
     let host = host.adopting(&wanted);
     let mut refusals = Vec::new();
     let mut planned = host.plan(wanted.clone(), &request.withdrawn, withhold, &mut refusals);
-    if let Err(reason @ Reason::StampFull { .. }) = planned {
-        // What is stamped already goes on without what has no room.
-        let (old, new): (Vec<_>, Vec<_>) =
-            wanted.into_iter().partition(|wanted| digest_of(wanted).is_none_or(|digest| host.has(digest)));
-        refusals = new.iter().map(|wanted| host.refusal(wanted.publication, reason.clone())).collect();
+    // What is stamped already goes on without what has no room. Not even that has room where a zone around this one, with
+    // longer comments, was the hostname's home; then what is withdrawn goes on.
+    for old_ones in [true, false] {
+        let Err(reason @ Reason::StampFull { .. }) = planned else { break };
+        let is_known = |wanted: &Wanted<'_>| {
+            digest_of(wanted).map_or_else(|| host.claims_record_only(), |digest| host.has(digest))
+        };
+        let (old, new): (Vec<Wanted<'_>>, Vec<Wanted<'_>>) =
+            wanted.iter().partition(|wanted| old_ones && is_known(wanted));
+        refusals = new.iter().map(|wanted| host.refusal(wanted, reason.clone())).collect();
         planned = host.plan(old, &request.withdrawn, withhold, &mut refusals);
     }
     outcome.refusals.append(&mut refusals);
@@ -77,7 +90,7 @@ pub(super) fn plan(
             outcome.plan = Some(plan).filter(|plan| !plan.is_empty());
             outcome.new_digests = new_digests;
         }
-        Err(reason) => outcome.refusals.push(whole(reason)),
+        Err(reason) => outcome.refusals.push(whole(host.resource(), reason)),
     }
     outcome
 }
@@ -93,14 +106,20 @@ pub(super) fn disown(
 ) -> Option<HostPlan> {
     let hostname = Hostname::parse(name).ok()?;
     let (request, owned) = (HostRequest::default(), BTreeMap::new());
-    let host = Host::new(snapshot, settings, snapshot.zone_of(name)?, hostname, &request, &owned);
+    let zone = snapshot.own_records_of(name, settings).first()?.zone;
+    let host = Host::new(snapshot, settings, zone, hostname, &request, &owned);
     let mut claims = host.stamp.as_ref()?.claims.clone();
     claims.rules.retain(|digest| !digests.contains(digest));
     let mut plan = host.empty_plan();
     if let (true, Some(comment)) = (claims.is_empty(), comment) {
-        let records = host.own_records.iter();
-        let patches = records.flat_map(|record| operations::restamp(record, Some(comment.into()))).collect();
-        plan.operations.insert((Stage::Stamp, host.zone.zone.id.clone()), patches);
+        for record in &host.own_records {
+            let operation = operations::restamp(record, Some(comment.into()));
+            plan.operations.entry((Stage::Stamp, zone.zone.id.clone())).or_default().extend(operation);
+        }
+        for OwnRecord { zone, record, .. } in &host.outer_records {
+            let operation = RecordOperation::delete(record);
+            plan.operations.entry((Stage::Stamp, zone.zone.id.clone())).or_default().push(operation);
+        }
         return Some(plan);
     }
     host.plan_operations(&mut plan, &[], &claims, &BTreeSet::new(), false).ok()?;
@@ -113,13 +132,12 @@ fn valid_ones<'a>(name: &str, request: &'a HostRequest, refusals: &mut Vec<Refus
     let mut wanted: Vec<Wanted<'_>> = Vec::new();
     for canonical in &request.wanted {
         match &canonical.publication {
-            Ok(publication) => {
-                wanted.push(Wanted { publication, resource: canonical.endpoint.labels.value(RESOURCE_LABEL) })
-            }
-            Err(faults) => refusals.push(Refusal {
+            Ok(publication) => wanted.push(Wanted { publication, resource: canonical.resource() }),
+            Err(problem) => refusals.push(Refusal {
                 hostname: name.into(),
                 set_identifier: Some(canonical.endpoint.set_identifier.as_str().into()),
-                reason: Reason::Invalid(faults.clone()),
+                resource: canonical.resource().map(Into::into),
+                reason: Reason::Invalid(problem.clone()),
             }),
         }
     }
@@ -141,12 +159,16 @@ struct Planned {
 struct Host<'a> {
     snapshot: &'a Snapshot,
     settings: &'a Settings,
+    /// The hostname's home; where that is not served, the innermost zone that a record of ours stands in.
     zone: &'a ZoneSnapshot,
     hostname: Hostname,
     request: &'a HostRequest,
     /// All rules, with which of them are ours.
     owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
+    /// Ours in `zone`.
     own_records: Vec<&'a Record>,
+    /// Ours in zones around it, from when it was not there yet.
+    outer_records: Vec<OwnRecord<'a>>,
     /// Records that are not ours and that a CNAME cannot stand beside.
     foreign_records: Vec<&'a Record>,
     stamp: Option<Stamp>,
@@ -169,23 +191,25 @@ impl<'a> Host<'a> {
         request: &'a HostRequest,
         owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
     ) -> Self {
-        let mut own_records = Vec::new();
-        let mut foreign_records = Vec::new();
+        let (own, outer_records): (Vec<OwnRecord<'_>>, Vec<OwnRecord<'_>>) = snapshot
+            .own_records_of(hostname.as_str(), settings)
+            .into_iter()
+            .partition(|own| own.zone.zone.id == zone.zone.id);
+        let is_apex = hostname.as_str() == &*zone.zone.name;
+        let is_own = |record: &Record| own.iter().any(|own| own.record.id == record.id);
+        let foreign_records = zone
+            .records_of(hostname.as_str())
+            .iter()
+            .filter(|record| excludes_cname(record, is_apex) && !is_own(record))
+            .collect();
         let mut stamp: Option<Stamp> = None;
-        for record in zone.records_of(hostname.as_str()) {
-            if let Some(own) = snapshot.own_stamp(record, settings) {
-                own_records.push(record);
-                match &mut stamp {
-                    Some(stamp) => {
-                        stamp.claims.record_only |= own.claims.record_only;
-                        stamp.claims.rules.extend(own.claims.rules);
-                    }
-                    None => stamp = Some(own),
-                }
-            } else if excludes_cname(record, hostname.as_str() == &*zone.zone.name) {
-                foreign_records.push(record);
+        for own in own.iter().chain(&outer_records) {
+            match &mut stamp {
+                Some(stamp) => stamp.claims.merge(&own.stamp.claims),
+                None => stamp = Some(own.stamp.clone()),
             }
         }
+        let own_records = own.iter().map(|own| own.record).collect();
         let mut host = Self {
             snapshot,
             settings,
@@ -194,6 +218,7 @@ impl<'a> Host<'a> {
             request,
             owned,
             own_records,
+            outer_records,
             foreign_records,
             stamp,
             traces: BTreeMap::new(),
@@ -202,6 +227,16 @@ impl<'a> Host<'a> {
         };
         host.traces = host.traces();
         host
+    }
+
+    /// All records of ours, those at home first.
+    fn records(&self) -> impl Iterator<Item = &'a Record> {
+        let outer = self.outer_records.iter().map(|own| own.record);
+        self.own_records.iter().copied().chain(outer)
+    }
+
+    fn has_record(&self) -> bool {
+        self.records().next().is_some()
     }
 
     /// The stamp's digests, followed to their rules.
@@ -216,7 +251,7 @@ impl<'a> Host<'a> {
             .chain(wanted.iter().map(|canonical| canonical.endpoint.set_identifier.as_str()))
             .filter(|path| !path.is_empty())
             .collect();
-        let content = self.own_records.first().map(|record| &*record.content).unwrap_or_default();
+        let content = self.records().next().map(|record| &*record.content).unwrap_or_default();
         trace(self.snapshot, self.settings, &self.hostname, content, &stamp.claims.rules, &paths)
             .into_iter()
             .collect()
@@ -233,11 +268,11 @@ impl<'a> Host<'a> {
         let wanted = if !self.foreign_records.is_empty() {
             let needs = self.needs_of_records(&wanted);
             for wanted in wanted {
-                refusals.push(self.refusal(wanted.publication, self.record_held(&wanted, needs.as_deref())));
+                refusals.push(self.refusal(&wanted, self.record_held(&wanted, needs.as_deref())));
             }
             Vec::new()
         } else if let Some(reason) = self.txt_outside_zones() {
-            refusals.extend(wanted.iter().map(|wanted| self.refusal(wanted.publication, reason.clone())));
+            refusals.extend(wanted.iter().map(|wanted| self.refusal(wanted, reason.clone())));
             Vec::new()
         } else {
             self.possible_ones(wanted, &withdrawn_claims, refusals)
@@ -272,6 +307,11 @@ impl<'a> Host<'a> {
         Ok(Planned { plan, new_digests: after.rules.union(&superseded).copied().collect() })
     }
 
+    /// The object that asks for the hostname, or the one that it came from.
+    fn resource(&self) -> Option<Box<str>> {
+        self.request.resource().or_else(|| self.stamp.as_ref()?.resource.clone())
+    }
+
     /// Whether the digest's rule is ours, or taken over.
     fn has(&self, digest: Digest) -> bool {
         self.traces.contains_key(&digest)
@@ -280,6 +320,7 @@ impl<'a> Host<'a> {
     fn empty_plan(&self) -> HostPlan {
         HostPlan {
             hostname: self.hostname.as_str().into(),
+            resource: self.resource(),
             vanishes: false,
             edits: BTreeMap::new(),
             operations: BTreeMap::new(),
@@ -314,6 +355,7 @@ impl<'a> Host<'a> {
                 refusals.push(Refusal {
                     hostname: self.hostname.as_str().into(),
                     set_identifier: Some(set_identifier.clone()),
+                    resource: self.resource(),
                     reason,
                 });
                 continue;
@@ -371,7 +413,7 @@ impl<'a> Host<'a> {
                 Some(reason) => {
                     let stands_at = |id: &&TunnelId| self.stands_at(publication.path(), id);
                     left_behind = left_behind.or_else(|| led_to.as_ref().filter(stands_at));
-                    refusals.push(self.refusal(publication, reason));
+                    refusals.push(self.refusal(&wanted, reason));
                 }
                 None => possible.push(wanted),
             }
@@ -380,7 +422,7 @@ impl<'a> Host<'a> {
         if let Some(led_to) = left_behind {
             for wanted in possible.drain(..) {
                 let reason = Reason::TwoTunnels { tunnel: led_to.as_str().into() };
-                refusals.push(self.refusal(wanted.publication, reason));
+                refusals.push(self.refusal(&wanted, reason));
             }
         }
         possible
@@ -411,7 +453,7 @@ impl<'a> Host<'a> {
     }
 
     fn led_to(&self) -> Option<TunnelId> {
-        TunnelId::from_hostname(&self.own_records.first()?.content)
+        TunnelId::from_hostname(&self.records().next()?.content)
     }
 
     /// What in the tunnel's document stands in the way of a rule.
@@ -422,9 +464,8 @@ impl<'a> Host<'a> {
         let mut standing = rules.iter().filter(|rule| rule.path() == path);
         let foreign = standing.next().filter(|_| !self.has(digest));
         if let Some(rule) = foreign {
-            let taken_back = self.own_records.is_empty()
-                && standing.next().is_none()
-                && rule.equals_in_every_field(wanted);
+            let taken_back =
+                !self.has_record() && standing.next().is_none() && rule.equals_in_every_field(wanted);
             if !taken_back {
                 let adopt = adopt::smallest(&[self.need_of_rule(tunnel, rule, wanted)]);
                 return Some(Reason::RuleHeld { service: rule.service().into(), adopt });
@@ -508,10 +549,11 @@ impl<'a> Host<'a> {
         self.snapshot.tunnels.get(tunnel).is_some_and(|tunnel| tunnel.writable)
     }
 
-    fn refusal(&self, publication: &Publication, reason: Reason) -> Refusal {
+    fn refusal(&self, wanted: &Wanted<'_>, reason: Reason) -> Refusal {
         Refusal {
             hostname: self.hostname.as_str().into(),
-            set_identifier: Some(publication.path().unwrap_or_default().into()),
+            set_identifier: Some(wanted.publication.path().unwrap_or_default().into()),
+            resource: wanted.resource.map(Into::into),
             reason,
         }
     }

@@ -1,9 +1,11 @@
 //! What is not done although it was asked for, and what the operator can do about it.
 
-use std::fmt;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
 
+use crate::limits;
 use crate::reconcile::OneLine;
-use crate::reconcile::canonical::Fault;
+use crate::reconcile::canonical::Problem;
 
 /// One thing that was asked for and is not done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +14,8 @@ pub struct Refusal {
     pub hostname: Box<str>,
     /// The endpoint's set identifier; `None` where the whole hostname is meant.
     pub set_identifier: Option<Box<str>>,
+    /// The object that asks for it, such as `ingress/shop/web`, where that is known.
+    pub resource: Option<Box<str>>,
     /// Why.
     pub reason: Reason,
 }
@@ -20,7 +24,7 @@ pub struct Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The endpoint has mistakes in it.
-    Invalid(Vec<Fault>),
+    Invalid(Problem),
     /// A deletion beside an invalid endpoint of the same hostname.
     Withheld,
     /// A deletion among so many that something else must be wrong.
@@ -95,6 +99,8 @@ pub enum Reason {
     Edit(String),
     /// Cloudflare refused it.
     Cloudflare(String),
+    /// Whether it can be done is left to a later request.
+    Undecided(String),
     /// What was written is read back otherwise, every time.
     NotKept {
         /// What differs.
@@ -124,17 +130,57 @@ impl Reason {
             Self::StampFull { .. } => "stamp_full",
             Self::Edit(_) => "edit",
             Self::Cloudflare(_) => "cloudflare",
+            Self::Undecided(_) => "undecided",
             Self::NotKept { .. } => "not_kept",
         }
+    }
+
+    /// Whether ExternalDNS has to be told that something is left to do. Some of its registries never ask again for what
+    /// was answered as done.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self, Self::MassDeletion | Self::Undecided(_))
+    }
+}
+
+impl Refusal {
+    /// A line for each of them, and one for all hostnames that the same reason concerns where these may be hundreds.
+    pub fn lines<'r>(refusals: impl Iterator<Item = &'r Self>) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut of_many: BTreeMap<&Reason, Vec<&Self>> = BTreeMap::new();
+        for refusal in refusals {
+            match &refusal.reason {
+                reason @ (Reason::MassDeletion | Reason::Undecided(_)) => {
+                    of_many.entry(reason).or_default().push(refusal);
+                }
+                _ => lines.push(refusal.to_string()),
+            }
+        }
+        lines.extend(of_many.into_iter().map(|(reason, refusals)| match &*refusals {
+            [refusal] => refusal.to_string(),
+            refusals => {
+                let shown = refusals.iter().take(limits::NAMES_SHOWN_MAX).map(|refusal| &*refusal.hostname);
+                let mut names = shown.collect::<Vec<_>>().join(", ");
+                if let Some(more) =
+                    refusals.len().checked_sub(limits::NAMES_SHOWN_MAX).filter(|more| *more > 0)
+                {
+                    let _ = write!(names, " and {more} more");
+                }
+                format!("hostnames={} names={names:?} refused={} {reason}", refusals.len(), reason.label())
+            }
+        }));
+        lines
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hostname, set_identifier, reason } = self;
+        let Self { hostname, set_identifier, resource, reason } = self;
         write!(formatter, "hostname={hostname:?} ")?;
         if let Some(path) = set_identifier.as_deref().filter(|path| !path.is_empty()) {
             write!(formatter, "path={path:?} ")?;
+        }
+        if let Some(resource) = resource {
+            write!(formatter, "resource={resource:?} ")?;
         }
         write!(formatter, "refused={} {reason}", reason.label())
     }
@@ -143,20 +189,15 @@ impl fmt::Display for Refusal {
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(faults) => {
-                for (index, fault) in faults.iter().enumerate() {
-                    let separator = if index == 0 { "" } else { "; " };
-                    write!(formatter, "{separator}{fault}")?;
-                }
-                formatter.write_str("; what is published now stays as it is")
-            }
+            Self::Invalid(problem) => write!(formatter, "{problem}; what is published now stays as it is"),
             Self::Withheld => formatter.write_str(
                 "its deletion waits until the hostname's invalid endpoint is mended, as the two may be one",
             ),
             Self::MassDeletion => formatter.write_str(
-                "with this request more than half of all hostnames would be gone, so it is withheld with the other \
-                 deletions: look for a filter, a source or an annotation prefix that has changed; if it is meant, set \
-                 ALLOW_MASS_DELETION=true until it is done",
+                "in one request more than MASS_DELETION_LIMIT hostnames were to go, and more than stay of those that \
+                 are as old, so they stay and everything else is done: look for a filter, a source, a template or an \
+                 annotation prefix that has changed; what is wanted again is released; if the deletion is meant, \
+                 delete fewer at once, or set MASS_DELETION_LIMIT=0 until it is done",
             ),
             Self::OutsideFilter => formatter.write_str("the domain filter does not take the name"),
             Self::NoZone => formatter.write_str(
@@ -237,7 +278,7 @@ impl fmt::Display for Reason {
                 "the record's comment has no room for another rule ({limit_bytes} bytes): shorten OWNER_ID or the \
                  text after the bar, or publish fewer paths on the hostname"
             ),
-            Self::Edit(text) => formatter.write_str(text),
+            Self::Edit(text) | Self::Undecided(text) => formatter.write_str(text),
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
             Self::NotKept { field } => write!(
                 formatter,
@@ -246,5 +287,39 @@ impl fmt::Display for Reason {
                  a while"
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_concerns_many_in_the_same_way_is_one_line_and_everything_else_a_line_each() {
+        let refusal = |number: usize, reason: Reason| Refusal {
+            hostname: format!("h{number}.example.com").into(),
+            set_identifier: None,
+            resource: None,
+            reason,
+        };
+        let undecided = |number, text: &str| refusal(number, Reason::Undecided(text.to_owned()));
+        let refusals: Vec<Refusal> = (0..10)
+            .map(|number| undecided(number, "who?"))
+            .chain([refusal(10, Reason::NoZone), refusal(11, Reason::NoZone), undecided(12, "gone")])
+            .chain((13..15).map(|number| refusal(number, Reason::MassDeletion)))
+            .collect();
+        let lines = Refusal::lines(refusals.iter());
+        let [one, another, withheld, gone, who] = &lines[..] else { panic!("{lines:#?}") };
+        assert!(one.starts_with("hostname=\"h10.example.com\" refused=no_zone "), "{one}");
+        assert!(another.starts_with("hostname=\"h11.example.com\" refused=no_zone "), "{another}");
+        assert_eq!(gone, "hostname=\"h12.example.com\" refused=undecided gone");
+        assert!(who.starts_with("hostnames=10 names=\"h0.example.com, h1.example.com, "), "{who}");
+        assert!(who.ends_with("h7.example.com and 2 more\" refused=undecided who?"), "{who}");
+        let names = "hostnames=2 names=\"h13.example.com, h14.example.com\" refused=mass_deletion ";
+        assert!(withheld.starts_with(names), "{withheld}");
+        for way_out in ["wanted again", "fewer at once", "MASS_DELETION_LIMIT=0"] {
+            assert!(withheld.contains(way_out), "{way_out} is missing in {withheld}");
+        }
+        assert_eq!(Refusal::lines([].iter()), [""; 0]);
     }
 }

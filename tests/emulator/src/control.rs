@@ -34,8 +34,10 @@ pub const HELP: &str = r#"Control endpoints, below control_url; no credentials, 
   POST   /configurations  {"tunnel": "shop", "config": {..}}: a PUT by another writer; says the version
   POST   /zones           {"name": "example.net", "plan": "free"}; says the id
   POST   /tunnels         {"name": "third"}; says the id
-  POST   /connectors      {"tunnel": "shop", "connectors": 2, "lagging_at": 7}: how many replicas of cloudflared
-                          there are, and the version that the first one stays at; without it the latest
+  POST   /connectors      {"tunnel": "shop", "connectors": 2, "lagging_at": 7, "missing_files": ["/ca.pem"],
+                          "restart": true}: how many replicas of cloudflared there are, the version that the first
+                          one stays at, without it the latest; files that are not there, so that a configuration
+                          with such a caPool is refused; and whether all of them start anew
   POST   /tokens          {"value": "at-least-8-characters"}: a token that may do everything
   POST   /clock           {"advance_seconds": 300}: rate limits run out sooner
   POST   /visit           {"host": "www.example.com", "path": "/"}: what a visitor gets: text, and where a
@@ -117,6 +119,11 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             let tunnel = cloudflare.tunnel_mut(tunnel);
             tunnel.connectors = usize::try_from(connectors).unwrap_or_default();
             tunnel.lagging_at = members.get("lagging_at").and_then(Value::as_i64);
+            let files = members.get("missing_files").and_then(Value::as_array).into_iter().flatten();
+            tunnel.missing_files = files.map(plain).collect();
+            if members.get("restart").and_then(Value::as_bool) == Some(true) {
+                tunnel.restart_connectors();
+            }
             json!({})
         }
         "/tokens" => {

@@ -1,6 +1,7 @@
 //! Tunnels, their list and their connections.
 
 mod configuration;
+mod connector;
 
 pub use configuration::{Unconfigured, catch_all};
 
@@ -11,6 +12,7 @@ use crate::answer::{Refusal, Success};
 use crate::cloudflare::Cloudflare;
 use crate::http::Request;
 use crate::page::{Page, number};
+use crate::tunnel::connector::Applied;
 
 /// Who keeps a tunnel's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +78,12 @@ pub struct Tunnel {
     /// The version of the configuration that the first connector stays at; `None` where it takes the latest, as the
     /// others do.
     pub lagging_at: Option<i64>,
+    /// Files that are not there where the connectors run. They refuse a configuration that needs one of them.
+    pub missing_files: Vec<String>,
     /// Goes up by one with every PUT of the configuration.
     pub version: i64,
     pub(crate) config: Option<Box<RawValue>>,
+    applied: Applied,
     created_at: String,
     configured_at: String,
 }
@@ -95,8 +100,10 @@ impl Tunnel {
             deleted: false,
             connectors: 1,
             lagging_at: None,
+            missing_files: Vec::new(),
             version: 0,
             config: None,
+            applied: Applied::none(0),
             created_at: now.clone(),
             configured_at: now,
         }
@@ -178,7 +185,7 @@ pub(crate) fn show(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<S
 }
 
 /// `GET /accounts/{account_id}/cfd_tunnel/{tunnel_id}/connections`, a list without pages: what the API's description calls
-/// `tunnel_tunnel_client`. Every connector has applied the latest version, unless the first one lags.
+/// `tunnel_tunnel_client`. Every connector has applied the latest version that it could, unless the first one lags.
 pub(crate) fn connections(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<Success, Refusal> {
     let tunnel = find(cloudflare, account, id)?;
     let count = if tunnel.is_connected() { tunnel.connectors } else { 0 };
@@ -191,7 +198,7 @@ pub(crate) fn connections(cloudflare: &Cloudflare, account: &str, id: &str) -> R
                 "arch": "linux_amd64",
                 "features": ["ha-origin"],
                 "run_at": tunnel.created_at,
-                "config_version": lagging_at.unwrap_or(tunnel.version),
+                "config_version": lagging_at.unwrap_or(tunnel.applied.version),
                 "conns": [],
             })
         })

@@ -69,7 +69,7 @@ pub(crate) fn visit(cloudflare: &Cloudflare, host: &str, path: &str) -> Visit {
     let Some(tunnel) = tunnel.filter(|tunnel| !tunnel.deleted && tunnel.connectors > 0) else {
         return Visit::NoTunnel;
     };
-    let config = tunnel.config.as_deref().map_or("null", |config| config.get());
+    let config = tunnel.applied_config();
     let rule = ingress::matching_rule(config, &host, path);
     let service = rule.and_then(|rule| ingress::rules(config).into_iter().nth(rule)).map(|rule| rule.service);
     Visit::Served {
@@ -81,11 +81,20 @@ pub(crate) fn visit(cloudflare: &Cloudflare, host: &str, path: &str) -> Visit {
 
 /// The records that answer for a name, and the account of their zone: its own, else those of the wildcard at the
 /// closest name above that exists (RFC 4592).
+///
+/// A zone is asked when it is active, which it becomes with its delegation (`/dns/zone-setups/reference/domain-status/`);
+/// till then a zone around it answers for its names. Below NS records a zone's own records are shadowed
+/// (`shadowed-records`).
 fn resolve<'a>(cloudflare: &'a Cloudflare, host: &str) -> Option<(&'a str, Vec<&'a Record>)> {
     let is_within =
         |name: &str, zone: &str| name == zone || name.strip_suffix(zone).is_some_and(|n| n.ends_with('.'));
     let zones = cloudflare.zones.iter().filter(|zone| is_within(host, &zone.name));
-    let zone = zones.max_by_key(|zone| zone.name.len())?;
+    let zone = zones.filter(|zone| zone.status == "active").max_by_key(|zone| zone.name.len())?;
+    let is_delegation =
+        |record: &Record| record.kind == "NS" && record.name != zone.name && is_within(host, &record.name);
+    if zone.records.iter().any(is_delegation) {
+        return None;
+    }
     let named = |name: &str| -> Vec<&'a Record> {
         let leads = |kind: &str| matches!(kind, "A" | "AAAA" | "CNAME");
         zone.records.iter().filter(|record| record.name == name && leads(&record.kind)).collect()

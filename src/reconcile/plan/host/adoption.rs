@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::cloudflare::{Record, RecordId};
+use crate::cloudflare::Record;
 use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::heritage::Heritage;
 use crate::reconcile::plan::host::{Host, Wanted, digest_of};
@@ -78,8 +78,7 @@ impl<'a> Host<'a> {
         let theirs = Stamp::parse(&record.comment);
         match (&mut self.stamp, theirs) {
             (Some(stamp), Some(theirs)) => {
-                stamp.claims.record_only |= theirs.claims.record_only;
-                stamp.claims.rules.extend(theirs.claims.rules);
+                stamp.claims.merge(&theirs.claims);
             }
             (Some(_), None) => {}
             (None, Some(mut theirs)) => {
@@ -112,7 +111,7 @@ impl<'a> Host<'a> {
                 Need::Tunnel
             };
             // Without a record, one that is as it is wanted is ours, its record deleted by hand.
-            let is_ours = need == Need::Identical && self.own_records.is_empty();
+            let is_ours = need == Need::Identical && !self.has_record();
             if is_ours || !self.settings.adopt.reaches(&need) {
                 continue;
             }
@@ -175,7 +174,7 @@ impl<'a> Host<'a> {
 
     /// What it takes to take over a rule that stands where another is wanted.
     pub(super) fn need_of_rule(&self, tunnel: &TunnelId, rule: &Rule, wanted: &WantedRule) -> Need {
-        let has_record = !self.own_records.is_empty() || !self.foreign_records.is_empty();
+        let has_record = self.has_record() || !self.foreign_records.is_empty();
         if rule.equals_in_every_field(wanted) && !self.is_out_of_order(tunnel, wanted) {
             Need::Identical
         } else if has_record {
@@ -269,15 +268,16 @@ impl<'a> Host<'a> {
                 && TxtStamp::parse(&txt.comment).is_none_or(|stamp| stamp.owner == *owner)
                 && self.request.txts.iter().any(|asked_for| asked_for.name == txt.name)
         };
-        let mut ids: Vec<RecordId> = Vec::new();
+        let mut deletions: Vec<RecordOperation> = Vec::new();
         for (zone, txt) in self.txts_adopted() {
             let is_home = zone.zone.id == self.zone.zone.id;
             // One under an old name speaks of several records.
-            if is_home && !txt.read_only && !stays(txt) && !ids.contains(&txt.id) {
-                ids.push(txt.id.clone());
+            let deletion = RecordOperation::delete(txt);
+            if is_home && !txt.read_only && !stays(txt) && !deletions.contains(&deletion) {
+                deletions.push(deletion);
             }
         }
-        ids.into_iter().map(RecordOperation::Delete)
+        deletions.into_iter()
     }
 
     /// Those of them that are in another zone, and so stay.
@@ -286,6 +286,7 @@ impl<'a> Host<'a> {
         txts.filter(|(zone, _)| zone.zone.id != self.zone.zone.id)
             .map(|(zone, txt)| Note {
                 hostname: self.hostname.as_str().into(),
+                resource: self.resource(),
                 text: format!(
                     "is taken over, and ExternalDNS's TXT record {:?} of it is left in the zone {}: delete it there",
                     txt.name, zone.zone.name

@@ -1,6 +1,5 @@
 //! What the namespace guard makes of one hostname's request.
 
-use crate::reconcile::canonical::RESOURCE_LABEL;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::host::{Host, Wanted};
 use crate::reconcile::plan::{Reason, Refusal};
@@ -17,16 +16,15 @@ impl Host<'_> {
         let Some(guard) = &self.settings.namespace_guard else {
             return wanted;
         };
-        let defaults = &self.settings.origin_defaults;
         let mut holder = self.holder();
         let mut allowed: Vec<Wanted<'_>> = Vec::with_capacity(wanted.len());
         for wanted in wanted {
             let namespace = wanted.resource.and_then(namespace::namespace_of);
-            if namespace.is_some_and(|namespace| guard.allows(wanted.publication, namespace, defaults)) {
+            if namespace.is_some_and(|namespace| guard.allows(wanted.publication, namespace)) {
                 allowed.push(wanted);
             } else {
                 let allowed = namespace.map(|namespace| guard.allowed(namespace));
-                refusals.push(self.refusal(wanted.publication, Reason::NamespaceGuard { allowed }));
+                refusals.push(self.refusal(&wanted, Reason::NamespaceGuard { allowed }));
             }
         }
         if holder.is_none() {
@@ -43,7 +41,7 @@ impl Host<'_> {
         let holder = holder.unwrap_or_default();
         for wanted in others {
             let reason = Reason::NamespaceHeld { holder: holder.clone() };
-            refusals.push(self.refusal(wanted.publication, reason));
+            refusals.push(self.refusal(&wanted, reason));
         }
         holders
     }
@@ -63,15 +61,14 @@ impl Host<'_> {
     /// are kept apart, none can hold back what another one deletes.
     pub(super) fn is_withheld(&self) -> bool {
         let guard = self.settings.namespace_guard.as_ref();
-        let defaults = &self.settings.origin_defaults;
         let holder = self.holder().filter(|_| guard.is_some());
         self.request.wanted.iter().any(|canonical| {
-            let resource = canonical.endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default();
+            let resource = canonical.resource().unwrap_or_default();
             let is_holders = || holder == namespace::digest_of(resource);
             match &canonical.publication {
                 Ok(publication) => guard.is_some_and(|guard| {
                     let namespace = namespace::namespace_of(resource).filter(|_| is_holders());
-                    namespace.is_some_and(|namespace| !guard.allows(publication, namespace, defaults))
+                    namespace.is_some_and(|namespace| !guard.allows(publication, namespace))
                 }),
                 Err(_) => holder.is_none() || is_holders(),
             }

@@ -7,11 +7,23 @@ use crate::cloudflare::{NewRecord, Plan as ZonePlan, Record, RecordPatch};
 use crate::limits;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
-use crate::reconcile::snapshot::ZoneSnapshot;
+use crate::reconcile::snapshot::{OwnRecord, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
+/// What becomes of a hostname's records.
+struct Change<'w> {
+    wanted: &'w [Wanted<'w>],
+    /// Where they lead in the end; where only something else was withdrawn, each leads where it led.
+    target: Option<String>,
+    /// The claims while both the old and the new rules stand.
+    first: Claims,
+    /// The claims in the end.
+    last: &'w Claims,
+    moving: bool,
+}
+
 impl Host<'_> {
-    /// The operations on the hostname's own record, by stage.
+    /// The operations on the hostname's own records, by stage.
     pub(super) fn plan_operations(
         &self,
         plan: &mut HostPlan,
@@ -20,92 +32,163 @@ impl Host<'_> {
         superseded: &BTreeSet<Digest>,
         moving: bool,
     ) -> Result<(), Reason> {
-        let zone = &self.zone.zone.id;
-        let mut operation = |stage, operations: Vec<RecordOperation>| {
-            if !operations.is_empty() {
-                plan.operations.insert((stage, zone.clone()), operations);
-            }
+        let mut add = |stage, zone: &ZoneSnapshot, operation| {
+            plan.operations.entry((stage, zone.zone.id.clone())).or_default().push(operation);
         };
+        let delete = |record: &Record| RecordOperation::delete(record);
         if after.is_empty() {
-            plan.vanishes = !self.own_records.is_empty();
-            let deletes =
-                self.own_records.iter().map(|record| RecordOperation::Delete(record.id.clone())).collect();
-            operation(Stage::Stamp, deletes);
+            self.own_records.iter().for_each(|record| add(Stage::Stamp, self.zone, delete(record)));
+            self.outer_records.iter().for_each(|own| add(Stage::Stamp, own.zone, delete(own.record)));
+            plan.vanishes = self.has_record();
             return Ok(());
+        }
+        let mut first = after.clone();
+        if moving {
+            first.rules.extend(superseded);
         }
         let target = wanted.first().map(|wanted| wanted.publication.tunnel.hostname());
-        let stamp = |claims: Claims| self.stamp_for(wanted, claims);
-        let last = self.comment(&stamp(after.clone()))?;
-        let mut first_claims = after.clone();
-        if moving {
-            first_claims.rules.extend(superseded);
+        let change = Change { wanted, target, first, last: after, moving };
+        for (stage, operation) in self.operations_at_home(&change)? {
+            add(stage, self.zone, operation);
         }
-        let first = self.comment(&stamp(first_claims))?;
-        let Some(record) = self.own_records.iter().find(|record| &*record.kind == "CNAME") else {
-            // None is there, or one of another type, made by hand.
-            let Some(target) = target else {
-                return Ok(());
-            };
-            let deletes = self.own_records.iter().map(|record| RecordOperation::Delete(record.id.clone()));
-            let deletes = deletes.chain(self.heritage_deletions());
-            let post = RecordOperation::Post(NewRecord {
-                name: self.hostname.as_str().into(),
-                kind: "CNAME".into(),
-                content: target.into(),
-                proxied: true,
-                ttl: 1,
-                comment: first,
-            });
-            operation(Stage::Stamp, deletes.chain([post]).collect());
-            return Ok(());
-        };
-        // Where only something else was withdrawn, the record leads where it led.
-        let target = target.unwrap_or_else(|| record.content.to_string());
-        if !moving {
-            let changes = self.changes_stamp(&last);
-            let patch = patch(record, &target, last, changes).into_iter();
-            operation(Stage::Stamp, self.heritage_deletions().chain(patch).collect());
-            return Ok(());
+        let is_at_home = change.target.is_some() || self.own_records.iter().any(|record| is_cname(record));
+        for own in &self.outer_records {
+            // Until the zone inside is active visitors are led to this one.
+            if is_at_home && self.zone.is_active() {
+                add(Stage::Unstamp, own.zone, delete(own.record));
+                continue;
+            }
+            for (stage, operation) in self.operations_around(own, &change)? {
+                add(stage, own.zone, operation);
+            }
         }
-        let unstamp = (first != last).then_some(last);
-        let changes = self.changes_stamp(&first);
-        let stamp = restamp(record, changes.then_some(first));
-        operation(Stage::Stamp, self.heritage_deletions().chain(stamp).collect());
-        operation(Stage::Repoint, patch(record, &target, "".into(), false));
-        operation(Stage::Unstamp, restamp(record, unstamp).into_iter().collect());
         Ok(())
     }
 
-    /// The stamp with `claims`; it names the object while there is one.
-    fn stamp_for(&self, wanted: &[Wanted<'_>], claims: Claims) -> Stamp {
-        let mut stamp = self.stamp.clone().unwrap_or_else(|| Stamp::new(&self.settings.owner));
+    fn operations_at_home(&self, change: &Change<'_>) -> Result<Vec<(Stage, RecordOperation)>, Reason> {
+        let Change { wanted, target, first, last, moving: _ } = change;
+        let stamp = self.stamp.clone().unwrap_or_else(|| Stamp::new(&self.settings.owner));
+        let comment =
+            |claims: &Claims| self.comment_for(&stamp, wanted, claims, &|stamp| self.comment(stamp));
+        let stamped = |operation| (Stage::Stamp, operation);
+        if let Some(record) = self.own_records.iter().find(|record| is_cname(record)) {
+            let heritage = self.heritage_deletions().map(stamped);
+            return Ok(heritage
+                .chain(self.changes(record, change, comment(first)?, comment(last)?))
+                .collect());
+        }
+        // None is there, or one of another type, made by hand.
+        let Some(target) = target else {
+            return Ok(Vec::new());
+        };
+        let deletes = self.own_records.iter().map(|record| RecordOperation::delete(record));
+        let post = RecordOperation::Post(NewRecord {
+            name: self.hostname.as_str().into(),
+            kind: "CNAME".into(),
+            content: target.as_str().into(),
+            proxied: true,
+            ttl: 1,
+            comment: comment(first)?,
+        });
+        Ok(deletes.chain(self.heritage_deletions()).chain([post]).map(stamped).collect())
+    }
+
+    /// A record in a zone around the hostname's home follows the one there.
+    fn operations_around(
+        &self,
+        own: &OwnRecord<'_>,
+        change: &Change<'_>,
+    ) -> Result<Vec<(Stage, RecordOperation)>, Reason> {
+        let OwnRecord { zone, record, stamp } = own;
+        let Change { wanted, target: _, first, last, moving: _ } = change;
+        let comment =
+            |claims: &Claims| self.comment_for(stamp, wanted, claims, &|stamp| comment_in(zone, stamp));
+        Ok(self.changes(record, change, comment(first)?, comment(last)?))
+    }
+
+    /// What makes `record` lead where it shall, with the `first` comment until the rules that go are gone.
+    fn changes(
+        &self,
+        record: &Record,
+        change: &Change<'_>,
+        first: Box<str>,
+        last: Box<str>,
+    ) -> Vec<(Stage, RecordOperation)> {
+        // One that somebody made an address leads nowhere of ours.
+        let target = change.target.as_deref().filter(|_| is_cname(record)).unwrap_or(&record.content);
+        if !change.moving {
+            let changes = self.changes_stamp(record, &last);
+            return patch(record, target, last, changes)
+                .map(|patch| (Stage::Stamp, patch))
+                .into_iter()
+                .collect();
+        }
+        let unstamp = (first != last).then_some(last);
+        let changes = self.changes_stamp(record, &first);
+        let stamp = restamp(record, changes.then_some(first)).map(|patch| (Stage::Stamp, patch));
+        let repoint = patch(record, target, "".into(), false).map(|patch| (Stage::Repoint, patch));
+        let unstamp = restamp(record, unstamp).map(|patch| (Stage::Unstamp, patch));
+        stamp.into_iter().chain(repoint).chain(unstamp).collect()
+    }
+
+    /// The comment with `claims`. Where the guard is on, the hostname is claimed for the namespace that asks, unless one has
+    /// it. Where that has no room, what is claimed already goes on without it, and nothing new comes: else filling a comment
+    /// would free a hostname for other namespaces.
+    fn comment_for(
+        &self,
+        before: &Stamp,
+        wanted: &[Wanted<'_>],
+        claims: &Claims,
+        render: &dyn Fn(&Stamp) -> Result<Box<str>, Reason>,
+    ) -> Result<Box<str>, Reason> {
+        let is_known = self.adopted.records.is_empty() && claims.is_within(&before.claims);
+        let stamp = self.stamp_for(before, wanted, claims);
+        let guard = self.settings.namespace_guard.as_ref();
+        let Some(namespace) = guard.and_then(|_| namespace::digest_of(wanted.first()?.resource?)) else {
+            return render(&stamp);
+        };
+        let mut claimed = stamp.clone();
+        claimed.claim_for(&namespace);
+        render(&claimed).or_else(|full| if is_known { render(&stamp) } else { Err(full) })
+    }
+
+    /// The stamp `before` with `claims`; it names the object while there is one.
+    fn stamp_for(&self, before: &Stamp, wanted: &[Wanted<'_>], claims: &Claims) -> Stamp {
+        let mut stamp = before.clone();
         let objects = claims.rules.len() + usize::from(claims.record_only);
         stamp.resource = match wanted {
             _ if objects > 1 => None,
             [wanted] => wanted.resource.map(Into::into),
             _ => stamp.resource,
         };
-        stamp.claims = claims;
-        let guard = self.settings.namespace_guard.as_ref();
-        let namespace = guard.and_then(|_| namespace::digest_of(wanted.first()?.resource?));
-        if let Some(namespace) = namespace {
-            stamp.claim_for(&namespace);
-        }
+        stamp.claims.clone_from(claims);
         stamp
     }
 
-    /// The text of a stamp, as long as the zone allows.
+    /// The text of a stamp at the hostname's home, as long as the zone allows.
     pub(super) fn comment(&self, stamp: &Stamp) -> Result<Box<str>, Reason> {
-        let limit_bytes = comment_max_bytes(self.zone);
-        let cut = || stamp.render_cut(limit_bytes).filter(|_| !self.adopted.records.is_empty());
-        stamp.render(limit_bytes).or_else(cut).map(Into::into).ok_or(Reason::StampFull { limit_bytes })
+        let cut = |reason| {
+            let is_adopted = !self.adopted.records.is_empty();
+            let cut = stamp.render_cut(comment_max_bytes(self.zone)).filter(|_| is_adopted);
+            cut.map(Into::into).ok_or(reason)
+        };
+        comment_in(self.zone, stamp).or_else(cut)
     }
 
-    /// Whether `comment` says something else than the stamp that is there. Compared as it will be read again: what
-    /// had no room in it is no difference.
-    fn changes_stamp(&self, comment: &str) -> bool {
-        !self.adopted.records.is_empty() || self.stamp != Stamp::parse(comment)
+    /// Whether `comment` says something else than the record's own. Compared as it will be read again: what had no room in
+    /// it is no difference.
+    fn changes_stamp(&self, record: &Record, comment: &str) -> bool {
+        !self.adopted.records.is_empty() || Stamp::parse(&record.comment) != Stamp::parse(comment)
     }
+}
+
+fn is_cname(record: &Record) -> bool {
+    &*record.kind == "CNAME"
+}
+
+fn comment_in(zone: &ZoneSnapshot, stamp: &Stamp) -> Result<Box<str>, Reason> {
+    let limit_bytes = comment_max_bytes(zone);
+    stamp.render(limit_bytes).map(Into::into).ok_or(Reason::StampFull { limit_bytes })
 }
 
 /// How long a comment may be in the zone.
@@ -119,19 +202,14 @@ pub(super) fn comment_max_bytes(zone: &ZoneSnapshot) -> usize {
 /// The patch that gives `record` another comment, where there is one to give.
 pub(super) fn restamp(record: &Record, comment: Option<Box<str>>) -> Option<RecordOperation> {
     let id = record.id.clone();
-    comment.is_some().then_some(RecordOperation::Patch(RecordPatch {
-        id,
-        kind: None,
-        content: None,
-        proxied: None,
-        ttl: None,
-        comment,
-    }))
+    let is_one = comment.is_some();
+    let patch = RecordPatch { id, kind: None, content: None, proxied: None, ttl: None, comment };
+    is_one.then(|| RecordOperation::Patch(patch, record.into()))
 }
 
 /// The patch that lets `record` lead to `target`, proxied, with `comment` where that changes; nothing where the
 /// record is so already.
-fn patch(record: &Record, target: &str, comment: Box<str>, comment_changes: bool) -> Vec<RecordOperation> {
+fn patch(record: &Record, target: &str, comment: Box<str>, comment_changes: bool) -> Option<RecordOperation> {
     let patch = RecordPatch {
         id: record.id.clone(),
         kind: None,
@@ -143,5 +221,5 @@ fn patch(record: &Record, target: &str, comment: Box<str>, comment_changes: bool
     let RecordPatch { id: _, kind, content, proxied, ttl, comment } = &patch;
     let changes =
         kind.is_some() || content.is_some() || proxied.is_some() || ttl.is_some() || comment.is_some();
-    changes.then_some(RecordOperation::Patch(patch)).into_iter().collect()
+    changes.then(|| RecordOperation::Patch(patch, record.into()))
 }

@@ -27,13 +27,13 @@ impl Host<'_> {
     /// mode with the first request that names the hostname.
     pub(super) fn plan_txts(&self, plan: &mut HostPlan, wanted: &[Wanted<'_>], is_going: bool) {
         // Another instance with our OWNER_ID may have the hostname, and its TXT records.
-        if self.own_records.is_empty() && !self.foreign_records.is_empty() {
+        if !self.has_record() && !self.foreign_records.is_empty() {
             return;
         }
         let stored = self.snapshot.txts_of(self.hostname.as_str(), &self.settings.owner);
         if is_going || self.settings.ownership == Ownership::Comment {
             for (zone, record) in stored {
-                self.push(plan, zone, Stage::Unregister, RecordOperation::Delete(record.id.clone()));
+                self.push(plan, zone, Stage::Unregister, RecordOperation::delete(record));
             }
             return;
         }
@@ -73,14 +73,9 @@ impl Host<'_> {
             stamp.render(remark, comment_max_bytes(zone)).into()
         };
         let patch = |record: &Record, content, comment| {
-            RecordOperation::Patch(RecordPatch {
-                id: record.id.clone(),
-                kind: None,
-                content,
-                proxied: None,
-                ttl: None,
-                comment,
-            })
+            let id = record.id.clone();
+            let patch = RecordPatch { id, kind: None, content, proxied: None, ttl: None, comment };
+            RecordOperation::Patch(patch, record.into())
         };
         if own.clone().any(|(_, record)| says_it(record)) {
             return None;

@@ -67,6 +67,7 @@ impl Tunnel {
         };
         self.config = Some(stored).filter(|config| config.get() != "null");
         self.version += 1;
+        self.push();
         self.config_source = super::ConfigSource::Cloudflare;
         self.configured_at = now;
         Ok(self.version)

@@ -73,6 +73,44 @@ fn connectors_apply_the_latest_version_unless_the_first_one_lags() {
     assert_eq!(call(&emulator, "POST", "/_emulator/connectors", r#"{"tunnel":"none"}"#).status, 400);
 }
 
+/// Tried with cloudflared 2026.8.2: `ingress.StartOrigins` reads the file for these services and for no others.
+#[test]
+fn connectors_refuse_every_version_that_needs_a_file_they_do_not_have() {
+    let (emulator, path) = tunnel();
+    let path = path.replace("/configurations", "/connections");
+    let version = || read(&emulator, &path).result()[0]["config_version"].as_i64().unwrap();
+    let put = |service: &str, options: &str| {
+        let rule =
+            format!(r#"{{"hostname":"a.example.com","service":"{service}","originRequest":{options}}}"#);
+        let config = format!(r#"{{"ingress":[{rule},{{"service":"http_status:404"}}]}}"#);
+        emulator.put_configuration("shop", &config).unwrap()
+    };
+    let missing = r#"{"tunnel":"shop","connectors":1,"missing_files":["/ca.pem"]}"#;
+    assert_eq!(call(&emulator, "POST", "/_emulator/connectors", missing).status, 200);
+    let mut applied = version();
+    for (service, options, is_applied) in [
+        ("http://web", r#"{"caPool":"/other.pem"}"#, true),
+        ("http://web", r#"{"caPool":"/ca.pem"}"#, false),
+        ("wss://web", r#"{"CAPOOL":"/ca.pem"}"#, false),
+        ("unix:/run/web.sock", r#"{"caPool":"/ca.pem","bastionMode":true}"#, false),
+        ("hello_world", r#"{"caPool":"/ca.pem"}"#, false),
+        ("tcp://web:1", r#"{"caPool":"/ca.pem"}"#, true),
+        ("http_status:404", r#"{"caPool":"/ca.pem"}"#, true),
+        ("bastion", r#"{"caPool":"/ca.pem"}"#, true),
+        ("https://web", r#"{"caPool":"/ca.pem","bastionMode":true}"#, true),
+    ] {
+        let written = put(service, options);
+        applied = if is_applied { written } else { applied };
+        assert_eq!(version(), applied, "{service} {options}");
+    }
+    put("https://web", r#"{"caPool":"/ca.pem"}"#);
+    let restart = r#"{"tunnel":"shop","connectors":1,"missing_files":["/ca.pem"],"restart":true}"#;
+    assert_eq!(call(&emulator, "POST", "/_emulator/connectors", restart).status, 200);
+    assert_eq!(version(), -1);
+    put("https://web", "{}");
+    assert_eq!(version(), emulator.version("shop"));
+}
+
 #[test]
 fn tunnels_are_listed_with_the_deleted_ones_unless_told_otherwise() {
     let (emulator, _) = tunnel();

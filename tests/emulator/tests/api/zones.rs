@@ -1,5 +1,7 @@
 use cloudflare_emulator::{Permission, Plan, Token};
 
+use serde_json::json;
+
 use crate::client::{free_zone, read, send};
 
 #[test]
@@ -64,4 +66,29 @@ fn a_permission_is_asked_for_each_endpoint() {
             assert_eq!(answer.status, if allowed { 200 } else { 403 }, "{method} {path} with {held:?}");
         }
     }
+}
+
+#[test]
+fn visitors_are_led_to_the_innermost_zone_that_is_active_and_past_no_delegation() {
+    let (emulator, outer) = free_zone();
+    let inner = emulator.add_zone("dev.example.com", Plan::Free);
+    for (zone, content) in [(&outer, "192.0.2.1"), (&inner, "192.0.2.2")] {
+        emulator
+            .add_record(zone, json!({"type": "A", "name": "web.dev.example.com", "content": content}))
+            .unwrap();
+    }
+    let visit = || emulator.visit("web.dev.example.com", "/").to_string();
+    let set_status = |status: &str| {
+        emulator.edit(|cloudflare| status.clone_into(&mut cloudflare.zone_mut("dev.example.com").status));
+    };
+    assert_eq!(visit(), "A 192.0.2.2");
+    for status in ["initializing", "pending", "moved"] {
+        set_status(status);
+        assert_eq!(visit(), "A 192.0.2.1", "{status}");
+    }
+    let delegation = json!({"type": "NS", "name": "dev.example.com", "content": "alice.ns.cloudflare.com"});
+    emulator.add_record(&outer, delegation).unwrap();
+    assert_eq!(visit(), "NXDOMAIN", "between the delegation and its check");
+    set_status("active");
+    assert_eq!(visit(), "A 192.0.2.2");
 }

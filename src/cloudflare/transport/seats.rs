@@ -1,0 +1,65 @@
+//! How many large answers are in memory at once, each as bytes until it is parsed.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Seats for those who hold one.
+#[derive(Debug)]
+pub(in crate::cloudflare) struct Seats {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// Taken until it is dropped.
+#[derive(Debug)]
+pub(in crate::cloudflare) struct Seat(Arc<Seats>);
+
+impl Seats {
+    pub(super) fn new(count: usize) -> Arc<Self> {
+        Arc::new(Self { free: Mutex::new(count), freed: Condvar::new() })
+    }
+
+    /// A seat, as soon as one is free; nothing where that takes longer than `patience`.
+    pub(super) fn take(self: &Arc<Self>, patience: Duration) -> Option<Seat> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut free, timeout) = self
+            .freed
+            .wait_timeout_while(free, patience, |free| *free == 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() && *free == 0 {
+            return None;
+        }
+        *free -= 1;
+        Some(Seat(Arc::clone(self)))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn no_more_sit_than_there_are_seats_and_each_that_leaves_makes_room() {
+        let seats = Seats::new(2);
+        let first = seats.take(Duration::ZERO);
+        let second = seats.take(Duration::ZERO);
+        assert!(first.is_some() && second.is_some());
+        assert!(seats.take(Duration::from_millis(1)).is_none());
+        let waiting = thread::spawn({
+            let seats = Arc::clone(&seats);
+            move || seats.take(Duration::from_secs(10)).is_some()
+        });
+        drop(first);
+        assert!(waiting.join().expect("it waits quietly"));
+        assert!(seats.take(Duration::ZERO).is_some(), "the one who waited has left");
+    }
+}

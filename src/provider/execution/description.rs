@@ -1,0 +1,81 @@
+//! What is said of a write that was done, or would be.
+
+use std::fmt::Write as _;
+
+use crate::cloudflare::{NewRecord, RecordPatch};
+use crate::reconcile::plan::{Adoption, Plan, RecordOperation, Subject};
+use crate::tunnel::{RuleEdit, TunnelId};
+
+/// A line for each write of a plan.
+pub(in crate::provider) fn describe(plan: &Plan) -> Vec<String> {
+    let hosts = plan.hosts.iter();
+    hosts
+        .flat_map(|host| {
+            // What is taken over just as it is, is only looked at.
+            let edits = host.edits.values().flatten().filter(|(_, edit)| {
+                let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
+                let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
+                !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
+            });
+            let operations = host.operations.values().flatten();
+            let adoptions = host.adoptions.iter();
+            let adoptions = adoptions.map(|adoption| describe_adoption(&host.hostname, adoption));
+            let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
+            adoptions
+                .chain(edits)
+                .chain(operations.map(|operation| describe_operation(&host.hostname, operation)))
+        })
+        .collect()
+}
+
+pub(super) fn describe_adoption(hostname: &str, Adoption { path, was }: &Adoption) -> String {
+    match path.as_deref().filter(|path| !path.is_empty()) {
+        Some(path) => format!("hostname={hostname} path={path:?} taken over, was={was}"),
+        None => format!("hostname={hostname} taken over, was={was}"),
+    }
+}
+
+pub(super) fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> String {
+    let path = edit.path().unwrap_or_default();
+    match edit {
+        RuleEdit::Put { rule, replaces: _ } => {
+            let service = rule.service.as_str();
+            format!("hostname={hostname} path={path:?} tunnel={tunnel} rule published, service={service:?}")
+        }
+        RuleEdit::Remove { .. } => {
+            format!("hostname={hostname} path={path:?} tunnel={tunnel} rule withdrawn")
+        }
+    }
+}
+
+pub(in crate::provider) fn describe_operation(hostname: &str, operation: &RecordOperation) -> String {
+    let (verb, kind, name) = match operation {
+        RecordOperation::Delete(_, Subject { kind, name }) => ("deleted", kind, name),
+        RecordOperation::Patch(_, Subject { kind, name }) => ("changed", kind, name),
+        RecordOperation::Post(NewRecord { kind, name, .. }) => ("created", kind, name),
+    };
+    // One of a registry, by a name of its own.
+    let is_txt = &**kind == "TXT";
+    let mut text = if is_txt {
+        format!("hostname={hostname} TXT record {verb}, name={name:?}")
+    } else {
+        format!("hostname={hostname} record {verb}")
+    };
+    match operation {
+        RecordOperation::Delete(..) => {}
+        RecordOperation::Patch(RecordPatch { id: _, kind: _, content, proxied, ttl: _, comment }, _) => {
+            let target = if is_txt { "content" } else { "target" };
+            for (field, value) in [(target, content), ("comment", comment)] {
+                if let Some(value) = value {
+                    let _ = write!(text, ", {field}={value:?}");
+                }
+            }
+            text.push_str(if *proxied == Some(true) { ", proxied" } else { "" });
+        }
+        RecordOperation::Post(_) if is_txt => {}
+        RecordOperation::Post(record) => {
+            let _ = write!(text, ", target={:?}", &*record.content);
+        }
+    }
+    text
+}

@@ -1,0 +1,252 @@
+//! Writes a tunnel's configuration: GET, edit, PUT.
+
+use std::time::Instant;
+
+use log::warn;
+
+use super::description::describe_edit;
+use super::work::Piece;
+use super::{Culprits, Execution, Sent, Step, Stop};
+use crate::cloudflare::{Configuration, Error, Refusal as Answer};
+use crate::limits;
+use crate::observe::metrics::Family;
+use crate::provider::journal;
+use crate::reconcile::plan::{Reason, Refusal};
+use crate::tunnel::{Document, EditRefusal, RuleEdit, TunnelId};
+
+/// A document as it stood at Cloudflare a moment ago.
+#[derive(Debug)]
+pub(super) struct Known {
+    tunnel: TunnelId,
+    document: Document,
+    version: i64,
+    /// When the call began that read or wrote it.
+    seen_at: Instant,
+}
+
+/// An edit, and the piece that it is.
+type Edit<'a> = (Piece<'a>, &'a RuleEdit);
+
+impl<'a> Execution<'a> {
+    /// GET, edit, PUT. A hostname whose edit the document does not allow is left out.
+    pub(super) fn send_edits(
+        &mut self,
+        step: Step<'a>,
+        tunnel: &'a TunnelId,
+        pieces: &[Piece<'a>],
+    ) -> Result<Sent<'a>, Stop> {
+        let known = match self.known_document(tunnel) {
+            Some(known) => known,
+            None => match self.read_document(tunnel)? {
+                Ok(known) => known,
+                Err(reason) => return Ok(Sent::Barred(reason)),
+            },
+        };
+        let work: Vec<Edit<'a>> = pieces.iter().filter_map(|piece| Some((*piece, piece.edit()?))).collect();
+        let edits: Vec<RuleEdit> =
+            work.iter().map(|(piece, edit)| self.without_claim(tunnel, piece.hostname, edit)).collect();
+        let edited = known.document.edit(&edits, &|rule| self.own.has(tunnel, rule));
+        for (index, refusal) in &edited.refused {
+            if let Some((piece, edit)) = work.get(*index) {
+                self.drop_conflicting(step, piece.hostname, (tunnel, edit), refusal);
+            }
+        }
+        // Also what is left of a hostname that was dropped meanwhile: it is in the document, and so it is ours.
+        let is_refused = |index: usize| edited.refused.iter().any(|(refused, _)| *refused == index);
+        let work: Vec<Edit<'a>> = work
+            .into_iter()
+            .enumerate()
+            .filter(|(index, _)| !is_refused(*index))
+            .map(|(_, edit)| edit)
+            .collect();
+        if !edited.changed {
+            self.note_published(tunnel, &work);
+            return Ok(Sent::Done);
+        }
+        self.check_time()?;
+        self.calls += 1;
+        let begun = self.clock.now();
+        let written =
+            self.client.put_configuration(self.account, tunnel, &edited.document.to_raw(), self.deadline);
+        if written.as_ref().err().is_none_or(Error::may_have_been_done) {
+            self.note_published(tunnel, &work);
+            // Without an answer, the version that it would be.
+            let version = written.as_ref().map_or(known.version + 1, |answer| answer.version);
+            self.note_unapplied(tunnel, version, &work);
+        }
+        match written {
+            Ok(answer) => {
+                self.done.is_answered = true;
+                self.note_written(tunnel, known.version, &answer, &work);
+                self.note_altered(tunnel, &answer, &work);
+                // What was sent, not what is shown: nobody promises that the answer shows everything.
+                let (document, version) = (edited.document, answer.version);
+                self.known = Some(Known { tunnel: tunnel.clone(), document, version, seen_at: begun });
+                Ok(Sent::Done)
+            }
+            Err(error) => match self.judge(error)? {
+                Ok(answer) => {
+                    self.known = Some(known);
+                    let culprits = culprits(&answer, &edited.document, &work);
+                    Ok(Sent::Refused {
+                        pieces: work.into_iter().map(|(piece, _)| piece).collect(),
+                        answer,
+                        culprits,
+                    })
+                }
+                Err(reason) => Ok(Sent::Barred(reason)),
+            },
+        }
+    }
+
+    /// The document that the last trial met. Only while a refused one is narrowed down, where it saves the calls that
+    /// bring most trials into a request; and not for long, as somebody else's write in between would be lost.
+    fn known_document(&mut self, tunnel: &TunnelId) -> Option<Known> {
+        let now = self.clock.now();
+        self.known.take().filter(|known| {
+            self.is_narrowing
+                && known.tunnel == *tunnel
+                && now.saturating_duration_since(known.seen_at) < limits::DOCUMENT_REUSE_MAX
+        })
+    }
+
+    /// Reads the document anew: between the snapshot and this write others may have written it. It is the tunnel's own
+    /// affair where that cannot be done.
+    fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<Known, Reason>, Stop> {
+        let seen_at = self.clock.now();
+        self.calls += 1;
+        let unreadable = |cause: String| {
+            Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
+        };
+        let Configuration { version, source: _, config } =
+            match self.client.configuration(self.account, tunnel, self.deadline) {
+                Ok(configuration) => configuration,
+                Err(error) => {
+                    let text = error.to_string();
+                    return self.judge(error).map(|_| Err(unreadable(text)));
+                }
+            };
+        Ok(match Document::parse(config.as_deref()) {
+            Ok(document) => Ok(Known { tunnel: tunnel.clone(), document, version, seen_at }),
+            Err(error) => Err(unreadable(error.to_string())),
+        })
+    }
+
+    /// Cloudflare may store a rule otherwise than it was sent, a default as nothing for one. Sent again it would come
+    /// out the same.
+    fn note_altered(&mut self, tunnel: &TunnelId, stored: &Configuration, work: &[Edit<'a>]) {
+        let Ok(document) = Document::parse(stored.config.as_deref()) else {
+            return;
+        };
+        for (Piece { hostname, .. }, edit) in work {
+            let RuleEdit::Put { rule, replaces: _ } = edit else {
+                continue;
+            };
+            let standing =
+                document.rules_of(&rule.hostname).find(|standing| standing.path() == rule.path_text());
+            if let Some(standing) = standing.filter(|standing| !standing.equals(rule)) {
+                let field = journal::differing_property(edit, Some(standing)).into();
+                self.done.refusals.push(Refusal {
+                    hostname: (*hostname).into(),
+                    set_identifier: Some(rule.path_text().unwrap_or_default().into()),
+                    resource: self.resource_of(hostname),
+                    reason: Reason::NotKept { field },
+                });
+                self.done.altered.push(journal::rule_write(tunnel, edit, Some(standing), false));
+            }
+        }
+    }
+
+    /// The edit; a rule that stands in the place of one that was never written is not to be replaced.
+    fn without_claim(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> RuleEdit {
+        match edit {
+            RuleEdit::Put { rule, replaces: _ } if self.unpublished.has(tunnel, hostname, edit) => {
+                RuleEdit::Put { rule: rule.clone(), replaces: false }
+            }
+            edit => edit.clone(),
+        }
+    }
+
+    fn note_unapplied(&self, tunnel: &TunnelId, version: i64, work: &[Edit<'a>]) {
+        let edits = work.iter().map(|(_, edit)| *edit);
+        self.provider.unapplied().add(tunnel, version, self.clock.now(), edits);
+    }
+
+    fn note_published(&mut self, tunnel: &TunnelId, work: &[Edit<'a>]) {
+        self.unpublished.remove(tunnel, work.iter().map(|(piece, edit)| (piece.hostname, *edit)));
+    }
+
+    /// Between the plan and this write a foreign rule has taken the place.
+    fn drop_conflicting(
+        &mut self,
+        step: Step<'a>,
+        hostname: &str,
+        (tunnel, edit): (&TunnelId, &RuleEdit),
+        refusal: &EditRefusal,
+    ) {
+        self.leave_out(hostname, Reason::Edit(refusal.to_string()));
+        self.note_what_is_left(step, hostname);
+        self.done.met_foreign |= self.unpublished.has(tunnel, hostname, edit);
+    }
+
+    fn note_written(
+        &mut self,
+        tunnel: &TunnelId,
+        version_before: i64,
+        written: &Configuration,
+        work: &[Edit<'_>],
+    ) {
+        let name = self.settings.name_of(tunnel);
+        self.provider.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
+        if version_before >= 0 && written.version > version_before + 1 {
+            warn!(
+                "tunnel={tunnel} another writer changed the configuration between our read (version {version_before}) \
+                 and our write (version {}); what it wrote may be lost: look at the tunnel's rules, and let one program \
+                 write it",
+                written.version
+            );
+            self.provider.metrics.update().add(Family::LostUpdates, &[], 1);
+        }
+        // Whatever of ours is refused there, the rest of the document is not what is wrong with it.
+        for rejection in &mut self.done.rejections {
+            rejection.document = rejection.document.take().filter(|document| document != tunnel);
+        }
+        let seen = self.done.versions.entry(tunnel.clone()).or_insert(version_before);
+        if *seen == version_before && written.version <= version_before + 1 {
+            *seen = written.version;
+        }
+        for (piece, edit) in work {
+            let kind = match edit {
+                RuleEdit::Put { .. } => "rule_published",
+                RuleEdit::Remove { .. } => "rule_withdrawn",
+            };
+            self.report(kind, &describe_edit(piece.hostname, tunnel, edit));
+        }
+    }
+}
+
+/// Whom the answer names, by cloudflared's "Rule #3 has an invalid regex", counted from 1.
+fn culprits<'a>(answer: &Answer, refused: &Document, work: &[Edit<'a>]) -> Culprits<'a> {
+    let texts = [&answer.message].into_iter().chain(answer.chain.iter().map(|cause| &cause.message));
+    let number: Option<usize> = texts
+        .filter_map(|text| text.split_once("Rule #"))
+        .find_map(|(_, rest)| rest.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok());
+    let Some((number, named)) =
+        number.and_then(|number| Some((number, refused.rules().get(number.checked_sub(1)?)?)))
+    else {
+        return Culprits::Unknown;
+    };
+    let is_named = |edit: &RuleEdit| match edit {
+        RuleEdit::Put { rule, .. } => named.is_for(&rule.hostname, rule.path_text()),
+        RuleEdit::Remove { .. } => false,
+    };
+    let pieces: Vec<Piece<'a>> =
+        work.iter().filter(|(_, edit)| is_named(edit)).map(|(piece, _)| *piece).collect();
+    if pieces.is_empty() {
+        let (hostname, path) = (named.hostname(), named.path().unwrap_or_default());
+        return Culprits::Elsewhere(format!(
+            "rule {number} (hostname {hostname:?}, path {path:?}) stood in the tunnel before: mend it there"
+        ));
+    }
+    Culprits::Named(pieces)
+}

@@ -1,0 +1,160 @@
+//! How many of a queue are tried together next, so that the bad ones of it soon stand alone. Pure: it is told how each
+//! trial ended, and knows nothing of what is tried.
+//!
+//! Group testing with groups that suit the share of bad ones seen so far: one that goes through as often as not tells
+//! most. A refused group is halved until one stands alone; what stood behind it goes back to the queue, as nothing is
+//! known of it. Forty bad ones among two hundred take about 175 trials, where information theory asks for 141.
+
+/// How much an estimate of an earlier request counts, in bad ones seen: it should hold against the first surprise.
+const WEIGHT_OF_EARLIER: usize = 4;
+
+/// A queue's next trial.
+#[derive(Clone, Debug)]
+pub(super) struct Narrowing {
+    /// The length of the next group.
+    next: usize,
+    /// Among so many in front is a bad one.
+    doubtful: usize,
+    good: usize,
+    bad: usize,
+    is_untried: bool,
+}
+
+impl Narrowing {
+    /// A queue of which nothing is known: all of it first.
+    pub(super) fn of_untried(length: usize) -> Self {
+        Self { next: length, doubtful: 0, good: 0, bad: 0, is_untried: true }
+    }
+
+    /// A queue of `length` of which groups were refused; `group` is what the last request would have tried next.
+    pub(super) fn of_doubtful(length: usize, group: usize) -> Self {
+        let next = group.clamp(1, length.max(1));
+        // The half of the queue says nothing about the share of the bad ones yet.
+        let (good, bad) = if next * 2 >= length {
+            (0, 0)
+        } else {
+            ((next * WEIGHT_OF_EARLIER * 10 / 7).saturating_sub(WEIGHT_OF_EARLIER), WEIGHT_OF_EARLIER)
+        };
+        Self { next, doubtful: 0, good, bad, is_untried: false }
+    }
+
+    /// Whether nothing of the queue was ever refused.
+    pub(super) fn is_untried(&self) -> bool {
+        self.is_untried
+    }
+
+    /// The length of the next group, which may be longer than what is left.
+    pub(super) fn next(&self) -> usize {
+        self.next
+    }
+
+    /// What [`Self::of_doubtful`] takes to go on in a later request.
+    pub(super) fn next_later(&self) -> usize {
+        if self.doubtful > 0 && self.bad == 0 { self.next } else { self.suitable() }
+    }
+
+    /// The first `length` went through.
+    pub(super) fn went_through(&mut self, length: usize) {
+        self.good += length;
+        self.doubtful = self.doubtful.saturating_sub(length);
+        self.next = if self.doubtful > 0 { (self.doubtful / 2).max(1) } else { self.suitable() };
+    }
+
+    /// The first one was refused alone.
+    pub(super) fn stood_alone(&mut self) {
+        self.bad += 1;
+        self.doubtful = 0;
+        self.next = self.suitable();
+        self.is_untried = false;
+    }
+
+    /// The first `length` were refused, more than one.
+    pub(super) fn was_refused(&mut self, length: usize) {
+        self.doubtful = length;
+        self.next = (length / 2).max(1);
+        self.is_untried = false;
+    }
+
+    /// The first `length` were refused, and the answer named the bad ones; `rest` are the others.
+    pub(super) fn was_named(&mut self, rest: usize) {
+        self.doubtful = 0;
+        self.next = rest.max(1);
+        self.is_untried = false;
+    }
+
+    /// The length of a group that goes through as often as not: ln 2 is 0.7.
+    fn suitable(&self) -> usize {
+        match self.bad {
+            0 => usize::MAX,
+            bad => ((self.good + bad) * 7 / (bad * 10)).max(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The trials that a queue takes in which `is_bad` says who is bad, begun anew after every `interval` of them.
+    fn trials(length: usize, interval: usize, is_bad: impl Fn(usize) -> bool) -> usize {
+        let mut queue: Vec<usize> = (0..length).collect();
+        let mut narrowing = Narrowing::of_untried(length);
+        let mut trials = 0;
+        while !queue.is_empty() {
+            trials += 1;
+            let group = narrowing.next().min(queue.len());
+            assert!(group > 0);
+            if !queue[..group].iter().any(|one| is_bad(*one)) {
+                narrowing.went_through(group);
+                queue.drain(..group);
+            } else if group == 1 {
+                narrowing.stood_alone();
+                queue.remove(0);
+            } else {
+                narrowing.was_refused(group);
+            }
+            if trials % interval == 0 {
+                narrowing = Narrowing::of_doubtful(queue.len(), narrowing.next_later());
+            }
+        }
+        trials
+    }
+
+    /// Numbers that look random, the same every time.
+    fn hash(number: usize, seed: usize) -> usize {
+        let mut bits = (number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ ((seed as u64) << 17);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((bits ^ (bits >> 31)) >> 8) as usize
+    }
+
+    #[test]
+    fn the_bad_ones_stand_alone_after_few_trials_also_over_several_requests() {
+        for (bad_of_a_thousand, interval, most) in
+            [(0, 1000, 1), (5, 1000, 40), (50, 1000, 110), (200, 1000, 215), (200, 28, 220), (1000, 28, 240)]
+        {
+            for seed in 0..50 {
+                let is_bad = |number| hash(number, seed) % 1000 < bad_of_a_thousand;
+                let trials = trials(200, interval, is_bad);
+                assert!(trials <= most, "{bad_of_a_thousand} {interval} {seed}: {trials}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_bad_one_among_many_takes_two_trials_a_halving_at_most() {
+        for bad in 0..200 {
+            let trials = trials(200, 1000, |number| number == bad);
+            assert!(trials <= 2 * 8 + 6, "{bad}: {trials}");
+        }
+    }
+
+    #[test]
+    fn a_halving_that_is_interrupted_goes_on_where_it_was() {
+        let mut narrowing = Narrowing::of_untried(200);
+        narrowing.was_refused(200);
+        narrowing.was_refused(100);
+        assert_eq!(narrowing.next_later(), 50);
+        assert_eq!(Narrowing::of_doubtful(200, 50).next(), 50);
+    }
+}

@@ -1,0 +1,109 @@
+//! Writes records: one batch, all or nothing.
+
+use log::info;
+
+use super::description::{describe_adoption, describe_operation};
+use super::work::{Piece, batch_of};
+use super::{Culprits, Execution, Sent, Stop};
+use crate::cloudflare::{Plan as ZonePlan, Refusal as Answer, ZoneId};
+use crate::limits;
+use crate::observe::metrics::Family;
+use crate::reconcile::plan::{RecordOperation, Stage};
+
+impl<'a> Execution<'a> {
+    /// Operations that one batch of the zone may hold.
+    pub(super) fn batch_limit(&self, zone: &ZoneId) -> usize {
+        match self.snapshot.zones.iter().find(|snapshot| snapshot.zone.id == *zone).map(|zone| zone.zone.plan)
+        {
+            Some(ZonePlan::Paid) => limits::BATCH_MAX_OPERATIONS_PAID,
+            Some(ZonePlan::Free) | None => limits::BATCH_MAX_OPERATIONS_FREE,
+        }
+    }
+
+    /// One batch.
+    pub(super) fn send_batch(
+        &mut self,
+        stage: Stage,
+        zone: &ZoneId,
+        pieces: &[Piece<'a>],
+    ) -> Result<Sent<'a>, Stop> {
+        if self.full_zones.contains(zone) && pieces.iter().all(Piece::grows) {
+            let answer = Answer {
+                status: 400,
+                code: Some(81045),
+                message: "the zone's record quota is used up".into(),
+                chain: Vec::new(),
+            };
+            let culprits = Culprits::Named(pieces.to_vec());
+            return Ok(Sent::Refused { pieces: pieces.to_vec(), answer, culprits });
+        }
+        self.calls += 1;
+        match self.client.batch(zone, &batch_of(pieces), self.deadline) {
+            Ok(()) => {
+                self.done.is_answered = true;
+                self.count_records(zone, pieces);
+                pieces.iter().for_each(|piece| self.report_records(piece));
+                if stage == Stage::Stamp {
+                    self.note_stamped(pieces);
+                    self.report_adoptions(pieces);
+                }
+                Ok(Sent::Done)
+            }
+            Err(error) => {
+                // Whether it was done shows at the next read, which no longer shows what there was before.
+                if stage == Stage::Stamp && error.may_have_been_done() {
+                    self.note_stamped(pieces);
+                    self.report_adoptions(pieces);
+                }
+                Ok(match self.judge(error)? {
+                    Ok(answer) => {
+                        Sent::Refused { pieces: pieces.to_vec(), answer, culprits: Culprits::Unknown }
+                    }
+                    Err(reason) => Sent::Barred(reason),
+                })
+            }
+        }
+    }
+
+    /// The hostnames have their stamps, or may have them, and wait for their rules. Of one whose stamp was refused nothing
+    /// waits: a rule and a stamp that stand there later are another replica's.
+    fn note_stamped(&mut self, pieces: &[Piece<'a>]) {
+        let plan = self.plan;
+        for host in pieces.iter().filter_map(|piece| plan.host(piece.hostname)) {
+            self.own.add_from(&plan.own_after, &host.hostname);
+            for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
+                self.unpublished.insert(tunnel, &host.hostname, edit, host.comment_before.as_deref());
+            }
+        }
+    }
+
+    fn report_adoptions(&self, pieces: &[Piece<'_>]) {
+        for host in pieces.iter().filter_map(|piece| self.plan.host(piece.hostname)) {
+            for adoption in &host.adoptions {
+                info!("{}", describe_adoption(&host.hostname, adoption));
+                self.provider.metrics.update().add(Family::Adoptions, &[], 1);
+            }
+        }
+    }
+
+    fn count_records(&mut self, zone: &ZoneId, pieces: &[Piece<'_>]) {
+        let operations = || pieces.iter().flat_map(Piece::operations);
+        let posts = operations().filter(|operation| matches!(operation, RecordOperation::Post(_))).count();
+        let deletes =
+            operations().filter(|operation| matches!(operation, RecordOperation::Delete(..))).count();
+        if let Some(count) = self.record_counts.get_mut(zone) {
+            *count = (*count + posts).saturating_sub(deletes);
+        }
+    }
+
+    fn report_records(&self, piece: &Piece<'_>) {
+        for operation in piece.operations() {
+            let kind = match operation {
+                RecordOperation::Delete(..) => "record_deleted",
+                RecordOperation::Patch(..) => "record_changed",
+                RecordOperation::Post(_) => "record_created",
+            };
+            self.report(kind, &describe_operation(piece.hostname, operation));
+        }
+    }
+}

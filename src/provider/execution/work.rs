@@ -1,0 +1,126 @@
+//! What an execution writes, in the pieces that are refused or go through as one.
+
+use std::fmt;
+
+use crate::cloudflare::{Batch, ZoneId};
+use crate::provider::breaker::fingerprint;
+use crate::reconcile::plan::RecordOperation;
+use crate::tunnel::{RuleEdit, TunnelId};
+
+/// What one call writes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place<'a> {
+    /// A tunnel's configuration.
+    Tunnel(&'a TunnelId),
+    /// A zone's records.
+    Zone(&'a ZoneId),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tunnel(tunnel) => write!(formatter, "tunnel={tunnel}"),
+            Self::Zone(zone) => write!(formatter, "zone={zone}"),
+        }
+    }
+}
+
+/// A part of one hostname's work in a stage at a place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Piece<'a> {
+    pub(super) hostname: &'a str,
+    pub(super) work: Work<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Work<'a> {
+    /// One rule of a tunnel's document.
+    Edit(&'a TunnelId, &'a RuleEdit),
+    /// The hostname's operations on a zone's records, which belong in one transaction.
+    Operations(&'a [RecordOperation]),
+}
+
+impl<'a> Piece<'a> {
+    /// The rule that is edited.
+    pub(super) fn edit(&self) -> Option<&'a RuleEdit> {
+        match self.work {
+            Work::Edit(_, edit) => Some(edit),
+            Work::Operations(_) => None,
+        }
+    }
+
+    /// The operations on records; none for a rule.
+    pub(super) fn operations(&self) -> &'a [RecordOperation] {
+        match self.work {
+            Work::Edit(..) => &[],
+            Work::Operations(operations) => operations,
+        }
+    }
+
+    /// Whether it makes something that was not there, or changes it: what only goes is refused less often.
+    pub(super) fn adds(&self) -> bool {
+        match self.work {
+            Work::Edit(_, edit) => matches!(edit, RuleEdit::Put { .. }),
+            Work::Operations(_) => self.posts(),
+        }
+    }
+
+    /// Whether the zone holds more records after it.
+    pub(super) fn grows(&self) -> bool {
+        let is_delete = |operation: &RecordOperation| matches!(operation, RecordOperation::Delete(..));
+        self.posts() && !self.operations().iter().any(is_delete)
+    }
+
+    fn posts(&self) -> bool {
+        self.operations().iter().any(|operation| matches!(operation, RecordOperation::Post(_)))
+    }
+
+    /// Its content, by which a refusal of it is remembered.
+    pub(super) fn content(&self) -> Box<str> {
+        match self.work {
+            Work::Edit(tunnel, edit) => tunnel_work(tunnel, edit),
+            Work::Operations(operations) => record_work(operations),
+        }
+    }
+}
+
+/// The content of an edit, by which a refusal of it is remembered. Whether the rule replaces one is left out: the
+/// same rule is as unwelcome either way.
+pub(in crate::provider) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> Box<str> {
+    match edit {
+        RuleEdit::Put { rule, replaces: _ } => format!("{tunnel} {rule:?}").into(),
+        RuleEdit::Remove { hostname, path } => format!("{tunnel} remove {hostname:?} {path:?}").into(),
+    }
+}
+
+/// The content of a hostname's operations, by which a refusal of them is remembered.
+pub(in crate::provider) fn record_work(operations: &[RecordOperation]) -> Box<str> {
+    format!("{operations:?}").into()
+}
+
+/// What is in doubt is remembered by this.
+pub(in crate::provider) fn key(content: &str) -> u64 {
+    fingerprint([content])
+}
+
+/// How many of the first pieces fit into one batch of `limit` operations; a hostname's are never split.
+pub(super) fn fitting(pieces: &[Piece<'_>], limit: usize) -> usize {
+    let mut operations = 0;
+    let fitting = pieces.iter().take_while(|piece| {
+        operations += piece.operations().len();
+        operations <= limit
+    });
+    fitting.count().max(1)
+}
+
+pub(super) fn batch_of(pieces: &[Piece<'_>]) -> Batch {
+    let mut batch = Batch::default();
+    for operation in pieces.iter().flat_map(Piece::operations) {
+        match operation {
+            RecordOperation::Delete(id, _) => batch.deletes.push(id.clone()),
+            RecordOperation::Patch(patch, _) => batch.patches.push(patch.clone()),
+            RecordOperation::Post(record) => batch.posts.push(record.clone()),
+        }
+    }
+    batch
+}

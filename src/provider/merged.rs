@@ -1,0 +1,363 @@
+//! Objects that ExternalDNS merges before it asks for an adjustment: those of one name, set identifier and target become
+//! one endpoint, with the properties of the one it met first in a Go map, another one in every loop.
+//!
+//! An object that comes back where another one had taken its place is taken for merged. From then on all that were seen
+//! lately are put back beside the one that is shown, and `rivals` decides between them.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use crate::endpoint::{Endpoint, Property};
+use crate::limits;
+use crate::provider::breaker::fingerprint;
+use crate::reconcile::Settings;
+use crate::reconcile::rivals::{self, Merge, resource_of};
+use crate::tunnel::hostname;
+
+/// What earlier requests held, by place: a fingerprint of name and set identifier. It is lost with the process; the
+/// next one finds out anew.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    /// Counts requests.
+    request: u64,
+    /// The objects at each place in the last request, as the sum of their fingerprints.
+    casts: HashMap<u64, u64>,
+    /// Where the objects changed lately.
+    places: HashMap<u64, Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// The objects before the first change.
+    first_cast: u64,
+    changed_at: Instant,
+    /// Those that were seen since.
+    objects: Vec<Object>,
+    is_merged: bool,
+    /// Whether there was no room for an endpoint of it.
+    is_cut: bool,
+}
+
+#[derive(Debug)]
+struct Object {
+    resource: Box<str>,
+    /// The last two requests that it was in; the latter came at `seen_at`.
+    requests: (u64, u64),
+    seen_at: Instant,
+    endpoints: Vec<Endpoint>,
+}
+
+impl Merged {
+    /// Adds to `endpoints` those of merged objects that are not shown this time. What is merged, sorted by hostname.
+    pub(super) fn complete(
+        &mut self,
+        endpoints: &mut Vec<Endpoint>,
+        settings: &Settings,
+        now: Instant,
+    ) -> Vec<Merge> {
+        self.places.retain(|_, place| place.outlasts(self.request, now));
+        self.request += 1;
+        let request = self.request;
+        let keys = self.note_casts(endpoints, now);
+        if self.places.is_empty() {
+            return Vec::new();
+        }
+        let mut room = limits::MERGED_MAX_BYTES.saturating_sub(self.places.values().map(Place::bytes).sum());
+        for (endpoint, key) in endpoints.iter().zip(&keys) {
+            if let Some(place) = self.places.get_mut(key) {
+                place.see(endpoint, request, now, &mut room);
+            }
+        }
+        let Self { request: _, casts, places } = self;
+        places.retain(|key, place| {
+            // Where nothing is shown any more nothing is wanted.
+            let Some(cast) = casts.get(key) else { return false };
+            place.is_merged = place.is_merged || place.is_taking_turns(*cast, request, settings);
+            !place.is_cut
+        });
+        let mut merges = Vec::new();
+        for place in places.values().filter(|place| place.is_merged && place.absent(request).next().is_some())
+        {
+            endpoints.extend(place.absent(request).flat_map(|object| object.endpoints.iter().cloned()));
+            merges.extend(place.merge());
+        }
+        merges.sort_unstable();
+        merges
+    }
+
+    /// The key of each endpoint's place. Where the objects have changed, the place is looked at from now on.
+    fn note_casts(&mut self, endpoints: &[Endpoint], now: Instant) -> Vec<u64> {
+        let mut casts: HashMap<u64, u64> = HashMap::with_capacity(endpoints.len());
+        let mut keys = Vec::with_capacity(endpoints.len());
+        for endpoint in endpoints {
+            let key = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
+            let cast = casts.entry(key).or_default();
+            *cast = cast.wrapping_add(fingerprint([resource_of(endpoint)]));
+            keys.push(key);
+        }
+        for (key, cast) in &casts {
+            if let Some(before) = self.casts.get(key).filter(|before| *before != cast) {
+                self.places.entry(*key).or_insert_with(|| Place::new(*before, now)).changed_at = now;
+            }
+        }
+        self.casts = casts;
+        keys
+    }
+}
+
+impl Place {
+    fn new(first_cast: u64, now: Instant) -> Self {
+        Self { first_cast, changed_at: now, objects: Vec::new(), is_merged: false, is_cut: false }
+    }
+
+    fn see(&mut self, endpoint: &Endpoint, request: u64, now: Instant, room: &mut usize) {
+        if self.is_cut {
+            return;
+        }
+        let resource = resource_of(endpoint);
+        let index =
+            self.objects.iter().position(|object| *object.resource == *resource).unwrap_or_else(|| {
+                self.objects.push(Object {
+                    resource: resource.into(),
+                    requests: (0, 0),
+                    seen_at: now,
+                    endpoints: Vec::new(),
+                });
+                self.objects.len() - 1
+            });
+        let Some(object) = self.objects.get_mut(index) else { return };
+        if object.requests.1 != request {
+            *room += object.bytes();
+            object.endpoints.clear();
+            object.requests = (object.requests.1, request);
+            object.seen_at = now;
+        }
+        let bytes = bytes_of(endpoint);
+        if bytes > *room {
+            self.is_cut = true;
+            return;
+        }
+        *room -= bytes;
+        object.endpoints.push(endpoint.clone());
+    }
+
+    /// Forgets objects that were not shown lately. Whether the place is worth looking at any longer.
+    fn outlasts(&mut self, last_request: u64, now: Instant) -> bool {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < limits::MERGED_HELD;
+        self.objects.retain(|object| is_recent(object.seen_at));
+        is_recent(self.changed_at) || self.is_merged && self.absent(last_request).next().is_some()
+    }
+
+    /// Whether an object is there that was away in the last request, and one is away that was there then and asks for
+    /// something else. Pods of one deployment do not.
+    fn is_taking_turns(&self, cast: u64, request: u64, settings: &Settings) -> bool {
+        let is_as_before = cast == self.first_cast;
+        let has_come_back = |object: &Object| {
+            let (before, last) = object.requests;
+            last == request && before + 1 < request && (before > 0 || is_as_before)
+        };
+        if !self.objects.iter().any(has_come_back) {
+            return false;
+        }
+        let present = self.objects.iter().filter(|object| object.requests.1 == request);
+        let shown: Vec<Endpoint> = present.flat_map(|object| object.endpoints.iter().cloned()).collect();
+        let mut gone = self.absent(request).filter(|object| object.requests.1 + 1 == request);
+        gone.any(|object| !rivals::ask_alike(&object.endpoints, &shown, settings))
+    }
+
+    fn absent(&self, request: u64) -> impl Iterator<Item = &Object> {
+        self.objects.iter().filter(move |object| object.requests.1 != request)
+    }
+
+    fn merge(&self) -> Option<Merge> {
+        let mut resources: Vec<Box<str>> =
+            self.objects.iter().map(|object| object.resource.clone()).collect();
+        resources.sort_unstable();
+        let endpoint = self.objects.first()?.endpoints.first()?;
+        Some(Merge { hostname: hostname::normalize(&endpoint.dns_name).into(), resources })
+    }
+
+    fn bytes(&self) -> usize {
+        self.objects.iter().map(Object::bytes).sum()
+    }
+}
+
+impl Object {
+    fn bytes(&self) -> usize {
+        self.endpoints.iter().map(bytes_of).sum()
+    }
+}
+
+/// What it takes of the memory, roughly.
+fn bytes_of(endpoint: &Endpoint) -> usize {
+    size_of::<Endpoint>() + endpoint.provider_specific.len() * size_of::<Property>() + endpoint.text_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::domain_filter::DomainFilter;
+    use crate::endpoint::Labels;
+    use crate::reconcile::ConfiguredTunnel;
+    use crate::reconcile::canonical::{RESOURCE_LABEL, TUNNEL_SERVICE};
+    use crate::tunnel::TunnelId;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn settings() -> Settings {
+        let id = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("a well-formed id");
+        let tunnel = ConfiguredTunnel { id, name: "home".into(), is_local: false };
+        Settings::new("default", DomainFilter::default(), tunnel, Vec::new())
+    }
+
+    fn object(name: &str, service: &str) -> Endpoint {
+        Endpoint {
+            dns_name: "A.example.com".to_owned(),
+            record_type: "A".to_owned(),
+            targets: vec!["192.0.2.1".to_owned()],
+            labels: Labels::from_iter([(RESOURCE_LABEL, name)]),
+            provider_specific: vec![Property::new(TUNNEL_SERVICE, service)],
+            ..Endpoint::default()
+        }
+    }
+
+    struct Loops {
+        merged: Merged,
+        now: Instant,
+    }
+
+    impl Loops {
+        #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+        fn new() -> Self {
+            Self { merged: Merged::default(), now: Instant::now() }
+        }
+
+        /// One loop, a minute after the last one. Every object has a service of its own; the names of what is there
+        /// afterwards.
+        fn see(&mut self, names: &str) -> String {
+            let objects = names.split_whitespace().map(|name| object(name, &format!("http://{name}:80")));
+            self.see_all(objects.collect()).0
+        }
+
+        fn see_in_turn(&mut self, names: &[&str]) -> Vec<String> {
+            names.iter().map(|names| self.see(names)).collect()
+        }
+
+        fn see_all(&mut self, mut endpoints: Vec<Endpoint>) -> (String, Vec<Merge>) {
+            self.now += MINUTE;
+            let merges = self.merged.complete(&mut endpoints, &settings(), self.now);
+            let mut names: Vec<&str> = endpoints.iter().map(resource_of).collect();
+            names.sort_unstable();
+            (names.join(" "), merges)
+        }
+    }
+
+    #[test]
+    fn what_comes_back_is_put_beside_what_took_its_place() {
+        let mut loops = Loops::new();
+        let seen = loops.see_in_turn(&["b", "a", "b", "a", "a", "b"]);
+        assert_eq!(seen, ["b", "a", "a b", "a b", "a b", "a b"]);
+        let (_, merges) = loops.see_all(vec![object("a", "http://a:80")]);
+        assert_eq!(
+            merges,
+            [Merge { hostname: "a.example.com".into(), resources: vec!["a".into(), "b".into()] }]
+        );
+    }
+
+    #[test]
+    fn of_several_objects_all_are_put_back() {
+        let mut loops = Loops::new();
+        let seen = loops.see_in_turn(&["a", "b", "c", "b", "a"]);
+        assert_eq!(seen, ["a", "b", "c", "b c", "a b c"]);
+        // A fourth that has another target, and is never merged.
+        let mut loops = Loops::new();
+        let seen = loops.see_in_turn(&["a z", "b z", "a z", "b z"]);
+        assert_eq!(seen, ["a z", "b z", "a b z", "a b z"]);
+    }
+
+    #[test]
+    fn an_object_counts_for_ten_minutes_after_it_was_shown_last() {
+        let mut loops = Loops::new();
+        loops.see_in_turn(&["a", "b", "a"]);
+        let seen: Vec<String> = (0..12).map(|_| loops.see("b")).collect();
+        assert!(seen[..9].iter().all(|names| names == "a b"), "{seen:?}");
+        assert!(seen[9..].iter().all(|names| names == "b"), "{seen:?}");
+        assert_eq!(loops.merged.places.len(), 0, "{:?}", loops.merged);
+    }
+
+    #[test]
+    fn what_is_put_back_is_what_was_shown_last() {
+        let mut loops = Loops::new();
+        loops.see_in_turn(&["a", "b", "a"]);
+        loops.see_all(vec![object("b", "http://changed:80")]);
+        let mut endpoints = vec![object("a", "http://a:80")];
+        loops.merged.complete(&mut endpoints, &settings(), loops.now);
+        assert_eq!(endpoints[1].property(TUNNEL_SERVICE), Some("http://changed:80"));
+    }
+
+    /// A rename, an object that is made anew, one without its address for a while: none of them is a merger.
+    #[test]
+    fn what_goes_or_comes_by_itself_is_left_alone() {
+        for history in [
+            &["a", "b", "b", "b"][..],
+            &["a", "", "a", "", "a"],
+            &["a", "b", "", "a"],
+            &["a z", "z", "a z", "z"],
+            &["a", "a b", "a", "a b", "b", "b"],
+        ] {
+            let mut loops = Loops::new();
+            for names in history {
+                assert_eq!(loops.see(names), *names, "{history:?}");
+            }
+        }
+        let mut loops = Loops::new();
+        loops.see("a");
+        (0..10).for_each(|_| drop(loops.see("b")));
+        assert_eq!(loops.see("a"), "a", "after more than ten minutes");
+    }
+
+    /// Pods of one deployment are as many objects, merged too, and one is as good as another.
+    #[test]
+    fn objects_that_ask_for_the_same_are_not_put_back() {
+        let mut loops = Loops::new();
+        for name in ["a", "b", "a", "b", "c", "a"] {
+            let (seen, merges) = loops.see_all(vec![object(name, "http://web:80")]);
+            assert_eq!((&*seen, merges), (name, vec![]));
+        }
+        // Their next generation is not held back either.
+        for name in ["d", "e", "d"] {
+            assert_eq!(loops.see_all(vec![object(name, "http://next:80")]).0, name);
+        }
+    }
+
+    #[test]
+    fn nothing_is_put_back_where_nothing_is_asked_for_any_more() {
+        let mut loops = Loops::new();
+        loops.see_in_turn(&["a", "b", "a", "b"]);
+        assert_eq!(loops.see(""), "");
+        assert_eq!(loops.see("b"), "b");
+        assert!(loops.merged.places.is_empty());
+    }
+
+    #[test]
+    fn the_memory_is_bounded_however_much_changes() {
+        let mut loops = Loops::new();
+        for round in 0..20 {
+            let endpoints = (0..5_000).map(|number| Endpoint {
+                dns_name: format!("host-{number}.example.com"),
+                ..object(&format!("ingress/n/{round}"), &format!("http://{}:80", "x".repeat(200)))
+            });
+            loops.see_all(endpoints.collect());
+            let Merged { casts, places, .. } = &loops.merged;
+            assert_eq!(casts.len(), 5_000);
+            assert!(places.values().map(Place::bytes).sum::<usize>() <= limits::MERGED_MAX_BYTES);
+            assert!(places.len() < 5_000, "what has no room is not kept: {}", places.len());
+        }
+        for _ in 0..2 {
+            loops.see("");
+        }
+        assert!(loops.merged.casts.is_empty() && loops.merged.places.is_empty());
+    }
+}

@@ -1,0 +1,238 @@
+//! What an endpoint may ask for only where the operator permits it: files that every cloudflared of the tunnel has to be
+//! able to read, and services behind the program's own ports.
+//!
+//! cloudflared refuses a configuration as a whole when it cannot read the `caPool` of one rule, after Cloudflare took it
+//! (`tlsconfig/certreloader.go`, `LoadOriginCA`). Which files are there, only the operator knows.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::reconcile::Settings;
+use crate::reconcile::canonical::Fault;
+use crate::reconcile::options::{CA_POOL, CA_POOL_FIELD};
+use crate::tunnel::{Service, WantedRule};
+
+/// Names of the machine itself in the hosts files of Kubernetes, Docker and the usual distributions. The names below
+/// `localhost` are left to resolvers, many of which follow RFC 6761.
+const LOCAL_NAMES: [&str; 8] = [
+    "localhost",
+    "localhost.localdomain",
+    "localhost4",
+    "localhost4.localdomain4",
+    "localhost6",
+    "localhost6.localdomain6",
+    "ip6-localhost",
+    "ip6-loopback",
+];
+
+/// What the operator does not permit of a rule whose service `subject` says.
+pub fn faults(rule: &WantedRule, subject: &str, settings: &Settings) -> impl Iterator<Item = Fault> + use<> {
+    let ca_pool = rule.origin_request.iter().find(|(field, _)| *field == CA_POOL_FIELD);
+    let ca_pool = ca_pool.and_then(|(_, path)| path.as_str()).filter(|path| !is_listed(path, settings));
+    let ca_pool = ca_pool.map(|path| Fault {
+        subject: CA_POOL.into(),
+        problem: format!(
+            "is {path:?}, which ORIGIN_CA_POOLS does not list: a file that a cloudflared cannot read makes it refuse the \
+             rules of all hostnames together; list the files that each one has"
+        ),
+    });
+    let service = own_port(&rule.service, &settings.own_addresses).map(|port| Fault {
+        subject: subject.into(),
+        problem: format!("is {:?}: {}", rule.service.as_str(), OwnPort(port)),
+    });
+    ca_pool.into_iter().chain(service)
+}
+
+/// Why a port is not published.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnPort(pub u16);
+
+impl fmt::Display for OwnPort {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "port {} of this machine is this program's own, and whoever reaches it can publish and delete hostnames, or \
+             read the metrics",
+            self.0
+        )
+    }
+}
+
+/// Compared to the letter: another spelling of a listed path may be another file once a link in it changes.
+fn is_listed(path: &str, settings: &Settings) -> bool {
+    let is_default = |(field, value): &(&str, serde_json::Value)| *field == CA_POOL_FIELD && *value == *path;
+    settings.ca_pools.iter().any(|listed| **listed == *path)
+        || settings.origin_defaults.iter().any(is_default)
+}
+
+/// The port by which the service leads to one of `own`, as seen from a cloudflared that shares the program's network.
+pub fn own_port(service: &Service, own: &[SocketAddr]) -> Option<u16> {
+    let (host, port) = service.host_and_port()?;
+    let mut same_port = own.iter().filter(|address| address.port() == port).peekable();
+    same_port.peek()?;
+    let host = Host::parse(host);
+    let leads_there = match host {
+        Host::Local => true,
+        Host::Address(address) => same_port.any(|own| own.ip().to_canonical() == address),
+        Host::Name => false,
+    };
+    leads_there.then_some(port)
+}
+
+/// Where a host leads, as far as its text says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Host {
+    /// This machine, whatever the network.
+    Local,
+    Address(IpAddr),
+    Name,
+}
+
+impl Host {
+    fn parse(text: &str) -> Self {
+        let text = text.to_ascii_lowercase();
+        let name = text.strip_suffix('.').unwrap_or(&text);
+        if LOCAL_NAMES.contains(&name) || name.ends_with(".localhost") {
+            return Self::Local;
+        }
+        let in_brackets = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let address = match in_brackets {
+            Some(address) => address.parse::<Ipv6Addr>().map(|address| address.to_canonical()).ok(),
+            None => legacy_ipv4(name).map(IpAddr::V4),
+        };
+        match address {
+            // Linux connects an unspecified address to itself, and so does Go everywhere.
+            Some(address) if address.is_loopback() || address.is_unspecified() => Self::Local,
+            Some(address) => Self::Address(address),
+            None => Self::Name,
+        }
+    }
+}
+
+/// The address that a C library reads in `127.1`, `0x7f.1`, `017700000001` or `2130706433`. Go itself asks the resolver for
+/// such a name, which is a C library's where cloudflared was built with one.
+fn legacy_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let mut parts = Vec::with_capacity(4);
+    for part in text.split('.') {
+        if parts.len() == 4 {
+            return None;
+        }
+        parts.push(legacy_number(part)?);
+    }
+    let last = parts.pop()?;
+    // Each part in front is a byte, and the last one fills the rest.
+    let rest_bits = 32 - 8 * u32::try_from(parts.len()).ok()?;
+    if parts.iter().any(|byte| *byte > 0xff) || last >> rest_bits != 0 {
+        return None;
+    }
+    let front = parts.iter().fold(0, |address, byte| address << 8 | byte);
+    u32::try_from(front << rest_bits | last).ok().map(Ipv4Addr::from_bits)
+}
+
+fn legacy_number(text: &str) -> Option<u64> {
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None if text.len() > 1 && text.starts_with('0') => (text, 8),
+        None => (text, 10),
+    };
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u64::from_str_radix(digits, radix).ok().filter(|_| is_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(service: &str, addresses: &[&str]) -> Option<u16> {
+        let service = Service::parse(service).unwrap_or_else(|error| panic!("{service}: {error}"));
+        let addresses: Vec<SocketAddr> =
+            addresses.iter().map(|address| address.parse().expect("an address")).collect();
+        own_port(&service, &addresses)
+    }
+
+    #[test]
+    fn every_spelling_of_this_machine_leads_to_the_programs_own_port() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1.",
+            "127.1",
+            "127.1.2.3",
+            "127.255.255.255",
+            "0x7f.1",
+            "0X7F.0.0.1",
+            "0177.0.0.1",
+            "0x7f000001",
+            "2130706433",
+            "017700000001",
+            "127.0.1",
+            "localhost",
+            "LocalHost.",
+            "app.localhost",
+            "ip6-localhost",
+            "localhost.localdomain",
+            "[::1]",
+            "[0:0:0:0:0:0:0:1]",
+            "0.0.0.0",
+            "0",
+            "0x0",
+            "[::]",
+            "[0::0]",
+        ] {
+            for scheme in ["http", "https", "ws", "wss", "tcp", "ssh", "rdp", "smb"] {
+                let service = format!("{scheme}://{host}:8888");
+                assert_eq!(own(&service, &["127.0.0.1:8888", "[::]:8080"]), Some(8888), "{service}");
+                let other = format!("{scheme}://{host}:8889");
+                assert_eq!(own(&other, &["127.0.0.1:8888", "[::]:8080"]), None, "{other}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_hosts_do_not_lead_to_the_programs_own_port() {
+        for host in [
+            "web.shop.svc",
+            "localhost.example.com",
+            "notlocalhost",
+            "128.0.0.1",
+            "10.0.0.1",
+            "126.1",
+            "127.0.0.0.1",
+            "127.0.0.256",
+            "4294967296",
+            "0x",
+            "127.0x",
+            "web.1",
+            "1.web",
+            "128",
+            "[::2]",
+            "[fe80::1]",
+            "256.1",
+            "[::127.0.0.1]",
+        ] {
+            let service = format!("http://{host}:8888");
+            assert_eq!(own(&service, &["127.0.0.1:8888"]), None, "{service}");
+        }
+        for service in ["hello_world", "bastion", "socks-proxy", "http_status:404", "unix:/run/app.sock"] {
+            assert_eq!(own(service, &["127.0.0.1:80"]), None, "{service}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_not_said_is_the_schemes() {
+        for (scheme, port) in
+            [("http", 80), ("ws", 80), ("https", 443), ("wss", 443), ("ssh", 22), ("rdp", 3389), ("smb", 445)]
+        {
+            let service = format!("{scheme}://localhost");
+            assert_eq!(own(&service, &[&format!("127.0.0.1:{port}")]), Some(port), "{service}");
+            assert_eq!(own(&service, &["127.0.0.1:8888"]), None, "{service}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_the_program_listens_on_leads_to_it() {
+        assert_eq!(own("http://192.0.2.1:8888", &["192.0.2.1:8888"]), Some(8888));
+        assert_eq!(own("http://0xc0000201:8888", &["192.0.2.1:8888"]), Some(8888));
+        assert_eq!(own("http://[2001:db8::1]:8888", &["[2001:db8::1]:8888"]), Some(8888));
+        assert_eq!(own("http://192.0.2.2:8888", &["192.0.2.1:8888"]), None);
+    }
+}

@@ -1,0 +1,493 @@
+//! What an endpoint asks for, as `adjust` and `plan` both read it.
+//!
+//! Whoever may write an object chooses its texts, so what costs time or room is bounded for each endpoint, and what is
+//! dear is done once a request. A mistake never lets an endpoint fall out, and never publishes more than was asked for:
+//! the rules of one object are published together or not at all.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use crate::endpoint::{Endpoint, Labels, Property};
+use crate::limits;
+use crate::reconcile::canonical::{
+    self, Canonical, Fault, INVALID, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, TUNNEL,
+    TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
+};
+use crate::reconcile::groups::{self, Groups, Part};
+use crate::reconcile::options::{self, BadOption, OptionsRead};
+use crate::reconcile::property_name::{self, Meaning};
+use crate::reconcile::target::{self, Target};
+use crate::reconcile::{Note, Settings, permitted};
+use crate::tunnel::hostname::{self, Hostname};
+use crate::tunnel::{PathError, PathPattern, Service, TunnelId, WantedRule};
+
+/// Begins the set identifier of an endpoint of which nothing is read, so that it stands in nobody's way.
+const UNREAD_PREFIX: &str = "unread:";
+
+/// Reads the endpoints of one request.
+#[derive(Debug)]
+pub struct Reader<'e> {
+    settings: &'e Settings,
+    /// By the property and its text. To compile an expression takes long.
+    paths: HashMap<(&'static str, &'e str), Result<PathPattern, PathError>>,
+    /// Of names that are not ours.
+    names: HashMap<&'e str, Meaning>,
+}
+
+/// Where an endpoint says that its requests go.
+#[derive(Clone, Debug)]
+enum ServiceText<'e> {
+    /// A property says it.
+    Property(&'e str),
+    /// Its targets do.
+    Targets(String),
+    /// Its target is a tunnel, so that it asks for the record alone.
+    Record,
+    /// `DEFAULT_SERVICE`.
+    Default(String),
+    /// It is meant for a tunnel and does not say.
+    Missing,
+}
+
+/// One rule of an endpoint, or its record alone.
+struct PartRead {
+    set_identifier: String,
+    target: String,
+    publication: Result<Publication, Vec<Fault>>,
+    notes: Vec<Note>,
+}
+
+impl<'e> Reader<'e> {
+    /// Knows nothing yet.
+    pub fn new(settings: &'e Settings) -> Self {
+        Self { settings, paths: HashMap::new(), names: HashMap::new() }
+    }
+
+    /// Every rule that an endpoint asks for, in canonical form. Empty where its shape says that it is none of ours.
+    pub fn read(&mut self, endpoint: &'e Endpoint) -> Vec<Canonical> {
+        if !endpoint.is_address() {
+            return Vec::new();
+        }
+        if let Some(problem) = oversize(endpoint) {
+            return vec![unread(endpoint, &problem, self.settings)];
+        }
+        if let Some(text) = endpoint.property(INVALID) {
+            return vec![self.still_invalid(endpoint, text)];
+        }
+        let Groups { base, named } = groups::split(endpoint, |name, group| {
+            !property_name::is_torn(name, group)
+                && !matches!(self.meaning(name), Meaning::Unknown | Meaning::Foreign)
+        });
+        if let Some(problem) = too_many(&base, &named) {
+            return vec![unread(endpoint, &problem, self.settings)];
+        }
+        // What is said without a group is often only what the groups share.
+        let stands_alone = named.is_empty()
+            || self.service_text(endpoint, &base).is_some_and(|text| !matches!(text, ServiceText::Missing));
+        let is_out = opts_out(&base);
+        let stray_path = base.path_property().filter(|_| !stands_alone);
+        let parts: Vec<Part<'e>> = named.into_iter().chain(stands_alone.then_some(base)).collect();
+        let parts = parts.iter().filter(|part| !(opts_out(part) && (is_out || part.has_place)));
+        let mut read: Vec<PartRead> = parts.filter_map(|part| self.read_part(endpoint, part)).collect();
+        if let Some(property) = stray_path {
+            for part in &mut read {
+                part.add_fault(
+                    property,
+                    "has no group and belongs to no rule: name its group, or a service without one",
+                );
+            }
+        }
+        hold_together(&mut read);
+        read.into_iter().map(|part| part.into_canonical(endpoint)).collect()
+    }
+
+    /// An endpoint that was found invalid before, perhaps for something that is not in it any more.
+    fn still_invalid(&self, endpoint: &Endpoint, text: &str) -> Canonical {
+        let is_tunnels = |target: &&String| TunnelId::from_hostname(target).is_some();
+        let target = endpoint.targets.iter().find(is_tunnels).cloned();
+        let target = target.unwrap_or_else(|| self.settings.default_tunnel().hostname());
+        invalid(
+            hostname::normalize(&endpoint.dns_name),
+            target,
+            endpoint.set_identifier.clone(),
+            endpoint.labels.without(OWNER_LABEL),
+            Problem::read(text),
+        )
+    }
+
+    fn read_part(&mut self, endpoint: &'e Endpoint, part: &Part<'e>) -> Option<PartRead> {
+        let service = self.service_text(endpoint, part)?;
+        let mut reader = PartReader { reader: self, endpoint, part, faults: Vec::new(), notes: Vec::new() };
+        let tunnel = reader.tunnel();
+        let hostname = reader.hostname();
+        let rule = reader.rule(&service, hostname.as_ref());
+        reader.names();
+        let PartReader { faults, notes, .. } = reader;
+        let settings = self.settings;
+        let target = tunnel.as_ref().unwrap_or_else(|| settings.default_tunnel()).hostname();
+        let publication = match (hostname, tunnel, rule) {
+            (Some(hostname), Some(tunnel), Some(rule)) if faults.is_empty() => {
+                Ok(Publication { hostname, tunnel, rule })
+            }
+            _ => Err(faults),
+        };
+        let set_identifier = match &publication {
+            Ok(publication) => publication.path().unwrap_or_default().to_owned(),
+            Err(_) => self.set_identifier_as_meant(part),
+        };
+        Some(PartRead { set_identifier, target, publication, notes })
+    }
+
+    /// What the set identifier would be, were the endpoint valid: by it ExternalDNS knows what is published already.
+    fn set_identifier_as_meant(&mut self, part: &Part<'e>) -> String {
+        let path = match (part.text(TUNNEL_PATH), part.text(TUNNEL_PATH_PREFIX)) {
+            (Some(path), _) => path.to_owned(),
+            (None, Some(prefix)) => self
+                .path(TUNNEL_PATH_PREFIX, prefix)
+                .map_or_else(|_| prefix.to_owned(), |path| path.as_str().to_owned()),
+            (None, None) => String::new(),
+        };
+        cut(&path, limits::PATH_MAX_BYTES).to_owned()
+    }
+
+    /// The text of the service; `None` where nothing says that the endpoint is meant for a tunnel.
+    fn service_text(&mut self, endpoint: &'e Endpoint, part: &Part<'e>) -> Option<ServiceText<'e>> {
+        if let Some(text) = part.text(TUNNEL_SERVICE) {
+            return Some(ServiceText::Property(text));
+        }
+        let mut services: Vec<&str> = Vec::new();
+        let mut is_record = false;
+        for text in &endpoint.targets {
+            match target::meaning(text) {
+                Target::Service => services.push(text),
+                Target::Tunnel(tunnel) => is_record |= self.settings.is_configured(&tunnel),
+                Target::NoTunnel => is_record = true,
+                Target::Other => {}
+            }
+        }
+        if !services.is_empty() {
+            services.sort_unstable();
+            // Of several, no service comes: none has a blank in it.
+            return Some(ServiceText::Targets(services.join(", ")));
+        }
+        if is_record {
+            return Some(ServiceText::Record);
+        }
+        if let Some(template) = &self.settings.default_service {
+            let resource = endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default();
+            return Some(ServiceText::Default(template.fill(resource)));
+        }
+        let mut unknown = 0;
+        let is_meant = part.said.iter().any(|(name, _)| match self.meaning(name) {
+            Meaning::Known | Meaning::Misspelled { .. } => true,
+            Meaning::Unknown => {
+                unknown += 1;
+                unknown > limits::UNKNOWN_PROPERTIES_MAX
+            }
+            Meaning::Foreign => false,
+        });
+        is_meant.then_some(ServiceText::Missing)
+    }
+
+    fn meaning(&mut self, name: &'e str) -> Meaning {
+        if property_name::is_known(name) {
+            return Meaning::Known;
+        }
+        *self.names.entry(name).or_insert_with(|| property_name::meaning(name))
+    }
+
+    fn path(&mut self, property: &'static str, text: &'e str) -> Result<PathPattern, PathError> {
+        let read = if property == TUNNEL_PATH { PathPattern::parse } else { PathPattern::from_prefix };
+        self.paths.entry((property, text)).or_insert_with(|| read(text)).clone()
+    }
+}
+
+impl PartRead {
+    fn into_canonical(self, endpoint: &Endpoint) -> Canonical {
+        let Self { set_identifier, target, publication, notes } = self;
+        // ExternalDNS says itself whose an endpoint is when it asks for changes. What a source claims would stop them
+        // all.
+        let labels = endpoint.labels.without(OWNER_LABEL);
+        match publication {
+            Ok(publication) => {
+                let name = publication.hostname.as_str().to_owned();
+                let properties = canonical::properties_of(&publication);
+                let endpoint = canonical::render(name, target, set_identifier, properties, labels);
+                Canonical { endpoint, publication: Ok(publication), notes }
+            }
+            Err(faults) => {
+                let name = hostname::normalize(&endpoint.dns_name);
+                let canonical = invalid(name, target, set_identifier, labels, Problem::of(&faults));
+                Canonical { notes, ..canonical }
+            }
+        }
+    }
+}
+
+/// An object's rules say together what is published: without one of them another would take its requests.
+fn hold_together(parts: &mut [PartRead]) {
+    if parts.len() < 2 {
+        return;
+    }
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for part in &*parts {
+        *counts.entry(part.set_identifier.clone()).or_default() += 1;
+    }
+    for part in &mut *parts {
+        if counts.get(&part.set_identifier).is_some_and(|count| *count > 1) {
+            part.add_fault(
+                TUNNEL_PATH,
+                "is the same for several groups of the object: give each a path of its own",
+            );
+        }
+    }
+    let invalid = parts.iter().find(|part| part.publication.is_err());
+    if let Some(path) = invalid.map(|part| part.set_identifier.clone()) {
+        for part in parts.iter_mut().filter(|part| part.publication.is_ok()) {
+            part.add_fault("it", &format!("waits for the object's rule for path {path:?}, which is invalid"));
+        }
+    }
+}
+
+impl PartRead {
+    fn add_fault(&mut self, subject: &str, problem: &str) {
+        let mut faults = std::mem::replace(&mut self.publication, Err(Vec::new())).err().unwrap_or_default();
+        faults.push(Fault { subject: subject.into(), problem: problem.to_owned() });
+        self.publication = Err(faults);
+    }
+}
+
+/// An endpoint that stays as it is at Cloudflare, unread.
+pub fn unread(endpoint: &Endpoint, problem: &str, settings: &Settings) -> Canonical {
+    let resource = endpoint.labels.value(RESOURCE_LABEL).map(|label| cut(label, limits::RESOURCE_MAX_BYTES));
+    let set_identifier = format!("{UNREAD_PREFIX}{}", resource.unwrap_or_default());
+    // A name that is cut must be no other hostname's.
+    let name = cut(&endpoint.dns_name, limits::HOSTNAME_MAX_BYTES + 1);
+    invalid(
+        hostname::normalize(name),
+        settings.default_tunnel().hostname(),
+        set_identifier,
+        resource.map(|resource| (RESOURCE_LABEL, resource)).into_iter().collect(),
+        Problem::read(problem),
+    )
+}
+
+fn invalid(
+    name: String,
+    target: String,
+    set_identifier: String,
+    labels: Labels,
+    problem: Problem,
+) -> Canonical {
+    let properties = vec![Property::new(INVALID, problem.to_string())];
+    let endpoint = canonical::render(name, target, set_identifier, properties, labels);
+    Canonical { endpoint, publication: Err(problem), notes: Vec::new() }
+}
+
+/// What is too large about an endpoint, before anything of it is looked at.
+fn oversize(endpoint: &Endpoint) -> Option<String> {
+    let bytes = endpoint.text_bytes();
+    (bytes > limits::ENDPOINT_MAX_BYTES).then(|| {
+        format!(
+            "the object's annotations have {bytes} bytes: of one hostname at most {} are read",
+            limits::ENDPOINT_MAX_BYTES
+        )
+    })
+}
+
+fn too_many(base: &Part<'_>, named: &[Part<'_>]) -> Option<String> {
+    let most = named.iter().map(|part| part.said.len()).max().unwrap_or_default().max(base.said.len());
+    if named.len() > limits::ENDPOINT_GROUPS_MAX {
+        let maximum = limits::ENDPOINT_GROUPS_MAX;
+        return Some(format!(
+            "the object has {} groups of properties: at most {maximum} are read",
+            named.len()
+        ));
+    }
+    (most > limits::ENDPOINT_PROPERTIES_MAX).then(|| {
+        let maximum = limits::ENDPOINT_PROPERTIES_MAX;
+        format!("the object has {most} properties for one rule: at most {maximum} are read")
+    })
+}
+
+/// As much of `text` as `max_bytes` hold.
+fn cut(text: &str, max_bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
+}
+
+/// Whether the endpoint says that it is not for a tunnel, and nothing else beside it.
+fn opts_out(part: &Part<'_>) -> bool {
+    let mut values = part.said.iter().filter(|(name, _)| *name == TUNNEL).peekable();
+    values.peek().is_some() && values.all(|(_, value)| *value == "false")
+}
+
+/// Reads what one rule's properties say.
+struct PartReader<'r, 'e> {
+    reader: &'r mut Reader<'e>,
+    endpoint: &'e Endpoint,
+    part: &'r Part<'e>,
+    faults: Vec<Fault>,
+    notes: Vec<Note>,
+}
+
+impl<'e> PartReader<'_, 'e> {
+    fn fault(&mut self, subject: &str, problem: impl Into<String>) {
+        self.faults.push(Fault { subject: subject.into(), problem: problem.into() });
+    }
+
+    fn cannot_read(&mut self, subject: &str, text: &str, error: &dyn fmt::Display) {
+        self.fault(subject, format!("is {text:?}: {error}"));
+    }
+
+    fn hostname(&mut self) -> Option<Hostname> {
+        let name = hostname::normalize(&self.endpoint.dns_name);
+        Hostname::parse(&name).map_err(|error| self.cannot_read("the name", &name, &error)).ok()
+    }
+
+    /// The tunnel that the target or the property names, else the default one.
+    fn tunnel(&mut self) -> Option<TunnelId> {
+        let settings = self.reader.settings;
+        let mut tunnels = Vec::new();
+        for text in &self.endpoint.targets {
+            match target::meaning(text) {
+                Target::Tunnel(tunnel) => tunnels.push(tunnel),
+                Target::NoTunnel => {
+                    let example = settings.default_tunnel().hostname();
+                    self.fault(
+                        "the target",
+                        format!("is {text:?}: a tunnel's hostname is such as {example}"),
+                    );
+                    return None;
+                }
+                Target::Service | Target::Other => {}
+            }
+        }
+        if let Some(text) = self.part.text(TUNNEL) {
+            let Some(named) = settings.tunnel_called(text) else {
+                let known = settings.tunnel_names();
+                self.fault(TUNNEL, format!("is {text:?}, which is not configured; configured: {known}"));
+                return None;
+            };
+            tunnels.push(named.clone());
+        }
+        tunnels.sort_unstable();
+        tunnels.dedup();
+        match &*tunnels {
+            [] => Some(settings.default_tunnel().clone()),
+            [tunnel] if settings.is_configured(tunnel) => Some(tunnel.clone()),
+            [tunnel] => {
+                let known = settings.tunnel_names();
+                self.fault(
+                    "the target",
+                    format!("leads to tunnel {tunnel}, which is not configured; configured: {known}"),
+                );
+                None
+            }
+            _ => {
+                self.fault(TUNNEL, "and the targets name different tunnels; a hostname has one");
+                None
+            }
+        }
+    }
+
+    #[allow(
+        clippy::option_option,
+        reason = "no rule at all, and a rule that could not be read, are different"
+    )]
+    fn rule(&mut self, service: &ServiceText<'e>, hostname: Option<&Hostname>) -> Option<Option<WantedRule>> {
+        let settings = self.reader.settings;
+        let path = self.path();
+        if !self.part.has_place {
+            let group = self.part.group;
+            self.fault(
+                &format!("the group {group:?}"),
+                "has no path of its own: is its name misspelt? What is meant for all paths is said without a group",
+            );
+        }
+        let (subject, text) = match service {
+            ServiceText::Property(text) => (TUNNEL_SERVICE, *text),
+            ServiceText::Targets(text) => ("the target", &**text),
+            ServiceText::Record => (TUNNEL_SERVICE, RECORD_ONLY),
+            ServiceText::Default(text) => ("DEFAULT_SERVICE", &**text),
+            ServiceText::Missing => (TUNNEL_SERVICE, ""),
+        };
+        let is_record = text == RECORD_ONLY;
+        let defaults = if is_record { &[] } else { &*settings.origin_defaults };
+        let part = self.part;
+        let OptionsRead { origin_request, left_out, invalid } =
+            options::read(&|name| part.text(name), defaults);
+        for BadOption { property, problem } in left_out {
+            self.notes.push(Note::left_out(self.endpoint, &property, &problem));
+        }
+        for BadOption { property, problem } in invalid {
+            self.faults.push(Fault { subject: property, problem });
+        }
+        if text.is_empty() {
+            self.fault(TUNNEL_SERVICE, "is missing; name the service, or set it to none for the record only");
+            return None;
+        }
+        if is_record {
+            if path != Some(None) || !origin_request.is_empty() {
+                self.fault(
+                    TUNNEL_SERVICE,
+                    "is none, so there is no rule that a path or an option could go into",
+                );
+            }
+            return Some(None);
+        }
+        let service = Service::parse(text).map_err(|error| self.cannot_read(subject, text, &error)).ok()?;
+        let rule = WantedRule { hostname: hostname?.clone(), path: path?, service, origin_request };
+        self.faults.extend(permitted::faults(&rule, subject, settings));
+        Some(Some(rule))
+    }
+
+    #[allow(clippy::option_option, reason = "no path, and a path that could not be read, are different")]
+    fn path(&mut self) -> Option<Option<PathPattern>> {
+        let (subject, text) = match (self.part.text(TUNNEL_PATH), self.part.text(TUNNEL_PATH_PREFIX)) {
+            (None, None) => return Some(None),
+            (Some(text), None) => (TUNNEL_PATH, text),
+            (None, Some(text)) => (TUNNEL_PATH_PREFIX, text),
+            (Some(_), Some(_)) => {
+                self.fault(TUNNEL_PATH_PREFIX, format!("and {TUNNEL_PATH} are both set; keep one"));
+                return None;
+            }
+        };
+        let parsed = self.reader.path(subject, text);
+        parsed.map(Some).map_err(|error| self.cannot_read(subject, text, &error)).ok()
+    }
+
+    /// A name that was meant for one that limits what is published is a fault; any other that is not ours is only named.
+    fn names(&mut self) {
+        let mut unknown = 0;
+        let mut left_out = String::new();
+        for (name, _) in &self.part.said {
+            let (nearest, limits) = match self.reader.meaning(name) {
+                Meaning::Known | Meaning::Foreign => continue,
+                Meaning::Misspelled { nearest, limits } => (nearest, limits),
+                Meaning::Unknown => (None, false),
+            };
+            unknown += 1;
+            if unknown > limits::UNKNOWN_PROPERTIES_MAX {
+                self.fault(property_name::PREFIX, "begins more unknown properties than are looked at");
+                break;
+            }
+            if limits {
+                let hint = nearest.map(|nearest| format!("; did you mean {nearest}?"));
+                self.fault(name, format!("is unknown{}", hint.unwrap_or_default()));
+                continue;
+            }
+            let separator = if left_out.is_empty() { "" } else { "; " };
+            let hint = nearest.map(|nearest| ["; did you mean ", nearest, "?"]).unwrap_or_default();
+            left_out.extend([separator, name, " is left out: it is unknown"].into_iter().chain(hint));
+        }
+        if !left_out.is_empty() {
+            self.notes.push(Note::of(self.endpoint, left_out));
+        }
+        // They are sorted, and each is there once. Of others' properties nothing is kept that could conflict.
+        let ours = self.part.said.iter().filter(|(name, _)| name.starts_with(property_name::PREFIX));
+        let conflicting = ours.clone().zip(ours.skip(1)).find(|((one, _), (next, _))| one == next);
+        if let Some(((name, _), _)) = conflicting {
+            self.fault(name, "is set twice, to different values");
+        }
+    }
+}

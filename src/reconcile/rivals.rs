@@ -1,0 +1,427 @@
+//! Several objects that ask for one hostname and path. ExternalDNS has one row for them and takes one candidate, so here
+//! it is decided which, and the others are named.
+//!
+//! What stands has precedence: an object keeps what it has while it asks for it, whoever else comes, and also with a
+//! mistake in it, which `plan` refuses. Only what nobody has goes to the first by name.
+
+use std::fmt::Write as _;
+
+use crate::endpoint::{Endpoint, Property};
+use crate::limits;
+use crate::reconcile::canonical::{
+    self, Canonical, INVALID, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
+};
+use crate::reconcile::reading::Reader;
+use crate::reconcile::snapshot::{OwnRecord, Snapshot};
+use crate::reconcile::stamp::Stamp;
+use crate::reconcile::trace::trace;
+use crate::reconcile::{Note, Settings, adjust, namespace};
+use crate::tunnel::Hostname;
+
+const WAY_OUT: &str =
+    "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
+
+/// Who has which place, of those that several objects asked for at once. Sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holders(Vec<Holder>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Holder {
+    hostname: Box<str>,
+    set_identifier: Box<str>,
+    resource: Box<str>,
+}
+
+/// Objects of one name and set identifier that ExternalDNS merges: it shows one of them at a time, at random.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Merge {
+    /// The hostname, in normal form.
+    pub hostname: Box<str>,
+    /// The objects.
+    pub resources: Vec<Box<str>>,
+}
+
+/// What is known about who has what.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// What was read last.
+    pub snapshot: &'a Snapshot,
+    /// What the last call answered.
+    pub holders: &'a Holders,
+    /// What is shown in turns, sorted.
+    pub merges: &'a [Merge],
+}
+
+/// Leaves one endpoint of each name and set identifier in `endpoints`, which are canonical and sorted as `adjust` does.
+pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settings) -> (Holders, Vec<Note>) {
+    let mut holders = Holders::default();
+    let mut notes = Vec::new();
+    let mut is_kept = Vec::new();
+    for candidates in endpoints.chunk_by(is_one_place) {
+        let [first, _, ..] = candidates else {
+            is_kept.push(true);
+            continue;
+        };
+        let holder = Place { of: first, known, settings }.holder(candidates);
+        is_kept.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, holder)));
+        holders.0.push(Holder {
+            hostname: holder.dns_name.as_str().into(),
+            set_identifier: holder.set_identifier.as_str().into(),
+            resource: resource_of(holder).into(),
+        });
+        let is_merged = known.is_merged(holder);
+        let mut losers = candidates.iter().filter(|candidate| !asks_alike(candidate, holder));
+        let named = losers.by_ref().take(limits::NAMES_SHOWN_MAX);
+        notes.extend(named.map(|loser| lost(loser, holder, is_merged)));
+        notes.extend(unnamed(holder, losers.count()));
+    }
+    let mut is_kept = is_kept.into_iter();
+    endpoints.retain(|_| is_kept.next().unwrap_or(true));
+    // Their paths differ, or the line of their place would name them.
+    let is_told = |merge: &&Merge| notes.binary_search_by(|note| note.hostname.cmp(&merge.hostname)).is_ok();
+    let merged: Vec<Note> = known.merges.iter().filter(|merge| !is_told(merge)).map(merged).collect();
+    notes.extend(merged);
+    (holders, notes)
+}
+
+/// Whether two objects ask for the same publications.
+pub fn ask_alike(one: &[Endpoint], other: &[Endpoint], settings: &Settings) -> bool {
+    let [one, other] = [one, other].map(|endpoints| adjust::adjust(endpoints, settings).endpoints);
+    one.len() == other.len()
+        && one.iter().zip(&other).all(|(one, other)| is_one_place(one, other) && asks_alike(one, other))
+}
+
+fn is_one_place(one: &Endpoint, other: &Endpoint) -> bool {
+    one.dns_name == other.dns_name && one.set_identifier == other.set_identifier
+}
+
+fn asks_alike(one: &Endpoint, other: &Endpoint) -> bool {
+    one.targets == other.targets && one.provider_specific == other.provider_specific
+}
+
+/// The object that the endpoint came from; empty where that is not known.
+pub fn resource_of(endpoint: &Endpoint) -> &str {
+    endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default()
+}
+
+impl Known<'_> {
+    fn is_merged(&self, endpoint: &Endpoint) -> bool {
+        self.merges.binary_search_by(|merge| (*merge.hostname).cmp(&endpoint.dns_name)).is_ok()
+    }
+}
+
+/// A hostname and path that is asked for more than once.
+struct Place<'a> {
+    /// One of its candidates.
+    of: &'a Endpoint,
+    known: Known<'a>,
+    settings: &'a Settings,
+}
+
+impl<'a> Place<'a> {
+    fn holder(&self, candidates: &'a [Endpoint]) -> &'a Endpoint {
+        let Self { of, known, settings } = self;
+        let mut left: Vec<&Endpoint> = candidates.iter().collect();
+        let stamp = self.stamp();
+        if settings.namespace_guard.is_some() {
+            let holder = stamp.as_ref().and_then(|stamp| {
+                stamp.namespace().map(Into::into).or_else(|| namespace::digest_of(stamp.resource.as_deref()?))
+            });
+            prefer(&mut left, |candidate| {
+                holder.is_some() && namespace::digest_of(resource_of(candidate)) == holder
+            });
+        }
+        let before = known.holders.resource(of);
+        prefer(&mut left, |candidate| Some(resource_of(candidate)) == before);
+        // The stamp of what was shown in turns names the one that happened to come last.
+        if !known.is_merged(of) {
+            let stamped = stamp.as_ref().and_then(|stamp| stamp.resource.as_deref());
+            prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
+            let standing = if left.len() > 1 { self.standing() } else { None };
+            prefer(&mut left, |candidate| Some(&candidate.provider_specific) == standing.as_ref());
+        }
+        prefer(&mut left, |candidate| self.is_possible(candidate));
+        left.first().copied().unwrap_or(of)
+    }
+
+    /// What the record's comment says, ours before somebody else's.
+    fn stamp(&self) -> Option<Stamp> {
+        let Self { of, known: Known { snapshot, .. }, settings } = self;
+        let own = snapshot.own_records_of(&of.dns_name, settings).into_iter().next();
+        own.map(|own| own.stamp).or_else(|| {
+            let records = snapshot.zone_of(&of.dns_name)?.records_of(&of.dns_name);
+            records.iter().find_map(|record| Stamp::parse(&record.comment))
+        })
+    }
+
+    /// The properties of what is published of ours.
+    fn standing(&self) -> Option<Vec<Property>> {
+        let Self { of, known: Known { snapshot, .. }, settings } = self;
+        let path = Some(of.set_identifier.as_str()).filter(|path| !path.is_empty());
+        let hostname = Hostname::parse(&of.dns_name).ok()?;
+        let own = snapshot.own_records_of(&of.dns_name, settings);
+        let OwnRecord { zone: _, record, stamp } = own.first()?;
+        if path.is_none() && stamp.claims.record_only {
+            return Some(vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)]);
+        }
+        let traces = trace(snapshot, settings, &hostname, &record.content, &stamp.claims.rules, &[]);
+        let rule = traces.iter().filter_map(|(_, trace)| trace.rule()).find(|rule| rule.path() == path)?;
+        let mut properties = canonical::properties_of_rule(rule);
+        properties.sort_unstable();
+        Some(properties)
+    }
+
+    /// Whether the endpoint would be published where nobody has the place.
+    fn is_possible(&self, candidate: &Endpoint) -> bool {
+        if candidate.property(INVALID).is_some() {
+            return false;
+        }
+        let Some(guard) = &self.settings.namespace_guard else {
+            return true;
+        };
+        // The guard does not look at the path, which takes long to read.
+        let mut pathless = candidate.clone();
+        pathless.provider_specific.retain(|property| *property.name != *TUNNEL_PATH);
+        let read = Reader::new(self.settings).read(&pathless);
+        let [Canonical { publication: Ok(publication), .. }] = &*read else {
+            return false;
+        };
+        let namespace = namespace::namespace_of(resource_of(candidate));
+        namespace.is_some_and(|namespace| guard.allows(publication, namespace))
+    }
+}
+
+impl Holders {
+    fn resource(&self, endpoint: &Endpoint) -> Option<&str> {
+        let place = (endpoint.dns_name.as_str(), endpoint.set_identifier.as_str());
+        let index = self
+            .0
+            .binary_search_by(|holder| (&*holder.hostname, &*holder.set_identifier).cmp(&place))
+            .ok()?;
+        self.0.get(index).map(|holder| &*holder.resource)
+    }
+}
+
+/// Leaves only those that are preferred, where there are any.
+fn prefer(candidates: &mut Vec<&Endpoint>, is_preferred: impl Fn(&Endpoint) -> bool) {
+    if candidates.len() > 1 && candidates.iter().any(|candidate| is_preferred(candidate)) {
+        candidates.retain(|candidate| is_preferred(candidate));
+    }
+}
+
+fn lost(loser: &Endpoint, holder: &Endpoint, is_merged: bool) -> Note {
+    let holder = match resource_of(holder) {
+        holder if holder == resource_of(loser) => "another endpoint of the same object",
+        holder => named(holder),
+    };
+    let merged =
+        if is_merged { "; ExternalDNS merges the objects and shows one of them at a time" } else { "" };
+    let path = &loser.set_identifier;
+    let text =
+        format!("path={path:?} is not published: {holder} has this hostname and path{merged}; {WAY_OUT}");
+    Note::of(loser, text)
+}
+
+fn unnamed(holder: &Endpoint, losers: usize) -> Option<Note> {
+    let text = format!("path={:?} is asked for by {losers} more objects, in vain", holder.set_identifier);
+    (losers > 0).then(|| Note::of(holder, text))
+}
+
+fn merged(merge: &Merge) -> Note {
+    Note {
+        hostname: merge.hostname.clone(),
+        resource: None,
+        text: format!(
+            "{} have no set-identifier of their own, so ExternalDNS merges them and shows one of them at a time: each \
+             counts for {} minutes after it was shown last; {WAY_OUT}",
+            list(merge.resources.iter().map(|resource| &**resource)),
+            limits::MERGED_HELD.as_secs() / 60,
+        ),
+    }
+}
+
+fn named(resource: &str) -> &str {
+    if resource.is_empty() { "an object without a name" } else { resource }
+}
+
+fn list<'a>(resources: impl Iterator<Item = &'a str> + Clone) -> String {
+    let mut text = String::new();
+    for (index, resource) in resources.clone().take(limits::NAMES_SHOWN_MAX).enumerate() {
+        let _ = write!(text, "{}{}", if index > 0 { ", " } else { "" }, named(resource));
+    }
+    let more = resources.skip(limits::NAMES_SHOWN_MAX).count();
+    if more > 0 {
+        let _ = write!(text, " and {more} more");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain_filter::DomainFilter;
+    use crate::endpoint::Labels;
+    use crate::reconcile::ConfiguredTunnel;
+    use crate::tunnel::TunnelId;
+
+    fn settings() -> Settings {
+        let id = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("a well-formed id");
+        let tunnel = ConfiguredTunnel { id, name: "home".into(), is_local: false };
+        Settings::new("default", DomainFilter::default(), tunnel, Vec::new())
+    }
+
+    fn object(resource: &str, hostname: &str, path: &str, service: &str) -> Endpoint {
+        let path = (!path.is_empty()).then(|| Property::new(TUNNEL_PATH, path));
+        Endpoint {
+            dns_name: hostname.to_owned(),
+            record_type: "A".to_owned(),
+            targets: vec!["192.0.2.1".to_owned()],
+            labels: Labels::from_iter([(RESOURCE_LABEL, resource)]),
+            provider_specific: path.into_iter().chain([Property::new(TUNNEL_SERVICE, service)]).collect(),
+            ..Endpoint::default()
+        }
+    }
+
+    fn settled(
+        desired: &[Endpoint],
+        holders: &Holders,
+        merges: &[Merge],
+    ) -> (Vec<Endpoint>, Holders, Vec<Note>) {
+        let mut endpoints = adjust::adjust(desired, &settings()).endpoints;
+        let known = Known { snapshot: &Snapshot::default(), holders, merges };
+        let (holders, notes) = settle(&mut endpoints, known, &settings());
+        (endpoints, holders, notes)
+    }
+
+    fn resources(endpoints: &[Endpoint]) -> Vec<&str> {
+        endpoints.iter().map(resource_of).collect()
+    }
+
+    #[test]
+    fn what_nobody_has_goes_to_the_first_by_name_that_can_be_published() {
+        let nobody = Holders::default();
+        for (services, winner) in [
+            (["http://a:80", "http://b:80"], "ingress/n/a"),
+            (["http://a:80/mistake", "http://b:80"], "ingress/n/b"),
+            (["http://a:80/mistake", "http://b:80/mistake"], "ingress/n/a"),
+        ] {
+            let desired = [
+                object("ingress/n/a", "a.example.com", "", services[0]),
+                object("ingress/n/b", "a.example.com", "", services[1]),
+            ];
+            let (endpoints, _, notes) = settled(&desired, &nobody, &[]);
+            assert_eq!((resources(&endpoints), notes.len()), (vec![winner], 1), "{services:?}");
+        }
+    }
+
+    /// Its own next wish need not be what stands, and the stamp may have no room for its name.
+    #[test]
+    fn who_won_before_wins_while_it_asks_also_with_a_mistake() {
+        let [a, b] = ["ingress/n/a", "ingress/n/b"]
+            .map(|resource| move |service: &str| object(resource, "a.example.com", "", service));
+        let (_, holders, _) =
+            settled(&[a("http://a:80/mistake"), b("http://b:80")], &Holders::default(), &[]);
+        for service in ["http://b:81", "http://b:80/mistake"] {
+            let (endpoints, again, _) = settled(&[a("http://a:80"), b(service)], &holders, &[]);
+            assert_eq!(resources(&endpoints), ["ingress/n/b"], "{service}");
+            assert_eq!(again, holders);
+        }
+        let (_, holders, _) = settled(&[a("http://a:80")], &holders, &[]);
+        assert_eq!(holders, Holders::default(), "one that is alone needs no memory");
+    }
+
+    #[test]
+    fn every_loser_is_named_with_the_winner_and_one_that_asks_for_the_same_is_none() {
+        let at = |path: &str| {
+            ["a", "b", "c", "d"].map(|name| {
+                let service = if name == "d" { "http://a:80" } else { &*format!("http://{name}:80") };
+                object(&format!("ingress/n/{name}"), "a.example.com", path, service)
+            })
+        };
+        let (endpoints, _, notes) = settled(&[at(""), at("^/x")].concat(), &Holders::default(), &[]);
+        assert_eq!(resources(&endpoints), ["ingress/n/a", "ingress/n/a"]);
+        let said: Vec<String> = notes.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 4, "{said:#?}");
+        for (line, start) in said.iter().zip([
+            r#"hostname="a.example.com" resource="ingress/n/b" path="" is not published: ingress/n/a has"#,
+            r#"hostname="a.example.com" resource="ingress/n/c" path="" is"#,
+            r#"hostname="a.example.com" resource="ingress/n/b" path="^/x" is"#,
+            r#"hostname="a.example.com" resource="ingress/n/c" path="^/x" is"#,
+        ]) {
+            assert!(line.starts_with(start), "{line}");
+            assert!(line.contains("set-identifier annotation and a path"), "{line}");
+        }
+    }
+
+    #[test]
+    fn of_many_losers_some_are_named_and_the_others_counted() {
+        let objects = (0..20).map(|number| {
+            object(
+                &format!("ingress/n/{number}"),
+                "a.example.com",
+                "",
+                &format!("http://web:{}", 80 + number),
+            )
+        });
+        let (_, _, notes) = settled(&objects.collect::<Vec<_>>(), &Holders::default(), &[]);
+        assert_eq!(notes.len(), limits::NAMES_SHOWN_MAX + 1);
+        assert!(notes[limits::NAMES_SHOWN_MAX].text.contains("11 more objects"), "{notes:#?}");
+    }
+
+    #[test]
+    fn what_is_merged_is_named_also_where_nobody_loses() {
+        let merge = |hostname: &str| Merge {
+            hostname: hostname.into(),
+            resources: (0..10).map(|number| format!("ingress/n/{number}").into()).collect(),
+        };
+        let desired = [
+            object("ingress/n/0", "a.example.com", "", "http://a:80"),
+            object("ingress/n/1", "a.example.com", "", "http://b:80"),
+            object("ingress/n/0", "b.example.com", "^/a", "http://a:80"),
+            object("ingress/n/1", "b.example.com", "^/b", "http://b:80"),
+        ];
+        let merges = [merge("a.example.com"), merge("b.example.com")];
+        let (endpoints, _, notes) = settled(&desired, &Holders::default(), &merges);
+        assert_eq!(endpoints.len(), 3);
+        let [lost, merged] = &notes[..] else { panic!("two of {notes:?}") };
+        assert!(lost.text.contains("ExternalDNS merges"), "{lost}");
+        assert_eq!(&*merged.hostname, "b.example.com");
+        assert!(merged.text.contains("ingress/n/7 and 2 more"), "{merged}");
+    }
+
+    fn any_object() -> impl Strategy<Value = Endpoint> {
+        let word = |words: &'static [&'static str]| prop::sample::select(words);
+        (
+            word(&["ingress/n/a", "ingress/n/b", "crd/m/a", ""]),
+            word(&["a.example.com", "b.example.com"]),
+            word(&["", "^/x", "api"]),
+            word(&["http://a:80", "http://b:80", "none", "b:80", ""]),
+        )
+            .prop_map(|(resource, hostname, path, service)| object(resource, hostname, path, service))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// ExternalDNS takes a row that is missing for deleted.
+        #[test]
+        fn every_place_that_is_asked_for_keeps_one_endpoint_and_the_same_in_every_loop(
+            desired in prop::collection::vec(any_object(), 0..12),
+        ) {
+            let places = |endpoints: &[Endpoint]| {
+                let pairs = endpoints.iter();
+                pairs.map(|one| (one.dns_name.clone(), one.set_identifier.clone())).collect::<Vec<_>>()
+            };
+            let all: BTreeSet<_> = places(&adjust::adjust(&desired, &settings()).endpoints).into_iter().collect();
+            let (endpoints, holders, notes) = settled(&desired, &Holders::default(), &[]);
+            prop_assert_eq!(places(&endpoints), all.into_iter().collect::<Vec<_>>());
+            let again = settled(&desired, &holders, &[]);
+            prop_assert_eq!(again, (endpoints.clone(), holders, notes));
+            prop_assert_eq!(settled(&endpoints, &Holders::default(), &[]).0, endpoints);
+        }
+    }
+}

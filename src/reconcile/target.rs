@@ -1,0 +1,96 @@
+//! What an endpoint's target was meant for. ExternalDNS takes any text for the target of a CNAME, so a service without
+//! its scheme arrives as one too.
+
+use std::net::IpAddr;
+
+use crate::edit_distance::{MISSPELLING_MAX_EDITS, is_within};
+use crate::tunnel::id::TUNNEL_DOMAIN;
+use crate::tunnel::service::WORDS;
+use crate::tunnel::{TunnelId, looks_like_service};
+
+/// What somebody meant by a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A service, valid or not.
+    Service,
+    /// The tunnel with that hostname, whoever's it is.
+    Tunnel(TunnelId),
+    /// The hostname of some tunnel, written so that it is none.
+    NoTunnel,
+    /// Something else: an address, or a name of its own.
+    Other,
+}
+
+/// Tells by the text alone.
+pub fn meaning(target: &str) -> Target {
+    if let Some(tunnel) = TunnelId::from_hostname(target) {
+        return Target::Tunnel(tunnel);
+    }
+    let name = target.trim().to_ascii_lowercase();
+    let host = name.split([':', '/']).next().unwrap_or_default();
+    if is_near_tunnel_domain(host.trim_end_matches('.')) {
+        return Target::NoTunnel;
+    }
+    // No name holds these; ExternalDNS knows addresses, and calls their endpoints A and AAAA.
+    let is_no_name = target.contains([':', '/']) && target.parse::<IpAddr>().is_err();
+    if is_no_name || looks_like_service(target) {
+        return Target::Service;
+    }
+    let is_word = WORDS.into_iter().any(|word| is_within(MISSPELLING_MAX_EDITS, host, word));
+    if is_word { Target::Service } else { Target::Other }
+}
+
+/// Whether the end is the domain of the tunnels' hostnames, or was meant to be.
+fn is_near_tunnel_domain(name: &str) -> bool {
+    let length = TUNNEL_DOMAIN.len();
+    (length - MISSPELLING_MAX_EDITS..=length + MISSPELLING_MAX_EDITS).any(|length| {
+        let end = name.len().checked_sub(length).and_then(|start| name.get(start..));
+        end.is_some_and(|end| is_within(MISSPELLING_MAX_EDITS, end, TUNNEL_DOMAIN))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
+
+    #[test]
+    fn a_target_means_a_service_a_tunnel_or_a_name_of_its_own() {
+        let tunnel = || Target::Tunnel(TunnelId::parse(ID).expect("an id"));
+        let at = |domain: &str| format!("{ID}{domain}");
+        for (target, expected) in [
+            ("http://web.shop.svc:80", Target::Service),
+            ("web.shop.svc:80", Target::Service),
+            ("http:/web.shop.svc:80", Target::Service),
+            ("http//web.shop.svc:80", Target::Service),
+            ("http:web", Target::Service),
+            ("htp://web:80", Target::Service),
+            ("10.0.0.5:80", Target::Service),
+            ("http-status:404", Target::Service),
+            ("hello_world", Target::Service),
+            ("hello_word", Target::Service),
+            ("Bastion", Target::Service),
+            ("socks_proxy", Target::Service),
+            (&at(".cfargotunnel.com"), tunnel()),
+            (&at(".CFargoTunnel.com."), tunnel()),
+            (&at(".cfargotunel.com"), Target::NoTunnel),
+            (&at(".cfargotunnel.con"), Target::NoTunnel),
+            (&at("cfargotunnel.com"), Target::NoTunnel),
+            (&at(".cfargotunnelcom"), Target::NoTunnel),
+            ("x70ff985-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com", Target::NoTunnel),
+            ("home.cfargotunnel.com", Target::NoTunnel),
+            ("cfargotunnel.com", Target::NoTunnel),
+            (&at(".cfargotunnel.com:443"), Target::NoTunnel),
+            (&at(".cfargotunel.com/"), Target::NoTunnel),
+            ("t.svc.cluster.local", Target::Other),
+            ("lb.example.net", Target::Other),
+            ("192.0.2.1", Target::Other),
+            ("2001:db8::1", Target::Other),
+            ("", Target::Other),
+            ("com", Target::Other),
+        ] {
+            assert_eq!(meaning(target), expected, "{target}");
+        }
+    }
+}

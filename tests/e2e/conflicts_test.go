@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/external-dns/endpoint"
+)
+
+// from is an endpoint of the object of that name.
+func from(resource string, one *endpoint.Endpoint) *endpoint.Endpoint {
+	one.Labels[endpoint.ResourceLabelKey] = resource
+	return one
+}
+
+// Two objects with one address and hostname are one endpoint to ExternalDNS, with the properties of either.
+func TestObjectsThatExternalDNSMergesDoNotTakeTurns(t *testing.T) {
+	t.Parallel()
+	for _, registry := range []registry{txt, noop} {
+		t.Run("with the registry "+string(registry), func(t *testing.T) {
+			t.Parallel()
+			cloudflare := startEmulator(t)
+			tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+			foreign := cloudflare.foreign(t, tunnel)
+			program := startProgram(t, cloudflare, tunnel.id)
+			dns := startExternalDNS(t, program, registry)
+			dns.source.rotate()
+			const whole, paths = "whole.example.com", "paths.example.com"
+			of := func(name, hostname string, properties ...property) *endpoint.Endpoint {
+				properties = append(properties, property{"tunnel-service", "http://" + name + ":80"})
+				return from("ingress/shop/"+name, addressed(hostname, properties...)[0])
+			}
+			serves := func(t *testing.T) {
+				t.Helper()
+				// Each has to be seen again before it is known that they take turns.
+				dns.awaitLoops(t, 6)
+				dns.settle(t, cloudflare)
+				if found := cloudflare.services(t, tunnel, whole); !slices.Equal(found, []string{" http://one:80"}) {
+					t.Errorf("rules: %q", found)
+				}
+				wanted := []string{"^/one(/|$) http://one:80", "^/two(/|$) http://two:80"}
+				if found := cloudflare.services(t, tunnel, paths); !slices.Equal(found, wanted) {
+					t.Errorf("rules: %q, wanted %q", found, wanted)
+				}
+				foreign.untouched(t)
+			}
+			dns.source.set(
+				of("two", whole),
+				of("one", paths, property{"tunnel-path-prefix", "/one"}),
+				of("one", whole),
+				of("two", paths, property{"tunnel-path-prefix", "/two"}))
+			serves(t)
+			for _, hostname := range []string{whole, paths} {
+				if lines := program.lines("WARN", hostname, "ingress/shop/one", "ingress/shop/two"); lines != 1 {
+					t.Errorf("%d lines name both objects of %s", lines, hostname)
+				}
+			}
+			dns.source.set()
+			dns.settle(t, cloudflare)
+			foreign.alone(t)
+		})
+	}
+}
+
+// Of two objects that ExternalDNS knows apart one has the hostname, whoever asks first in a loop.
+func TestWhoHasAHostnameKeepsItAndTheOtherObjectIsTold(t *testing.T) {
+	t.Parallel()
+	for _, registry := range []registry{txt, noop} {
+		t.Run("with the registry "+string(registry), func(t *testing.T) {
+			t.Parallel()
+			cloudflare := startEmulator(t)
+			tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+			foreign := cloudflare.foreign(t, tunnel)
+			program := startProgram(t, cloudflare, tunnel.id)
+			dns := startExternalDNS(t, program, registry)
+			dns.source.rotate()
+			const host = "wanted.example.com"
+			holder := func(service string) *endpoint.Endpoint { return from("ingress/b/web", published(host, service)) }
+			rival := from("ingress/a/web", published(host, "http://rival:80"))
+			dns.source.set(holder("http://holder:80"))
+			dns.settle(t, cloudflare)
+			for _, service := range []string{"http://holder:80", "http://changed:80"} {
+				dns.source.set(rival, holder(service))
+				dns.settle(t, cloudflare)
+				cloudflare.publishes(t, tunnel, host, service, `{}`)
+			}
+			if lines := program.lines("WARN", host, "ingress/a/web", "ingress/b/web"); lines != 1 {
+				t.Errorf("%d lines tell the other object", lines)
+			}
+			dns.source.set(rival)
+			dns.settle(t, cloudflare)
+			cloudflare.publishes(t, tunnel, host, "http://rival:80", `{}`)
+			foreign.untouched(t)
+		})
+	}
+}
+
+// The namespace that holds a hostname changes it, although its object's name has no room in the record's comment and another
+// namespace's comes first.
+func TestTheHolderOfAHostnameChangesItWhoeverElseAsks(t *testing.T) {
+	t.Parallel()
+	cloudflare := startEmulator(t)
+	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+	foreign := cloudflare.foreign(t, tunnel)
+	pod := deploy(t, cloudflare, tunnel.id, "NAMESPACE_GUARD=true")
+	const host = "held.example.com"
+	in := func(resource, service string, properties ...property) *endpoint.Endpoint {
+		return from(resource, published(host, service, properties...))
+	}
+	asks := func(service string) []*endpoint.Endpoint {
+		return []*endpoint.Endpoint{
+			in("ingress/aaa/x", "http://x.aaa.svc:80"),
+			// Of two rules no object is named.
+			in("ingress/shop/web", service,
+				property{"tunnel-service.api", "http://api.shop.svc:80"}, property{"tunnel-path-prefix.api", "/api"}),
+		}
+	}
+	first, second := asks("http://one.shop.svc:80"), asks("http://two.shop.svc:80")
+	pod.source.set(first[1])
+	pod.settles(t)
+	serves := func(service string) {
+		t.Helper()
+		wanted := []string{"^/api(/|$) http://api.shop.svc:80", " " + service}
+		if found := cloudflare.services(t, tunnel, host); !slices.Equal(found, wanted) {
+			t.Errorf("rules: %q, wanted %q", found, wanted)
+		}
+	}
+	pod.source.set(second...)
+	pod.settles(t)
+	serves("http://two.shop.svc:80")
+	// After a restart nothing but the record's comment says who holds it.
+	pod.source.set(first...)
+	pod.rollOut(t, "NAMESPACE_GUARD=true")
+	pod.settles(t)
+	serves("http://one.shop.svc:80")
+	foreign.untouched(t)
+}
