@@ -165,11 +165,12 @@ promtool:
 mutations *names:
     tests/mutations/run {{ names }}
 
-# Formatting and clippy, warnings denied.
+# Formatting and clippy, warnings denied; and whether every mutation still applies.
 [group('check')]
 lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
+    tests/mutations/run --check
 
 # Put the code into its one format.
 [group('check')]
