@@ -91,7 +91,7 @@ pub enum Meaning {
 }
 
 /// Whether it is one of ours, as it is spelled.
-pub fn is_known(name: &str) -> bool {
+fn is_known(name: &str) -> bool {
     NAMES.iter().any(|known| known.name == name)
 }
 

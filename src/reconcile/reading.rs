@@ -30,8 +30,8 @@ pub struct Reader<'e> {
     settings: &'e Settings,
     /// By the property and its text. To compile an expression takes long.
     paths: HashMap<(&'static str, &'e str), Result<PathPattern, PathError>>,
-    /// Of names that are not ours.
-    names: HashMap<&'e str, Meaning>,
+    /// Of the names of properties. A request has few, of which a hash would take longer than to compare them.
+    names: BTreeMap<&'e str, Meaning>,
 }
 
 /// Where an endpoint says that its requests go.
@@ -60,7 +60,7 @@ struct PartRead {
 impl<'e> Reader<'e> {
     /// Knows nothing yet.
     pub fn new(settings: &'e Settings) -> Self {
-        Self { settings, paths: HashMap::new(), names: HashMap::new() }
+        Self { settings, paths: HashMap::new(), names: BTreeMap::new() }
     }
 
     /// Every rule that an endpoint asks for, in canonical form. Empty where its shape says that it is none of ours.
@@ -190,9 +190,6 @@ impl<'e> Reader<'e> {
     }
 
     fn meaning(&mut self, name: &'e str) -> Meaning {
-        if property_name::is_known(name) {
-            return Meaning::Known;
-        }
         *self.names.entry(name).or_insert_with(|| property_name::meaning(name))
     }
 

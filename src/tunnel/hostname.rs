@@ -250,6 +250,9 @@ fn is_allowed(character: char) -> bool {
 
 /// Character by character, as IDNA maps: `str::to_lowercase` would treat a final sigma apart.
 fn lower_case(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
     text.chars().flat_map(char::to_lowercase).collect()
 }
 

@@ -40,8 +40,10 @@ impl Service {
         if text.is_empty() {
             return Err(ServiceError::Empty);
         }
-        if let Some(character) =
-            text.chars().find(|&character| character.is_control() || character.is_whitespace())
+        let is_blank = |&character: &char| character.is_control() || character.is_whitespace();
+        // Most hold none, and are told by their bytes.
+        if !text.bytes().all(|byte| byte.is_ascii_graphic())
+            && let Some(character) = text.chars().find(is_blank)
         {
             return Err(ServiceError::Character(character));
         }
