@@ -10,6 +10,7 @@ pub mod groups;
 pub mod heritage;
 pub mod listing;
 pub mod namespace;
+pub mod notes;
 pub mod options;
 pub mod permitted;
 pub mod plan;
@@ -175,10 +176,6 @@ impl Note {
     pub(crate) fn of(endpoint: &Endpoint, text: String) -> Self {
         let resource = endpoint.labels.value(canonical::RESOURCE_LABEL).map(Into::into);
         Self { hostname: endpoint.dns_name.as_str().into(), resource, text }
-    }
-
-    pub(crate) fn left_out(endpoint: &Endpoint, property: &str, problem: &str) -> Self {
-        Self::of(endpoint, format!("{property} is left out: it {problem}"))
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::endpoint::Endpoint;
 use crate::limits;
 use crate::reconcile::canonical::{RESOURCE_LABEL, TUNNEL};
+use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::{self, Reader};
 use crate::reconcile::{Note, Settings};
 
@@ -32,7 +33,7 @@ pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
 /// count as not wanted.
 pub fn adjust_in_time(endpoints: &[Endpoint], settings: &Settings, is_late: impl Fn() -> bool) -> Adjusted {
     let mut adjusted = Adjusted::default();
-    let mut reader = Reader::new(settings);
+    let mut reader = Reader::new(settings, Notes::with_room(limits::NOTES_MAX));
     for (index, endpoint) in endpoints.iter().enumerate() {
         let read = if is_late() && endpoint.is_address() {
             vec![reading::unread(endpoint, OUT_OF_TIME, settings)]
@@ -42,32 +43,16 @@ pub fn adjust_in_time(endpoints: &[Endpoint], settings: &Settings, is_late: impl
         if read.is_empty() && endpoint.property(TUNNEL) != Some("false") {
             adjusted.unnamed.push(index);
         }
-        for canonical in read {
-            adjusted.endpoints.push(canonical.endpoint);
-            adjusted.notes.extend(canonical.notes);
-        }
-        if adjusted.notes.len() > 2 * limits::NOTES_MAX {
-            adjusted.cut_notes();
-        }
+        adjusted.endpoints.extend(read.into_iter().map(|canonical| canonical.endpoint));
     }
+    (adjusted.notes, adjusted.has_more_notes) = reader.into_notes().into_sorted();
     // Most are told apart by their names alone.
     adjusted
         .endpoints
         .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
     // The A and the AAAA of one object have become one and the same CNAME.
     adjusted.endpoints.dedup();
-    adjusted.cut_notes();
     adjusted
-}
-
-impl Adjusted {
-    /// Those that are kept do not depend on the order of the request.
-    fn cut_notes(&mut self) {
-        self.notes.sort_unstable();
-        self.notes.dedup();
-        self.has_more_notes |= self.notes.len() > limits::NOTES_MAX;
-        self.notes.truncate(limits::NOTES_MAX);
-    }
 }
 
 const OUT_OF_TIME: &str =
@@ -130,7 +115,8 @@ mod tests {
 
     /// The one rule that is asked for.
     fn read_one(endpoint: &Endpoint, settings: &Settings) -> Canonical {
-        let [read] = <[Canonical; 1]>::try_from(Reader::new(settings).read(endpoint)).expect("one rule");
+        let mut reader = Reader::new(settings, Notes::with_room(0));
+        let [read] = <[Canonical; 1]>::try_from(reader.read(endpoint)).expect("one rule");
         read
     }
 
@@ -430,9 +416,9 @@ mod tests {
             let service = ("webhook/tunnel-service", "http://web:80");
             let mut endpoint = endpoint("a.example.com", "A", "192.0.2.1", &[service, (name, "x")]);
             endpoint.labels.set("resource", "crd/a/b\nwarn forged");
-            let canonical = read_one(&endpoint, &settings());
-            let problem = canonical.publication.err();
-            let notes = canonical.notes.iter().map(ToString::to_string);
+            let problem = read_one(&endpoint, &settings()).publication.err();
+            let adjusted = adjust(&[endpoint], &settings());
+            let notes = adjusted.notes.iter().map(ToString::to_string);
             for line in notes.chain(problem.iter().map(ToString::to_string)) {
                 assert!(!line.chars().any(char::is_control), "{line:?}");
             }
@@ -501,9 +487,8 @@ mod tests {
         let mut endpoint = endpoint("a.example.com", "CNAME", "http://web:80", &[]);
         let unknown = (0..100).map(|number| Property::new(format!("webhook/x{number}"), "x"));
         endpoint.provider_specific.extend(unknown);
-        let canonical = read_one(&endpoint, &settings());
-        assert!(canonical.notes.len() <= limits::UNKNOWN_PROPERTIES_MAX);
-        assert!(canonical.publication.is_err());
+        assert!(read_one(&endpoint, &settings()).publication.is_err());
+        assert!(adjust(&[endpoint], &settings()).notes.len() <= limits::UNKNOWN_PROPERTIES_MAX);
     }
 
     /// What random endpoints found: each was once another endpoint, or none, when it was adjusted again.

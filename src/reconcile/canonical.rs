@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::endpoint::{Endpoint, Labels, Property};
 use crate::limits;
-use crate::reconcile::{Note, OneLine, one_line, options};
+use crate::reconcile::{OneLine, one_line, options};
 use crate::tunnel::{Hostname, Rule, TunnelId, WantedRule};
 
 /// The service of an endpoint's rule.
@@ -107,8 +107,6 @@ pub struct Canonical {
     pub endpoint: Endpoint,
     /// What is to be published, or why it cannot be.
     pub publication: Result<Publication, Problem>,
-    /// What was left out.
-    pub notes: Vec<Note>,
 }
 
 impl Canonical {

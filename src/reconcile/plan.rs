@@ -18,6 +18,7 @@ use crate::endpoint::{Changes, Endpoint};
 use crate::ordered::inserted;
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, RESOURCE_LABEL};
 use crate::reconcile::heritage;
+use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::Reader;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
@@ -310,7 +311,7 @@ fn requests(
         reason: Reason::NoOwner,
     }));
     let wanted = create.iter().chain(update_new.iter().filter(has_owner));
-    let mut reader = Reader::new(settings);
+    let mut reader = Reader::new(settings, Notes::with_room(usize::MAX));
     for endpoint in wanted.filter(|endpoint| endpoint.is_address()) {
         let read = reader.read(endpoint);
         if read.is_empty() {
@@ -318,11 +319,11 @@ fn requests(
             notes.push(Note::of(endpoint, text.to_owned()));
         }
         for canonical in read {
-            notes.extend(canonical.notes.iter().cloned());
             let name = canonical.endpoint.dns_name.as_str().into();
             requests.entry(name).or_default().wanted.push(canonical);
         }
     }
+    notes.extend(reader.into_notes().into_sorted().0);
     for endpoint in delete.iter().filter(has_owner).filter(|endpoint| endpoint.is_address()) {
         let name = hostname::normalize(&endpoint.dns_name).into();
         requests.entry(name).or_default().withdrawn.insert(endpoint.set_identifier.as_str().into());

@@ -14,10 +14,11 @@ use crate::reconcile::canonical::{
     TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
 };
 use crate::reconcile::groups::{self, Groups, Part};
+use crate::reconcile::notes::Notes;
 use crate::reconcile::options::{self, BadOption, OptionsRead};
 use crate::reconcile::property_name::{self, Meaning};
 use crate::reconcile::target::{self, Target};
-use crate::reconcile::{Note, Settings, permitted};
+use crate::reconcile::{Settings, permitted};
 use crate::tunnel::hostname::{self, Hostname};
 use crate::tunnel::{PathError, PathPattern, Service, TunnelId, WantedRule};
 
@@ -28,6 +29,8 @@ const UNREAD_PREFIX: &str = "unread:";
 #[derive(Debug)]
 pub struct Reader<'e> {
     settings: &'e Settings,
+    /// Options that were left out.
+    notes: Notes,
     /// By the property and its text. To compile an expression takes long.
     paths: HashMap<(&'static str, &'e str), Result<PathPattern, PathError>>,
     /// Of the names of properties. A request has few, of which a hash would take longer than to compare them.
@@ -54,13 +57,12 @@ struct PartRead {
     set_identifier: String,
     target: String,
     publication: Result<Publication, Vec<Fault>>,
-    notes: Vec<Note>,
 }
 
 impl<'e> Reader<'e> {
     /// Knows nothing yet.
-    pub fn new(settings: &'e Settings) -> Self {
-        Self { settings, paths: HashMap::new(), names: BTreeMap::new() }
+    pub fn new(settings: &'e Settings, notes: Notes) -> Self {
+        Self { settings, notes, paths: HashMap::new(), names: BTreeMap::new() }
     }
 
     /// Every rule that an endpoint asks for, in canonical form. Empty where its shape says that it is none of ours.
@@ -81,14 +83,18 @@ impl<'e> Reader<'e> {
         if let Some(problem) = too_many(&base, &named) {
             return vec![unread(endpoint, &problem, self.settings)];
         }
+        let targets: Vec<Target> = endpoint.targets.iter().map(|text| target::meaning(text)).collect();
         // What is said without a group is often only what the groups share.
         let stands_alone = named.is_empty()
-            || self.service_text(endpoint, &base).is_some_and(|text| !matches!(text, ServiceText::Missing));
+            || self
+                .service_text(endpoint, &targets, &base)
+                .is_some_and(|text| !matches!(text, ServiceText::Missing));
         let is_out = opts_out(&base);
         let stray_path = base.path_property().filter(|_| !stands_alone);
         let parts: Vec<Part<'e>> = named.into_iter().chain(stands_alone.then_some(base)).collect();
         let parts = parts.iter().filter(|part| !(opts_out(part) && (is_out || part.has_place)));
-        let mut read: Vec<PartRead> = parts.filter_map(|part| self.read_part(endpoint, part)).collect();
+        let mut read: Vec<PartRead> =
+            parts.filter_map(|part| self.read_part(endpoint, &targets, part)).collect();
         if let Some(property) = stray_path {
             for part in &mut read {
                 part.add_fault(
@@ -115,14 +121,15 @@ impl<'e> Reader<'e> {
         )
     }
 
-    fn read_part(&mut self, endpoint: &'e Endpoint, part: &Part<'e>) -> Option<PartRead> {
-        let service = self.service_text(endpoint, part)?;
-        let mut reader = PartReader { reader: self, endpoint, part, faults: Vec::new(), notes: Vec::new() };
+    /// `targets` are what those of the endpoint mean.
+    fn read_part(&mut self, endpoint: &'e Endpoint, targets: &[Target], part: &Part<'e>) -> Option<PartRead> {
+        let service = self.service_text(endpoint, targets, part)?;
+        let mut reader = PartReader { reader: self, endpoint, targets, part, faults: Vec::new() };
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
         let rule = reader.rule(&service, hostname.as_ref());
         reader.names();
-        let PartReader { faults, notes, .. } = reader;
+        let faults = reader.faults;
         let settings = self.settings;
         let target = tunnel.as_ref().unwrap_or_else(|| settings.default_tunnel()).hostname();
         let publication = match (hostname, tunnel, rule) {
@@ -135,7 +142,7 @@ impl<'e> Reader<'e> {
             Ok(publication) => publication.path().unwrap_or_default().to_owned(),
             Err(_) => self.set_identifier_as_meant(part),
         };
-        Some(PartRead { set_identifier, target, publication, notes })
+        Some(PartRead { set_identifier, target, publication })
     }
 
     /// What the set identifier would be, were the endpoint valid: by it ExternalDNS knows what is published already.
@@ -151,16 +158,21 @@ impl<'e> Reader<'e> {
     }
 
     /// The text of the service; `None` where nothing says that the endpoint is meant for a tunnel.
-    fn service_text(&mut self, endpoint: &'e Endpoint, part: &Part<'e>) -> Option<ServiceText<'e>> {
+    fn service_text(
+        &mut self,
+        endpoint: &'e Endpoint,
+        targets: &[Target],
+        part: &Part<'e>,
+    ) -> Option<ServiceText<'e>> {
         if let Some(text) = part.text(TUNNEL_SERVICE) {
             return Some(ServiceText::Property(text));
         }
         let mut services: Vec<&str> = Vec::new();
         let mut is_record = false;
-        for text in &endpoint.targets {
-            match target::meaning(text) {
+        for (text, meaning) in endpoint.targets.iter().zip(targets) {
+            match meaning {
                 Target::Service => services.push(text),
-                Target::Tunnel(tunnel) => is_record |= self.settings.is_configured(&tunnel),
+                Target::Tunnel(tunnel) => is_record |= self.settings.is_configured(tunnel),
                 Target::NoTunnel => is_record = true,
                 Target::Other => {}
             }
@@ -189,6 +201,11 @@ impl<'e> Reader<'e> {
         is_meant.then_some(ServiceText::Missing)
     }
 
+    /// What was noted about everything that was read.
+    pub fn into_notes(self) -> Notes {
+        self.notes
+    }
+
     fn meaning(&mut self, name: &'e str) -> Meaning {
         *self.names.entry(name).or_insert_with(|| property_name::meaning(name))
     }
@@ -201,7 +218,7 @@ impl<'e> Reader<'e> {
 
 impl PartRead {
     fn into_canonical(self, endpoint: &Endpoint) -> Canonical {
-        let Self { set_identifier, target, publication, notes } = self;
+        let Self { set_identifier, target, publication } = self;
         // ExternalDNS says itself whose an endpoint is when it asks for changes. What a source claims would stop them
         // all.
         let labels = endpoint.labels.without(OWNER_LABEL);
@@ -210,12 +227,11 @@ impl PartRead {
                 let name = publication.hostname.as_str().to_owned();
                 let properties = canonical::properties_of(&publication);
                 let endpoint = canonical::render(name, target, set_identifier, properties, labels);
-                Canonical { endpoint, publication: Ok(publication), notes }
+                Canonical { endpoint, publication: Ok(publication) }
             }
             Err(faults) => {
                 let name = hostname::normalize(&endpoint.dns_name);
-                let canonical = invalid(name, target, set_identifier, labels, Problem::of(&faults));
-                Canonical { notes, ..canonical }
+                invalid(name, target, set_identifier, labels, Problem::of(&faults))
             }
         }
     }
@@ -278,7 +294,7 @@ fn invalid(
 ) -> Canonical {
     let properties = vec![Property::new(INVALID, problem.to_string())];
     let endpoint = canonical::render(name, target, set_identifier, properties, labels);
-    Canonical { endpoint, publication: Err(problem), notes: Vec::new() }
+    Canonical { endpoint, publication: Err(problem) }
 }
 
 /// What is too large about an endpoint, before anything of it is looked at.
@@ -322,9 +338,9 @@ fn opts_out(part: &Part<'_>) -> bool {
 struct PartReader<'r, 'e> {
     reader: &'r mut Reader<'e>,
     endpoint: &'e Endpoint,
+    targets: &'r [Target],
     part: &'r Part<'e>,
     faults: Vec<Fault>,
-    notes: Vec<Note>,
 }
 
 impl<'e> PartReader<'_, 'e> {
@@ -345,8 +361,8 @@ impl<'e> PartReader<'_, 'e> {
     fn tunnel(&mut self) -> Option<TunnelId> {
         let settings = self.reader.settings;
         let mut tunnels = Vec::new();
-        for text in &self.endpoint.targets {
-            match target::meaning(text) {
+        for (text, meaning) in self.endpoint.targets.iter().zip(self.targets) {
+            match meaning {
                 Target::Tunnel(tunnel) => tunnels.push(tunnel),
                 Target::NoTunnel => {
                     let example = settings.default_tunnel().hostname();
@@ -365,13 +381,13 @@ impl<'e> PartReader<'_, 'e> {
                 self.fault(TUNNEL, format!("is {text:?}, which is not configured; configured: {known}"));
                 return None;
             };
-            tunnels.push(named.clone());
+            tunnels.push(named);
         }
         tunnels.sort_unstable();
         tunnels.dedup();
         match &*tunnels {
             [] => Some(settings.default_tunnel().clone()),
-            [tunnel] if settings.is_configured(tunnel) => Some(tunnel.clone()),
+            [tunnel] if settings.is_configured(tunnel) => Some(TunnelId::clone(tunnel)),
             [tunnel] => {
                 let known = settings.tunnel_names();
                 self.fault(
@@ -414,7 +430,8 @@ impl<'e> PartReader<'_, 'e> {
         let OptionsRead { origin_request, left_out, invalid } =
             options::read(&|name| part.text(name), defaults);
         for BadOption { property, problem } in left_out {
-            self.notes.push(Note::left_out(self.endpoint, &property, &problem));
+            let text = || format!("{property} is left out: it {problem}");
+            self.reader.notes.add(self.endpoint, text);
         }
         for BadOption { property, problem } in invalid {
             self.faults.push(Fault { subject: property, problem });
@@ -456,7 +473,7 @@ impl<'e> PartReader<'_, 'e> {
     /// A name that was meant for one that limits what is published is a fault; any other that is not ours is only named.
     fn names(&mut self) {
         let mut unknown = 0;
-        let mut left_out = String::new();
+        let mut left_out = Vec::new();
         for (name, _) in &self.part.said {
             let (nearest, limits) = match self.reader.meaning(name) {
                 Meaning::Known | Meaning::Foreign => continue,
@@ -469,16 +486,16 @@ impl<'e> PartReader<'_, 'e> {
                 break;
             }
             if limits {
-                let hint = nearest.map(|nearest| format!("; did you mean {nearest}?"));
-                self.fault(name, format!("is unknown{}", hint.unwrap_or_default()));
-                continue;
+                self.fault(name, format!("is unknown{}", hint(nearest)));
+            } else {
+                left_out.push((*name, nearest));
             }
-            let separator = if left_out.is_empty() { "" } else { "; " };
-            let hint = nearest.map(|nearest| ["; did you mean ", nearest, "?"]).unwrap_or_default();
-            left_out.extend([separator, name, " is left out: it is unknown"].into_iter().chain(hint));
         }
         if !left_out.is_empty() {
-            self.notes.push(Note::of(self.endpoint, left_out));
+            let text =
+                |(name, nearest): &(&str, _)| format!("{name} is left out: it is unknown{}", hint(*nearest));
+            let texts = || left_out.iter().map(text).collect::<Vec<_>>().join("; ");
+            self.reader.notes.add(self.endpoint, texts);
         }
         // They are sorted, and each is there once. Of others' properties nothing is kept that could conflict.
         let ours = self.part.said.iter().filter(|(name, _)| name.starts_with(property_name::PREFIX));
@@ -487,4 +504,8 @@ impl<'e> PartReader<'_, 'e> {
             self.fault(name, "is set twice, to different values");
         }
     }
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default()
 }

@@ -11,6 +11,7 @@ use crate::limits;
 use crate::reconcile::canonical::{
     self, Canonical, INVALID, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
 };
+use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::Reader;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::Stamp;
@@ -182,7 +183,7 @@ impl<'a> Place<'a> {
         // The guard does not look at the path, which takes long to read.
         let mut pathless = candidate.clone();
         pathless.provider_specific.retain(|property| *property.name != *TUNNEL_PATH);
-        let read = Reader::new(self.settings).read(&pathless);
+        let read = Reader::new(self.settings, Notes::with_room(0)).read(&pathless);
         let [Canonical { publication: Ok(publication), .. }] = &*read else {
             return false;
         };
