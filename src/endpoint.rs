@@ -5,6 +5,7 @@
 //! that is read here. What is written leaves out what is empty too, so that both sides look alike.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -62,7 +63,7 @@ impl Endpoint {
     pub fn text_bytes(&self) -> usize {
         let Self { dns_name, targets, record_type, set_identifier, record_ttl: _, labels, provider_specific } =
             self;
-        let pairs = provider_specific.iter().chain(&labels.0);
+        let pairs = provider_specific.iter().chain(&*labels.0);
         let pairs = pairs.map(|Property { name, value }| name.len() + value.len());
         dns_name.len()
             + record_type.len()
@@ -99,21 +100,16 @@ impl Property {
 }
 
 /// The labels of an endpoint, sorted by key. A sorted list: a map for each of thousands of endpoints would cost
-/// four times the memory. Names and values as properties are, so that one sort serves both.
+/// four times the memory. Names and values as properties are, so that one sort serves both. Shared, as what comes of an
+/// endpoint has the same ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Labels(Vec<Property>);
+pub struct Labels(Arc<[Property]>);
 
 impl Labels {
     /// Sets `key` to `value`, whether it was there or not.
     pub fn set(&mut self, key: &str, value: &str) {
-        match self.position(key) {
-            Ok(index) => {
-                if let Some(entry) = self.0.get_mut(index) {
-                    entry.value = value.into();
-                }
-            }
-            Err(index) => self.0.insert(index, Property::new(key, value)),
-        }
+        let others = self.0.iter().filter(|label| *label.name != *key).cloned();
+        *self = Self::of(others.chain([Property::new(key, value)]).collect());
     }
 
     /// The value of `key`.
@@ -125,6 +121,9 @@ impl Labels {
     /// All labels but `key`.
     #[must_use]
     pub fn without(&self, key: &str) -> Self {
+        if self.position(key).is_err() {
+            return self.clone();
+        }
         Self(self.0.iter().filter(|label| *label.name != *key).cloned().collect())
     }
 
@@ -142,7 +141,7 @@ impl Labels {
     fn of(mut labels: Vec<Property>) -> Self {
         labels.sort_unstable();
         labels.dedup_by(|next, kept| next.name == kept.name);
-        Self(labels)
+        Self(labels.into())
     }
 }
 
