@@ -252,9 +252,9 @@ impl Provider {
     }
 
     /// Says what is left out for want of a service: each endpoint to whoever debugs, and how many to everybody.
-    fn report_unnamed(&self, endpoints: &[Endpoint], unnamed: &[usize]) {
+    fn report_unnamed(&self, unnamed: &[Endpoint]) {
         if log_enabled!(Level::Debug) {
-            for endpoint in unnamed.iter().filter_map(|index| endpoints.get(*index)) {
+            for endpoint in unnamed {
                 let resource = rivals::resource_of(endpoint);
                 let Endpoint { dns_name, record_type, .. } = endpoint;
                 debug!(
@@ -390,8 +390,8 @@ impl Service for Provider {
         let settings = &resolved.settings;
         let merges = self.adjusted_before().merged.complete(&mut endpoints, settings, self.clock.now());
         let is_late = || deadline.remaining(&*self.clock) < limits::ADJUST_RESERVE;
-        let mut adjusted = adjust::adjust_in_time(&endpoints, settings, is_late);
-        self.report_unnamed(&endpoints, &adjusted.unnamed);
+        let mut adjusted = adjust::adjust_in_time(endpoints, settings, is_late);
+        self.report_unnamed(&adjusted.unnamed);
         // Without it nobody here knows who has what, and ExternalDNS goes by the labels that it remembers.
         if let Some(snapshot) = self.last_snapshot() {
             let mut before = self.adjusted_before();

@@ -20,28 +20,28 @@ pub struct Adjusted {
     pub notes: Vec<Note>,
     /// Whether they were.
     pub has_more_notes: bool,
-    /// The endpoints that name no service, by their place in the request. Those that opt out are not among them.
-    pub unnamed: Vec<usize>,
+    /// The endpoints that name no service, as they came. Those that opt out are not among them.
+    pub unnamed: Vec<Endpoint>,
 }
 
 /// Brings what ExternalDNS wants into canonical form.
 pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
-    adjust_in_time(endpoints, settings, || false)
+    adjust_in_time(endpoints.to_vec(), settings, || false)
 }
 
-/// The same where `is_late` tells that no time is left for the rest. It stays unread and invalid: left out, it would
+/// The same of endpoints that are let go one by one, as memory would hold them and what comes of them, and where `is_late` tells that no time is left for the rest. It stays unread and invalid: left out, it would
 /// count as not wanted.
-pub fn adjust_in_time(endpoints: &[Endpoint], settings: &Settings, is_late: impl Fn() -> bool) -> Adjusted {
+pub fn adjust_in_time(endpoints: Vec<Endpoint>, settings: &Settings, is_late: impl Fn() -> bool) -> Adjusted {
     let mut adjusted = Adjusted::default();
     let mut reader = Reader::new(settings, Notes::with_room(limits::NOTES_MAX));
-    for (index, endpoint) in endpoints.iter().enumerate() {
+    for endpoint in endpoints {
         let read = if is_late() && endpoint.is_address() {
-            vec![reading::unread(endpoint, OUT_OF_TIME, settings)]
+            vec![reading::unread(&endpoint, OUT_OF_TIME, settings)]
         } else {
-            reader.read(endpoint)
+            reader.read(&endpoint)
         };
         if read.is_empty() && endpoint.property(TUNNEL) != Some("false") {
-            adjusted.unnamed.push(index);
+            adjusted.unnamed.push(endpoint);
         }
         adjusted.endpoints.extend(read.into_iter().map(|canonical| canonical.endpoint));
     }
@@ -464,7 +464,7 @@ mod tests {
         let endpoints = names.map(|name| endpoint(name, "A", "192.0.2.1", &[service]));
         let looks = std::cell::Cell::new(0);
         let is_late = || looks.replace(looks.get() + 1) >= 1;
-        let adjusted = adjust_in_time(&endpoints, &settings(), is_late).endpoints;
+        let adjusted = adjust_in_time(endpoints.to_vec(), &settings(), is_late).endpoints;
         let found: Vec<(&str, bool)> = adjusted
             .iter()
             .map(|endpoint| (&*endpoint.dns_name, endpoint.property(INVALID).is_some()))

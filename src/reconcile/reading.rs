@@ -27,14 +27,14 @@ const UNREAD_PREFIX: &str = "unread:";
 
 /// Reads the endpoints of one request.
 #[derive(Debug)]
-pub struct Reader<'e> {
-    settings: &'e Settings,
+pub struct Reader<'s> {
+    settings: &'s Settings,
     /// Options that were left out.
     notes: Notes,
     /// By the property and its text. To compile an expression takes long.
-    paths: HashMap<(&'static str, &'e str), Result<PathPattern, PathError>>,
+    paths: HashMap<(&'static str, Box<str>), Result<PathPattern, PathError>>,
     /// Of the names of properties. A request has few, of which a hash would take longer than to compare them.
-    names: BTreeMap<&'e str, Meaning>,
+    names: BTreeMap<Box<str>, Meaning>,
 }
 
 /// Where an endpoint says that its requests go.
@@ -59,14 +59,14 @@ struct PartRead {
     publication: Result<Publication, Vec<Fault>>,
 }
 
-impl<'e> Reader<'e> {
+impl<'s> Reader<'s> {
     /// Knows nothing yet.
-    pub fn new(settings: &'e Settings, notes: Notes) -> Self {
+    pub fn new(settings: &'s Settings, notes: Notes) -> Self {
         Self { settings, notes, paths: HashMap::new(), names: BTreeMap::new() }
     }
 
     /// Every rule that an endpoint asks for, in canonical form. Empty where its shape says that it is none of ours.
-    pub fn read(&mut self, endpoint: &'e Endpoint) -> Vec<Canonical> {
+    pub fn read(&mut self, endpoint: &Endpoint) -> Vec<Canonical> {
         if !endpoint.is_address() {
             return Vec::new();
         }
@@ -91,7 +91,7 @@ impl<'e> Reader<'e> {
                 .is_some_and(|text| !matches!(text, ServiceText::Missing));
         let is_out = opts_out(&base);
         let stray_path = base.path_property().filter(|_| !stands_alone);
-        let parts: Vec<Part<'e>> = named.into_iter().chain(stands_alone.then_some(base)).collect();
+        let parts: Vec<Part<'_>> = named.into_iter().chain(stands_alone.then_some(base)).collect();
         let parts = parts.iter().filter(|part| !(opts_out(part) && (is_out || part.has_place)));
         let mut read: Vec<PartRead> =
             parts.filter_map(|part| self.read_part(endpoint, &targets, part)).collect();
@@ -122,7 +122,7 @@ impl<'e> Reader<'e> {
     }
 
     /// `targets` are what those of the endpoint mean.
-    fn read_part(&mut self, endpoint: &'e Endpoint, targets: &[Target], part: &Part<'e>) -> Option<PartRead> {
+    fn read_part(&mut self, endpoint: &Endpoint, targets: &[Target], part: &Part<'_>) -> Option<PartRead> {
         let service = self.service_text(endpoint, targets, part)?;
         let mut reader = PartReader { reader: self, endpoint, targets, part, faults: Vec::new() };
         let tunnel = reader.tunnel();
@@ -146,7 +146,7 @@ impl<'e> Reader<'e> {
     }
 
     /// What the set identifier would be, were the endpoint valid: by it ExternalDNS knows what is published already.
-    fn set_identifier_as_meant(&mut self, part: &Part<'e>) -> String {
+    fn set_identifier_as_meant(&mut self, part: &Part<'_>) -> String {
         let path = match (part.text(TUNNEL_PATH), part.text(TUNNEL_PATH_PREFIX)) {
             (Some(path), _) => path.to_owned(),
             (None, Some(prefix)) => self
@@ -158,7 +158,7 @@ impl<'e> Reader<'e> {
     }
 
     /// The text of the service; `None` where nothing says that the endpoint is meant for a tunnel.
-    fn service_text(
+    fn service_text<'e>(
         &mut self,
         endpoint: &'e Endpoint,
         targets: &[Target],
@@ -206,13 +206,18 @@ impl<'e> Reader<'e> {
         self.notes
     }
 
-    fn meaning(&mut self, name: &'e str) -> Meaning {
-        *self.names.entry(name).or_insert_with(|| property_name::meaning(name))
+    fn meaning(&mut self, name: &str) -> Meaning {
+        if let Some(known) = self.names.get(name) {
+            return *known;
+        }
+        let meaning = property_name::meaning(name);
+        self.names.insert(name.into(), meaning);
+        meaning
     }
 
-    fn path(&mut self, property: &'static str, text: &'e str) -> Result<PathPattern, PathError> {
+    fn path(&mut self, property: &'static str, text: &str) -> Result<PathPattern, PathError> {
         let read = if property == TUNNEL_PATH { PathPattern::parse } else { PathPattern::from_prefix };
-        self.paths.entry((property, text)).or_insert_with(|| read(text)).clone()
+        self.paths.entry((property, text.into())).or_insert_with(|| read(text)).clone()
     }
 }
 
@@ -335,15 +340,15 @@ fn opts_out(part: &Part<'_>) -> bool {
 }
 
 /// Reads what one rule's properties say.
-struct PartReader<'r, 'e> {
-    reader: &'r mut Reader<'e>,
-    endpoint: &'e Endpoint,
+struct PartReader<'r, 's> {
+    reader: &'r mut Reader<'s>,
+    endpoint: &'r Endpoint,
     targets: &'r [Target],
-    part: &'r Part<'e>,
+    part: &'r Part<'r>,
     faults: Vec<Fault>,
 }
 
-impl<'e> PartReader<'_, 'e> {
+impl PartReader<'_, '_> {
     fn fault(&mut self, subject: &str, problem: impl Into<String>) {
         self.faults.push(Fault { subject: subject.into(), problem: problem.into() });
     }
@@ -407,7 +412,7 @@ impl<'e> PartReader<'_, 'e> {
         clippy::option_option,
         reason = "no rule at all, and a rule that could not be read, are different"
     )]
-    fn rule(&mut self, service: &ServiceText<'e>, hostname: Option<&Hostname>) -> Option<Option<WantedRule>> {
+    fn rule(&mut self, service: &ServiceText<'_>, hostname: Option<&Hostname>) -> Option<Option<WantedRule>> {
         let settings = self.reader.settings;
         let path = self.path();
         if !self.part.has_place {
