@@ -206,8 +206,7 @@ pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
         let mut room = max_chars;
         for character in text.chars() {
             let is_plain = character.is_ascii() && !character.is_ascii_control();
-            let escaped = character.escape_debug();
-            let length = if is_plain { 1 } else { escaped.clone().count() };
+            let length = if is_plain { 1 } else { character.escape_debug().count() };
             let Some(left) = room.checked_sub(length) else {
                 return formatter.write_char('…');
             };
@@ -215,7 +214,7 @@ pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
             if is_plain {
                 formatter.write_char(character)?;
             } else {
-                write!(formatter, "{escaped}")?;
+                write!(formatter, "{}", character.escape_debug())?;
             }
         }
         Ok(())

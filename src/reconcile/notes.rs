@@ -38,3 +38,43 @@ impl Notes {
         (self.kept.into_iter().collect(), self.has_more)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(room: usize, names: &[&str]) -> (Vec<String>, bool) {
+        let mut notes = Notes::with_room(room);
+        for name in names {
+            let endpoint = Endpoint { dns_name: (*name).to_owned(), ..Endpoint::default() };
+            notes.add(&endpoint, || "says something".to_owned());
+        }
+        let (kept, has_more) = notes.into_sorted();
+        (kept.into_iter().map(|note| note.hostname.into()).collect(), has_more)
+    }
+
+    #[test]
+    fn the_first_by_name_are_kept_and_what_is_said_twice_is_no_more() {
+        for (room, names, kept, has_more) in [
+            (2, &["b", "a"][..], &["a", "b"][..], false),
+            (2, &["b", "a", "b", "a"], &["a", "b"], false),
+            (2, &["c", "b", "a"], &["a", "b"], true),
+            (2, &["a", "b", "c"], &["a", "b"], true),
+            (0, &["a"], &[], true),
+            (usize::MAX, &["b", "a"], &["a", "b"], false),
+        ] {
+            let (found, more) = noted(room, names);
+            assert_eq!(
+                (&*found, more),
+                (&*kept.iter().map(|name| name.to_string()).collect::<Vec<_>>(), has_more),
+                "{names:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_written() {
+        let mut notes = Notes::with_room(0);
+        notes.add(&Endpoint::default(), || unreachable!("there is no room"));
+    }
+}

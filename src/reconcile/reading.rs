@@ -4,6 +4,7 @@
 //! dear is done once a request. A mistake never lets an endpoint fall out, and never publishes more than was asked for:
 //! the rules of one object are published together or not at all.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -43,7 +44,7 @@ enum ServiceText<'e> {
     /// A property says it.
     Property(&'e str),
     /// Its targets do.
-    Targets(String),
+    Targets(Cow<'e, str>),
     /// Its target is a tunnel, so that it asks for the record alone.
     Record,
     /// `DEFAULT_SERVICE`.
@@ -177,10 +178,12 @@ impl<'s> Reader<'s> {
                 Target::Other => {}
             }
         }
-        if !services.is_empty() {
-            services.sort_unstable();
+        services.sort_unstable();
+        match *services {
+            [] => {}
+            [service] => return Some(ServiceText::Targets(service.into())),
             // Of several, no service comes: none has a blank in it.
-            return Some(ServiceText::Targets(services.join(", ")));
+            _ => return Some(ServiceText::Targets(services.join(", ").into())),
         }
         if is_record {
             return Some(ServiceText::Record);

@@ -32,7 +32,7 @@ pub fn meaning(target: &str) -> Target {
         return Target::NoTunnel;
     }
     // No name holds these; ExternalDNS knows addresses, and calls their endpoints A and AAAA.
-    let is_no_name = target.contains([':', '/']) && target.parse::<IpAddr>().is_err();
+    let is_no_name = target.bytes().any(|byte| b":/".contains(&byte)) && target.parse::<IpAddr>().is_err();
     if is_no_name || looks_like_service(target) {
         return Target::Service;
     }

@@ -5,6 +5,7 @@
 //! only lower-case punycode without a trailing dot is sure to match what browsers send, and nothing else is
 //! written.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
@@ -154,7 +155,7 @@ pub(super) fn fold(text: &str) -> String {
     }
     let labels = text.split('.').map(|label| {
         let label = lower_case(label);
-        encode(&label).unwrap_or(label)
+        encode(&label).map_or(label, Cow::Owned)
     });
     labels.collect::<Vec<_>>().join(".")
 }
@@ -212,7 +213,7 @@ fn is_lookup_form(text: &str, form: &str) -> bool {
     text.split('.').all(is_plain) && fold(text) == form
 }
 
-fn label_in_punycode(label: &str) -> Result<String, HostnameError> {
+fn label_in_punycode(label: &str) -> Result<Cow<'_, str>, HostnameError> {
     if label.is_empty() {
         return Err(HostnameError::EmptyLabel);
     }
@@ -226,7 +227,7 @@ fn label_in_punycode(label: &str) -> Result<String, HostnameError> {
     if label.is_ascii() && label.len() <= LABEL_MAX_BYTES {
         return Ok(label);
     }
-    encode(&label).ok_or_else(|| HostnameError::LabelTooLong(label.into()))
+    encode(&label).map(Cow::Owned).ok_or_else(|| HostnameError::LabelTooLong((*label).into()))
 }
 
 /// Letters, digits, hyphen, underscore (service names have it), and of Unicode what IDNA takes as it stands.
@@ -249,9 +250,9 @@ fn is_allowed(character: char) -> bool {
 }
 
 /// Character by character, as IDNA maps: `str::to_lowercase` would treat a final sigma apart.
-fn lower_case(text: &str) -> String {
-    if text.is_ascii() {
-        return text.to_ascii_lowercase();
+fn lower_case(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return text.into();
     }
     text.chars().flat_map(char::to_lowercase).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 /// The domain below which every tunnel has a hostname of its own.
 pub(crate) const TUNNEL_DOMAIN: &str = "cfargotunnel.com";
@@ -9,9 +10,9 @@ pub(crate) const TUNNEL_DOMAIN: &str = "cfargotunnel.com";
 /// Lengths of the groups of hexadecimal digits in a UUID.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// A tunnel's id: a UUID in lower case.
+/// A tunnel's id: a UUID in lower case. Shared, as thousands of endpoints lead to one tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TunnelId(Box<str>);
+pub struct TunnelId(Arc<str>);
 
 impl TunnelId {
     /// Reads a UUID in either case.
@@ -34,7 +35,7 @@ impl TunnelId {
 
     /// The hostname that a record of a published hostname leads to.
     pub fn hostname(&self) -> String {
-        format!("{}.{TUNNEL_DOMAIN}", self.0)
+        [self.as_str(), ".", TUNNEL_DOMAIN].concat()
     }
 
     /// The tunnel a record leads to, in any case and with or without a trailing dot; nothing where it leads

@@ -205,11 +205,11 @@ fn url(text: &str) -> Result<String, ServiceError> {
     if !is_scheme {
         return Err(ServiceError::Scheme);
     }
-    let scheme = scheme.to_ascii_lowercase();
-    if !SCHEMES.contains(&&*scheme) {
-        return Err(ServiceError::UnknownScheme(scheme.into()));
-    }
-    if rest.contains(['?', '#']) {
+    let scheme = SCHEMES
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(scheme))
+        .ok_or_else(|| ServiceError::UnknownScheme(scheme.to_ascii_lowercase().into()))?;
+    if rest.bytes().any(|byte| b"?#".contains(&byte)) {
         return Err(ServiceError::Query);
     }
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -226,7 +226,7 @@ fn url(text: &str) -> Result<String, ServiceError> {
         None if scheme == "tcp" => return Err(ServiceError::NoPort),
         None => {}
     }
-    Ok(format!("{scheme}://{authority}"))
+    Ok([scheme, "://", authority].concat())
 }
 
 /// Splits at the port's colon, which is the last one outside brackets.

@@ -236,7 +236,7 @@ impl Accepted {
 
     fn endpoints(self, result: Result<Vec<Endpoint>, Failure>) -> Answer {
         /// A published hostname with its labels and a property or two.
-        const TYPICAL_ENDPOINT_BYTES: usize = 320;
+        const TYPICAL_ENDPOINT_BYTES: usize = 360;
 
         let endpoints = match result {
             Ok(endpoints) => endpoints,
