@@ -289,3 +289,34 @@ fn stored_txt_records_are_no_hostnames() {
     assert!(world.records.iter().any(|record| &*record.kind == "TXT"), "it is stored");
     assert_eq!(lines(&world), ["a.example.com - http://web:80 home default ours"]);
 }
+
+/// cloudflared compares host and rule byte by byte, so it is the rule of another name.
+#[test]
+fn a_rule_with_a_trailing_dot_is_nobodys_of_the_name_without_it() {
+    let mut world = World::new(&[rule("a.example.com.", "^/theirs$"), rule("a.example.com.", "")], &[]);
+    world.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
+    assert_eq!(
+        lines(&world),
+        [
+            "a.example.com - http://web:80 home default ours",
+            "a.example.com. - http://theirs:80 home - foreign",
+            "a.example.com. ^/theirs$ http://theirs:80 home - foreign",
+        ]
+    );
+    assert_eq!(own_services(&world), ["http://web:80"]);
+}
+
+#[test]
+fn a_rule_that_cloudflared_cannot_read_is_nobodys() {
+    let unreadable = r#"{"hostname":"a.example.com","path":5,"service":"http://theirs:80"}"#.to_owned();
+    let mut world = World::new(&[unreadable], &[]);
+    world.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
+    assert_eq!(own_services(&world), ["http://web:80"]);
+}
+
+/// Those of the rules that are ours, as the metrics count them.
+fn own_services(world: &World) -> Vec<String> {
+    let (home, own) = (tunnel_id(HOME), world.snapshot().own_rules(&world.settings()));
+    let rules = world.document(&home).rules().iter().filter(|rule| own.has(&home, rule));
+    rules.map(|rule| rule.service().to_owned()).collect()
+}

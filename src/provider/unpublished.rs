@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
-use crate::tunnel::{RuleEdit, TunnelId, WantedRule, hostname};
+use crate::tunnel::{RuleEdit, TunnelId, WantedRule};
 
 /// Digests by hostname. It is lost with the process, as what a crash leaves behind cannot be told from a rule of ours.
 #[derive(Debug, Default)]
@@ -95,8 +95,8 @@ impl Unpublished {
         let own = snapshot.own_rules(settings);
         for (id, tunnel) in &snapshot.tunnels {
             for rule in tunnel.document.rules().iter().filter(|rule| own.has(id, rule)) {
-                let (hostname, digest) = (hostname::normalize(rule.hostname()), Digest::of(id, rule.path()));
-                if self.digests.get(&*hostname).is_some_and(|digests| digests.contains(&digest)) {
+                let (hostname, digest) = (rule.folded_hostname(), Digest::of(id, rule.path()));
+                if self.digests.get(hostname).is_some_and(|digests| digests.contains(&digest)) {
                     let is_as_wanted = self.rules.iter().any(|(tunnel, wanted)| {
                         tunnel == id
                             && rule.is_for(&wanted.hostname, wanted.path_text())

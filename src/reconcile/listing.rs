@@ -136,10 +136,10 @@ fn patterns(snapshot: &Snapshot) -> Vec<(&TunnelId, String)> {
     let mut patterns = Vec::new();
     for (tunnel, present) in &snapshot.tunnels {
         for rule in present.document.rules() {
-            let hostname = hostname::normalize(rule.hostname());
+            let hostname = rule.folded_hostname();
             if let Some(domain) = hostname.strip_prefix("*.") {
                 patterns.push((tunnel, domain.to_owned()));
-            } else if is_for_every_host(&hostname) && rule.path().is_some() {
+            } else if is_for_every_host(hostname) && rule.path().is_some() {
                 patterns.push((tunnel, String::new()));
             }
         }
@@ -189,22 +189,23 @@ impl Scene<'_> {
 
     /// A rule of somebody else's; the catch-all publishes nothing.
     fn foreign_rule(&self, tunnel: &TunnelId, rule: &Rule) -> Option<Entry> {
-        let hostname = hostname::normalize(rule.hostname());
-        let for_every_host = is_for_every_host(&hostname);
+        let hostname = rule.folded_hostname();
+        let name = hostname::normalize(hostname);
+        let for_every_host = is_for_every_host(hostname);
         let is_listed = if for_every_host {
             rule.path().is_some()
         } else {
-            self.settings.filter.matches(&hostname) && !self.own.has(tunnel, rule)
+            self.settings.filter.matches(&name) && !self.own.has(tunnel, rule)
         };
         if !is_listed {
             return None;
         }
-        let is_reached = for_every_host || self.is_reached(&hostname, tunnel);
+        let is_reached = for_every_host || self.is_reached(&name, tunnel);
         Some(Entry {
             path: rule.path().map(Into::into),
             service: Some(rule.service().into()),
             tunnel: Some(self.settings.name_of(tunnel).into()),
-            owner: self.owner(&hostname, Digest::of(tunnel, rule.path())),
+            owner: self.owner(hostname, Digest::of(tunnel, rule.path())),
             state: if is_reached { State::Foreign } else { State::RuleWithoutRecord },
             drift: Vec::new(),
             hostname: if for_every_host { EVERY_HOST.into() } else { hostname.into() },
@@ -216,9 +217,9 @@ impl Scene<'_> {
         let mut patterns = self.patterns.iter().filter(|(of, _)| *of == tunnel);
         let by_pattern = patterns.any(|(_, domain)| domain.is_empty() || is_below(name, domain));
         by_pattern
-            || name.strip_prefix("*.").is_some_and(|domain| {
-                rules.iter().any(|rule| is_below(&hostname::normalize(rule.hostname()), domain))
-            })
+            || name
+                .strip_prefix("*.")
+                .is_some_and(|domain| rules.iter().any(|rule| is_below(rule.folded_hostname(), domain)))
     }
 
     /// Whether a record leads to the tunnel for `hostname`, or for some name that it stands for; or whether that cannot

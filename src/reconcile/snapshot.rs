@@ -110,7 +110,7 @@ impl TunnelSnapshot {
     pub fn new(document: Document, writable: bool, version: i64) -> Self {
         let mut rules_by_hostname: BTreeMap<Box<str>, Vec<usize>> = BTreeMap::new();
         for (index, rule) in document.rules().iter().enumerate() {
-            rules_by_hostname.entry(hostname::normalize(rule.hostname()).into()).or_default().push(index);
+            rules_by_hostname.entry(rule.folded_hostname().into()).or_default().push(index);
         }
         Self { document, writable, version, rules_by_hostname }
     }
@@ -236,8 +236,7 @@ impl OwnRules {
 
     /// Whether `rule` of `tunnel` is ours.
     pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        self.0
-            .get(&*hostname::normalize(rule.hostname()))
-            .is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path())))
+        let digests = self.0.get(rule.folded_hostname()).filter(|_| rule.is_readable());
+        digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path())))
     }
 }

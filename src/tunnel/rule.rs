@@ -183,12 +183,13 @@ impl Rule {
     }
 
     /// Whether cloudflared could read it.
-    pub(super) fn is_readable(&self) -> bool {
+    pub fn is_readable(&self) -> bool {
         self.is_readable
     }
 
-    /// The hostname in lower case and punycode.
-    pub(super) fn folded_hostname(&self) -> &str {
+    /// The hostname in lower case and punycode, by which a rule is found. A trailing dot stays: no request of the name
+    /// without it matches.
+    pub fn folded_hostname(&self) -> &str {
         self.folded_hostname.as_deref().unwrap_or(&self.hostname)
     }
 
