@@ -480,6 +480,32 @@ fn an_edit_that_cannot_be_done_is_refused_and_the_others_are_applied() {
 }
 
 #[test]
+fn each_edit_says_for_itself_whether_it_changes_anything() {
+    let document = list(&[
+        "a.example.com - own-a",
+        "wide.example.com - own-wide",
+        "wide.example.com ^/narrow own-narrow",
+        "b.example.com - own-b",
+        "goes.example.com - own-goes",
+        "- - rest",
+    ]);
+    let of = |name: &str, path: &str, service: &str| put(wanted(name, path, &format!("http://{service}")));
+    let all = [
+        of("a.example.com", "", "own-a"),
+        of("b.example.com", "", "own-changed"),
+        of("new.example.com", "", "own-new"),
+        of("wide.example.com", "^/narrow", "own-narrow"),
+        remove("gone.example.com", ""),
+        remove("goes.example.com", ""),
+        of("b.example.com", "", "own-changed"),
+    ];
+    assert_eq!(edit(&document, &all).effective, [1, 2, 3, 5, 6].into(), "the fourth one only moves");
+    let idle = [all[0].clone(), all[4].clone()];
+    let edited = edit(&document, &idle);
+    assert_eq!((edited.changed, edited.effective), (false, [].into()));
+}
+
+#[test]
 fn two_rules_with_one_hostname_and_path_are_not_told_apart() {
     let document = list(&["a.example.com - own", "A.example.com - foreign", "- - rest"]);
     let edited = edit(&document, &[remove("a.example.com", "")]);

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Call, Fault, Matcher, RateLimit};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::observe::metrics::{Definition, Family};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
@@ -164,6 +164,35 @@ fn the_readme_has_the_table_of_the_program() {
         format!("| `{name}` | {kind} |{} | {help} |", labels.join(","))
     });
     assert_eq!(rows, table.collect::<Vec<_>>());
+}
+
+/// One of three updates changes nothing, and one is somebody else's by the time it is written.
+#[test]
+fn the_log_and_the_counters_say_only_what_was_written() {
+    record_log();
+    let stage = Stage::new(Scene::new(), &[]);
+    let names = ["idle.u06.example.com", "mended.u06.example.com", "written.u06.example.com"];
+    let to = |port: usize| names.map(|name| published(name, &format!("http://web:{port}")));
+    stage.run_loop(&to(80));
+    let changed = [to(80)[0].clone(), to(81)[1].clone(), to(81)[2].clone()];
+    let changes = Changes {
+        update_new: stage.program.external_dns().adjust(&changed).expect("adjusted"),
+        ..Changes::default()
+    };
+    let configuration = Matcher::call("GET", "/accounts/*/cfd_tunnel/*/configurations");
+    stage.scene.cloudflare.edit_after(configuration, 1, |cloudflare| {
+        let document = cloudflare.configuration("home").expect("it was written").get();
+        let rule =
+            |port: usize| format!(r#"{{"hostname":"mended.u06.example.com","service":"http://web:{port}"}}"#);
+        let mended = document.replace(&rule(80), &rule(81));
+        cloudflare.put_configuration("home", &mended).expect("cloudflared takes it");
+    });
+    stage.program.external_dns().apply(&changes).expect("applied");
+    let published = stage.values(Family::Changes)[&vec!["rule_published".to_owned()]];
+    assert_eq!(published, names.len() as f64 + 1.0, "all of them, and one of them again");
+    let lines = names.map(|name| said(&[name, "rule published"]));
+    assert_eq!(lines, [1, 1, 2]);
+    assert_eq!(stage.scene.rules().iter().filter(|rule| rule.contains(":81")).count(), 2);
 }
 
 /// What in the emulator's list a call is called in the metrics.

@@ -363,3 +363,25 @@ fn a_refusal_over_txt_records_names_the_remedy() {
         assert!(remedies.iter().all(|remedy| text.contains(remedy)), "{text}");
     }
 }
+
+/// A dry run would tell it.
+#[test]
+fn what_stands_as_it_is_wanted_is_in_no_plan_though_its_tunnel_is_written() {
+    let on = |name: &str, service: &str| Endpoint {
+        dns_name: name.to_owned(),
+        ..endpoint(&[("tunnel-service", service)])
+    };
+    let mut world = World::new(&[], &[]);
+    world.run_loop(
+        &["a", "b", "c"].map(|name| on(&format!("{name}.example.com"), "http://web:80")),
+        usize::MAX,
+    );
+    let update_new = vec![
+        on("a.example.com", "http://web:80"),
+        on("b.example.com", "http://other:80"),
+        on("c.example.com", "http://web:80"),
+    ];
+    let plan = world.plan(&Changes { update_new, ..Changes::default() });
+    let planned: Vec<&str> = plan.hosts.iter().map(|host| &*host.hostname).collect();
+    assert_eq!(planned, ["b.example.com"]);
+}

@@ -377,11 +377,8 @@ fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>
                     })
                     .collect();
             }
-            if edited.changed {
-                *document = edited.document;
-            } else {
-                plan.drop_idle_edits(stage, tunnel);
-            }
+            plan.drop_idle_edits(stage, tunnel, &edited.effective);
+            *document = edited.document;
         }
     }
     let unreachable: Vec<Note> =
@@ -456,12 +453,15 @@ impl Plan {
 
     /// Takes out edits without effect. One that takes a foreign rule over just as it is stays: once its digest is
     /// stamped, the rule has to be found so again.
-    fn drop_idle_edits(&mut self, stage: Stage, tunnel: &TunnelId) {
+    fn drop_idle_edits(&mut self, stage: Stage, tunnel: &TunnelId, effective: &BTreeSet<usize>) {
+        // As `edits_of` counts them.
+        let mut indices = 0..;
         for host in &mut self.hosts {
             let looks_again = !host.adoptions.is_empty();
             if let Some(edits) = host.edits.get_mut(&stage) {
                 edits.retain(|(id, edit)| {
                     id != tunnel
+                        || indices.next().is_some_and(|index| effective.contains(&index))
                         || (looks_again && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
                 });
             }

@@ -61,10 +61,10 @@ impl Document {
     /// A refused edit changes nothing, and the others are applied. A document that changes ends with a
     /// catch-all: the one it has, else `http_status:404`.
     pub fn edit(&self, edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Edited {
-        let Applied { rules, refused } = apply(&self.rules, edits, own);
+        let Applied { rules, effective, refused } = apply(&self.rules, edits, own);
         let changed = rules.is_some();
         let document = rules.map_or_else(|| self.clone(), |rules| self.with_rules(rules));
-        Edited { document, changed, refused }
+        Edited { document, changed, effective, refused }
     }
 
     /// The rules, with which of them are ours: to ask about many of them.

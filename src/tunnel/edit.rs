@@ -1,7 +1,7 @@
 //! Edits of the list of rules: which are refused, and what the others make of it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 
@@ -63,6 +63,8 @@ pub struct Edited {
     pub document: Document,
     /// Whether it has other bytes than before.
     pub changed: bool,
+    /// The indices of the edits that made it so. What is asked for by all others stands there already.
+    pub effective: BTreeSet<usize>,
     /// The indices of the refused edits, ascending, and why.
     pub refused: Vec<(usize, EditRefusal)>,
 }
@@ -136,6 +138,8 @@ impl Error for EditRefusal {
 pub(super) struct Applied {
     /// Nothing where every rule stands as it stood.
     pub(super) rules: Option<Vec<Rule>>,
+    /// The indices of the edits to which that is owed.
+    pub(super) effective: BTreeSet<usize>,
     pub(super) refused: Vec<(usize, EditRefusal)>,
 }
 
@@ -153,10 +157,14 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         .filter_map(|put| refused.unless(&put.indices, claim(rules, &put)).map(|claim| (put, claim)))
         .filter(|(_, claim)| *claim != Claim::Nothing)
         .collect();
-    let removed: Vec<usize> = removals
-        .iter()
-        .filter_map(|removal| refused.unless(&removal.indices, the_one(rules, removal.scope)).flatten())
-        .collect();
+    let mut effective = BTreeSet::new();
+    let mut removed = Vec::new();
+    for Removal { scope, indices } in &removals {
+        if let Some(present) = refused.unless(indices, the_one(rules, *scope)).flatten() {
+            removed.push(present);
+            effective.extend(indices);
+        }
+    }
     // What is replaced or taken away is ours towards all others, so this is known before any of them is
     // judged.
     let replaced = claimed.iter().filter_map(|(_, claim)| claim.replaced());
@@ -165,18 +173,20 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             slot.is_own = true;
         }
     }
-    let accepted: Vec<&WantedRule> = claimed
+    let accepted: Vec<&Put<'_>> = claimed
         .iter()
         .filter_map(|(put, claim)| {
             let equivalent = check_equivalents(&list, put.rule.scope(), claim.replaced());
-            refused.unless(&put.indices, equivalent).map(|()| put.rule)
+            refused.unless(&put.indices, equivalent).map(|()| put)
         })
         .collect();
 
     let kept = list.into_iter().enumerate().filter(|(index, _)| !removed.contains(index));
     let mut list: Vec<Slot<'_>> = kept.map(|(_, slot)| slot).collect();
-    for rule in accepted {
-        put(&mut list, rule);
+    for Put { rule, replaces: _, indices } in accepted {
+        if put(&mut list, rule) {
+            effective.extend(indices);
+        }
     }
 
     let is_changed = list.len() != rules.len()
@@ -185,7 +195,10 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     if is_changed && !edited.last().is_some_and(Rule::is_catch_all) {
         edited.push(catch_all());
     }
-    Applied { rules: is_changed.then_some(edited), refused: refused.sorted() }
+    if !is_changed {
+        effective.clear();
+    }
+    Applied { rules: is_changed.then_some(edited), effective, refused: refused.sorted() }
 }
 
 /// A document's rules, and which of them are ours.
@@ -341,25 +354,26 @@ fn check_equivalents(list: &[Slot<'_>], scope: Scope<'_>, present: Option<usize>
     }
 }
 
-/// Makes the rule so, where it stands or where it has to stand.
-fn put(list: &mut Vec<Slot<'_>>, wanted: &WantedRule) {
+/// Makes the rule so, where it stands or where it has to stand. Whether that changes anything.
+fn put(list: &mut Vec<Slot<'_>>, wanted: &WantedRule) -> bool {
     let scope = wanted.scope();
     let Some(present) = list.iter().position(|slot| scope.is_of(&slot.rule)) else {
         list.insert(place(list, scope), Slot { rule: Cow::Owned(Rule::wanted(wanted)), is_own: true });
-        return;
+        return true;
     };
     let is_misplaced = is_misplaced(list, present, scope);
-    let Some(slot) = list.get_mut(present) else { return };
+    let Some(slot) = list.get_mut(present) else { return false };
     let is_live = scope.is_covered_by(&slot.rule);
-    if !slot.rule.equals(wanted) {
+    let is_equal = slot.rule.equals(wanted);
+    if !is_equal {
         slot.rule = Cow::Owned(slot.rule.with(wanted));
     }
-    if !is_live {
-        // Spelled right it answers requests that it did not answer before: its place is that of a new rule.
-        let slot = list.remove(present);
-        list.insert(place(list, scope), slot);
-    } else if is_misplaced {
-        let slot = list.remove(present);
-        list.insert(place_again(list, present, scope), slot);
+    if is_live && !is_misplaced {
+        return !is_equal;
     }
+    let slot = list.remove(present);
+    // Spelled right it answers requests that it did not answer before: its place is that of a new rule.
+    let place = if is_live { place_again(list, present, scope) } else { place(list, scope) };
+    list.insert(place, slot);
+    !is_equal || place != present
 }

@@ -53,6 +53,8 @@ impl<'a> Execution<'a> {
         }
         // Also what is left of a hostname that was dropped meanwhile: it is in the document, and so it is ours.
         let is_refused = |index: usize| edited.refused.iter().any(|(refused, _)| *refused == index);
+        let effective: Vec<Edit<'a>> =
+            edited.effective.iter().filter_map(|index| work.get(*index).copied()).collect();
         let work: Vec<Edit<'a>> = work
             .into_iter()
             .enumerate()
@@ -72,12 +74,12 @@ impl<'a> Execution<'a> {
             self.note_published(tunnel, &work);
             // Without an answer, the version that it would be.
             let version = written.as_ref().map_or(known.version + 1, |answer| answer.version);
-            self.note_unapplied(tunnel, version, &work);
+            self.note_unapplied(tunnel, version, &effective);
         }
         match written {
             Ok(answer) => {
                 self.done.is_answered = true;
-                self.note_written(tunnel, known.version, &answer, &work);
+                self.note_written(tunnel, known.version, &answer, &effective);
                 self.note_altered(tunnel, &answer, &work);
                 // What was sent, not what is shown: nobody promises that the answer shows everything.
                 let (document, version) = (edited.document, answer.version);
@@ -194,7 +196,7 @@ impl<'a> Execution<'a> {
         tunnel: &TunnelId,
         version_before: i64,
         written: &Configuration,
-        work: &[Edit<'_>],
+        effective: &[Edit<'_>],
     ) {
         let name = self.settings.name_of(tunnel);
         self.provider.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
@@ -215,7 +217,7 @@ impl<'a> Execution<'a> {
         if *seen == version_before && written.version <= version_before + 1 {
             *seen = written.version;
         }
-        for (piece, edit) in work {
+        for (piece, edit) in effective {
             let kind = match edit {
                 RuleEdit::Put { .. } => "rule_published",
                 RuleEdit::Remove { .. } => "rule_withdrawn",
