@@ -94,7 +94,7 @@ impl Unpublished {
         let mut published: BTreeMap<Box<str>, BTreeSet<Digest>> = BTreeMap::new();
         let own = snapshot.own_rules(settings);
         for (id, tunnel) in &snapshot.tunnels {
-            for rule in tunnel.document.rules().iter().filter(|rule| own.has(id, rule)) {
+            for rule in tunnel.document.rules().iter().filter(|rule| own.names(id, rule)) {
                 let (hostname, digest) = (rule.folded_hostname(), Digest::of(id, rule.path()));
                 if self.digests.get(hostname).is_some_and(|digests| digests.contains(&digest)) {
                     let is_as_wanted = self.rules.iter().any(|(tunnel, wanted)| {

@@ -206,6 +206,11 @@ struct RecordView<'a> {
     is_misplaced: bool,
 }
 
+/// Whether it is known at least for which path one of these rules is ours.
+fn is_one_path(rules: &[(TunnelId, &Rule)]) -> bool {
+    rules.windows(2).all(|pair| matches!(pair, [(_, one), (_, other)] if one.path() == other.path()))
+}
+
 impl RecordView<'_> {
     /// One endpoint for each path of ours, one for a record without rules, one for each digest without a path.
     fn endpoints(&self) -> Vec<Endpoint> {
@@ -224,7 +229,12 @@ impl RecordView<'_> {
             match trace {
                 Trace::Standing { rule, .. } => by_path.entry(rule.path()).or_default().push(trace),
                 Trace::Missing { path, .. } => by_path.entry(path.as_deref()).or_default().push(trace),
-                Trace::Lost => {
+                // The refusal of what is asked for again tells of it.
+                Trace::Ambiguous { rules } if is_one_path(rules) => {
+                    let path = rules.first().and_then(|(_, rule)| rule.path());
+                    by_path.entry(path).or_default().push(trace);
+                }
+                Trace::Lost | Trace::Ambiguous { .. } => {
                     let set_identifier = format!("{LOST_PREFIX}{digest}");
                     endpoints.push(self.endpoint(&set_identifier, self.with_drift(Vec::new(), ["rule"])));
                 }

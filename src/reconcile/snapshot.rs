@@ -199,7 +199,7 @@ impl Snapshot {
         )
     }
 
-    /// Which rules are ours, as the stamps tell.
+    /// Which rules are ours, as the stamps tell. Of those that have one digest none is.
     pub fn own_rules(&self, settings: &Settings) -> OwnRules {
         let mut own = OwnRules::default();
         for zone in &self.zones {
@@ -209,7 +209,17 @@ impl Snapshot {
                 }
             }
         }
-        own
+        let mut seen = BTreeSet::new();
+        let mut ambiguous = BTreeSet::new();
+        for (id, tunnel) in &self.tunnels {
+            for rule in tunnel.document.rules().iter().filter(|rule| own.names(id, rule)) {
+                let (hostname, digest) = (rule.folded_hostname(), Digest::of(id, rule.path()));
+                if !seen.insert((hostname, digest)) {
+                    ambiguous.insert((hostname.into(), digest));
+                }
+            }
+        }
+        OwnRules { ambiguous, ..own }
     }
 }
 
@@ -219,24 +229,34 @@ fn is_txt_of(txt: &Record, owner: &str) -> bool {
 
 /// The digests of our rules, by hostname.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnRules(BTreeMap<Box<str>, BTreeSet<Digest>>);
+pub struct OwnRules {
+    digests: BTreeMap<Box<str>, BTreeSet<Digest>>,
+    /// Those of them that several rules have.
+    ambiguous: BTreeSet<(Box<str>, Digest)>,
+}
 
 impl OwnRules {
     /// Adds digests of a hostname.
     pub fn add(&mut self, hostname: &str, digests: impl IntoIterator<Item = Digest>) {
-        self.0.entry(hostname.into()).or_default().extend(digests);
+        self.digests.entry(hostname.into()).or_default().extend(digests);
     }
 
     /// Adds the digests that a hostname has in `other`.
     pub fn add_from(&mut self, other: &Self, hostname: &str) {
-        if let Some(digests) = other.0.get(hostname) {
+        if let Some(digests) = other.digests.get(hostname) {
             self.add(hostname, digests.iter().copied());
         }
     }
 
     /// Whether `rule` of `tunnel` is ours.
     pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        let digests = self.0.get(rule.folded_hostname()).filter(|_| rule.is_readable());
+        let place = || (rule.folded_hostname().into(), Digest::of(tunnel, rule.path()));
+        self.names(tunnel, rule) && (self.ambiguous.is_empty() || !self.ambiguous.contains(&place()))
+    }
+
+    /// Whether the hostname's stamp has the digest of `rule`, be it the only one that has it or not.
+    pub fn names(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
+        let digests = self.digests.get(rule.folded_hostname()).filter(|_| rule.is_readable());
         digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path())))
     }
 }

@@ -27,14 +27,19 @@ pub enum Trace<'a> {
     },
     /// The rule is gone, and its path with it.
     Lost,
+    /// Several rules have the digest. Which of them is ours cannot be told, so all of them pass for somebody else's.
+    Ambiguous {
+        /// The rules and their tunnels.
+        rules: Vec<(TunnelId, &'a Rule)>,
+    },
 }
 
-impl Trace<'_> {
+impl<'a> Trace<'a> {
     /// The tunnel, where it is known.
     pub fn tunnel(&self) -> Option<&TunnelId> {
         match self {
             Self::Standing { tunnel, .. } | Self::Missing { tunnel, .. } => Some(tunnel),
-            Self::Lost => None,
+            Self::Lost | Self::Ambiguous { .. } => None,
         }
     }
 
@@ -42,7 +47,7 @@ impl Trace<'_> {
     pub fn rule(&self) -> Option<&Rule> {
         match self {
             Self::Standing { rule, .. } => Some(rule),
-            Self::Missing { .. } | Self::Lost => None,
+            Self::Missing { .. } | Self::Lost | Self::Ambiguous { .. } => None,
         }
     }
 
@@ -51,7 +56,15 @@ impl Trace<'_> {
         match self {
             Self::Standing { rule, .. } => rule.path() == path,
             Self::Missing { path: missing, .. } => missing.as_deref() == path,
-            Self::Lost => false,
+            Self::Lost | Self::Ambiguous { .. } => false,
+        }
+    }
+
+    /// The rules that cannot be told apart, and their tunnels.
+    pub fn ambiguous(&self) -> &[(TunnelId, &'a Rule)] {
+        match self {
+            Self::Ambiguous { rules } => rules,
+            Self::Standing { .. } | Self::Missing { .. } | Self::Lost => &[],
         }
     }
 }
@@ -81,8 +94,13 @@ pub fn trace<'a>(
     );
 
     let follow = |digest: Digest| {
-        if let Some((tunnel, rule)) = rules.iter().find(|(id, rule)| Digest::of(id, rule.path()) == digest) {
-            return Trace::Standing { tunnel: (*tunnel).clone(), rule };
+        let has_it = |(id, rule): &&(&TunnelId, &Rule)| Digest::of(id, rule.path()) == digest;
+        let standing: Vec<(TunnelId, &Rule)> =
+            rules.iter().filter(has_it).map(|(id, rule)| ((*id).clone(), *rule)).collect();
+        match &*standing {
+            [] => {}
+            [(tunnel, rule)] => return Trace::Standing { tunnel: tunnel.clone(), rule },
+            _ => return Trace::Ambiguous { rules: standing },
         }
         tunnels
             .iter()

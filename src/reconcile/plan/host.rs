@@ -2,13 +2,13 @@
 
 mod adoption;
 mod guard;
+mod obstacle;
 mod operations;
 mod registry;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cloudflare::Record;
-use crate::reconcile::adopt;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan::{HostPlan, HostRequest, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::records::LOST_PREFIX;
@@ -16,7 +16,7 @@ use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 use crate::reconcile::trace::{Trace, trace};
 use crate::reconcile::{Note, Settings};
-use crate::tunnel::{Hostname, Owned, Rule, RuleEdit, TunnelId, WantedRule};
+use crate::tunnel::{Hostname, Owned, Rule, RuleEdit, TunnelId};
 
 /// What comes of one hostname.
 #[derive(Debug, Default)]
@@ -314,7 +314,7 @@ impl<'a> Host<'a> {
 
     /// Whether the digest's rule is ours, or taken over.
     fn has(&self, digest: Digest) -> bool {
-        self.traces.contains_key(&digest)
+        self.traces.get(&digest).is_some_and(|trace| trace.ambiguous().is_empty())
     }
 
     fn empty_plan(&self) -> HostPlan {
@@ -347,6 +347,11 @@ impl<'a> Host<'a> {
             // A path may begin like this as well, so only a digest that has no rule is meant.
             let lost = set_identifier.strip_prefix(LOST_PREFIX).and_then(Digest::parse);
             claims.rules.extend(lost.filter(|digest| self.is_lost(*digest)));
+            let candidates = self.candidates(set_identifier);
+            if !candidates.is_empty() {
+                refusals.extend(self.refuse_any_of(&candidates));
+                continue;
+            }
             if claims.is_empty() {
                 continue;
             }
@@ -407,7 +412,7 @@ impl<'a> Host<'a> {
                     .as_ref()
                     .and_then(|rule| self.obstacle(&publication.tunnel, rule))
                     .or_else(|| self.obstacle_for(publication.path()))
-                    .or_else(|| digest_taken(&wanted, &possible)),
+                    .or_else(|| obstacle::digest_taken(&wanted, &possible)),
             };
             match obstacle {
                 Some(reason) => {
@@ -454,27 +459,6 @@ impl<'a> Host<'a> {
 
     fn led_to(&self) -> Option<TunnelId> {
         TunnelId::from_hostname(&self.records().next()?.content)
-    }
-
-    /// What in the tunnel's document stands in the way of a rule.
-    fn obstacle(&self, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Reason> {
-        let path = wanted.path_text();
-        let digest = Digest::of(tunnel, path);
-        let rules = self.rules_of(tunnel);
-        let mut standing = rules.iter().filter(|rule| rule.path() == path);
-        let foreign = standing.next().filter(|_| !self.has(digest));
-        if let Some(rule) = foreign {
-            let taken_back =
-                !self.has_record() && standing.next().is_none() && rule.equals_in_every_field(wanted);
-            if !taken_back {
-                let adopt = adopt::smallest(&[self.need_of_rule(tunnel, rule, wanted)]);
-                return Some(Reason::RuleHeld { service: rule.service().into(), adopt });
-            }
-        }
-        rules
-            .iter()
-            .find(|rule| rule.path() != path && Digest::of(tunnel, rule.path()) == digest)
-            .map(|rule| Reason::DigestTaken { path: rule.path().unwrap_or_default().into() })
     }
 
     fn rules_of(&self, tunnel: &TunnelId) -> Vec<&'a Rule> {
@@ -557,51 +541,11 @@ impl<'a> Host<'a> {
             reason,
         }
     }
-
-    /// Who holds the name, and how it could be handed over.
-    fn record_held(&self, wanted: &Wanted<'_>, needs: Option<&[adopt::Need]>) -> Reason {
-        let Some(record) = self.foreign_records.first() else {
-            return Reason::NoZone;
-        };
-        Reason::RecordHeld {
-            kind: record.kind.clone(),
-            content: record.content.clone(),
-            comment: record.comment.clone(),
-            remedy: self.remedy(record),
-            adopt: needs.map(|needs| self.smallest_value(needs, wanted)),
-        }
-    }
-
-    /// The stamp that a record of ours had before somebody edited it away: it leads to our tunnel, and a rule of the
-    /// hostname stands there. Of the rules it names those that are asked for: another may be somebody else's.
-    fn remedy(&self, record: &Record) -> Option<Box<str>> {
-        if !record.comment.is_empty() || &*record.kind != "CNAME" {
-            return None;
-        }
-        let tunnel = self.settings.tunnel_of_target(&record.content)?;
-        let mut stamp = Stamp::new(&self.settings.owner);
-        let is_asked_for = |rule: &&&Rule| {
-            let mut wanted = self.request.wanted.iter().filter_map(|wanted| wanted.publication.as_ref().ok());
-            wanted.any(|wanted| wanted.path() == rule.path())
-        };
-        let rules = self.rules_of(tunnel);
-        let rules = rules.iter().filter(is_asked_for);
-        stamp.claims.rules = rules.map(|rule| Digest::of(tunnel, rule.path())).collect();
-        stamp.claims.record_only = stamp.claims.rules.is_empty();
-        self.comment(&stamp).ok()
-    }
 }
 
 fn digest_of(wanted: &Wanted<'_>) -> Option<Digest> {
     wanted.publication.rule.as_ref()?;
     Some(Digest::of(&wanted.publication.tunnel, wanted.publication.path()))
-}
-
-/// Whether another path of the same request has the digest: one stamped for both would not tell whose the rules are.
-fn digest_taken(wanted: &Wanted<'_>, others: &[Wanted<'_>]) -> Option<Reason> {
-    let digest = digest_of(wanted)?;
-    let other = others.iter().find(|other| digest_of(other) == Some(digest))?;
-    Some(Reason::DigestTaken { path: other.publication.path().unwrap_or_default().into() })
 }
 
 /// A, AAAA and CNAME exclude a CNAME; name servers below the zone's own name exclude everything.

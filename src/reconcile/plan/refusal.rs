@@ -70,9 +70,11 @@ pub enum Reason {
         /// The digest of that namespace.
         holder: Box<str>,
     },
-    /// Another path of the hostname, not ours or not to be told apart, has the same digest.
+    /// Another rule of the hostname has the same digest.
     DigestTaken {
-        /// That rule's path.
+        /// The tunnel that it is in, or is to be in.
+        tunnel: Box<str>,
+        /// Its path.
         path: Box<str>,
     },
     /// The hostname's record leads, or is to lead, to another tunnel.
@@ -253,10 +255,11 @@ impl fmt::Display for Reason {
                  off here until its record is gone, and publish it again; or take ns= and resource= off the record's \
                  comment at Cloudflare"
             ),
-            Self::DigestTaken { path } => write!(
+            Self::DigestTaken { tunnel, path } => write!(
                 formatter,
-                "the rule could not be told from the one for path {path:?}: write the path another way, for example \
-                 with a group around it"
+                "the rule could not be told from the one for path {path:?} in tunnel {tunnel}, so neither is touched: \
+                 write one of the two paths another way, for example with a group around it, or remove one of the rules \
+                 at Cloudflare"
             ),
             Self::TwoTunnels { tunnel } => write!(
                 formatter,

@@ -102,7 +102,8 @@ impl<'a> Host<'a> {
         let other = led_to.filter(|led_to| *led_to != publication.tunnel);
         for tunnel in [publication.tunnel.clone()].into_iter().chain(other) {
             let digest = Digest::of(&tunnel, rule.path_text());
-            let Some(standing) = self.standing(&tunnel, rule).filter(|_| !self.has(digest)) else {
+            let is_takable = !self.has(digest) && self.twin(&tunnel, rule.path_text()).is_none();
+            let Some(standing) = self.standing(&tunnel, rule).filter(|_| is_takable) else {
                 continue;
             };
             let need = if tunnel == publication.tunnel {
