@@ -537,7 +537,7 @@ fn a_hostname_does_not_leave_a_foreign_rule_behind() {
     let before = world.clone();
     let plan = rest(&mut world, &office);
     assert_eq!(world, before, "{plan:?}");
-    assert!(matches!(plan.refusals[0].reason, Reason::TwoTunnels { .. }), "{plan:?}");
+    assert!(matches!(plan.refusals[0].reason, Reason::RuleLeftBehind { .. }), "{plan:?}");
 }
 
 /// A visitor is served where the record leads until the new rule is there.

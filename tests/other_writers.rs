@@ -125,6 +125,13 @@ impl Edit {
     }
 }
 
+impl Edit {
+    /// Whether nobody can tell any more that our rule is ours. Without our record the wildcard's leads to it.
+    fn orphans_our_rule(self) -> bool {
+        matches!(self, Self::EditsOurStampAway | Self::DeletesOurRecord)
+    }
+}
+
 fn edit_rules(cloudflare: &mut Cloudflare, edit: impl FnOnce(&mut Vec<String>)) {
     let mut rules = rules(cloudflare);
     edit(&mut rules);
@@ -259,7 +266,7 @@ fn edit_at(edit: Edit, moment: Moment) -> Result<(), String> {
     let stamped =
         |rule: &String| cloudflare.edit(|cloudflare| is_stamped(cloudflare, &town.scene.tunnel, rule));
     for rule in &ours {
-        let is_orphan = edit == Edit::EditsOurStampAway && rule.contains("stays.example.com");
+        let is_orphan = edit.orphans_our_rule() && rule.contains("stays.example.com");
         if stamped(rule) == is_orphan {
             return Err(format!("stamped is {is_orphan} of our rule {rule}"));
         }
@@ -307,7 +314,7 @@ fn edit_at(edit: Edit, moment: Moment) -> Result<(), String> {
     let left: Vec<String> = cloudflare
         .edit(|cloudflare| rules(cloudflare))
         .into_iter()
-        .filter(|rule| edit != Edit::EditsOurStampAway || !rule.contains("stays.example.com"))
+        .filter(|rule| !edit.orphans_our_rule() || !rule.contains("stays.example.com"))
         .collect();
     if left != expected || !names_of_ours(&town).is_empty() {
         return Err(format!("after the withdrawal: {left:#?} and {:?}", names_of_ours(&town)));
@@ -360,7 +367,14 @@ fn every_drift_is_shown_and_mended_in_one_loop() {
         }),
         ("another path", |cloudflare| with_rule(cloudflare, |rule| rule.replace("^/api", "^/other"))),
         ("no rule", Edit::apply_deletes),
-        ("no record", |cloudflare| Edit::DeletesOurRecord.apply(cloudflare)),
+        ("no record", |cloudflare| {
+            // Nor one that leads to the rule all the same.
+            let mut records = cloudflare.records("example.com").iter();
+            let wildcard =
+                records.find(|record| record.name == "*.example.com").expect("it is there").id.clone();
+            cloudflare.delete_record("example.com", &wildcard).expect("it is there");
+            Edit::DeletesOurRecord.apply(cloudflare);
+        }),
         ("another target", |cloudflare| patch(cloudflare, &json!({"content": "elsewhere.test"}))),
         ("a tunnel that is no more", |cloudflare| {
             patch(cloudflare, &json!({"content": "00000000-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com"}));

@@ -12,7 +12,8 @@ use crate::reconcile::canonical::{DRIFT, OWNER_LABEL, RECORD_ONLY, TUNNEL_SERVIC
 use crate::reconcile::records::{is_home, records};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
-use crate::tunnel::{Hostname, Rule, TunnelId, hostname};
+use crate::tunnel::hostname::{self, is_below};
+use crate::tunnel::{Hostname, Rule, TunnelId};
 
 /// Every host, where a rule has only a path.
 const EVERY_HOST: &str = "*";
@@ -225,28 +226,14 @@ impl Scene<'_> {
     /// Whether a record leads to the tunnel for `hostname`, or for some name that it stands for; or whether that cannot
     /// be known, as its zone was not read.
     fn is_reached(&self, hostname: &str, tunnel: &TunnelId) -> bool {
-        let Some(zone) = self.snapshot.zone_of(hostname) else {
+        if self.snapshot.zone_of(hostname).is_none() {
             return true;
-        };
-        let leads_there = |record: &Record| TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel);
+        }
         if let Some(domain) = hostname.strip_prefix("*.") {
             let mut leads = self.leads.iter().filter(|lead| lead.tunnel == *tunnel);
             return leads.any(|lead| is_below(&lead.record.name, domain));
         }
-        let records = zone.records_of(hostname);
-        if !records.is_empty() {
-            return records.iter().any(leads_there);
-        }
-        // The closest wildcard answers for a name that has no record.
-        let mut rest = hostname;
-        while let Some((_, parent)) = rest.split_once('.') {
-            let records = zone.records_of(&format!("*.{parent}"));
-            if !records.is_empty() {
-                return records.iter().any(leads_there);
-            }
-            rest = parent;
-        }
-        false
+        self.snapshot.led_to(hostname).as_ref() == Some(tunnel)
     }
 
     /// Whose stamp names the rule.
@@ -259,8 +246,4 @@ impl Scene<'_> {
 
 fn is_for_every_host(hostname: &str) -> bool {
     hostname.is_empty() || hostname == EVERY_HOST
-}
-
-fn is_below(name: &str, domain: &str) -> bool {
-    name != domain && hostname::is_within(name, domain)
 }

@@ -85,6 +85,24 @@ impl ZoneSnapshot {
         rest.get(..length).unwrap_or_default()
     }
 
+    /// The records that answer for `name`: its own, else those of the wildcard at the closest name above that exists
+    /// (RFC 4592).
+    pub fn answering(&self, name: &str) -> &[Record] {
+        let exists = |name: &str| self.records.iter().any(|record| hostname::is_within(&record.name, name));
+        if exists(name) {
+            return self.records_of(name);
+        }
+        let mut rest = name;
+        while let Some((_, parent)) = rest.split_once('.') {
+            let wildcard = self.records_of(&format!("*.{parent}"));
+            if !wildcard.is_empty() || exists(parent) {
+                return wildcard;
+            }
+            rest = parent;
+        }
+        &[]
+    }
+
     /// Whether visitors are led to the zone: its name servers answer, and no records in a zone around it.
     pub fn is_active(&self) -> bool {
         &*self.zone.status == ZONE_ACTIVE
@@ -131,6 +149,12 @@ impl Snapshot {
         let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());
         let is_elsewhere = elsewhere.any(|zone| hostname::is_within(name, zone)) || home.delegates(name);
         (!is_elsewhere).then_some(home)
+    }
+
+    /// The tunnel that visitors of `name` are led to, by a record of its own or by a wildcard's.
+    pub fn led_to(&self, name: &str) -> Option<TunnelId> {
+        let mut records = self.zone_of(name)?.answering(name).iter();
+        records.find_map(|record| TunnelId::from_hostname(&record.content))
     }
 
     /// The zones that were read and that `name` is within.

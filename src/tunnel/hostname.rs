@@ -75,6 +75,11 @@ pub fn is_within(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
+/// Whether `name` is below `domain`, both in normal form.
+pub fn is_below(name: &str, domain: &str) -> bool {
+    name != domain && is_within(name, domain)
+}
+
 impl fmt::Display for Hostname {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)

@@ -281,6 +281,9 @@ impl<'a> Host<'a> {
             // Nothing is taken over that nobody can be served with.
             return self.as_it_stands().plan(wanted, withdrawn, withhold, &mut Vec::new());
         }
+        if let Some(planned) = self.taken_in_place(&wanted)? {
+            return Ok(planned);
+        }
         let withdrawn = withdrawn_claims;
         let before = self.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
         let superseded = self.superseded(&wanted);
@@ -400,10 +403,9 @@ impl<'a> Host<'a> {
         let mut possible: Vec<Wanted<'_>> = Vec::with_capacity(wanted.len());
         for wanted in wanted {
             let publication = wanted.publication;
-            let obstacle = match &tunnel {
-                Some(tunnel) if publication.tunnel != *tunnel => {
-                    Some(Reason::TwoTunnels { tunnel: tunnel.as_str().into() })
-                }
+            let held = self.held_elsewhere(publication);
+            let obstacle = held.or_else(|| match &tunnel {
+                Some(tunnel) if publication.tunnel != *tunnel => Some(self.stays_in(tunnel)),
                 Some(tunnel) if !self.snapshot.tunnels.contains_key(tunnel) => {
                     Some(Reason::TunnelGone { tunnel: tunnel.as_str().into() })
                 }
@@ -413,7 +415,7 @@ impl<'a> Host<'a> {
                     .and_then(|rule| self.obstacle(&publication.tunnel, rule))
                     .or_else(|| self.obstacle_for(publication.path()))
                     .or_else(|| obstacle::digest_taken(&wanted, &possible)),
-            };
+            });
             match obstacle {
                 Some(reason) => {
                     let stands_at = |id: &&TunnelId| self.stands_at(publication.path(), id);
@@ -448,7 +450,7 @@ impl<'a> Host<'a> {
             !withdrawn.rules.contains(digest)
                 && !wanted.iter().any(|wanted| trace.is_for_path(wanted.publication.path()))
                 && trace.tunnel().is_some_and(|tunnel| Some(tunnel) == led_to.as_ref())
-        }) || led_to.as_ref().is_some_and(|led_to| self.leaves_rules_behind(led_to));
+        }) || led_to.as_ref().is_some_and(|led_to| self.left_behind(led_to).is_some());
         let two = wanted.iter().any(|wanted| wanted.publication.tunnel != *first);
         let asked_for = |tunnel: &TunnelId| wanted.iter().any(|wanted| wanted.publication.tunnel == *tunnel);
         match led_to {

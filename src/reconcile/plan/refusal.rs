@@ -55,6 +55,8 @@ pub enum Reason {
     },
     /// A rule that is not ours stands for the same hostname and path.
     RuleHeld {
+        /// The tunnel it is in: the wanted one, or one that a wildcard record leads visitors to.
+        tunnel: Box<str>,
         /// The service it leads to.
         service: Box<str>,
         /// The smallest value of `ADOPT` that would take it over.
@@ -81,6 +83,15 @@ pub enum Reason {
     TwoTunnels {
         /// The tunnel that has the hostname.
         tunnel: Box<str>,
+    },
+    /// The hostname would move away from a rule that is not ours.
+    RuleLeftBehind {
+        /// The tunnel that the rule is in.
+        tunnel: Box<str>,
+        /// Its hostname, which is another one below a wildcard.
+        hostname: Box<str>,
+        /// Its path.
+        path: Box<str>,
     },
     /// The tunnel is configured here and was deleted at Cloudflare.
     TunnelGone {
@@ -127,6 +138,7 @@ impl Reason {
             Self::NamespaceHeld { .. } => "namespace_held",
             Self::DigestTaken { .. } => "digest_taken",
             Self::TwoTunnels { .. } => "two_tunnels",
+            Self::RuleLeftBehind { .. } => "rule_left_behind",
             Self::TunnelGone { .. } => "tunnel_gone",
             Self::LocalTunnel { .. } => "local_tunnel",
             Self::StampFull { .. } => "stamp_full",
@@ -236,9 +248,9 @@ impl fmt::Display for Reason {
                     ),
                 }
             }
-            Self::RuleHeld { service, adopt } => write!(
+            Self::RuleHeld { tunnel, service, adopt } => write!(
                 formatter,
-                "the tunnel has a rule for this hostname and path that is not ours (service {service:?}): set \
+                "tunnel {tunnel} has a rule for this hostname and path that is not ours (service {service:?}): set \
                  ADOPT={adopt} to take it over, delete it at Cloudflare to publish the hostname, or take the hostname \
                  off the cluster"
             ),
@@ -265,6 +277,12 @@ impl fmt::Display for Reason {
                 formatter,
                 "the hostname is served through tunnel {tunnel}: a hostname has one record and so one tunnel; move \
                  all its endpoints at once"
+            ),
+            Self::RuleLeftBehind { tunnel, hostname, path } => write!(
+                formatter,
+                "visitors are led to tunnel {tunnel}, and its rule for hostname {hostname:?} and path {path:?} is not \
+                 ours: led elsewhere they would not reach it any more; remove that rule at Cloudflare, or publish the \
+                 hostname through that tunnel"
             ),
             Self::TunnelGone { tunnel } => write!(
                 formatter,

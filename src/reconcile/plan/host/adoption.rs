@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use crate::cloudflare::Record;
 use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::heritage::Heritage;
-use crate::reconcile::plan::host::{Host, Wanted, digest_of};
-use crate::reconcile::plan::{Adoption, RecordOperation};
+use crate::reconcile::plan::host::{Host, Planned, Wanted, digest_of};
+use crate::reconcile::plan::{Adoption, Reason, RecordOperation, Stage};
 use crate::reconcile::snapshot::ZoneSnapshot;
-use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
+use crate::reconcile::stamp::{Claims, Digest, Stamp, TxtStamp};
 use crate::reconcile::trace::Trace;
 use crate::reconcile::{Note, Ownership, Settings};
 use crate::tunnel::{Rule, TunnelId, WantedRule};
@@ -100,20 +100,19 @@ impl<'a> Host<'a> {
         };
         let led_to = self.led_to().filter(|_| !self.adopted.records.is_empty());
         let other = led_to.filter(|led_to| *led_to != publication.tunnel);
+        let other = other.or_else(|| self.visited_instead_of(&publication.tunnel));
         for tunnel in [publication.tunnel.clone()].into_iter().chain(other) {
             let digest = Digest::of(&tunnel, rule.path_text());
             let is_takable = !self.has(digest) && self.twin(&tunnel, rule.path_text()).is_none();
             let Some(standing) = self.standing(&tunnel, rule).filter(|_| is_takable) else {
                 continue;
             };
-            let need = if tunnel == publication.tunnel {
+            let need = if tunnel == publication.tunnel || !self.has_record() {
                 self.need_of_rule(&tunnel, standing, rule)
             } else {
                 Need::Tunnel
             };
-            // Without a record, one that is as it is wanted is ours, its record deleted by hand.
-            let is_ours = need == Need::Identical && !self.has_record();
-            if is_ours || !self.settings.adopt.reaches(&need) {
+            if self.takes_back(&tunnel, standing, rule) || !self.settings.adopt.reaches(&need) {
                 continue;
             }
             if need == Need::Identical && !self.settings.adopt.reaches(&Need::Tunnel) {
@@ -176,12 +175,12 @@ impl<'a> Host<'a> {
     /// What it takes to take over a rule that stands where another is wanted.
     pub(super) fn need_of_rule(&self, tunnel: &TunnelId, rule: &Rule, wanted: &WantedRule) -> Need {
         let has_record = self.has_record() || !self.foreign_records.is_empty();
-        if rule.equals_in_every_field(wanted) && !self.is_out_of_order(tunnel, wanted) {
-            Need::Identical
-        } else if has_record {
-            Need::Tunnel
-        } else {
+        if !has_record {
             Need::All
+        } else if rule.equals_in_every_field(wanted) && !self.is_out_of_order(tunnel, wanted) {
+            Need::Identical
+        } else {
+            Need::Tunnel
         }
     }
 
@@ -211,11 +210,30 @@ impl<'a> Host<'a> {
         smallest(&needs.iter().cloned().chain(in_the_way).collect::<Vec<_>>())
     }
 
-    /// Whether rules that are not taken over stand in the tunnel that a record which is leads to: led elsewhere, it
-    /// would take their requests along.
-    pub(super) fn leaves_rules_behind(&self, led_to: &TunnelId) -> bool {
-        !self.adopted.records.is_empty()
-            && self.rules_of(led_to).iter().any(|rule| !self.has(Digest::of(led_to, rule.path())))
+    /// A hostname that only a wildcard record serves, by rules in another tunnel than the wanted one, is taken over where it
+    /// is: it gets a record that leads there. Then it moves like any other of ours, and is served all the time.
+    pub(super) fn taken_in_place(&self, wanted: &[Wanted<'_>]) -> Result<Option<Planned>, Reason> {
+        let visited = wanted.first().and_then(|wanted| self.visited_instead_of(&wanted.publication.tunnel));
+        let Some(visited) = visited else {
+            return Ok(None);
+        };
+        let is_wanted = |rule: &Rule| wanted.iter().any(|wanted| wanted.publication.path() == rule.path());
+        let adopted = self.adopted.rules.iter();
+        let here: Vec<_> = adopted.filter(|(tunnel, rule)| *tunnel == visited && is_wanted(rule)).collect();
+        if here.is_empty() {
+            return Ok(None);
+        }
+        if !self.is_writable(&visited) {
+            return Err(Reason::LocalTunnel { tunnel: visited.as_str().into() });
+        }
+        let rules = here.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
+        let claims = Claims { record_only: false, rules };
+        let mut plan = self.empty_plan();
+        plan.adoptions = here.iter().map(|(tunnel, rule)| rule_adoption(tunnel, rule)).collect();
+        let post = self.first_record(&visited.hostname(), wanted, &claims)?;
+        plan.operations.insert((Stage::Stamp, self.zone.zone.id.clone()), vec![post]);
+        self.plan_txts(&mut plan, wanted, false);
+        Ok(Some(Planned { plan, new_digests: claims.rules }))
     }
 
     /// Whether something that is taken over may change only once the stamp is there: a rule that goes, or a CNAME that
@@ -251,8 +269,7 @@ impl<'a> Host<'a> {
         }
         for (tunnel, rule) in rules {
             if wanted.iter().any(|wanted| wanted.publication.path() == rule.path()) {
-                let was = format!("rule of tunnel {tunnel} with service {:?}", rule.service());
-                adoptions.push(Adoption { path: Some(rule.path().unwrap_or_default().into()), was });
+                adoptions.push(rule_adoption(tunnel, rule));
             }
         }
         let cname = records.iter().find(|record| &*record.kind == "CNAME");
@@ -340,6 +357,11 @@ impl<'a> Host<'a> {
             })
             .collect()
     }
+}
+
+fn rule_adoption(tunnel: &TunnelId, rule: &Rule) -> Adoption {
+    let was = format!("rule of tunnel {tunnel} with service {:?}", rule.service());
+    Adoption { path: Some(rule.path().unwrap_or_default().into()), was }
 }
 
 /// A TXT record of ExternalDNS's registry.

@@ -2,10 +2,12 @@
 
 use super::{Host, Wanted, digest_of};
 use crate::cloudflare::Record;
-use crate::reconcile::adopt;
+use crate::reconcile::adopt::{self, Need};
+use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::records::LOST_PREFIX;
 use crate::reconcile::stamp::{Digest, Stamp};
+use crate::tunnel::hostname::is_below;
 use crate::tunnel::{EditRefusal, Rule, TunnelId, WantedRule};
 
 impl Host<'_> {
@@ -16,12 +18,85 @@ impl Host<'_> {
             return Some(reason);
         }
         let rule = self.rules_of(tunnel).into_iter().find(|rule| rule.path() == path)?;
-        let is_taken_back = !self.has_record() && rule.equals_in_every_field(wanted);
-        let is_ours = self.has(Digest::of(tunnel, path)) || is_taken_back;
-        (!is_ours).then(|| {
-            let adopt = adopt::smallest(&[self.need_of_rule(tunnel, rule, wanted)]);
-            Reason::RuleHeld { service: rule.service().into(), adopt }
-        })
+        let is_ours = self.has(Digest::of(tunnel, path)) || self.takes_back(tunnel, rule, wanted);
+        (!is_ours).then(|| rule_held(tunnel, rule, &[self.need_of_rule(tunnel, rule, wanted)]))
+    }
+
+    /// Whether a rule that stands as it is wanted, and whose hostname has no record, passes for ours, its record deleted by
+    /// hand. One that some record leads to serves visitors without us.
+    pub(super) fn takes_back(&self, tunnel: &TunnelId, rule: &Rule, wanted: &WantedRule) -> bool {
+        !self.has_record() && rule.equals_in_every_field(wanted) && !self.is_reached(tunnel)
+    }
+
+    /// Whether a record that is not the hostname's own leads to the tunnel, for it or for a name that it stands for.
+    fn is_reached(&self, tunnel: &TunnelId) -> bool {
+        let leads_there = |record: &Record| {
+            TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel)
+                && self.snapshot.own_stamp(record, self.settings).is_none()
+        };
+        let by_name_below = self.hostname.as_str().strip_prefix("*.").is_some_and(|domain| {
+            let mut records = self.zone.records().iter().filter(|record| is_below(&record.name, domain));
+            records.any(leads_there)
+        });
+        by_name_below || self.zone.answering(self.hostname.as_str()).iter().any(leads_there)
+    }
+
+    /// The tunnel, another than `wanted`, that visitors of the hostname's rules there are led to by a wildcard's record.
+    pub(super) fn visited_instead_of(&self, wanted: &TunnelId) -> Option<TunnelId> {
+        if self.has_record() || !self.foreign_records.is_empty() {
+            return None;
+        }
+        let mut others = self.snapshot.tunnels.keys().filter(|id| *id != wanted);
+        // Most hostnames have no rule there, and to follow a name takes long.
+        others
+            .find(|id| {
+                !self.rules_of(id).is_empty()
+                    && self.snapshot.led_to(self.hostname.as_str()).as_ref() == Some(*id)
+            })
+            .cloned()
+    }
+
+    /// What holds the name in such a tunnel: a record of its own would take the requests of every rule there.
+    pub(super) fn held_elsewhere(&self, publication: &Publication) -> Option<Reason> {
+        let visited = self.visited_instead_of(&publication.tunnel)?;
+        let is_foreign = |rule: &&Rule| !self.has(Digest::of(&visited, rule.path()));
+        let foreign: Vec<&Rule> = self.rules_of(&visited).into_iter().filter(is_foreign).collect();
+        let is_takable = |rule: &&&Rule| {
+            publication.rule.is_some()
+                && rule.path() == publication.path()
+                && self.twin(&visited, rule.path()).is_none()
+        };
+        match foreign.iter().find(is_takable) {
+            Some(rule) => Some(rule_held(&visited, rule, &[Need::All])),
+            None => Some(left_behind(&visited, foreign.first()?)),
+        }
+    }
+
+    /// Why the hostname does not leave the tunnel.
+    pub(super) fn stays_in(&self, tunnel: &TunnelId) -> Reason {
+        match self.left_behind(tunnel) {
+            Some(rule) => left_behind(tunnel, rule),
+            None => Reason::TwoTunnels { tunnel: tunnel.as_str().into() },
+        }
+    }
+
+    /// A rule that is not ours, nor taken over, in a tunnel that the hostname's record leads to: led elsewhere, the record
+    /// would take its requests along.
+    pub(super) fn left_behind(&self, led_to: &TunnelId) -> Option<&Rule> {
+        let is_foreign = |rule: &&Rule| !self.has(Digest::of(led_to, rule.path()));
+        self.rules_of(led_to).into_iter().find(is_foreign).or_else(|| self.left_below(led_to))
+    }
+
+    /// The same for a wildcard, whose record serves every name below that has none of its own.
+    fn left_below(&self, led_to: &TunnelId) -> Option<&Rule> {
+        let own_name = self.hostname.as_str();
+        let domain = own_name.strip_prefix("*.")?;
+        let is_served = |name: &str| {
+            let mut records = self.zone.answering(name).iter();
+            name != own_name && is_below(name, domain) && records.any(|record| &*record.name == own_name)
+        };
+        let rules = self.snapshot.tunnels.get(led_to)?.document.rules();
+        rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))
     }
 
     /// Why a rule of the hostname, whether it stands or not, could not be told from one that stands: by its digest, in
@@ -72,7 +147,7 @@ impl Host<'_> {
     }
 
     /// Who holds the name, and how it could be handed over.
-    pub(super) fn record_held(&self, wanted: &Wanted<'_>, needs: Option<&[adopt::Need]>) -> Reason {
+    pub(super) fn record_held(&self, wanted: &Wanted<'_>, needs: Option<&[Need]>) -> Reason {
         let Some(record) = self.foreign_records.first() else {
             return Reason::NoZone;
         };
@@ -115,6 +190,19 @@ pub(super) fn digest_taken(wanted: &Wanted<'_>, others: &[Wanted<'_>]) -> Option
     let digest = digest_of(wanted)?;
     let other = others.iter().find(|other| digest_of(other) == Some(digest))?.publication;
     Some(taken(&other.tunnel, other.path()))
+}
+
+fn rule_held(tunnel: &TunnelId, rule: &Rule, needs: &[Need]) -> Reason {
+    let (tunnel, service) = (tunnel.as_str().into(), rule.service().into());
+    Reason::RuleHeld { tunnel, service, adopt: adopt::smallest(needs) }
+}
+
+fn left_behind(tunnel: &TunnelId, rule: &Rule) -> Reason {
+    Reason::RuleLeftBehind {
+        tunnel: tunnel.as_str().into(),
+        hostname: rule.folded_hostname().into(),
+        path: rule.path().unwrap_or_default().into(),
+    }
 }
 
 fn taken(tunnel: &TunnelId, path: Option<&str>) -> Reason {

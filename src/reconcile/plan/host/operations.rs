@@ -82,15 +82,31 @@ impl Host<'_> {
             return Ok(Vec::new());
         };
         let deletes = self.own_records.iter().map(|record| RecordOperation::delete(record));
-        let post = RecordOperation::Post(NewRecord {
+        let post = RecordOperation::Post(self.new_record(target, comment(first)?));
+        Ok(deletes.chain(self.heritage_deletions()).chain([post]).map(stamped).collect())
+    }
+
+    fn new_record(&self, target: &str, comment: Box<str>) -> NewRecord {
+        NewRecord {
             name: self.hostname.as_str().into(),
             kind: "CNAME".into(),
-            content: target.as_str().into(),
+            content: target.into(),
             proxied: true,
             ttl: 1,
-            comment: comment(first)?,
-        });
-        Ok(deletes.chain(self.heritage_deletions()).chain([post]).map(stamped).collect())
+            comment,
+        }
+    }
+
+    /// The record of a hostname that had none.
+    pub(super) fn first_record(
+        &self,
+        target: &str,
+        wanted: &[Wanted<'_>],
+        claims: &Claims,
+    ) -> Result<RecordOperation, Reason> {
+        let stamp = Stamp::new(&self.settings.owner);
+        let comment = self.comment_for(&stamp, wanted, claims, &|stamp| self.comment(stamp))?;
+        Ok(RecordOperation::Post(self.new_record(target, comment)))
     }
 
     /// A record in a zone around the hostname's home follows the one there.
