@@ -14,34 +14,31 @@ pub(super) struct Unpublished {
     digests: BTreeMap<Box<str>, BTreeSet<Digest>>,
     /// The rules that they stand for.
     rules: Vec<(TunnelId, WantedRule)>,
-    /// By hostname, what stood in a record's comment before it was taken over.
-    comments: Vec<(Box<str>, Box<str>)>,
+    /// By hostname, what stood in a record's comment before it was taken over. It is kept as long as the stamp: what was
+    /// somebody else's is given back whenever nothing of its hostname turns out to be ours.
+    comments: BTreeMap<Box<str>, Box<str>>,
 }
 
 impl Unpublished {
     /// Notes that the rule's digest is about to be stamped. A rule that is taken over, whatever it is, is ours with its
     /// stamp.
-    pub(super) fn insert(
-        &mut self,
-        tunnel: &TunnelId,
-        hostname: &str,
-        edit: &RuleEdit,
-        comment_before: Option<&str>,
-    ) {
+    pub(super) fn insert(&mut self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) {
         let RuleEdit::Put { rule, replaces: false } = edit else {
             return;
         };
         if let Some(digest) = digest_of(tunnel, edit) {
             self.digests.entry(hostname.into()).or_default().insert(digest);
             self.rules.push((tunnel.clone(), rule.clone()));
-            let comment =
-                comment_before.filter(|_| self.comments.iter().all(|(name, _)| **name != *hostname));
-            self.comments.extend(comment.map(|comment| (hostname.into(), comment.into())));
         }
     }
 
+    /// Notes that a record is about to be taken over, with what stood in its comment.
+    pub(super) fn insert_adopted(&mut self, hostname: &str, comment_before: &str) {
+        self.comments.insert(hostname.into(), comment_before.into());
+    }
+
     /// What stood in the comments of records that were taken over and may have to be given back.
-    pub(super) fn comments(&self) -> &[(Box<str>, Box<str>)] {
+    pub(super) fn comments(&self) -> &BTreeMap<Box<str>, Box<str>> {
         &self.comments
     }
 
@@ -68,31 +65,39 @@ impl Unpublished {
 
     /// The digests are off their stamps.
     pub(super) fn forget(&mut self, gone: &BTreeMap<Box<str>, BTreeSet<Digest>>) {
-        let Self { digests, rules, comments } = self;
+        self.retain(|hostname, digest| !gone.get(hostname).is_some_and(|gone| gone.contains(&digest)));
+    }
+
+    fn retain(&mut self, stays: impl Fn(&str, Digest) -> bool) {
+        let Self { digests, rules, comments: _ } = self;
         digests.retain(|hostname, digests| {
-            digests.retain(|digest| !gone.get(hostname).is_some_and(|gone| gone.contains(digest)));
+            digests.retain(|digest| stays(hostname, *digest));
             !digests.is_empty()
         });
         rules.retain(|(tunnel, rule)| {
             let digests = digests.get(rule.hostname.as_str());
             digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path_text())))
         });
-        comments.retain(|(hostname, _)| digests.contains_key(hostname));
     }
 
     /// Those that a stamp names and that a rule stands for: the rule is not ours. One that stands as it is wanted is, as
-    /// if it had been written.
+    /// if it had been written. What no stamp names any more is over: whoever has the hostname later has nothing to do with
+    /// it.
     pub(super) fn taken(
         &mut self,
         snapshot: &Snapshot,
         settings: &Settings,
     ) -> BTreeMap<Box<str>, BTreeSet<Digest>> {
         let mut taken: BTreeMap<Box<str>, BTreeSet<Digest>> = BTreeMap::new();
-        if self.digests.is_empty() {
+        if self.digests.is_empty() && self.comments.is_empty() {
             return taken;
         }
         let mut published: BTreeMap<Box<str>, BTreeSet<Digest>> = BTreeMap::new();
         let own = snapshot.own_rules(settings);
+        self.comments.retain(|hostname, _| own.digests_of(hostname).is_some());
+        self.retain(|hostname, digest| {
+            own.digests_of(hostname).is_some_and(|digests| digests.contains(&digest))
+        });
         for (id, tunnel) in &snapshot.tunnels {
             for rule in tunnel.document.rules().iter().filter(|rule| own.names(id, rule)) {
                 let (hostname, digest) = (rule.folded_hostname(), Digest::of(id, rule.path()));

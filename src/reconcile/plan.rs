@@ -99,7 +99,8 @@ pub struct HostPlan {
     pub operations: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>>,
     /// What is taken over. It is ours as soon as the operations of [`Stage::Stamp`] are done.
     pub adoptions: Vec<Adoption>,
-    /// The comment of a CNAME that is taken over. Where no rule of the hostname turns out to be ours, it gets it back.
+    /// The comment of a record that is taken over. Where no rule of the hostname turns out to be ours, what stands there
+    /// gets it back.
     pub comment_before: Option<Box<str>>,
 }
 
@@ -201,7 +202,7 @@ type Obstacles = BTreeMap<Box<str>, BTreeMap<Option<Box<str>>, Reason>>;
 /// that were taken over get their `comments` back, where nothing else of their hostnames is ours.
 pub fn disown(
     disowned: &BTreeMap<Box<str>, BTreeSet<Digest>>,
-    comments: &[(Box<str>, Box<str>)],
+    comments: &BTreeMap<Box<str>, Box<str>>,
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> Plan {
@@ -209,8 +210,7 @@ pub fn disown(
     let hosts = disowned
         .iter()
         .filter_map(|(name, digests)| {
-            let comment =
-                comments.iter().find(|(hostname, _)| hostname == name).map(|(_, comment)| &**comment);
+            let comment = comments.get(name).map(|comment| &**comment);
             host::disown(name, digests, comment, snapshot, settings)
         })
         .collect();

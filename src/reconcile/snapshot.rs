@@ -272,6 +272,11 @@ impl OwnRules {
         }
     }
 
+    /// The digests in the stamps of a hostname; nothing where it has none.
+    pub fn digests_of(&self, hostname: &str) -> Option<&BTreeSet<Digest>> {
+        self.digests.get(hostname)
+    }
+
     /// Whether `rule` of `tunnel` is ours.
     pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         let place = || (rule.folded_hostname().into(), Digest::of(tunnel, rule.path()));
@@ -280,7 +285,7 @@ impl OwnRules {
 
     /// Whether the hostname's stamp has the digest of `rule`, be it the only one that has it or not.
     pub fn names(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        let digests = self.digests.get(rule.folded_hostname()).filter(|_| rule.is_readable());
+        let digests = self.digests_of(rule.folded_hostname()).filter(|_| rule.is_readable());
         digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path())))
     }
 }

@@ -72,7 +72,10 @@ impl<'a> Execution<'a> {
         for host in pieces.iter().filter_map(|piece| plan.host(piece.hostname)) {
             self.own.add_from(&plan.own_after, &host.hostname);
             for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
-                self.unpublished.insert(tunnel, &host.hostname, edit, host.comment_before.as_deref());
+                self.unpublished.insert(tunnel, &host.hostname, edit);
+            }
+            if let Some(comment) = &host.comment_before {
+                self.unpublished.insert_adopted(&host.hostname, comment);
             }
         }
     }

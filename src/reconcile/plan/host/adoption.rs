@@ -256,7 +256,7 @@ impl<'a> Host<'a> {
                 && wanted.iter().any(|wanted| wanted.publication.rule.is_some()))
     }
 
-    /// What becomes ours, and the comment that a CNAME had.
+    /// What becomes ours, and the comment that the record had, the CNAME's where there is one.
     pub(super) fn adoptions(&self, wanted: &[Wanted<'_>]) -> (Vec<Adoption>, Option<Box<str>>) {
         let Adopted { records, rules, digests: _, kept: _ } = &self.adopted;
         let mut adoptions = Vec::new();
@@ -273,7 +273,7 @@ impl<'a> Host<'a> {
             }
         }
         let cname = records.iter().find(|record| &*record.kind == "CNAME");
-        (adoptions, cname.map(|record| record.comment.clone()))
+        (adoptions, cname.or_else(|| records.first()).map(|record| record.comment.clone()))
     }
 
     /// Deletes ExternalDNS's TXT records of the owners whose records are taken over: the stamp says what they did. Where
