@@ -385,3 +385,51 @@ fn what_stands_as_it_is_wanted_is_in_no_plan_though_its_tunnel_is_written() {
     let planned: Vec<&str> = plan.hosts.iter().map(|host| &*host.hostname).collect();
     assert_eq!(planned, ["b.example.com"]);
 }
+
+/// A record at another name with a copied comment was taken for ours, and deleted in the next loop.
+#[test]
+fn a_comment_that_was_copied_to_another_name_makes_nothing_ours() {
+    for kind in ["A", "CNAME"] {
+        let mut world = World::new(&[], &[]);
+        let desired = [endpoint(&[("tunnel-service", "http://web:80")])];
+        world.run_loop(&desired, usize::MAX);
+        let comment = world.records[0].comment.clone();
+        world.add("copied.example.com", kind, "192.0.2.1", &comment);
+        let (shown, before) = (world.shown().len(), world.clone());
+        assert_eq!(shown, 1, "{kind}");
+        for desired in [&desired[..], &[]] {
+            world.run_loop(desired, usize::MAX);
+            assert_eq!(world.records.last(), before.records.last(), "{kind}");
+        }
+        // Nor is it another owner's: taken over, what it says is a remark.
+        let mut world = world.adopting(&["all"]);
+        let copied = Endpoint { dns_name: "copied.example.com".to_owned(), ..desired[0].clone() };
+        world.run_loop(std::slice::from_ref(&copied), usize::MAX);
+        let stamps = world.records.iter().filter_map(Stamp::of);
+        assert_eq!((stamps.count(), world.shown().len()), (1, 1), "{:?}", world.records);
+    }
+}
+
+/// An update of the program must not write every comment anew.
+#[test]
+fn a_stamp_that_says_no_hostname_is_not_written_only_for_that() {
+    let on = |service: &str, path: &str| endpoint(&[("tunnel-service", service), ("tunnel-path", path)]);
+    let mut world = World::new(&[], &[]);
+    world.run_loop(&[on("http://web:80", "^/a$")], usize::MAX);
+    let comment = world.records[0].comment.to_string();
+    let (start, rest) = comment.split_once(" h=").expect("it has room");
+    let (digest, rules) = rest.split_at(3);
+    let fields = format!("{start}{rules}");
+    world.records[0].comment = (*fields).into();
+    let before = world.clone();
+    let update_new = vec![on("http://web:80", "^/a$")];
+    let plan = world.plan(&Changes { update_new, ..Changes::default() });
+    assert!(plan.is_empty(), "{plan:?}");
+    world.run_loop(&[on("http://new:80", "^/a$")], usize::MAX);
+    assert_eq!(world.records, before.records, "a rule changes, and no comment");
+    world.run_loop(&[on("http://new:80", "^/a$"), on("http://new:80", "^/b$")], usize::MAX);
+    assert!(world.records[0].comment.contains(&format!(" h={digest} ")), "{}", world.records[0].comment);
+    // What says nothing of it is ours under any name, as before.
+    world.add("b.example.com", "CNAME", "192.0.2.1", &fields);
+    assert!(world.shown().iter().any(|endpoint| endpoint.dns_name == "b.example.com"));
+}

@@ -315,7 +315,7 @@ impl Check<'_> {
         match self.client.records(&zone.id, self.deadline) {
             Ok(records) => {
                 let before = owners.len();
-                let stamps = records.iter().filter_map(|record| Stamp::parse(&record.comment));
+                let stamps = records.iter().filter_map(Stamp::of);
                 owners.extend(stamps.map(|stamp| stamp.owner));
                 let new = owners.iter().skip(before);
                 let own = new.filter(|owner| **owner == self.asked.wanted.owner).count();

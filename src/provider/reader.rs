@@ -198,9 +198,7 @@ impl Reader {
         let records = snapshot.zones.iter().flat_map(ZoneSnapshot::records);
         let candidates: BTreeSet<TunnelId> = inserted(
             records
-                .filter(|record| {
-                    Stamp::parse(&record.comment).is_some_and(|stamp| stamp.owner == settings.owner)
-                })
+                .filter(|record| Stamp::of(record).is_some_and(|stamp| stamp.owner == settings.owner))
                 .filter_map(|record| TunnelId::from_hostname(&record.content))
                 .filter(|tunnel| !settings.is_configured(tunnel)),
         );

@@ -164,7 +164,7 @@ impl Scene<'_> {
         {
             return None;
         }
-        let stamp = Stamp::parse(&record.comment);
+        let stamp = Stamp::of(record);
         let record_only = stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only);
         let state = match self.snapshot.tunnels.get(tunnel) {
             Some(present) => {
@@ -239,7 +239,7 @@ impl Scene<'_> {
     /// Whose stamp names the rule.
     fn owner(&self, hostname: &str, digest: Digest) -> Option<Box<str>> {
         let records = self.snapshot.zone_of(hostname)?.records_of(hostname);
-        let mut stamps = records.iter().filter_map(|record| Stamp::parse(&record.comment));
+        let mut stamps = records.iter().filter_map(Stamp::of);
         stamps.find(|stamp| stamp.claims.rules.contains(&digest)).map(|stamp| stamp.owner)
     }
 }

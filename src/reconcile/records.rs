@@ -144,7 +144,7 @@ fn registry_txts(
 }
 
 fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> Option<Note> {
-    let stamp = Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
+    let stamp = Stamp::of(record).filter(|stamp| stamp.owner == settings.owner)?;
     let tunnel =
         TunnelId::from_hostname(&record.content).filter(|id| snapshot.live_elsewhere.contains(id))?;
     Some(Note {

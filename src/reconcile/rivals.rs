@@ -151,7 +151,7 @@ impl<'a> Place<'a> {
         let own = snapshot.own_records_of(&of.dns_name, settings).into_iter().next();
         own.map(|own| own.stamp).or_else(|| {
             let records = snapshot.zone_of(&of.dns_name)?.records_of(&of.dns_name);
-            records.iter().find_map(|record| Stamp::parse(&record.comment))
+            records.iter().find_map(Stamp::of)
         })
     }
 

@@ -182,7 +182,7 @@ impl Snapshot {
         if record.read_only || !["A", "AAAA", "CNAME"].contains(&&*record.kind) {
             return None;
         }
-        let stamp = Stamp::parse(&record.comment).filter(|stamp| stamp.owner == settings.owner)?;
+        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == settings.owner)?;
         let elsewhere = self.leads_to_another_instance(record);
         (!elsewhere).then_some(stamp)
     }

@@ -1,18 +1,20 @@
 //! The stamp: what a DNS record's comment says about who owns the record and which rules of its hostname.
 //!
 //! ```text
-//! external-dns owner=default resource=ingress/shop/web rules=k3f | a human's text
+//! external-dns owner=default resource=ingress/shop/web h=9ab rules=k3f | a human's text
 //! ```
 //!
 //! Fields are percent-encoded, unknown ones kept. `rules` is a run of three-character [`Digest`]s, one for each rule
 //! of the owner's. `-` stands for the endpoint that asks for the record only, alone or before the digests of rules
-//! with paths. Of the unknown fields, `ns=` is known to the namespace guard: see [`Stamp::namespace`].
+//! with paths. `h` is a digest of the hostname, where it has room: see [`Stamp::of`]. Of the unknown fields, `ns=` is
+//! known to the namespace guard: see [`Stamp::namespace`].
 //!
 //! A TXT record that is stored for ExternalDNS has a stamp of another form, [`TxtStamp`].
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
+use crate::cloudflare::Record;
 use crate::tunnel::TunnelId;
 
 const PREFIX: &str = "external-dns owner=";
@@ -50,6 +52,13 @@ pub fn namespace_digest(namespace: &str) -> Box<str> {
     let mut hash = Fnv::new();
     hash.write(namespace.as_bytes());
     hash.characters::<4>().map(char::from).iter().collect()
+}
+
+/// Three characters over a hostname.
+fn hostname_digest(hostname: &str) -> Digest {
+    let mut hash = Fnv::new();
+    hash.write(hostname.as_bytes());
+    Digest(hash.characters())
 }
 
 impl fmt::Display for Digest {
@@ -123,6 +132,8 @@ pub struct Stamp {
     pub resource: Option<Box<str>>,
     /// What of the hostname is the owner's.
     pub claims: Claims,
+    /// The digest of the hostname that it was written for; nothing where it had no room.
+    hostname: Option<Digest>,
     unknown_fields: Vec<Box<str>>,
     remark: Option<Box<str>>,
 }
@@ -134,12 +145,20 @@ impl Stamp {
             owner: owner.into(),
             resource: None,
             claims: Claims::default(),
+            hostname: None,
             unknown_fields: Vec::new(),
             remark: None,
         }
     }
 
-    /// Reads a comment; `None` for whatever this program has not written.
+    /// The stamp of `record`; `None` for one that was copied from a record of another name, as far as it tells.
+    pub fn of(record: &Record) -> Option<Self> {
+        let is_copied =
+            |stamp: &Self| stamp.hostname.is_some_and(|digest| digest != hostname_digest(&record.name));
+        Self::parse(&record.comment).filter(|stamp| !is_copied(stamp))
+    }
+
+    /// Reads a comment, wherever it stands; `None` for whatever this program has not written.
     pub fn parse(comment: &str) -> Option<Self> {
         let (fields, remark) = without_remark(comment);
         let mut fields = fields.strip_prefix(PREFIX)?.split(' ').filter(|field| !field.is_empty());
@@ -150,6 +169,8 @@ impl Stamp {
             match field.split_once('=') {
                 Some(("resource", value)) => stamp.resource = Some(decode(value)?.into()),
                 Some(("rules", value)) => claims = Some(Claims::parse(value)?),
+                // In a form that is not known it is a later release's, and says nothing here.
+                Some(("h", value)) if Digest::parse(value).is_some() => stamp.hostname = Digest::parse(value),
                 _ => stamp.unknown_fields.push(field.into()),
             }
         }
@@ -157,25 +178,31 @@ impl Stamp {
         Some(stamp)
     }
 
-    /// The comment, at most `limit_bytes` long. The resource is the first to go; `None` when the rest does not fit
-    /// either.
+    /// The comment, at most `limit_bytes` long. The resource is the first to go, as it tells where the other one protects:
+    /// by the hostname's digest a copy of the comment is known. An older release keeps that one too and leaves the resource
+    /// out. `None` when the rest does not fit either.
     pub fn render(&self, limit_bytes: usize) -> Option<String> {
-        [self.resource.as_deref(), None]
+        [(self.resource.as_deref(), self.hostname), (None, self.hostname), (None, None)]
             .into_iter()
-            .map(|resource| self.render_with(resource))
+            .map(|(resource, hostname)| self.render_with(resource, hostname))
             .find(|comment| comment.len() <= limit_bytes)
     }
 
-    /// The comment without the resource, and as much of the remark as has room: for the comment of a record that is
+    /// The comment with nothing that can be left out, and as much of the remark as has room: for the comment of a record that is
     /// taken over, which is no reason to refuse it.
     pub fn render_cut(&self, limit_bytes: usize) -> Option<String> {
-        let mut stamp = Self { resource: None, remark: None, ..self.clone() };
+        let mut stamp = Self { resource: None, hostname: None, remark: None, ..self.clone() };
         let comment = stamp.render(limit_bytes)?;
         let room = limit_bytes.saturating_sub(comment.len() + REMARK_SEPARATOR.len());
         let remark = self.remark.as_deref().unwrap_or_default();
         let (remark, _) = remark.split_at(remark.floor_char_boundary(room));
         stamp.set_remark(remark);
         stamp.render(limit_bytes)
+    }
+
+    /// Says which hostname it is for.
+    pub fn bind_to(&mut self, hostname: &str) {
+        self.hostname = Some(hostname_digest(hostname));
     }
 
     /// Sets what stands behind the bar; blanks around it do not count.
@@ -196,12 +223,15 @@ impl Stamp {
         }
     }
 
-    fn render_with(&self, resource: Option<&str>) -> String {
-        let Self { owner, resource: _, claims, unknown_fields, remark } = self;
+    fn render_with(&self, resource: Option<&str>, hostname: Option<Digest>) -> String {
+        let Self { owner, resource: _, claims, hostname: _, unknown_fields, remark } = self;
         let mut comment = format!("{PREFIX}{}", encode(owner));
         if let Some(resource) = resource {
             comment.push_str(" resource=");
             comment.push_str(&encode(resource));
+        }
+        if let Some(hostname) = hostname {
+            comment.push_str(&format!(" h={hostname}"));
         }
         comment.push_str(" rules=");
         comment.push_str(&claims.to_string());
@@ -389,6 +419,32 @@ mod tests {
         );
         assert_eq!(stamp.render(60).as_deref(), Some("external-dns owner=default rules=- | keep me"));
         assert_eq!(stamp.render(40), None);
+    }
+
+    #[test]
+    fn the_digest_of_the_hostname_goes_after_the_resource_and_before_all_else() {
+        let mut stamp =
+            Stamp::parse("external-dns owner=default rules=- ns=abcd | keep me").expect("it is ours");
+        stamp.resource = Some("ingress/shop/web".into());
+        stamp.bind_to("a.example.com");
+        for (limit_bytes, expected) in [
+            (
+                84,
+                Some("external-dns owner=default resource=ingress/shop/web h=f39 rules=- ns=abcd | keep me"),
+            ),
+            (83, Some("external-dns owner=default h=f39 rules=- ns=abcd | keep me")),
+            (57, Some("external-dns owner=default rules=- ns=abcd | keep me")),
+            (51, None),
+        ] {
+            assert_eq!(stamp.render(limit_bytes).as_deref(), expected, "{limit_bytes}");
+        }
+    }
+
+    #[test]
+    fn a_digest_of_the_hostname_in_an_unknown_form_is_kept_and_says_nothing() {
+        let comment = "external-dns owner=default rules=- h=0k3zz";
+        let stamp = Stamp::parse(comment).expect("it is ours");
+        assert_eq!((stamp.hostname, stamp.render(100).as_deref()), (None, Some(comment)));
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl<'a> Host<'a> {
 
     /// Another owner's claims become ours; what somebody wrote into the comment becomes our stamp's remark.
     fn merge_stamp(&mut self, record: &Record) {
-        let theirs = Stamp::parse(&record.comment);
+        let theirs = Stamp::of(record);
         match (&mut self.stamp, theirs) {
             (Some(stamp), Some(theirs)) => {
                 stamp.claims.merge(&theirs.claims);
@@ -143,7 +143,7 @@ impl<'a> Host<'a> {
         if record.read_only || &*record.kind == "NS" {
             return None;
         }
-        if let Some(stamp) = Stamp::parse(&record.comment) {
+        if let Some(stamp) = Stamp::of(record) {
             // One of our own owner leads to a tunnel of another instance, which goes on serving it.
             let is_other = stamp.owner != self.settings.owner;
             return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
@@ -201,7 +201,7 @@ impl<'a> Host<'a> {
         let tunnel = &wanted.publication.tunnel;
         let in_the_way = wanted.publication.rule.as_ref().and_then(|rule| {
             let digest = digest_of(wanted)?;
-            let mut stamps = self.foreign_records.iter().filter_map(|record| Stamp::parse(&record.comment));
+            let mut stamps = self.foreign_records.iter().filter_map(|record| Stamp::of(record));
             // It comes with its record.
             let is_claimed = stamps.any(|stamp| stamp.claims.rules.contains(&digest));
             let standing = self.standing(tunnel, rule).filter(|_| !is_claimed)?;
@@ -317,7 +317,7 @@ impl<'a> Host<'a> {
     fn txts_adopted(&self) -> Vec<(&'a ZoneSnapshot, &'a Record)> {
         let Settings { owner, adopt, .. } = self.settings;
         let mut txts: Vec<_> = self.heritage_adopted().map(|found| (found.zone, found.record)).collect();
-        for stamp in self.adopted.records.iter().filter_map(|record| Stamp::parse(&record.comment)) {
+        for stamp in self.adopted.records.iter().filter_map(|record| Stamp::of(record)) {
             if stamp.owner != *owner && adopt.owners.contains(&stamp.owner) {
                 txts.extend(self.snapshot.txts_of(self.hostname.as_str(), &stamp.owner));
             }
@@ -339,7 +339,7 @@ impl<'a> Host<'a> {
 
     /// What ExternalDNS's registry says of a record without a stamp.
     fn heritage_of(&self, record: &Record) -> Vec<Found<'a>> {
-        if Stamp::parse(&record.comment).is_some() {
+        if Stamp::of(record).is_some() {
             return Vec::new();
         }
         let seen: Vec<&str> = self.request.txts.iter().map(|txt| &*txt.name).collect();

@@ -49,7 +49,7 @@ impl Host<'_> {
     /// The digest of the namespace that has the hostname, as the stamp tells, also another owner's, or ExternalDNS's TXT
     /// record.
     fn holder(&self) -> Option<Box<str>> {
-        let foreign = || self.foreign_records.iter().find_map(|record| Stamp::parse(&record.comment));
+        let foreign = || self.foreign_records.iter().find_map(|record| Stamp::of(record));
         let (digest, resource) = match self.stamp.clone().or_else(foreign) {
             Some(stamp) => (stamp.namespace().map(Into::into), stamp.resource),
             None => (None, self.resource_of_heritage()),

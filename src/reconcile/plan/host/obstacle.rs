@@ -176,6 +176,7 @@ impl Host<'_> {
         let rules = rules.iter().filter(is_asked_for);
         stamp.claims.rules = rules.map(|rule| Digest::of(tunnel, rule.path())).collect();
         stamp.claims.record_only = stamp.claims.rules.is_empty();
+        stamp.bind_to(self.hostname.as_str());
         self.comment(&stamp).ok()
     }
 }

@@ -147,9 +147,7 @@ impl Host<'_> {
         stamp.into_iter().chain(repoint).chain(unstamp).collect()
     }
 
-    /// The comment with `claims`. Where the guard is on, the hostname is claimed for the namespace that asks, unless one has
-    /// it. Where that has no room, what is claimed already goes on without it, and nothing new comes: else filling a comment
-    /// would free a hostname for other namespaces.
+    /// The comment with `claims`, bound to the hostname where it is another one than `before`.
     fn comment_for(
         &self,
         before: &Stamp,
@@ -157,15 +155,34 @@ impl Host<'_> {
         claims: &Claims,
         render: &dyn Fn(&Stamp) -> Result<Box<str>, Reason>,
     ) -> Result<Box<str>, Reason> {
-        let is_known = self.adopted.records.is_empty() && claims.is_within(&before.claims);
-        let stamp = self.stamp_for(before, wanted, claims);
+        let mut stamp = self.stamp_for(before, wanted, claims);
+        let comment = self.comment_of(&stamp, before, wanted, render)?;
+        // Nothing is written only to say which hostname it is: after an update of the program that would be everything.
+        if self.adopted.records.is_empty() && Stamp::parse(&comment).as_ref() == Some(before) {
+            return Ok(comment);
+        }
+        stamp.bind_to(self.hostname.as_str());
+        self.comment_of(&stamp, before, wanted, render)
+    }
+
+    /// The comment of `stamp`. Where the guard is on, the hostname is claimed for the namespace that asks, unless one has
+    /// it. Where that has no room, what is claimed already goes on without it, and nothing new comes: else filling a comment
+    /// would free a hostname for other namespaces.
+    fn comment_of(
+        &self,
+        stamp: &Stamp,
+        before: &Stamp,
+        wanted: &[Wanted<'_>],
+        render: &dyn Fn(&Stamp) -> Result<Box<str>, Reason>,
+    ) -> Result<Box<str>, Reason> {
+        let is_known = self.adopted.records.is_empty() && stamp.claims.is_within(&before.claims);
         let guard = self.settings.namespace_guard.as_ref();
         let Some(namespace) = guard.and_then(|_| namespace::digest_of(wanted.first()?.resource?)) else {
-            return render(&stamp);
+            return render(stamp);
         };
         let mut claimed = stamp.clone();
         claimed.claim_for(&namespace);
-        render(&claimed).or_else(|full| if is_known { render(&stamp) } else { Err(full) })
+        render(&claimed).or_else(|full| if is_known { render(stamp) } else { Err(full) })
     }
 
     /// The stamp `before` with `claims`; it names the object while there is one.
