@@ -38,7 +38,7 @@ fn through(tunnel: &str, name: &str, path: &str, service: &str) -> Endpoint {
 /// The tunnel and the service that a visitor reaches.
 fn served(cloudflare: &Cloudflare, host: &str, path: &str) -> Result<(String, String), String> {
     match cloudflare.visit(host, path) {
-        Visit::Served { tunnel, rule: _, service } => Ok((tunnel, service)),
+        Visit::Served { tunnel, service, .. } => Ok((tunnel, service)),
         other => Err(other.to_string()),
     }
 }

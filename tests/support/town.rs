@@ -272,7 +272,7 @@ pub(crate) fn visits(cloudflare: &Emulator) -> Vec<(String, String)> {
     asked
         .map(|(host, path)| {
             let got = match cloudflare.visit(host, path) {
-                Visit::Served { tunnel, rule: _, service } => format!("{service} through {tunnel}"),
+                Visit::Served { tunnel, service, .. } => format!("{service} through {tunnel}"),
                 other => other.to_string(),
             };
             (format!("{host}{path}"), got)

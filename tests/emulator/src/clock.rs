@@ -1,4 +1,4 @@
-//! The emulator's time: the machine's, plus what a test has put it ahead.
+//! The emulator's time: the machine's, plus what a test has put it ahead; or that alone.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,29 @@ const BIRTH_UNIX_SECONDS: u64 = 1_767_225_600;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
+    /// When the machine's time ceased to count.
+    stopped: Option<Duration>,
     ahead: Duration,
 }
 
 impl Clock {
     #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     pub(crate) fn start() -> Self {
-        Self { started: Instant::now(), ahead: Duration::ZERO }
+        Self { started: Instant::now(), stopped: None, ahead: Duration::ZERO }
     }
 
     /// Time since the start.
     pub(crate) fn now(self) -> Duration {
-        self.started.elapsed() + self.ahead
+        self.stopped.unwrap_or_else(|| self.started.elapsed()) + self.ahead
+    }
+
+    /// Lets time pass from now on only where it is put ahead.
+    pub(crate) fn stop(&mut self) {
+        self.stopped.get_or_insert_with(|| self.started.elapsed());
+    }
+
+    pub(crate) fn is_stopped(self) -> bool {
+        self.stopped.is_some()
     }
 
     /// Puts the time ahead.

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use crate::answer::Refusal;
 use crate::batch;
 use crate::clock::Clock;
+use crate::edge::Edge;
 use crate::record::Record;
 use crate::token::Token;
 use crate::tunnel::{NewTunnel, Tunnel};
@@ -34,6 +35,7 @@ pub struct Account {
 #[derive(Debug)]
 pub struct Cloudflare {
     pub(crate) clock: Clock,
+    pub(crate) edge: Edge,
     identifiers: Identifiers,
     pub(crate) accounts: Vec<Account>,
     pub(crate) zones: Vec<Zone>,
@@ -47,6 +49,7 @@ impl Cloudflare {
     pub(crate) fn new() -> Self {
         let mut cloudflare = Self {
             clock: Clock::start(),
+            edge: Edge::default(),
             identifiers: Identifiers::default(),
             accounts: Vec::new(),
             zones: Vec::new(),
@@ -162,8 +165,11 @@ impl Cloudflare {
         change: impl FnOnce(&mut batch::Editor<'_>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let now = self.clock.timestamp();
+        self.hold_resolvers(zone);
         let found = self.zones.iter_mut().find(|z| z.id == zone || z.name == zone).expect("the zone exists");
-        batch::transact(found, &mut self.identifiers, &self.whims, &now, change)
+        let result = batch::transact(found, &mut self.identifiers, &self.whims, &now, change)?;
+        self.send_records(zone);
+        Ok(result)
     }
 
     /// Adds a live, remotely-managed tunnel without configuration to the first account and says its id.
@@ -202,10 +208,17 @@ impl Cloudflare {
     /// What Cloudflare would refuse.
     pub fn put_configuration(&mut self, tunnel: &str, config: &str) -> Result<i64, Refusal> {
         let config = crate::json::raw(config).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        self.change_configuration(tunnel, &config)
+    }
+
+    /// Stores a tunnel's configuration and sends it to the connectors.
+    pub(crate) fn change_configuration(&mut self, tunnel: &str, config: &RawValue) -> Result<i64, Refusal> {
         let Self { tunnels, whims, clock, .. } = self;
         let found =
             tunnels.iter_mut().find(|t| t.id == tunnel || t.name == tunnel).expect("the tunnel exists");
-        found.put(&config, whims, clock.timestamp())
+        let version = found.put(config, whims, clock.timestamp())?;
+        self.send_configuration(tunnel);
+        Ok(version)
     }
 
     /// A tunnel's configuration document as it is stored; `None` where there is none or it is `null`.
@@ -223,7 +236,7 @@ impl Cloudflare {
         self.tokens.iter_mut().find(|token| token.value == value).expect("the token exists")
     }
 
-    /// What a visitor of `https://host/path` gets.
+    /// What a visitor of `https://host/path` gets, who meets the tunnel's first connector.
     pub fn visit(&self, host: &str, path: &str) -> Visit {
         visit::visit(self, host, path)
     }

@@ -11,7 +11,7 @@ use crate::answer::{Answer, Refusal};
 use crate::batch;
 use crate::calls::Call;
 use crate::cloudflare::Cloudflare;
-use crate::fault::{Effect, Fault, Matcher};
+use crate::fault::{Effect, Fault, Matcher, When};
 use crate::http::Request;
 use crate::json::{Members, to_raw};
 use crate::record::Record;
@@ -92,7 +92,7 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             let method = text("method").unwrap_or("*");
             let matcher = Matcher::call(method, text("path").unwrap_or("/**"));
             let nth = members.get("nth").and_then(Value::as_u64).and_then(|nth| usize::try_from(nth).ok());
-            inner.faults.arm(matcher, nth, Effect::Fault(fault));
+            inner.faults.arm(matcher, nth.map_or(When::Always, When::Nth), Effect::Fault(fault));
             json!({"waiting": inner.faults.waiting()})
         }
         "/records" => {
@@ -132,7 +132,7 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
         }
         "/clock" => {
             let seconds = members.get("advance_seconds").and_then(Value::as_u64).unwrap_or_default();
-            cloudflare.clock.advance(Duration::from_secs(seconds));
+            cloudflare.advance_clock(Duration::from_secs(seconds));
             json!({})
         }
         "/visit" => visited(&visit(cloudflare, text("host")?, text("path").unwrap_or("/"))),
@@ -189,7 +189,7 @@ fn shown(calls: &[Call]) -> Vec<Value> {
 
 fn visited(visit: &Visit) -> Value {
     let mut shown = json!({"text": visit.to_string()});
-    if let (Visit::Served { tunnel, rule, service }, Some(members)) = (visit, shown.as_object_mut()) {
+    if let (Visit::Served { tunnel, rule, service, .. }, Some(members)) = (visit, shown.as_object_mut()) {
         members.insert("tunnel".to_owned(), json!(tunnel));
         members.insert("rule".to_owned(), json!(rule));
         members.insert("service".to_owned(), json!(service));

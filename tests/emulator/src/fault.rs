@@ -104,7 +104,7 @@ pub enum Fault {
         /// Body of the answer, to the byte.
         body: String,
     },
-    /// The call is done, its answer comes so much later.
+    /// The call is done, its answer comes so much later. With a stopped clock that time passes at once.
     Delay(Duration),
     /// Nothing is done and nothing answered, until [`Emulator::release`](crate::Emulator::release) or the end of the
     /// emulator closes the connection.
@@ -158,10 +158,24 @@ pub(crate) enum Effect {
     EditAfter(Edit),
 }
 
+/// At which of the matching calls. Only faults can be due at more than one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    /// The n-th from now, from 1.
+    Nth(usize),
+    Always,
+    /// The n-th from now, from 1, and all in so long a time after it.
+    From {
+        nth: usize,
+        lasting: Duration,
+    },
+    /// All up to this time, without it.
+    Until(Duration),
+}
+
 struct Armed {
     matcher: Matcher,
-    /// Matching calls until it is due; `None` for all of them, which only faults can be.
-    remaining: Option<usize>,
+    when: When,
     effect: Effect,
 }
 
@@ -180,14 +194,14 @@ pub(crate) struct Due {
 }
 
 impl Faults {
-    /// Waits for the n-th matching call from now (from 1), or for all of them.
-    pub(crate) fn arm(&mut self, matcher: Matcher, nth: Option<usize>, effect: Effect) {
-        self.armed.push(Armed { matcher, remaining: nth, effect });
+    /// Waits for matching calls.
+    pub(crate) fn arm(&mut self, matcher: Matcher, when: When, effect: Effect) {
+        self.armed.push(Armed { matcher, when, effect });
     }
 
     /// Counts a call, and hands out what is due at it. Of several faults the one armed first acts; the others are
     /// spent too.
-    pub(crate) fn due(&mut self, method: &str, path: &str) -> Due {
+    pub(crate) fn due(&mut self, method: &str, path: &str, now: Duration) -> Due {
         let mut due = Due::default();
         let mut waiting = Vec::new();
         for mut armed in std::mem::take(&mut self.armed) {
@@ -195,23 +209,25 @@ impl Faults {
                 waiting.push(armed);
                 continue;
             }
-            if let (None, Effect::Fault(fault)) = (armed.remaining, &armed.effect) {
-                due.fault.get_or_insert_with(|| fault.clone());
-                waiting.push(armed);
-                continue;
-            }
-            match &mut armed.remaining {
-                Some(remaining) if *remaining > 1 => {
-                    *remaining -= 1;
+            match &mut armed.when {
+                When::Nth(nth) | When::From { nth, lasting: _ } if *nth > 1 => {
+                    *nth -= 1;
                     waiting.push(armed);
+                    continue;
                 }
-                _ => match armed.effect {
-                    Effect::Fault(fault) => {
-                        due.fault.get_or_insert(fault);
+                When::Until(end) if *end <= now => continue,
+                When::From { nth: _, lasting } => armed.when = When::Until(now + *lasting),
+                When::Nth(_) | When::Always | When::Until(_) => {}
+            }
+            match armed.effect {
+                Effect::Fault(fault) => {
+                    due.fault.get_or_insert_with(|| fault.clone());
+                    if !matches!(armed.when, When::Nth(_)) {
+                        waiting.push(Armed { effect: Effect::Fault(fault), ..armed });
                     }
-                    Effect::EditBefore(edit) => due.edits_before.push(edit),
-                    Effect::EditAfter(edit) => due.edits_after.push(edit),
-                },
+                }
+                Effect::EditBefore(edit) => due.edits_before.push(edit),
+                Effect::EditAfter(edit) => due.edits_after.push(edit),
             }
         }
         self.armed = waiting;
@@ -230,7 +246,7 @@ impl Faults {
 
 impl fmt::Debug for Faults {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = self.armed.iter().map(|armed| (&armed.matcher, armed.remaining));
+        let waiting = self.armed.iter().map(|armed| (&armed.matcher, armed.when));
         formatter.debug_list().entries(waiting).finish()
     }
 }
@@ -251,10 +267,21 @@ mod tests {
     #[test]
     fn the_nth_match_is_hit_once_and_a_repeated_fault_always() {
         let mut faults = Faults::default();
-        faults.arm(Matcher::writes(), Some(2), Effect::Fault(Fault::Reset));
-        faults.arm(Matcher::call("GET", "/zones"), None, Effect::Fault(Fault::Hang));
-        let mut hit = |method: &str| faults.due(method, "/zones").fault;
+        faults.arm(Matcher::writes(), When::Nth(2), Effect::Fault(Fault::Reset));
+        faults.arm(Matcher::call("GET", "/zones"), When::Always, Effect::Fault(Fault::Hang));
+        let mut hit = |method: &str| faults.due(method, "/zones", Duration::ZERO).fault;
         let seen: Vec<_> = ["PUT", "GET", "PUT", "PUT", "GET"].into_iter().map(&mut hit).collect();
         assert_eq!(seen, [None, Some(Fault::Hang), Some(Fault::Reset), None, Some(Fault::Hang)]);
+    }
+
+    #[test]
+    fn a_lasting_fault_begins_with_its_call_and_ends_after_its_time() {
+        let mut faults = Faults::default();
+        let when = When::From { nth: 2, lasting: Duration::from_secs(4) };
+        faults.arm(Matcher::writes(), when, Effect::Fault(Fault::Reset));
+        let mut is_hit = |second| faults.due("PUT", "/zones", Duration::from_secs(second)).fault.is_some();
+        let seen: Vec<bool> = [1, 10, 13, 14, 15].into_iter().map(&mut is_hit).collect();
+        assert_eq!(seen, [false, true, true, false, false]);
+        assert_eq!(faults.waiting(), 0, "it is over");
     }
 }

@@ -25,7 +25,8 @@
 //!
 //! It enforces Cloudflare's rules: permissions, paging, record types and conflicts, quotas, batch transactions,
 //! what cloudflared accepts as a configuration, the rate limit. It can be told to fail in every way at any call, to
-//! let somebody else write in between, and to have [`Whims`]. Configurations are kept as the text they were sent as.
+//! let somebody else write in between, and to have [`Whims`]. What is written may take its time to the visitors, who may
+//! be watched all along. Configurations are kept as the text they were sent as.
 //! What is emulated here was never compared with the live API; error codes inside a 1004 are partly by analogy.
 //!
 //! Tests in other languages drive the binary over HTTP: see [`control`].
@@ -36,6 +37,7 @@ mod calls;
 mod clock;
 mod cloudflare;
 pub mod control;
+mod edge;
 mod fault;
 mod http;
 pub mod ingress;
@@ -48,6 +50,7 @@ mod server;
 mod token;
 mod tunnel;
 mod visit;
+mod watch;
 mod whim;
 mod zone;
 
@@ -61,6 +64,7 @@ pub use record::Record;
 pub use token::{Permission, Token, TokenOwner, TokenStatus};
 pub use tunnel::{ConfigSource, NewTunnel, Tunnel, Unconfigured, catch_all};
 pub use visit::Visit;
+pub use watch::{VisitChange, Watched};
 pub use whim::Whims;
 pub use zone::{Plan, Zone};
 
@@ -71,7 +75,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use fault::Effect;
+use fault::{Effect, When};
 use server::{Server, Shared};
 
 /// A running emulator. It stops when it is dropped; open connections are closed.
@@ -123,7 +127,11 @@ impl Emulator {
     /// Looks at what Cloudflare holds, or changes it by hand, between two calls. The emulator itself is not to be
     /// used inside `edit`: it is locked.
     pub fn edit<T>(&self, edit: impl FnOnce(&mut Cloudflare) -> T) -> T {
-        edit(&mut self.shared.lock().cloudflare)
+        let cloudflare = &mut self.shared.lock().cloudflare;
+        cloudflare.settle();
+        let result = edit(cloudflare);
+        cloudflare.settle();
+        result
     }
 
     /// The id of the account that is there from the start.
@@ -217,7 +225,7 @@ impl Emulator {
     /// Lets the n-th matching call from now (from 1) go wrong. When several faults are due at one call, the one set
     /// first acts and all are spent.
     pub fn fault(&self, matcher: Matcher, nth: usize, fault: Fault) {
-        self.shared.lock().faults.arm(matcher, Some(nth), Effect::Fault(fault));
+        self.shared.lock().faults.arm(matcher, When::Nth(nth), Effect::Fault(fault));
     }
 
     /// Lets the n-th call from now (from 1) go wrong, whichever it is: so a test can drive every point in turn.
@@ -227,7 +235,7 @@ impl Emulator {
 
     /// Lets every matching call go wrong until the faults are cleared.
     pub fn fault_every(&self, matcher: Matcher, fault: Fault) {
-        self.shared.lock().faults.arm(matcher, None, Effect::Fault(fault));
+        self.shared.lock().faults.arm(matcher, When::Always, Effect::Fault(fault));
     }
 
     /// Runs somebody else's edit right before the n-th matching call (from 1) is done.
@@ -237,7 +245,7 @@ impl Emulator {
         nth: usize,
         edit: impl FnOnce(&mut Cloudflare) + Send + 'static,
     ) {
-        self.shared.lock().faults.arm(matcher, Some(nth), Effect::EditBefore(Box::new(edit)));
+        self.shared.lock().faults.arm(matcher, When::Nth(nth), Effect::EditBefore(Box::new(edit)));
     }
 
     /// Runs somebody else's edit right after the n-th matching call (from 1) was done, before it is answered.
@@ -247,7 +255,7 @@ impl Emulator {
         nth: usize,
         edit: impl FnOnce(&mut Cloudflare) + Send + 'static,
     ) {
-        self.shared.lock().faults.arm(matcher, Some(nth), Effect::EditAfter(Box::new(edit)));
+        self.shared.lock().faults.arm(matcher, When::Nth(nth), Effect::EditAfter(Box::new(edit)));
     }
 
     /// How many faults and edits still wait for their call. Zero after a run: the run made so many calls.
@@ -271,8 +279,61 @@ impl Emulator {
         self.shared.lock().limiter.limit = limit;
     }
 
-    /// Puts Cloudflare's clock ahead: rate limits and blocks run out sooner.
+    /// Lets every matching call go wrong from the n-th (from 1) on, for so long.
+    pub fn fault_for(&self, matcher: Matcher, nth: usize, lasting: Duration, fault: Fault) {
+        self.shared.lock().faults.arm(matcher, When::From { nth, lasting }, Effect::Fault(fault));
+    }
+
+    /// Puts Cloudflare's clock ahead: rate limits and blocks run out sooner, and what is under way to the edge arrives.
     pub fn advance_clock(&self, by: Duration) {
-        self.edit(|cloudflare| cloudflare.clock.advance(by));
+        self.edit(|cloudflare| cloudflare.advance_clock(by));
+    }
+
+    /// Lets Cloudflare's time pass from now on only where it is put ahead. [`Fault::Delay`] does that too: nobody waits.
+    pub fn stop_clock(&self) {
+        self.edit(|cloudflare| cloudflare.clock.stop());
+    }
+
+    /// Cloudflare's time, for who is to go by it.
+    pub fn time(&self) -> Time {
+        Time { shared: Arc::clone(&self.shared) }
+    }
+
+    /// See [`Cloudflare::delay_configurations`].
+    pub fn delay_configurations(&self, tunnel: &str, delays: &[Duration]) {
+        self.edit(|cloudflare| cloudflare.delay_configurations(tunnel, delays));
+    }
+
+    /// See [`Cloudflare::delay_records`].
+    pub fn delay_records(&self, delay: Duration) {
+        self.edit(|cloudflare| cloudflare.delay_records(delay));
+    }
+
+    /// See [`Cloudflare::watch`].
+    pub fn watch(&self, urls: &[&str]) {
+        self.edit(|cloudflare| cloudflare.watch(urls));
+    }
+
+    /// See [`Cloudflare::watched`].
+    pub fn watched(&self) -> Vec<Watched> {
+        self.edit(|cloudflare| cloudflare.watched())
+    }
+}
+
+/// Cloudflare's time. Like the emulator itself it is not to be used inside [`Emulator::edit`].
+#[derive(Clone, Debug)]
+pub struct Time {
+    shared: Arc<Shared>,
+}
+
+impl Time {
+    /// How long the emulator has been there.
+    pub fn now(&self) -> Duration {
+        self.shared.lock().cloudflare.clock.now()
+    }
+
+    /// See [`Emulator::advance_clock`].
+    pub fn advance(&self, by: Duration) {
+        self.shared.lock().cloudflare.advance_clock(by);
     }
 }

@@ -213,7 +213,9 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     };
     let sequence = inner.calls.arrive(request, path);
     shared.woken.notify_all();
-    let Due { fault, edits_before, edits_after } = inner.faults.due(&request.method, path);
+    inner.cloudflare.settle();
+    let now = inner.cloudflare.clock.now();
+    let Due { fault, edits_before, edits_after } = inner.faults.due(&request.method, path, now);
     for edit in edits_before {
         edit(&mut inner.cloudflare);
     }
@@ -228,6 +230,7 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     for edit in edits_after {
         edit(&mut inner.cloudflare);
     }
+    inner.cloudflare.settle();
     let (mut inner, reaction) = suffer(shared, inner, fault, &mut answer);
     if let Reaction::Answer(answer) | Reaction::Half(answer) = &reaction {
         inner.calls.answered(sequence, answer.status);
@@ -243,7 +246,7 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
 /// Lets a fault act on the answer.
 fn suffer<'a>(
     shared: &'a Shared,
-    inner: MutexGuard<'a, Inner>,
+    mut inner: MutexGuard<'a, Inner>,
     fault: Option<Fault>,
     answer: &mut Answer,
 ) -> (MutexGuard<'a, Inner>, Reaction) {
@@ -251,6 +254,10 @@ fn suffer<'a>(
         None => Reaction::Answer(answer.clone()),
         Some(Fault::Status { code, headers, body }) => {
             Reaction::Answer(Answer { status: code, headers, body })
+        }
+        Some(Fault::Delay(delay)) if inner.cloudflare.clock.is_stopped() => {
+            inner.cloudflare.advance_clock(delay);
+            Reaction::Answer(answer.clone())
         }
         Some(Fault::Delay(delay)) => {
             let inner = shared.wait(inner, Some(delay), |_| false);

@@ -4,6 +4,9 @@ mod configuration;
 mod connector;
 
 pub use configuration::{Unconfigured, catch_all};
+pub(crate) use connector::Lane;
+
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -12,7 +15,6 @@ use crate::answer::{Refusal, Success};
 use crate::cloudflare::Cloudflare;
 use crate::http::Request;
 use crate::page::{Page, number};
-use crate::tunnel::connector::Applied;
 
 /// Who keeps a tunnel's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +85,8 @@ pub struct Tunnel {
     /// Goes up by one with every PUT of the configuration.
     pub version: i64,
     pub(crate) config: Option<Box<RawValue>>,
-    applied: Applied,
+    /// What is in force at each connector. The last lane is also that of all further ones.
+    pub(crate) lanes: Vec<Lane>,
     created_at: String,
     configured_at: String,
 }
@@ -103,7 +106,7 @@ impl Tunnel {
             missing_files: Vec::new(),
             version: 0,
             config: None,
-            applied: Applied::none(0),
+            lanes: vec![Lane::new(Duration::ZERO)],
             created_at: now.clone(),
             configured_at: now,
         }
@@ -185,7 +188,7 @@ pub(crate) fn show(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<S
 }
 
 /// `GET /accounts/{account_id}/cfd_tunnel/{tunnel_id}/connections`, a list without pages: what the API's description calls
-/// `tunnel_tunnel_client`. Every connector has applied the latest version that it could, unless the first one lags.
+/// `tunnel_tunnel_client`. Every connector has applied the latest version that has reached it and that it could, unless the first one lags.
 pub(crate) fn connections(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<Success, Refusal> {
     let tunnel = find(cloudflare, account, id)?;
     let count = if tunnel.is_connected() { tunnel.connectors } else { 0 };
@@ -198,7 +201,7 @@ pub(crate) fn connections(cloudflare: &Cloudflare, account: &str, id: &str) -> R
                 "arch": "linux_amd64",
                 "features": ["ha-origin"],
                 "run_at": tunnel.created_at,
-                "config_version": lagging_at.unwrap_or(tunnel.applied.version),
+                "config_version": lagging_at.unwrap_or_else(|| tunnel.applied_version(number)),
                 "conns": [],
             })
         })
@@ -224,10 +227,8 @@ pub(crate) fn put_configuration(
 ) -> Result<Success, Refusal> {
     let id = find_live(cloudflare, account, id)?.id.clone();
     let config = configuration::config_of_body(body)?;
-    let Cloudflare { tunnels, whims, clock, .. } = cloudflare;
-    let tunnel = tunnels.iter_mut().find(|tunnel| tunnel.id == id).ok_or_else(not_found)?;
-    tunnel.put(&config, whims, clock.timestamp())?;
-    tunnel.configuration(whims)
+    cloudflare.change_configuration(&id, &config)?;
+    find_live(cloudflare, account, &id)?.configuration(&cloudflare.whims)
 }
 
 fn find_live<'a>(cloudflare: &'a Cloudflare, account: &str, id: &str) -> Result<&'a Tunnel, Refusal> {

@@ -4,7 +4,9 @@ use std::fmt;
 
 use crate::cloudflare::Cloudflare;
 use crate::ingress;
+use crate::json::Members;
 use crate::record::Record;
+use crate::tunnel::Tunnel;
 
 /// What a visitor gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub enum Visit {
         rule: Option<usize>,
         /// The rule's service.
         service: String,
+        /// The rule's own `originRequest` as it is written, empty where it has none.
+        origin_request: String,
     },
     /// The name leads past our tunnels: an address, or another name.
     Elsewhere {
@@ -33,13 +37,41 @@ pub enum Visit {
     NoTunnel,
 }
 
+impl Visit {
+    /// Whether somebody answers in person: a rule whose service is no mere error status, or whatever stands elsewhere.
+    pub fn is_served(&self) -> bool {
+        match self {
+            Self::Served { rule, service, .. } => {
+                let is_error =
+                    ["http_status:4", "http_status:5"].iter().any(|status| service.starts_with(status));
+                rule.is_some() && !is_error
+            }
+            Self::Elsewhere { .. } => true,
+            Self::NoSuchName | Self::NotProxied | Self::NoTunnel => false,
+        }
+    }
+
+    /// Whether a visitor cannot tell the two apart. A rule's number is not told.
+    pub fn is_answered_like(&self, other: &Self) -> bool {
+        let unnumbered = |visit: &Self| match visit.clone() {
+            Self::Served { tunnel, rule: _, service, origin_request } => {
+                Self::Served { tunnel, rule: None, service, origin_request }
+            }
+            visit => visit,
+        };
+        unnumbered(self) == unnumbered(other)
+    }
+}
+
 impl fmt::Display for Visit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Served { tunnel, rule: Some(rule), service } => {
+            Self::Served { tunnel, rule: Some(rule), service, origin_request: _ } => {
                 write!(formatter, "{service} by rule {rule} of tunnel {tunnel}")
             }
-            Self::Served { tunnel, rule: None, service } => write!(formatter, "{service} by tunnel {tunnel}"),
+            Self::Served { tunnel, rule: None, service, origin_request: _ } => {
+                write!(formatter, "{service} by tunnel {tunnel}")
+            }
             Self::Elsewhere { kind, content } => write!(formatter, "{kind} {content}"),
             Self::NoSuchName => formatter.write_str("NXDOMAIN"),
             Self::NotProxied => formatter.write_str("error 1016"),
@@ -48,35 +80,61 @@ impl fmt::Display for Visit {
     }
 }
 
-/// Follows a visitor of `https://host/path`.
+/// Follows a visitor of `https://host/path`, who meets the tunnel's first connector.
 pub(crate) fn visit(cloudflare: &Cloudflare, host: &str, path: &str) -> Visit {
+    visits(cloudflare, host, path).into_iter().next().unwrap_or(Visit::NoTunnel)
+}
+
+/// The same by each connector, equal answers once.
+pub(crate) fn visits(cloudflare: &Cloudflare, host: &str, path: &str) -> Vec<Visit> {
     let host = host.to_ascii_lowercase();
-    let Some((account, records)) = resolve(cloudflare, &host) else {
-        return Visit::NoSuchName;
+    let tunnel = match tunnel_of(cloudflare, &host) {
+        Ok(tunnel) => tunnel,
+        Err(visit) => return vec![visit],
     };
-    let Some(first) = records.first() else {
-        return Visit::NoSuchName;
-    };
+    let mut visits: Vec<Visit> = Vec::new();
+    for config in tunnel.applied_configs() {
+        let rule = ingress::matching_rule(config, &host, path);
+        let found = rule.and_then(|rule| ingress::rules(config).into_iter().nth(rule));
+        let visit = match found {
+            Some(found) => {
+                let members = Members::parse(found.raw.get()).unwrap_or_default();
+                let origin_request = members.present("originRequest").map(|value| value.get().to_owned());
+                Visit::Served {
+                    tunnel: tunnel.id.clone(),
+                    rule,
+                    service: found.service,
+                    origin_request: origin_request.unwrap_or_default(),
+                }
+            }
+            None => Visit::Served {
+                tunnel: tunnel.id.clone(),
+                rule: None,
+                service: "http_status:503".to_owned(),
+                origin_request: String::new(),
+            },
+        };
+        if !visits.iter().any(|other| other.is_answered_like(&visit)) {
+            visits.push(visit);
+        }
+    }
+    visits
+}
+
+/// The live tunnel that a hostname leads to, or what a visitor gets without one.
+fn tunnel_of<'a>(cloudflare: &'a Cloudflare, host: &str) -> Result<&'a Tunnel, Visit> {
+    let (account, records) = resolve(cloudflare, host).ok_or(Visit::NoSuchName)?;
+    let first = records.first().ok_or(Visit::NoSuchName)?;
     let Some(id) = first.content.to_ascii_lowercase().strip_suffix(".cfargotunnel.com").map(str::to_owned)
     else {
-        return Visit::Elsewhere { kind: first.kind.clone(), content: first.content.clone() };
+        return Err(Visit::Elsewhere { kind: first.kind.clone(), content: first.content.clone() });
     };
     // Any proxied record of a name makes the name proxied.
     if !records.iter().any(|record| record.proxied) {
-        return Visit::NotProxied;
+        return Err(Visit::NotProxied);
     }
     let tunnel = cloudflare.tunnels.iter().find(|tunnel| tunnel.id == id && tunnel.account == account);
-    let Some(tunnel) = tunnel.filter(|tunnel| !tunnel.deleted && tunnel.connectors > 0) else {
-        return Visit::NoTunnel;
-    };
-    let config = tunnel.applied_config();
-    let rule = ingress::matching_rule(config, &host, path);
-    let service = rule.and_then(|rule| ingress::rules(config).into_iter().nth(rule)).map(|rule| rule.service);
-    Visit::Served {
-        tunnel: tunnel.id.clone(),
-        rule,
-        service: service.unwrap_or_else(|| "http_status:503".to_owned()),
-    }
+    tunnel.filter(|tunnel| !tunnel.deleted && tunnel.connectors > 0).ok_or(Visit::NoTunnel)
 }
 
 /// The records that answer for a name, and the account of their zone: its own, else those of the wildcard at the
@@ -92,14 +150,15 @@ fn resolve<'a>(cloudflare: &'a Cloudflare, host: &str) -> Option<(&'a str, Vec<&
     let zone = zones.filter(|zone| zone.status == "active").max_by_key(|zone| zone.name.len())?;
     let is_delegation =
         |record: &Record| record.kind == "NS" && record.name != zone.name && is_within(host, &record.name);
-    if zone.records.iter().any(is_delegation) {
+    let records = zone.resolved.as_ref().unwrap_or(&zone.records);
+    if records.iter().any(is_delegation) {
         return None;
     }
     let named = |name: &str| -> Vec<&'a Record> {
         let leads = |kind: &str| matches!(kind, "A" | "AAAA" | "CNAME");
-        zone.records.iter().filter(|record| record.name == name && leads(&record.kind)).collect()
+        records.iter().filter(|record| record.name == name && leads(&record.kind)).collect()
     };
-    let exists = |name: &str| zone.records.iter().any(|record| is_within(&record.name, name));
+    let exists = |name: &str| records.iter().any(|record| is_within(&record.name, name));
     if exists(host) {
         return Some((&zone.account.id, named(host)));
     }

@@ -86,6 +86,8 @@ pub struct Zone {
     /// Most records; set from the plan.
     pub record_quota: usize,
     pub(crate) records: Vec<Record>,
+    /// What the resolvers answer by; `None` where that is what is written.
+    pub(crate) resolved: Option<Vec<Record>>,
     created_on: String,
 }
 
@@ -100,6 +102,7 @@ impl Zone {
             paused: false,
             record_quota: plan.record_quota(),
             records: Vec::new(),
+            resolved: None,
             created_on: now,
         }
     }

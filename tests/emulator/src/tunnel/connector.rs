@@ -1,17 +1,22 @@
 //! What the connectors make of a configuration that is pushed to them (`UpdateConfig` and `updateIngress` in cloudflared's
 //! `orchestration/orchestrator.go`, `newHTTPTransport` in `ingress/origin_service.go`).
 
+use std::time::Duration;
+
 use serde_json::value::RawValue;
 
 use crate::ingress;
 use crate::json::Members;
 use crate::tunnel::Tunnel;
 
-/// The configuration that is in force at the connectors.
+/// Connectors that get each configuration at the same time.
 #[derive(Clone, Debug)]
-pub(super) struct Applied {
-    pub(super) version: i64,
-    pub(super) config: Option<Box<RawValue>>,
+pub(crate) struct Lane {
+    /// How long a configuration takes to them.
+    pub(crate) delay: Duration,
+    /// The version that is in force.
+    version: i64,
+    config: Option<Box<RawValue>>,
 }
 
 /// Services whose requests go through Go's HTTP client, for which the `caPool` is read at once. A URL of any other scheme
@@ -22,9 +27,14 @@ const HTTP_SERVICES: [&str; 8] =
 /// Those of them that bastion mode leaves as they are.
 const NO_URLS: [&str; 4] = ["unix:", "unix+tls:", "hello_world", "hello-world"];
 
-impl Applied {
-    pub(super) fn none(version: i64) -> Self {
-        Self { version, config: None }
+impl Lane {
+    /// Connectors of a tunnel that was never configured.
+    pub(super) fn new(delay: Duration) -> Self {
+        Self { delay, version: 0, config: None }
+    }
+
+    fn config(&self) -> &str {
+        self.config.as_deref().map_or("null", RawValue::get)
     }
 }
 
@@ -32,21 +42,46 @@ impl Tunnel {
     /// The connectors start anew, without a configuration, and get the present one: where they refuse it they answer 503
     /// to everything.
     pub fn restart_connectors(&mut self) {
-        self.applied = Applied::none(-1);
-        self.push();
+        for number in 0..self.lanes.len() {
+            if let Some(lane) = self.lanes.get_mut(number) {
+                *lane = Lane { version: -1, ..Lane::new(lane.delay) };
+            }
+            self.push(number, self.version, self.config.clone());
+        }
     }
 
-    /// What the connectors serve.
-    pub(crate) fn applied_config(&self) -> &str {
-        self.applied.config.as_deref().map_or("null", RawValue::get)
+    /// Lets configurations take so long to each connector. What they serve stays as it is.
+    pub(crate) fn set_lanes(&mut self, delays: &[Duration]) {
+        let lane = |(number, delay): (usize, &Duration)| {
+            let present = self.lane(number).cloned().unwrap_or_else(|| Lane::new(*delay));
+            Lane { delay: *delay, ..present }
+        };
+        self.lanes = delays.iter().enumerate().map(lane).collect();
     }
 
-    /// Gives the connectors the present configuration. One that they cannot start they refuse as a whole, and go on with
-    /// what they have.
-    pub(super) fn push(&mut self) {
-        let config = self.config.as_deref().map_or("null", RawValue::get);
-        if !loads_one_of(config, &self.missing_files) {
-            self.applied = Applied { version: self.version, config: self.config.clone() };
+    fn lane(&self, connector: usize) -> Option<&Lane> {
+        self.lanes.get(connector).or_else(|| self.lanes.last())
+    }
+
+    /// The version that a connector has in force.
+    pub(super) fn applied_version(&self, connector: usize) -> i64 {
+        self.lane(connector).map_or(0, |lane| lane.version)
+    }
+
+    /// What the connectors serve, from the first one on.
+    pub(crate) fn applied_configs(&self) -> impl Iterator<Item = &str> {
+        self.lanes.iter().take(self.connectors).map(Lane::config)
+    }
+
+    /// Gives a configuration to a lane. One that its connectors cannot start they refuse as a whole, and go on with what
+    /// they have; one that is older than that came too late.
+    pub(crate) fn push(&mut self, lane: usize, version: i64, config: Option<Box<RawValue>>) {
+        let text = config.as_deref().map_or("null", RawValue::get);
+        if loads_one_of(text, &self.missing_files) {
+            return;
+        }
+        if let Some(lane) = self.lanes.get_mut(lane).filter(|lane| lane.version < version) {
+            (lane.version, lane.config) = (version, config);
         }
     }
 }

@@ -6,6 +6,7 @@
 mod client;
 mod configurations;
 mod conformance;
+mod edge;
 mod faults;
 mod records;
 mod tokens;
