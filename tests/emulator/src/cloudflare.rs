@@ -191,6 +191,11 @@ impl Cloudflare {
         &self.tunnels
     }
 
+    /// Whether there is such a tunnel, by id or name.
+    pub(crate) fn has_tunnel(&self, tunnel: &str) -> bool {
+        self.tunnels.iter().any(|held| held.id == tunnel || held.name == tunnel)
+    }
+
     /// A tunnel, by id or name.
     pub fn tunnel(&self, tunnel: &str) -> &Tunnel {
         self.tunnels.iter().find(|t| t.id == tunnel || t.name == tunnel).expect("the tunnel exists")

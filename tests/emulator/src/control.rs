@@ -18,6 +18,7 @@ use crate::record::Record;
 use crate::server::Shared;
 use crate::token::Token;
 use crate::visit::{Visit, visit};
+use crate::watch::{VisitChange, Watched};
 use crate::zone::Plan;
 
 /// The endpoints, their bodies and answers.
@@ -38,10 +39,15 @@ pub const HELP: &str = r#"Control endpoints, below control_url; no credentials, 
                           "restart": true}: how many replicas of cloudflared there are, the version that the first
                           one stays at, without it the latest; files that are not there, so that a configuration
                           with such a caPool is refused; and whether all of them start anew
+  POST   /delays          {"tunnel": "shop", "configurations_ms": [0, 300], "records_ms": 300}: how long what is written
+                          from now on takes to each connector of the tunnel, and to the resolvers; either may be left out
   POST   /tokens          {"value": "at-least-8-characters"}: a token that may do everything
   POST   /clock           {"advance_seconds": 300}: rate limits run out sooner
   POST   /visit           {"host": "www.example.com", "path": "/"}: what a visitor gets: text, and where a
                           tunnel serves it: tunnel, rule (0-based), service
+  POST   /watch           {"urls": ["https://www.example.com/"]}: visitors of these, from now on at every change
+  GET    /watched         for each url the changes since then, in order: from_ms, until_ms, and got, a visit for each
+                          connector that answers otherwise than the others. Changes of one instant are told apart
 
 A fault is one of
   "reset" "hang" "garbage"              nothing is done
@@ -65,6 +71,7 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
     let mut inner = shared.lock();
     match (request.method.as_str(), path) {
         ("GET", "/state") => return Ok(state(&inner.cloudflare)),
+        ("GET", "/watched") => return Ok(to_raw(&watched(&inner.cloudflare))),
         ("GET", "/calls") => return Ok(to_raw(&shown(inner.calls.all()))),
         ("DELETE", "/calls") => return Ok(to_raw(&shown(&inner.calls.take()))),
         ("DELETE", "/faults") => {
@@ -102,7 +109,7 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
         }
         "/configurations" => {
             let tunnel = text("tunnel")?;
-            known(cloudflare.tunnels().iter().any(|t| t.id == tunnel || t.name == tunnel), "tunnel")?;
+            known(cloudflare.has_tunnel(tunnel), "tunnel")?;
             let document = Members::parse(&request.body).unwrap_or_default();
             let config = document.last("config").map_or("null", RawValue::get);
             json!({"version": cloudflare.put_configuration(tunnel, config)?})
@@ -114,7 +121,7 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
         "/tunnels" => json!({"id": cloudflare.add_tunnel(text("name")?)}),
         "/connectors" => {
             let tunnel = text("tunnel")?;
-            known(cloudflare.tunnels().iter().any(|t| t.id == tunnel || t.name == tunnel), "tunnel")?;
+            known(cloudflare.has_tunnel(tunnel), "tunnel")?;
             let connectors = members.get("connectors").and_then(Value::as_u64).unwrap_or_default();
             let tunnel = cloudflare.tunnel_mut(tunnel);
             tunnel.connectors = usize::try_from(connectors).unwrap_or_default();
@@ -123,6 +130,19 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             tunnel.missing_files = files.map(plain).collect();
             if members.get("restart").and_then(Value::as_bool) == Some(true) {
                 tunnel.restart_connectors();
+            }
+            json!({})
+        }
+        "/delays" => {
+            let milliseconds = |value: &Value| value.as_u64().map(Duration::from_millis);
+            if let Some(delays) = members.get("configurations_ms").and_then(Value::as_array) {
+                let tunnel = text("tunnel")?;
+                known(cloudflare.has_tunnel(tunnel), "tunnel")?;
+                let delays: Vec<Duration> = delays.iter().filter_map(milliseconds).collect();
+                cloudflare.delay_configurations(tunnel, &delays);
+            }
+            if let Some(delay) = members.get("records_ms").and_then(milliseconds) {
+                cloudflare.delay_records(delay);
             }
             json!({})
         }
@@ -136,6 +156,13 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             json!({})
         }
         "/visit" => visited(&visit(cloudflare, text("host")?, text("path").unwrap_or("/"))),
+        "/watch" => {
+            let urls = members.get("urls").and_then(Value::as_array).into_iter().flatten();
+            let urls: Vec<&str> = urls.filter_map(Value::as_str).collect();
+            known(urls.iter().all(|url| url.starts_with("https://")), "address")?;
+            cloudflare.watch(&urls);
+            json!({})
+        }
         _ => return Err(Refusal::no_route(&request.path)),
     };
     Ok(to_raw(&body))
@@ -195,6 +222,19 @@ fn visited(visit: &Visit) -> Value {
         members.insert("service".to_owned(), json!(service));
     }
     shown
+}
+
+fn watched(cloudflare: &Cloudflare) -> Vec<Value> {
+    let changed = |VisitChange { from, until, got }: &VisitChange| {
+        let got: Vec<Value> = got.iter().map(visited).collect();
+        let milliseconds = |at: &Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        json!({"from_ms": milliseconds(from), "until_ms": milliseconds(until), "got": got})
+    };
+    let shown = |Watched { url, changes }: &Watched| {
+        let changes: Vec<Value> = changes.iter().map(changed).collect();
+        json!({"url": url, "changes": changes})
+    };
+    cloudflare.watched().iter().map(shown).collect()
 }
 
 /// Configurations are shown as they are stored, to the byte.
