@@ -13,6 +13,9 @@ mod external_dns;
 mod harness;
 
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use cloudflare_emulator::{Call, Visit};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
@@ -21,6 +24,15 @@ use serde_json::Value;
 use simple_logger::SimpleLogger;
 
 use harness::{Program, Scene, endpoint, published};
+
+/// How long a configuration takes to where the visitors are.
+const EDGE_DELAY: Duration = Duration::from_millis(100);
+
+/// Between two visits.
+const VISIT_PAUSE: Duration = Duration::from_micros(100);
+
+/// Visits after the change is there.
+const LAST_VISITS: usize = 100;
 
 /// What is not as it should be.
 type Problem = String;
@@ -81,7 +93,11 @@ fn run() -> Result<(), Problem> {
     }
     stage.rest(&shop("http://shop.shop.svc:80"))?;
 
-    stage.play("One service moves to another port: its rule changes", &shop("http://shop.shop.svc:9000"))?;
+    let visitor = Visitor { scene: &scene, host: "shop.example.com" };
+    let title = "One service moves to another port: its rule changes";
+    let visits = visitor.during(|| stage.play(title, &shop("http://shop.shop.svc:9000")))?;
+    visits.print(visitor.host);
+    expect(visits.lost == 0 && visits.before > 0 && visits.after > 0, "every visit is served all the while")?;
     expect(
         served_by(&scene, "shop.example.com") == Some("http://shop.shop.svc:9000".to_owned()),
         "the rule changed",
@@ -142,6 +158,58 @@ impl Stage<'_> {
         println!("  A further loop: {} calls, {writes} writes.", calls.len());
         expect(changes == Changes::default(), "ExternalDNS has nothing more to ask for")?;
         expect(writes == 0, "a further loop writes nothing")
+    }
+}
+
+/// Somebody who asks for a hostname again and again.
+struct Visitor<'a> {
+    scene: &'a Scene,
+    host: &'static str,
+}
+
+/// How many visits were answered as before, as after, and otherwise.
+struct Visits {
+    before: usize,
+    after: usize,
+    lost: usize,
+}
+
+impl Visitor<'_> {
+    /// Counts visits from before a step until the edge has what it wrote, and some more.
+    fn during(&self, step: impl FnOnce() -> Result<(), Problem>) -> Result<Visits, Problem> {
+        let visit = || self.scene.cloudflare.visit(self.host, "/");
+        self.scene.cloudflare.delay_configurations("home", &[EDGE_DELAY]);
+        let (stop, stopped) = mpsc::channel::<()>();
+        let before = visit();
+        let seen = thread::scope(|scope| {
+            let mut seen = vec![before.clone()];
+            let visiting = scope.spawn(move || {
+                while stopped.recv_timeout(VISIT_PAUSE) == Err(RecvTimeoutError::Timeout) {
+                    seen.push(visit());
+                }
+                seen.extend(std::iter::repeat_with(visit).take(LAST_VISITS));
+                seen
+            });
+            let outcome = step();
+            self.scene.cloudflare.advance_clock(EDGE_DELAY);
+            drop(stop);
+            let seen = visiting.join().map_err(|_| "the visitor panicked".to_owned())?;
+            outcome.map(|()| seen)
+        })?;
+        let after = visit();
+        self.scene.cloudflare.delay_configurations("home", &[Duration::ZERO]);
+        let like = |wanted: &Visit| seen.iter().filter(|visit| visit.is_answered_like(wanted)).count();
+        let (before, after) = (like(&before), like(&after));
+        Ok(Visits { before, after, lost: seen.len() - before - after })
+    }
+}
+
+impl Visits {
+    fn print(&self, host: &str) {
+        let Self { before, after, lost } = self;
+        println!(
+            "  Visits of {host} all the while: {before} by the old service, {after} by the new one, {lost} lost."
+        );
     }
 }
 

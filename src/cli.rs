@@ -188,6 +188,8 @@ arguments! {
     dry_run: "DRY_RUN",
     /// deletions of more hostnames than this, and of more than half of all, are withheld; 0 withholds none (default: 5) [MASS_DELETION_LIMIT]
     mass_deletion_limit: "MASS_DELETION_LIMIT",
+    /// how long records and configurations may take to reach the edge: a rule that visitors may still be led to stays so long, 0s to 3600s (default: 30s) [MOVE_GRACE]
+    move_grace: "MOVE_GRACE",
     /// write tunnels that are configured by a file beside their cloudflared (default: false) [ALLOW_LOCAL_CONFIG]
     allow_local_config: "ALLOW_LOCAL_CONFIG",
     /// how long a request of ExternalDNS may take, 2s to 14s (default: 12s) [REQUEST_TIMEOUT]

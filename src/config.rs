@@ -6,6 +6,7 @@ pub mod names;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -129,6 +130,7 @@ impl Config {
         let log_format = reader.log_format();
         let allow_local_config = reader.boolean("ALLOW_LOCAL_CONFIG");
         let mass_deletion_limit = reader.mass_deletion_limit();
+        let move_grace = reader.move_grace();
         let adopt = reader.adopt();
         let namespace_guard = reader.namespace_guard();
         let dry_run = reader.boolean("DRY_RUN");
@@ -151,6 +153,7 @@ impl Config {
             default_service,
             origin_defaults,
             mass_deletion_limit,
+            move_grace,
             ca_pools,
             own_addresses,
             adopt,
@@ -578,29 +581,31 @@ impl Reader<'_> {
     }
 
     fn request_timeout(&mut self) -> Duration {
-        let Some(text) = self.text("REQUEST_TIMEOUT") else {
-            return limits::REQUEST_TIMEOUT_DEFAULT;
+        let allowed = limits::REQUEST_TIMEOUT_MINIMUM..=limits::REQUEST_TIMEOUT_MAXIMUM;
+        self.seconds("REQUEST_TIMEOUT", limits::REQUEST_TIMEOUT_DEFAULT, allowed)
+    }
+
+    fn move_grace(&mut self) -> Duration {
+        let allowed = Duration::ZERO..=limits::MOVE_GRACE_MAXIMUM;
+        self.seconds("MOVE_GRACE", limits::MOVE_GRACE_DEFAULT, allowed)
+    }
+
+    fn seconds(
+        &mut self,
+        variable: &'static str,
+        default: Duration,
+        allowed: RangeInclusive<Duration>,
+    ) -> Duration {
+        let Some(text) = self.text(variable) else {
+            return default;
         };
         let seconds = text.strip_suffix('s').unwrap_or(&text).parse().map(Duration::from_secs);
-        match seconds {
-            Ok(timeout)
-                if (limits::REQUEST_TIMEOUT_MINIMUM..=limits::REQUEST_TIMEOUT_MAXIMUM).contains(&timeout) =>
-            {
-                timeout
-            }
-            _ => {
-                let (minimum, maximum) = (limits::REQUEST_TIMEOUT_MINIMUM, limits::REQUEST_TIMEOUT_MAXIMUM);
-                self.mistake(
-                    "REQUEST_TIMEOUT",
-                    format!(
-                        "is {text:?}; allowed are whole seconds from {}s to {}s",
-                        minimum.as_secs(),
-                        maximum.as_secs()
-                    ),
-                );
-                limits::REQUEST_TIMEOUT_DEFAULT
-            }
-        }
+        seconds.ok().filter(|seconds| allowed.contains(seconds)).unwrap_or_else(|| {
+            let (least, most) = (allowed.start().as_secs(), allowed.end().as_secs());
+            let problem = format!("is {text:?}; allowed are whole seconds from {least}s to {most}s");
+            self.mistake(variable, problem);
+            default
+        })
     }
 
     fn api_addresses(&mut self) -> Vec<SocketAddr> {

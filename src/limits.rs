@@ -30,6 +30,22 @@ pub const REQUEST_BODY_MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// A snapshot younger than this may decide that there is nothing to write.
 pub const SNAPSHOT_MAX_AGE: Duration = Duration::from_secs(30);
 
+/// How long records and configurations may take to reach the edge, until when what a hostname leaves behind stays.
+pub const MOVE_GRACE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// A longer grace would be an error of units: nothing takes so long to reach the edge.
+pub const MOVE_GRACE_MAXIMUM: Duration = Duration::from_secs(3600);
+
+/// How long a request waits, once everything else is done, for the connectors of tunnels that hostnames move to. They
+/// apply a configuration within half a second as a rule; the request has to answer in `REQUEST_TIMEOUT`.
+pub const MOVE_WAIT: Duration = Duration::from_secs(4);
+
+/// The pause after the first look at these connectors. It doubles, which makes six looks of `MOVE_WAIT`.
+pub const MOVE_LOOK_PAUSE: Duration = Duration::from_millis(125);
+
+/// A move that has waited for so long is answered as done as far as it can be: ten loops of ExternalDNS have failed for it.
+pub const MOVE_PATIENCE: Duration = Duration::from_secs(600);
+
 /// The list of zones is read again when it is older: one call in ten minutes is none that anybody would miss.
 pub const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
 

@@ -5,6 +5,7 @@ mod connectors;
 mod execution;
 mod journal;
 mod merged;
+mod moves;
 mod reader;
 mod silence;
 mod startup;
@@ -28,6 +29,7 @@ pub use crate::provider::connectors::Watch;
 use crate::provider::execution::{Done, Execution, Stop};
 use crate::provider::journal::{Journal, Speaker};
 use crate::provider::merged::Merged;
+use crate::provider::moves::Moves;
 pub use crate::provider::reader::ZoneScope;
 pub(crate) use crate::provider::reader::is_of_account;
 use crate::provider::reader::{ReadError, Reader};
@@ -36,7 +38,7 @@ pub use crate::provider::startup::Wanted;
 pub(crate) use crate::provider::startup::{find_tunnel, shared_account};
 use crate::provider::unapplied::Unapplied;
 use crate::provider::unpublished::Unpublished;
-use crate::reconcile::plan::{self, Plan, Reason, Refusal};
+use crate::reconcile::plan::{self, HostPlan, Plan, Reason, Refusal};
 use crate::reconcile::rivals::{self, Holders, Known};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Settings, adjust, records};
@@ -61,6 +63,7 @@ pub struct Provider {
     /// Writers in this process take turns.
     turn: Mutex<Unpublished>,
     unapplied: Mutex<Unapplied>,
+    moves: Mutex<Moves>,
     /// Whether ExternalDNS asked for changes since it read last. What is refused it asks for in every loop.
     was_asked: AtomicBool,
 }
@@ -126,6 +129,7 @@ impl Provider {
             adjusted: Mutex::default(),
             turn: Mutex::default(),
             unapplied: Mutex::default(),
+            moves: Mutex::default(),
             was_asked: AtomicBool::new(false),
         }
     }
@@ -153,6 +157,10 @@ impl Provider {
 
     fn unapplied(&self) -> MutexGuard<'_, Unapplied> {
         self.unapplied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn moves(&self) -> MutexGuard<'_, Moves> {
+        self.moves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn silence(&self) -> MutexGuard<'_, Silence> {
@@ -273,11 +281,17 @@ impl Provider {
 
     /// The plan without what Cloudflare refused before.
     fn plan(&self, changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Result<Plan, Failure> {
-        let mut plan = plan::plan(changes, snapshot, settings).map_err(|error| {
+        let now = self.clock.now();
+        let settled = {
+            let mut moves = self.moves();
+            moves.see(snapshot.left_behind(settings), now);
+            moves.settled(self.wanted.move_grace, now)
+        };
+        let mut plan = plan::plan(changes, snapshot, &settled, settings).map_err(|error| {
             warn!("{error}");
             Failure::internal(error.to_string())
         })?;
-        self.journal().hold_back(&mut plan, snapshot, self.clock.now());
+        self.journal().hold_back(&mut plan, snapshot, now);
         Ok(plan)
     }
 
@@ -453,8 +467,16 @@ impl Service for Provider {
             self.journal().keep_doubts(&done);
             match outcome {
                 Ok(()) => {
-                    let answer = self.conclude(&plan, &done);
                     self.journal().remember(&plan, &done, &snapshot, self.clock.now());
+                    // The records that stand in are led over by their ids, which the next read shows.
+                    let is_led_by_copy =
+                        |host: &HostPlan| host.stands_in && !done.dropped.contains(&host.hostname);
+                    if plan.hosts.iter().any(is_led_by_copy) && attempt < limits::APPLY_ATTEMPTS_MAX {
+                        self.report(&plan, &done);
+                        attempt += 1;
+                        continue;
+                    }
+                    let answer = self.conclude(&plan, &done);
                     if done.met_foreign {
                         let snapshot = self.read(&resolved, deadline)?;
                         self.disown(&resolved, &snapshot, &mut unpublished, deadline)?;

@@ -187,6 +187,7 @@ fn a_rule_that_stops_a_tunnel_is_named_within_a_minute() {
     });
 
     let mut desired = vec![published("before.example.com", "http://web:81")];
+    run(&program, &desired);
     desired.push(with_file("stop.example.com", MISSING));
     run(&program, &desired);
     pass(Duration::from_secs(16), 1);
@@ -194,7 +195,7 @@ fn a_rule_that_stops_a_tunnel_is_named_within_a_minute() {
     pass(Duration::from_secs(30), 1);
     eventually("the warning", || told().len() == 1);
     let line = told().remove(0);
-    // The change of the other rule came with a version of its own, which they have applied.
+    // The change of the other rule came with an earlier version, which they have applied.
     assert!(line.contains("serves version 2,") && !line.contains("before.example.com"), "{line}");
 
     run(&program, &[published("before.example.com", "http://web:81")]);

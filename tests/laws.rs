@@ -6,6 +6,8 @@ mod external_dns;
 #[path = "laws/world.rs"]
 mod world;
 
+use std::collections::BTreeSet;
+
 use external_dns_cloudflare_tunnel_webhook::cloudflare::Record;
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::heritage::Heritage;
@@ -425,16 +427,22 @@ proptest! {
         let adjusted = adjust::adjust(&desired, &world.settings()).endpoints;
         let changes = world.registry.plan(&world.shown(), &adjusted);
         let plan_now = |world: &World| {
-            plan::plan(&changes, &world.snapshot(), &world.settings()).expect("the owner is ours")
+            let settled = BTreeSet::new();
+            plan::plan(&changes, &world.snapshot(), &settled, &world.settings()).expect("the owner is ours")
         };
         let plan = plan_now(&world);
         world.apply(&plan, usize::MAX);
+        // The records that stand in for a wildcard's are led over by the second.
+        if plan.hosts.iter().any(|host| host.stands_in) {
+            let plan = plan_now(&world);
+            world.apply(&plan, usize::MAX);
+        }
         let again = plan_now(&world);
         prop_assert!(again.is_empty(), "{again:?}");
     }
 }
 
-/// Pins the order of a move: stamp both, publish, lead over, retire, unstamp.
+/// Pins the order of a move: stamp both, publish, lead over; later withdraw, unstamp.
 #[test]
 fn a_hostname_that_moves_is_never_led_to_a_tunnel_without_its_rule() {
     let endpoint = |tunnel: &str, path: &str| Endpoint {
@@ -449,7 +457,7 @@ fn a_hostname_that_moves_is_never_led_to_a_tunnel_without_its_rule() {
         ..Endpoint::default()
     };
     let on = |tunnel: &str| PATHS[1..].iter().map(|path| endpoint(tunnel, path)).collect::<Vec<_>>();
-    for writes in 0..7 {
+    for writes in 0..6 {
         let mut world = World::new(&[], &[]);
         world.run_loop(&on("home"), usize::MAX);
         let complete = world.run_loop(&on("office"), writes);
@@ -462,7 +470,9 @@ fn a_hostname_that_moves_is_never_led_to_a_tunnel_without_its_rule() {
             let served = document.rules().iter().any(|rule| rule.path() == Some(path));
             assert!(served, "{path} is not served after {writes} writes");
         }
-        world.run_loop(&on("office"), usize::MAX);
+        for _ in 0..2 {
+            world.run_loop(&on("office"), usize::MAX);
+        }
         assert_eq!(
             world.documents[&tunnel_id(HOME)].rules().len(),
             1,

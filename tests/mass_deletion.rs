@@ -247,6 +247,12 @@ fn paths_that_go_and_hostnames_that_move_are_no_deletions() {
     let plan = run(&mut world, &with(("tunnel-path", "^/b$")));
     assert_eq!((plan.refusals.len(), world.shown().len()), (0, 10), "another path instead");
     let plan = run(&mut world, &with(("tunnel", "office")));
+    assert_eq!(
+        (plan.refusals.len(), world.shown().len()),
+        (0, 20),
+        "the old paths stay till visitors have moved"
+    );
+    let plan = run(&mut world, &with(("tunnel", "office")));
     assert_eq!((plan.refusals.len(), world.shown().len()), (0, 10), "another path, another tunnel");
     let targets: BTreeSet<String> = world.shown().into_iter().flat_map(|one| one.targets).collect();
     assert!(targets.iter().all(|target| target.starts_with(world::OFFICE)), "{targets:?}");

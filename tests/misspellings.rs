@@ -125,7 +125,9 @@ impl Case {
         let asked_for = objects.map(|object| brought(&world, object)).collect();
 
         let desired = desired(Some(&mistaken));
-        let said = said(&mut world, &desired);
+        let mut said = said(&mut world, &desired);
+        // Who was moved leaves rules behind till visitors have followed.
+        said.extend(self::said(&mut world, &desired));
         let is_told = !said.is_empty() || self.takes(&mistaken);
         let after = Served::of(&world, HOSTNAME);
         let written = world.clone();

@@ -210,14 +210,16 @@ fn whatever_somebody_else_writes_between_two_calls_ours_is_mended_and_theirs_is_
     };
     let writes: Vec<usize> =
         (1..).zip(&calls).filter(|(_, call)| call.is_write()).map(|(nth, _)| nth).collect();
-    let [withdraw, stamp, publish] = writes[..] else { panic!("two configurations and a batch: {calls:#?}") };
+    let [stamp, publish, _unstamp] = writes[..] else {
+        panic!("two batches and a configuration: {calls:#?}")
+    };
     let mut failures = Vec::new();
     for edit in EDITS {
         for nth in 1..=calls.len() + 1 {
             let moment = Moment {
                 nth,
                 // Right before a PUT is between it and its GET.
-                is_overwritten: edit.is_of_the_document() && [withdraw, publish].contains(&nth),
+                is_overwritten: edit.is_of_the_document() && nth == publish,
                 is_before_our_record: nth <= stamp,
                 is_after_our_rule: nth > publish,
             };

@@ -116,13 +116,13 @@ fn a_tunnel_that_cannot_be_read_when_it_is_to_be_written_stops_no_other() {
         let program = town.scene.start_with(&[BOTH]);
         let desired = [
             published("home.example.com", "http://web:80"),
-            in_office("office.example.com", "http://web:80"),
+            in_office("office.example.org", "http://web:80"),
             record_only("only.example.org"),
         ];
         // GET /records and the snapshot of the write read it before.
         town.cloudflare().fault(configuration_of(&town, "GET", &town.scene.tunnel), 3, fault);
         assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503), "{label}");
-        assert_eq!(served(&town.scene, "office.example.com"), "http://web:80", "{label}");
+        assert_eq!(served(&town.scene, "office.example.org"), "http://web:80", "{label}");
         assert!(has_record(&town, "only.example.org"), "{label}");
         rest(program.external_dns(), town.cloudflare(), &desired).expect("nothing is remembered");
         assert_eq!(served(&town.scene, "home.example.com"), "http://web:80", "{label}");

@@ -45,8 +45,11 @@ impl ConfigSource {
 }
 
 /// A connector: one replica of `cloudflared` that serves a tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Connector {
+    /// Its id, as the dashboard shows it; empty where it tells none.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub id: Box<str>,
     /// The version of the tunnel's configuration that it has applied, where it tells.
     pub config_version: Option<i64>,
 }

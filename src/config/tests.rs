@@ -94,6 +94,8 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("DRY_RUN", "yes", "true and false"),
         ("MASS_DELETION_LIMIT", "true", "a whole number"),
         ("MASS_DELETION_LIMIT", "-1", "0 to withhold no deletion"),
+        ("MOVE_GRACE", "3601s", "from 0s to 3600s"),
+        ("MOVE_GRACE", "30ms", "whole seconds"),
         ("ALLOW_LOCAL_CONFIG", "on", "true and false"),
         ("REQUEST_TIMEOUT", "15s", "from 2s to 14s"),
         ("REQUEST_TIMEOUT", "soon", "from 2s to 14s"),

@@ -3,6 +3,7 @@
 
 mod description;
 mod documents;
+mod moves;
 mod narrowing;
 mod records;
 mod work;
@@ -24,7 +25,7 @@ use crate::provider::breaker::Write;
 use crate::provider::unpublished::Unpublished;
 use crate::provider::{Provider, Resolved};
 use crate::reconcile::Settings;
-use crate::reconcile::plan::{HostPlan, Plan, Reason, Refusal, Stage};
+use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::tunnel::{RuleEdit, TunnelId};
 
@@ -112,6 +113,8 @@ pub(super) struct Execution<'a> {
     /// What was left of the deadline when it began.
     narrowing_time: Duration,
     known: Option<Known>,
+    /// The versions that were written.
+    written: BTreeMap<TunnelId, i64>,
     full_zones: BTreeSet<ZoneId>,
     record_counts: BTreeMap<ZoneId, usize>,
     unpublished: &'a mut Unpublished,
@@ -167,6 +170,7 @@ impl<'a> Execution<'a> {
             calls: 0,
             narrowing_time: Duration::ZERO,
             known: None,
+            written: BTreeMap::new(),
             full_zones: BTreeSet::new(),
             record_counts,
             unpublished,
@@ -184,19 +188,30 @@ impl<'a> Execution<'a> {
         execution
     }
 
-    /// Carries out every stage: for those of whom Cloudflare refused nothing, then for the others.
+    /// Carries out every stage. Who moves is led over after everybody else has what was asked for.
     pub(super) fn run(mut self) -> (Done, Result<(), Stop>) {
-        let mut outcome = self.run_stages();
-        if outcome.is_ok() && !self.aside.is_empty() {
-            (self.is_narrowing, self.calls) = (true, 0);
-            self.narrowing_time = self.deadline.remaining(self.clock);
-            outcome = self.run_stages();
+        let mut outcome = self.run_twice(|stage| stage != Stage::Repoint);
+        if outcome.is_ok() {
+            self.await_connectors();
+            outcome = self.run_twice(|stage| stage == Stage::Repoint);
         }
         (self.done, outcome)
     }
 
-    fn run_stages(&mut self) -> Result<(), Stop> {
-        for stage in Stage::ALL {
+    /// Carries out stages for those of whom Cloudflare refused nothing, then for the others.
+    fn run_twice(&mut self, is_meant: impl Fn(Stage) -> bool) -> Result<(), Stop> {
+        self.is_narrowing = false;
+        self.run_stages(&is_meant)?;
+        if self.aside.is_empty() {
+            return Ok(());
+        }
+        (self.is_narrowing, self.calls) = (true, 0);
+        self.narrowing_time = self.deadline.remaining(self.clock);
+        self.run_stages(&is_meant)
+    }
+
+    fn run_stages(&mut self, is_meant: &impl Fn(Stage) -> bool) -> Result<(), Stop> {
+        for stage in Stage::ALL.into_iter().filter(|stage| is_meant(*stage)) {
             let mut by_place: BTreeMap<Place<'a>, Vec<Piece<'a>>> = BTreeMap::new();
             for ((at, place), piece) in self.plan.hosts.iter().flat_map(steps) {
                 if at == stage {
@@ -245,6 +260,12 @@ impl<'a> Execution<'a> {
                         }
                     }
                     Culprits::Elsewhere(where_) => self.reject_all(step, &pieces, &answer, Some(&where_)),
+                    // What goes first makes room for it.
+                    Culprits::Unknown if answer.is_record_quota() && self.frees(step) => {
+                        for piece in &pieces {
+                            self.aside.entry(piece.hostname).or_insert(Some(step));
+                        }
+                    }
                     Culprits::Unknown if pieces.len() == 1 => self.reject_all(step, &pieces, &answer, None),
                     Culprits::Unknown => {
                         for piece in &pieces {
@@ -261,6 +282,14 @@ impl<'a> Execution<'a> {
             pieces = rest;
         }
         Ok(())
+    }
+
+    /// Whether a later step of this run deletes records in the same zone.
+    fn frees(&self, (stage, place): Step<'a>) -> bool {
+        self.plan.hosts.iter().flat_map(steps).any(|((later, at), piece)| {
+            let mut operations = piece.operations().iter();
+            later > stage && at == place && operations.any(|one| matches!(one, RecordOperation::Delete(..)))
+        })
     }
 
     /// Writes what was never in doubt, then, in ever better chosen groups, what was.
@@ -282,11 +311,22 @@ impl<'a> Execution<'a> {
         mut queue: Vec<Piece<'a>>,
         mut narrowing: Narrowing,
     ) -> Result<(), Stop> {
-        // What only goes is refused least, and what is withdrawn should be.
-        queue.sort_by_key(Piece::adds);
+        // What only goes is refused least, and what is withdrawn should be. What gives way to something goes after that.
+        let adding: BTreeSet<&str> =
+            inserted(queue.iter().filter(|piece| piece.adds()).map(|piece| piece.hostname));
+        let turn = |piece: &Piece<'a>| match (piece.adds(), adding.contains(piece.hostname)) {
+            (false, false) => 0,
+            (true, _) => 1,
+            (false, true) => 2,
+        };
+        queue.sort_by_key(turn);
         let mut cause = None;
         while let Some(first) = queue.first() {
-            let alike = queue.iter().take_while(|piece| piece.adds() == first.adds()).count();
+            let first_turn = turn(first);
+            if first_turn == 2 {
+                queue.retain(|piece| !self.done.dropped.contains(piece.hostname));
+            }
+            let alike = queue.iter().take_while(|piece| turn(piece) == first_turn).count();
             let length = narrowing.next().min(alike);
             let length = self.fitting(step, queue.get(..length).unwrap_or_default());
             if !narrowing.is_untried() && !self.may_narrow(step) {
@@ -445,8 +485,7 @@ impl<'a> Execution<'a> {
     /// A rule that is refused holds back what else its hostname needs in this request alone. Of a withdrawal or a
     /// move that is refused everything else waits.
     fn note_what_is_left(&mut self, step: Step<'a>, hostname: &str) {
-        let is_moving = |host: &HostPlan| host.operations.keys().any(|(stage, _)| *stage == Stage::Repoint);
-        let host = self.plan.host(hostname).filter(|host| !is_moving(host));
+        let host = self.plan.host(hostname).filter(|host| host.moves_to.is_none());
         self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(|(later, _)| later > step));
     }
 

@@ -166,7 +166,7 @@ struct Brake<'a> {
 impl Brake<'_> {
     /// Whether anything of the hostname is to be written.
     fn lets_pass(&mut self, host: &mut HostPlan) -> bool {
-        let is_moving = host.operations.keys().any(|(stage, _)| *stage == Stage::Repoint);
+        let is_moving = host.moves_to.is_some();
         let mut held_batches = Vec::new();
         for (batch, operations) in &host.operations {
             let work = record_work(operations);
@@ -304,8 +304,13 @@ fn record_write(
         } = record;
         let _ = writeln!(found, "{kind} {content} {proxied} {comment}");
     }
-    // What one of the two stages writes in a zone the other takes back.
-    let stage = if *stage == Stage::Unregister { Stage::Register } else { *stage };
+    // What one of two stages writes in a zone the other takes back.
+    let is_deletion = operations.iter().all(|one| matches!(one, RecordOperation::Delete(..)));
+    let stage = match *stage {
+        Stage::Unregister => Stage::Register,
+        Stage::Unstamp if is_deletion => Stage::Stamp,
+        stage => stage,
+    };
     Write {
         place: fingerprint([hostname, zone.as_str(), &*format!("{stage:?}")]),
         wanted: fingerprint([&*wanted]),

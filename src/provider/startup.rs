@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use log::{debug, info, warn};
 
@@ -41,6 +42,8 @@ pub struct Wanted {
     pub origin_defaults: OriginRequest,
     /// `MASS_DELETION_LIMIT`.
     pub mass_deletion_limit: usize,
+    /// `MOVE_GRACE`.
+    pub move_grace: Duration,
     /// `ORIGIN_CA_POOLS`.
     pub ca_pools: Vec<Box<str>>,
     /// Where the API and the health routes are.
@@ -152,6 +155,7 @@ impl Provider {
             default_service,
             origin_defaults,
             mass_deletion_limit,
+            move_grace: _,
             ca_pools,
             own_addresses,
             adopt,

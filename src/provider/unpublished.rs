@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::cloudflare::RecordId;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
@@ -14,9 +15,9 @@ pub(super) struct Unpublished {
     digests: BTreeMap<Box<str>, BTreeSet<Digest>>,
     /// The rules that they stand for.
     rules: Vec<(TunnelId, WantedRule)>,
-    /// By hostname, what stood in a record's comment before it was taken over. It is kept as long as the stamp: what was
-    /// somebody else's is given back whenever nothing of its hostname turns out to be ours.
-    comments: BTreeMap<Box<str>, Box<str>>,
+    /// By hostname, what stood in its records' comments before they were taken over. It is kept as long as the stamp: what
+    /// was somebody else's is given back whenever nothing of its hostname turns out to be ours.
+    comments: BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>>,
 }
 
 impl Unpublished {
@@ -32,13 +33,13 @@ impl Unpublished {
         }
     }
 
-    /// Notes that a record is about to be taken over, with what stood in its comment.
-    pub(super) fn insert_adopted(&mut self, hostname: &str, comment_before: &str) {
-        self.comments.insert(hostname.into(), comment_before.into());
+    /// Notes that records are about to be taken over, with what stands in their comments.
+    pub(super) fn insert_adopted(&mut self, hostname: &str, comments_before: &[(RecordId, Box<str>)]) {
+        self.comments.insert(hostname.into(), comments_before.to_vec());
     }
 
     /// What stood in the comments of records that were taken over and may have to be given back.
-    pub(super) fn comments(&self) -> &BTreeMap<Box<str>, Box<str>> {
+    pub(super) fn comments(&self) -> &BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>> {
         &self.comments
     }
 

@@ -28,35 +28,33 @@ use crate::tunnel::{Document, RuleEdit, TunnelId, hostname};
 /// The stages of an apply, in the order they are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Configurations: rules that go, and rules that change and are stamped already.
+    /// Configurations: rules that go before what takes their place is there, as the comment has no room for both.
     Withdraw,
     /// Records: TXT records that go with a hostname of another zone.
     Unregister,
-    /// Records: new ones, deleted ones, new stamps.
+    /// Records: new ones and new stamps.
     Stamp,
-    /// Configurations: rules whose digest was not stamped before.
+    /// Configurations: everything that comes, changes and goes, in one version.
     Publish,
-    /// Records: hostnames that move are led to their new tunnel.
-    Repoint,
-    /// Configurations: rules that moved hostnames leave behind.
-    Retire,
-    /// Records: digests of those rules are taken off, and records go that a zone inside theirs has now.
+    /// Records: digests of rules that are gone are taken off. Records go that nothing is claimed with any more, and those
+    /// that a zone inside theirs has now.
     Unstamp,
     /// Records: TXT records of hostnames of another zone.
     Register,
+    /// Records: hostnames that are served elsewhere are led to their new tunnel, once it serves them.
+    Repoint,
 }
 
 impl Stage {
     /// All stages in order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::Withdraw,
         Self::Unregister,
         Self::Stamp,
         Self::Publish,
-        Self::Repoint,
-        Self::Retire,
         Self::Unstamp,
         Self::Register,
+        Self::Repoint,
     ];
 }
 
@@ -99,9 +97,17 @@ pub struct HostPlan {
     pub operations: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>>,
     /// What is taken over. It is ours as soon as the operations of [`Stage::Stamp`] are done.
     pub adoptions: Vec<Adoption>,
-    /// The comment of a record that is taken over. Where no rule of the hostname turns out to be ours, what stands there
-    /// gets it back.
-    pub comment_before: Option<Box<str>>,
+    /// The comments of records that are taken over. Where no rule of the hostname turns out to be ours, they get them back.
+    pub comments_before: Vec<(RecordId, Box<str>)>,
+    /// The tunnel that has to serve it before [`Stage::Repoint`] leads its record there. Visitors are served elsewhere until
+    /// then.
+    pub moves_to: Option<TunnelId>,
+    /// Whether it cannot wait for that longer than this request: its record leads to a tunnel that is not configured, and
+    /// with our stamp there it would count as another instance's in the next.
+    pub moves_now: bool,
+    /// Whether a copy of another record leads visitors until then. It is made in this plan, so only the next one knows its
+    /// id and leads it over.
+    pub stands_in: bool,
 }
 
 /// One entry of a batch.
@@ -146,12 +152,18 @@ impl fmt::Display for WrongOwner {
 
 impl std::error::Error for WrongOwner {}
 
-/// Plans `changes` against what was read.
+/// Plans `changes` against what was read. `settled` are the hostnames whose records have led where they lead for so long
+/// that no visitor is led elsewhere any more.
 ///
 /// # Errors
 ///
 /// When an endpoint is labelled with another owner than ours.
-pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Result<Plan, WrongOwner> {
+pub fn plan(
+    changes: &Changes,
+    snapshot: &Snapshot,
+    settled: &BTreeSet<Box<str>>,
+    settings: &Settings,
+) -> Result<Plan, WrongOwner> {
     check_owner(changes, settings)?;
     let mut notes = Vec::new();
     let mut unowned = Vec::new();
@@ -164,7 +176,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> Resu
         for (name, request) in &requests {
             let none = BTreeMap::new();
             let obstacles = obstacles.get(name).unwrap_or(&none);
-            let outcome = host::plan(name, request, obstacles, snapshot, settings, &owned);
+            let is_settled = settled.contains(name);
+            let outcome = host::plan(name, request, obstacles, is_settled, snapshot, settings, &owned);
             plan.refusals.extend(outcome.refusals);
             plan.notes.extend(outcome.notes);
             plan.own_after.add(name, outcome.new_digests);
@@ -202,7 +215,7 @@ type Obstacles = BTreeMap<Box<str>, BTreeMap<Option<Box<str>>, Reason>>;
 /// that were taken over get their `comments` back, where nothing else of their hostnames is ours.
 pub fn disown(
     disowned: &BTreeMap<Box<str>, BTreeSet<Digest>>,
-    comments: &BTreeMap<Box<str>, Box<str>>,
+    comments: &BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>>,
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> Plan {
@@ -210,8 +223,8 @@ pub fn disown(
     let hosts = disowned
         .iter()
         .filter_map(|(name, digests)| {
-            let comment = comments.get(name).map(|comment| &**comment);
-            host::disown(name, digests, comment, snapshot, settings)
+            let comments = comments.get(name).map(Vec::as_slice).unwrap_or_default();
+            host::disown(name, digests, comments, snapshot, settings)
         })
         .collect();
     Plan { hosts, own_after: own.clone(), own_before: own, ..Plan::default() }
@@ -274,6 +287,16 @@ impl HostPlan {
     /// Whether nothing is to be written.
     pub fn is_empty(&self) -> bool {
         self.edits.values().all(Vec::is_empty) && self.operations.values().all(Vec::is_empty)
+    }
+
+    /// The tunnel that [`Stage::Repoint`] leads a record to.
+    pub fn led_to(&self) -> Option<TunnelId> {
+        let operations = self.operations.iter().filter(|((stage, _), _)| *stage == Stage::Repoint);
+        operations.flat_map(|(_, operations)| operations).find_map(|operation| match operation {
+            RecordOperation::Patch(patch, _) => TunnelId::from_hostname(patch.content.as_deref()?),
+            RecordOperation::Post(record) => TunnelId::from_hostname(&record.content),
+            RecordOperation::Delete(..) => None,
+        })
     }
 }
 
@@ -359,7 +382,7 @@ fn registry_txt(endpoint: &Endpoint) -> Option<(String, RegistryTxt)> {
 fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>, Reason)> {
     let mut documents: BTreeMap<&TunnelId, Document> =
         inserted(snapshot.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.clone())));
-    for stage in [Stage::Withdraw, Stage::Publish, Stage::Retire] {
+    for stage in [Stage::Withdraw, Stage::Publish] {
         let own = plan.own_in(stage).clone();
         for (tunnel, document) in &mut documents {
             let (hosts, edits) = plan.edits_of(stage, tunnel);

@@ -85,20 +85,39 @@ impl ZoneSnapshot {
         rest.get(..length).unwrap_or_default()
     }
 
-    /// The records that answer for `name`: its own, else those of the wildcard at the closest name above that exists
-    /// (RFC 4592).
+    /// The records that answer for `name`: its own, else those of the wildcard above it.
     pub fn answering(&self, name: &str) -> &[Record] {
-        let exists = |name: &str| self.records.iter().any(|record| hostname::is_within(&record.name, name));
-        if exists(name) {
-            return self.records_of(name);
+        match self.records_of(name) {
+            [] => self.wildcard_over(name),
+            records => records,
         }
-        let mut rest = name;
-        while let Some((_, parent)) = rest.split_once('.') {
-            let wildcard = self.records_of(&format!("*.{parent}"));
-            if !wildcard.is_empty() || exists(parent) {
-                return wildcard;
+    }
+
+    /// The records of the wildcard that answers for `name`: nothing stands at the name, below it, or at a name between
+    /// (RFC 4592).
+    pub fn wildcard_over(&self, name: &str) -> &[Record] {
+        self.wildcard(name, |_| true)
+    }
+
+    /// The same once what stands at the name itself is gone.
+    pub fn wildcard_without(&self, name: &str) -> &[Record] {
+        self.wildcard(name, |record| &*record.name != name)
+    }
+
+    fn wildcard(&self, name: &str, counts: impl Fn(&Record) -> bool) -> &[Record] {
+        let mut topmost = name;
+        while let Some((_, above)) = topmost.split_once('.')
+            && above.len() >= self.zone.name.len()
+        {
+            let wildcard = format!("*.{above}");
+            let records = self.records_of(&wildcard);
+            if !records.is_empty() && wildcard != name {
+                // A name that stands there, or below, is answered for without the wildcard, and all names below it.
+                let mut standing = self.records.iter().filter(|record| counts(record));
+                let is_cut = standing.any(|record| hostname::is_within(&record.name, topmost));
+                return if is_cut { &[] } else { records };
             }
-            rest = parent;
+            topmost = above;
         }
         &[]
     }
@@ -221,6 +240,33 @@ impl Snapshot {
         inserted(
             self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.owned(&|rule| own.has(id, rule)))),
         )
+    }
+
+    /// Our hostnames that have left rules behind in other tunnels than the one that their records lead to, and that tunnel.
+    pub fn left_behind(&self, settings: &Settings) -> BTreeMap<Box<str>, TunnelId> {
+        let mut left_behind = BTreeMap::new();
+        // With one tunnel there is no other.
+        if self.tunnels.len() < 2 {
+            return left_behind;
+        }
+        let own = self.own_rules(settings);
+        for (tunnel, rule) in self.own_rules_standing(&own) {
+            let name = hostname::normalize(rule.hostname());
+            let record = self.own_records_of(&name, settings).into_iter().next().map(|own| own.record);
+            let led_to = record.and_then(|record| TunnelId::from_hostname(&record.content));
+            if let Some(led_to) = led_to.filter(|led_to| led_to != tunnel) {
+                left_behind.insert(name.into(), led_to);
+            }
+        }
+        left_behind
+    }
+
+    fn own_rules_standing<'s>(&'s self, own: &'s OwnRules) -> impl Iterator<Item = (&'s TunnelId, &'s Rule)> {
+        let rules = self
+            .tunnels
+            .iter()
+            .flat_map(|(id, tunnel)| tunnel.document.rules().iter().map(move |rule| (id, rule)));
+        rules.filter(|(id, rule)| own.has(id, rule))
     }
 
     /// Which rules are ours, as the stamps tell. Of those that have one digest none is.

@@ -316,8 +316,11 @@ impl World {
         self.registry.plan(&self.shown(), &adjusted)
     }
 
+    /// Between any two loops so much time passes that nobody is led to an old tunnel any more.
     pub(crate) fn plan(&self, changes: &Changes) -> Plan {
-        plan(changes, &self.snapshot(), &self.settings()).expect("the owner is ours")
+        let (snapshot, settings) = (self.snapshot(), self.settings());
+        let settled = snapshot.left_behind(&settings).into_keys().collect();
+        plan(changes, &snapshot, &settled, &settings).expect("the owner is ours")
     }
 
     pub(crate) fn document(&self, id: &TunnelId) -> &Document {

@@ -90,6 +90,8 @@ impl Scene {
             ("SERVER_PORT", "0".to_owned()),
             ("METRICS_PORT", "0".to_owned()),
             ("METRICS_HOST", "127.0.0.1".to_owned()),
+            // The emulator's edge is as fast as its API unless a test slows it down.
+            ("MOVE_GRACE", "0s".to_owned()),
         ]
         .into();
         all.extend(variables.iter().map(|(name, value)| (*name, (*value).to_owned())));

@@ -213,6 +213,7 @@ impl<'a> Execution<'a> {
         for rejection in &mut self.done.rejections {
             rejection.document = rejection.document.take().filter(|document| document != tunnel);
         }
+        self.written.insert(tunnel.clone(), written.version);
         let seen = self.done.versions.entry(tunnel.clone()).or_insert(version_before);
         if *seen == version_before && written.version <= version_before + 1 {
             *seen = written.version;

@@ -43,9 +43,13 @@ impl<'a> Execution<'a> {
                 self.done.is_answered = true;
                 self.count_records(zone, pieces);
                 pieces.iter().for_each(|piece| self.report_records(piece));
-                if stage == Stage::Stamp {
-                    self.note_stamped(pieces);
-                    self.report_adoptions(pieces);
+                match stage {
+                    Stage::Stamp => {
+                        self.note_stamped(pieces);
+                        self.report_adoptions(pieces);
+                    }
+                    Stage::Repoint => self.note_led_over(pieces),
+                    _ => {}
                 }
                 Ok(Sent::Done)
             }
@@ -74,8 +78,8 @@ impl<'a> Execution<'a> {
             for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
                 self.unpublished.insert(tunnel, &host.hostname, edit);
             }
-            if let Some(comment) = &host.comment_before {
-                self.unpublished.insert_adopted(&host.hostname, comment);
+            if !host.comments_before.is_empty() {
+                self.unpublished.insert_adopted(&host.hostname, &host.comments_before);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! One hostname: what is wanted and withdrawn against what stands, and so what each stage has to write.
 
 mod adoption;
+mod course;
 mod guard;
 mod obstacle;
 mod operations;
@@ -8,8 +9,9 @@ mod registry;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cloudflare::Record;
+use crate::cloudflare::{Record, RecordId};
 use crate::reconcile::canonical::Publication;
+use crate::reconcile::plan::host::course::{Course, Order};
 use crate::reconcile::plan::{HostPlan, HostRequest, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::records::LOST_PREFIX;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZoneSnapshot};
@@ -28,11 +30,13 @@ pub(super) struct Outcome {
     pub(super) new_digests: BTreeSet<Digest>,
 }
 
-/// Plans one hostname. `obstacles` are paths whose rules the tunnel's document does not allow to be edited.
+/// Plans one hostname. `obstacles` are paths whose rules the tunnel's document does not allow to be edited. Whether it
+/// `is_settled` says that its record has led where it leads for so long that nobody is led elsewhere any more.
 pub(super) fn plan(
     name: &str,
     request: &HostRequest,
     obstacles: &BTreeMap<Option<Box<str>>, Reason>,
+    is_settled: bool,
     snapshot: &Snapshot,
     settings: &Settings,
     owned: &BTreeMap<&TunnelId, Owned<'_>>,
@@ -60,7 +64,8 @@ pub(super) fn plan(
     let Ok(hostname) = Hostname::parse(name) else {
         return outcome;
     };
-    let host = Host { obstacles, ..Host::new(snapshot, settings, zone, hostname, request, owned) };
+    let host =
+        Host { obstacles, is_settled, ..Host::new(snapshot, settings, zone, hostname, request, owned) };
     let mut wanted = host.guarded(wanted, &mut outcome.refusals);
     // One endpoint a path: ExternalDNS asks for no more.
     let mut paths = BTreeSet::new();
@@ -68,7 +73,20 @@ pub(super) fn plan(
     let withhold = host.is_withheld();
     let host = host.adopting(&wanted);
     let mut refusals = Vec::new();
-    let mut planned = host.plan(wanted.clone(), &request.withdrawn, withhold, &mut refusals);
+    let mut planned = host.plan(wanted.clone(), &request.withdrawn, withhold, Order::Together, &mut refusals);
+    // A hostname whose comment has no room for the old rules beside the new ones goes without either for a moment.
+    if let Err(Reason::StampFull { .. }) = planned {
+        let mut refusals_apart = Vec::new();
+        let apart =
+            host.plan(wanted.clone(), &request.withdrawn, withhold, Order::Apart, &mut refusals_apart);
+        if apart.is_ok() {
+            (planned, refusals) = (apart, refusals_apart);
+            outcome.notes.push(host.note(
+                "its record's comment has no room for the old rules beside the new ones, so visitors of these paths \
+                 are not served between the two: shorten OWNER_ID or the text after the bar",
+            ));
+        }
+    }
     // What is stamped already goes on without what has no room. Not even that has room where a zone around this one, with
     // longer comments, was the hostname's home; then what is withdrawn goes on.
     for old_ones in [true, false] {
@@ -79,14 +97,15 @@ pub(super) fn plan(
         let (old, new): (Vec<Wanted<'_>>, Vec<Wanted<'_>>) =
             wanted.iter().partition(|wanted| old_ones && is_known(wanted));
         refusals = new.iter().map(|wanted| host.refusal(wanted, reason.clone())).collect();
-        planned = host.plan(old, &request.withdrawn, withhold, &mut refusals);
+        planned = host.plan(old, &request.withdrawn, withhold, Order::Apart, &mut refusals);
     }
     outcome.refusals.append(&mut refusals);
     match planned {
         Ok(Planned { plan, new_digests }) => {
             if !plan.adoptions.is_empty() {
-                outcome.notes = host.heritage_left();
+                outcome.notes.extend(host.heritage_left());
             }
+            outcome.notes.extend(host.note_on_names_taken(&plan));
             outcome.plan = Some(plan).filter(|plan| !plan.is_empty());
             outcome.new_digests = new_digests;
         }
@@ -95,12 +114,12 @@ pub(super) fn plan(
     outcome
 }
 
-/// Takes `digests` off the hostname's stamp, and the record away with the last claim; one that was taken over gets its
-/// `comment` back instead. Rules are left alone.
+/// Takes `digests` off the hostname's stamp, and the record away with the last claim; those that were taken over get their
+/// `comments` back instead. Rules are left alone.
 pub(super) fn disown(
     name: &str,
     digests: &BTreeSet<Digest>,
-    comment: Option<&str>,
+    comments: &[(RecordId, Box<str>)],
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> Option<HostPlan> {
@@ -111,9 +130,11 @@ pub(super) fn disown(
     let mut claims = host.stamp.as_ref()?.claims.clone();
     claims.rules.retain(|digest| !digests.contains(digest));
     let mut plan = host.empty_plan();
-    if let (true, Some(comment)) = (claims.is_empty(), comment) {
+    if claims.is_empty() && !comments.is_empty() {
         for record in &host.own_records {
-            let operation = operations::restamp(record, Some(comment.into()));
+            let comment =
+                comments.iter().find(|(id, _)| *id == record.id).map(|(_, comment)| comment.clone());
+            let operation = operations::restamp(record, comment);
             plan.operations.entry((Stage::Stamp, zone.zone.id.clone())).or_default().extend(operation);
         }
         for OwnRecord { zone, record, .. } in &host.outer_records {
@@ -122,7 +143,7 @@ pub(super) fn disown(
         }
         return Some(plan);
     }
-    host.plan_operations(&mut plan, &[], &claims, &BTreeSet::new(), false).ok()?;
+    host.plan_operations(&mut plan, &[], &Course::unclaiming(claims.clone())).ok()?;
     host.plan_txts(&mut plan, &[], claims.is_empty());
     Some(plan)
 }
@@ -177,6 +198,8 @@ struct Host<'a> {
     adopted: adoption::Adopted<'a>,
     /// By path, what the tunnel's document does not allow.
     obstacles: &'a BTreeMap<Option<Box<str>>, Reason>,
+    /// Whether its record has led where it leads for so long that nobody is led elsewhere any more.
+    is_settled: bool,
 }
 
 /// Nothing stands in the way yet.
@@ -224,6 +247,7 @@ impl<'a> Host<'a> {
             traces: BTreeMap::new(),
             adopted: adoption::Adopted::default(),
             obstacles: &NO_OBSTACLES,
+            is_settled: false,
         };
         host.traces = host.traces();
         host
@@ -262,6 +286,7 @@ impl<'a> Host<'a> {
         wanted: Vec<Wanted<'_>>,
         withdrawn: &BTreeSet<Box<str>>,
         withhold: bool,
+        order: Order,
         refusals: &mut Vec<Refusal>,
     ) -> Result<Planned, Reason> {
         let withdrawn_claims = self.withdrawn_claims(withdrawn, withhold, refusals);
@@ -279,35 +304,26 @@ impl<'a> Host<'a> {
         };
         if wanted.is_empty() && !self.adopted.records.is_empty() {
             // Nothing is taken over that nobody can be served with.
-            return self.as_it_stands().plan(wanted, withdrawn, withhold, &mut Vec::new());
+            return self.as_it_stands().plan(wanted, withdrawn, withhold, order, &mut Vec::new());
         }
-        if let Some(planned) = self.taken_in_place(&wanted)? {
-            return Ok(planned);
-        }
-        let withdrawn = withdrawn_claims;
-        let before = self.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
-        let superseded = self.superseded(&wanted);
-        let new: BTreeSet<Digest> = wanted.iter().filter_map(digest_of).collect();
-
-        let mut after = before;
-        after.rules.retain(|digest| !withdrawn.rules.contains(digest) && !superseded.contains(digest));
-        after.rules.extend(&new);
-        after.record_only &= !withdrawn.record_only;
-        for Wanted { publication, .. } in wanted.iter().filter(|wanted| wanted.publication.path().is_none()) {
-            after.record_only = publication.rule.is_none();
-        }
-
         let mut plan = self.empty_plan();
-        (plan.adoptions, plan.comment_before) = self.adoptions(&wanted);
-        let moving = self.is_moving(&wanted, &superseded);
-        self.plan_edits(&mut plan, &wanted, &withdrawn, &superseded, moving);
-        self.plan_operations(&mut plan, &wanted, &after, &superseded, moving)?;
-        self.plan_txts(&mut plan, &wanted, after.is_empty());
-        let mut edits = plan.edits.values().flatten();
-        if let Some((tunnel, _)) = edits.find(|(tunnel, _)| !self.is_writable(tunnel)) {
+        let course = self.course(&wanted, &withdrawn_claims, order);
+        if let Some(heir) = course.last.is_empty().then(|| self.heir()).flatten() {
+            plan.vanishes = true;
+            self.hand_over(&mut plan, &heir);
+            refusals.push(self.whole(heir.reason()));
+            return Ok(Planned { plan, new_digests: BTreeSet::new() });
+        }
+        (plan.adoptions, plan.comments_before) = self.adoptions(&wanted);
+        self.plan_edits(&mut plan, &wanted, &course);
+        self.plan_operations(&mut plan, &wanted, &course)?;
+        self.plan_txts(&mut plan, &wanted, course.last.is_empty());
+        let edited = plan.edits.values().flatten().map(|(tunnel, _)| tunnel);
+        let to_be_edited = course.staying.iter().filter_map(|digest| self.traces.get(digest)?.tunnel());
+        if let Some(tunnel) = edited.chain(to_be_edited).find(|tunnel| !self.is_writable(tunnel)) {
             return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
         }
-        Ok(Planned { plan, new_digests: after.rules.union(&superseded).copied().collect() })
+        Ok(Planned { plan, new_digests: course.first.rules })
     }
 
     /// The object that asks for the hostname, or the one that it came from.
@@ -328,8 +344,20 @@ impl<'a> Host<'a> {
             edits: BTreeMap::new(),
             operations: BTreeMap::new(),
             adoptions: Vec::new(),
-            comment_before: None,
+            comments_before: Vec::new(),
+            moves_to: None,
+            moves_now: false,
+            stands_in: false,
         }
+    }
+
+    fn note(&self, text: &str) -> Note {
+        Note { hostname: self.hostname.as_str().into(), resource: self.resource(), text: text.to_owned() }
+    }
+
+    fn whole(&self, reason: Reason) -> Refusal {
+        let hostname = self.hostname.as_str().into();
+        Refusal { hostname, set_identifier: None, resource: self.resource(), reason }
     }
 
     /// The claims that the withdrawn set identifiers stand for, unless an invalid endpoint of the same hostname may
@@ -479,46 +507,14 @@ impl<'a> Host<'a> {
             .collect()
     }
 
-    /// Whether the record has to stay where it leads until the new tunnel has its rule.
-    fn is_moving(&self, wanted: &[Wanted<'_>], superseded: &BTreeSet<Digest>) -> bool {
-        let Some(target) = wanted.first().map(|wanted| &wanted.publication.tunnel) else {
-            return false;
-        };
-        if self.adopts_stepwise(wanted, target, superseded) {
-            return true;
-        }
-        let Some(led_to) = self.led_to() else {
-            return false;
-        };
-        led_to != *target
-            && superseded
-                .iter()
-                .filter_map(|digest| self.traces.get(digest))
-                .any(|trace| trace.rule().is_some() && trace.tunnel() == Some(&led_to))
-    }
-
-    fn plan_edits(
-        &self,
-        plan: &mut HostPlan,
-        wanted: &[Wanted<'_>],
-        withdrawn: &Claims,
-        superseded: &BTreeSet<Digest>,
-        moving: bool,
-    ) {
+    fn plan_edits(&self, plan: &mut HostPlan, wanted: &[Wanted<'_>], course: &Course) {
         let mut edit = |stage, tunnel: &TunnelId, edit| {
             plan.edits.entry(stage).or_default().push((tunnel.clone(), edit));
         };
-        let leaving = |stage| move |digest| (stage, digest);
-        let superseded_stage = if moving { Stage::Retire } else { Stage::Withdraw };
-        for (stage, digest) in withdrawn
-            .rules
-            .iter()
-            .map(leaving(Stage::Withdraw))
-            .chain(superseded.difference(&withdrawn.rules).map(leaving(superseded_stage)))
-        {
+        for digest in &course.leaving {
             if let Some(Trace::Standing { tunnel, rule }) = self.traces.get(digest) {
                 let path = rule.path().map(Into::into);
-                edit(stage, tunnel, RuleEdit::Remove { hostname: self.hostname.clone(), path });
+                edit(course.leaves_in, tunnel, RuleEdit::Remove { hostname: self.hostname.clone(), path });
             }
         }
         for wanted in wanted {
@@ -526,8 +522,8 @@ impl<'a> Host<'a> {
                 continue;
             };
             let replaces = self.has(digest) && !self.adopted.is_kept(digest);
-            let stage = if self.is_stamped(digest) { Stage::Withdraw } else { Stage::Publish };
-            edit(stage, &wanted.publication.tunnel, RuleEdit::Put { rule: rule.clone(), replaces });
+            let put = RuleEdit::Put { rule: rule.clone(), replaces };
+            edit(Stage::Publish, &wanted.publication.tunnel, put);
         }
     }
 

@@ -114,6 +114,10 @@ pub enum Reason {
     Cloudflare(String),
     /// Whether it can be done is left to a later request.
     Undecided(String),
+    /// It is served where it was until everything else is ready.
+    Moving(String),
+    /// The same, and that takes too long to be waited for.
+    NotMoved(String),
     /// What was written is read back otherwise, every time.
     NotKept {
         /// What differs.
@@ -145,6 +149,8 @@ impl Reason {
             Self::Edit(_) => "edit",
             Self::Cloudflare(_) => "cloudflare",
             Self::Undecided(_) => "undecided",
+            Self::Moving(_) => "moving",
+            Self::NotMoved(_) => "not_moved",
             Self::NotKept { .. } => "not_kept",
         }
     }
@@ -152,7 +158,7 @@ impl Reason {
     /// Whether ExternalDNS has to be told that something is left to do. Some of its registries never ask again for what
     /// was answered as done.
     pub fn is_unfinished(&self) -> bool {
-        matches!(self, Self::MassDeletion | Self::Undecided(_))
+        matches!(self, Self::MassDeletion | Self::Undecided(_) | Self::Moving(_))
     }
 }
 
@@ -163,7 +169,10 @@ impl Refusal {
         let mut of_many: BTreeMap<&Reason, Vec<&Self>> = BTreeMap::new();
         for refusal in refusals {
             match &refusal.reason {
-                reason @ (Reason::MassDeletion | Reason::Undecided(_)) => {
+                reason @ (Reason::MassDeletion
+                | Reason::Undecided(_)
+                | Reason::Moving(_)
+                | Reason::NotMoved(_)) => {
                     of_many.entry(reason).or_default().push(refusal);
                 }
                 _ => lines.push(refusal.to_string()),
@@ -299,7 +308,9 @@ impl fmt::Display for Reason {
                 "the record's comment has no room for another rule ({limit_bytes} bytes): shorten OWNER_ID or the \
                  text after the bar, or publish fewer paths on the hostname"
             ),
-            Self::Edit(text) | Self::Undecided(text) => formatter.write_str(text),
+            Self::Edit(text) | Self::Undecided(text) | Self::Moving(text) | Self::NotMoved(text) => {
+                formatter.write_str(text)
+            }
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
             Self::NotKept { field } => write!(
                 formatter,

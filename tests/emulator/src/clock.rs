@@ -39,9 +39,14 @@ impl Clock {
         self.ahead += by;
     }
 
+    /// The time of day, in seconds since 1970.
+    pub(crate) fn unix_seconds(self) -> u64 {
+        BIRTH_UNIX_SECONDS + self.now().as_secs()
+    }
+
     /// The time as Cloudflare writes it.
     pub(crate) fn timestamp(self) -> String {
-        timestamp(BIRTH_UNIX_SECONDS + self.now().as_secs())
+        timestamp(self.unix_seconds())
     }
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn answer(shared: &Shared, path: &str, request: &Request) -> Answer {
 
 fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>, Refusal> {
     let mut inner = shared.lock();
+    inner.cloudflare.settle();
     match (request.method.as_str(), path) {
         ("GET", "/state") => return Ok(state(&inner.cloudflare)),
         ("GET", "/watched") => return Ok(to_raw(&watched(&inner.cloudflare))),
@@ -165,6 +166,7 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
         }
         _ => return Err(Refusal::no_route(&request.path)),
     };
+    inner.cloudflare.look();
     Ok(to_raw(&body))
 }
 

@@ -79,7 +79,7 @@ impl Cloudflare {
     /// instant at which anything changes there.
     pub fn watch(&mut self, urls: &[&str]) {
         self.edge.watch = Watch::over(urls);
-        self.settle();
+        self.look();
     }
 
     /// What visitors of the watched addresses got since then, and have got by now.
@@ -89,7 +89,8 @@ impl Cloudflare {
 
     /// Puts the time ahead. What is due meanwhile arrives, each at its own time.
     pub fn advance_clock(&mut self, by: Duration) {
-        self.settle();
+        // What was changed by hand holds from now on, not from then.
+        self.look();
         self.clock.advance(by);
         self.settle();
     }
@@ -114,9 +115,14 @@ impl Cloudflare {
                 }
                 _ => {}
             }
-            self.look(due);
+            self.look_at(due);
         }
-        self.look(now);
+    }
+
+    /// The same, and visitors look, as something may have been changed by hand.
+    pub(crate) fn look(&mut self) {
+        self.settle();
+        self.look_at(self.clock.now());
     }
 
     /// Before a change of a zone's records: the resolvers go on with what they have.
@@ -136,7 +142,7 @@ impl Cloudflare {
             let (place, load) = (Place::Resolvers(found.id.clone()), Load::Records(found.records.clone()));
             self.edge.send(due, place, load);
         }
-        self.settle();
+        self.look();
     }
 
     /// After a change of a tunnel's configuration: each connector will have it.
@@ -152,7 +158,7 @@ impl Cloudflare {
         self.settle();
     }
 
-    fn look(&mut self, at: Duration) {
+    fn look_at(&mut self, at: Duration) {
         let mut watch = std::mem::take(&mut self.edge.watch);
         watch.look(self, at);
         self.edge.watch = watch;

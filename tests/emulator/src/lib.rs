@@ -130,7 +130,7 @@ impl Emulator {
         let cloudflare = &mut self.shared.lock().cloudflare;
         cloudflare.settle();
         let result = edit(cloudflare);
-        cloudflare.settle();
+        cloudflare.look();
         result
     }
 
@@ -330,6 +330,11 @@ impl Time {
     /// How long the emulator has been there.
     pub fn now(&self) -> Duration {
         self.shared.lock().cloudflare.clock.now()
+    }
+
+    /// The time of day, in seconds since 1970.
+    pub fn unix_seconds(&self) -> u64 {
+        self.shared.lock().cloudflare.clock.unix_seconds()
     }
 
     /// See [`Emulator::advance_clock`].

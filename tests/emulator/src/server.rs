@@ -218,6 +218,7 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     let Due { fault, edits_before, edits_after } = inner.faults.due(&request.method, path, now);
     for edit in edits_before {
         edit(&mut inner.cloudflare);
+        inner.cloudflare.look();
     }
     let now = inner.cloudflare.clock.now();
     let credentials = token::presented(request).unwrap_or_default();
@@ -229,8 +230,8 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     };
     for edit in edits_after {
         edit(&mut inner.cloudflare);
+        inner.cloudflare.look();
     }
-    inner.cloudflare.settle();
     let (mut inner, reaction) = suffer(shared, inner, fault, &mut answer);
     if let Reaction::Answer(answer) | Reaction::Half(answer) = &reaction {
         inner.calls.answered(sequence, answer.status);

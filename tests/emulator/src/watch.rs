@@ -50,17 +50,24 @@ impl Watched {
 
 impl fmt::Display for VisitChange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from, until, got } = self;
-        let got: Vec<String> = got.iter().map(ToString::to_string).collect();
-        write!(formatter, "{from:?} to {until:?}: {}", got.join(", or "))
+        let got: Vec<String> = self.got.iter().map(ToString::to_string).collect();
+        formatter.write_str(&got.join(", or "))
     }
 }
 
+/// The times are those since the first look.
 impl fmt::Display for Watched {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { url, changes } = self;
         formatter.write_str(url)?;
-        changes.iter().try_for_each(|change| write!(formatter, "\n  {change}"))
+        let begun = changes.first().map(|change| change.from).unwrap_or_default();
+        let lost = self.lost();
+        changes.iter().try_for_each(|change| {
+            let note = if lost.contains(&change) { ", LOST" } else { "" };
+            let milliseconds = |at: Duration| (at - begun).as_millis();
+            let (from, until) = (milliseconds(change.from), milliseconds(change.until));
+            write!(formatter, "\n  {from} to {until} ms: {change}{note}")
+        })
     }
 }
 

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::cloudflare::Record;
+use crate::cloudflare::{Record, RecordId};
 use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::heritage::Heritage;
-use crate::reconcile::plan::host::{Host, Planned, Wanted, digest_of};
-use crate::reconcile::plan::{Adoption, Reason, RecordOperation, Stage};
+use crate::reconcile::plan::host::{Host, Wanted, digest_of};
+use crate::reconcile::plan::{Adoption, RecordOperation};
 use crate::reconcile::snapshot::ZoneSnapshot;
-use crate::reconcile::stamp::{Claims, Digest, Stamp, TxtStamp};
+use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use crate::reconcile::trace::Trace;
 use crate::reconcile::{Note, Ownership, Settings};
 use crate::tunnel::{Rule, TunnelId, WantedRule};
@@ -210,54 +210,8 @@ impl<'a> Host<'a> {
         smallest(&needs.iter().cloned().chain(in_the_way).collect::<Vec<_>>())
     }
 
-    /// A hostname that only a wildcard record serves, by rules in another tunnel than the wanted one, is taken over where it
-    /// is: it gets a record that leads there. Then it moves like any other of ours, and is served all the time.
-    pub(super) fn taken_in_place(&self, wanted: &[Wanted<'_>]) -> Result<Option<Planned>, Reason> {
-        let visited = wanted.first().and_then(|wanted| self.visited_instead_of(&wanted.publication.tunnel));
-        let Some(visited) = visited else {
-            return Ok(None);
-        };
-        let is_wanted = |rule: &Rule| wanted.iter().any(|wanted| wanted.publication.path() == rule.path());
-        let adopted = self.adopted.rules.iter();
-        let here: Vec<_> = adopted.filter(|(tunnel, rule)| *tunnel == visited && is_wanted(rule)).collect();
-        if here.is_empty() {
-            return Ok(None);
-        }
-        if !self.is_writable(&visited) {
-            return Err(Reason::LocalTunnel { tunnel: visited.as_str().into() });
-        }
-        let rules = here.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
-        let claims = Claims { record_only: false, rules };
-        let mut plan = self.empty_plan();
-        plan.adoptions = here.iter().map(|(tunnel, rule)| rule_adoption(tunnel, rule)).collect();
-        let post = self.first_record(&visited.hostname(), wanted, &claims)?;
-        plan.operations.insert((Stage::Stamp, self.zone.zone.id.clone()), vec![post]);
-        self.plan_txts(&mut plan, wanted, false);
-        Ok(Some(Planned { plan, new_digests: claims.rules }))
-    }
-
-    /// Whether something that is taken over may change only once the stamp is there: a rule that goes, or a CNAME that
-    /// leads elsewhere until its rules stand. One that leads to another instance's tunnel does not wait: with our
-    /// stamp there it would count as that instance's.
-    pub(super) fn adopts_stepwise(
-        &self,
-        wanted: &[Wanted<'_>],
-        target: &TunnelId,
-        superseded: &BTreeSet<Digest>,
-    ) -> bool {
-        let Adopted { records, rules: _, digests, kept: _ } = &self.adopted;
-        let leads_elsewhere = |record: &&Record| {
-            &*record.kind == "CNAME"
-                && !record.content.eq_ignore_ascii_case(&target.hostname())
-                && !self.snapshot.leads_to_another_instance(record)
-        };
-        superseded.iter().any(|digest| digests.contains(digest))
-            || (records.iter().any(leads_elsewhere)
-                && wanted.iter().any(|wanted| wanted.publication.rule.is_some()))
-    }
-
-    /// What becomes ours, and the comment that the record had, the CNAME's where there is one.
-    pub(super) fn adoptions(&self, wanted: &[Wanted<'_>]) -> (Vec<Adoption>, Option<Box<str>>) {
+    /// What becomes ours, and the comments that the records had.
+    pub(super) fn adoptions(&self, wanted: &[Wanted<'_>]) -> (Vec<Adoption>, Vec<(RecordId, Box<str>)>) {
         let Adopted { records, rules, digests: _, kept: _ } = &self.adopted;
         let mut adoptions = Vec::new();
         for Record { kind, content, comment, .. } in records {
@@ -272,8 +226,8 @@ impl<'a> Host<'a> {
                 adoptions.push(rule_adoption(tunnel, rule));
             }
         }
-        let cname = records.iter().find(|record| &*record.kind == "CNAME");
-        (adoptions, cname.or_else(|| records.first()).map(|record| record.comment.clone()))
+        let comments = records.iter().map(|record| (record.id.clone(), record.comment.clone()));
+        (adoptions, comments.collect())
     }
 
     /// Deletes ExternalDNS's TXT records of the owners whose records are taken over: the stamp says what they did. Where

@@ -1,25 +1,20 @@
 //! The hostname's own record: what each stage has to write for it, and its stamp.
 
-use std::collections::BTreeSet;
-
+use super::course::{Course, stand_in};
 use super::{Host, Wanted};
 use crate::cloudflare::{NewRecord, Plan as ZonePlan, Record, RecordPatch};
 use crate::limits;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
 use crate::reconcile::snapshot::{OwnRecord, ZoneSnapshot};
-use crate::reconcile::stamp::{Claims, Digest, Stamp};
+use crate::reconcile::stamp::{Claims, Stamp};
 
 /// What becomes of a hostname's records.
 struct Change<'w> {
     wanted: &'w [Wanted<'w>],
     /// Where they lead in the end; where only something else was withdrawn, each leads where it led.
     target: Option<String>,
-    /// The claims while both the old and the new rules stand.
-    first: Claims,
-    /// The claims in the end.
-    last: &'w Claims,
-    moving: bool,
+    course: &'w Course,
 }
 
 impl Host<'_> {
@@ -28,26 +23,20 @@ impl Host<'_> {
         &self,
         plan: &mut HostPlan,
         wanted: &[Wanted<'_>],
-        after: &Claims,
-        superseded: &BTreeSet<Digest>,
-        moving: bool,
+        course: &Course,
     ) -> Result<(), Reason> {
         let mut add = |stage, zone: &ZoneSnapshot, operation| {
             plan.operations.entry((stage, zone.zone.id.clone())).or_default().push(operation);
         };
         let delete = |record: &Record| RecordOperation::delete(record);
-        if after.is_empty() {
-            self.own_records.iter().for_each(|record| add(Stage::Stamp, self.zone, delete(record)));
-            self.outer_records.iter().for_each(|own| add(Stage::Stamp, own.zone, delete(own.record)));
+        if course.last.is_empty() {
+            self.own_records.iter().for_each(|record| add(Stage::Unstamp, self.zone, delete(record)));
+            self.outer_records.iter().for_each(|own| add(Stage::Unstamp, own.zone, delete(own.record)));
             plan.vanishes = self.has_record();
             return Ok(());
         }
-        let mut first = after.clone();
-        if moving {
-            first.rules.extend(superseded);
-        }
         let target = wanted.first().map(|wanted| wanted.publication.tunnel.hostname());
-        let change = Change { wanted, target, first, last: after, moving };
+        let change = Change { wanted, target, course };
         for (stage, operation) in self.operations_at_home(&change)? {
             add(stage, self.zone, operation);
         }
@@ -62,51 +51,54 @@ impl Host<'_> {
                 add(stage, own.zone, operation);
             }
         }
+        plan.moves_to.clone_from(&course.moves_to);
+        plan.moves_now = self.own_records.iter().any(|record| !self.may_lead_there(record));
+        plan.stands_in = course.moves_to.is_some() && self.own_records.is_empty();
         Ok(())
     }
 
     fn operations_at_home(&self, change: &Change<'_>) -> Result<Vec<(Stage, RecordOperation)>, Reason> {
-        let Change { wanted, target, first, last, moving: _ } = change;
+        let Change { wanted: _, target, course } = change;
         let stamp = self.stamp.clone().unwrap_or_else(|| Stamp::new(&self.settings.owner));
         let comment =
-            |claims: &Claims| self.comment_for(&stamp, wanted, claims, &|stamp| self.comment(stamp));
-        let stamped = |operation| (Stage::Stamp, operation);
-        if let Some(record) = self.own_records.iter().find(|record| is_cname(record)) {
-            let heritage = self.heritage_deletions().map(stamped);
-            return Ok(heritage
-                .chain(self.changes(record, change, comment(first)?, comment(last)?))
-                .collect());
-        }
-        // None is there, or one of another type, made by hand.
-        let Some(target) = target else {
+            |claims: &Claims| self.comment_for(&stamp, change, claims, &|stamp| self.comment(stamp));
+        let cname = self.own_records.iter().find(|record| is_cname(record));
+        // None is there, or one of another type: taken over, a wildcard's copy, or made by hand.
+        if cname.is_none() && target.is_none() {
             return Ok(Vec::new());
+        }
+        let (first, last) = (comment(&course.first)?, comment(&course.last)?);
+        let stamped = |operation| (Stage::Stamp, operation);
+        let heritage = self.heritage_deletions().map(stamped);
+        if let Some(record) = cname {
+            return Ok(heritage.chain(self.changes(record, change, first, last)).collect());
+        }
+        let name = self.hostname.as_str();
+        let post = |comment| {
+            RecordOperation::Post(NewRecord {
+                name: name.into(),
+                kind: "CNAME".into(),
+                content: target.as_deref().unwrap_or_default().into(),
+                proxied: true,
+                ttl: 1,
+                comment,
+            })
         };
         let deletes = self.own_records.iter().map(|record| RecordOperation::delete(record));
-        let post = RecordOperation::Post(self.new_record(target, comment(first)?));
-        Ok(deletes.chain(self.heritage_deletions()).chain([post]).map(stamped).collect())
-    }
-
-    fn new_record(&self, target: &str, comment: Box<str>) -> NewRecord {
-        NewRecord {
-            name: self.hostname.as_str().into(),
-            kind: "CNAME".into(),
-            content: target.into(),
-            proxied: true,
-            ttl: 1,
-            comment,
+        let Some(tunnel) = &course.moves_to else {
+            return Ok(heritage.chain(deletes.chain([post(first)]).map(stamped)).collect());
+        };
+        if self.own_records.is_empty() {
+            let copies = self.stand_ins(tunnel);
+            let copies = copies.into_iter().map(|record| stand_in(record, name, first.clone()));
+            return Ok(heritage.chain(copies.map(stamped)).collect());
         }
-    }
-
-    /// The record of a hostname that had none.
-    pub(super) fn first_record(
-        &self,
-        target: &str,
-        wanted: &[Wanted<'_>],
-        claims: &Claims,
-    ) -> Result<RecordOperation, Reason> {
-        let stamp = Stamp::new(&self.settings.owner);
-        let comment = self.comment_for(&stamp, wanted, claims, &|stamp| self.comment(stamp))?;
-        Ok(RecordOperation::Post(self.new_record(target, comment)))
+        let stamps = self
+            .own_records
+            .iter()
+            .filter_map(|record| restamp(record, self.changes_stamp(record, &first).then(|| first.clone())));
+        let repoint = deletes.chain([post(last)]).map(|operation| (Stage::Repoint, operation));
+        Ok(heritage.chain(stamps.map(stamped)).chain(repoint).collect())
     }
 
     /// A record in a zone around the hostname's home follows the one there.
@@ -116,10 +108,10 @@ impl Host<'_> {
         change: &Change<'_>,
     ) -> Result<Vec<(Stage, RecordOperation)>, Reason> {
         let OwnRecord { zone, record, stamp } = own;
-        let Change { wanted, target: _, first, last, moving: _ } = change;
+        let Change { wanted: _, target: _, course } = change;
         let comment =
-            |claims: &Claims| self.comment_for(stamp, wanted, claims, &|stamp| comment_in(zone, stamp));
-        Ok(self.changes(record, change, comment(first)?, comment(last)?))
+            |claims: &Claims| self.comment_for(stamp, change, claims, &|stamp| comment_in(zone, stamp));
+        Ok(self.changes(record, change, comment(&course.first)?, comment(&course.last)?))
     }
 
     /// What makes `record` lead where it shall, with the `first` comment until the rules that go are gone.
@@ -130,32 +122,46 @@ impl Host<'_> {
         first: Box<str>,
         last: Box<str>,
     ) -> Vec<(Stage, RecordOperation)> {
+        let Change { wanted: _, target, course } = change;
         // One that somebody made an address leads nowhere of ours.
-        let target = change.target.as_deref().filter(|_| is_cname(record)).unwrap_or(&record.content);
-        if !change.moving {
-            let changes = self.changes_stamp(record, &last);
-            return patch(record, target, last, changes)
-                .map(|patch| (Stage::Stamp, patch))
-                .into_iter()
-                .collect();
-        }
-        let unstamp = (first != last).then_some(last);
-        let changes = self.changes_stamp(record, &first);
-        let stamp = restamp(record, changes.then_some(first)).map(|patch| (Stage::Stamp, patch));
-        let repoint = patch(record, target, "".into(), false).map(|patch| (Stage::Repoint, patch));
-        let unstamp = restamp(record, unstamp).map(|patch| (Stage::Unstamp, patch));
-        stamp.into_iter().chain(repoint).chain(unstamp).collect()
+        let target = target.as_deref().filter(|_| is_cname(record)).unwrap_or(&record.content);
+        let is_moving = course.moves_to.is_some();
+        // What only comes off a stamp comes off once its rule is gone.
+        let only_leaves = first != last && self.claims_all(record, &course.first);
+        let (early, late) = match first == last {
+            true => (Some(last), None),
+            false => (Some(first).filter(|_| !only_leaves), Some(last)),
+        };
+        let early = early.filter(|comment| self.changes_stamp(record, comment));
+        let (stage, comment) =
+            if only_leaves { (Stage::Unstamp, late.clone()) } else { (Stage::Stamp, early) };
+        let unstamp = restamp(record, late.filter(|_| !only_leaves)).map(|patch| (Stage::Unstamp, patch));
+        let (stamp, repoint) = if is_moving {
+            (restamp(record, comment), lead(record, target, None))
+        } else {
+            (lead(record, target, comment), None)
+        };
+        let stamp = stamp.map(|patch| (stage, patch));
+        let repoint = repoint.map(|patch| (Stage::Repoint, patch));
+        stamp.into_iter().chain(unstamp).chain(repoint).collect()
+    }
+
+    /// Whether the record's own comment has all these claims already.
+    fn claims_all(&self, record: &Record, claims: &Claims) -> bool {
+        self.adopted.records.is_empty()
+            && Stamp::parse(&record.comment).is_some_and(|stamp| claims.rules.is_subset(&stamp.claims.rules))
     }
 
     /// The comment with `claims`, bound to the hostname where it is another one than `before`.
     fn comment_for(
         &self,
         before: &Stamp,
-        wanted: &[Wanted<'_>],
+        change: &Change<'_>,
         claims: &Claims,
         render: &dyn Fn(&Stamp) -> Result<Box<str>, Reason>,
     ) -> Result<Box<str>, Reason> {
-        let mut stamp = self.stamp_for(before, wanted, claims);
+        let Change { wanted, target: _, course: Course { last, .. } } = change;
+        let mut stamp = stamp_for(before, wanted, claims, last);
         let comment = self.comment_of(&stamp, before, wanted, render)?;
         // Nothing is written only to say which hostname it is: after an update of the program that would be everything.
         if self.adopted.records.is_empty() && Stamp::parse(&comment).as_ref() == Some(before) {
@@ -185,19 +191,6 @@ impl Host<'_> {
         render(&claimed).or_else(|full| if is_known { render(stamp) } else { Err(full) })
     }
 
-    /// The stamp `before` with `claims`; it names the object while there is one.
-    fn stamp_for(&self, before: &Stamp, wanted: &[Wanted<'_>], claims: &Claims) -> Stamp {
-        let mut stamp = before.clone();
-        let objects = claims.rules.len() + usize::from(claims.record_only);
-        stamp.resource = match wanted {
-            _ if objects > 1 => None,
-            [wanted] => wanted.resource.map(Into::into),
-            _ => stamp.resource,
-        };
-        stamp.claims.clone_from(claims);
-        stamp
-    }
-
     /// The text of a stamp at the hostname's home, as long as the zone allows.
     pub(super) fn comment(&self, stamp: &Stamp) -> Result<Box<str>, Reason> {
         let cut = |reason| {
@@ -217,6 +210,19 @@ impl Host<'_> {
 
 fn is_cname(record: &Record) -> bool {
     &*record.kind == "CNAME"
+}
+
+/// The stamp `before` with `claims`; it names the object where there will be one.
+fn stamp_for(before: &Stamp, wanted: &[Wanted<'_>], claims: &Claims, last: &Claims) -> Stamp {
+    let mut stamp = before.clone();
+    let objects = last.rules.len() + usize::from(last.record_only);
+    stamp.resource = match wanted {
+        _ if objects > 1 => None,
+        [wanted] => wanted.resource.map(Into::into),
+        _ => stamp.resource,
+    };
+    stamp.claims.clone_from(claims);
+    stamp
 }
 
 fn comment_in(zone: &ZoneSnapshot, stamp: &Stamp) -> Result<Box<str>, Reason> {
@@ -242,14 +248,14 @@ pub(super) fn restamp(record: &Record, comment: Option<Box<str>>) -> Option<Reco
 
 /// The patch that lets `record` lead to `target`, proxied, with `comment` where that changes; nothing where the
 /// record is so already.
-fn patch(record: &Record, target: &str, comment: Box<str>, comment_changes: bool) -> Option<RecordOperation> {
+pub(super) fn lead(record: &Record, target: &str, comment: Option<Box<str>>) -> Option<RecordOperation> {
     let patch = RecordPatch {
         id: record.id.clone(),
         kind: None,
         content: (!record.content.eq_ignore_ascii_case(target)).then(|| target.into()),
         proxied: (!record.proxied).then_some(true),
         ttl: None,
-        comment: comment_changes.then_some(comment),
+        comment,
     };
     let RecordPatch { id: _, kind, content, proxied, ttl, comment } = &patch;
     let changes =

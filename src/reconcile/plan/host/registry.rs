@@ -32,8 +32,10 @@ impl Host<'_> {
         }
         let stored = self.snapshot.txts_of(self.hostname.as_str(), &self.settings.owner);
         if is_going || self.settings.ownership == Ownership::Comment {
+            let with_record = if is_going { Stage::Unstamp } else { Stage::Stamp };
             for (zone, record) in stored {
-                self.push(plan, zone, Stage::Unregister, RecordOperation::delete(record));
+                let stages = (with_record, Stage::Unregister);
+                self.push(plan, zone, stages, RecordOperation::delete(record));
             }
             return;
         }
@@ -52,7 +54,7 @@ impl Host<'_> {
                 txts.iter().any(|other| other.name == txt.name && other.text == text)
             };
             if let Some((zone, operation)) = self.store(txt, &stored, &says_it) {
-                self.push(plan, zone, Stage::Register, operation);
+                self.push(plan, zone, (Stage::Stamp, Stage::Register), operation);
             }
         }
     }
@@ -106,9 +108,15 @@ impl Host<'_> {
         Some((zone, RecordOperation::Post(post)))
     }
 
-    /// Into the transaction of the hostname's own record where that is in the same zone, else into `elsewhere`.
-    fn push(&self, plan: &mut HostPlan, zone: &ZoneSnapshot, elsewhere: Stage, operation: RecordOperation) {
-        let stage = if zone.zone.id == self.zone.zone.id { Stage::Stamp } else { elsewhere };
+    /// Into the transaction of the hostname's own record where that is in the same zone, else into that of `elsewhere`.
+    fn push(
+        &self,
+        plan: &mut HostPlan,
+        zone: &ZoneSnapshot,
+        (with_record, elsewhere): (Stage, Stage),
+        operation: RecordOperation,
+    ) {
+        let stage = if zone.zone.id == self.zone.zone.id { with_record } else { elsewhere };
         let operations = plan.operations.entry((stage, zone.zone.id.clone())).or_default();
         // What is stored may go with what is taken over already. Deleted twice, it would fail the transaction.
         if !operations.contains(&operation) {

@@ -1,0 +1,95 @@
+//! Leads the records over of hostnames that are served elsewhere until their new tunnel serves them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Execution;
+use super::work::Piece;
+use crate::limits;
+use crate::ordered::inserted;
+use crate::reconcile::plan::{HostPlan, Reason};
+use crate::tunnel::TunnelId;
+
+impl<'a> Execution<'a> {
+    /// Waits until all connectors of the tunnels that hostnames move to have applied what was written. Hostnames of a tunnel
+    /// with one that has not are left out, and stay served where they are.
+    pub(super) fn await_connectors(&mut self) {
+        let plan = self.plan;
+        let movers = plan.hosts.iter().filter_map(|host| Some((host, host.moves_to.as_ref()?)));
+        let movers: Vec<(&HostPlan, &TunnelId)> =
+            movers.filter(|(host, _)| !self.done.dropped.contains(&host.hostname)).collect();
+        let targets: BTreeSet<&TunnelId> = inserted(movers.iter().map(|(_, tunnel)| *tunnel));
+        self.provider.moves().wait_for(&targets, self.clock.now());
+        let not_ready = self.not_ready(targets);
+        for (host, tunnel) in movers.into_iter().filter(|(host, _)| !host.moves_now) {
+            if let Some(reason) = not_ready.get(tunnel) {
+                self.leave_out(&host.hostname, reason.clone());
+            }
+        }
+    }
+
+    /// Why, of these tunnels, some do not serve yet what was written. Looks until all do or the time is up.
+    fn not_ready(&self, tunnels: BTreeSet<&'a TunnelId>) -> BTreeMap<&'a TunnelId, Reason> {
+        let wait_until = self.clock.now() + limits::MOVE_WAIT;
+        let (mut awaited, mut pause) = (tunnels, limits::MOVE_LOOK_PAUSE);
+        let mut not_ready = BTreeMap::new();
+        loop {
+            let now = self.clock.now();
+            let is_last = now + pause > wait_until
+                || self.deadline.remaining(self.clock) < pause + 2 * limits::STEP_MINIMUM;
+            let mut later = BTreeSet::new();
+            for tunnel in awaited {
+                let Err(cause) = self.look_at(tunnel) else { continue };
+                if self.provider.moves().has_given_up(tunnel, now) {
+                    not_ready.insert(tunnel, Reason::NotMoved(cause));
+                } else if is_last {
+                    not_ready.insert(tunnel, Reason::Moving(cause));
+                } else {
+                    later.insert(tunnel);
+                }
+            }
+            if later.is_empty() {
+                return not_ready;
+            }
+            self.clock.sleep(pause);
+            (awaited, pause) = (later, pause * 2);
+        }
+    }
+
+    /// Whether every connector of the tunnel has applied what stands there by now, and if not, why. Those that do not tell
+    /// what they have are not waited for.
+    fn look_at(&self, tunnel: &TunnelId) -> Result<(), String> {
+        let connectors = self.client.connectors(self.account, tunnel, self.deadline).map_err(|error| {
+            format!(
+                "the connectors of tunnel {tunnel} cannot be seen, so what is to move there stays: {error}"
+            )
+        })?;
+        if connectors.is_empty() {
+            return Err(format!(
+                "tunnel {tunnel} has no connector, so what is served elsewhere stays there: run a cloudflared for it"
+            ));
+        }
+        let read = self.snapshot.tunnels.get(tunnel).map(|tunnel| tunnel.version);
+        let Some(written) = self.written.get(tunnel).copied().or(read) else {
+            return Ok(());
+        };
+        let applied =
+            connectors.iter().filter_map(|connector| Some((connector.config_version?, &connector.id)));
+        match applied.min() {
+            Some((applied, connector)) if applied < written => Err(format!(
+                "connector {connector} of tunnel {tunnel} serves version {applied} of its configuration and not {written} \
+                 yet, so what is to move there stays where it is: its log says what keeps it"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records have been led over: from now on nobody new comes to what is left behind.
+    pub(super) fn note_led_over(&self, pieces: &[Piece<'a>]) {
+        let now = self.clock.now();
+        for host in pieces.iter().filter_map(|piece| self.plan.host(piece.hostname)) {
+            if let Some(tunnel) = host.led_to() {
+                self.provider.moves().begin(&host.hostname, tunnel, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Since when hostnames that have changed their tunnel are led to the new one, and since when others wait for it.
+//!
+//! It is lost with the process; then the time counts anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::limits;
+use crate::ordered::inserted;
+use crate::tunnel::TunnelId;
+
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    /// Hostnames that have rules left where they were, with the tunnel that they are led to, and since when.
+    led: BTreeMap<Box<str>, (TunnelId, Instant)>,
+    /// Tunnels that do not serve yet what is to move to them.
+    awaited: BTreeMap<TunnelId, Instant>,
+}
+
+impl Moves {
+    /// A record has been led over.
+    pub(super) fn begin(&mut self, hostname: &str, tunnel: TunnelId, now: Instant) {
+        self.led.insert(hostname.into(), (tunnel, now));
+    }
+
+    /// What was read shows these. Where another tunnel is led to than before, the time begins anew.
+    pub(super) fn see(&mut self, left_behind: BTreeMap<Box<str>, TunnelId>, now: Instant) {
+        let mut before = std::mem::take(&mut self.led);
+        for (hostname, tunnel) in left_behind {
+            let since = before.remove(&hostname).filter(|(led_to, _)| *led_to == tunnel);
+            let since = since.map_or(now, |(_, since)| since);
+            self.led.insert(hostname, (tunnel, since));
+        }
+    }
+
+    /// The hostnames that have been led where they are for `grace`.
+    pub(super) fn settled(&self, grace: Duration, now: Instant) -> BTreeSet<Box<str>> {
+        let is_settled = |since: &Instant| now.saturating_duration_since(*since) >= grace;
+        let settled = self.led.iter().filter(|(_, (_, since))| is_settled(since));
+        inserted(settled.map(|(hostname, _)| hostname.clone()))
+    }
+
+    /// Hostnames wait for these tunnels, and for no others.
+    pub(super) fn wait_for(&mut self, tunnels: &BTreeSet<&TunnelId>, now: Instant) {
+        self.awaited.retain(|tunnel, _| tunnels.contains(tunnel));
+        for tunnel in tunnels {
+            self.awaited.entry((*tunnel).clone()).or_insert(now);
+        }
+    }
+
+    /// Whether so much time has passed that nobody waits for the tunnel within a request any more.
+    pub(super) fn has_given_up(&self, tunnel: &TunnelId, now: Instant) -> bool {
+        let since = self.awaited.get(tunnel);
+        since.is_some_and(|since| now.saturating_duration_since(*since) >= limits::MOVE_PATIENCE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tunnel(digit: char) -> TunnelId {
+        TunnelId::parse(&format!("{digit}70ff985-a4ef-4643-bbbc-4a0ed4fc8415")).expect("an id")
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a time to count from")]
+    fn a_hostname_is_settled_when_it_was_led_to_one_tunnel_for_the_whole_grace() {
+        let (start, grace) = (Instant::now(), Duration::from_secs(30));
+        let mut moves = Moves::default();
+        let shown = |digit| BTreeMap::from([("a.example.com".into(), tunnel(digit))]);
+        let settled =
+            |moves: &Moves, seconds| moves.settled(grace, start + Duration::from_secs(seconds)).len();
+        moves.begin("a.example.com", tunnel('a'), start);
+        moves.see(shown('a'), start + Duration::from_secs(20));
+        assert_eq!((settled(&moves, 29), settled(&moves, 30)), (0, 1));
+        moves.see(shown('b'), start + Duration::from_secs(40));
+        assert_eq!((settled(&moves, 69), settled(&moves, 70)), (0, 1), "led elsewhere, it waits anew");
+        moves.see(BTreeMap::new(), start + Duration::from_secs(80));
+        assert_eq!(settled(&moves, 200), 0, "what is not left behind any more is forgotten");
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a time to count from")]
+    fn patience_ends_for_the_tunnel_that_was_awaited_all_the_time() {
+        let start = Instant::now();
+        let (one, other) = (tunnel('a'), tunnel('b'));
+        let mut moves = Moves::default();
+        moves.wait_for(&BTreeSet::from([&one]), start);
+        let late = start + limits::MOVE_PATIENCE;
+        moves.wait_for(&BTreeSet::from([&one, &other]), late);
+        assert!(moves.has_given_up(&one, late) && !moves.has_given_up(&other, late));
+        moves.wait_for(&BTreeSet::from([&other]), late);
+        moves.wait_for(&BTreeSet::from([&one, &other]), late);
+        assert!(!moves.has_given_up(&one, late), "it was ready in between");
+    }
+}
