@@ -16,93 +16,79 @@ func from(resource string, one *endpoint.Endpoint) *endpoint.Endpoint {
 // Two objects with one address and hostname are one endpoint to ExternalDNS, with the properties of either.
 func TestObjectsThatExternalDNSMergesDoNotTakeTurns(t *testing.T) {
 	t.Parallel()
-	for _, registry := range []registry{txt, noop} {
-		t.Run("with the registry "+string(registry), func(t *testing.T) {
-			t.Parallel()
-			cloudflare := startEmulator(t)
-			tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-			foreign := cloudflare.foreign(t, tunnel)
-			program := startProgram(t, cloudflare, tunnel.id)
-			dns := startExternalDNS(t, program, registry)
-			dns.source.rotate()
-			const whole, paths = "whole.example.com", "paths.example.com"
-			of := func(name, hostname string, properties ...property) *endpoint.Endpoint {
-				properties = append(properties, property{"tunnel-service", "http://" + name + ":80"})
-				return from("ingress/shop/"+name, addressed(hostname, properties...)[0])
+	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
+		pod, tunnel, foreign := besideOthers(t, invocation)
+		cloudflare := pod.cloudflare
+		pod.source.rotate()
+		const whole, paths = "whole.example.com", "paths.example.com"
+		of := func(name, hostname string, properties ...property) *endpoint.Endpoint {
+			properties = append(properties, property{"tunnel-service", "http://" + name + ":80"})
+			return from("ingress/shop/"+name, addressed(hostname, properties...)[0])
+		}
+		serves := func(t *testing.T) {
+			t.Helper()
+			// Each has to be seen again before it is known that they take turns.
+			pod.awaitLoops(t, 6)
+			pod.settles(t)
+			if found := cloudflare.services(t, tunnel, whole); !slices.Equal(found, []string{" http://one:80"}) {
+				t.Errorf("rules: %q", found)
 			}
-			serves := func(t *testing.T) {
-				t.Helper()
-				// Each has to be seen again before it is known that they take turns.
-				dns.awaitLoops(t, 6)
-				dns.settle(t, cloudflare)
-				if found := cloudflare.services(t, tunnel, whole); !slices.Equal(found, []string{" http://one:80"}) {
-					t.Errorf("rules: %q", found)
-				}
-				wanted := []string{"^/one(/|$) http://one:80", "^/two(/|$) http://two:80"}
-				if found := cloudflare.services(t, tunnel, paths); !slices.Equal(found, wanted) {
-					t.Errorf("rules: %q, wanted %q", found, wanted)
-				}
-				foreign.untouched(t)
+			wanted := []string{"^/one(/|$) http://one:80", "^/two(/|$) http://two:80"}
+			if found := cloudflare.services(t, tunnel, paths); !slices.Equal(found, wanted) {
+				t.Errorf("rules: %q, wanted %q", found, wanted)
 			}
-			dns.source.set(
-				of("two", whole),
-				of("one", paths, property{"tunnel-path-prefix", "/one"}),
-				of("one", whole),
-				of("two", paths, property{"tunnel-path-prefix", "/two"}))
-			serves(t)
-			for _, hostname := range []string{whole, paths} {
-				if lines := program.lines("WARN", hostname, "ingress/shop/one", "ingress/shop/two"); lines != 1 {
-					t.Errorf("%d lines name both objects of %s", lines, hostname)
-				}
+			foreign.untouched(t)
+		}
+		pod.source.set(
+			of("two", whole),
+			of("one", paths, property{"tunnel-path-prefix", "/one"}),
+			of("one", whole),
+			of("two", paths, property{"tunnel-path-prefix", "/two"}))
+		serves(t)
+		for _, hostname := range []string{whole, paths} {
+			if lines := pod.program.lines("WARN", hostname, "ingress/shop/one", "ingress/shop/two"); lines != 1 {
+				t.Errorf("%d lines name both objects of %s", lines, hostname)
 			}
-			dns.source.set()
-			dns.settle(t, cloudflare)
-			foreign.alone(t)
-		})
-	}
+		}
+		pod.source.set()
+		pod.settles(t)
+		foreign.alone(t)
+	})
 }
 
 // Of two objects that ExternalDNS knows apart one has the hostname, whoever asks first in a loop.
 func TestWhoHasAHostnameKeepsItAndTheOtherObjectIsTold(t *testing.T) {
 	t.Parallel()
-	for _, registry := range []registry{txt, noop} {
-		t.Run("with the registry "+string(registry), func(t *testing.T) {
-			t.Parallel()
-			cloudflare := startEmulator(t)
-			tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-			foreign := cloudflare.foreign(t, tunnel)
-			program := startProgram(t, cloudflare, tunnel.id)
-			dns := startExternalDNS(t, program, registry)
-			dns.source.rotate()
-			const host = "wanted.example.com"
-			holder := func(service string) *endpoint.Endpoint { return from("ingress/b/web", published(host, service)) }
-			rival := from("ingress/a/web", published(host, "http://rival:80"))
-			dns.source.set(holder("http://holder:80"))
-			dns.settle(t, cloudflare)
-			for _, service := range []string{"http://holder:80", "http://changed:80"} {
-				dns.source.set(rival, holder(service))
-				dns.settle(t, cloudflare)
-				cloudflare.publishes(t, tunnel, host, service, `{}`)
-			}
-			if lines := program.lines("WARN", host, "ingress/a/web", "ingress/b/web"); lines != 1 {
-				t.Errorf("%d lines tell the other object", lines)
-			}
-			dns.source.set(rival)
-			dns.settle(t, cloudflare)
-			cloudflare.publishes(t, tunnel, host, "http://rival:80", `{}`)
-			foreign.untouched(t)
-		})
-	}
+	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
+		pod, tunnel, foreign := besideOthers(t, invocation)
+		cloudflare := pod.cloudflare
+		pod.source.rotate()
+		const host = "wanted.example.com"
+		holder := func(service string) *endpoint.Endpoint { return from("ingress/b/web", published(host, service)) }
+		rival := from("ingress/a/web", published(host, "http://rival:80"))
+		pod.source.set(holder("http://holder:80"))
+		pod.settles(t)
+		for _, service := range []string{"http://holder:80", "http://changed:80"} {
+			pod.source.set(rival, holder(service))
+			pod.settles(t)
+			cloudflare.publishes(t, tunnel, host, service, `{}`)
+		}
+		if lines := pod.program.lines("WARN", host, "ingress/a/web", "ingress/b/web"); lines != 1 {
+			t.Errorf("%d lines tell the other object", lines)
+		}
+		pod.source.set(rival)
+		pod.settles(t)
+		cloudflare.publishes(t, tunnel, host, "http://rival:80", `{}`)
+		foreign.untouched(t)
+	})
 }
 
 // The namespace that holds a hostname changes it, although its object's name has no room in the record's comment and another
 // namespace's comes first.
 func TestTheHolderOfAHostnameChangesItWhoeverElseAsks(t *testing.T) {
 	t.Parallel()
-	cloudflare := startEmulator(t)
-	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-	foreign := cloudflare.foreign(t, tunnel)
-	pod := deploy(t, cloudflare, tunnel.id, "NAMESPACE_GUARD=true")
+	pod, tunnel, foreign := besideOthers(t, invocation{}, "NAMESPACE_GUARD=true")
+	cloudflare := pod.cloudflare
 	const host = "held.example.com"
 	in := func(resource, service string, properties ...property) *endpoint.Endpoint {
 		return from(resource, published(host, service, properties...))

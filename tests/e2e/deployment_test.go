@@ -9,30 +9,54 @@ type deployment struct {
 	program    *program
 	cloudflare *emulator
 	source     *connector
-	tunnels    string   // CF_TUNNEL_ID
-	binary     string   // of ExternalDNS
-	registry   registry // of ExternalDNS, as are the flags
-	flags      []string
+	tunnels    string // CF_TUNNEL_ID
+	invocation
+}
+
+// invocation is how ExternalDNS is run: what is left empty is the version of go.mod, its own registry and no more flags.
+type invocation struct {
+	binary   string
+	registry registry
+	flags    []string
 }
 
 // deploy runs both for the first time.
 func deploy(t *testing.T, cloudflare *emulator, tunnels string, settings ...string) *deployment {
 	t.Helper()
-	return deployWith(t, externalDNSBinary, nil, cloudflare, tunnels, settings...)
+	return deployWith(t, invocation{}, cloudflare, tunnels, settings...)
 }
 
-func deployWith(t *testing.T, binary string, flags []string, cloudflare *emulator, tunnels string, settings ...string) *deployment {
+func deployWith(t *testing.T, invocation invocation, cloudflare *emulator, tunnels string, settings ...string) *deployment {
 	t.Helper()
-	made := &deployment{
-		cloudflare: cloudflare,
-		source:     startConnector(t),
-		tunnels:    tunnels,
-		binary:     binary,
-		registry:   txt,
-		flags:      flags,
+	if invocation.binary == "" {
+		invocation.binary = externalDNSBinary
 	}
+	if invocation.registry == "" {
+		invocation.registry = txt
+	}
+	made := &deployment{cloudflare: cloudflare, source: startConnector(t), tunnels: tunnels, invocation: invocation}
 	made.rollOut(t, settings...)
 	return made
+}
+
+// besideOthers deploys into a tunnel and a zone in which others have records and rules.
+func besideOthers(t *testing.T, invocation invocation, settings ...string) (*deployment, tunnel, *foreign) {
+	t.Helper()
+	cloudflare := startEmulator(t)
+	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+	foreign := cloudflare.foreign(t, tunnel)
+	return deployWith(t, invocation, cloudflare, tunnel.id, settings...), tunnel, foreign
+}
+
+// withEitherRegistry runs a test with each of the two that keep nothing elsewhere.
+func withEitherRegistry(t *testing.T, test func(t *testing.T, invocation invocation)) {
+	t.Helper()
+	for _, registry := range []registry{txt, noop} {
+		t.Run("with the registry "+string(registry), func(t *testing.T) {
+			t.Parallel()
+			test(t, invocation{registry: registry})
+		})
+	}
 }
 
 // rollOut replaces both, the program with these settings and no others. They end with the test that is given.
@@ -43,7 +67,7 @@ func (d *deployment) rollOut(t *testing.T, settings ...string) {
 		d.program.stop(t)
 	}
 	d.program = startProgram(t, d.cloudflare, d.tunnels, settings...)
-	d.externalDNS = runExternalDNS(t, d.binary, d.source, d.program, d.registry, d.flags...)
+	d.externalDNS = startExternalDNS(t, d.invocation, d.source, d.program)
 }
 
 // settles awaits the fixed point and sees it last.

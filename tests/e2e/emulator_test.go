@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"path"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -61,7 +60,7 @@ func (e *emulator) askRaw(t *testing.T, method, path string, body []byte, answer
 	}
 }
 
-// try is askRaw for where a test cannot be ended.
+// try says what went wrong in place of ending the test.
 func (e *emulator) try(method, path string, body []byte, answer any) error {
 	request, err := http.NewRequest(method, e.control+path, bytes.NewReader(body))
 	if err != nil {
@@ -178,68 +177,73 @@ func (e *emulator) lift(t *testing.T) {
 	e.ask(t, "DELETE", "/faults", nil, nil)
 }
 
-// visit says what a visitor of the host gets: the service of a tunnel's rule, or what is in the way.
+// visit is what a visitor gets.
+type visit struct {
+	Text    string `json:"text"`
+	Tunnel  string `json:"tunnel"`
+	Service string `json:"service"`
+}
+
+// String says the service of a tunnel's rule, or what is in the way.
+func (v visit) String() string {
+	if v.Tunnel == "" {
+		return v.Text
+	}
+	return v.Service + " through " + v.Tunnel
+}
+
+// visit says what a visitor of the host gets.
 func (e *emulator) visit(t *testing.T, host, path string) string {
 	t.Helper()
-	seen, err := e.tryVisit(host, path)
-	if err != nil {
-		e.alive(t)
-		t.Fatal(err)
-	}
-	return seen
+	var seen visit
+	e.ask(t, "POST", "/visit", map[string]string{"host": host, "path": path}, &seen)
+	return seen.String()
 }
 
-func (e *emulator) tryVisit(host, path string) (string, error) {
-	var visit struct {
-		Text    string `json:"text"`
-		Tunnel  string `json:"tunnel"`
-		Service string `json:"service"`
-	}
-	body, err := json.Marshal(map[string]string{"host": host, "path": path})
-	if err != nil {
-		return "", err
-	}
-	if err := e.try("POST", "/visit", body, &visit); err != nil {
-		return "", err
-	}
-	if visit.Tunnel == "" {
-		return visit.Text, nil
-	}
-	return visit.Service + " through " + visit.Tunnel, nil
-}
-
-// watch has the host visited all the time. What it returns ends that, and says what visitors got, one after another
-// and each only once in a row.
+// watch has the host visited from now on. What it returns says what visitors got, one after another and each only once in
+// a row, in whatever connector's way: the emulator looks at every change, however short.
 func (e *emulator) watch(t *testing.T, host string) func() []string {
 	t.Helper()
-	seen := []string{e.visit(t, host, "/")}
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(glance / 4):
+	e.ask(t, "POST", "/watch", map[string]any{"urls": []string{"https://" + host + "/"}}, nil)
+	return func() (seen []string) {
+		t.Helper()
+		var watched []struct {
+			Changes []struct {
+				Got []visit `json:"got"`
+			} `json:"changes"`
+		}
+		e.ask(t, "GET", "/watched", nil, &watched)
+		for _, change := range watched[0].Changes {
+			var got []string
+			for _, one := range change.Got {
+				got = append(got, one.String())
 			}
-			now, err := e.tryVisit(host, "/")
-			if err != nil {
-				now = err.Error()
-			}
-			if now != seen[len(seen)-1] {
+			if now := strings.Join(got, " or "); len(seen) == 0 || now != seen[len(seen)-1] {
 				seen = append(seen, now)
 			}
 		}
-	}()
-	end := sync.OnceFunc(func() {
-		close(stop)
-		<-done
-	})
-	t.Cleanup(end)
-	return func() []string {
-		end()
 		return seen
 	}
+}
+
+// delay lets what is written from now on take its time to each of the tunnel's connectors, of which there are as many, and
+// to the resolvers.
+func (e *emulator) delay(t *testing.T, tunnel tunnel, records time.Duration, configurations ...time.Duration) {
+	t.Helper()
+	var milliseconds []int64
+	for _, one := range configurations {
+		milliseconds = append(milliseconds, one.Milliseconds())
+	}
+	e.ask(t, "POST", "/connectors", map[string]any{"tunnel": tunnel.id, "connectors": len(configurations)}, nil)
+	e.ask(t, "POST", "/delays", map[string]any{
+		"tunnel": tunnel.id, "configurations_ms": milliseconds, "records_ms": records.Milliseconds(),
+	}, nil)
+}
+
+// passTime puts the emulator's clock ahead: what is on its way arrives.
+func (e *emulator) passTime(t *testing.T, by time.Duration) {
+	t.Helper()
+	e.ask(t, "POST", "/clock", map[string]any{"advance_seconds": int64(by.Seconds())}, nil)
 }
 
 // tunnelNeverConfigured is a fresh tunnel.

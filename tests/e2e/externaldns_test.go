@@ -26,6 +26,7 @@ type registry string
 const (
 	txt  registry = "txt"
 	noop registry = "noop"
+	crd  registry = "crd"
 )
 
 // externalDNS is the real ExternalDNS, and the source it reads.
@@ -35,13 +36,7 @@ type externalDNS struct {
 	metrics string
 }
 
-func startExternalDNS(t *testing.T, program *program, registry registry, flags ...string) *externalDNS {
-	t.Helper()
-	return runExternalDNS(t, externalDNSBinary, startConnector(t), program, registry, flags...)
-}
-
-// runExternalDNS runs any version of it over a source that is there already.
-func runExternalDNS(t *testing.T, binary string, source *connector, program *program, registry registry, flags ...string) *externalDNS {
+func startExternalDNS(t *testing.T, invocation invocation, source *connector, program *program) *externalDNS {
 	t.Helper()
 	metrics := "127.0.0.1:" + freePort(t)
 	arguments := append([]string{
@@ -49,13 +44,13 @@ func runExternalDNS(t *testing.T, binary string, source *connector, program *pro
 		"--connector-source-server=" + source.address,
 		"--provider=webhook",
 		"--webhook-provider-url=http://" + program.address,
-		"--registry=" + string(registry),
+		"--registry=" + string(invocation.registry),
 		"--policy=sync",
 		"--interval=" + interval.String(),
 		"--metrics-address=" + metrics,
 		"--log-level=debug",
-	}, flags...)
-	child := start(t, "external-dns", binary, bareEnvironment(), arguments...)
+	}, invocation.flags...)
+	child := start(t, "external-dns", invocation.binary, bareEnvironment(), arguments...)
 	dns := &externalDNS{process: child, source: source, metrics: "http://" + metrics + "/metrics"}
 	eventually(t, "external-dns shows its metrics", func() error {
 		dns.alive(t)

@@ -46,7 +46,7 @@ func TestExternalDNSLivesThroughFaultsAndConvergesAfterwards(t *testing.T) {
 			shop := openShop(t)
 			shop.cloudflare.inject(t, trouble.fault)
 			shop.reorganise()
-			shop.dns.failsSoftly(t, 2)
+			shop.failsSoftly(t, 2)
 			shop.foreign.untouched(t)
 			shop.cloudflare.lift(t)
 			shop.isReorganised(t)
@@ -87,9 +87,9 @@ func TestExternalDNSLivesThroughFaultsAndConvergesAfterwards(t *testing.T) {
 		armed := time.Now()
 		shop.cloudflare.inject(t, fault{path: anyPath, what: limit, once: true})
 		shop.reorganise()
-		shop.dns.failsSoftly(t, 2)
+		shop.failsSoftly(t, 2)
 		calls := shop.cloudflare.calls(t)
-		shop.dns.failsSoftly(t, 4)
+		shop.failsSoftly(t, 4)
 		if now := shop.cloudflare.calls(t); len(now) != len(calls) {
 			t.Errorf("called before the limit was over: %v", now[len(calls):])
 		}
@@ -103,31 +103,26 @@ func TestExternalDNSLivesThroughFaultsAndConvergesAfterwards(t *testing.T) {
 
 // shop is a running set-up with three published hostnames.
 type shop struct {
-	cloudflare *emulator
-	tunnel     tunnel
-	foreign    *foreign
-	dns        *externalDNS
+	*deployment
+	tunnel  tunnel
+	foreign *foreign
 }
 
 func openShop(t *testing.T) *shop {
 	t.Helper()
-	cloudflare := startEmulator(t)
-	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-	foreign := cloudflare.foreign(t, tunnel)
-	program := startProgram(t, cloudflare, tunnel.id, "REQUEST_TIMEOUT="+shortDeadline.String())
-	dns := startExternalDNS(t, program, txt)
-	dns.source.set(
+	pod, tunnel, foreign := besideOthers(t, invocation{}, "REQUEST_TIMEOUT="+shortDeadline.String())
+	pod.source.set(
 		published("kept.example.com", "http://kept.shop.svc:80"),
 		published("changed.example.com", "http://changed.shop.svc:80"),
 		published("withdrawn.example.com", "http://withdrawn.shop.svc:80"),
 	)
-	dns.settle(t, cloudflare)
-	return &shop{cloudflare, tunnel, foreign, dns}
+	pod.settles(t)
+	return &shop{pod, tunnel, foreign}
 }
 
 // reorganise asks for one hostname more, one less, and one changed.
 func (s *shop) reorganise() {
-	s.dns.source.set(
+	s.source.set(
 		published("kept.example.com", "http://kept.shop.svc:80"),
 		published("changed.example.com", "http://changed-next.shop.svc:80"),
 		published("created.example.com", "http://created.shop.svc:80"),
@@ -137,7 +132,7 @@ func (s *shop) reorganise() {
 // isReorganised awaits what reorganise asked for.
 func (s *shop) isReorganised(t *testing.T) {
 	t.Helper()
-	s.dns.settle(t, s.cloudflare)
+	s.settles(t)
 	s.cloudflare.publishes(t, s.tunnel, "kept.example.com", "http://kept.shop.svc:80", `{}`)
 	s.cloudflare.publishes(t, s.tunnel, "changed.example.com", "http://changed-next.shop.svc:80", `{}`)
 	s.cloudflare.publishes(t, s.tunnel, "created.example.com", "http://created.shop.svc:80", `{}`)

@@ -10,10 +10,8 @@ import (
 // ExternalDNS's own --dry-run does not reach a provider, so it asks for its changes in every loop.
 func TestADryRunWritesNothingAndTellsEverything(t *testing.T) {
 	t.Parallel()
-	cloudflare := startEmulator(t)
-	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-	foreign := cloudflare.foreign(t, tunnel)
-	pod := deploy(t, cloudflare, tunnel.id)
+	pod, tunnel, foreign := besideOthers(t, invocation{})
+	cloudflare := pod.cloudflare
 	changed, withdrawn, created := "changed.example.com", "withdrawn.example.com", "created.example.com"
 	pod.source.set(published(changed, "http://old.shop.svc:80"), published(withdrawn, "http://gone.shop.svc:80"))
 	pod.settles(t)
@@ -48,10 +46,8 @@ func TestAMassDeletionIsWithheldUntilItIsAllowed(t *testing.T) {
 	for _, ownership := range []ownership{inComments, inTexts} {
 		t.Run("with the ownership "+string(ownership), func(t *testing.T) {
 			t.Parallel()
-			cloudflare := startEmulator(t)
-			tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-			foreign := cloudflare.foreign(t, tunnel)
-			pod := deploy(t, cloudflare, tunnel.id, ownership.setting())
+			pod, tunnel, foreign := besideOthers(t, invocation{}, ownership.setting())
+			cloudflare := pod.cloudflare
 			var all []*endpoint.Endpoint
 			for number := range 12 {
 				all = append(all, published(fmt.Sprintf("host-%d.example.com", number), "http://web.shop.svc:80"))
@@ -93,10 +89,8 @@ func TestAMassDeletionIsWithheldUntilItIsAllowed(t *testing.T) {
 // With the guard a namespace publishes its own services only, and keeps the hostnames it has.
 func TestTheNamespaceGuardKeepsNamespacesApart(t *testing.T) {
 	t.Parallel()
-	cloudflare := startEmulator(t)
-	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-	foreign := cloudflare.foreign(t, tunnel)
-	pod := deploy(t, cloudflare, tunnel.id, "NAMESPACE_GUARD=true")
+	pod, tunnel, foreign := besideOthers(t, invocation{}, "NAMESPACE_GUARD=true")
+	cloudflare := pod.cloudflare
 	in := func(namespace, hostname, service string) *endpoint.Endpoint {
 		one := published(hostname, service)
 		one.Labels[endpoint.ResourceLabelKey] = "ingress/" + namespace + "/web"

@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// The three programs, as absolute paths.
+// The programs, as absolute paths.
 var (
 	externalDNSBinary string
 	webhookBinary     string
 	emulatorBinary    string
+	apiServerBinary   string
 	// Where everything is built that is not Go's own.
 	targetDirectory string
 )
@@ -51,15 +52,18 @@ func build() error {
 	}); err != nil {
 		return err
 	}
-	externalDNSBinary, err = binary("EXTERNAL_DNS_BINARY", func() (string, error) {
-		directory, err := os.Getwd()
-		if err != nil {
-			return "", err
-		}
-		output := filepath.Join(directory, "bin", "external-dns")
+	directory := filepath.Join(root, "tests", "e2e")
+	golang := func(name string) (string, error) {
+		output := filepath.Join(directory, "bin", name)
 		// No version control stamp: the checkout may be a tree without its history.
-		return output, run(directory, "go", "build", "-buildvcs=false", "-o", output, "./cmd/external-dns")
-	})
+		return output, run(directory, "go", "build", "-buildvcs=false", "-o", output, "./cmd/"+name)
+	}
+	if externalDNSBinary, err = binary("EXTERNAL_DNS_BINARY", func() (string, error) {
+		return golang("external-dns")
+	}); err != nil {
+		return err
+	}
+	apiServerBinary, err = binary("API_SERVER_BINARY", func() (string, error) { return golang("api-server") })
 	return err
 }
 

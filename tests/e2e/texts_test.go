@@ -108,7 +108,7 @@ func TestTheTextsOfExternalDNSAreKeptUnderEveryName(t *testing.T) {
 				// Nobody's is example.com.
 				delete(foreign.visits, [2]string{hostname, "/"})
 			}
-			pod := deployWith(t, externalDNSBinary, naming.flags, cloudflare, tunnel.id, inTexts.setting())
+			pod := deployWith(t, invocation{flags: naming.flags}, cloudflare, tunnel.id, inTexts.setting())
 			publishes := func(service string) {
 				t.Helper()
 				var all []*endpoint.Endpoint
@@ -140,10 +140,8 @@ func TestTheTextsOfExternalDNSAreKeptUnderEveryName(t *testing.T) {
 
 func TestALongTextIsKeptInSeveralStrings(t *testing.T) {
 	t.Parallel()
-	cloudflare := startEmulator(t)
-	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-	foreign := cloudflare.foreign(t, tunnel)
-	pod := deploy(t, cloudflare, tunnel.id, inTexts.setting())
+	pod, _, foreign := besideOthers(t, invocation{}, inTexts.setting())
+	cloudflare := pod.cloudflare
 	long := published("web.example.com", "http://web.shop.svc:80")
 	long.Labels[endpoint.ResourceLabelKey] = "ingress/shop/" + strings.Repeat("a", 253)
 	pod.source.set(long)
@@ -160,10 +158,8 @@ func TestALongTextIsKeptInSeveralStrings(t *testing.T) {
 // By default the TXT record of example.com is cname-example.com, which is in another zone, if in any.
 func TestAHostnameWhoseTextFitsInNoZoneIsRefused(t *testing.T) {
 	t.Parallel()
-	cloudflare := startEmulator(t)
-	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-	foreign := cloudflare.foreign(t, tunnel)
-	pod := deploy(t, cloudflare, tunnel.id, inTexts.setting())
+	pod, tunnel, foreign := besideOthers(t, invocation{}, inTexts.setting())
+	cloudflare := pod.cloudflare
 	pod.source.set(published(zoneName, "http://apex.shop.svc:80"), published("web.example.com", "http://web.shop.svc:80"))
 	eventually(t, "the other hostname is published", func() error {
 		pod.alive(t)
@@ -179,10 +175,8 @@ func TestAHostnameWhoseTextFitsInNoZoneIsRefused(t *testing.T) {
 
 func TestATextDeletedByHandComesBack(t *testing.T) {
 	t.Parallel()
-	cloudflare := startEmulator(t)
-	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-	foreign := cloudflare.foreign(t, tunnel)
-	pod := deploy(t, cloudflare, tunnel.id, inTexts.setting())
+	pod, tunnel, foreign := besideOthers(t, invocation{}, inTexts.setting())
+	cloudflare := pod.cloudflare
 	// ExternalDNS asks for a TXT record again (txt/force-update) only while it sees another one.
 	both := []*endpoint.Endpoint{published("web.example.com", "http://web.shop.svc:80"), published("api.example.com", "http://api.shop.svc:80")}
 	pod.source.set(both...)
@@ -213,10 +207,8 @@ func TestThePathsOfAHostnameShareOneText(t *testing.T) {
 	}{{"in the clear", nil}, {"encrypted", encryption}} {
 		t.Run(registry.name, func(t *testing.T) {
 			t.Parallel()
-			cloudflare := startEmulator(t)
-			tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-			foreign := cloudflare.foreign(t, tunnel)
-			pod := deployWith(t, externalDNSBinary, registry.flags, cloudflare, tunnel.id, inTexts.setting())
+			pod, tunnel, foreign := besideOthers(t, invocation{flags: registry.flags}, inTexts.setting())
+			cloudflare := pod.cloudflare
 			// Each is of an object of its own, so ExternalDNS has another text for each.
 			one := func(identifier, service string, properties ...property) *endpoint.Endpoint {
 				one := published(host, service, properties...).WithSetIdentifier(identifier)
@@ -267,10 +259,8 @@ func TestThePathsOfAHostnameShareOneText(t *testing.T) {
 func TestTextsGetTheNamesOfNewFlagsWithoutAGap(t *testing.T) {
 	t.Parallel()
 	const host, service = "web.example.com", "http://web.shop.svc:80"
-	cloudflare := startEmulator(t)
-	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-	foreign := cloudflare.foreign(t, tunnel)
-	pod := deploy(t, cloudflare, tunnel.id, inTexts.setting())
+	pod, tunnel, foreign := besideOthers(t, invocation{}, inTexts.setting())
+	cloudflare := pod.cloudflare
 	pod.source.set(published(host, service))
 	pod.settles(t)
 	watched := cloudflare.watch(t, host)
@@ -307,7 +297,7 @@ func TestTwoOwnersInOneZoneKeepTheirTextsApart(t *testing.T) {
 	pods := map[string]*deployment{}
 	for owner, tunnel := range tunnels {
 		flags := []string{"--txt-owner-id=" + owner}
-		pods[owner] = deployWith(t, externalDNSBinary, flags, cloudflare, tunnel.id, inTexts.setting(), "OWNER_ID="+owner)
+		pods[owner] = deployWith(t, invocation{flags: flags}, cloudflare, tunnel.id, inTexts.setting(), "OWNER_ID="+owner)
 		pods[owner].source.set(published("one."+owner+".example.com", "http://one.svc:80"), published("two."+owner+".example.com", "http://two.svc:80"))
 	}
 	for _, pod := range pods {
@@ -353,10 +343,8 @@ func TestTwoOwnersInOneZoneKeepTheirTextsApart(t *testing.T) {
 // Without a registry ExternalDNS deletes all that it is shown and does not want.
 func TestARegistryForgottenUnderOwnershipTxtDeletesNothingForeign(t *testing.T) {
 	t.Parallel()
-	cloudflare := startEmulator(t)
-	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-	foreign := cloudflare.foreign(t, tunnel)
-	pod := deploy(t, cloudflare, tunnel.id, inTexts.setting())
+	pod, tunnel, foreign := besideOthers(t, invocation{}, inTexts.setting())
+	cloudflare := pod.cloudflare
 	pod.source.set(published("web.example.com", "http://web.shop.svc:80"))
 	pod.settles(t)
 
@@ -378,10 +366,8 @@ func TestARegistryForgottenUnderOwnershipTxtDeletesNothingForeign(t *testing.T) 
 // Switching is a restart with another setting. ExternalDNS keeps its flags.
 func TestOwnershipIsSwitchedToTextsAndBackWithoutAGap(t *testing.T) {
 	t.Parallel()
-	cloudflare := startEmulator(t)
-	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-	foreign := cloudflare.foreign(t, tunnel)
-	pod := deploy(t, cloudflare, tunnel.id, inComments.setting())
+	pod, tunnel, foreign := besideOthers(t, invocation{}, inComments.setting())
+	cloudflare := pod.cloudflare
 	old := []*endpoint.Endpoint{published("web.example.com", "http://web.shop.svc:80"), published("api.example.com", "http://api.shop.svc:80")}
 	pod.source.set(old...)
 	pod.settles(t)

@@ -27,10 +27,8 @@ func TestOlderVersionsOfExternalDNSPublishChangeAndWithdraw(t *testing.T) {
 			t.Run(version+" with the ownership "+string(ownership), func(t *testing.T) {
 				t.Parallel()
 				const web, api = "web.example.com", "api.example.com"
-				cloudflare := startEmulator(t)
-				tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-				foreign := cloudflare.foreign(t, tunnel)
-				pod := deployWith(t, binary, nil, cloudflare, tunnel.id, ownership.setting())
+				pod, tunnel, foreign := besideOthers(t, invocation{binary: binary}, ownership.setting())
+				cloudflare := pod.cloudflare
 				keeps := func(t *testing.T, hostnames ...string) {
 					t.Helper()
 					var names []string

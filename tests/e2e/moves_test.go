@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/external-dns/endpoint"
+)
+
+const (
+	// MOVE_GRACE in these tests: more than a loop, and more than any way to the emulated edge.
+	moveGrace = 2 * time.Second
+	// How long records and configurations take to the emulated edge. They differ, so that nothing is hidden by arriving
+	// together with something else.
+	recordsDelay, configurationsDelay = 700 * time.Millisecond, 300 * time.Millisecond
+	// The configuration of a connector that lags arrives when the test puts the clock ahead by this.
+	lag = time.Hour
+)
+
+// move is a hostname that changes its tunnel, beside one that stays and what others have in both tunnels.
+type move struct {
+	*deployment
+	east, west               tunnel
+	foreignEast, foreignWest *foreign
+}
+
+const moving, staying, webService = "web.example.com", "stays.example.com", "http://web.shop.svc:80"
+
+// beforeMove has both hostnames published in the first tunnel.
+func beforeMove(t *testing.T, invocation invocation, settings ...string) *move {
+	t.Helper()
+	cloudflare := startEmulator(t)
+	east, west := cloudflare.tunnelOfOthers(t, "east"), cloudflare.tunnelNamed(t, "handmade")
+	foreignEast, foreignWest := cloudflare.foreign(t, east), cloudflare.foreign(t, west)
+	settings = append(settings, "MOVE_GRACE="+moveGrace.String())
+	// One is named by its id and one by its name.
+	pod := deployWith(t, invocation, cloudflare, east.id+",handmade", settings...)
+	made := &move{deployment: pod, east: east, west: west, foreignEast: foreignEast, foreignWest: foreignWest}
+	made.source.set(published(moving, webService), published(staying, webService))
+	made.settles(t)
+	cloudflare.publishes(t, east, moving, webService, `{}`)
+	return made
+}
+
+// begin asks for the move, and for more.
+func (m *move) begin(more ...*endpoint.Endpoint) {
+	m.source.set(append(more, published(moving, webService, property{"tunnel", "handmade"}), published(staying, webService))...)
+}
+
+// rules is the number of rules that the hostname has in each tunnel, and that its record's stamp names.
+func (m *move) rules(t *testing.T) (east, west, stamped int) {
+	t.Helper()
+	for _, record := range m.cloudflare.recordsFor(t, moving) {
+		if _, digests, found := strings.Cut(record.Comment, " rules="); found {
+			stamped += len(digests) / 3
+		}
+	}
+	return len(m.cloudflare.rulesFor(t, m.east, moving)), len(m.cloudflare.rulesFor(t, m.west, moving)), stamped
+}
+
+// isLedOver says why the record does not lead to the second tunnel.
+func (m *move) isLedOver(t *testing.T) error {
+	t.Helper()
+	m.alive(t)
+	return m.cloudflare.leadsTo(t, "default", m.west, moving)
+}
+
+// isCleared says why there is more than the one rule that the second tunnel has.
+func (m *move) isCleared(t *testing.T) error {
+	t.Helper()
+	m.alive(t)
+	if east, west, stamped := m.rules(t); east != 0 || west != 1 || stamped != 1 {
+		return fmt.Errorf("%d rules in the old tunnel, %d in the new one, %d in the stamp", east, west, stamped)
+	}
+	return nil
+}
+
+// served checks that visitors were served by the one tunnel and then by the other, and by nothing else.
+func (m *move) served(t *testing.T, seen []string) {
+	t.Helper()
+	if wanted := []string{webService + " through " + m.east.id, webService + " through " + m.west.id}; !slices.Equal(seen, wanted) {
+		t.Errorf("visitors got %q", seen)
+	}
+}
+
+// ends sees that nothing else has changed, and that all of ours can be withdrawn.
+func (m *move) ends(t *testing.T) {
+	t.Helper()
+	m.cloudflare.publishes(t, m.west, moving, webService, `{}`)
+	m.cloudflare.publishes(t, m.east, staying, webService, `{}`)
+	m.foreignEast.untouched(t)
+	m.foreignWest.untouched(t)
+	m.source.set()
+	m.settles(t)
+	m.foreignEast.alone(t)
+	m.foreignWest.alone(t)
+}
+
+// registries are those that a move has to go through with, and where the program keeps whose a hostname is.
+var registries = []struct {
+	registry  registry
+	ownership ownership
+}{{noop, inComments}, {txt, inComments}, {txt, inTexts}}
+
+// Neither a record nor a configuration is at the edge when it is written, so the old rule stays as long as visitors may still
+// be led to it.
+func TestAMoveLeadsTheRecordOverAndTakesTheOldRuleOffWhenItsGraceIsOver(t *testing.T) {
+	t.Parallel()
+	for _, kept := range registries {
+		t.Run(fmt.Sprintf("with the registry %s and the ownership %s", kept.registry, kept.ownership), func(t *testing.T) {
+			t.Parallel()
+			move := beforeMove(t, invocation{registry: kept.registry}, kept.ownership.setting())
+			for _, tunnel := range []tunnel{move.east, move.west} {
+				move.cloudflare.delay(t, tunnel, recordsDelay, configurationsDelay, 2*configurationsDelay)
+			}
+			watched := move.cloudflare.watch(t, moving)
+			notLed := time.Now()
+			move.begin()
+			eventually(t, "the record leads to the new tunnel", func() error {
+				looked := time.Now()
+				err := move.isLedOver(t)
+				if err != nil {
+					notLed = looked
+				}
+				return err
+			})
+			if east, west, stamped := move.rules(t); east != 1 || west != 1 || stamped != 2 {
+				t.Errorf("%d rules in the old tunnel, %d in the new one, %d in the stamp", east, west, stamped)
+			}
+			eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+			if lasted := time.Since(notLed); lasted < moveGrace {
+				t.Errorf("the old rule was gone %s after the record was led over, or sooner", lasted)
+			}
+			move.settles(t)
+			move.served(t, watched())
+			move.ends(t)
+		})
+	}
+}
+
+// A hostname that moves has two tunnels' rules and a record to change, which no one call can do.
+func TestAHostnameMovesToAnotherTunnelWhateverFailsOnTheWay(t *testing.T) {
+	t.Parallel()
+	unavailable := map[string]any{"status": 503}
+	for _, trouble := range []struct {
+		name  string
+		fault fault
+	}{
+		{"while no batch is done", fault{method: "POST", path: batchPath, what: unavailable, from: 1}},
+		{"while no batch but one is done", fault{method: "POST", path: batchPath, what: unavailable, from: 2}},
+		{"while no batch but two is done", fault{method: "POST", path: batchPath, what: unavailable, from: 3}},
+		{"while no configuration is written", fault{method: "PUT", path: configurationPath, what: unavailable, from: 1}},
+		{"while no configuration but one is written", fault{method: "PUT", path: configurationPath, what: unavailable, from: 2}},
+	} {
+		t.Run(trouble.name, func(t *testing.T) {
+			t.Parallel()
+			move := beforeMove(t, invocation{}, "REQUEST_TIMEOUT="+shortDeadline.String())
+			watched := move.cloudflare.watch(t, moving)
+			move.cloudflare.inject(t, trouble.fault)
+			move.begin()
+			move.failsSoftly(t, 2)
+			move.cloudflare.lift(t)
+			eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+			move.settles(t)
+			move.served(t, watched())
+			move.ends(t)
+		})
+	}
+}
+
+// Until each connector of the new tunnel serves a hostname, some of its visitors would get whatever that one has.
+func TestAMoveWaitsForTheLastConnectorOfTheNewTunnel(t *testing.T) {
+	t.Parallel()
+	for _, kept := range registries {
+		t.Run(fmt.Sprintf("with the registry %s and the ownership %s", kept.registry, kept.ownership), func(t *testing.T) {
+			t.Parallel()
+			move := beforeMove(t, invocation{registry: kept.registry}, kept.ownership.setting())
+			watched := move.cloudflare.watch(t, moving)
+			move.waits(t)
+			move.cloudflare.passTime(t, lag)
+			eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
+			eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+			move.settles(t)
+			move.served(t, watched())
+			move.ends(t)
+		})
+	}
+}
+
+// waits asks for the move while the second connector of the new tunnel takes no configuration, and sees that ExternalDNS
+// asks for it in every loop, while all else is done.
+func (m *move) waits(t *testing.T) {
+	t.Helper()
+	m.cloudflare.delay(t, m.west, 0, 0, lag)
+	const fresh, changed = "fresh.example.com", "http://fresh.shop.svc:80"
+	m.begin(published(fresh, changed))
+	m.failsSoftly(t, 2)
+	m.cloudflare.publishes(t, m.east, fresh, changed, `{}`)
+	writes := m.cloudflare.writes(t)
+	m.failsSoftly(t, m.mustMetric(t, softErrors)+2)
+	if now := m.cloudflare.writes(t); len(now) != len(writes) {
+		t.Errorf("written while a connector lags: %v", now[len(writes):])
+	}
+	m.cloudflare.recordLeadsTo(t, m.east, moving)
+	if east, west, stamped := m.rules(t); east != 1 || west != 1 || stamped != 2 {
+		t.Errorf("%d rules in the old tunnel, %d in the new one, %d in the stamp", east, west, stamped)
+	}
+	if !m.program.tells("refused=moving", moving, "serves version") {
+		t.Error("nothing is told of the connector that lags")
+	}
+	// From now on configurations are there at once; what was written before still is not.
+	m.cloudflare.delay(t, m.west, 0, 0, 0)
+}
