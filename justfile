@@ -104,7 +104,7 @@ e2e:
         exit 1
     fi
     go vet ./...
-    # The test builds what it drives; the first time that compiles all of ExternalDNS, some minutes on two cores.
+    # The test builds what it drives; the first time that compiles all of ExternalDNS and an API server, some minutes on two cores.
     go test -count=1 -timeout 20m -parallel 16 -v ./...
 
 # Older versions of ExternalDNS, likewise; the first time each is built, two to three minutes on two cores.
