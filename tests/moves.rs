@@ -16,7 +16,7 @@ mod town;
 
 use std::time::Duration;
 
-use cloudflare_emulator::Visit;
+use cloudflare_emulator::{RuleText, Visit};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
 use serde_json::json;
 
@@ -161,6 +161,27 @@ fn what_comes_and_what_goes_is_one_version_of_a_document() {
     assert!(outcome.is_ok(), "{outcome:?}");
     assert_eq!(writes, Writes { configurations: 1, batches: 2 });
     assert_eq!(run(&mut passage, &after).1, Writes::default());
+}
+
+/// Of the document nobody can tell whom Cloudflare means, so each rule is tried for itself.
+#[test]
+fn a_path_does_not_give_way_to_one_that_is_refused() {
+    let (host, beside) = ("disliked.example.org", "liked.example.org");
+    let mut passage = passage(&[0]);
+    let paths = |text: &str| [path(host, text), path(beside, text)];
+    passage.run_to_rest(&paths("^/old")).expect("published");
+    passage.town.cloudflare().edit(|cloudflare| {
+        cloudflare
+            .whims_mut()
+            .dislike_rule(RuleText::Unnamed, move |rule| rule.hostname == host && rule.path == "^/old/new");
+    });
+    run(&mut passage, &paths("^/old/new")).0.expect_err("something is left to do");
+    let is_served = |host: &str, asked: &str| {
+        let visit = passage.town.cloudflare().visit(host, asked);
+        matches!(visit, Visit::Served { service, .. } if service == "http://web:80")
+    };
+    assert!(is_served(host, "/old/new"), "by the old rule");
+    assert!(is_served(beside, "/old/new") && !is_served(beside, "/old/other"), "by the new rule alone");
 }
 
 /// 22 digests fill the comment of a Free zone.

@@ -125,6 +125,17 @@ pub(super) struct Execution<'a> {
 /// Steps are taken in this order.
 type Step<'a> = (Stage, Place<'a>);
 
+/// The order in which pieces are tried in groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// What only goes is refused least, and what is withdrawn should be.
+    Goes,
+    /// What comes or changes.
+    Comes,
+    /// What goes from a hostname that something comes to: once that is there, and not where it was refused.
+    GivesWay,
+}
+
 /// How a write ended.
 enum Sent<'a> {
     /// It is done, or there was nothing to do.
@@ -311,22 +322,23 @@ impl<'a> Execution<'a> {
         mut queue: Vec<Piece<'a>>,
         mut narrowing: Narrowing,
     ) -> Result<(), Stop> {
-        // What only goes is refused least, and what is withdrawn should be. What gives way to something goes after that.
         let adding: BTreeSet<&str> =
             inserted(queue.iter().filter(|piece| piece.adds()).map(|piece| piece.hostname));
         let turn = |piece: &Piece<'a>| match (piece.adds(), adding.contains(piece.hostname)) {
-            (false, false) => 0,
-            (true, _) => 1,
-            (false, true) => 2,
+            (false, false) => Turn::Goes,
+            (true, _) => Turn::Comes,
+            (false, true) => Turn::GivesWay,
         };
         queue.sort_by_key(turn);
         let mut cause = None;
-        while let Some(first) = queue.first() {
-            let first_turn = turn(first);
-            if first_turn == 2 {
+        while let Some(present) = queue.first().map(turn) {
+            if present == Turn::GivesWay {
                 queue.retain(|piece| !self.done.dropped.contains(piece.hostname));
             }
-            let alike = queue.iter().take_while(|piece| turn(piece) == first_turn).count();
+            let alike = queue.iter().take_while(|piece| turn(piece) == present).count();
+            if alike == 0 {
+                break;
+            }
             let length = narrowing.next().min(alike);
             let length = self.fitting(step, queue.get(..length).unwrap_or_default());
             if !narrowing.is_untried() && !self.may_narrow(step) {
