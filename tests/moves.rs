@@ -250,3 +250,26 @@ fn a_deep_name_below_a_wildcard_is_told_of_once() {
     assert_eq!(told("flat.wild.example.org"), [""; 0]);
     assert_eq!(told("beside.other.wild.example.org"), [""; 0], "the name between stands already");
 }
+
+/// The old path is asked to go, as its set identifier is another one; the new one would strand what is somebody else's.
+#[test]
+fn a_path_stays_where_its_hostname_cannot_move() {
+    record_log();
+    let host = "web.example.com";
+    let mut passage = passage(&[0]);
+    let of = |tunnel: &str, path: &str| {
+        [endpoint(host, &[("tunnel", tunnel), ("tunnel-path", path), ("tunnel-service", "http://web:80")])]
+    };
+    passage.run_to_rest(&of("office", "^/api(/|$)")).expect("published");
+    let state = passage.town.state();
+    for _ in 0..3 {
+        run(&mut passage, &of("home", "^/api/")).0.expect("refused by name");
+        pass(&passage, 60);
+    }
+    assert_eq!(passage.town.state(), state, "somebody's rule for /theirs stands in the office");
+    assert_eq!(lines_with(&[host, "refused=rule_left_behind", "/theirs"]).len(), 1);
+    assert_eq!(lines_with(&[host, "refused=withheld"]).len(), 1);
+    // What is withdrawn altogether goes.
+    passage.run_to_rest(&[]).expect("withdrawn");
+    assert!(!passage.town.scene.cnames().iter().any(|(name, ..)| name == host));
+}

@@ -289,6 +289,7 @@ impl<'a> Host<'a> {
         order: Order,
         refusals: &mut Vec<Refusal>,
     ) -> Result<Planned, Reason> {
+        let withhold = withhold || self.cannot_follow(&wanted, withdrawn);
         let withdrawn_claims = self.withdrawn_claims(withdrawn, withhold, refusals);
         let wanted = if !self.foreign_records.is_empty() {
             let needs = self.needs_of_records(&wanted);
@@ -461,6 +462,17 @@ impl<'a> Host<'a> {
             }
         }
         possible
+    }
+
+    /// Whether something is wanted in a tunnel that the hostname cannot move to: what is withdrawn may be the same under
+    /// another path.
+    fn cannot_follow(&self, wanted: &[Wanted<'_>], withdrawn: &BTreeSet<Box<str>>) -> bool {
+        if withdrawn.is_empty() || self.led_to().is_none() {
+            return false;
+        }
+        let claims = self.withdrawn_claims(withdrawn, false, &mut Vec::new());
+        let tunnel = self.tunnel_for(wanted, &claims);
+        wanted.iter().any(|wanted| Some(&wanted.publication.tunnel) != tunnel.as_ref())
     }
 
     fn stands_at(&self, path: Option<&str>, tunnel: &TunnelId) -> bool {

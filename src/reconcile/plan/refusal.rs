@@ -25,7 +25,7 @@ pub struct Refusal {
 pub enum Reason {
     /// The endpoint has mistakes in it.
     Invalid(Problem),
-    /// A deletion beside an invalid endpoint of the same hostname.
+    /// A deletion beside an endpoint of the same hostname that is invalid, or in a tunnel that the hostname cannot move to.
     Withheld,
     /// A deletion among so many that something else must be wrong.
     MassDeletion,
@@ -214,7 +214,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Invalid(problem) => write!(formatter, "{problem}; what is published now stays as it is"),
             Self::Withheld => formatter.write_str(
-                "its deletion waits until the hostname's invalid endpoint is mended, as the two may be one",
+                "its deletion waits until the hostname's refused endpoint is mended, as the two may be one",
             ),
             Self::MassDeletion => formatter.write_str(
                 "in one request more than MASS_DELETION_LIMIT hostnames were to go, and more than stay of those that \
