@@ -40,11 +40,19 @@ pub const MOVE_GRACE_MAXIMUM: Duration = Duration::from_secs(3600);
 /// apply a configuration within half a second as a rule; the request has to answer in `REQUEST_TIMEOUT`.
 pub const MOVE_WAIT: Duration = Duration::from_secs(4);
 
+/// How long one such look may take. Connectors are asked for one tunnel after the other.
+pub const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The pause after the first look at these connectors. It doubles, which makes six looks of `MOVE_WAIT`.
 pub const MOVE_LOOK_PAUSE: Duration = Duration::from_millis(125);
 
 /// A move that has waited for so long is answered as done as far as it can be: ten loops of ExternalDNS have failed for it.
 pub const MOVE_PATIENCE: Duration = Duration::from_secs(600);
+
+/// So much longer than `MOVE_GRACE` a withdrawn hostname stays at most, where its record cannot be led to the wildcard's
+/// tunnel that takes it over; and a withdrawn path, where its hostname waits to move. What is withdrawn has to go: these
+/// are three loops.
+pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(180);
 
 /// The list of zones is read again when it is older: one call in ten minutes is none that anybody would miss.
 pub const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);

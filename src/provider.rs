@@ -291,6 +291,7 @@ impl Provider {
             warn!("{error}");
             Failure::internal(error.to_string())
         })?;
+        self.moves().follow(&plan, now);
         self.journal().hold_back(&mut plan, snapshot, now);
         Ok(plan)
     }
@@ -319,7 +320,12 @@ impl Provider {
             ));
         }
         let refusals = plan.refusals.iter().chain(&done.refusals);
-        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count();
+        // Where nothing is written nothing gets any further.
+        let is_left = |refusal: &&Refusal| {
+            refusal.reason.is_unfinished()
+                && !(self.wanted.dry_run && matches!(refusal.reason, Reason::Moving(_)))
+        };
+        let left = refusals.filter(is_left).count();
         if left > 0 || done.is_unfinished() {
             return Err(Failure::unavailable(format!(
                 "{} changes are left to do; the log says which",

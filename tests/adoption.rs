@@ -16,7 +16,7 @@ use std::time::Duration;
 use cloudflare_emulator::{Emulator, Fault, Matcher};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{Zone, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason, Settled, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::ZoneSnapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use serde_json::json;
@@ -383,7 +383,7 @@ fn heritage_in_another_zone_is_left_and_noted() {
     let changes = Changes { create: vec![published("shop.example.com", WANTED)], ..Changes::default() };
     let mut settings = world::settings();
     settings.adopt = world.adopt.clone();
-    let plan = plan(&changes, &snapshot, &BTreeSet::new(), &settings).expect("the owner is ours");
+    let plan = plan(&changes, &snapshot, &Settled::default(), &settings).expect("the owner is ours");
     assert_eq!(plan.hosts.len(), 1, "{plan:?}");
     let text = plan.notes.iter().map(ToString::to_string).collect::<String>();
     assert!(text.contains("cname-shop.example.com") && text.contains("in the zone example.com"), "{text}");
@@ -844,7 +844,7 @@ fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
     let desired: Vec<Endpoint> = names.iter().map(|name| published(name, WANTED)).collect();
     let (changes, snapshot, settings) = (world.changes(&desired), world.snapshot(), world.settings());
     let begun = processor_time();
-    let plan = plan(&changes, &snapshot, &BTreeSet::new(), &settings).expect("the owner is ours");
+    let plan = plan(&changes, &snapshot, &Settled::default(), &settings).expect("the owner is ours");
     let taken = processor_time() - begun;
     assert!(taken < Duration::from_secs(7), "{taken:?}");
     assert_eq!((plan.hosts.len(), plan.refusals), (names.len(), Vec::new()));

@@ -6,8 +6,6 @@ mod external_dns;
 #[path = "laws/world.rs"]
 mod world;
 
-use std::collections::BTreeSet;
-
 use external_dns_cloudflare_tunnel_webhook::cloudflare::Record;
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::heritage::Heritage;
@@ -427,7 +425,7 @@ proptest! {
         let adjusted = adjust::adjust(&desired, &world.settings()).endpoints;
         let changes = world.registry.plan(&world.shown(), &adjusted);
         let plan_now = |world: &World| {
-            let settled = BTreeSet::new();
+            let settled = plan::Settled::default();
             plan::plan(&changes, &world.snapshot(), &settled, &world.settings()).expect("the owner is ours")
         };
         let plan = plan_now(&world);

@@ -6,11 +6,9 @@ mod external_dns;
 #[allow(dead_code, reason = "the laws take more of it")]
 mod world;
 
-use std::collections::BTreeSet;
-
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, Settled, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
 
@@ -84,7 +82,8 @@ fn a_resource_that_the_comment_has_no_room_for_is_not_written_in_every_loop() {
     assert!(!world.records[0].comment.contains("resource"), "{}", world.records[0].comment);
 
     let changes = Changes { update_new: vec![desired], ..Changes::default() };
-    let plan = plan(&changes, &world.snapshot(), &BTreeSet::new(), &settings()).expect("the owner is ours");
+    let plan =
+        plan(&changes, &world.snapshot(), &Settled::default(), &settings()).expect("the owner is ours");
     assert!(plan.is_empty(), "{plan:?}");
 }
 
@@ -121,7 +120,8 @@ fn two_endpoints_for_one_path_do_not_hold_a_withdrawal_back() {
     let mut world = World::new(&[], &[]);
     world.run_loop(&[on("^/a$"), on("^/b$")], usize::MAX);
     let changes = Changes { update_new: vec![on("^/a$"), on("^/a$")], ..deletion("^/b$") };
-    let plan = plan(&changes, &world.snapshot(), &BTreeSet::new(), &settings()).expect("the owner is ours");
+    let plan =
+        plan(&changes, &world.snapshot(), &Settled::default(), &settings()).expect("the owner is ours");
     assert_eq!(plan.refusals, []);
 }
 
@@ -348,7 +348,7 @@ fn a_refusal_over_txt_records_names_the_remedy() {
     let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
     let refused = world.run_loop(&[apex], usize::MAX).refusals;
     world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
-    let unowned = plan(&deletion(""), &world.snapshot(), &BTreeSet::new(), &world.settings())
+    let unowned = plan(&deletion(""), &world.snapshot(), &Settled::default(), &world.settings())
         .expect("nobody else's")
         .refusals;
     for (refusals, label, remedies) in [

@@ -67,6 +67,8 @@ pub(super) struct Done {
     pub(super) doubts: Doubts,
     /// Hostnames of which not everything was done.
     pub(super) dropped: BTreeSet<Box<str>>,
+    /// Those among them that wait for the connectors of their new tunnel. Everything before that was done.
+    pub(super) waiting: BTreeSet<Box<str>>,
     /// Rules that Cloudflare took, and stored otherwise than they were sent.
     pub(super) altered: Vec<Write>,
     /// The versions of the documents that were written, as far as nobody else wrote them.
@@ -205,8 +207,20 @@ impl<'a> Execution<'a> {
         if outcome.is_ok() {
             self.await_connectors();
             outcome = self.run_twice(|stage| stage == Stage::Repoint);
+        } else if matches!(outcome, Err(Stop::Failed(_) | Stop::Uncertain(_))) && self.written.is_empty() {
+            self.write_what_needs_no_stamp();
         }
         (self.done, outcome)
+    }
+
+    /// What is withdrawn, or changed under a stamp that it has, does not wait until all zones can be written again. That
+    /// this fails too is no news.
+    fn write_what_needs_no_stamp(&mut self) {
+        let is_stamped = |host: &&HostPlan| host.operations.keys().any(|(stage, _)| *stage <= Stage::Stamp);
+        let waiting = self.plan.hosts.iter().filter(is_stamped).map(|host| host.hostname.clone());
+        self.done.dropped.extend(waiting);
+        (self.is_narrowing, self.known) = (false, None);
+        let _ = self.run_stages(&|stage| [Stage::Publish, Stage::Unstamp].contains(&stage));
     }
 
     /// Carries out stages for those of whom Cloudflare refused nothing, then for the others.

@@ -130,8 +130,10 @@ impl Journal {
     pub(super) fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot, now: Instant) {
         let mut writes = Vec::new();
         let owned = snapshot.owned(&plan.own_before);
-        for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
-            for (work, write) in works(host, snapshot, &owned) {
+        let is_done = |hostname| !done.dropped.contains(hostname) || done.waiting.contains(hostname);
+        for host in plan.hosts.iter().filter(|host| is_done(&host.hostname)) {
+            let has_moved = !done.waiting.contains(&host.hostname);
+            for (work, write) in works(host, snapshot, &owned, has_moved) {
                 self.rejected.remove(&work);
                 writes.extend(write);
             }
@@ -203,8 +205,8 @@ impl Brake<'_> {
                 };
                 self.refuse(&host.hostname, host.resource.as_deref(), edit.path(), reason);
                 // The digest of a rule that stays must not come off. And led to its new tunnel without one of its
-                // rules, the hostname would lose what that rule serves.
-                if matches!(edit, RuleEdit::Remove { .. }) || (is_moving && standing.is_none()) {
+                // rules, or to an outdated one, the hostname would lose what that rule serves.
+                if matches!(edit, RuleEdit::Remove { .. }) || is_moving {
                     return false;
                 }
             }
@@ -229,13 +231,20 @@ impl Brake<'_> {
     }
 }
 
-/// Every piece of a hostname's work: by what a refusal of it is remembered, and what is written where.
-fn works(host: &HostPlan, snapshot: &Snapshot, owned: &OwnedRules<'_>) -> Vec<(Box<str>, Option<Write>)> {
+/// Every piece of a hostname's work, but for leading its record over unless it `has_moved`: by what a refusal of it is remembered, and what is written where.
+fn works(
+    host: &HostPlan,
+    snapshot: &Snapshot,
+    owned: &OwnedRules<'_>,
+    has_moved: bool,
+) -> Vec<(Box<str>, Option<Write>)> {
     let mut works = Vec::new();
     for (tunnel, edit) in host.edits.values().flatten() {
         works.push((tunnel_work(tunnel, edit), rule_write_against(tunnel, edit, snapshot, owned)));
     }
-    for (batch, operations) in &host.operations {
+    for (batch, operations) in
+        host.operations.iter().filter(|(batch, _)| has_moved || batch.0 != Stage::Repoint)
+    {
         let write = record_write(&host.hostname, batch, operations, snapshot);
         works.push((record_work(operations), Some(write)));
     }

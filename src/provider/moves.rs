@@ -2,11 +2,12 @@
 //!
 //! It is lost with the process; then the time counts anew.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::limits;
 use crate::ordered::inserted;
+use crate::reconcile::plan::{Plan, Settled};
 use crate::tunnel::TunnelId;
 
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub(super) struct Moves {
     led: BTreeMap<Box<str>, (TunnelId, Instant)>,
     /// Tunnels that do not serve yet what is to move to them.
     awaited: BTreeMap<TunnelId, Instant>,
+    /// Hostnames that are withdrawn and stay till a wildcard's tunnel has their visitors.
+    handed_over: BTreeMap<Box<str>, Instant>,
 }
 
 impl Moves {
@@ -33,18 +36,40 @@ impl Moves {
         }
     }
 
-    /// The hostnames that have been led where they are for `grace`.
-    pub(super) fn settled(&self, grace: Duration, now: Instant) -> BTreeSet<Box<str>> {
-        let is_settled = |since: &Instant| now.saturating_duration_since(*since) >= grace;
-        let settled = self.led.iter().filter(|(_, (_, since))| is_settled(since));
-        inserted(settled.map(|(hostname, _)| hostname.clone()))
+    /// The hostnames that have been led where they are for `grace`, or were to be handed over for longer.
+    pub(super) fn settled(&self, grace: Duration, now: Instant) -> Settled {
+        let age = |since: &Instant| now.saturating_duration_since(*since);
+        let moved = self.led.iter().filter(|(_, (_, since))| age(since) >= grace);
+        let patience = grace + limits::HAND_OVER_PATIENCE;
+        let handed_over = self.handed_over.iter().filter(|(_, since)| age(since) >= patience);
+        let late = self.awaited.iter().filter(|(_, since)| age(since) >= limits::HAND_OVER_PATIENCE);
+        Settled {
+            late: inserted(late.map(|(tunnel, _)| tunnel.clone())),
+            moved: inserted(moved.map(|(hostname, _)| hostname.clone())),
+            handed_over: inserted(handed_over.map(|(hostname, _)| hostname.clone())),
+        }
     }
 
-    /// Hostnames wait for these tunnels, and for no others.
-    pub(super) fn wait_for(&mut self, tunnels: &BTreeSet<&TunnelId>, now: Instant) {
-        self.awaited.retain(|tunnel, _| tunnels.contains(tunnel));
+    /// Forgets what `plan` does not wait for any more, and notes what it hands over.
+    pub(super) fn follow(&mut self, plan: &Plan, now: Instant) {
+        let is_awaited =
+            |tunnel: &TunnelId| plan.hosts.iter().any(|host| host.moves_to.as_ref() == Some(tunnel));
+        self.awaited.retain(|tunnel, _| is_awaited(tunnel));
+        self.handed_over.retain(|hostname, _| {
+            let goes = plan.host(hostname).is_some_and(|host| host.vanishes);
+            goes || plan.handed_over.contains(hostname)
+        });
+        for hostname in &plan.handed_over {
+            self.handed_over.entry(hostname.clone()).or_insert(now);
+        }
+    }
+
+    /// Of the tunnels that hostnames move to, these are not ready.
+    pub(super) fn wait_for<'t>(&mut self, tunnels: impl Iterator<Item = &'t TunnelId>, now: Instant) {
+        let mut before = std::mem::take(&mut self.awaited);
         for tunnel in tunnels {
-            self.awaited.entry((*tunnel).clone()).or_insert(now);
+            let since = before.remove(tunnel).unwrap_or(now);
+            self.awaited.insert(tunnel.clone(), since);
         }
     }
 
@@ -70,7 +95,7 @@ mod tests {
         let mut moves = Moves::default();
         let shown = |digit| BTreeMap::from([("a.example.com".into(), tunnel(digit))]);
         let settled =
-            |moves: &Moves, seconds| moves.settled(grace, start + Duration::from_secs(seconds)).len();
+            |moves: &Moves, seconds| moves.settled(grace, start + Duration::from_secs(seconds)).moved.len();
         moves.begin("a.example.com", tunnel('a'), start);
         moves.see(shown('a'), start + Duration::from_secs(20));
         assert_eq!((settled(&moves, 29), settled(&moves, 30)), (0, 1));
@@ -86,12 +111,12 @@ mod tests {
         let start = Instant::now();
         let (one, other) = (tunnel('a'), tunnel('b'));
         let mut moves = Moves::default();
-        moves.wait_for(&BTreeSet::from([&one]), start);
+        moves.wait_for([&one].into_iter(), start);
         let late = start + limits::MOVE_PATIENCE;
-        moves.wait_for(&BTreeSet::from([&one, &other]), late);
+        moves.wait_for([&one, &other].into_iter(), late);
         assert!(moves.has_given_up(&one, late) && !moves.has_given_up(&other, late));
-        moves.wait_for(&BTreeSet::from([&other]), late);
-        moves.wait_for(&BTreeSet::from([&one, &other]), late);
+        moves.wait_for([&other].into_iter(), late);
+        moves.wait_for([&one, &other].into_iter(), late);
         assert!(!moves.has_given_up(&one, late), "it was ready in between");
     }
 }

@@ -67,11 +67,28 @@ pub struct Plan {
     pub refusals: Vec<Refusal>,
     /// What an operator should read.
     pub notes: Vec<Note>,
+    /// Hostnames that are withdrawn and stay till a wildcard's tunnel has their visitors.
+    pub handed_over: Vec<Box<str>>,
     /// The rules that are ours before anything is written.
     pub own_before: OwnRules,
     /// The rules that are ours once stamps are written.
     pub own_after: OwnRules,
 }
+
+/// The hostnames and tunnels for which enough time has passed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Their records have led where they lead for so long that no visitor is led elsewhere any more.
+    pub moved: BTreeSet<Box<str>>,
+    /// They were withdrawn so long ago that they go, whoever serves their visitors then.
+    pub handed_over: BTreeSet<Box<str>>,
+    /// Tunnels that hostnames have waited for so long that what is withdrawn from these does not wait any more.
+    pub late: BTreeSet<TunnelId>,
+}
+
+/// No time has passed.
+static NOTHING_SETTLED: Settled =
+    Settled { moved: BTreeSet::new(), handed_over: BTreeSet::new(), late: BTreeSet::new() };
 
 /// Something of somebody else's that becomes ours with the stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,8 +169,7 @@ impl fmt::Display for WrongOwner {
 
 impl std::error::Error for WrongOwner {}
 
-/// Plans `changes` against what was read. `settled` are the hostnames whose records have led where they lead for so long
-/// that no visitor is led elsewhere any more.
+/// Plans `changes` against what was read.
 ///
 /// # Errors
 ///
@@ -161,7 +177,7 @@ impl std::error::Error for WrongOwner {}
 pub fn plan(
     changes: &Changes,
     snapshot: &Snapshot,
-    settled: &BTreeSet<Box<str>>,
+    settled: &Settled,
     settings: &Settings,
 ) -> Result<Plan, WrongOwner> {
     check_owner(changes, settings)?;
@@ -176,8 +192,8 @@ pub fn plan(
         for (name, request) in &requests {
             let none = BTreeMap::new();
             let obstacles = obstacles.get(name).unwrap_or(&none);
-            let is_settled = settled.contains(name);
-            let outcome = host::plan(name, request, obstacles, is_settled, snapshot, settings, &owned);
+            let outcome = host::plan(name, request, obstacles, settled, snapshot, settings, &owned);
+            plan.handed_over.extend(outcome.has_heir.then(|| name.clone()));
             plan.refusals.extend(outcome.refusals);
             plan.notes.extend(outcome.notes);
             plan.own_after.add(name, outcome.new_digests);

@@ -99,9 +99,9 @@ impl ZoneSnapshot {
         self.wildcard(name, |_| true)
     }
 
-    /// The same once what stands at the name itself is gone.
-    pub fn wildcard_without(&self, name: &str) -> &[Record] {
-        self.wildcard(name, |record| &*record.name != name)
+    /// The same once the records that `go` are gone.
+    pub fn wildcard_without(&self, name: &str, go: &dyn Fn(&Record) -> bool) -> &[Record] {
+        self.wildcard(name, |record| !go(record))
     }
 
     fn wildcard(&self, name: &str, counts: impl Fn(&Record) -> bool) -> &[Record] {
@@ -177,7 +177,7 @@ impl Snapshot {
     }
 
     /// The zones that were read and that `name` is within.
-    fn zones_around(&self, name: &str) -> impl Iterator<Item = &ZoneSnapshot> {
+    pub(super) fn zones_around(&self, name: &str) -> impl Iterator<Item = &ZoneSnapshot> {
         self.zones.iter().filter(move |zone| hostname::is_within(name, &zone.zone.name))
     }
 

@@ -11,7 +11,7 @@ use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Settled, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
@@ -319,7 +319,8 @@ impl World {
     /// Between any two loops so much time passes that nobody is led to an old tunnel any more.
     pub(crate) fn plan(&self, changes: &Changes) -> Plan {
         let (snapshot, settings) = (self.snapshot(), self.settings());
-        let settled = snapshot.left_behind(&settings).into_keys().collect();
+        let moved: BTreeSet<Box<str>> = snapshot.left_behind(&settings).into_keys().collect();
+        let settled = Settled { handed_over: moved.clone(), moved, ..Settled::default() };
         plan(changes, &snapshot, &settled, &settings).expect("the owner is ours")
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Execution;
 use super::work::Piece;
+use crate::clock::Deadline;
 use crate::limits;
 use crate::ordered::inserted;
 use crate::reconcile::plan::{HostPlan, Reason};
@@ -18,11 +19,12 @@ impl<'a> Execution<'a> {
         let movers: Vec<(&HostPlan, &TunnelId)> =
             movers.filter(|(host, _)| !self.done.dropped.contains(&host.hostname)).collect();
         let targets: BTreeSet<&TunnelId> = inserted(movers.iter().map(|(_, tunnel)| *tunnel));
-        self.provider.moves().wait_for(&targets, self.clock.now());
         let not_ready = self.not_ready(targets);
+        self.provider.moves().wait_for(not_ready.keys().copied(), self.clock.now());
         for (host, tunnel) in movers.into_iter().filter(|(host, _)| !host.moves_now) {
             if let Some(reason) = not_ready.get(tunnel) {
                 self.leave_out(&host.hostname, reason.clone());
+                self.done.waiting.insert(host.hostname.clone());
             }
         }
     }
@@ -58,7 +60,10 @@ impl<'a> Execution<'a> {
     /// Whether every connector of the tunnel has applied what stands there by now, and if not, why. Those that do not tell
     /// what they have are not waited for.
     fn look_at(&self, tunnel: &TunnelId) -> Result<(), String> {
-        let connectors = self.client.connectors(self.account, tunnel, self.deadline).map_err(|error| {
+        // One that hangs leaves time for the others, and for what is ready to be led over.
+        let left = self.deadline.remaining(self.clock).saturating_sub(2 * limits::STEP_MINIMUM);
+        let deadline = Deadline::after(self.clock, limits::MOVE_LOOK_TIMEOUT.min(left));
+        let connectors = self.client.connectors(self.account, tunnel, deadline).map_err(|error| {
             format!(
                 "the connectors of tunnel {tunnel} cannot be seen, so what is to move there stays: {error}"
             )

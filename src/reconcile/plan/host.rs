@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::cloudflare::{Record, RecordId};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan::host::course::{Course, Order};
-use crate::reconcile::plan::{HostPlan, HostRequest, Reason, RecordOperation, Refusal, Stage};
+use crate::reconcile::plan::{
+    HostPlan, HostRequest, NOTHING_SETTLED, Reason, RecordOperation, Refusal, Settled, Stage,
+};
 use crate::reconcile::records::LOST_PREFIX;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
@@ -28,15 +30,16 @@ pub(super) struct Outcome {
     pub(super) notes: Vec<Note>,
     /// Digests that the plan stamps.
     pub(super) new_digests: BTreeSet<Digest>,
+    /// Whether the tunnel of a wildcard record takes its visitors over.
+    pub(super) has_heir: bool,
 }
 
-/// Plans one hostname. `obstacles` are paths whose rules the tunnel's document does not allow to be edited. Whether it
-/// `is_settled` says that its record has led where it leads for so long that nobody is led elsewhere any more.
+/// Plans one hostname. `obstacles` are paths whose rules the tunnel's document does not allow to be edited.
 pub(super) fn plan(
     name: &str,
     request: &HostRequest,
     obstacles: &BTreeMap<Option<Box<str>>, Reason>,
-    is_settled: bool,
+    settled: &Settled,
     snapshot: &Snapshot,
     settings: &Settings,
     owned: &BTreeMap<&TunnelId, Owned<'_>>,
@@ -64,8 +67,7 @@ pub(super) fn plan(
     let Ok(hostname) = Hostname::parse(name) else {
         return outcome;
     };
-    let host =
-        Host { obstacles, is_settled, ..Host::new(snapshot, settings, zone, hostname, request, owned) };
+    let host = Host { obstacles, settled, ..Host::new(snapshot, settings, zone, hostname, request, owned) };
     let mut wanted = host.guarded(wanted, &mut outcome.refusals);
     // One endpoint a path: ExternalDNS asks for no more.
     let mut paths = BTreeSet::new();
@@ -101,13 +103,14 @@ pub(super) fn plan(
     }
     outcome.refusals.append(&mut refusals);
     match planned {
-        Ok(Planned { plan, new_digests }) => {
+        Ok(Planned { plan, has_heir, new_digests }) => {
             if !plan.adoptions.is_empty() {
                 outcome.notes.extend(host.heritage_left());
             }
             outcome.notes.extend(host.note_on_names_taken(&plan));
             outcome.plan = Some(plan).filter(|plan| !plan.is_empty());
             outcome.new_digests = new_digests;
+            outcome.has_heir = has_heir;
         }
         Err(reason) => outcome.refusals.push(whole(host.resource(), reason)),
     }
@@ -173,6 +176,8 @@ struct Wanted<'a> {
 
 struct Planned {
     plan: HostPlan,
+    /// Whether the tunnel of a wildcard record takes its visitors over.
+    has_heir: bool,
     new_digests: BTreeSet<Digest>,
 }
 
@@ -198,8 +203,7 @@ struct Host<'a> {
     adopted: adoption::Adopted<'a>,
     /// By path, what the tunnel's document does not allow.
     obstacles: &'a BTreeMap<Option<Box<str>>, Reason>,
-    /// Whether its record has led where it leads for so long that nobody is led elsewhere any more.
-    is_settled: bool,
+    settled: &'a Settled,
 }
 
 /// Nothing stands in the way yet.
@@ -247,7 +251,7 @@ impl<'a> Host<'a> {
             traces: BTreeMap::new(),
             adopted: adoption::Adopted::default(),
             obstacles: &NO_OBSTACLES,
-            is_settled: false,
+            settled: &NOTHING_SETTLED,
         };
         host.traces = host.traces();
         host
@@ -309,12 +313,7 @@ impl<'a> Host<'a> {
         }
         let mut plan = self.empty_plan();
         let course = self.course(&wanted, &withdrawn_claims, order);
-        if let Some(heir) = course.last.is_empty().then(|| self.heir()).flatten() {
-            plan.vanishes = true;
-            self.hand_over(&mut plan, &heir);
-            refusals.push(self.whole(heir.reason()));
-            return Ok(Planned { plan, new_digests: BTreeSet::new() });
-        }
+        refusals.extend(course.reason().map(|reason| self.whole(reason)));
         (plan.adoptions, plan.comments_before) = self.adoptions(&wanted);
         self.plan_edits(&mut plan, &wanted, &course);
         self.plan_operations(&mut plan, &wanted, &course)?;
@@ -324,7 +323,7 @@ impl<'a> Host<'a> {
         if let Some(tunnel) = edited.chain(to_be_edited).find(|tunnel| !self.is_writable(tunnel)) {
             return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
         }
-        Ok(Planned { plan, new_digests: course.first.rules })
+        Ok(Planned { plan, has_heir: course.heir.is_some(), new_digests: course.first.rules })
     }
 
     /// The object that asks for the hostname, or the one that it came from.

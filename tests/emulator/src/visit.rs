@@ -51,15 +51,16 @@ impl Visit {
         }
     }
 
-    /// Whether a visitor cannot tell the two apart. A rule's number is not told.
+    /// Whether a visitor cannot tell the two apart. The way to a service is not told.
     pub fn is_answered_like(&self, other: &Self) -> bool {
-        let unnumbered = |visit: &Self| match visit.clone() {
-            Self::Served { tunnel, rule: _, service, origin_request } => {
-                Self::Served { tunnel, rule: None, service, origin_request }
+        let by_service = |visit: &Self| match visit.clone() {
+            Self::Served { tunnel: _, rule, service, origin_request } => {
+                let (tunnel, rule) = (String::new(), rule.map(|_| 0));
+                Self::Served { tunnel, rule, service, origin_request }
             }
             visit => visit,
         };
-        unnumbered(self) == unnumbered(other)
+        by_service(self) == by_service(other)
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use super::operations::lead;
 use super::{Host, Wanted, digest_of};
 use crate::cloudflare::{NewRecord, Record};
 use crate::reconcile::Note;
@@ -36,13 +35,9 @@ pub(super) struct Course {
     pub(super) leaves_in: Stage,
     /// The tunnel that the record is led to once that serves the hostname. Till then it leads where it led.
     pub(super) moves_to: Option<TunnelId>,
-}
-
-/// The tunnel of the wildcard record that answers for a hostname which goes.
-pub(super) struct Heir {
-    tunnel: TunnelId,
-    /// The records that are led there first.
-    records: Vec<RecordOperation>,
+    /// The tunnel of the wildcard record that answers for the hostname when it is gone. Its record is led there before it
+    /// goes, with the rules that still serve visitors.
+    pub(super) heir: Option<TunnelId>,
 }
 
 impl Course {
@@ -55,17 +50,17 @@ impl Course {
             staying: BTreeSet::new(),
             leaves_in: Stage::Publish,
             moves_to: None,
+            heir: None,
         }
     }
-}
 
-impl Heir {
-    pub(super) fn reason(&self) -> Reason {
-        Reason::Moving(format!(
-            "a wildcard record of tunnel {} takes the hostname over: its record leads there first, and goes with its \
-             rules when MOVE_GRACE has passed",
-            self.tunnel
-        ))
+    /// Why a hostname that was withdrawn is not gone yet.
+    pub(super) fn reason(&self) -> Option<Reason> {
+        let heir = self.heir.as_ref()?;
+        Some(Reason::Moving(format!(
+            "a wildcard record of tunnel {heir} takes the hostname over: its record leads there first, and goes with its \
+             rules when MOVE_GRACE has passed"
+        )))
     }
 }
 
@@ -84,8 +79,19 @@ impl<'a> Host<'a> {
         }
         last.rules.extend(&new);
         let ends = !last.record_only && last.rules.is_subset(&going);
-        let (staying, leaving): (BTreeSet<Digest>, BTreeSet<Digest>) =
-            going.into_iter().partition(|digest| !ends && self.is_needed(*digest, moves_to.as_ref()));
+        let heir = if ends { self.heir() } else { None };
+        // What is withdrawn and has nothing in its place is kept for a while only.
+        let is_late = moves_to.as_ref().is_some_and(|target| self.settled.late.contains(target));
+        let is_kept = !is_late || wanted.iter().any(|wanted| self.is_new(wanted));
+        let stays = |digest: &Digest| match &heir {
+            Some(heir) => self.stands_elsewhere(*digest, heir),
+            None => {
+                !ends
+                    && (is_kept || superseded.contains(digest))
+                    && self.is_needed(*digest, moves_to.as_ref())
+            }
+        };
+        let (staying, leaving): (BTreeSet<Digest>, BTreeSet<Digest>) = going.iter().copied().partition(stays);
         last.rules.retain(|digest| !leaving.contains(digest));
         last.rules.extend(&staying);
         let mut first = last.clone();
@@ -96,7 +102,7 @@ impl<'a> Host<'a> {
         if order == Order::Together {
             first.rules.extend(leaving.iter().filter(|digest| self.stands(**digest)));
         }
-        Course { first, last, leaving, staying, leaves_in, moves_to }
+        Course { first, last, leaving, staying, leaves_in, moves_to, heir }
     }
 
     /// Whether visitors may still be led to a rule that is to go: the record is about to be led away from it, or was not
@@ -107,8 +113,27 @@ impl<'a> Host<'a> {
         };
         match moves_to {
             Some(target) => tunnel != target,
-            None => !self.is_settled && self.led_to().is_some_and(|led_to| led_to != *tunnel),
+            None => !self.has_settled() && self.led_to().is_some_and(|led_to| led_to != *tunnel),
         }
+    }
+
+    /// Whether no other tunnel has a rule for the same path, from which its visitors would come.
+    fn is_new(&self, wanted: &Wanted<'_>) -> bool {
+        let digest = digest_of(wanted);
+        digest.is_some()
+            && !self.digests_for_path(wanted.publication.path()).any(|other| Some(other) != digest)
+    }
+
+    fn stands_elsewhere(&self, digest: Digest, than: &TunnelId) -> bool {
+        let trace = self.traces.get(&digest);
+        trace.is_some_and(|trace| {
+            trace.rule().is_some() && trace.tunnel().is_some_and(|tunnel| tunnel != than)
+        })
+    }
+
+    /// Whether its record has led where it leads for so long that nobody is led elsewhere any more.
+    fn has_settled(&self) -> bool {
+        self.settled.moved.contains(self.hostname.as_str())
     }
 
     fn stands(&self, digest: Digest) -> bool {
@@ -131,14 +156,15 @@ impl<'a> Host<'a> {
     pub(super) fn stand_ins(&self, target: &TunnelId) -> Vec<&'a Record> {
         let outer = self.outer_records.iter().map(|own| own.record).collect();
         let wildcard = || self.zone.wildcard_over(self.hostname.as_str()).iter().collect();
-        let records: Vec<&Record> = if self.outer_records.is_empty() { wildcard() } else { outer };
+        let mut records: Vec<&Record> = if self.outer_records.is_empty() { wildcard() } else { outer };
+        records.retain(|record| leads_visitors(record));
         let is_one = |record: &&Record| self.leads_past(record, target) && self.may_lead_there(record);
         if records.iter().all(is_one) { records } else { Vec::new() }
     }
 
     fn leads_past(&self, record: &Record, target: &TunnelId) -> bool {
         let leads_there = &*record.kind == "CNAME" && record.content.eq_ignore_ascii_case(&target.hostname());
-        ["A", "AAAA", "CNAME"].contains(&&*record.kind) && !leads_there
+        leads_visitors(record) && !leads_there
     }
 
     /// Whether a record of ours may lead where `record` does: one that led to a tunnel which is not configured would count
@@ -147,32 +173,21 @@ impl<'a> Host<'a> {
         TunnelId::from_hostname(&record.content).is_none_or(|tunnel| self.settings.is_configured(&tunnel))
     }
 
-    /// Who serves the hostname's visitors when it is gone, as long as its record does not lead there, or not for long, and
-    /// the rules that serve them now are to go with it. Only where the tunnel is configured: with our stamp a record that
-    /// leads to another would not count as ours.
-    pub(super) fn heir(&self) -> Option<Heir> {
-        let mut wildcard = self.zone.wildcard_without(self.hostname.as_str()).iter();
-        let tunnel = wildcard.find_map(|record| TunnelId::from_hostname(&record.content))?;
-        let stands_elsewhere = |trace: &Trace<'_>| {
-            trace.rule().is_some() && trace.tunnel().is_some_and(|standing| *standing != tunnel)
-        };
-        let led_to = self.led_to()?;
-        if !self.snapshot.tunnels.contains_key(&tunnel) || !self.traces.values().any(stands_elsewhere) {
+    /// Who serves the hostname's visitors when it is gone, where they are not led there yet. Only where the tunnel is
+    /// configured: with our stamp a record that leads to another would not count as ours. Asked for long enough the
+    /// hostname goes, whether its record could be led there or not.
+    fn heir(&self) -> Option<TunnelId> {
+        let (name, owner) = (self.hostname.as_str(), &self.settings.owner);
+        if self.settled.handed_over.contains(name) || self.own_records.is_empty() || self.led_to().is_none() {
             return None;
         }
-        if led_to == tunnel {
-            return (!self.is_settled).then(|| Heir { tunnel, records: Vec::new() });
-        }
-        let target = tunnel.hostname();
-        let records = self.own_records.iter().filter_map(|record| lead(record, &target, None)).collect();
-        Some(Heir { tunnel, records })
-    }
-
-    pub(super) fn hand_over(&self, plan: &mut HostPlan, heir: &Heir) {
-        if !heir.records.is_empty() {
-            let batch = (Stage::Repoint, self.zone.zone.id.clone());
-            plan.operations.insert(batch, heir.records.clone());
-        }
+        let txts = self.snapshot.txts_of(name, owner);
+        let goes = |record: &Record| *record.name == *name || txts.iter().any(|(_, txt)| txt.id == record.id);
+        let mut wildcard = self.zone.wildcard_without(name, &goes).iter();
+        let tunnel = wildcard.find_map(|record| TunnelId::from_hostname(&record.content))?;
+        let is_elsewhere = self.traces.keys().any(|digest| self.stands_elsewhere(*digest, &tunnel));
+        let is_led_there = self.has_settled() && self.led_to().as_ref() == Some(&tunnel);
+        (is_elsewhere && !is_led_there && self.snapshot.tunnels.contains_key(&tunnel)).then_some(tunnel)
     }
 
     /// A name more than one label below a wildcard takes the names between from it, and all below these (RFC 4592).
@@ -195,6 +210,10 @@ impl<'a> Host<'a> {
             wildcard.name
         )))
     }
+}
+
+fn leads_visitors(record: &Record) -> bool {
+    ["A", "AAAA", "CNAME"].contains(&&*record.kind)
 }
 
 /// A copy of a wildcard's record for one name below it.

@@ -30,15 +30,15 @@ impl Host<'_> {
 
     /// Whether a record that is not the hostname's own leads to the tunnel, for it or for a name that it stands for.
     fn is_reached(&self, tunnel: &TunnelId) -> bool {
-        let leads_there = |record: &Record| {
-            TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel)
-                && self.snapshot.own_stamp(record, self.settings).is_none()
-        };
+        let leads_there = |record: &Record| TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel);
         let by_name_below = self.hostname.as_str().strip_prefix("*.").is_some_and(|domain| {
             let mut records = self.zone.records().iter().filter(|record| is_below(&record.name, domain));
             records.any(leads_there)
         });
-        by_name_below || self.zone.answering(self.hostname.as_str()).iter().any(leads_there)
+        let name = self.hostname.as_str();
+        // Until a zone is active visitors are led by the one around it.
+        by_name_below
+            || self.snapshot.zones_around(name).any(|zone| zone.answering(name).iter().any(leads_there))
     }
 
     /// The tunnel, another than `wanted`, that visitors of the hostname's rules there are led to by a wildcard's record.

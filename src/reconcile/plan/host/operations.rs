@@ -8,6 +8,7 @@ use crate::reconcile::namespace;
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
 use crate::reconcile::snapshot::{OwnRecord, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Stamp};
+use crate::tunnel::TunnelId;
 
 /// What becomes of a hostname's records.
 struct Change<'w> {
@@ -35,7 +36,8 @@ impl Host<'_> {
             plan.vanishes = self.has_record();
             return Ok(());
         }
-        let target = wanted.first().map(|wanted| wanted.publication.tunnel.hostname());
+        let wanted_in = wanted.first().map(|wanted| &wanted.publication.tunnel);
+        let target = wanted_in.or(course.heir.as_ref()).map(TunnelId::hostname);
         let change = Change { wanted, target, course };
         for (stage, operation) in self.operations_at_home(&change)? {
             add(stage, self.zone, operation);
@@ -51,6 +53,7 @@ impl Host<'_> {
                 add(stage, own.zone, operation);
             }
         }
+        plan.vanishes = course.heir.is_some();
         plan.moves_to.clone_from(&course.moves_to);
         plan.moves_now = self.own_records.iter().any(|record| !self.may_lead_there(record));
         plan.stands_in = course.moves_to.is_some() && self.own_records.is_empty();
@@ -125,7 +128,7 @@ impl Host<'_> {
         let Change { wanted: _, target, course } = change;
         // One that somebody made an address leads nowhere of ours.
         let target = target.as_deref().filter(|_| is_cname(record)).unwrap_or(&record.content);
-        let is_moving = course.moves_to.is_some();
+        let is_moving = course.moves_to.is_some() || course.heir.is_some();
         // What only comes off a stamp comes off once its rule is gone.
         let only_leaves = first != last && self.claims_all(record, &course.first);
         let (early, late) = match first == last {
@@ -160,8 +163,8 @@ impl Host<'_> {
         claims: &Claims,
         render: &dyn Fn(&Stamp) -> Result<Box<str>, Reason>,
     ) -> Result<Box<str>, Reason> {
-        let Change { wanted, target: _, course: Course { last, .. } } = change;
-        let mut stamp = stamp_for(before, wanted, claims, last);
+        let Change { wanted, target: _, course } = change;
+        let mut stamp = stamp_for(before, wanted, claims, course);
         let comment = self.comment_of(&stamp, before, wanted, render)?;
         // Nothing is written only to say which hostname it is: after an update of the program that would be everything.
         if self.adopted.records.is_empty() && Stamp::parse(&comment).as_ref() == Some(before) {
@@ -213,9 +216,11 @@ fn is_cname(record: &Record) -> bool {
 }
 
 /// The stamp `before` with `claims`; it names the object where there will be one.
-fn stamp_for(before: &Stamp, wanted: &[Wanted<'_>], claims: &Claims, last: &Claims) -> Stamp {
+fn stamp_for(before: &Stamp, wanted: &[Wanted<'_>], claims: &Claims, course: &Course) -> Stamp {
     let mut stamp = before.clone();
-    let objects = last.rules.len() + usize::from(last.record_only);
+    // A rule that stays for visitors who are still led to it is nobody's any more.
+    let objects =
+        course.last.rules.difference(&course.staying).count() + usize::from(course.last.record_only);
     stamp.resource = match wanted {
         _ if objects > 1 => None,
         [wanted] => wanted.resource.map(Into::into),
