@@ -61,7 +61,7 @@ impl<'a> Execution<'a> {
     /// what they have are not waited for.
     fn look_at(&self, tunnel: &TunnelId) -> Result<(), String> {
         // One that hangs leaves time for the others, and for what is ready to be led over.
-        let left = self.deadline.remaining(self.clock).saturating_sub(2 * limits::STEP_MINIMUM);
+        let left = self.deadline.remaining(self.clock).saturating_sub(limits::STEP_MINIMUM);
         let deadline = Deadline::after(self.clock, limits::MOVE_LOOK_TIMEOUT.min(left));
         let connectors = self.client.connectors(self.account, tunnel, deadline).map_err(|error| {
             format!(
