@@ -53,14 +53,28 @@ impl Visit {
 
     /// Whether a visitor cannot tell the two apart. The way to a service is not told.
     pub fn is_answered_like(&self, other: &Self) -> bool {
-        let by_service = |visit: &Self| match visit.clone() {
+        let told = |visit: &Self| match visit.without_place() {
             Self::Served { tunnel: _, rule, service, origin_request } => {
-                let (tunnel, rule) = (String::new(), rule.map(|_| 0));
-                Self::Served { tunnel, rule, service, origin_request }
+                Self::Served { tunnel: String::new(), rule, service, origin_request }
             }
             visit => visit,
         };
-        by_service(self) == by_service(other)
+        told(self) == told(other)
+    }
+
+    /// Whether both are answered alike and through the same tunnel.
+    pub(crate) fn takes_the_way_of(&self, other: &Self) -> bool {
+        self.without_place() == other.without_place()
+    }
+
+    /// Without the place of the rule in its list, which changes with every rule before it.
+    fn without_place(&self) -> Self {
+        match self.clone() {
+            Self::Served { tunnel, rule, service, origin_request } => {
+                Self::Served { tunnel, rule: rule.map(|_| 0), service, origin_request }
+            }
+            visit => visit,
+        }
     }
 }
 

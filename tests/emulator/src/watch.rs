@@ -29,7 +29,7 @@ pub struct Watched {
 
 impl Watched {
     /// The times of a visit that is served at the beginning and at the end and is answered in another way than at the
-    /// beginning or at the end: by another service, through another tunnel, with other options, or not at all.
+    /// beginning or at the end: by another service, with other options, or not at all.
     pub fn lost(&self) -> Vec<&VisitChange> {
         let (Some(first), Some(last)) = (self.changes.first(), self.changes.last()) else {
             return Vec::new();
@@ -100,7 +100,7 @@ impl Watch {
         for Address { url: _, host, path, seen } in &mut self.addresses {
             let got = visits(cloudflare, host, path);
             let is_same = |before: &[Visit]| {
-                before.len() == got.len() && before.iter().zip(&got).all(|(a, b)| a.is_answered_like(b))
+                before.len() == got.len() && before.iter().zip(&got).all(|(a, b)| a.takes_the_way_of(b))
             };
             if !seen.last().is_some_and(|(_, before)| is_same(before)) {
                 seen.push((at, got));
