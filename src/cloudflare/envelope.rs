@@ -1,7 +1,7 @@
 //! What every answer of the API is wrapped in: `{success, errors, messages, result, result_info}`.
 //!
 //! `success` decides, not the codes: a successful token verification carries code 10000 among its messages. What
-//! is no envelope, as a proxy's page of HTML, is judged by its HTTP status.
+//! is no envelope, as a proxy's page of HTML, is nothing that Cloudflare said.
 
 use std::time::Duration;
 
@@ -126,13 +126,13 @@ impl Context<'_> {
         // A failure may carry a `result` of any shape; its errors count.
         match serde_json::from_slice::<Envelope<IgnoredAny>>(body) {
             Ok(envelope) if !envelope.success => Err(self.refuse(envelope.errors)),
+            Ok(_) if self.is_success() => {
+                Err(Error::Unreadable { status: self.status, reason: self.clean(&unreadable.to_string()) })
+            }
             // Without a length, a connection that ends early looks like the end of the answer.
             _ if self.is_success() && unreadable.is_eof() && !body.is_empty() => Err(Error::Unanswered(
                 TransportError::new(TransportErrorKind::Disconnected, true, "the answer ends in the middle"),
             )),
-            _ if self.is_success() => {
-                Err(Error::Unreadable { status: self.status, reason: self.clean(&unreadable.to_string()) })
-            }
             _ => Err(self.refuse(Vec::new())),
         }
     }
@@ -163,7 +163,7 @@ impl Context<'_> {
             message: first.map_or_else(
                 || match self.status {
                     300..400 => "a redirect, which is not followed".into(),
-                    _ => "no reason given".into(),
+                    _ => "no answer of Cloudflare's API".into(),
                 },
                 |cause| cause.message,
             ),
@@ -180,6 +180,7 @@ impl Context<'_> {
                 Error::Limited { retry_after: self.retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) }
             }
             Verdict::Failed => Error::Failed(refusal),
+            Verdict::Intercepted => Error::Intercepted(refusal),
         }
     }
 
@@ -227,7 +228,7 @@ mod tests {
 
     fn refusal_of(status: u16, body: &str) -> Refusal {
         match read(status, body) {
-            Err(Error::Refused(refusal)) => refusal,
+            Err(Error::Refused(refusal) | Error::Intercepted(refusal)) => refusal,
             other => panic!("{body} gave {other:?}"),
         }
     }
@@ -267,8 +268,8 @@ mod tests {
             (r#"[{"code":1004,"message":"text","error_chain":null}]"#, Some(1004), "text"),
             (r#"["text"]"#, None, "text"),
             (r#"[7]"#, None, "no message"),
-            (r#"[]"#, None, "no reason given"),
-            (r#"null"#, None, "no reason given"),
+            (r#"[]"#, None, "no answer of Cloudflare's API"),
+            (r#"null"#, None, "no answer of Cloudflare's API"),
         ] {
             let refusal = refusal_of(400, &format!(r#"{{"success":false,"errors":{errors},"result":{{}}}}"#));
             assert_eq!((refusal.code, &*refusal.message), (code, message), "{errors}");
@@ -303,19 +304,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_judged_by_its_status() {
+    fn what_is_no_envelope_is_not_what_cloudflare_said() {
         let html = "<html><body>502 Bad Gateway</body></html>";
-        for body in [html, "", "null", "[]", "\"text\"", "{}", r#"{"error":"x"}"#] {
+        let mute = r#"{"success":false,"errors":[]}"#;
+        for body in [html, "", "null", "[]", "\"text\"", "{}", r#"{"error":"x"}"#, mute] {
             assert!(matches!(read(502, body), Err(Error::Failed(_))), "{body}");
-            assert!(matches!(read(403, body), Err(Error::Credentials(_))), "{body}");
-            assert!(matches!(read(404, body), Err(Error::NotFound(_))), "{body}");
-            assert!(matches!(read(400, body), Err(Error::Refused(_))), "{body}");
-            assert!(matches!(read(302, body), Err(Error::Refused(_))), "{body}");
+            assert!(matches!(read(401, body), Err(Error::Credentials(_))), "{body}");
+            for status in [200, 302, 400, 403, 404, 405, 407, 413, 451] {
+                assert!(matches!(read(status, body), Err(Error::Intercepted(_))), "{status} {body}");
+            }
             assert!(
                 matches!(read(429, body), Err(Error::Limited { retry_after }) if retry_after == RATE_LIMIT_PAUSE_DEFAULT),
                 "{body}"
             );
-            assert!(matches!(read(200, body), Err(Error::Unreadable { status: 200, .. })), "{body}");
         }
     }
 

@@ -28,6 +28,10 @@ pub enum Error {
     Unanswered(TransportError),
     /// Cloudflare failed at the request: a write may have been done. Start again at its read.
     Failed(Refusal),
+    /// Something on the way answered in Cloudflare's place, as a proxy, a login page or a firewall does. It says nothing
+    /// about what was asked. Mostly nothing was passed on; but who keeps an answer back answers like that too, so a write
+    /// may have been done.
+    Intercepted(Refusal),
     /// Too little of the deadline was left: nothing was sent.
     OutOfTime,
     /// The answer is not what the API's description says: a write may have been done.
@@ -43,7 +47,7 @@ impl Error {
     /// Whether a write that ended in this error may have been done nevertheless.
     pub fn may_have_been_done(&self) -> bool {
         match self {
-            Self::Unanswered(_) | Self::Failed(_) | Self::Unreadable { .. } => true,
+            Self::Unanswered(_) | Self::Failed(_) | Self::Intercepted(_) | Self::Unreadable { .. } => true,
             Self::Refused(_)
             | Self::Credentials(_)
             | Self::NotFound(_)
@@ -58,17 +62,22 @@ impl Error {
         match self {
             Self::Limited { .. } | Self::Failed(_) | Self::OutOfTime => true,
             Self::Unreachable(error) | Self::Unanswered(error) => !error.is_permanent(),
-            Self::Refused(_) | Self::Credentials(_) | Self::NotFound(_) | Self::Unreadable { .. } => false,
+            Self::Refused(_)
+            | Self::Credentials(_)
+            | Self::NotFound(_)
+            | Self::Intercepted(_)
+            | Self::Unreadable { .. } => false,
         }
     }
 
-    /// What Cloudflare said, where it said something.
+    /// What was answered, where it can be shown.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal)
             | Self::Credentials(refusal)
             | Self::NotFound(refusal)
-            | Self::Failed(refusal) => Some(refusal),
+            | Self::Failed(refusal)
+            | Self::Intercepted(refusal) => Some(refusal),
             Self::Limited { .. }
             | Self::Unreachable(_)
             | Self::Unanswered(_)
@@ -97,6 +106,9 @@ impl fmt::Display for Error {
             Self::Unreachable(error) => write!(formatter, "Cloudflare not reached: {error}"),
             Self::Unanswered(error) => write!(formatter, "no answer from Cloudflare: {error}"),
             Self::Failed(refusal) => write!(formatter, "Cloudflare failed: {refusal}"),
+            Self::Intercepted(refusal) => {
+                write!(formatter, "something between here and Cloudflare answered in its place: {refusal}")
+            }
             Self::OutOfTime => formatter.write_str("too little time left, nothing was sent"),
             Self::Unreadable { status, reason } => {
                 write!(formatter, "unreadable answer: HTTP {status}, {reason:?}")
@@ -114,6 +126,7 @@ impl std::error::Error for Error {
             | Self::NotFound(_)
             | Self::Limited { .. }
             | Self::Failed(_)
+            | Self::Intercepted(_)
             | Self::OutOfTime
             | Self::Unreadable { .. } => None,
         }
@@ -146,6 +159,11 @@ impl Refusal {
     /// Every code, the first error's in front.
     pub fn codes(&self) -> impl Iterator<Item = u32> + '_ {
         self.code.into_iter().chain(self.chain.iter().filter_map(|cause| cause.code))
+    }
+
+    /// Whether Cloudflare said it: only its own errors have codes.
+    pub fn is_of_cloudflare(&self) -> bool {
+        self.codes().next().is_some()
     }
 
     /// Whether one of the codes is `code`.
@@ -234,6 +252,7 @@ mod tests {
             (Error::Unanswered(lost(TransportErrorKind::TimedOut)), true, true),
             (Error::Unanswered(lost(TransportErrorKind::TooLarge)), true, false),
             (Error::Failed(said()), true, true),
+            (Error::Intercepted(said()), true, false),
             (Error::OutOfTime, false, true),
             (Error::Unreadable { status: 200, reason: "x".into() }, true, false),
         ] {

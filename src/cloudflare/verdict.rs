@@ -19,10 +19,12 @@ pub(super) enum Verdict {
     NotFound,
     Limited,
     Failed,
+    Intercepted,
 }
 
 /// Sorts a refusal. Cloudflare enumerates its codes nowhere; these were met by clients in use. A code counts for more
-/// than the HTTP status: authentication errors come as 400, throttling even as 200.
+/// than the HTTP status: authentication errors come as 400, throttling even as 200. Without one it is somebody else who
+/// answers: a proxy, a login page, a firewall.
 pub(super) fn judge(area: Area, refusal: &Refusal) -> Verdict {
     // 10429 is the same in the newer services.
     if refusal.status == 429 || refusal.codes().any(|code| matches!(code, 971 | 10429)) {
@@ -51,9 +53,11 @@ pub(super) fn judge(area: Area, refusal: &Refusal) -> Verdict {
         _ => {}
     }
     match refusal.status {
-        401 | 403 => Verdict::Credentials,
-        404 => Verdict::NotFound,
         408 | 500.. => Verdict::Failed,
+        401 => Verdict::Credentials,
+        _ if !refusal.is_of_cloudflare() => Verdict::Intercepted,
+        403 => Verdict::Credentials,
+        404 => Verdict::NotFound,
         _ => Verdict::Refused,
     }
 }
@@ -134,19 +138,19 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_code_is_sorted_by_its_status() {
-        use Verdict::{Credentials, Failed, Limited, NotFound, Refused};
+        use Verdict::{Credentials, Failed, Intercepted, Limited};
         for (status, expected) in [
-            (200, Refused),
-            (301, Refused),
-            (400, Refused),
+            (200, Intercepted),
+            (301, Intercepted),
+            (400, Intercepted),
             (401, Credentials),
-            (403, Credentials),
-            (404, NotFound),
-            (405, Refused),
-            (407, Refused),
+            (403, Intercepted),
+            (404, Intercepted),
+            (405, Intercepted),
+            (407, Intercepted),
             (408, Failed),
-            (409, Refused),
-            (413, Refused),
+            (409, Intercepted),
+            (413, Intercepted),
             (429, Limited),
             (500, Failed),
             (502, Failed),

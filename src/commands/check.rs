@@ -74,7 +74,7 @@ impl Check<'_> {
             Error::Limited { .. } => {
                 "wait: Cloudflare counts the calls of all tokens of a user, and of the dashboard, together"
             }
-            Error::Unreachable(_) | Error::Unanswered(_) => {
+            Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) => {
                 "see that the API (CF_API_BASE_URL) can be reached from here, by HTTPS_PROXY where that is set, and that \
                  its certificate is trusted (CF_CA_FILE)"
             }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use log::{debug, info};
 
 use self::documents::Known;
-use self::narrowing::Narrowing;
+use self::narrowing::{Narrowing, Pages};
 use self::work::{Piece, Place, Work, fitting};
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{AccountId, Client, Error, Refusal as Answer, ZoneId};
@@ -142,7 +142,7 @@ enum Turn {
 enum Sent<'a> {
     /// It is done, or there was nothing to do.
     Done,
-    /// Cloudflare refused it for what is in it.
+    /// Cloudflare refused it for what is in it, or something before Cloudflare did.
     Refused { pieces: Vec<Piece<'a>>, answer: Answer, culprits: Culprits<'a> },
     /// Whatever is in it, nothing can be written at that place now.
     Barred(Reason),
@@ -320,13 +320,20 @@ impl<'a> Execution<'a> {
     /// Writes what was never in doubt, then, in ever better chosen groups, what was.
     fn narrow_down(&mut self, step: Step<'a>, pieces: Vec<Piece<'a>>) -> Result<(), Stop> {
         let group_of = |piece: &Piece<'a>| self.done.doubts.get(&key(&piece.content())).copied();
-        let group = pieces.iter().filter_map(group_of).min();
         let (doubtful, others): (Vec<Piece<'a>>, Vec<Piece<'a>>) =
             pieces.into_iter().partition(|piece| group_of(piece).is_some());
-        let narrowing = Narrowing::of_untried(others.len());
-        self.try_groups(step, others, narrowing)?;
-        let narrowing = Narrowing::of_doubtful(doubtful.len(), group.unwrap_or_default());
-        self.try_groups(step, doubtful, narrowing)
+        // Those that are to be tried alone tell nothing of the groups that suit the others.
+        let (alone, doubtful): (Vec<Piece<'a>>, Vec<Piece<'a>>) =
+            doubtful.into_iter().partition(|piece| group_of(piece) == Some(1));
+        let group = doubtful.iter().filter_map(group_of).min().unwrap_or_default();
+        for (narrowing, queue) in [
+            (Narrowing::of_untried(others.len()), others),
+            (Narrowing::of_doubtful(doubtful.len(), group), doubtful),
+            (Narrowing::of_doubtful(alone.len(), 1), alone),
+        ] {
+            self.try_groups(step, queue, narrowing)?;
+        }
+        Ok(())
     }
 
     /// Goes on until the queue is empty, or until the calls or the time are used up.
@@ -345,6 +352,7 @@ impl<'a> Execution<'a> {
         };
         queue.sort_by_key(turn);
         let mut cause = None;
+        let mut pages = Pages::default();
         while let Some(present) = queue.first().map(turn) {
             if present == Turn::GivesWay {
                 queue.retain(|piece| !self.done.dropped.contains(piece.hostname));
@@ -364,10 +372,14 @@ impl<'a> Execution<'a> {
             let group = std::mem::replace(&mut queue, rest);
             match sent {
                 Sent::Done => {
+                    pages.was_passed();
                     self.settle(&group);
                     narrowing.went_through(length);
                 }
                 Sent::Refused { mut pieces, answer, culprits } => {
+                    if answer.is_of_cloudflare() {
+                        pages.was_passed();
+                    }
                     match culprits {
                         Culprits::Named(culprits) => {
                             self.reject_all(step, &culprits, &answer, None);
@@ -382,6 +394,10 @@ impl<'a> Execution<'a> {
                         Culprits::Unknown if pieces.len() == 1 => {
                             self.reject_all(step, &pieces, &answer, None);
                             narrowing.stood_alone();
+                            if pages.stood_alone() {
+                                self.reject_all(step, &queue, &answer, None);
+                                return Ok(());
+                            }
                         }
                         Culprits::Unknown => {
                             narrowing.was_refused(pieces.len());
@@ -415,7 +431,7 @@ impl<'a> Execution<'a> {
             Place::Zone(zone) => self.send_batch(stage, zone, pieces),
         }?;
         if let Sent::Refused { pieces, answer, culprits: _ } = &sent {
-            debug!("{place} hostnames={} refused by Cloudflare: {answer}", pieces.len());
+            debug!("{place} hostnames={} refused: {answer}", pieces.len());
         }
         Ok(sent)
     }
@@ -427,6 +443,7 @@ impl<'a> Execution<'a> {
                 self.done.is_answered = true;
                 Ok(Ok(answer))
             }
+            Error::Intercepted(answer) => Ok(Ok(answer)),
             // One of the records is not there any more.
             Error::NotFound(answer) if answer.is_missing_record() => Ok(Ok(answer)),
             // The token may write other places. Not remembered: once it may write this one too, nothing waits.
@@ -461,11 +478,10 @@ impl<'a> Execution<'a> {
 
     fn leave_undecided(&mut self, pieces: &[Piece<'a>], group: usize, cause: Option<&Answer>) {
         let mut text =
-            "Cloudflare refused it together with others, and whom it means is not found out yet: the next \
-                        loops go on"
+            "it was refused together with others, and who is meant is not found out yet: the next loops go on"
                 .to_owned();
         if let Some(answer) = cause {
-            text.push_str(&format!("; it last said {answer}"));
+            text.push_str(&format!("; the last answer was {answer}"));
         }
         let reason = Reason::Undecided(text);
         for piece in pieces {
@@ -474,13 +490,23 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Cloudflare refused each of these; `elsewhere` says what else is to blame.
+    /// Each of these was refused; `elsewhere` says what else is to blame.
     fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &Answer, elsewhere: Option<&str>) {
         self.settle(pieces);
-        if answer.is_missing_record() {
+        let undecided = if !answer.is_of_cloudflare() {
+            if let [alone] = pieces {
+                // The next request begins with the others: they may be what is let through.
+                self.done.doubts.insert(key(&alone.content()), 1);
+            }
+            Some(Error::Intercepted(answer.clone()).to_string())
+        } else if answer.is_missing_record() {
             // It was there when the snapshot was read.
-            let reason = Reason::Undecided(format!("a record of it has gone meanwhile: {answer}"));
-            return self.leave_out_all(pieces, &reason);
+            Some(format!("a record of it has gone meanwhile: {answer}"))
+        } else {
+            None
+        };
+        if let Some(text) = undecided {
+            return self.leave_out_all(pieces, &Reason::Undecided(text));
         }
         let mut text = answer.to_string();
         if let Some(elsewhere) = elsewhere {

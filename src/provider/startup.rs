@@ -319,7 +319,7 @@ fn remedy(error: &Error) -> &'static str {
              a user needs CF_ACCOUNT_ID too"
         }
         Error::NotFound(_) | Error::Refused(_) => "see that CF_ACCOUNT_ID is the account of the tunnels",
-        Error::Unreachable(_) | Error::Unanswered(_) | Error::Unreadable { .. } => {
+        Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) | Error::Unreadable { .. } => {
             "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network \
              policies, HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE; it is tried again"
         }

@@ -91,9 +91,40 @@ impl Narrowing {
     }
 }
 
+/// Whether something answers in Cloudflare's place whatever is sent: told of every answer that a queue gets.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    alone: usize,
+    is_passed: bool,
+}
+
+impl Pages {
+    /// Cloudflare itself answered.
+    pub(super) fn was_passed(&mut self) {
+        self.is_passed = true;
+    }
+
+    /// One piece was refused alone. Where it is the second and nothing was ever let through, it is not for what is in
+    /// them.
+    pub(super) fn stood_alone(&mut self) -> bool {
+        self.alone += 1;
+        !self.is_passed && self.alone > 1
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_that_stand_alone_are_everybody_unless_something_was_let_through() {
+        let mut pages = Pages::default();
+        assert_eq!((pages.stood_alone(), pages.stood_alone()), (false, true));
+        let mut pages = Pages::default();
+        assert!(!pages.stood_alone());
+        pages.was_passed();
+        assert!(!pages.stood_alone());
+    }
 
     /// The trials that a queue takes in which `is_bad` says who is bad, begun anew after every `interval` of them.
     fn trials(length: usize, interval: usize, is_bad: impl Fn(usize) -> bool) -> usize {

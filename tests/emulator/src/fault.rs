@@ -12,6 +12,8 @@ pub struct Matcher {
     kind: Kind,
     /// `None` for any path.
     segments: Option<Vec<String>>,
+    /// `None` for any body.
+    body: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,17 +27,17 @@ enum Kind {
 impl Matcher {
     /// Every call.
     pub fn any() -> Self {
-        Self { kind: Kind::Any, segments: None }
+        Self { kind: Kind::Any, segments: None, body: None }
     }
 
     /// Every GET.
     pub fn reads() -> Self {
-        Self { kind: Kind::Reads, segments: None }
+        Self { kind: Kind::Reads, segments: None, body: None }
     }
 
     /// Every call that asks for a change.
     pub fn writes() -> Self {
-        Self { kind: Kind::Writes, segments: None }
+        Self { kind: Kind::Writes, segments: None, body: None }
     }
 
     /// Calls with this method and a path below the base URL, in which `*` stands for one segment and a `**` at the
@@ -43,7 +45,7 @@ impl Matcher {
     pub fn call(method: &str, path: &str) -> Self {
         let kind = if method == "*" { Kind::Any } else { Kind::Method(method.to_owned()) };
         let segments = path.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect();
-        Self { kind, segments: Some(segments) }
+        Self { kind, segments: Some(segments), body: None }
     }
 
     /// `PUT` of a tunnel's configuration, any tunnel's.
@@ -66,7 +68,12 @@ impl Matcher {
         Self::call("POST", "/zones/*/dns_records/batch")
     }
 
-    fn matches(&self, method: &str, path: &str) -> bool {
+    /// Of these calls those whose body contains the text, as a proxy chooses that looks into them.
+    pub fn with_body(self, text: &str) -> Self {
+        Self { body: Some(text.to_owned()), ..self }
+    }
+
+    fn matches(&self, method: &str, path: &str, body: &str) -> bool {
         let is_read = matches!(method, "GET" | "HEAD");
         let kind = match &self.kind {
             Kind::Any => true,
@@ -75,6 +82,7 @@ impl Matcher {
             Kind::Method(wanted) => wanted == method,
         };
         kind && self.segments.as_ref().is_none_or(|segments| path_matches(segments, path))
+            && self.body.as_ref().is_none_or(|text| body.contains(text))
     }
 }
 
@@ -201,11 +209,11 @@ impl Faults {
 
     /// Counts a call, and hands out what is due at it. Of several faults the one armed first acts; the others are
     /// spent too.
-    pub(crate) fn due(&mut self, method: &str, path: &str, now: Duration) -> Due {
+    pub(crate) fn due(&mut self, method: &str, path: &str, body: &str, now: Duration) -> Due {
         let mut due = Due::default();
         let mut waiting = Vec::new();
         for mut armed in std::mem::take(&mut self.armed) {
-            if !armed.matcher.matches(method, path) {
+            if !armed.matcher.matches(method, path, body) {
                 waiting.push(armed);
                 continue;
             }
@@ -258,10 +266,17 @@ mod tests {
     #[test]
     fn a_star_stands_for_one_segment_and_two_for_the_rest() {
         let matcher = Matcher::list_records();
-        assert!(matcher.matches("GET", "/zones/z/dns_records"));
-        assert!(!matcher.matches("POST", "/zones/z/dns_records"));
-        assert!(!matcher.matches("GET", "/zones/z/dns_records/r"));
-        assert!(Matcher::call("*", "/zones/**").matches("POST", "/zones/z/dns_records/batch"));
+        assert!(matcher.matches("GET", "/zones/z/dns_records", ""));
+        assert!(!matcher.matches("POST", "/zones/z/dns_records", ""));
+        assert!(!matcher.matches("GET", "/zones/z/dns_records/r", ""));
+        assert!(Matcher::call("*", "/zones/**").matches("POST", "/zones/z/dns_records/batch", ""));
+    }
+
+    #[test]
+    fn a_text_chooses_among_the_bodies() {
+        let matcher = Matcher::batch().with_body("bad");
+        assert!(matcher.matches("POST", "/zones/z/dns_records/batch", r#"{"name":"bad"}"#));
+        assert!(!matcher.matches("POST", "/zones/z/dns_records/batch", r#"{"name":"good"}"#));
     }
 
     #[test]
@@ -269,7 +284,7 @@ mod tests {
         let mut faults = Faults::default();
         faults.arm(Matcher::writes(), When::Nth(2), Effect::Fault(Fault::Reset));
         faults.arm(Matcher::call("GET", "/zones"), When::Always, Effect::Fault(Fault::Hang));
-        let mut hit = |method: &str| faults.due(method, "/zones", Duration::ZERO).fault;
+        let mut hit = |method: &str| faults.due(method, "/zones", "", Duration::ZERO).fault;
         let seen: Vec<_> = ["PUT", "GET", "PUT", "PUT", "GET"].into_iter().map(&mut hit).collect();
         assert_eq!(seen, [None, Some(Fault::Hang), Some(Fault::Reset), None, Some(Fault::Hang)]);
     }
@@ -279,7 +294,8 @@ mod tests {
         let mut faults = Faults::default();
         let when = When::From { nth: 2, lasting: Duration::from_secs(4) };
         faults.arm(Matcher::writes(), when, Effect::Fault(Fault::Reset));
-        let mut is_hit = |second| faults.due("PUT", "/zones", Duration::from_secs(second)).fault.is_some();
+        let mut is_hit =
+            |second| faults.due("PUT", "/zones", "", Duration::from_secs(second)).fault.is_some();
         let seen: Vec<bool> = [1, 10, 13, 14, 15].into_iter().map(&mut is_hit).collect();
         assert_eq!(seen, [false, true, true, false, false]);
         assert_eq!(faults.waiting(), 0, "it is over");

@@ -215,7 +215,8 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     shared.woken.notify_all();
     inner.cloudflare.settle();
     let now = inner.cloudflare.clock.now();
-    let Due { fault, edits_before, edits_after } = inner.faults.due(&request.method, path, now);
+    let Due { fault, edits_before, edits_after } =
+        inner.faults.due(&request.method, path, &request.body, now);
     for edit in edits_before {
         edit(&mut inner.cloudflare);
         inner.cloudflare.look();
