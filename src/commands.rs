@@ -74,7 +74,7 @@ impl From<ClientError> for CommandError {
 ///
 /// When a setting of the client is wrong.
 pub fn check(config: Config, json: bool) -> Result<Report, CommandError> {
-    start_logging_calls(&config);
+    start_logging_calls(&config)?;
     let clock = Arc::new(SystemClock);
     let (settings, asked) = check::Asked::of(config);
     let client = Client::new(settings, Arc::clone(&clock) as _)?;
@@ -87,7 +87,7 @@ pub fn check(config: Config, json: bool) -> Result<Report, CommandError> {
 ///
 /// When a setting of the client is wrong, or what stands there cannot be read.
 pub fn list(config: Config, json: bool) -> Result<Report, CommandError> {
-    start_logging_calls(&config);
+    start_logging_calls(&config)?;
     let clock = Arc::new(SystemClock);
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
     let (settings, wanted) = client_settings(config);
@@ -99,8 +99,10 @@ pub fn list(config: Config, json: bool) -> Result<Report, CommandError> {
 }
 
 /// A command says itself what there is to say; the log is for who wants to see each call.
-fn start_logging_calls(config: &Config) {
-    if config.log_level >= LevelFilter::Debug {
-        logging::start(config.log_level, config.log_format);
+fn start_logging_calls(config: &Config) -> Result<(), CommandError> {
+    if config.log_level < LevelFilter::Debug {
+        return Ok(());
     }
+    logging::start(config.log_level, config.log_format)
+        .map_err(|error| CommandError::Unreadable(format!("no thread for the log: {error}")))
 }

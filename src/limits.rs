@@ -408,6 +408,12 @@ pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
 /// JSON holds much of it twice.
 pub const LOG_MESSAGE_MAX_CHARS: usize = 4_096;
 
+/// Log lines that wait for whoever reads stderr. A burst of a thousand lines fits; what does not fit is lost.
+pub const LOG_QUEUE_MAX_BYTES: usize = 256 * 1024;
+
+/// How long the end waits for log lines to be read. Where somebody reads, they are gone within milliseconds.
+pub const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// How often the file of the credentials is looked at. Kubernetes itself takes a minute to bring a new secret there.
 pub const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
 

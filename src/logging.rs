@@ -3,17 +3,27 @@
 //! A line stays one line whatever stands in it, and libraries say no more than warnings: ureq-proto's traces show the
 //! token.
 
+mod queue;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::panic::{self, AssertUnwindSafe};
+use std::thread;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use miniserde::ser::{Fragment, Map};
 use miniserde::{Serialize, json};
 use simple_logger::SimpleLogger;
 
+use self::queue::{Line, Queue};
 use crate::limits;
+
+/// The one thread that writes.
+const WRITER: &str = "log";
+
+/// One for the process, as stderr is.
+static QUEUE: Queue = Queue::new();
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,22 +37,43 @@ pub enum Format {
 
 /// Logs from now on what this program says up to `level`, and warnings and worse of everything else. Panics become
 /// lines, too.
-pub fn start(level: LevelFilter, format: Format) {
-    let logger = Logger { level, format, text: SimpleLogger::new().with_level(LevelFilter::Trace) };
+///
+/// Nobody who logs waits for stderr: a thread of its own writes, and [`Log::flush`] waits for that within bounds.
+///
+/// # Errors
+///
+/// When the thread cannot be had.
+pub fn start(level: LevelFilter, format: Format) -> io::Result<()> {
     // Somebody who embeds the library may have set one already.
-    if log::set_boxed_logger(Box::new(logger)).is_ok() {
+    if log::set_boxed_logger(Box::new(Logger { level })).is_ok() {
+        thread::Builder::new().name(WRITER.to_owned()).stack_size(limits::LISTENER_STACK_BYTES).spawn(
+            move || {
+                let text = SimpleLogger::new().with_level(LevelFilter::Trace);
+                QUEUE.drain(|line| match format {
+                    Format::Text => write_text(&text, line),
+                    Format::Json => write_json(line),
+                })
+            },
+        )?;
         panic::set_hook(Box::new(move |panicked| {
-            // Not through the logger: it may be what panics.
-            write_line(&line(format, Level::Error, "panic", &one_line(&panicked.to_string())));
+            // What the writer panics over is a stderr that is gone.
+            if thread::current().name() != Some(WRITER) {
+                // Not through the logger: it may be what panics.
+                QUEUE.push(Line::new(Level::Error, "panic", &one_line(&panicked.to_string())));
+            }
         }));
     }
     log::set_max_level(level);
+    Ok(())
+}
+
+/// How many lines were dropped because nobody read them.
+pub fn lost_lines() -> i64 {
+    QUEUE.lost()
 }
 
 struct Logger {
     level: LevelFilter,
-    format: Format,
-    text: SimpleLogger,
 }
 
 impl Log for Logger {
@@ -52,55 +83,50 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        if !self.enabled(record.metadata()) {
-            return;
-        }
-        let message = record.args().to_string();
-        let message = one_line(&message);
-        match self.format {
-            Format::Text => {
-                // It panics where nobody reads stderr any more, which must not fail the request.
-                let _ = panic::catch_unwind(AssertUnwindSafe(|| {
-                    let mut builder = Record::builder();
-                    let builder = builder.level(record.level()).target(record.target());
-                    self.text.log(&builder.args(format_args!("{message}")).build());
-                }));
-            }
-            Format::Json => write_line(&line(self.format, record.level(), record.target(), &message)),
+        if self.enabled(record.metadata()) {
+            let message = record.args().to_string();
+            QUEUE.push(Line::new(record.level(), record.target(), &one_line(&message)));
         }
     }
 
-    fn flush(&self) {}
-}
-
-/// One line, its end included, so that one write brings it out whole.
-fn line(format: Format, level: Level, target: &str, message: &str) -> String {
-    match format {
-        Format::Text => format!("{:<5} [{target}] {message}\n", level.as_str()),
-        Format::Json => {
-            let level = level.as_str().to_ascii_lowercase();
-            let own = [("level", Cow::from(level)), ("target", target.into()), ("message", message.into())];
-            let object = json::to_string(&Object(own.into_iter().chain(fields(message)).collect()));
-            let mut text = String::with_capacity(object.len() + 1);
-            for character in object.chars() {
-                if character.is_ascii() {
-                    text.push(character);
-                } else {
-                    // Some readers take U+2028 and others for the end of a line.
-                    for unit in character.encode_utf16(&mut [0; 2]) {
-                        let _ = write!(text, "\\u{unit:04x}");
-                    }
-                }
-            }
-            text.push('\n');
-            text
-        }
+    fn flush(&self) {
+        QUEUE.flush(limits::LOG_FLUSH_TIMEOUT);
     }
 }
 
-/// Nobody can be told where stderr is gone.
-fn write_line(line: &str) {
-    let _ = io::stderr().lock().write_all(line.as_bytes());
+/// Nobody can be told where stderr is gone; simple_logger panics there.
+fn write_text(logger: &SimpleLogger, line: &Line) {
+    let Line { level, target, message } = line;
+    let _ = panic::catch_unwind(AssertUnwindSafe(|| {
+        let mut builder = Record::builder();
+        let builder = builder.level(*level).target(target);
+        logger.log(&builder.args(format_args!("{message}")).build());
+    }));
+}
+
+/// In one write, so that it comes out whole.
+fn write_json(line: &Line) {
+    let _ = io::stderr().lock().write_all(json_line(line).as_bytes());
+}
+
+fn json_line(line: &Line) -> String {
+    let Line { level, target, message } = line;
+    let level = level.as_str().to_ascii_lowercase();
+    let own = [("level", Cow::from(level)), ("target", (&**target).into()), ("message", (&**message).into())];
+    let object = json::to_string(&Object(own.into_iter().chain(fields(message)).collect()));
+    let mut text = String::with_capacity(object.len() + 1);
+    for character in object.chars() {
+        if character.is_ascii() {
+            text.push(character);
+        } else {
+            // Some readers take U+2028 and others for the end of a line.
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        }
+    }
+    text.push('\n');
+    text
 }
 
 /// `text` with everything escaped that could end a line or change how the rest is shown, and cut.
@@ -215,7 +241,7 @@ mod tests {
 
     /// The members of a line in JSON, in their order.
     fn json(message: &str) -> Vec<(String, String)> {
-        let text = line(Format::Json, Level::Warn, "here", &one_line(message));
+        let text = json_line(&Line::new(Level::Warn, "here", &one_line(message)));
         assert!(text.is_ascii() && text.matches('\n').count() == 1, "{text}");
         let sorted: BTreeMap<String, String> = serde_json::from_str(&text).expect("an object of strings");
         let mut members: Vec<(String, String)> = sorted.into_iter().collect();
@@ -265,9 +291,8 @@ mod tests {
     #[test]
     fn a_message_is_one_line_in_both_formats_and_is_cut() {
         let forged = "web\r\nERROR [x] all is lost\u{2028}\u{85}\u{1b}[31m\u{202e}";
-        for format in [Format::Text, Format::Json] {
-            let text = line(format, Level::Info, "here", &one_line(forged));
-            let inner = text.strip_suffix('\n').expect("a line ends");
+        let json = json_line(&Line::new(Level::Info, "here", &one_line(forged)));
+        for inner in [json.strip_suffix('\n').expect("a line ends"), &one_line(forged)] {
             assert!(
                 inner.chars().all(|character| character.is_ascii_graphic() || character == ' '),
                 "{inner}"
@@ -281,7 +306,7 @@ mod tests {
 
     #[test]
     fn libraries_say_warnings_at_most() {
-        let logger = |level| Logger { level, format: Format::Text, text: SimpleLogger::new() };
+        let logger = |level| Logger { level };
         let ours = concat!(env!("CARGO_CRATE_NAME"), "::provider");
         for (level, target, said, expected) in [
             (LevelFilter::Trace, ours, Level::Trace, true),

@@ -8,6 +8,7 @@ use external_dns_cloudflare_tunnel_webhook::cli::{self, Command, Early};
 use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
 use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report};
 use external_dns_cloudflare_tunnel_webhook::config::{self, Config, Environment, Mistake};
+use external_dns_cloudflare_tunnel_webhook::logging;
 use external_dns_cloudflare_tunnel_webhook::serve::{self, ServeError};
 
 /// The configuration is wrong: EX_USAGE of sysexits.h.
@@ -42,18 +43,27 @@ fn configured<C>(config: Result<C, Vec<Mistake>>, run: impl FnOnce(C) -> ExitCod
 }
 
 fn serve(config: Config) -> ExitCode {
-    match serve::serve(config) {
+    if let Err(error) = logging::start(config.log_level, config.log_format) {
+        return fail(&format!("no thread for the log: {error}"));
+    }
+    let code = match serve::serve(config) {
         Ok(()) => ExitCode::SUCCESS,
-        // The address of the API or the file of authorities: wrong from the start, and wrong at the next one.
-        Err(ServeError::Client(error)) => complain([error]),
         Err(error) => {
             log::error!("{error}");
-            ExitCode::FAILURE
+            match error {
+                // The address of the API or the file of authorities: wrong from the start, and wrong at the next one.
+                ServeError::Client(_) => ExitCode::from(EXIT_USAGE),
+                _ => ExitCode::FAILURE,
+            }
         }
-    }
+    };
+    log::logger().flush();
+    code
 }
 
 fn show(report: Result<Report, CommandError>) -> ExitCode {
+    // What was logged came first.
+    log::logger().flush();
     match report {
         Ok(Report { text, is_well }) => {
             let printed = print(&text);

@@ -18,7 +18,7 @@ use crate::limits;
 use crate::listener::BindError;
 use crate::logging;
 use crate::observe::health::Health;
-use crate::observe::metrics::Metrics;
+use crate::observe::metrics::{Family, Metrics};
 use crate::observe::responder::{self, RunningResponder};
 use crate::provider::{Provider, Wanted, Watch};
 use crate::shutdown::{Cause, Shutdown, Signals};
@@ -79,13 +79,12 @@ impl From<io::Error> for ServeError {
     }
 }
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends it. The log is at work already.
 ///
 /// # Errors
 ///
 /// When a port or a thread cannot be had, or when a part of the program ends that must not.
 pub fn serve(config: Config) -> Result<(), ServeError> {
-    logging::start(config.log_level, config.log_format);
     let signals = Signals::install()?;
     let running = Running::start(config, Arc::new(SystemClock), signals.shutdown())?;
     let cause = signals.wait();
@@ -143,11 +142,15 @@ impl Running {
         let client = Client::new(settings, Arc::clone(&clock))?
             .with_metrics(Arc::clone(&metrics))
             .with_credential_file(credential_file);
+        let counted = Arc::clone(&metrics);
         let provider = Provider::new(client, Arc::clone(&clock), wanted, Arc::clone(&health), metrics);
         let provider = Arc::new(provider);
         let scraped = Arc::clone(&provider);
         let routes = move |path: &str| match path {
-            "/metrics" => Some(scraped.scrape()),
+            "/metrics" => {
+                counted.update().set(Family::LostLogLines, &[], logging::lost_lines());
+                Some(scraped.scrape())
+            }
             path => health.route(path),
         };
         let observation = observation.serve(Arc::new(routes), Arc::clone(&clock))?;

@@ -97,6 +97,7 @@ families! {
         "Connectors (replicas of cloudflared) at the last look, some minutes ago at most; absent where that failed.",
     ConnectorVersion: "gauge" "connector_configuration_version" ["tunnel", "bound"]
         "Lowest and highest version of the configuration that the tunnel's connectors have applied.",
+    LostLogLines: "counter" "lost_log_lines_total" [] "Log lines that were dropped, as nobody read them from stderr.",
 }
 
 /// The counted values, shared by all who count.

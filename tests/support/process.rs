@@ -3,14 +3,18 @@
 #![allow(dead_code, reason = "every test takes what it needs")]
 #![allow(clippy::panic, reason = "a helper that waits in vain fails the test")]
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::external_dns::{ExternalDns, Registry, exchange};
+use crate::external_dns::{Answer, ExternalDns, Registry, exchange};
 use crate::harness::{Scene, TOKEN};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_external-dns-cloudflare-tunnel-webhook");
@@ -27,8 +31,17 @@ pub(crate) fn program() -> Command {
 /// A running process and every line that it has said.
 pub(crate) struct Process {
     child: Child,
+    observation: SocketAddr,
     lines: Receiver<String>,
+    reader: Arc<Reader>,
     said: Vec<String>,
+}
+
+/// The thread that reads what is said: whether it is to wait, and whether it does.
+#[derive(Default)]
+struct Reader {
+    is_held: AtomicBool,
+    is_waiting: AtomicBool,
 }
 
 #[allow(clippy::disallowed_methods, reason = "a process is another thread; it is waited for, with a bound")]
@@ -53,8 +66,40 @@ impl Process {
         let errors = BufReader::new(child.stderr.take().expect("it is piped"));
         let (sender, lines) = mpsc::channel();
         // Ends, and closes the pipe, with the next line after the receiver is gone.
-        thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { child, lines, said: Vec::new() }
+        let reader = Arc::new(Reader::default());
+        let held = Arc::clone(&reader);
+        thread::spawn(move || {
+            errors.lines().map_while(Result::ok).try_for_each(|line| {
+                held.wait_while_held();
+                sender.send(line)
+            })
+        });
+        let observation = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self { child, observation, lines, reader, said: Vec::new() }
+    }
+
+    /// From now on nobody reads what is said, and the pipe has room for nothing more.
+    pub(crate) fn block_standard_error(&mut self) {
+        self.reader.is_held.store(true, Ordering::Release);
+        let mut pipe = standard_error_of(&self.child);
+        pipe.write_all(b"\n").expect("it is read");
+        let end = Instant::now() + PATIENCE;
+        while !self.reader.is_waiting.load(Ordering::Acquire) {
+            assert!(Instant::now() < end, "the line is not read");
+            thread::sleep(Duration::from_millis(1));
+        }
+        fill(&mut pipe);
+    }
+
+    /// What is said is read again.
+    pub(crate) fn unblock_standard_error(&self) {
+        self.reader.is_held.store(false, Ordering::Release);
+    }
+
+    /// An answer of the observation port.
+    pub(crate) fn observe(&self, path: &str) -> Answer {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        exchange(self.observation, &[request.as_bytes()]).expect("the port answers")
     }
 
     /// From the next line on nobody reads what is said.
@@ -66,13 +111,13 @@ impl Process {
     pub(crate) fn start_ready(scene: &Scene, variables: &[(&str, &str)]) -> (Self, ExternalDns) {
         let mut process = Self::start(scene, variables);
         let api = process.wait_for("api=").parse().expect("an address");
-        let observation = process.already_said("observation=").parse().expect("an address");
-        process.wait_until_ready(observation);
+        process.observation = process.already_said("observation=").parse().expect("an address");
+        process.wait_until_ready();
         (process, ExternalDns { api, registry: Registry::Noop })
     }
 
     /// The text behind `marker`, up to the next blank, in the first line that has it.
-    fn wait_for(&mut self, marker: &str) -> String {
+    pub(crate) fn wait_for(&mut self, marker: &str) -> String {
         loop {
             let line = self
                 .lines
@@ -93,11 +138,9 @@ impl Process {
         first_word(rest).to_owned()
     }
 
-    fn wait_until_ready(&self, observation: SocketAddr) {
+    fn wait_until_ready(&self) {
         let end = Instant::now() + PATIENCE;
-        while !exchange(observation, &[b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"])
-            .is_ok_and(|answer| answer.status == 200)
-        {
+        while self.observe("/readyz").status != 200 {
             assert!(Instant::now() < end, "not ready: {:#?}", self.said);
             thread::sleep(Duration::from_millis(5));
         }
@@ -110,9 +153,33 @@ impl Process {
         assert!(Command::new("kill").args(["-s", signal, &id]).status().expect("kill is there").success());
         let status = self.child.wait().expect("it is our child");
         let took = begun.elapsed();
+        self.unblock_standard_error();
         let mut said = std::mem::take(&mut self.said);
         said.extend(self.lines.iter());
         (status.code(), took, said)
+    }
+}
+
+/// The pipe that a process writes its standard error to.
+pub(crate) fn standard_error_of(child: &Child) -> File {
+    let path = format!("/proc/{}/fd/2", child.id());
+    File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).expect("it is ours")
+}
+
+/// Fills a pipe to the last byte.
+pub(crate) fn fill(pipe: &mut File) {
+    for size in [4096, 1] {
+        while pipe.write(&vec![b'\n'; size]).is_ok() {}
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "as above")]
+impl Reader {
+    fn wait_while_held(&self) {
+        while self.is_held.load(Ordering::Acquire) {
+            self.is_waiting.store(true, Ordering::Release);
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
