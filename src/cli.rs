@@ -223,7 +223,7 @@ pub enum Early {
 ///
 /// When only help was asked for, or when the arguments cannot be read.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Arguments), Early> {
-    let arguments = split_at_equals(arguments);
+    let arguments = split_at_equals(arguments)?;
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let arguments = Arguments::from_args(&[env!("CARGO_PKG_NAME")], &arguments).map_err(
         |EarlyExit { output, status }| match status {
@@ -242,17 +242,25 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Ar
     Ok((command, arguments))
 }
 
+/// The flags that argh takes no value for.
+const SWITCHES: [&str; 2] = ["--json", "--version"];
+
 /// argh knows `--flag value`; Kubernetes manifests mostly say `--flag=value`. Of a flag that is unknown argh then repeats
 /// the name alone, and not the secret that somebody gave with it.
-fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
+fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Result<Vec<String>, Early> {
     let mut split = Vec::new();
     for argument in arguments {
         match argument.split_once('=') {
+            Some((switch, value)) if SWITCHES.contains(&switch) => match value {
+                "true" => split.push(switch.to_owned()),
+                "false" => {}
+                _ => return Err(Early::Mistake(format!("{switch} takes true and false, and is true alone"))),
+            },
             Some((flag, value)) if flag.starts_with('-') => split.extend([flag.to_owned(), value.to_owned()]),
             _ => split.push(argument),
         }
     }
-    split
+    Ok(split)
 }
 
 #[cfg(test)]
@@ -330,6 +338,28 @@ mod tests {
         for arguments in [["check", "list"], ["serve", "--json"], ["--json", "--version"]] {
             let read = parse(arguments.map(str::to_owned));
             assert!(matches!(read, Err(Early::Mistake(_))), "{arguments:?}");
+        }
+    }
+
+    /// As the flags of other programs take it, ExternalDNS's among them.
+    #[test]
+    fn a_switch_can_be_given_as_true_or_false() {
+        for (arguments, command, json) in [
+            (&["check", "--json=true"][..], Command::Check, true),
+            (&["--json=false", "list"], Command::List, false),
+            (&["--json=false"], Command::Serve, false),
+            (&["--version=true"], Command::Version, false),
+            (&["--version=false", "check"], Command::Check, false),
+        ] {
+            let (read, seen) = parsed(arguments);
+            assert_eq!((read, seen.json), (command, json), "{arguments:?}");
+        }
+        for switch in ["--json", "--version"] {
+            let arguments = ["check".to_owned(), format!("{switch}=secret")];
+            let Err(Early::Mistake(text)) = parse(arguments) else {
+                panic!("{switch}=secret is taken");
+            };
+            assert!(text.contains(switch) && text.contains("true") && !text.contains("secret"), "{text}");
         }
     }
 

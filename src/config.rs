@@ -21,13 +21,13 @@ use crate::limits;
 use crate::listener::quoted;
 use crate::logging::Format;
 use crate::provider::{Wanted, ZoneScope};
-use crate::reconcile::Ownership;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::options::{self, BadOption, OptionsRead, OriginRequest};
 use crate::reconcile::permitted::{self, OwnPort};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
+use crate::reconcile::{OneLine, Ownership};
 use crate::secret::Secret;
 use crate::tunnel::{Hostname, PathPattern, Service};
 
@@ -210,6 +210,11 @@ impl Reader<'_> {
         self.mistakes.push(Mistake { variable, problem: problem.into() });
     }
 
+    /// A value that is none of those allowed. A long one is cut: it would hide what is.
+    fn wrong(&mut self, variable: &'static str, given: &str, allowed: &str) {
+        self.mistake(variable, format!("is {}; allowed {allowed}", quoted(given)));
+    }
+
     /// The flag, else the variable, else one of its other names. Blanks around it do not count, and an empty one counts
     /// as absent.
     fn text(&mut self, variable: &'static str) -> Option<String> {
@@ -248,7 +253,7 @@ impl Reader<'_> {
         let entries: Vec<String> = entries.map(str::to_owned).collect();
         if entries.is_empty() {
             // A filter of nothing but separators would let everything through.
-            self.mistake(variable, format!("is {text:?}, a list without an entry"));
+            self.mistake(variable, format!("is {}, a list without an entry", quoted(&text)));
         }
         entries
     }
@@ -298,7 +303,7 @@ impl Reader<'_> {
             None | Some("false") => false,
             Some("true") => true,
             Some(other) => {
-                self.mistake(variable, format!("is {other:?}; allowed are true and false"));
+                self.wrong(variable, other, "are true and false");
                 false
             }
         }
@@ -311,7 +316,7 @@ impl Reader<'_> {
         if let Some(email) = &email
             && !email.bytes().all(|byte| byte.is_ascii_graphic())
         {
-            self.mistake("CF_API_EMAIL", format!("is {email:?}; allowed is visible ASCII without blanks"));
+            self.wrong("CF_API_EMAIL", email, "is visible ASCII without blanks");
         }
         match (token, key, email) {
             (Some(token), None, _) => Some(Credentials::Token(token?)),
@@ -352,7 +357,8 @@ impl Reader<'_> {
             (None, None) => return None,
         };
         // What has no slash may be the secret itself.
-        let file = if path.contains('/') { format!("the file {path:?}") } else { "a file".to_owned() };
+        let file =
+            if path.contains('/') { format!("the file {}", quoted(&path)) } else { "a file".to_owned() };
         match self.environment.read(Path::new(&path)) {
             Ok(bytes) => {
                 self.credential_file = Some(path.into());
@@ -422,8 +428,9 @@ impl Reader<'_> {
             self.mistake(
                 variable,
                 format!(
-                    "has {other:?}; allowed are names such as example.com, which stands for all names below it too, and \
-                     .example.com, which stands for those alone"
+                    "has {}; allowed are names such as example.com, which stands for all names below it too, and \
+                     .example.com, which stands for those alone",
+                    quoted(other)
                 ),
             );
         }
@@ -436,7 +443,7 @@ impl Reader<'_> {
         let compiled = PathPattern::parse(&text)
             .map_err(|error| error.to_string())
             .and_then(|_| Regex::new(&text).map_err(|error| error.to_string()));
-        compiled.map_err(|problem| self.mistake(variable, format!("is {text:?}: {problem}"))).ok()
+        compiled.map_err(|problem| self.mistake(variable, format!("is {}: {problem}", quoted(&text)))).ok()
     }
 
     fn owner(&mut self) -> Box<str> {
@@ -446,7 +453,8 @@ impl Reader<'_> {
             self.mistake(
                 "OWNER_ID",
                 format!(
-                    "is {owner:?}, {length} bytes when percent-encoded; a record's comment has room for {}",
+                    "is {}, {length} bytes when percent-encoded; a record's comment has room for {}",
+                    quoted(&owner),
                     limits::OWNER_ID_MAX_BYTES
                 ),
             );
@@ -460,7 +468,7 @@ impl Reader<'_> {
             None | Some("comment") => Ownership::Comment,
             Some("txt") => Ownership::Txt,
             Some(other) => {
-                self.mistake("OWNERSHIP", format!("is {other:?}; allowed are comment and txt"));
+                self.wrong("OWNERSHIP", other, "are comment and txt");
                 Ownership::Comment
             }
         }
@@ -469,13 +477,13 @@ impl Reader<'_> {
     fn default_service(&mut self, own_addresses: &[SocketAddr]) -> Option<ServiceTemplate> {
         let text = self.text("DEFAULT_SERVICE")?;
         let template = ServiceTemplate::parse(&text)
-            .map_err(|error| self.mistake("DEFAULT_SERVICE", format!("is {text:?}: it {error}")))
+            .map_err(|error| self.mistake("DEFAULT_SERVICE", format!("is {}: it {error}", quoted(&text))))
             .ok()?;
         // What it becomes for each object is looked at again there.
         let own_port =
             Service::parse(&text).ok().and_then(|service| permitted::own_port(&service, own_addresses));
         if let Some(port) = own_port {
-            self.mistake("DEFAULT_SERVICE", format!("is {text:?}: {}", OwnPort(port)));
+            self.mistake("DEFAULT_SERVICE", format!("is {}: {}", quoted(&text), OwnPort(port)));
         }
         Some(template)
     }
@@ -486,7 +494,8 @@ impl Reader<'_> {
         if let Some(other) =
             paths.iter().find(|path| !path.starts_with('/') || path.chars().any(char::is_control))
         {
-            self.mistake(CA_POOLS, format!("has {other:?}; allowed are absolute paths such as /etc/ca.pem"));
+            let given = quoted(other);
+            self.mistake(CA_POOLS, format!("has {given}; allowed are absolute paths such as /etc/ca.pem"));
         }
         paths.into_iter().map(Into::into).collect()
     }
@@ -505,6 +514,7 @@ impl Reader<'_> {
         let OptionsRead { origin_request, left_out, invalid } = options::read(&text_of, &[]);
         for BadOption { property, problem } in left_out.into_iter().chain(invalid) {
             let variable = variables.clone().find(|variable| origin_property(variable) == *property);
+            let problem = OneLine(&problem).to_string();
             self.mistake(variable.expect("the property was made of it"), problem);
         }
         origin_request
@@ -513,7 +523,8 @@ impl Reader<'_> {
     fn adopt(&mut self) -> Adopt {
         let words = self.list("ADOPT");
         let adopt = Adopt::parse(&words).unwrap_or_else(|word| {
-            self.mistake("ADOPT", format!("has {word:?}; allowed are identical, tunnel, owner=<id> and all"));
+            let given = quoted(word);
+            self.mistake("ADOPT", format!("has {given}; allowed are identical, tunnel, owner=<id> and all"));
             Adopt::default()
         });
         if adopt.all {
@@ -535,7 +546,7 @@ impl Reader<'_> {
         match domain {
             Ok(domain) => is_on.then(|| NamespaceGuard { cluster_domain: domain.as_str().into() }),
             Err(problem) => {
-                self.mistake("CLUSTER_DOMAIN", format!("is {text:?}: {problem}"));
+                self.mistake("CLUSTER_DOMAIN", format!("is {}: {problem}", quoted(&text)));
                 None
             }
         }
@@ -546,12 +557,13 @@ impl Reader<'_> {
         match cloudflare::is_private(&url) {
             Ok(true) => {}
             Ok(false) => {
-                self.warnings.push(format!("CF_API_BASE_URL is {url:?}: the token is sent unencrypted"));
+                let given = quoted(&url);
+                self.warnings.push(format!("CF_API_BASE_URL is {given}: the token is sent unencrypted"));
             }
             Err(error) => {
                 // A password or a token may be in it.
                 let given =
-                    if url.contains(['@', '?', '#']) { "wrong".to_owned() } else { format!("{url:?}") };
+                    if url.contains(['@', '?', '#']) { "wrong".to_owned() } else { quoted(&url).to_string() };
                 self.mistake("CF_API_BASE_URL", format!("is {given}: {error}"));
             }
         }
@@ -565,7 +577,7 @@ impl Reader<'_> {
             Ok(()) => Ok(pem),
             Err(error) => Err(format!("is of no use: {error}")),
         })
-        .map_err(|problem| self.mistake("CF_CA_FILE", format!("names {path:?}, which {problem}")))
+        .map_err(|problem| self.mistake("CF_CA_FILE", format!("names {}, which {problem}", quoted(&path))))
         .ok()
     }
 
@@ -574,8 +586,7 @@ impl Reader<'_> {
             return limits::MASS_DELETION_LIMIT_DEFAULT;
         };
         text.parse().unwrap_or_else(|_| {
-            let problem = format!("is {text:?}; allowed is a whole number, and 0 to withhold no deletion");
-            self.mistake("MASS_DELETION_LIMIT", problem);
+            self.wrong("MASS_DELETION_LIMIT", &text, "is a whole number, and 0 to withhold no deletion");
             limits::MASS_DELETION_LIMIT_DEFAULT
         })
     }
@@ -602,8 +613,7 @@ impl Reader<'_> {
         let seconds = text.strip_suffix('s').unwrap_or(&text).parse().map(Duration::from_secs);
         seconds.ok().filter(|seconds| allowed.contains(seconds)).unwrap_or_else(|| {
             let (least, most) = (allowed.start().as_secs(), allowed.end().as_secs());
-            let problem = format!("is {text:?}; allowed are whole seconds from {least}s to {most}s");
-            self.mistake(variable, problem);
+            self.wrong(variable, &text, &format!("are whole seconds from {least}s to {most}s"));
             default
         })
     }
@@ -639,9 +649,7 @@ impl Reader<'_> {
         text.trim_start_matches('[')
             .trim_end_matches(']')
             .parse()
-            .map_err(|_| {
-                self.mistake(variable, format!("is {text:?}; allowed are an IP address and localhost"))
-            })
+            .map_err(|_| self.wrong(variable, text, "are an IP address and localhost"))
             .ok()
     }
 
@@ -650,7 +658,7 @@ impl Reader<'_> {
             return default;
         };
         text.parse().unwrap_or_else(|_| {
-            self.mistake(variable, format!("is {text:?}; allowed is a port from 0 to 65535"));
+            self.wrong(variable, &text, "is a port from 0 to 65535");
             default
         })
     }
@@ -660,7 +668,7 @@ impl Reader<'_> {
             None | Some("text") => Format::Text,
             Some("json") => Format::Json,
             Some(other) => {
-                self.mistake("LOG_FORMAT", format!("is {other:?}; allowed are text and json"));
+                self.wrong("LOG_FORMAT", other, "are text and json");
                 Format::Text
             }
         }
@@ -674,10 +682,7 @@ impl Reader<'_> {
             Some("debug") => LevelFilter::Debug,
             Some("trace") => LevelFilter::Trace,
             Some(other) => {
-                self.mistake(
-                    "LOG_LEVEL",
-                    format!("is {other:?}; allowed are error, warn, info, debug and trace"),
-                );
+                self.wrong("LOG_LEVEL", other, "are error, warn, info, debug and trace");
                 LevelFilter::Info
             }
         }

@@ -122,6 +122,23 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
     );
 }
 
+/// A variable may hold 128 KiB, and a log line is cut in its middle.
+#[test]
+fn a_mistake_does_not_repeat_a_long_text() {
+    for text in [&"(".repeat(120_000), &"x y,".repeat(30_000), &format!("http://{}", "/".repeat(120_000))] {
+        for variable in names::settings() {
+            let text: &'static str = text.clone().leak();
+            let said = match read(&with(variable, text)) {
+                Ok(config) => config.warnings,
+                Err(mistakes) => mistakes.iter().map(ToString::to_string).collect(),
+            };
+            for line in said {
+                assert!(line.len() < 1_000, "{variable}: {} bytes: {}", line.len(), &line[..200]);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_default_that_the_help_names_is_the_one_that_counts() {
     let plain = format!("{:?}", read(&MINIMUM).expect("the minimum"));
