@@ -159,6 +159,36 @@ fn an_ambiguous_length_is_refused() {
     assert!(service.applied.lock().unwrap().is_empty());
 }
 
+/// A page that has its name led to loopback is of one origin with the port, so nothing but these headers shows it.
+#[test]
+fn a_web_page_is_refused_whatever_it_asks_for_and_nothing_is_done() {
+    let service = Fake::empty();
+    let api = start(settings(), service.clone());
+    for header in
+        ["Origin: http://evil.example:8888", "origin: null", "Origin:", "Sec-Fetch-Site: same-origin"]
+    {
+        for (method, path) in [
+            ("GET", "/"),
+            ("GET", "/records"),
+            ("POST", "/records"),
+            ("POST", "/adjustendpoints"),
+            ("OPTIONS", "/records"),
+            ("GET", "/healthz"),
+            ("GET", "/nothing"),
+        ] {
+            let mut client = Client::connect(api.address());
+            client.send(format!(
+                "{method} {path} HTTP/1.1\r\nHost: evil.example:8888\r\n{header}\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 2\r\n\r\n{{}}"
+            ));
+            let answer = client.answer();
+            assert_eq!(answer.status, 403, "{header}: {method} {path}");
+            assert!(answer.text().contains("web page"), "{}", answer.text());
+        }
+    }
+    assert!(service.applied.lock().unwrap().is_empty());
+    probe(api.address());
+}
+
 /// tiny_http unwraps the peer's address, which is gone by then. That panic must stay in its thread; the library does
 /// not compile without unwinding.
 #[test]

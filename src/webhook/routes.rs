@@ -31,6 +31,8 @@ pub struct Head<'a> {
     pub accept: Vec<&'a str>,
     /// All values of `Content-Type`.
     pub content_type: Vec<&'a str>,
+    /// Whether a browser sent it for a page.
+    pub is_from_page: bool,
 }
 
 /// An answer. Header values are constants: nothing of a request can get into one.
@@ -145,6 +147,12 @@ pub fn name(method: &str, target: &str) -> &'static str {
 }
 
 fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Answer> {
+    if head.is_from_page {
+        return Err(Answer::text(
+            403,
+            "a web page asks (Origin or Sec-Fetch-Site): this port is for ExternalDNS, and has no authentication",
+        ));
+    }
     let Some((operations, allow)) = operations_of(path) else {
         return Err(Answer::text(404, "not found"));
     };
@@ -346,7 +354,7 @@ mod tests {
 
     fn head<'a>(method: &'a str, target: &'a str, accept: &'a str, content_type: &'a str) -> Head<'a> {
         let list = |value: &'a str| if value.is_empty() { vec![] } else { vec![value] };
-        Head { method, target, accept: list(accept), content_type: list(content_type) }
+        Head { method, target, accept: list(accept), content_type: list(content_type), is_from_page: false }
     }
 
     fn ask(service: &Echo, head: &Head<'_>, body: &str) -> Answer {

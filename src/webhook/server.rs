@@ -38,6 +38,9 @@ compile_error!(
     "tiny_http panics when a client resets early: build with panic = \"unwind\", or one packet ends the process"
 );
 
+/// What a browser sends with what a page asks for, and ExternalDNS never.
+const PAGE_HEADERS: [&str; 2] = ["Origin", "Sec-Fetch-Site"];
+
 /// What the API port is told.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
@@ -399,6 +402,7 @@ impl Common {
             return respond(request, answer);
         }
         self.count_abandoned();
+            is_from_page: PAGE_HEADERS.iter().any(|name| !values(request, name).is_empty()),
         respond_and_forget(request, &answer)
     }
 
