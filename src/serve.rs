@@ -85,6 +85,7 @@ impl From<io::Error> for ServeError {
 ///
 /// When a port or a thread cannot be had, or when a part of the program ends that must not.
 pub fn serve(config: Config) -> Result<(), ServeError> {
+    server::ignore_early_resets();
     let signals = Signals::install()?;
     let running = Running::start(config, Arc::new(SystemClock), signals.shutdown())?;
     let cause = signals.wait();

@@ -8,6 +8,8 @@ mod harness;
 mod process;
 
 use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use cloudflare_emulator::{Fault, Matcher, Token, TokenStatus};
 use harness::{Scene, TOKEN, published};
 use process::{Process, program};
+use socket2::SockRef;
 
 fn output(command: &mut Command) -> Output {
     command.output().expect("the program was built")
@@ -201,6 +204,22 @@ fn nobody_who_reads_standard_error_is_no_reason_to_fail() {
         let (code, ..) = process.end_with("TERM");
         assert_eq!(code, Some(0), "{format}");
     }
+}
+
+/// tiny_http panics over each, in a thread that has nothing else to do.
+#[test]
+fn a_client_that_resets_at_once_is_no_line_in_the_log() {
+    let scene = Scene::new();
+    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    for _ in 0..300 {
+        let mut client = TcpStream::connect(external_dns.api).expect("it listens");
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("it is connected");
+        SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("an option of every socket");
+    }
+    external_dns.run_loop(&[published("web.example.com", "http://web:80")]).expect("answered");
+    let (code, _, said) = process.end_with("TERM");
+    assert_eq!(code, Some(0));
+    assert!(!said.iter().any(|line| line.contains("panic")), "{said:#?}");
 }
 
 #[test]

@@ -103,6 +103,23 @@ struct Job {
     deadline: Deadline,
 }
 
+/// From now on it is no line in the log where a client resets its connection before tiny_http has accepted it: tiny_http
+/// then panics over the address, in the thread of that connection.
+pub fn ignore_early_resets() {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |panicked| {
+        let file = panicked.location().map_or("", |place| place.file());
+        if !is_early_reset(file, panicked.payload_as_str().unwrap_or_default()) {
+            report(panicked);
+        }
+    }));
+}
+
+/// Whether a panic in this file, which says this, is that one. Others are told of.
+fn is_early_reset(file: &str, said: &str) -> bool {
+    file.contains("tiny_http") && file.ends_with("client.rs") && said.contains("NotConnected")
+}
+
 /// Opens the listening sockets. Clients that connect from now on are answered once [`BoundServer::serve`] runs.
 ///
 /// # Errors
@@ -522,5 +539,26 @@ fn read_body(request: &mut Request) -> io::Result<Option<Vec<u8>>> {
         }
         _ if body.len() as u64 > limits::REQUEST_BODY_MAX_BYTES => Ok(None),
         _ => Ok(Some(body)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_panic_but_that_of_an_early_reset_is_kept_out_of_the_log() {
+        const FILE: &str = "/registry/tiny_http-0.12.0/src/client.rs";
+        const SAID: &str = "called `Result::unwrap()` on an `Err` value: Os { code: 107, kind: NotConnected, message: \"\" }";
+        for (file, said, expected) in [
+            (FILE, SAID, true),
+            ("vendor/tiny_http/src/client.rs", SAID, true),
+            (FILE, "called `Option::unwrap()` on a `None` value", false),
+            (FILE, &SAID.replace("107, kind: NotConnected", "24, kind: Uncategorized"), false),
+            ("/registry/tiny_http-0.12.0/src/util/refined_tcp_stream.rs", SAID, false),
+            ("src/webhook/server.rs", SAID, false),
+        ] {
+            assert_eq!(is_early_reset(file, said), expected, "{file}: {said}");
+        }
     }
 }
