@@ -273,8 +273,9 @@ pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Probes that may stay unanswered before a connection is dead.
 pub const KEEP_ALIVE_PROBES: u32 = 4;
 
-/// Connections the kernel may hold for a listener that has not accepted them yet.
-pub const LISTEN_BACKLOG: i32 = 128;
+/// Connections the kernel may hold for a listener that has not accepted them yet. One that finds no room tries again after
+/// a second, which is all that the kubelet gives a probe.
+pub const LISTEN_BACKLOG: i32 = 1024;
 
 /// How often the API's listening sockets are checked to be there: tiny_http loses them without a word when it
 /// runs out of file descriptors at the wrong moment. The check also frees a connection that tiny_http left waiting

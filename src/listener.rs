@@ -166,6 +166,17 @@ mod tests {
         assert_eq!(text.chars().count(), limits::LOGGED_TEXT_MAX_CHARS + 5);
     }
 
+    /// A probe whose connection finds no room waits a second for its next try, which is all that the kubelet gives it.
+    #[test]
+    fn a_burst_of_connections_waits_for_its_listener() {
+        let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback is there");
+        let address = listener.local_addr().expect("it is bound");
+        let patience = Duration::from_millis(500);
+        let burst: Vec<_> =
+            (0..500).map_while(|_| std::net::TcpStream::connect_timeout(&address, patience).ok()).collect();
+        assert_eq!(burst.len(), 500);
+    }
+
     #[test]
     fn what_a_listener_accepts_inherits_its_options() {
         let send_timeout = Duration::from_millis(700);
