@@ -25,7 +25,7 @@ use external_dns_cloudflare_tunnel_webhook::shutdown::{Cause, Signals};
 use external_dns_cloudflare_tunnel_webhook::webhook::server;
 
 use api::{Fake, settings};
-use raw_http::Client;
+use raw_http::{Client, WEBHOOK};
 
 /// How long the service of the child takes for `GET /records`.
 const WORK: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ fn a_process_that_serves_until_it_is_told_to_end() {
         SystemClock.sleep(WORK);
         Ok(Vec::new())
     });
-    let running = bound.serve(service, Arc::new(SystemClock), signals.shutdown()).unwrap();
+    let running = bound.serve(Arc::clone(&service) as _, Arc::new(SystemClock), signals.shutdown()).unwrap();
     println!("listens on {address}");
     std::thread::spawn(move || {
         while is_asked.recv().is_ok() {
@@ -83,6 +83,7 @@ fn a_process_that_serves_until_it_is_told_to_end() {
     println!("ends: {cause}");
     assert!(matches!(cause, Cause::Signal(_)));
     assert!(running.stop(limits::REQUEST_TIMEOUT_DEFAULT));
+    assert!(service.applied.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -107,6 +108,55 @@ fn the_request_in_hand_is_answered_before_the_end() {
     api::line_after(&mut process.output, "asked: ");
     process.signal("TERM");
     assert_eq!(client.answer().status, 200);
+    assert!(process.child.wait().unwrap().success());
+}
+
+/// A body that is still being sent, and one that nobody reads and the server drains, may last as long as their clients
+/// please; no request is in hand until they are there.
+#[test]
+fn a_client_that_does_not_send_its_body_does_not_hold_up_the_end() {
+    for unsent in [
+        format!(
+            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 5000\r\n\r\n{{"
+        ),
+        format!(
+            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{{"
+        ),
+        "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n".to_owned(),
+    ] {
+        let mut process = Process::start();
+        let mut other = Client::connect(process.address);
+        let mut held = Client::connect(process.address);
+        held.send(&unsent);
+        // The one that is in hand is answered all the same.
+        other.send("GET /records HTTP/1.1\r\nHost: x\r\n\r\n");
+        api::line_after(&mut process.output, "asked: ");
+        let start = now();
+        process.signal("TERM");
+        assert_eq!(other.answer().status, 200, "{unsent}");
+        assert!(process.child.wait().unwrap().success(), "{unsent}");
+        assert!(start.elapsed() < WORK + Duration::from_secs(2), "{unsent}: {:?}", start.elapsed());
+    }
+}
+
+/// The end does not wait for it, so it would be cut in its middle.
+#[test]
+fn a_body_that_comes_while_the_program_ends_is_not_acted_upon() {
+    let mut process = Process::start();
+    let mut other = Client::connect(process.address);
+    let mut late = Client::connect(process.address);
+    late.send(format!(
+        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 5000\r\n\r\n{{}}"
+    ));
+    other.send("GET /records HTTP/1.1\r\nHost: x\r\n\r\n");
+    api::line_after(&mut process.output, "asked: ");
+    process.signal("TERM");
+    api::line_after(&mut process.output, "ends: ");
+    #[allow(clippy::disallowed_methods, reason = "the end has begun a moment later")]
+    std::thread::sleep(WORK / 4);
+    late.send(" ".repeat(4998));
+    assert_eq!(late.answer().status, 503);
+    assert_eq!(other.answer().status, 200);
     assert!(process.child.wait().unwrap().success());
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A worker that reads a body, or drains what nobody read, blocks for as long as its client pleases: tiny_http has
 //! no read time-out. So there is a worker for each request in hand up to a limit, and who is stuck is not waited
-//! for. A request that found no worker for long shows that all are stuck; its age is there to be asked.
+//! for, at the end neither. A request that found no worker for long shows that all are stuck; its age is there to be asked.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::limits;
 
-/// What a worker does with a job.
-type Work<J> = dyn Fn(J) + Send + Sync;
+/// What a worker of the pool does with a job.
+type Work<J> = dyn Fn(J, &Pool<J>) + Send + Sync;
 
 /// The pool. Cheap to clone.
 pub struct Pool<J> {
@@ -36,7 +36,7 @@ struct Shared<J> {
     job: Condvar,
     /// The queue has room, or the pool stops.
     room: Condvar,
-    /// A worker ended.
+    /// A worker ended, or waits for a client.
     ended: Condvar,
     workers_max: usize,
     work: Box<Work<J>>,
@@ -46,8 +46,13 @@ struct State<J> {
     queue: VecDeque<(Instant, J)>,
     idle: usize,
     workers: usize,
+    /// Of the workers, those that wait for a client.
+    waiting: usize,
     stopping: bool,
 }
+
+/// A worker that waits for a client.
+struct Waiting<'a, J>(&'a Shared<J>);
 
 impl<J> Clone for Pool<J> {
     fn clone(&self) -> Self {
@@ -57,12 +62,13 @@ impl<J> Clone for Pool<J> {
 
 impl<J> fmt::Debug for Pool<J> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let State { queue, idle, workers, stopping } = &*self.shared.lock();
+        let State { queue, idle, workers, waiting, stopping } = &*self.shared.lock();
         formatter
             .debug_struct("Pool")
             .field("queued", &queue.len())
             .field("idle", idle)
             .field("workers", workers)
+            .field("waiting", waiting)
             .field("stopping", stopping)
             .finish_non_exhaustive()
     }
@@ -70,10 +76,16 @@ impl<J> fmt::Debug for Pool<J> {
 
 impl<J: Send + 'static> Pool<J> {
     /// A pool of at most `workers_max` threads, none of which exists yet. `work` must not panic.
-    pub fn new(workers_max: usize, work: impl Fn(J) + Send + Sync + 'static) -> Self {
+    pub fn new(workers_max: usize, work: impl Fn(J, &Self) + Send + Sync + 'static) -> Self {
         Self {
             shared: Arc::new(Shared {
-                state: Mutex::new(State { queue: VecDeque::new(), idle: 0, workers: 0, stopping: false }),
+                state: Mutex::new(State {
+                    queue: VecDeque::new(),
+                    idle: 0,
+                    workers: 0,
+                    waiting: 0,
+                    stopping: false,
+                }),
                 job: Condvar::new(),
                 room: Condvar::new(),
                 ended: Condvar::new(),
@@ -101,11 +113,11 @@ impl<J: Send + 'static> Pool<J> {
         }
         // Idle workers that were woken already still count as idle, and so do the jobs they were woken for.
         if state.queue.len() >= state.idle && state.workers < self.shared.workers_max {
-            let shared = Arc::clone(&self.shared);
+            let pool = self.clone();
             let spawned = thread::Builder::new()
                 .name("webhook".to_owned())
                 .stack_size(limits::API_WORKER_STACK_BYTES)
-                .spawn(move || shared.run());
+                .spawn(move || pool.run());
             match spawned {
                 Ok(_) => state.workers += 1,
                 // Another worker will come to it.
@@ -124,7 +136,17 @@ impl<J: Send + 'static> Pool<J> {
         self.shared.lock().queue.front().map(|(since, _)| *since)
     }
 
-    /// Lets the workers finish what is queued and in hand, and waits for that as long as `limit`. Whether they did.
+    /// Does what lasts as long as a client pleases: [`stop`](Self::stop) does not wait for it. What comes after it must
+    /// not be begun any more where the pool was stopped meanwhile.
+    pub fn wait_for_client<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.shared.lock().waiting += 1;
+        let _waiting = Waiting(&self.shared);
+        self.shared.ended.notify_all();
+        wait()
+    }
+
+    /// Lets the workers finish what is queued and in hand, and waits for that as long as `limit`, but for what waits for
+    /// a client. Whether they did.
     pub fn stop(&self, limit: Duration) -> bool {
         let mut state = self.shared.lock();
         state.stopping = true;
@@ -133,9 +155,21 @@ impl<J: Send + 'static> Pool<J> {
         let (state, _) = self
             .shared
             .ended
-            .wait_timeout_while(state, limit, |state| state.workers > 0)
+            .wait_timeout_while(state, limit, |state| state.workers > state.waiting)
             .unwrap_or_else(PoisonError::into_inner);
-        state.workers == 0
+        state.workers == state.waiting
+    }
+
+    fn run(&self) {
+        while let Some(job) = self.shared.next() {
+            (self.shared.work)(job, self);
+        }
+    }
+}
+
+impl<J> Drop for Waiting<'_, J> {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
     }
 }
 
@@ -143,12 +177,6 @@ impl<J> Shared<J> {
     /// No job runs under the lock, so a poisoned one holds nothing half done.
     fn lock(&self) -> MutexGuard<'_, State<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn run(&self) {
-        while let Some(job) = self.next() {
-            (self.work)(job);
-        }
     }
 
     /// The next job, or `None` when this worker is to end.
@@ -184,7 +212,7 @@ mod tests {
     fn jobs_held_by_their_clients_do_not_keep_others_waiting() {
         let (sender, done) = mpsc::channel();
         let sender = Mutex::new(sender);
-        let pool = Pool::new(8, move |job: Option<mpsc::Receiver<()>>| {
+        let pool = Pool::new(8, move |job: Option<mpsc::Receiver<()>>, _: &Pool<_>| {
             if let Some(held) = &job {
                 let _ = held.recv();
             }
@@ -208,7 +236,7 @@ mod tests {
     fn with_every_worker_held_jobs_wait_and_their_age_shows() {
         let (holder, held) = mpsc::channel::<()>();
         let held = Mutex::new(held);
-        let pool = Pool::new(1, move |(): ()| {
+        let pool = Pool::new(1, move |(): (), _: &Pool<()>| {
             let _ = held.lock().unwrap().recv();
         });
         let now = SystemClock.now();
@@ -227,10 +255,37 @@ mod tests {
     }
 
     #[test]
+    fn the_end_waits_for_who_works_and_not_for_who_waits_for_a_client() {
+        let (sender, begun) = mpsc::channel();
+        let sender = Mutex::new(sender);
+        let pool = Pool::new(8, move |(is_client, held): (bool, mpsc::Receiver<()>), pool: &Pool<_>| {
+            let wait = || {
+                let _ = sender.lock().unwrap().send(());
+                let _ = held.recv();
+            };
+            if is_client { pool.wait_for_client(wait) } else { wait() }
+        });
+        let mut holders = [true, true, false].map(|is_client| {
+            let (holder, held) = mpsc::channel();
+            assert!(pool.submit(SystemClock.now(), (is_client, held), LONG).is_ok());
+            begun.recv_timeout(LONG).unwrap();
+            Some(holder)
+        });
+        assert!(!pool.stop(Duration::ZERO), "one works");
+        holders[2] = None;
+        assert!(pool.stop(LONG), "two clients are not waited for");
+        holders[0] = None;
+        while pool.shared.lock().workers > 1 {
+            thread::yield_now();
+        }
+        assert_eq!(pool.shared.lock().waiting, 1);
+    }
+
+    #[test]
     fn surplus_workers_end_when_there_is_nothing_to_do() {
         let (holder, held) = mpsc::channel::<()>();
         let held = Mutex::new(held);
-        let pool = Pool::new(16, move |(): ()| {
+        let pool = Pool::new(16, move |(): (), _: &Pool<()>| {
             let _ = held.lock().unwrap().recv();
         });
         for _ in 0..10 {

@@ -202,7 +202,7 @@ impl BoundServer {
             abandoned: AtomicUsize::new(0),
         });
         let worker = Arc::clone(&common);
-        let pool = Pool::new(common.settings.workers, move |job| worker.work(job));
+        let pool = Pool::new(common.settings.workers, move |job, pool: &Pool<_>| worker.work(job, pool));
         let mut takers = Vec::with_capacity(listeners.len());
         for (address, listener) in listeners {
             let server = Arc::new(
@@ -350,10 +350,12 @@ impl Common {
     }
 
     /// Answers one request. Nothing that happens in it ends the worker.
-    fn work(&self, job: Job) {
+    fn work(&self, job: Job, pool: &Pool<Job>) {
         let Job { mut request, taken, deadline } = job;
-        let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&mut request, deadline)))
-            .unwrap_or_else(|_| Failure::internal("internal error").into());
+        let mut is_read = !announces_body(&request);
+        let answer =
+            panic::catch_unwind(AssertUnwindSafe(|| self.answer(&mut request, &mut is_read, deadline, pool)))
+                .unwrap_or_else(|_| Failure::internal("internal error").into());
         let duration = self.clock.now().saturating_duration_since(taken);
         log::debug!(
             "method={} path={} status={} bytes={} milliseconds={}",
@@ -364,7 +366,9 @@ impl Common {
             duration.as_millis(),
         );
         self.count(&request, answer.status, duration);
-        let sent = panic::catch_unwind(AssertUnwindSafe(|| self.send(request, answer)));
+        let send = || panic::catch_unwind(AssertUnwindSafe(|| self.send(request, answer)));
+        // What is left of a body is drained with it.
+        let sent = if is_read { send() } else { pool.wait_for_client(send) };
         match sent {
             Ok(Ok(())) => {}
             Ok(Err(error)) => log::warn!("an answer could not be sent: {error}"),
@@ -379,7 +383,14 @@ impl Common {
         values.observe(Family::RequestDuration, &[route], duration);
     }
 
-    fn answer(&self, request: &mut Request, deadline: Deadline) -> Answer {
+    /// `is_read` becomes true when nothing of the body is left.
+    fn answer(
+        &self,
+        request: &mut Request,
+        is_read: &mut bool,
+        deadline: Deadline,
+        pool: &Pool<Job>,
+    ) -> Answer {
         if deadline.is_over(&*self.clock) {
             return Failure::unavailable("no worker was free in time").into();
         }
@@ -391,14 +402,22 @@ impl Common {
             target: request.url(),
             accept: values(request, "Accept"),
             content_type: values(request, "Content-Type"),
+            is_from_page: PAGE_HEADERS.iter().any(|name| !values(request, name).is_empty()),
         };
         let accepted = match routes::accept(&head, request.body_length()) {
             Ok(accepted) => accepted,
             Err(answer) => return answer,
         };
         let body = if accepted.needs_body() {
-            match read_body(request) {
-                Ok(Some(body)) => body,
+            let body = pool.wait_for_client(|| read_body(request));
+            if self.is_stopping() {
+                return Failure::unavailable("the program is ending").into();
+            }
+            match body {
+                Ok(Some(body)) => {
+                    *is_read = true;
+                    body
+                }
                 Ok(None) => return accepted.over_cap(),
                 Err(error) => return Answer::text(400, &format!("the body cannot be read: {error}")),
             }
@@ -419,7 +438,6 @@ impl Common {
             return respond(request, answer);
         }
         self.count_abandoned();
-            is_from_page: PAGE_HEADERS.iter().any(|name| !values(request, name).is_empty()),
         respond_and_forget(request, &answer)
     }
 
@@ -521,6 +539,12 @@ fn ambiguous_framing(request: &Request) -> Option<Answer> {
         _ => false,
     };
     (!clear).then(|| Answer::text(400, "ambiguous length"))
+}
+
+fn announces_body(request: &Request) -> bool {
+    request
+        .body_length()
+        .map_or_else(|| !values(request, "Transfer-Encoding").is_empty(), |length| length > 0)
 }
 
 /// Reads the body, `None` when it is larger than it may be.
