@@ -56,8 +56,8 @@ pub trait Environment {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read.
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// When the file cannot be read, is none, or holds more than `max_bytes`.
+    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>>;
 }
 
 /// Everything that is configured.
@@ -359,7 +359,7 @@ impl Reader<'_> {
         // What has no slash may be the secret itself.
         let file =
             if path.contains('/') { format!("the file {}", quoted(&path)) } else { "a file".to_owned() };
-        match self.environment.read(Path::new(&path)) {
+        match self.environment.read(Path::new(&path), limits::CREDENTIAL_FILE_MAX_BYTES) {
             Ok(bytes) => {
                 self.credential_file = Some(path.into());
                 Some(self.parsed_secret(
@@ -572,7 +572,10 @@ impl Reader<'_> {
 
     fn ca_file(&mut self) -> Option<Vec<u8>> {
         let path = self.text("CF_CA_FILE")?;
-        let pem = self.environment.read(Path::new(&path)).map_err(|error| format!("cannot be read: {error}"));
+        let pem = self
+            .environment
+            .read(Path::new(&path), limits::CA_FILE_MAX_BYTES)
+            .map_err(|error| format!("cannot be read: {error}"));
         pem.and_then(|pem| match cloudflare::check_authorities(&pem) {
             Ok(()) => Ok(pem),
             Err(error) => Err(format!("is of no use: {error}")),

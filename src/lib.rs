@@ -29,6 +29,7 @@ pub mod observe;
 mod ordered;
 pub mod provider;
 pub mod reconcile;
+pub mod regular_file;
 pub mod secret;
 pub mod serve;
 pub mod shutdown;

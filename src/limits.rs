@@ -421,6 +421,9 @@ pub const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
 /// What may stand in the file of the credentials. A token has 40 to 60 bytes.
 pub const CREDENTIAL_FILE_MAX_BYTES: u64 = 4 * 1024;
 
+/// What may stand in `CF_CA_FILE`: four times all of Mozilla's authorities.
+pub const CA_FILE_MAX_BYTES: u64 = 1024 * 1024;
+
 /// How long the thread that checks sleeps before it sees that something is due, or that the program ends.
 pub const CHECK_PAUSE: Duration = Duration::from_secs(1);
 

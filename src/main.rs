@@ -9,6 +9,7 @@ use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
 use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report};
 use external_dns_cloudflare_tunnel_webhook::config::{self, Config, Environment, Mistake};
 use external_dns_cloudflare_tunnel_webhook::logging;
+use external_dns_cloudflare_tunnel_webhook::regular_file;
 use external_dns_cloudflare_tunnel_webhook::serve::{self, ServeError};
 
 /// The configuration is wrong: EX_USAGE of sysexits.h.
@@ -108,7 +109,7 @@ impl Environment for ProcessEnvironment {
         std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect()
     }
 
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        std::fs::read(path)
+    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+        regular_file::read(path, max_bytes)
     }
 }

@@ -84,7 +84,7 @@ impl Environment for Least {
         matches!(name, "CF_API_TOKEN" | "CF_TUNNEL_ID").then(|| "needed".to_owned())
     }
 
-    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+    fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
         Err(io::ErrorKind::NotFound.into())
     }
 }

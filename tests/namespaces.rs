@@ -385,7 +385,7 @@ fn the_settings_reach_the_guard() {
             fixed.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
         }
 
-        fn read(&self, _: &std::path::Path) -> std::io::Result<Vec<u8>> {
+        fn read(&self, _: &std::path::Path, _: u64) -> std::io::Result<Vec<u8>> {
             Err(std::io::ErrorKind::NotFound.into())
         }
     }

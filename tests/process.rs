@@ -118,6 +118,44 @@ fn what_is_wrong_from_the_start_is_told_by_its_exit_code_and_shows_no_secret() {
     }
 }
 
+/// A pipe would be waited for, and a device need not end.
+#[test]
+fn a_path_that_leads_to_no_small_file_is_a_mistake_and_not_waited_for() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("process-no-small-file");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).expect("the folder for tests can be written");
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
+    let large = folder.join("large");
+    fs::write(&large, "x".repeat(1_100_000)).expect("it is ours");
+    for variable in ["CF_API_TOKEN_FILE", "CF_API_KEY_FILE", "CF_API_TOKEN", "CF_CA_FILE"] {
+        for (path, problem) in [
+            (&*pipe, "it is a pipe or a device"),
+            (Path::new("/dev/zero"), "it is a pipe or a device"),
+            (&folder, "it is a directory"),
+            (&large, "it has more than"),
+        ] {
+            let prefix = if variable == "CF_API_TOKEN" { "file:" } else { "" };
+            let named = format!("{prefix}{}", path.display());
+            // Without the bounds, what reads on for ever would take the machine with it.
+            let mut command = Command::new("sh");
+            command
+                .args(["-c", "ulimit -v 1048576 && exec timeout 10 \"$0\" check", process::PROGRAM])
+                .env_clear()
+                .env("PATH", "/usr/bin:/bin")
+                .envs([("CF_TUNNEL_ID", "home"), ("CF_API_EMAIL", "jo@example.com"), (variable, &*named)]);
+            if variable == "CF_CA_FILE" {
+                command.env("CF_API_TOKEN", TOKEN);
+            }
+            let output = output(&mut command);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(64), "{variable} {path:?}: {said}");
+            assert_eq!(said.lines().count(), 1, "{variable} {path:?}: {said}");
+            assert!(said.starts_with(variable) && said.contains(problem), "{variable} {path:?}: {said}");
+        }
+    }
+}
+
 /// What a log collector reads.
 type Line = std::collections::BTreeMap<String, String>;
 

@@ -1,10 +1,9 @@
 //! The file that a secret came from, looked at again and again: Kubernetes puts a new one there while the program runs.
 
-use std::fs::{self, File};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::limits::CREDENTIAL_FILE_MAX_BYTES;
+use crate::regular_file;
 use crate::secret::Secret;
 
 /// A file, and what was seen of it.
@@ -40,8 +39,7 @@ impl CredentialFile {
                 if problem.take().is_some() {
                     log::info!("the file of the credentials {path:?} can be read again");
                 }
-                // What is no regular file was read once.
-                let secret = secret.filter(|secret| secret != in_use);
+                let secret = Some(secret).filter(|secret| secret != in_use);
                 let is_sure = look == Look::Refused || *candidate == secret;
                 *candidate = secret;
                 let taken = candidate.take_if(|_| is_sure);
@@ -64,17 +62,8 @@ impl CredentialFile {
     }
 }
 
-/// Nothing for what is no file: a pipe would be waited for.
-fn read(path: &Path) -> Result<Option<Secret>, String> {
-    let unreadable = |error| format!("cannot be read: {error}");
-    if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(unreadable)?;
-    file.take(CREDENTIAL_FILE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > CREDENTIAL_FILE_MAX_BYTES {
-        return Err("is too large for a token".to_owned());
-    }
-    Secret::parse(&String::from_utf8_lossy(&bytes)).map(Some).map_err(|error| error.to_string())
+fn read(path: &Path) -> Result<Secret, String> {
+    let bytes = regular_file::read(path, CREDENTIAL_FILE_MAX_BYTES)
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    Secret::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| error.to_string())
 }

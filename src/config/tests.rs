@@ -17,7 +17,7 @@ impl Environment for FakeEnvironment {
         self.variables.keys().map(ToString::to_string).collect()
     }
 
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+    fn read(&self, path: &Path, _: u64) -> io::Result<Vec<u8>> {
         let contents = path.to_str().and_then(|path| self.files.get(path));
         contents.map(|text| text.as_bytes().to_vec()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }

@@ -15,6 +15,7 @@ use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::regular_file;
 use external_dns_cloudflare_tunnel_webhook::serve::Running;
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 
@@ -203,8 +204,8 @@ impl Environment for Variables {
         self.0.keys().map(ToString::to_string).collect()
     }
 
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        std::fs::read(path)
+    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+        regular_file::read(path, max_bytes)
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::external_dns::{Answer, ExternalDns, Registry, exchange};
 use crate::harness::{Scene, TOKEN};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_external-dns-cloudflare-tunnel-webhook");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_external-dns-cloudflare-tunnel-webhook");
 
 /// No step of a process takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
