@@ -255,7 +255,7 @@ pub const API_QUEUE_MAX: usize = 64;
 /// A worker's stack. The provider's TLS handshakes run on it. Only what is touched becomes resident.
 pub const API_WORKER_STACK_BYTES: usize = 1024 * 1024;
 
-/// The stack of threads that only hand requests on or serve the observation port.
+/// The stack of threads that only hand requests on, serve the observation port, or write log lines.
 pub const LISTENER_STACK_BYTES: usize = 128 * 1024;
 
 /// How long a blocked send on the API port may last before the client is given up.

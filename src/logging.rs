@@ -46,15 +46,10 @@ pub enum Format {
 pub fn start(level: LevelFilter, format: Format) -> io::Result<()> {
     // Somebody who embeds the library may have set one already.
     if log::set_boxed_logger(Box::new(Logger { level })).is_ok() {
-        thread::Builder::new().name(WRITER.to_owned()).stack_size(limits::LISTENER_STACK_BYTES).spawn(
-            move || {
-                let text = SimpleLogger::new().with_level(LevelFilter::Trace);
-                QUEUE.drain(|line| match format {
-                    Format::Text => write_text(&text, line),
-                    Format::Json => write_json(line),
-                })
-            },
-        )?;
+        thread::Builder::new()
+            .name(WRITER.to_owned())
+            .stack_size(limits::LISTENER_STACK_BYTES)
+            .spawn(move || write_lines(format))?;
         panic::set_hook(Box::new(move |panicked| {
             // What the writer panics over is a stderr that is gone.
             if thread::current().name() != Some(WRITER) {
@@ -94,14 +89,22 @@ impl Log for Logger {
     }
 }
 
-/// Nobody can be told where stderr is gone; simple_logger panics there.
+fn write_lines(format: Format) -> ! {
+    let text = SimpleLogger::new().with_level(LevelFilter::Trace);
+    QUEUE.drain(|line| {
+        // simple_logger panics where stderr is gone. Nobody can be told.
+        let _ = panic::catch_unwind(AssertUnwindSafe(|| match format {
+            Format::Text => write_text(&text, line),
+            Format::Json => write_json(line),
+        }));
+    })
+}
+
 fn write_text(logger: &SimpleLogger, line: &Line) {
     let Line { level, target, message } = line;
-    let _ = panic::catch_unwind(AssertUnwindSafe(|| {
-        let mut builder = Record::builder();
-        let builder = builder.level(*level).target(target);
-        logger.log(&builder.args(format_args!("{message}")).build());
-    }));
+    let mut builder = Record::builder();
+    let builder = builder.level(*level).target(target);
+    logger.log(&builder.args(format_args!("{message}")).build());
 }
 
 /// In one write, so that it comes out whole.
