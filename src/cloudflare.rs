@@ -29,6 +29,7 @@ pub use configuration::Configuration;
 pub use error::{Cause, Error, Refusal};
 pub use identifier::{AccountId, RecordId, ZoneId};
 pub use record::{Batch, NewRecord, Record, RecordPatch};
+pub use token::{MAKE_TOKEN, TOKEN_FORM};
 pub use transport::{TransportError, TransportErrorKind};
 pub use tunnel::{ConfigSource, Connector, Tunnel};
 pub use zone::{Plan, Zone};

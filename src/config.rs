@@ -14,7 +14,7 @@ use log::LevelFilter;
 use regex_lite::Regex;
 
 use crate::cli::Arguments;
-use crate::cloudflare::{self, AccountId, Credentials, ZoneId};
+use crate::cloudflare::{self, AccountId, Credentials, MAKE_TOKEN, ZoneId};
 use crate::config::names::{all_names, hint, is_injected};
 use crate::domain_filter::DomainFilter;
 use crate::limits;
@@ -330,11 +330,7 @@ impl Reader<'_> {
                 None
             }
             (None, None, _) => {
-                self.mistake(
-                    "CF_API_TOKEN",
-                    "is missing: make a token with the permissions Zone Read, DNS Edit and Cloudflare Tunnel Edit, \
-                     and give it as CF_API_TOKEN, or as a file named by CF_API_TOKEN_FILE",
-                );
+                self.mistake("CF_API_TOKEN", format!("is missing: {MAKE_TOKEN}"));
                 None
             }
         }

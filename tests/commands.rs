@@ -218,6 +218,17 @@ fn each_thing_that_is_wrong_is_named_with_what_to_do() {
             ["failed", "tunnels", "Authentication error", "Account: Cloudflare Tunnel: Edit"],
         ),
         (
+            "the same, where the dashboard has another name for it",
+            |cloudflare| only(cloudflare, &[ZoneRead, DnsEdit]),
+            &[],
+            [
+                "failed",
+                "tunnels",
+                "Authentication error",
+                "Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)",
+            ],
+        ),
+        (
             "no zone",
             |cloudflare| cloudflare.token_mut(TOKEN).zones = Some(Vec::new()),
             &[],
@@ -372,6 +383,25 @@ fn each_thing_that_is_wrong_is_named_with_what_to_do() {
         assert!(named, "{label}:\n{table}");
         assert!(report.checks.len() > 1, "{label}: what was not tried is said\n{table}");
     }
+}
+
+/// The address of a form that is filled in, as Cloudflare documents it: a list of keys and levels, encoded.
+#[test]
+fn where_a_permission_is_missing_one_line_leads_to_a_form_with_all_of_them() {
+    let form = "https://dash.cloudflare.com/profile/api-tokens?permissionGroupKeys=%5B\
+         %7B%22key%22%3A%22zone%22%2C%22type%22%3A%22read%22%7D%2C\
+         %7B%22key%22%3A%22dns%22%2C%22type%22%3A%22edit%22%7D%2C\
+         %7B%22key%22%3A%22argotunnel%22%2C%22type%22%3A%22edit%22%7D%5D&accountId=*&zoneId=all&name=external-dns";
+    let scene = Scene::new();
+    scene.cloudflare.edit(|cloudflare| only(cloudflare, &[Permission::ZoneRead]));
+    let (report, table) = check(&scene, &[]);
+    let last = report.checks.last().expect("there are several");
+    assert_eq!((&*last.status, &*last.what), ("failed", "permissions"), "{table}");
+    assert!(last.to_do.as_ref().is_some_and(|text| text.ends_with(form)), "{table}");
+    assert_eq!(table.matches(form).count(), 1, "whole, and once\n{table}");
+
+    let (_, table) = check(&Scene::new(), &[]);
+    assert!(!table.contains("https://"), "where nothing is missing nothing is said\n{table}");
 }
 
 #[test]

@@ -9,6 +9,27 @@ use super::identifier::{AccountId, path};
 use super::verdict::Area;
 use crate::clock::Deadline;
 
+macro_rules! token_form {
+    () => {
+        "https://dash.cloudflare.com/profile/api-tokens?permissionGroupKeys=%5B%7B%22key%22%3A%22zone%22%2C%22type%22%3A%22\
+         read%22%7D%2C%7B%22key%22%3A%22dns%22%2C%22type%22%3A%22edit%22%7D%2C%7B%22key%22%3A%22argotunnel%22%2C%22type%22%3A\
+         %22edit%22%7D%5D&accountId=*&zoneId=all&name=external-dns"
+    };
+}
+
+/// The dashboard's form for a token, with what this program needs filled in: the keys and levels of
+/// `/fundamentals/api/how-to/account-owned-token-template/`. `argotunnel` is the tunnels' permission under each of its names.
+pub const TOKEN_FORM: &str = token_form!();
+
+/// What to do where there is no token, or none that is accepted.
+pub const MAKE_TOKEN: &str = concat!(
+    "make a token with the permissions Zone Read, DNS Edit and Cloudflare Tunnel Edit (some dashboards call the last one \
+     Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)) for the zones and the account \
+     of the tunnels, and put it where CF_API_TOKEN or CF_API_TOKEN_FILE says; one that belongs to an account instead of a \
+     user needs CF_ACCOUNT_ID too. A form in which all three are to be filled in: ",
+    token_form!()
+);
+
 #[derive(Deserialize)]
 struct WireToken {
     status: Box<str>,

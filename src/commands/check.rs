@@ -3,7 +3,7 @@
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
-    AccountId, Client, ClientSettings, ConfigSource, Credentials, Error, Plan, Tunnel, Zone,
+    AccountId, Client, ClientSettings, ConfigSource, Credentials, Error, Plan, TOKEN_FORM, Tunnel, Zone,
 };
 use crate::config::Config;
 use crate::limits;
@@ -16,8 +16,9 @@ use crate::tunnel::Document;
 
 const ZONE_READ: &str = "give the token the permission Zone: Zone: Read, for the zones that are to be served";
 const DNS_EDIT: &str = "give the token the permission Zone: DNS: Edit for this zone";
-const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tunnel: Edit for the account, and see that \
-     CF_ACCOUNT_ID is the account of the tunnels";
+const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tunnel: Edit for the account (in some dashboards \
+     Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)), and see that CF_ACCOUNT_ID is \
+     the account of the tunnels";
 
 /// What is checked.
 pub(super) struct Asked {
@@ -39,7 +40,8 @@ impl Asked {
 /// Every finding, in the order in which one thing needs another.
 pub(super) fn check(client: &Client, clock: &dyn Clock, asked: &Asked) -> Vec<Finding> {
     let deadline = Deadline::after(clock, limits::COMMAND_TIMEOUT);
-    let mut check = Check { client, clock, deadline, asked, findings: Vec::new(), calls: 0 };
+    let mut check =
+        Check { client, clock, deadline, asked, findings: Vec::new(), calls: 0, lacks_permission: false };
     for warning in &asked.warnings {
         check.note(Status::Warning, "configuration", warning.clone(), "");
     }
@@ -47,6 +49,11 @@ pub(super) fn check(client: &Client, clock: &dyn Clock, asked: &Asked) -> Vec<Fi
         check.everything_else();
     } else {
         check.note(Status::Untried, "everything else", "nothing else can be tried until that is mended", "");
+    }
+    if check.lacks_permission {
+        let remedy =
+            format!("another token, with the form in which all three are to be filled in: {TOKEN_FORM}");
+        check.note(Status::Failed, "permissions", "not all that are needed", remedy);
     }
     check.findings
 }
@@ -59,6 +66,8 @@ struct Check<'a> {
     findings: Vec<Finding>,
     /// What a loop without changes costs.
     calls: usize,
+    /// Whether something was not permitted.
+    lacks_permission: bool,
 }
 
 impl Check<'_> {
@@ -69,6 +78,7 @@ impl Check<'_> {
 
     /// A read that failed. `remedy` is for one that is refused, or whose subject is not there.
     fn failed(&mut self, what: &str, error: &Error, remedy: &str) {
+        self.lacks_permission |= matches!(error, Error::Credentials(_));
         let remedy = match error {
             Error::Credentials(_) | Error::NotFound(_) => remedy,
             Error::Limited { .. } => {

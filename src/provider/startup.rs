@@ -10,7 +10,7 @@ use std::time::Duration;
 use log::{debug, info, warn};
 
 use crate::clock::Deadline;
-use crate::cloudflare::{AccountId, ConfigSource, Error, Tunnel, Zone};
+use crate::cloudflare::{AccountId, ConfigSource, Error, MAKE_TOKEN, Tunnel, Zone};
 use crate::limits;
 use crate::listener::quoted;
 use crate::ordered::inserted;
@@ -313,11 +313,7 @@ const CORRECT: &str = "correct the setting, or what it names at Cloudflare";
 /// What an operator can do about an error that keeps the start from being complete.
 fn remedy(error: &Error) -> &'static str {
     match error {
-        Error::Credentials(_) => {
-            "make a token with the permissions Zone Read, DNS Edit and Cloudflare Tunnel Edit for the account of the \
-             tunnels, and put it where CF_API_TOKEN or CF_API_TOKEN_FILE says; one that belongs to an account instead of \
-             a user needs CF_ACCOUNT_ID too"
-        }
+        Error::Credentials(_) => MAKE_TOKEN,
         Error::NotFound(_) | Error::Refused(_) => "see that CF_ACCOUNT_ID is the account of the tunnels",
         Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) | Error::Unreadable { .. } => {
             "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network \
