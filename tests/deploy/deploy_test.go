@@ -1,18 +1,22 @@
 package deploy
 
 import (
+	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v3/pkg/chartutil"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/external-dns/pkg/apis/externaldns"
 	"sigs.k8s.io/external-dns/pkg/apis/externaldns/validation"
 )
@@ -30,7 +34,7 @@ func deployments(t *testing.T) map[string]*apps.Deployment {
 		loaded := official.load(t)
 		for _, files := range valuesFiles {
 			name := official.version + " " + files[len(files)-1]
-			made[name] = only[*apps.Deployment](t, helmTemplate(t, loaded, files...))
+			made[name] = only[*apps.Deployment](t, helmTemplate(t, loaded, valuesOf(t, files...)))
 		}
 	}
 	return made
@@ -110,6 +114,7 @@ func TestThePodRuns(t *testing.T) {
 				t.Errorf("memory limit %s", limit)
 			}
 			mounted(t, pod, webhook)
+			tokenIsOneContainers(t, pod)
 		})
 	}
 }
@@ -151,6 +156,66 @@ func mounted(t *testing.T, pod core.PodSpec, webhook core.Container) {
 	t.Errorf("no volume has %q: %+v", file, webhook.VolumeMounts)
 }
 
+// where Kubernetes would mount the service account's token, and ExternalDNS looks for it.
+const serviceAccountFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// tokenIsOneContainers checks that ExternalDNS finds its token for the cluster's API, and the webhook has neither that nor a
+// way to it; nor ExternalDNS the webhook's.
+func tokenIsOneContainers(t *testing.T, pod core.PodSpec) {
+	t.Helper()
+	if mounts := pod.AutomountServiceAccountToken; mounts == nil || *mounts {
+		t.Error("Kubernetes mounts the service account's token into every container")
+	}
+	volumes := map[string]core.Volume{}
+	for _, volume := range pod.Volumes {
+		volumes[volume.Name] = volume
+	}
+	holders := map[string]string{}
+	for _, each := range pod.Containers {
+		for _, mount := range each.VolumeMounts {
+			volume := volumes[mount.Name]
+			switch {
+			case volume.Secret != nil:
+				holders[volume.Secret.SecretName] += each.Name
+			case volume.Projected != nil && mount.MountPath == serviceAccountFolder && mount.ReadOnly:
+				for _, source := range volume.Projected.Sources {
+					for _, file := range projected(source) {
+						holders[file] += each.Name
+					}
+				}
+			default:
+				t.Errorf("%s has %+v of %+v", each.Name, mount, volume)
+			}
+		}
+	}
+	wanted := map[string]string{
+		"cloudflare": "webhook", "token": "external-dns", "ca.crt of kube-root-ca.crt": "external-dns",
+		"namespace of metadata.namespace": "external-dns",
+	}
+	if !maps.Equal(holders, wanted) {
+		t.Errorf("mounted are %v, wanted %v", holders, wanted)
+	}
+}
+
+// projected names the files of a source, and what they are made of.
+func projected(source core.VolumeProjection) []string {
+	var files []string
+	if token := source.ServiceAccountToken; token != nil {
+		files = append(files, token.Path)
+	}
+	if from := source.ConfigMap; from != nil {
+		for _, item := range from.Items {
+			files = append(files, item.Path+" of "+from.Name)
+		}
+	}
+	if from := source.DownwardAPI; from != nil {
+		for _, item := range from.Items {
+			files = append(files, item.Path+" of "+item.FieldRef.FieldPath)
+		}
+	}
+	return files
+}
+
 // TestTheRegistriesAreAsTold: one of each way, and `registry: txt` in two.
 func TestTheRegistriesAreAsTold(t *testing.T) {
 	told := map[string]int{}
@@ -164,11 +229,52 @@ func TestTheRegistriesAreAsTold(t *testing.T) {
 
 // TestTheRoleIsTheCharts compares the rules with those that the official chart makes for the same sources.
 func TestTheRoleIsTheCharts(t *testing.T) {
-	newest := charts[len(charts)-1].load(t)
-	theirs := only[*rbac.ClusterRole](t, helmTemplate(t, newest, "values.yaml"))
+	theirs := chartsRole(t)
 	ours := only[*rbac.ClusterRole](t, kustomizeBuild(t))
 	if theirs, ours := grants(theirs), grants(ours); !maps.Equal(theirs, ours) {
 		t.Errorf("the chart grants %v, kustomize %v", theirs, ours)
+	}
+}
+
+// TestTheRoleWithWhatIsCommentedOutIsTheChartsToo: the same with the sources that a user adds.
+func TestTheRoleWithWhatIsCommentedOutIsTheChartsToo(t *testing.T) {
+	theirs := chartsRole(t, "gateway-httproute", "gateway-grpcroute", "crd")
+	text := regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAll(read(t, "kustomize", "clusterrole.yaml"), []byte("  $1"))
+	ours := only[*rbac.ClusterRole](t, decode(t, scheme.Scheme, "clusterrole.yaml", text))
+	if theirs, ours := grants(theirs), grants(ours); !maps.Equal(theirs, ours) {
+		t.Errorf("the chart grants %v, kustomize %v", theirs, ours)
+	}
+}
+
+// chartsRole is the one that the official chart makes with our values and these sources besides.
+func chartsRole(t *testing.T, sources ...any) *rbac.ClusterRole {
+	t.Helper()
+	newest := charts[len(charts)-1]
+	values := valuesOf(t, "values.yaml")
+	values["sources"] = append(values["sources"].([]any), sources...)
+	return only[*rbac.ClusterRole](t, helmTemplate(t, newest.load(t), values))
+}
+
+// TestFluxInstallsTheSame: the chart of its own repository, with the values of values.yaml.
+func TestFluxInstallsTheSame(t *testing.T) {
+	repository, release := fluxRelease(t)
+	chart, newest := release.Spec.Chart.Spec, charts[len(charts)-1].version
+	if chart.Chart != "external-dns" || chart.Version != newest {
+		t.Errorf("the chart is %s %s, and the newest that is tested %s", chart.Chart, chart.Version, newest)
+	}
+	if source := chart.SourceRef; source.Kind != repository.Kind || source.Name != repository.Name ||
+		release.Namespace != repository.Namespace || repository.Spec.URL != "https://kubernetes-sigs.github.io/external-dns/" {
+		t.Errorf("the chart comes from %+v, and there is %+v", source, repository.Spec)
+	}
+	if namespace := only[*core.Secret](t, secretExample(t)).Namespace; release.Namespace != namespace {
+		t.Errorf("the release is in %s, the Secret in %s", release.Namespace, namespace)
+	}
+	values, err := chartutil.ReadValues(release.Spec.Values.Raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wanted := valuesOf(t, "values.yaml"); !reflect.DeepEqual(values.AsMap(), wanted) {
+		t.Errorf("the values are %v, those of values.yaml %v", values, wanted)
 	}
 }
 
@@ -232,13 +338,27 @@ func TestThePartsOfKustomizeFit(t *testing.T) {
 	}
 }
 
+// TestThePolicyLetsOutWhatThePodNeeds: names, and each of the ports at which clusters have their API.
+func TestThePolicyLetsOutWhatThePodNeeds(t *testing.T) {
+	allowed := map[string]bool{}
+	for _, rule := range only[*networking.NetworkPolicy](t, kustomizeBuild(t)).Spec.Egress {
+		for _, port := range rule.Ports {
+			allowed[fmt.Sprintf("%s %s", *port.Protocol, port.Port)] = true
+		}
+	}
+	wanted := map[string]bool{
+		"UDP 53": true, "TCP 53": true, "UDP 5353": true, "TCP 5353": true,
+		"TCP 443": true, "TCP 6443": true, "TCP 8443": true, "TCP 16443": true,
+	}
+	if !maps.Equal(allowed, wanted) {
+		t.Errorf("let out are %v, wanted %v", allowed, wanted)
+	}
+}
+
 func secretExample(t *testing.T) []runtime.Object {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deployFolder, "kustomize", "secret.example.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return decode(t, "secret.example.yaml", text)
+	name := "secret.example.yaml"
+	return decode(t, scheme.Scheme, name, read(t, "kustomize", name))
 }
 
 // TestComposeRuns does for the compose file what TestThePodRuns does for a Deployment.
