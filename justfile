@@ -224,6 +224,11 @@ deny:
     # Without tests and their crates: what is linked into the program.
     cargo deny --exclude-dev check bans
 
+# Advisories against the crates in use (needs cargo-deny, and GitHub for RustSec's database). CI runs it every week.
+[group('check')]
+advisories:
+    cargo deny --workspace check advisories
+
 # The README's table: size, start, memory (builds the static binary first).
 [group('measure')]
 figures: static
