@@ -3,20 +3,18 @@ package deploy
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v3/pkg/chartutil"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/external-dns/pkg/apis/externaldns"
 	"sigs.k8s.io/external-dns/pkg/apis/externaldns/validation"
 )
@@ -34,7 +32,7 @@ func deployments(t *testing.T) map[string]*apps.Deployment {
 		loaded := official.load(t)
 		for _, files := range valuesFiles {
 			name := official.version + " " + files[len(files)-1]
-			made[name] = only[*apps.Deployment](t, helmTemplate(t, loaded, valuesOf(t, files...)))
+			made[name] = only[*apps.Deployment](t, helmTemplate(t, loaded, files...))
 		}
 	}
 	return made
@@ -229,53 +227,39 @@ func TestTheRegistriesAreAsTold(t *testing.T) {
 
 // TestTheRoleIsTheCharts compares the rules with those that the official chart makes for the same sources.
 func TestTheRoleIsTheCharts(t *testing.T) {
-	theirs := chartsRole(t)
+	newest := charts[len(charts)-1].load(t)
+	theirs := only[*rbac.ClusterRole](t, helmTemplate(t, newest, "values.yaml"))
 	ours := only[*rbac.ClusterRole](t, kustomizeBuild(t))
 	if theirs, ours := grants(theirs), grants(ours); !maps.Equal(theirs, ours) {
 		t.Errorf("the chart grants %v, kustomize %v", theirs, ours)
 	}
-}
 
-// TestTheRoleWithWhatIsCommentedOutIsTheChartsToo: the same with the sources that a user adds.
-func TestTheRoleWithWhatIsCommentedOutIsTheChartsToo(t *testing.T) {
-	theirs := chartsRole(t, "gateway-httproute", "gateway-grpcroute", "crd")
+	// The same with the sources that users add, whose rules are commented out.
+	sources := valuesBeside(t, "sources: [ingress, service, gateway-httproute, gateway-grpcroute, crd]")
+	theirs = only[*rbac.ClusterRole](t, helmTemplate(t, newest, "values.yaml", sources))
 	text := regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAll(read(t, "kustomize", "clusterrole.yaml"), []byte("  $1"))
-	ours := only[*rbac.ClusterRole](t, decode(t, scheme.Scheme, "clusterrole.yaml", text))
+	ours = only[*rbac.ClusterRole](t, decode(t, "clusterrole.yaml", text))
 	if theirs, ours := grants(theirs), grants(ours); !maps.Equal(theirs, ours) {
-		t.Errorf("the chart grants %v, kustomize %v", theirs, ours)
+		t.Errorf("with all that is commented out the chart grants %v, kustomize %v", theirs, ours)
 	}
 }
 
-// chartsRole is the one that the official chart makes with our values and these sources besides.
-func chartsRole(t *testing.T, sources ...any) *rbac.ClusterRole {
+// valuesBeside writes values into a file, and names it as one of deploy/helm.
+func valuesBeside(t *testing.T, values string) string {
 	t.Helper()
-	newest := charts[len(charts)-1]
-	values := valuesOf(t, "values.yaml")
-	values["sources"] = append(values["sources"].([]any), sources...)
-	return only[*rbac.ClusterRole](t, helmTemplate(t, newest.load(t), values))
-}
-
-// TestFluxInstallsTheSame: the chart of its own repository, with the values of values.yaml.
-func TestFluxInstallsTheSame(t *testing.T) {
-	repository, release := fluxRelease(t)
-	chart, newest := release.Spec.Chart.Spec, charts[len(charts)-1].version
-	if chart.Chart != "external-dns" || chart.Version != newest {
-		t.Errorf("the chart is %s %s, and the newest that is tested %s", chart.Chart, chart.Version, newest)
-	}
-	if source := chart.SourceRef; source.Kind != repository.Kind || source.Name != repository.Name ||
-		release.Namespace != repository.Namespace || repository.Spec.URL != "https://kubernetes-sigs.github.io/external-dns/" {
-		t.Errorf("the chart comes from %+v, and there is %+v", source, repository.Spec)
-	}
-	if namespace := only[*core.Secret](t, secretExample(t)).Namespace; release.Namespace != namespace {
-		t.Errorf("the release is in %s, the Secret in %s", release.Namespace, namespace)
-	}
-	values, err := chartutil.ReadValues(release.Spec.Values.Raw)
+	folder, err := filepath.Abs(filepath.Join(deployFolder, "helm"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wanted := valuesOf(t, "values.yaml"); !reflect.DeepEqual(values.AsMap(), wanted) {
-		t.Errorf("the values are %v, those of values.yaml %v", values, wanted)
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
 	}
+	name, err := filepath.Rel(folder, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 func grants(role *rbac.ClusterRole) map[string]bool {
@@ -357,8 +341,11 @@ func TestThePolicyLetsOutWhatThePodNeeds(t *testing.T) {
 
 func secretExample(t *testing.T) []runtime.Object {
 	t.Helper()
-	name := "secret.example.yaml"
-	return decode(t, scheme.Scheme, name, read(t, "kustomize", name))
+	text, err := os.ReadFile(filepath.Join(deployFolder, "kustomize", "secret.example.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, "secret.example.yaml", text)
 }
 
 // TestComposeRuns does for the compose file what TestThePodRuns does for a Deployment.

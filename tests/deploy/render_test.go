@@ -17,8 +17,6 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	compose "github.com/compose-spec/compose-go/v2/types"
-	fluxhelm "github.com/fluxcd/helm-controller/api/v2"
-	fluxsource "github.com/fluxcd/source-controller/api/v1"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -80,8 +78,8 @@ func (c officialChart) load(t *testing.T) *chart.Chart {
 	return loaded
 }
 
-// valuesOf are those of the files, one over the other.
-func valuesOf(t *testing.T, files ...string) map[string]any {
+// helmTemplate is `helm template` with these values files, one over the other. The chart's schema judges them.
+func helmTemplate(t *testing.T, official *chart.Chart, files ...string) []runtime.Object {
 	t.Helper()
 	merged := map[string]any{}
 	for _, file := range files {
@@ -91,25 +89,19 @@ func valuesOf(t *testing.T, files ...string) map[string]any {
 		}
 		merged = chartutil.MergeTables(values, merged)
 	}
-	return merged
-}
-
-// helmTemplate is `helm template` with these values. The chart's schema judges them.
-func helmTemplate(t *testing.T, official *chart.Chart, given map[string]any) []runtime.Object {
-	t.Helper()
 	release := chartutil.ReleaseOptions{Name: "external-dns", Namespace: "external-dns", IsInstall: true}
-	values, err := chartutil.ToRenderValues(official, given, release, chartutil.DefaultCapabilities)
+	values, err := chartutil.ToRenderValues(official, merged, release, chartutil.DefaultCapabilities)
 	if err != nil {
-		t.Fatalf("%v: %v", given, err)
+		t.Fatalf("%v: %v", files, err)
 	}
 	rendered, err := engine.Render(official, values)
 	if err != nil {
-		t.Fatalf("%v: %v", given, err)
+		t.Fatalf("%v: %v", files, err)
 	}
 	var objects []runtime.Object
 	for name, text := range rendered {
 		if strings.HasSuffix(name, ".yaml") {
-			objects = append(objects, decode(t, scheme.Scheme, name, []byte(text))...)
+			objects = append(objects, decode(t, name, []byte(text))...)
 		}
 	}
 	return objects
@@ -127,36 +119,18 @@ func kustomizeBuild(t *testing.T) []runtime.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return decode(t, scheme.Scheme, "kustomize build", text)
+	return decode(t, "kustomize build", text)
 }
 
-// fluxRelease is what Flux's controllers read in deploy/flux.
-func fluxRelease(t *testing.T) (*fluxsource.HelmRepository, *fluxhelm.HelmRelease) {
+// decode reads each document into the type that Kubernetes has for it; a field that the type lacks is an error, and so is
+// one that is there twice.
+func decode(t *testing.T, name string, text []byte) []runtime.Object {
 	t.Helper()
-	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{fluxsource.AddToScheme, fluxhelm.AddToScheme} {
-		if err := add(kinds); err != nil {
-			t.Fatal(err)
-		}
-	}
-	name := "helmrelease.yaml"
-	objects := decode(t, kinds, name, read(t, "flux", name))
-	return only[*fluxsource.HelmRepository](t, objects), only[*fluxhelm.HelmRelease](t, objects)
+	return decodeAs(t, scheme.Scheme, name, text)
 }
 
-// read is a file of deploy/.
-func read(t *testing.T, path ...string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(append([]string{deployFolder}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-// decode reads each document into the type that there is for it; a field that the type lacks is an error, and so is one that
-// is there twice.
-func decode(t *testing.T, kinds *runtime.Scheme, name string, text []byte) []runtime.Object {
+// decodeAs does the same with kinds that others have defined.
+func decodeAs(t *testing.T, kinds *runtime.Scheme, name string, text []byte) []runtime.Object {
 	t.Helper()
 	strict := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, kinds, kinds,
 		serializer.SerializerOptions{Yaml: true, Strict: true})
