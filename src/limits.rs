@@ -153,6 +153,25 @@ pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long looked-up addresses are used. Cloudflare's own records live for minutes.
 pub const RESOLVE_MAX_AGE: Duration = Duration::from_secs(60);
 
+/// How long addresses are used that cannot be looked up again: an outage of DNS is shorter, and Cloudflare's addresses
+/// stay for years.
+pub const RESOLVE_OLD_MAX_AGE: Duration = Duration::from_secs(3600);
+
+/// Looking up a name whose old addresses may be used. A lookup that does not answer by then will not, as a rule, in the
+/// three seconds that a request would lose.
+pub const RESOLVE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Addresses that are tried for one connection: two of each family, where both exist.
+pub const ADDRESSES_MAX: usize = 4;
+
+/// How long one address may take to answer while others are left: a way around the world takes a third, and with
+/// `ADDRESSES_MAX` of them the last one has a second too.
+pub const ADDRESS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// TLS sessions that are kept to be resumed: the API's and, where it has a certificate, a proxy's. rustls counts eight
+/// tickets for each.
+pub const TLS_SESSIONS_KEPT: usize = 16;
+
 /// TCP, a proxy's CONNECT and the TLS handshake together; shared by the addresses that are tried.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 

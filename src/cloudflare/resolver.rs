@@ -1,11 +1,13 @@
-//! Looks up the API's name, seldom and by its absolute name.
+//! Looks up the API's name, seldom and by its absolute name, and says in which order its addresses are tried.
 //!
 //! ureq asks for every request, also when it then reuses a connection, and musl with Kubernetes' `ndots:5` and three
-//! search domains turns each of that into eight queries. Here the addresses are kept for a minute, one lookup runs at a
-//! time however many calls wait for it, and `host.` is asked for before `host`.
+//! search domains turns each of that into eight queries. Here the addresses are kept for a minute, and for an hour where
+//! they cannot be looked up again; one lookup runs at a time however many calls wait for it, and `host.` is asked for
+//! before `host`.
 
 use std::fmt;
 use std::io;
+use std::mem;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -16,10 +18,7 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
 use crate::clock::Clock;
-use crate::limits::{RESOLVE_MAX_AGE, RESOLVE_TIMEOUT};
-
-/// How many addresses are handed to ureq; it has room for no more.
-const ADDRESSES_MAX: usize = 16;
+use crate::limits::{ADDRESSES_MAX, RESOLVE_MAX_AGE, RESOLVE_OLD_MAX_AGE, RESOLVE_PATIENCE, RESOLVE_TIMEOUT};
 
 /// What is asked for the addresses of a name.
 type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
@@ -43,25 +42,31 @@ struct Name {
     host: Box<str>,
     addresses: Vec<IpAddr>,
     looked_up_at: Option<Instant>,
+    /// Whether nobody was reached at the addresses since.
+    is_in_doubt: bool,
+    /// The address that was connected to last.
+    connected: Option<IpAddr>,
     /// Why the last lookup failed.
-    failure: Option<(io::ErrorKind, Box<str>)>,
-    is_being_looked_up: bool,
+    failure: Option<Box<str>>,
+    /// Since when it is being looked up.
+    lookup_begun_at: Option<Instant>,
     lookups_ended: u64,
+    /// Whether the log says that old addresses are in use.
+    is_told: bool,
 }
 
-#[derive(Debug)]
-enum Failure {
-    TimedOut,
-    Lookup(io::Error),
+/// A name that could not be looked up. ureq's own errors would not tell this from a connection that failed, or took too
+/// long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LookupError {
+    host: Box<str>,
+    problem: Box<str>,
 }
-
-/// A name that could not be looked up. ureq's own errors would not tell this from a connection that failed.
-#[derive(Debug)]
-pub(super) struct LookupError(io::Error);
 
 impl fmt::Display for LookupError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
+        let Self { host, problem } = self;
+        write!(formatter, "{host}: {problem}")
     }
 }
 
@@ -85,11 +90,19 @@ impl CachingResolver {
     /// Lets the next call look up again: nobody could be reached at the addresses known.
     pub(super) fn forget(&self) {
         for name in self.names.lock().iter_mut() {
-            name.looked_up_at = None;
+            name.is_in_doubt = true;
         }
     }
 
-    fn addresses(&self, host: &str, timeout: Duration) -> Result<Vec<IpAddr>, Failure> {
+    /// Lets later connections begin with this address.
+    pub(super) fn connected(&self, address: IpAddr) {
+        if let Some(name) = self.names.lock().iter_mut().find(|name| name.addresses.contains(&address)) {
+            name.connected = Some(address);
+        }
+    }
+
+    /// The addresses in the order in which they are tried.
+    fn addresses(&self, host: &str, timeout: Duration) -> Result<Vec<IpAddr>, LookupError> {
         let mut list = self.names.lock();
         let index = match list.iter().position(|name| &*name.host == host) {
             Some(index) => index,
@@ -100,30 +113,30 @@ impl CachingResolver {
         };
         let now = self.clock.now();
         let name = list.get_mut(index).expect("names are never taken off the list");
-        if name.is_fresh(now) {
-            return Ok(name.addresses.clone());
+        if !name.is_in_doubt && name.is_younger(RESOLVE_MAX_AGE, now) {
+            return Ok(name.in_turn());
         }
         let seen = name.lookups_ended;
-        if !name.is_being_looked_up {
+        if name.lookup_begun_at.is_none() {
             // On a thread of its own, because a lookup can neither be bounded nor ended; and only one at a time, so that
             // a silent name server does not collect threads.
-            self.start_lookup(host).map_err(Failure::Lookup)?;
-            name.is_being_looked_up = true;
+            self.start_lookup(host).map_err(|error| name.error(&error.to_string()))?;
+            name.lookup_begun_at = Some(now);
         }
-        let (list, waited) = self
+        let patience = name.patience(now).min(timeout);
+        let (mut list, _) = self
             .names
             .changed
-            .wait_timeout_while(list, timeout, |list| {
+            .wait_timeout_while(list, patience, |list| {
                 list.get(index).is_some_and(|name| name.lookups_ended == seen)
             })
             .unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() {
-            return Err(Failure::TimedOut);
-        }
-        let name = list.get(index).expect("names are never taken off the list");
-        match &name.failure {
-            None => Ok(name.addresses.clone()),
-            Some((kind, text)) => Err(Failure::Lookup(io::Error::new(*kind, text.to_string()))),
+        let name = list.get_mut(index).expect("names are never taken off the list");
+        let problem =
+            if name.lookups_ended == seen { Some("timed out".into()) } else { name.failure.clone() };
+        match problem {
+            Some(problem) => name.old_addresses(&problem, now),
+            None => Ok(name.in_turn()),
         }
     }
 
@@ -154,28 +167,87 @@ impl Name {
             host: host.into(),
             addresses: Vec::new(),
             looked_up_at: None,
+            is_in_doubt: false,
+            connected: None,
             failure: None,
-            is_being_looked_up: false,
+            lookup_begun_at: None,
             lookups_ended: 0,
+            is_told: false,
         }
     }
 
-    fn is_fresh(&self, now: Instant) -> bool {
-        self.looked_up_at.is_some_and(|at| now.saturating_duration_since(at) < RESOLVE_MAX_AGE)
+    fn is_younger(&self, age: Duration, now: Instant) -> bool {
+        self.looked_up_at.is_some_and(|at| now.saturating_duration_since(at) < age)
+    }
+
+    /// How long to wait for the lookup that is running. Where there are addresses it is not worth the time of a request,
+    /// and waiting once is enough.
+    fn patience(&self, now: Instant) -> Duration {
+        match self.lookup_begun_at {
+            Some(begun) if self.is_younger(RESOLVE_OLD_MAX_AGE, now) => {
+                RESOLVE_PATIENCE.saturating_sub(now.saturating_duration_since(begun))
+            }
+            _ => RESOLVE_TIMEOUT,
+        }
     }
 
     fn end_lookup(&mut self, outcome: io::Result<Vec<IpAddr>>, now: Instant) {
-        self.is_being_looked_up = false;
+        self.lookup_begun_at = None;
         self.lookups_ended += 1;
         match outcome {
             Ok(addresses) => {
                 self.addresses = addresses;
                 self.looked_up_at = Some(now);
+                self.is_in_doubt = false;
+                self.is_told = false;
                 self.failure = None;
             }
-            Err(error) => self.failure = Some((error.kind(), error.to_string().into())),
+            Err(error) => self.failure = Some(error.to_string().into()),
         }
     }
+
+    fn error(&self, problem: &str) -> LookupError {
+        LookupError { host: self.host.clone(), problem: problem.into() }
+    }
+
+    /// The addresses that were found at an earlier time, where that is not too long ago.
+    fn old_addresses(&mut self, problem: &str, now: Instant) -> Result<Vec<IpAddr>, LookupError> {
+        let error = self.error(problem);
+        if !self.is_younger(RESOLVE_OLD_MAX_AGE, now) {
+            return Err(error);
+        }
+        if !mem::replace(&mut self.is_told, true) {
+            log::warn!(
+                "the name cannot be looked up, and the addresses that it had are used for an hour at most: {error}"
+            );
+        }
+        Ok(self.in_turn())
+    }
+
+    fn in_turn(&self) -> Vec<IpAddr> {
+        in_turn(&self.addresses, self.connected)
+    }
+}
+
+/// Addresses of both families in turn (RFC 8305, section 4), so that one family whose packets vanish costs little time.
+/// In front is the one that connected last, where it is still one of them; its family begins, else IPv6.
+fn in_turn(addresses: &[IpAddr], connected: Option<IpAddr>) -> Vec<IpAddr> {
+    let ipv4_begins = connected.is_some_and(|address| address.is_ipv4());
+    let known = connected.filter(|connected| addresses.contains(connected));
+    let others = addresses.iter().copied().filter(|address| Some(*address) != known);
+    let mut first =
+        known.into_iter().chain(others.clone()).filter(|address| address.is_ipv4() == ipv4_begins);
+    let mut second = others.filter(|address| address.is_ipv4() != ipv4_begins);
+    let mut ordered = Vec::with_capacity(ADDRESSES_MAX);
+    while ordered.len() < ADDRESSES_MAX {
+        let pair = [first.next(), second.next()];
+        if pair == [None, None] {
+            break;
+        }
+        ordered.extend(pair.into_iter().flatten());
+    }
+    ordered.truncate(ADDRESSES_MAX);
+    ordered
 }
 
 /// Asks for the absolute name, and for the name as it is written where that has none: it may be one of the cluster's.
@@ -204,7 +276,7 @@ impl Resolver for CachingResolver {
     fn resolve(
         &self,
         uri: &Uri,
-        config: &ureq::config::Config,
+        _config: &ureq::config::Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let authority = uri.authority().ok_or(ureq::Error::HostNotFound)?;
@@ -215,22 +287,15 @@ impl Resolver for CachingResolver {
         };
         let host = authority.host();
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
-        let addresses =
-            match literal {
-                Ok(address) => vec![address],
-                // A proxy's name is looked up on the time for connecting, which is longer.
-                Err(_) => self.addresses(host, (*timeout.after).min(RESOLVE_TIMEOUT)).map_err(|failure| {
-                    match failure {
-                        Failure::TimedOut => ureq::Error::Timeout(timeout.reason),
-                        Failure::Lookup(error) => ureq::Error::Other(Box::new(LookupError(error))),
-                    }
-                })?,
-            };
-        let family = config.ip_family();
-        let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, port));
+        let addresses = match literal {
+            Ok(address) => vec![address],
+            Err(_) => {
+                self.addresses(host, *timeout.after).map_err(|error| ureq::Error::Other(Box::new(error)))?
+            }
+        };
         let mut resolved = self.empty();
-        for address in family.keep_wanted(addresses).take(ADDRESSES_MAX) {
-            resolved.push(address);
+        for address in addresses {
+            resolved.push(SocketAddr::new(address, port));
         }
         if resolved.is_empty() {
             return Err(ureq::Error::HostNotFound);
@@ -280,6 +345,14 @@ mod tests {
         };
         let resolved = resolver.resolve(&uri.parse().unwrap(), &ureq::config::Config::default(), timeout)?;
         Ok(resolved.iter().copied().collect())
+    }
+
+    /// What a lookup that failed says.
+    fn problem(outcome: Result<Vec<SocketAddr>, ureq::Error>) -> String {
+        let Err(ureq::Error::Other(error)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        error.downcast_ref::<LookupError>().unwrap().to_string()
     }
 
     /// Without this, each call costs a thread and, in a cluster, eight queries.
@@ -373,11 +446,8 @@ mod tests {
             }
         };
         let resolver = CachingResolver::with_lookup(FakeClock::new(), recording(&asked, fails_first));
-        let error = resolve(&resolver, "http://localhost/").unwrap_err();
-        let ureq::Error::Other(error) = error else {
-            panic!("{error:?}");
-        };
-        assert_eq!(error.downcast_ref::<LookupError>().unwrap().to_string(), "try again");
+        let error = problem(resolve(&resolver, "http://localhost/"));
+        assert_eq!(error, "localhost: try again");
         resolve(&resolver, "http://localhost/").unwrap();
     }
 
@@ -387,10 +457,101 @@ mod tests {
         resolve(&resolver, "http://a.example/").unwrap_err();
     }
 
+    /// Two of each family, written as what they end in: 4x is IPv4, 6x IPv6.
     #[test]
-    fn more_addresses_than_ureq_has_room_for_are_left_out() {
-        let resolver = CachingResolver::with_lookup(FakeClock::new(), |_| Ok(vec![ADDRESS; 40]));
-        assert_eq!(resolve(&resolver, "http://a.example/").unwrap().len(), ADDRESSES_MAX);
+    fn addresses_of_both_families_are_tried_in_turn_beginning_with_the_one_that_connected_last() {
+        let address = |name: &str| -> IpAddr {
+            let ending = &name[1..];
+            if name.starts_with('4') { format!("192.0.2.{ending}") } else { format!("2001:db8::{ending}") }
+                .parse()
+                .unwrap()
+        };
+        let addresses = |names: &str| -> Vec<IpAddr> { names.split_whitespace().map(address).collect() };
+        for (known, connected, expected) in [
+            ("61 62 63 64 65 66 41 42 43 44 45 46", "", "61 41 62 42"),
+            ("41 42 43 61 62 63", "", "61 41 62 42"),
+            ("61 62 63 41 42 43", "42", "42 61 41 62"),
+            ("61 62 63 41 42 43", "43", "43 61 41 62"),
+            ("61 62 63 41 42 43", "62", "62 41 61 42"),
+            // It is none of them any more; what it says of the families still holds.
+            ("61 62 41 42", "49", "41 61 42 62"),
+            ("61 62 41 42", "69", "61 41 62 42"),
+            ("61 62 63 64 65", "", "61 62 63 64"),
+            ("61 62 63 64 65", "41", "61 62 63 64"),
+            ("41 42 43 44 45", "44", "44 41 42 43"),
+            ("61 41 42 43 44", "", "61 41 42 43"),
+            ("61 41", "41", "41 61"),
+            ("41", "", "41"),
+            ("", "", ""),
+        ] {
+            let connected = addresses(connected).first().copied();
+            assert_eq!(in_turn(&addresses(known), connected), addresses(expected), "{known}, {connected:?}");
+        }
+    }
+
+    #[test]
+    fn the_address_that_connected_stays_in_front_after_the_next_lookup() {
+        let (clock, other) = (FakeClock::new(), IpAddr::from([192, 0, 2, 8]));
+        let resolver = CachingResolver::with_lookup(clock.clone(), move |_| Ok(vec![ADDRESS, other]));
+        let first = || resolve(&resolver, "http://a.example/").unwrap()[0].ip();
+        assert_eq!(first(), ADDRESS);
+        resolver.connected(other);
+        assert_eq!(first(), other);
+        clock.advance(RESOLVE_MAX_AGE);
+        assert_eq!(first(), other);
+        resolver.forget();
+        assert_eq!(first(), other);
+    }
+
+    /// With ExternalDNS's default interval of a minute every loop looks up.
+    #[test]
+    fn addresses_are_used_for_an_hour_where_the_name_cannot_be_looked_up_any_more() {
+        for hangs in [false, true] {
+            let (clock, asked) = (FakeClock::new(), Asked::default());
+            let answers = {
+                let asked = Arc::clone(&asked);
+                move |_: &str| {
+                    let lookups = asked.lock().unwrap().len();
+                    match lookups {
+                        1 => Ok(vec![ADDRESS]),
+                        _ if hangs => loop {
+                            thread::park();
+                        },
+                        _ => Err(io::Error::other("try again")),
+                    }
+                }
+            };
+            let resolver = CachingResolver::with_lookup(clock.clone(), recording(&asked, answers));
+            let resolved = || resolve_within(&resolver, "http://localhost/", Duration::from_millis(20));
+            resolved().unwrap();
+            for is_in_doubt in [false, true] {
+                if is_in_doubt {
+                    resolver.forget();
+                }
+                clock.advance(RESOLVE_MAX_AGE);
+                assert_eq!(resolved().unwrap(), [SocketAddr::new(ADDRESS, 80)], "{hangs}");
+            }
+            clock.advance(RESOLVE_OLD_MAX_AGE);
+            let expected = if hangs { "localhost: timed out" } else { "localhost: try again" };
+            assert_eq!(problem(resolved()), expected);
+            assert_eq!(asked.lock().unwrap().len(), if hangs { 2 } else { 4 });
+        }
+    }
+
+    /// The time of one request is for its calls.
+    #[test]
+    fn a_lookup_that_hangs_is_waited_for_once_where_there_are_addresses() {
+        let now = FakeClock::new().now();
+        let mut name = Name::new("a.example");
+        assert_eq!(name.patience(now), RESOLVE_TIMEOUT);
+        name.lookup_begun_at = Some(now);
+        assert_eq!(name.patience(now), RESOLVE_TIMEOUT);
+        name.end_lookup(Ok(vec![ADDRESS]), now);
+        let begun = now + RESOLVE_MAX_AGE;
+        name.lookup_begun_at = Some(begun);
+        assert_eq!(name.patience(begun), RESOLVE_PATIENCE);
+        assert_eq!(name.patience(begun + RESOLVE_PATIENCE), Duration::ZERO);
+        assert_eq!(name.patience(now + RESOLVE_OLD_MAX_AGE), RESOLVE_TIMEOUT);
     }
 
     /// A silent name server must not collect a thread for each call.
@@ -407,9 +568,8 @@ mod tests {
             }),
         );
         for _ in 0..3 {
-            let error =
-                resolve_within(&resolver, "http://localhost/", Duration::from_millis(10)).unwrap_err();
-            assert!(matches!(error, ureq::Error::Timeout(ureq::Timeout::Resolve)), "{error:?}");
+            let error = problem(resolve_within(&resolver, "http://localhost/", Duration::from_millis(10)));
+            assert_eq!(error, "localhost: timed out");
         }
         drop(release);
         assert_eq!(resolve(&resolver, "http://localhost/").unwrap().len(), 1);

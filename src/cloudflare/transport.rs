@@ -1,25 +1,27 @@
 //! HTTP. Beside what lies below this module and the resolver, nothing knows ureq.
 
 mod base_url;
+mod connect;
 mod crypto;
 mod failure;
 mod seats;
+mod tls;
 mod trust;
 
 use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use ureq::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, DATE, RETRY_AFTER};
 use ureq::http::{self, HeaderMap, HeaderName, HeaderValue};
-use ureq::tls::{RootCerts, TlsConfig};
-use ureq::unversioned::transport::DefaultConnector;
+use ureq::unversioned::transport::{ConnectProxyConnector, Connector as _, TcpConnector};
 use ureq::{Agent, SendBody, Timeout};
 
 use self::base_url::BaseUrl;
+use self::connect::AddressesInTurn;
 use self::seats::{Seat, Seats};
+use self::tls::TlsConnector;
 use super::client::{ClientError, ClientSettings, Credentials};
 use super::resolver::CachingResolver;
 use crate::clock::{Clock, Deadline};
@@ -86,10 +88,7 @@ pub(super) trait Transport: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(super) struct HttpTransport {
     base: Box<str>,
-    /// One for the roots compiled in, one for the operator's: ureq cannot hold both kinds in one.
-    agents: Vec<Agent>,
-    /// The agent whose roots were good last time.
-    trusted: AtomicUsize,
+    agent: Agent,
     resolver: CachingResolver,
     seats: Arc<Seats>,
     clock: Arc<dyn Clock>,
@@ -109,24 +108,17 @@ impl HttpTransport {
         if HeaderValue::from_str(&settings.user_agent).is_err() {
             return Err(ClientError::UserAgent);
         }
-        let mut roots = vec![RootCerts::WebPki];
-        if let Some(pem) = &settings.ca_file {
-            // In front: who names one expects it to be in use.
-            roots.insert(0, trust::parse_certificates(pem)?.into());
-        }
-        let agents = roots
-            .into_iter()
-            .map(|roots| agent(&base, &settings.user_agent, roots, resolver.clone()))
-            .collect();
+        let tls = TlsConnector::new(trust::roots(settings.ca_file.as_deref())?);
+        let agent = agent(&base, &settings.user_agent, tls, resolver.clone());
         let seats = Seats::new(ANSWERS_HELD_MAX);
-        Ok(Self { base: base.text, agents, trusted: AtomicUsize::new(0), resolver, seats, clock })
+        Ok(Self { base: base.text, agent, resolver, seats, clock })
     }
 
-    fn send_through(&self, agent: &Agent, request: &Request<'_>) -> Result<Response, TransportError> {
+    fn send_once(&self, request: &Request<'_>) -> Result<Response, TransportError> {
         let mut body = request.body.map(ObservedBody::new);
         let deadline = Deadline::after(&*self.clock, request.timeout);
         let take_seat = || self.seats.take(deadline.remaining(&*self.clock));
-        let outcome = exchange(agent, &self.base, request, body.as_mut())
+        let outcome = exchange(&self.agent, &self.base, request, body.as_mut())
             .and_then(|answer| receive(answer, &take_seat));
         // Nothing acts on a request whose body it has not seen. A read leaves no trace either way; it counts as sent
         // once there was a connection to send it on.
@@ -147,11 +139,7 @@ impl HttpTransport {
 
 impl Transport for HttpTransport {
     fn send(&self, request: &Request<'_>) -> Result<Response, TransportError> {
-        let outcome =
-            trust::try_in_turn(&self.trusted, self.agents.len(), |index| match self.agents.get(index) {
-                Some(agent) => self.send_through(agent, request),
-                None => Err(TransportError::new(TransportErrorKind::Connect, false, "no agent")),
-            });
+        let outcome = self.send_once(request);
         if let Err(error) = &outcome
             && !error.was_sent()
         {
@@ -172,18 +160,12 @@ pub(super) fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
     trust::parse_certificates(pem).map(drop)
 }
 
-fn agent(base: &BaseUrl, user_agent: &str, roots: RootCerts, resolver: CachingResolver) -> Agent {
+fn agent(base: &BaseUrl, user_agent: &str, tls: TlsConnector, resolver: CachingResolver) -> Agent {
     let mut config = Agent::config_builder()
         .http_status_as_error(false)
         .https_only(base.is_https)
         .max_redirects(0)
         .user_agent(user_agent)
-        .tls_config(
-            TlsConfig::builder()
-                .root_certs(roots)
-                .unversioned_rustls_crypto_provider(Arc::new(crypto::provider()))
-                .build(),
-        )
         .timeout_resolve(Some(RESOLVE_TIMEOUT))
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_send_request(Some(SEND_TIMEOUT))
@@ -200,7 +182,9 @@ fn agent(base: &BaseUrl, user_agent: &str, roots: RootCerts, resolver: CachingRe
         // As every client does: a proxy's loopback is another machine's.
         config = config.proxy(None);
     }
-    Agent::with_parts(config.build(), DefaultConnector::default(), resolver)
+    let tcp = AddressesInTurn { resolver: resolver.clone(), tcp: TcpConnector::default() };
+    let connector = ().chain(ConnectProxyConnector::default()).chain(tcp).chain(tls);
+    Agent::with_parts(config.build(), connector, resolver)
 }
 
 fn exchange(
@@ -312,7 +296,7 @@ impl Read for ObservedBody<'_> {
 mod tests {
     use std::io::Write;
     use std::net::{Ipv4Addr, TcpListener};
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
     use super::*;

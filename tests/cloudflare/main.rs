@@ -7,7 +7,10 @@
 )]
 
 mod behaviour;
+mod certificate;
 mod credential_file;
+mod families;
 mod secrets;
 mod server;
+mod tls;
 mod transport;

@@ -120,11 +120,11 @@ fn read_request(stream: &mut TcpStream) -> Option<String> {
 }
 
 /// Writes a whole answer; that the client is gone already is no failure of the test.
-pub(crate) fn answer(stream: &mut TcpStream, status: u16, headers: &str, body: &str) {
+pub(crate) fn answer(stream: &mut impl Write, status: u16, headers: &str, body: &str) {
     answer_bytes(stream, status, headers, body.as_bytes());
 }
 
-pub(crate) fn answer_bytes(stream: &mut TcpStream, status: u16, headers: &str, body: &[u8]) {
+pub(crate) fn answer_bytes(stream: &mut impl Write, status: u16, headers: &str, body: &[u8]) {
     let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
 }

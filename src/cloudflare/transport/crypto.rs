@@ -19,7 +19,7 @@ use webpki::ring::{
     RSA_PSS_2048_8192_SHA384_LEGACY_KEY, RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
 };
 
-/// What ureq is to give to rustls.
+/// What rustls is to use.
 pub(super) fn provider() -> CryptoProvider {
     CryptoProvider {
         // Without ChaCha20, which a server may offer but none may insist on.

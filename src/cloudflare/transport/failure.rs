@@ -83,7 +83,6 @@ impl std::error::Error for TransportError {}
 pub(super) fn describe(error: &ureq::Error) -> (TransportErrorKind, Box<str>) {
     use TransportErrorKind as Kind;
     match error {
-        ureq::Error::Timeout(Timeout::Resolve) => (Kind::Lookup, "timed out".into()),
         ureq::Error::Timeout(Timeout::Connect) => (Kind::Connect, "timed out".into()),
         ureq::Error::Timeout(phase) => (Kind::TimedOut, phase.to_string().into()),
         ureq::Error::HostNotFound => (Kind::Lookup, "no address".into()),
@@ -97,9 +96,8 @@ pub(super) fn describe(error: &ureq::Error) -> (TransportErrorKind, Box<str>) {
         ureq::Error::BodyExceedsLimit(limit) => (Kind::TooLarge, format!("more than {limit} bytes").into()),
         ureq::Error::LargeResponseHeader(..) => (Kind::TooLarge, "its head".into()),
         ureq::Error::Io(error) => describe_io(error),
-        ureq::Error::Rustls(error) => describe_tls(&error.to_string()),
         ureq::Error::Tls(text) => (Kind::Tls, (*text).into()),
-        ureq::Error::TlsRequired | ureq::Error::Pem(_) => (Kind::Tls, "not set up".into()),
+        ureq::Error::TlsRequired => (Kind::Tls, "not set up".into()),
         ureq::Error::Decompress(..) => (Kind::Protocol, "damaged compression".into()),
         ureq::Error::Protocol(error) => (Kind::Protocol, error.to_string().into()),
         _ => (Kind::Protocol, "the request could not be formed".into()),
@@ -123,7 +121,7 @@ fn describe_io(error: &io::Error) -> (TransportErrorKind, Box<str>) {
 }
 
 fn describe_tls(text: &str) -> (TransportErrorKind, Box<str>) {
-    // rustls: "invalid peer certificate: UnknownIssuer". Its types are not ours to name: it comes with ureq.
+    // rustls: "invalid peer certificate: UnknownIssuer".
     if text.contains("peer certificate") {
         (TransportErrorKind::Certificate, text.into())
     } else {
@@ -140,7 +138,6 @@ mod tests {
         use TransportErrorKind as Kind;
         let io = |kind, text: &str| ureq::Error::Io(io::Error::new(kind, text.to_owned()));
         for (error, expected) in [
-            (ureq::Error::Timeout(Timeout::Resolve), Kind::Lookup),
             (ureq::Error::Timeout(Timeout::Connect), Kind::Connect),
             (ureq::Error::Timeout(Timeout::Global), Kind::TimedOut),
             (ureq::Error::Timeout(Timeout::RecvBody), Kind::TimedOut),

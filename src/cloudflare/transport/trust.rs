@@ -1,51 +1,31 @@
 //! Whose certificates are trusted.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
-use ureq::tls::{Certificate, PemItem};
-
-use super::Response;
-use super::failure::{TransportError, TransportErrorKind};
 use crate::cloudflare::client::ClientError;
 
-/// Tries with one set of roots after the other, beginning with the one that was good last time. A handshake that fails
-/// for the certificate has sent nothing, so that this is no repetition, not even of a write.
-pub(super) fn try_in_turn(
-    trusted: &AtomicUsize,
-    count: usize,
-    mut send: impl FnMut(usize) -> Result<Response, TransportError>,
-) -> Result<Response, TransportError> {
-    let first = trusted.load(Ordering::Relaxed);
-    let mut outcome = send(first);
-    for index in (0..count).filter(|index| *index != first) {
-        match &outcome {
-            Err(error) if error.kind() == TransportErrorKind::Certificate && !error.was_sent() => {}
-            _ => break,
-        }
-        outcome = send(index);
-        if outcome.is_ok() {
-            trusted.store(index, Ordering::Relaxed);
-        }
+/// The roots compiled in, Mozilla's, and the operator's.
+pub(super) fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, ClientError> {
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    if let Some(pem) = authorities {
+        roots.add_parsable_certificates(parse_certificates(pem)?);
     }
-    outcome
+    Ok(roots)
 }
 
 /// Reads the certificates of a PEM file; keys in it are left alone.
-pub(super) fn parse_certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, ClientError> {
+pub(super) fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let mut certificates = Vec::new();
-    for item in ureq::tls::parse_pem(pem) {
-        match item {
-            Ok(PemItem::Certificate(certificate)) => {
-                // rustls leaves out what it cannot parse, without a word; a file of nothing else would only show when no
-                // handshake succeeds any more.
-                if !is_der_sequence(certificate.der()) {
-                    return Err(ClientError::Certificates("a certificate in it is damaged"));
-                }
-                certificates.push(certificate);
-            }
-            Ok(_) => {}
-            Err(_) => return Err(ClientError::Certificates("is not PEM")),
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|_| ClientError::Certificates("is not PEM"))?;
+        // rustls leaves out what it cannot parse, without a word; a file of nothing else would only show when no
+        // handshake succeeds any more.
+        if !is_der_sequence(&certificate) {
+            return Err(ClientError::Certificates("a certificate in it is damaged"));
         }
+        certificates.push(certificate);
     }
     if certificates.is_empty() {
         return Err(ClientError::Certificates("holds no certificate"));
@@ -120,47 +100,6 @@ mod tests {
             (&[0x30, 0xFF, 0x00], false),
         ] {
             assert_eq!(is_der_sequence(bytes), expected, "{bytes:02x?}");
-        }
-    }
-
-    fn outcome(kind: TransportErrorKind, was_sent: bool) -> Result<Response, TransportError> {
-        Err(TransportError::new(kind, was_sent, "x"))
-    }
-
-    /// ureq takes either the compiled-in roots or the operator's.
-    #[test]
-    fn the_other_roots_are_tried_when_a_certificate_is_not_trusted_and_then_kept() {
-        let trusted = AtomicUsize::new(0);
-        let mut tried = Vec::new();
-        let mut send = |index| {
-            tried.push(index);
-            match index {
-                1 => Ok(Response::default()),
-                _ => outcome(TransportErrorKind::Certificate, false),
-            }
-        };
-        try_in_turn(&trusted, 2, &mut send).unwrap();
-        try_in_turn(&trusted, 2, &mut send).unwrap();
-        assert_eq!(tried, [0, 1, 1]);
-    }
-
-    #[test]
-    fn no_other_roots_are_tried_after_any_other_error() {
-        for (kind, was_sent, count, tries) in [
-            (TransportErrorKind::Certificate, false, 2, 2),
-            (TransportErrorKind::Certificate, false, 1, 1),
-            (TransportErrorKind::Certificate, true, 2, 1),
-            (TransportErrorKind::Tls, false, 2, 1),
-            (TransportErrorKind::Connect, false, 2, 1),
-            (TransportErrorKind::Disconnected, true, 2, 1),
-        ] {
-            let mut tried = 0;
-            let error = try_in_turn(&AtomicUsize::new(0), count, |_| {
-                tried += 1;
-                outcome(kind, was_sent)
-            })
-            .unwrap_err();
-            assert_eq!((error.kind(), tried), (kind, tries));
         }
     }
 }

@@ -1,0 +1,104 @@
+//! The connector that speaks TLS.
+//!
+//! ureq's own makes a new configuration for each connection of a request that has settings, as all of ours have, so that
+//! no session is ever resumed. And it takes either the compiled-in roots or the operator's: trying one after the other
+//! hides what the first has to say of a certificate.
+
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport, TransportAdapter,
+};
+
+use super::connect::time_left;
+use super::crypto;
+use crate::limits::TLS_SESSIONS_KEPT;
+
+/// Wraps a connection to an address of `https`.
+#[derive(Debug)]
+pub(super) struct TlsConnector(Arc<ClientConfig>);
+
+impl TlsConnector {
+    pub(super) fn new(roots: RootCertStore) -> Self {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(crypto::provider()))
+            .with_protocol_versions(rustls::ALL_VERSIONS)
+            .expect("the provider has suites of both versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.resumption = Resumption::in_memory_sessions(TLS_SESSIONS_KEPT);
+        Self(Arc::new(config))
+    }
+}
+
+impl<In: Transport> Connector<In> for TlsConnector {
+    type Out = Either<In, TlsTransport>;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<Self::Out>, ureq::Error> {
+        let Some(transport) = chained else {
+            return Ok(None);
+        };
+        if !details.needs_tls() || transport.is_tls() {
+            return Ok(Some(Either::A(transport)));
+        }
+        let host = details.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| ureq::Error::Tls("the host cannot be in a certificate"))?;
+        let mut connection = ClientConnection::new(Arc::clone(&self.0), name)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let transport: Box<dyn Transport> = Box::new(transport);
+        let mut socket = TransportAdapter::new(transport, Arc::clone(&details.current_time));
+        socket.set_timeout(time_left(details));
+        connection.complete_io(&mut socket)?;
+        let config = details.config;
+        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        Ok(Some(Either::B(TlsTransport { stream: StreamOwned::new(connection, socket), buffers })))
+    }
+}
+
+/// A connection on which the handshake is done.
+pub(super) struct TlsTransport {
+    stream: StreamOwned<ClientConnection, TransportAdapter>,
+    buffers: LazyBuffers,
+}
+
+impl fmt::Debug for TlsTransport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TlsTransport").finish_non_exhaustive()
+    }
+}
+
+impl Transport for TlsTransport {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        let output = self.buffers.output().get(..amount).unwrap_or_default();
+        Ok(self.stream.write_all(output)?)
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        let amount = self.stream.read(self.buffers.input_append_buf())?;
+        self.buffers.input_appended(amount);
+        Ok(amount > 0)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.stream.sock.get_mut().is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        true
+    }
+}
