@@ -119,7 +119,8 @@ fn start(config: Arc<ServerConfig>) -> TlsServer {
 fn a_server_that_offers_one_curve_or_one_suite_is_understood() {
     let authority = Certified::authority("authority");
     let certified = authority.issue("localhost", VALID);
-    let groups: [&'static dyn SupportedKxGroup; 2] = [kx_group::SECP256R1, kx_group::SECP384R1];
+    let groups: [&'static dyn SupportedKxGroup; 3] =
+        [kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1];
     for version in [&version::TLS13, &version::TLS12] {
         for group in groups {
             let server =

@@ -31,8 +31,8 @@ pub(super) fn provider() -> CryptoProvider {
             cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
             cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         ],
-        // Without X25519: P-256 has to be here for certificates anyway, and every server of TLS 1.3 must know it.
-        kx_groups: vec![kx_group::SECP256R1, kx_group::SECP384R1],
+        // P-256 in front, which every server of TLS 1.3 must know. Some hardened ones offer X25519 alone nevertheless.
+        kx_groups: vec![kx_group::SECP256R1, kx_group::X25519, kx_group::SECP384R1],
         signature_verification_algorithms: SIGNATURES,
         secure_random: &Ring,
         key_provider: &Ring,
