@@ -206,6 +206,10 @@ pub const CONNECTION_MAX_IDLE: Duration = Duration::from_secs(90);
 /// arrives would leave the write without an answer.
 pub const WRITE_CONNECTION_MAX_IDLE: Duration = Duration::from_secs(5);
 
+/// After a write that was lost with its connection, writes open connections of their own for this long: what has closed
+/// one early will close the next. A handshake for each write is little.
+pub const WRITE_FRESH_PERIOD: Duration = Duration::from_secs(600);
+
 /// Per connection and direction. ureq's 128 KiB would be half of the idle process's memory.
 pub const CONNECTION_BUFFER_BYTES: usize = 16 * 1024;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 
@@ -16,7 +16,9 @@ use super::retry::{self, Jitter};
 use super::transport::{self, HttpTransport, Method, Request, Response, Transport};
 use super::verdict::Area;
 use crate::clock::{Clock, Deadline};
-use crate::limits::{CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX, WRITE_CONNECTION_MAX_IDLE};
+use crate::limits::{
+    CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX, WRITE_CONNECTION_MAX_IDLE, WRITE_FRESH_PERIOD,
+};
 use crate::observe::metrics::{Family, Metrics};
 use crate::secret::Secret;
 
@@ -129,6 +131,8 @@ pub struct Client {
     /// Whether a call failed as it does when the credentials or the tunnels are not what they were.
     in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
+    /// When a write was lost with its connection last.
+    write_lost_at: Mutex<Option<Instant>>,
     jitter: Jitter,
     metrics: Arc<Metrics>,
 }
@@ -156,6 +160,7 @@ impl Client {
             credential_file: None,
             in_doubt: AtomicBool::new(false),
             limiter: Mutex::default(),
+            write_lost_at: Mutex::default(),
             jitter,
             metrics: Arc::default(),
         }
@@ -281,11 +286,28 @@ impl Client {
     ) -> Result<Answer<T>, Error> {
         self.admit(deadline)?.map_err(|retry_after| Error::Limited { retry_after })?;
         let used = self.credentials();
-        let outcome = self.call(area, method, path, Some(body), WRITE_CONNECTION_MAX_IDLE, deadline);
+        let outcome = self.call(area, method, path, Some(body), self.write_connection_max_idle(), deadline);
         if let Err(error) = &outcome {
             self.has_other_credentials(area, error, &used);
+            if error.is_connection_lost() {
+                *self.write_lost_at() = Some(self.clock.now());
+            }
         }
         outcome
+    }
+
+    /// How long a connection that a write takes may have been idle. A read that is lost is repeated on a fresh one, which
+    /// the write after it would take: so whatever closes kept connections would get every attempt at a write.
+    fn write_connection_max_idle(&self) -> Duration {
+        let now = self.clock.now();
+        match *self.write_lost_at() {
+            Some(at) if now.saturating_duration_since(at) < WRITE_FRESH_PERIOD => Duration::ZERO,
+            _ => WRITE_CONNECTION_MAX_IDLE,
+        }
+    }
+
+    fn write_lost_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.write_lost_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads all pages of a list. `query` is empty or ends in `&`. A page's bytes are freed before the next is read.

@@ -162,6 +162,24 @@ fn a_write_without_an_answer_is_not_repeated_and_may_have_been_done() {
     assert_eq!(server.requests().len(), 2);
 }
 
+/// What closes connections at their second request does so with the next one too: a read is repeated on a connection of its
+/// own, and the write after it would be lost again on that one.
+#[test]
+fn after_a_write_was_lost_with_its_connection_writes_open_their_own() {
+    let server = Server::start(|number, stream| match number {
+        1 => Then::Close,
+        _ => ok(number, stream),
+    });
+    let client = server.client();
+    read(&client, 5000).unwrap();
+    write(&client, 5000).unwrap_err();
+    for connections in [3, 4] {
+        read(&client, 5000).unwrap();
+        write(&client, 5000).unwrap();
+        assert_eq!(server.connections(), connections);
+    }
+}
+
 #[test]
 fn a_write_to_a_server_that_is_not_there_was_not_done() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -125,6 +125,33 @@ fn a_write_is_never_sent_twice() {
     }
 }
 
+/// All three attempts of a request would be lost in the same way, and those of the next one.
+#[test]
+fn after_a_write_lost_with_its_connection_writes_open_fresh_ones_for_ten_minutes() {
+    for (first, expected) in [
+        (lost(TransportErrorKind::Disconnected, true), Duration::ZERO),
+        (lost(TransportErrorKind::Disconnected, false), Duration::ZERO),
+        (lost(TransportErrorKind::TimedOut, true), Duration::ZERO),
+        (lost(TransportErrorKind::Connect, false), WRITE_CONNECTION_MAX_IDLE),
+        (answer(500, ""), WRITE_CONNECTION_MAX_IDLE),
+        (failure(400, 1004, "no"), WRITE_CONNECTION_MAX_IDLE),
+    ] {
+        let stage = Stage::new([first.clone(), success("{}"), success("{}"), success("{}")]);
+        let write = || stage.client.batch(&zone(), &one_delete(), stage.deadline());
+        write().unwrap_err();
+        write().unwrap();
+        write().unwrap();
+        stage.clock.advance(WRITE_FRESH_PERIOD);
+        write().unwrap();
+        let idle: Vec<_> = stage.script.sent().iter().map(|sent| sent.connection_max_idle).collect();
+        assert_eq!(
+            idle,
+            [WRITE_CONNECTION_MAX_IDLE, expected, expected, WRITE_CONNECTION_MAX_IDLE],
+            "{first:?}"
+        );
+    }
+}
+
 #[test]
 fn a_write_takes_no_connection_that_was_idle_for_long() {
     let stage = Stage::new([success("{}")]);
