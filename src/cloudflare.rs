@@ -22,14 +22,12 @@ mod tunnel;
 mod verdict;
 mod zone;
 
-pub use client::{
-    Budget, Client, ClientError, ClientSettings, Credentials, USER_AGENT, check_authorities, is_private,
-};
+pub use client::{Budget, Client, ClientError, ClientSettings, Credentials, USER_AGENT, check_authorities};
 pub use configuration::Configuration;
 pub use error::{Cause, Error, Refusal};
 pub use identifier::{AccountId, RecordId, ZoneId};
 pub use record::{Batch, NewRecord, Record, RecordPatch};
 pub use token::{MAKE_TOKEN, TOKEN_FORM};
-pub use transport::{TransportError, TransportErrorKind};
+pub use transport::{BaseUrl, Proxy, ProxyError, TransportError, TransportErrorKind};
 pub use tunnel::{ConfigSource, Connector, Tunnel};
 pub use zone::{Plan, Zone};

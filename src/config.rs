@@ -2,6 +2,7 @@
 //! once, with the variable's name and what is allowed, and never with a secret.
 
 pub mod names;
+mod proxy;
 
 use std::fmt;
 use std::io;
@@ -14,7 +15,7 @@ use log::LevelFilter;
 use regex_lite::Regex;
 
 use crate::cli::Arguments;
-use crate::cloudflare::{self, AccountId, Credentials, MAKE_TOKEN, ZoneId};
+use crate::cloudflare::{self, AccountId, BaseUrl, Credentials, MAKE_TOKEN, Proxy, ZoneId};
 use crate::config::names::{all_names, hint, is_injected};
 use crate::domain_filter::DomainFilter;
 use crate::limits;
@@ -71,6 +72,8 @@ pub struct Config {
     pub api_base_url: String,
     /// Certificate authorities trusted besides the compiled-in ones, as PEM.
     pub ca_file: Option<Vec<u8>>,
+    /// What calls of Cloudflare go through.
+    pub proxy: Option<Proxy>,
     /// What is managed.
     pub wanted: Wanted,
     /// How long a request may take.
@@ -136,7 +139,7 @@ impl Config {
         let dry_run = reader.boolean("DRY_RUN");
         let account = reader.account();
         let ids = reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
-        let api_base_url = reader.api_base_url();
+        let (api_base_url, proxy) = reader.api_base_url();
         reader.unknown_names();
 
         let Reader { credential_file, mistakes, warnings, .. } = reader;
@@ -166,6 +169,7 @@ impl Config {
             credential_file,
             api_base_url,
             ca_file,
+            proxy,
             wanted,
             request_timeout,
             api_addresses,
@@ -548,13 +552,21 @@ impl Reader<'_> {
         }
     }
 
-    fn api_base_url(&mut self) -> String {
+    /// Where the API is, and the proxy on the way to it.
+    fn api_base_url(&mut self) -> (String, Option<Proxy>) {
         let url = self.text("CF_API_BASE_URL").unwrap_or_else(|| API_BASE_URL_DEFAULT.to_owned());
-        match cloudflare::is_private(&url) {
-            Ok(true) => {}
-            Ok(false) => {
-                let given = quoted(&url);
-                self.warnings.push(format!("CF_API_BASE_URL is {given}: the token is sent unencrypted"));
+        let mut proxy = None;
+        match BaseUrl::parse(&url) {
+            Ok(target) => {
+                if !target.is_private() {
+                    let given = quoted(&url);
+                    self.warnings.push(format!("CF_API_BASE_URL is {given}: the token is sent unencrypted"));
+                }
+                let variable = |name: &str| self.environment.variable(name);
+                proxy = proxy::proxy(&target, &variable).unwrap_or_else(|mistake| {
+                    self.mistakes.push(mistake);
+                    None
+                });
             }
             Err(error) => {
                 // A password or a token may be in it.
@@ -563,7 +575,7 @@ impl Reader<'_> {
                 self.mistake("CF_API_BASE_URL", format!("is {given}: {error}"));
             }
         }
-        url
+        (url, proxy)
     }
 
     fn ca_file(&mut self) -> Option<Vec<u8>> {

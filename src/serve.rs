@@ -116,7 +116,8 @@ impl Running {
     ///
     /// When a port or a thread cannot be had, or a setting of the client is wrong.
     pub fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> Result<Self, ServeError> {
-        info!("starting version={}", env!("CARGO_PKG_VERSION"));
+        let proxy = config.proxy.as_ref().map(|proxy| format!(" proxy={proxy}")).unwrap_or_default();
+        info!("starting version={}{proxy}", env!("CARGO_PKG_VERSION"));
         for warning in &config.warnings {
             warn!("{warning}");
         }
@@ -188,6 +189,7 @@ pub(crate) fn client_settings(config: Config) -> (ClientSettings, Wanted) {
         base_url: config.api_base_url,
         credentials: config.credentials,
         ca_file: config.ca_file,
+        proxy: config.proxy,
         user_agent: USER_AGENT.to_owned(),
     };
     (settings, config.wanted)

@@ -87,6 +87,8 @@ fn what_is_wrong_from_the_start_is_told_by_its_exit_code_and_shows_no_secret() {
     let port = taken.local_addr().expect("it is bound").port().to_string();
     let flag = format!("--cf-api-token={TOKEN}");
     let with_password = format!("https://jo:{TOKEN}@proxy.test");
+    let with_proxy =
+        [("HTTPS_PROXY", &*with_password), ("SERVER_HOST", "127.0.0.1"), ("SERVER_PORT", &*port)];
     for (label, arguments, variables, code) in [
         ("no configuration", &[][..], &[][..], 64),
         ("the token as a flag", &[&*flag][..], &[][..], 64),
@@ -95,6 +97,9 @@ fn what_is_wrong_from_the_start_is_told_by_its_exit_code_and_shows_no_secret() {
         ("a password in the address", &[], &[("CF_API_BASE_URL", &*with_password)], 64),
         ("an address that is none", &[], &[("CF_API_BASE_URL", "proxy.test")], 64),
         ("a file of authorities without one", &[], &[("CF_CA_FILE", "/dev/null")], 64),
+        ("a proxy of another kind", &[], &[("ALL_PROXY", &*format!("socks5://jo:{TOKEN}@proxy.test"))], 64),
+        ("a proxy that is none", &[], &[("HTTPS_PROXY", &*format!("http://jo:#{TOKEN}@proxy.test"))], 64),
+        ("a proxy, and a port that is taken", &[], &with_proxy, 1),
         ("a token in two lines", &[], &[("CF_API_TOKEN", &*format!("{TOKEN}\n{TOKEN}"))], 64),
         ("a token for a file", &[], &[("CF_API_TOKEN", ""), ("CF_API_TOKEN_FILE", TOKEN)], 64),
         ("a token and a key", &[], &[("CF_API_KEY", TOKEN)], 64),
@@ -115,6 +120,11 @@ fn what_is_wrong_from_the_start_is_told_by_its_exit_code_and_shows_no_secret() {
         assert_eq!(output.status.code(), Some(code), "{label}");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!said.is_empty() && !said.contains(TOKEN), "{label}: {said}");
+        assert_eq!(
+            said.contains(" proxy=proxy.test:443"),
+            label.starts_with("a proxy, and"),
+            "{label}: {said}"
+        );
     }
 }
 

@@ -13,7 +13,7 @@ use super::envelope::{Answer, Context};
 use super::error::Error;
 use super::limiter::Limiter;
 use super::retry::{self, Jitter};
-use super::transport::{self, HttpTransport, Method, Request, Response, Transport};
+use super::transport::{self, HttpTransport, Method, Proxy, Request, Response, Transport};
 use super::verdict::Area;
 use crate::clock::{Clock, Deadline};
 use crate::limits::{
@@ -34,6 +34,8 @@ pub struct ClientSettings {
     pub credentials: Credentials,
     /// Certificate authorities trusted besides the compiled-in ones: the contents of a PEM file.
     pub ca_file: Option<Vec<u8>>,
+    /// What calls go through, if anything.
+    pub proxy: Option<Proxy>,
     /// Mostly [`USER_AGENT`].
     pub user_agent: String,
 }
@@ -91,14 +93,6 @@ impl fmt::Display for ClientError {
 }
 
 impl std::error::Error for ClientError {}
-
-/// Whether nobody on the way can read what is sent to the API at this address: it is encrypted, or stays on this machine.
-///
-/// # Errors
-/// When the address is none.
-pub fn is_private(base_url: &str) -> Result<bool, ClientError> {
-    transport::is_private(base_url)
-}
 
 /// Reads what [`ClientSettings::ca_file`] will be.
 ///

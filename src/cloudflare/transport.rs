@@ -4,6 +4,7 @@ mod base_url;
 mod connect;
 mod crypto;
 mod failure;
+mod proxy;
 mod seats;
 mod tls;
 mod trust;
@@ -18,7 +19,6 @@ use ureq::http::{self, HeaderMap, HeaderName, HeaderValue};
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector as _, TcpConnector};
 use ureq::{Agent, SendBody, Timeout};
 
-use self::base_url::BaseUrl;
 use self::connect::AddressesInTurn;
 use self::seats::{Seat, Seats};
 use self::tls::TlsConnector;
@@ -31,7 +31,9 @@ use crate::limits::{
     RESPONSE_TIMEOUT, SEND_TIMEOUT,
 };
 
+pub use self::base_url::BaseUrl;
 pub use self::failure::{TransportError, TransportErrorKind};
+pub use self::proxy::{Proxy, ProxyError};
 
 /// The methods in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +111,7 @@ impl HttpTransport {
             return Err(ClientError::UserAgent);
         }
         let tls = TlsConnector::new(trust::roots(settings.ca_file.as_deref())?);
-        let agent = agent(&base, &settings.user_agent, tls, resolver.clone());
+        let agent = agent(&base, settings, tls, resolver.clone());
         let seats = Seats::new(ANSWERS_HELD_MAX);
         Ok(Self { base: base.text, agent, resolver, seats, clock })
     }
@@ -150,22 +152,19 @@ impl Transport for HttpTransport {
     }
 }
 
-/// See [`crate::cloudflare::is_private`].
-pub(super) fn is_private(base_url: &str) -> Result<bool, ClientError> {
-    BaseUrl::parse(base_url).map(|base| base.is_https || base.is_loopback)
-}
-
 /// See [`crate::cloudflare::check_authorities`].
 pub(super) fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
     trust::parse_certificates(pem).map(drop)
 }
 
-fn agent(base: &BaseUrl, user_agent: &str, tls: TlsConnector, resolver: CachingResolver) -> Agent {
-    let mut config = Agent::config_builder()
+fn agent(base: &BaseUrl, settings: &ClientSettings, tls: TlsConnector, resolver: CachingResolver) -> Agent {
+    let config = Agent::config_builder()
+        // Said in any case, or ureq would read the environment itself.
+        .proxy(settings.proxy.clone().map(Proxy::into_inner))
         .http_status_as_error(false)
-        .https_only(base.is_https)
+        .https_only(base.is_https())
         .max_redirects(0)
-        .user_agent(user_agent)
+        .user_agent(&settings.user_agent)
         .timeout_resolve(Some(RESOLVE_TIMEOUT))
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_send_request(Some(SEND_TIMEOUT))
@@ -177,14 +176,11 @@ fn agent(base: &BaseUrl, user_agent: &str, tls: TlsConnector, resolver: CachingR
         .output_buffer_size(CONNECTION_BUFFER_BYTES)
         .max_idle_connections(PARALLEL_READS)
         .max_idle_connections_per_host(PARALLEL_READS)
-        .max_idle_age(CONNECTION_MAX_IDLE);
-    if base.is_loopback {
-        // As every client does: a proxy's loopback is another machine's.
-        config = config.proxy(None);
-    }
+        .max_idle_age(CONNECTION_MAX_IDLE)
+        .build();
     let tcp = AddressesInTurn { resolver: resolver.clone(), tcp: TcpConnector::default() };
     let connector = ().chain(ConnectProxyConnector::default()).chain(tcp).chain(tls);
-    Agent::with_parts(config.build(), connector, resolver)
+    Agent::with_parts(config, connector, resolver)
 }
 
 fn exchange(
@@ -314,6 +310,7 @@ mod tests {
             base_url: format!("http://localhost:{port}"),
             credentials: token(TOKEN),
             ca_file: None,
+            proxy: None,
             user_agent: "test".to_owned(),
         };
         (HttpTransport::with_resolver(&settings, resolver, FakeClock::new()).unwrap(), lookups)

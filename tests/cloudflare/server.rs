@@ -78,6 +78,7 @@ pub(crate) fn client_with(base_url: &str, credentials: Credentials) -> Client {
         base_url: base_url.to_owned(),
         credentials,
         ca_file: None,
+        proxy: None,
         user_agent: USER_AGENT.to_owned(),
     };
     Client::new(settings, Arc::new(SystemClock)).unwrap()

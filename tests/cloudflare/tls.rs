@@ -96,6 +96,7 @@ pub(crate) fn client(base_url: String, authorities: Vec<u8>) -> Client {
         base_url,
         credentials: Credentials::Token(Secret::parse(TOKEN).unwrap()),
         ca_file: Some(authorities),
+        proxy: None,
         user_agent: USER_AGENT.to_owned(),
     };
     Client::new(settings, Arc::new(SystemClock)).unwrap()

@@ -8,15 +8,22 @@ use crate::cloudflare::client::ClientError;
 
 /// The base address, checked.
 #[derive(Debug)]
-pub(super) struct BaseUrl {
+pub struct BaseUrl {
     /// Without a slash at its end.
     pub(super) text: Box<str>,
-    pub(super) is_https: bool,
-    pub(super) is_loopback: bool,
+    host: Box<str>,
+    port: u16,
+    is_https: bool,
+    is_loopback: bool,
 }
 
 impl BaseUrl {
-    pub(super) fn parse(text: &str) -> Result<Self, ClientError> {
+    /// Reads an address.
+    ///
+    /// # Errors
+    ///
+    /// When it is none of `http` or `https`, or holds what could be secret.
+    pub fn parse(text: &str) -> Result<Self, ClientError> {
         let text = text.trim().trim_end_matches('/');
         let uri: Uri = text.parse().map_err(|_| ClientError::BaseUrl)?;
         let is_https = match uri.scheme_str() {
@@ -32,10 +39,37 @@ impl BaseUrl {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         Ok(Self {
             text: text.into(),
+            host: host.into(),
+            port: authority.port_u16().unwrap_or(if is_https { 443 } else { 80 }),
             is_https,
             is_loopback: host == "localhost"
                 || host.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
         })
+    }
+
+    /// A name, or an IP address without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// As given, or the scheme's own.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether it is reached by TLS.
+    pub fn is_https(&self) -> bool {
+        self.is_https
+    }
+
+    /// Whether it is on this machine.
+    pub fn is_loopback(&self) -> bool {
+        self.is_loopback
+    }
+
+    /// Whether nobody on the way can read what is sent there: it is encrypted, or stays on this machine.
+    pub fn is_private(&self) -> bool {
+        self.is_https || self.is_loopback
     }
 }
 

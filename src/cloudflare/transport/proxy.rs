@@ -1,0 +1,181 @@
+//! A proxy on the way to the API.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+/// A proxy that can be used: `http` or `https`, by CONNECT. It is shown as host and port, and its credentials nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy(ureq::Proxy);
+
+/// Why an address is of no use as a proxy's. It repeats nothing of the address: what looks like a host may be a piece of
+/// a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyError {
+    /// SOCKS of any version.
+    Socks,
+    /// Anything else that is not `http://host:port` or `https://host:port`, with credentials in front of the host or not.
+    Address,
+}
+
+impl Proxy {
+    /// Reads what curl and Go read, `host:port` among it, and refuses what they would read in different ways.
+    ///
+    /// # Errors
+    ///
+    /// When it is no address of a proxy of the two kinds.
+    pub fn parse(text: &str) -> Result<Self, ProxyError> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        let scheme = scheme.to_ascii_lowercase();
+        if scheme.starts_with("socks") {
+            return Err(ProxyError::Socks);
+        }
+        let authority = rest.trim_end_matches('/');
+        let (credentials, host_and_port) = authority.split_once('@').unwrap_or(("", authority));
+        let is_valid = matches!(&*scheme, "http" | "https")
+            && is_host_and_port(host_and_port)
+            && is_percent_encoded(credentials);
+        if !is_valid {
+            return Err(ProxyError::Address);
+        }
+        ureq::Proxy::new(&format!("{scheme}://{authority}")).map(Self).map_err(|_| ProxyError::Address)
+    }
+
+    pub(super) fn into_inner(self) -> ureq::Proxy {
+        self.0
+    }
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let is_port = |port: &str| {
+        port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0)
+    };
+    let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => {
+            !host.is_empty()
+                && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+        }
+    };
+    is_host && port.is_none_or(is_port)
+}
+
+/// Whether these are credentials as an address has them (RFC 3986, section 3.2.1).
+fn is_percent_encoded(credentials: &str) -> bool {
+    let mut parts = credentials.split('%');
+    let is_plain = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:".contains(&byte))
+    };
+    let is_encoded = |text: &str| {
+        let digits = text.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+            && text.get(2..).is_some_and(is_plain)
+    };
+    parts.next().is_none_or(is_plain) && parts.all(is_encoded)
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.0.host(), self.0.port())
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Proxy({self})")
+    }
+}
+
+impl fmt::Display for ProxyError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Socks => {
+                "names a SOCKS proxy, which this program cannot use; give an HTTP proxy in HTTPS_PROXY, or reach the API \
+                 without one by its host in NO_PROXY"
+            }
+            Self::Address => {
+                "is no address of a proxy; allowed are http://host:port and https://host:port, with user:password@ in \
+                 front of the host, in which other characters than letters and digits are percent-encoded (@ is %40, # \
+                 is %23, / is %2F, % is %25)"
+            }
+        })
+    }
+}
+
+impl std::error::Error for ProxyError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_used_is_read_and_shown_without_its_credentials() {
+        for (text, shown, user, password) in [
+            ("http://proxy.example:3128", "proxy.example:3128", None, None),
+            ("HTTP://proxy.example:3128/", "proxy.example:3128", None, None),
+            ("proxy.example:3128", "proxy.example:3128", None, None),
+            ("proxy", "proxy:80", None, None),
+            ("https://proxy.example", "proxy.example:443", None, None),
+            ("http://10.0.0.1:8080", "10.0.0.1:8080", None, None),
+            ("http://[2001:db8::1]:8080", "[2001:db8::1]:8080", None, None),
+            ("http://[2001:db8::1]", "[2001:db8::1]:80", None, None),
+            ("http://jo:hunter2@proxy:1", "proxy:1", Some("jo"), Some("hunter2")),
+            ("jo:hunter2@proxy:1", "proxy:1", Some("jo"), Some("hunter2")),
+            ("http://jo:h%40%23%2f%25@proxy:1", "proxy:1", Some("jo"), Some("h@#/%")),
+            ("http://jo:hunter:2@proxy:1", "proxy:1", Some("jo"), Some("hunter:2")),
+            ("http://jo@proxy:1", "proxy:1", Some("jo"), None),
+        ] {
+            let proxy = Proxy::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(
+                (&*proxy.to_string(), proxy.0.username(), proxy.0.password()),
+                (shown, user, password)
+            );
+            assert_eq!(format!("{proxy:?}"), format!("Proxy({shown})"));
+        }
+    }
+
+    /// `user:p@s#s@proxy` was looked up as the name `s`.
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused_and_nothing_of_it_repeated() {
+        for text in [
+            "http://jo:hun@ter2@proxy:1",
+            "http://jo:hun#ter2@proxy:1",
+            "http://jo:hun@s#ter2@proxy:1",
+            "http://jo:hun/ter2@proxy:1",
+            "http://jo:hun?ter2@proxy:1",
+            "http://jo:hun%ter2@proxy:1",
+            "http://jo:hun%4@proxy:1",
+            "http://jo:hun%ff@proxy:1",
+            "http://jo:hunter 2@proxy:1",
+            "http://jo:hunterä@proxy:1",
+            "http://jo:hunter2",
+            "http://jo:hunter2@",
+            "http://jo:hunter2@:1",
+            "http://hunter2@proxy:0",
+            "http://hunter2@proxy:65536",
+            "http://hunter2@proxy:+1",
+            "http://hunter2@proxy:",
+            "http://hunter2@proxy:1/pac",
+            "http://hunter2@pro xy:1",
+            "http://hunter2@2001:db8::1",
+            "http://hunter2@[proxy]:1",
+            "http:/proxy:1",
+            "http//proxy:1",
+            "http://",
+            "\"http://proxy:1\"",
+            "ftp://hunter2@proxy:1",
+            "jo:hunter2://proxy:1",
+        ] {
+            assert_eq!(Proxy::parse(text), Err(ProxyError::Address), "{text}");
+        }
+        for text in ["socks5://proxy:1", "SOCKS://proxy:1", "socks4a://jo:hunter2@proxy", "socks5h://#@?"] {
+            assert_eq!(Proxy::parse(text), Err(ProxyError::Socks), "{text}");
+        }
+        for error in [ProxyError::Address, ProxyError::Socks] {
+            assert!(!error.to_string().contains("hunter"), "{error}");
+        }
+    }
+}

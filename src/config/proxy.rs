@@ -1,0 +1,215 @@
+//! Which proxy calls of the API go through: the environment's, read as curl and Go read it.
+//!
+//! ureq's own reading passes over what it cannot use, and sends directly what should have gone through a proxy.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::Mistake;
+use crate::cloudflare::{BaseUrl, Proxy};
+
+/// The variables for each scheme of the API's address, the one that counts first in front. What is said for `http` says
+/// nothing about `https`.
+const HTTPS: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+const HTTP: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// The proxy to the API. A value is read only where it counts, so a proxy for other programs is no mistake.
+pub(super) fn proxy(
+    target: &BaseUrl,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Proxy>, Mistake> {
+    let given = |name: &'static str| {
+        let text = variable(name)?.trim().to_owned();
+        (!text.is_empty()).then_some((name, text))
+    };
+    let names = if target.is_https() { HTTPS } else { HTTP };
+    let Some((name, text)) = names.into_iter().find_map(given) else {
+        return Ok(None);
+    };
+    // A proxy's loopback is another machine's.
+    if target.is_loopback()
+        || EXCEPTIONS.into_iter().find_map(given).is_some_and(|(_, list)| excepts(&list, target))
+    {
+        return Ok(None);
+    }
+    Proxy::parse(&text).map(Some).map_err(|error| Mistake { variable: name, problem: error.to_string() })
+}
+
+fn excepts(list: &str, target: &BaseUrl) -> bool {
+    let host = target.host().to_ascii_lowercase();
+    let host = host.trim_end_matches('.');
+    // Go separates by commas alone, curl by blanks too.
+    list.to_ascii_lowercase()
+        .split(|separator: char| separator == ',' || separator.is_whitespace())
+        .any(|entry| is_meant(entry, host, target.port()))
+}
+
+/// Whether an entry means this host: itself and the names below it, or these alone where a dot is in front; an address, or
+/// a network of addresses; each with a port or without.
+fn is_meant(entry: &str, host: &str, port: u16) -> bool {
+    if entry == "*" {
+        return true;
+    }
+    if let Ok(address) = host.parse() {
+        return is_address_meant(entry, address, port);
+    }
+    let name = match entry.rsplit_once(':') {
+        Some((name, of_port)) if of_port.parse() == Ok(port) => name,
+        Some(_) => return false,
+        None => entry,
+    };
+    let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
+    let name = name.trim_end_matches('.');
+    let domain = name.strip_prefix('.').unwrap_or(name);
+    let is_below = host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    !domain.is_empty() && (is_below || host == name)
+}
+
+fn is_address_meant(entry: &str, address: IpAddr, port: u16) -> bool {
+    if let Some((network, bits)) = entry.split_once('/') {
+        return match (network.parse(), bits.parse()) {
+            (Ok(network), Ok(bits)) => is_within(address, network, bits),
+            _ => false,
+        };
+    }
+    let bare = entry.trim_start_matches('[').trim_end_matches(']');
+    bare.parse() == Ok(address) || entry.parse() == Ok(SocketAddr::new(address, port))
+}
+
+fn is_within(address: IpAddr, network: IpAddr, bits: u32) -> bool {
+    // The bits that count are the first ones; a shift by all of them leaves nothing.
+    match (address, network) {
+        (IpAddr::V4(address), IpAddr::V4(network)) => u32::BITS
+            .checked_sub(bits)
+            .is_some_and(|rest| (address.to_bits() ^ network.to_bits()).checked_shr(rest).unwrap_or(0) == 0),
+        (IpAddr::V6(address), IpAddr::V6(network)) => u128::BITS
+            .checked_sub(bits)
+            .is_some_and(|rest| (address.to_bits() ^ network.to_bits()).checked_shr(rest).unwrap_or(0) == 0),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLOUDFLARE: &str = "https://api.cloudflare.com/client/v4";
+
+    /// The proxy's host and port, or the mistake.
+    fn read(url: &str, variables: &[(&str, &str)]) -> Result<Option<String>, String> {
+        let target = BaseUrl::parse(url).expect("an address");
+        let variable = |wanted: &str| {
+            variables.iter().find(|(name, _)| *name == wanted).map(|(_, text)| (*text).to_owned())
+        };
+        proxy(&target, &variable)
+            .map(|proxy| proxy.map(|proxy| proxy.to_string()))
+            .map_err(|mistake| mistake.to_string())
+    }
+
+    #[test]
+    fn the_variable_for_the_scheme_counts_then_the_one_for_all_upper_case_before_lower() {
+        for (url, variables, expected) in [
+            (CLOUDFLARE, &[("HTTPS_PROXY", "http://a:1")][..], Some("a:1")),
+            (CLOUDFLARE, &[("https_proxy", " http://a:1 ")], Some("a:1")),
+            (CLOUDFLARE, &[("HTTPS_PROXY", "a:1"), ("https_proxy", "b:1")], Some("a:1")),
+            (CLOUDFLARE, &[("HTTPS_PROXY", " "), ("https_proxy", "b:1")], Some("b:1")),
+            (CLOUDFLARE, &[("ALL_PROXY", "c:1")], Some("c:1")),
+            (CLOUDFLARE, &[("all_proxy", "c:1")], Some("c:1")),
+            (CLOUDFLARE, &[("ALL_PROXY", "socks5://c:1"), ("HTTPS_PROXY", "a:1")], Some("a:1")),
+            (CLOUDFLARE, &[("ALL_PROXY", "c:1"), ("https_proxy", "b:1")], Some("b:1")),
+            (CLOUDFLARE, &[("HTTP_PROXY", "http://d:1"), ("http_proxy", "http://d:1")], None),
+            (CLOUDFLARE, &[], None),
+            ("http://api.example", &[("HTTP_PROXY", "d:1"), ("HTTPS_PROXY", "a:1")], Some("d:1")),
+            ("http://api.example", &[("http_proxy", "d:1")], Some("d:1")),
+            ("http://api.example", &[("HTTPS_PROXY", "a:1")], None),
+            ("http://127.0.0.1:1", &[("HTTP_PROXY", "d:1"), ("ALL_PROXY", "ftp://x")], None),
+            ("https://[::1]:1", &[("HTTPS_PROXY", "a:1")], None),
+            ("https://localhost", &[("HTTPS_PROXY", "a:1")], None),
+        ] {
+            assert_eq!(read(url, variables), Ok(expected.map(str::to_owned)), "{url} {variables:?}");
+        }
+    }
+
+    /// Traffic that was to go through a proxy never goes directly without a word.
+    #[test]
+    fn what_cannot_be_used_is_a_mistake_of_the_variable_that_counts() {
+        for (name, text) in [
+            ("ALL_PROXY", "socks5://proxy:1080"),
+            ("all_proxy", "socks5h://jo:hunter2@proxy:1080"),
+            ("ALL_PROXY", "ftp://proxy"),
+            ("HTTPS_PROXY", "socks4://proxy"),
+            ("HTTPS_PROXY", "http://jo:hun@ter2#@proxy:1"),
+            ("https_proxy", "http://pro xy"),
+        ] {
+            let mistake = read(CLOUDFLARE, &[(name, text)]).expect_err(text);
+            assert!(mistake.starts_with(name) && !mistake.contains("ter2"), "{mistake}");
+            // What is not used is nobody's mistake.
+            assert_eq!(
+                read(CLOUDFLARE, &[(name, text), ("NO_PROXY", "api.cloudflare.com")]),
+                Ok(None),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn exceptions_are_read_as_curl_and_go_read_them() {
+        let (address, address6) = ("https://192.0.2.7:8443", "https://[2001:db8::7]");
+        for (url, exceptions, is_direct) in [
+            (CLOUDFLARE, "api.cloudflare.com", true),
+            (CLOUDFLARE, "API.Cloudflare.COM", true),
+            (CLOUDFLARE, "api.cloudflare.com.", true),
+            (CLOUDFLARE, "cloudflare.com", true),
+            (CLOUDFLARE, "com", true),
+            (CLOUDFLARE, ".cloudflare.com", true),
+            (CLOUDFLARE, "*.cloudflare.com", true),
+            (CLOUDFLARE, "foo, api.cloudflare.com", true),
+            (CLOUDFLARE, "foo api.cloudflare.com", true),
+            (CLOUDFLARE, " , cloudflare.com ,", true),
+            (CLOUDFLARE, "*", true),
+            (CLOUDFLARE, "foo,*", true),
+            (CLOUDFLARE, "cloudflare.com:443", true),
+            (CLOUDFLARE, "cloudflare.com:80", false),
+            (CLOUDFLARE, "cloudflare.com:x", false),
+            (CLOUDFLARE, "flare.com", false),
+            (CLOUDFLARE, "*flare.com", false),
+            (CLOUDFLARE, ".api.cloudflare.com", false),
+            (CLOUDFLARE, "v4.api.cloudflare.com", false),
+            (CLOUDFLARE, "api", false),
+            (CLOUDFLARE, ".", false),
+            (CLOUDFLARE, ",", false),
+            (CLOUDFLARE, "0.0.0.0/0", false),
+            ("https://api.example:8443", "api.example:8443", true),
+            ("https://api.example:8443", "api.example:443", false),
+            ("https://api.example.", "api.example", true),
+            (address, "192.0.2.7", true),
+            (address, "192.0.2.7:8443", true),
+            (address, "192.0.2.7:443", false),
+            (address, "192.0.2.0/24", true),
+            (address, "192.0.2.7/32", true),
+            (address, "192.0.2.6/32", false),
+            (address, "192.0.2.6/31", true),
+            (address, "0.0.0.0/0", true),
+            (address, "192.0.3.0/24", false),
+            (address, "192.0.2.0/33", false),
+            (address, "192.0.2.0/x", false),
+            (address, "::/0", false),
+            (address, ".2.7", false),
+            (address6, "2001:db8::7", true),
+            (address6, "[2001:db8::7]", true),
+            (address6, "[2001:db8::7]:443", true),
+            (address6, "[2001:db8::7]:80", false),
+            (address6, "2001:db8::/32", true),
+            (address6, "2001:db9::/32", false),
+            (address6, "2001:db8::/129", false),
+        ] {
+            let expected = if is_direct { None } else { Some("proxy:1".to_owned()) };
+            let variables = [("HTTPS_PROXY", "proxy:1"), ("NO_PROXY", exceptions)];
+            assert_eq!(read(url, &variables), Ok(expected), "{url} {exceptions:?}");
+        }
+        let variables = [("HTTPS_PROXY", "proxy:1"), ("NO_PROXY", ""), ("no_proxy", "cloudflare.com")];
+        assert_eq!(read(CLOUDFLARE, &variables), Ok(None));
+        let variables = [("HTTPS_PROXY", "proxy:1"), ("NO_PROXY", "x"), ("no_proxy", "cloudflare.com")];
+        assert_eq!(read(CLOUDFLARE, &variables), Ok(Some("proxy:1".to_owned())));
+    }
+}
