@@ -120,7 +120,9 @@ impl CachingResolver {
         if name.lookup_begun_at.is_none() {
             // On a thread of its own, because a lookup can neither be bounded nor ended; and only one at a time, so that
             // a silent name server does not collect threads.
-            self.start_lookup(host).map_err(|error| name.error(&error.to_string()))?;
+            if let Err(error) = self.start_lookup(host) {
+                return name.old_addresses(&error.to_string(), now);
+            }
             name.lookup_begun_at = Some(now);
         }
         let patience = name.patience(now).min(timeout);

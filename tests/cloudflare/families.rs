@@ -23,7 +23,7 @@ const NETWORK: &str = "set -e
     ip link add black type dummy 2>/dev/null || ip link add black type veth peer name hole
     ip link set hole up 2>/dev/null || true
     ip link set black arp off up
-    ip -6 address add fd00::1/64 dev black nodad
+    ip -6 address add 2001:db8:ff::1/64 dev black nodad
     ip -6 route add 2001:db8::/32 dev black
     mount --bind \"$HOSTS_FILE\" /etc/hosts
     mount --bind /dev/null /etc/resolv.conf";
