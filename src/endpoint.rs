@@ -2,7 +2,7 @@
 //!
 //! The shapes are those of `endpoint.Endpoint` and `plan.Changes` in ExternalDNS. Go leaves out what is
 //! empty, writes `null` for a nil list, and up to 0.16.1 spelled the keys of Changes in upper case; all of
-//! that is read here. What is written leaves out what is empty too, so that both sides look alike.
+//! that is read, lists by [`crate::webhook::incoming`]. What is written leaves out what is empty too, so that both sides look alike.
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,6 +69,23 @@ impl Endpoint {
             + record_type.len()
             + set_identifier.len()
             + targets.iter().map(String::len).chain(pairs).sum::<usize>()
+    }
+
+    /// What it takes of the memory, roughly: each text, and each list, is an allocation of its own.
+    pub fn memory_bytes(&self) -> usize {
+        /// What an allocator keeps for itself and rounds up.
+        const ALLOCATION_BYTES: usize = 20;
+        /// Lists begin with room for so many.
+        const ROOM: usize = 4;
+
+        let Self { targets, labels, provider_specific, .. } = self;
+        let properties = provider_specific.len().max(ROOM) + labels.0.len();
+        let allocations = 6 + targets.len() + 2 * (provider_specific.len() + labels.0.len());
+        size_of::<Self>()
+            + self.text_bytes()
+            + allocations * ALLOCATION_BYTES
+            + targets.len().max(ROOM) * size_of::<String>()
+            + properties * size_of::<Property>()
     }
 
     /// The value of the first property called `name`.
@@ -182,31 +199,61 @@ impl<'de> Deserialize<'de> for Labels {
 }
 
 /// What `POST /records` asks for. `update_old` and `update_new` are parallel lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     /// Endpoints that are to be made.
-    #[serde(alias = "Create", deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub create: Vec<Endpoint>,
     /// Endpoints as `GET /records` showed them, paired with `update_new`.
-    #[serde(
-        rename = "updateOld",
-        alias = "UpdateOld",
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(rename = "updateOld", skip_serializing_if = "Vec::is_empty")]
     pub update_old: Vec<Endpoint>,
     /// The same endpoints as they are wanted.
-    #[serde(
-        rename = "updateNew",
-        alias = "UpdateNew",
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(rename = "updateNew", skip_serializing_if = "Vec::is_empty")]
     pub update_new: Vec<Endpoint>,
     /// Endpoints that are to go.
-    #[serde(alias = "Delete", deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub delete: Vec<Endpoint>,
+}
+
+/// The list that an endpoint came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// What ExternalDNS wants, to be adjusted.
+    Wanted,
+    /// See [`Changes`].
+    Create,
+    /// The same.
+    UpdateOld,
+    /// The same.
+    UpdateNew,
+    /// The same.
+    Delete,
+}
+
+impl List {
+    /// The list that a field of changes holds, by its name. Up to 0.16.1 ExternalDNS wrote them in upper case.
+    pub fn of_field(name: &str) -> Option<Self> {
+        Some(match name {
+            "create" | "Create" => Self::Create,
+            "updateOld" | "UpdateOld" => Self::UpdateOld,
+            "updateNew" | "UpdateNew" => Self::UpdateNew,
+            "delete" | "Delete" => Self::Delete,
+            _ => return None,
+        })
+    }
+}
+
+impl Changes {
+    /// Adds an endpoint to a list. What is wanted and is not there yet is to be made.
+    pub fn add(&mut self, list: List, endpoint: Endpoint) {
+        let list = match list {
+            List::Wanted | List::Create => &mut self.create,
+            List::UpdateOld => &mut self.update_old,
+            List::UpdateNew => &mut self.update_new,
+            List::Delete => &mut self.delete,
+        };
+        list.push(endpoint);
+    }
 }
 
 fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
@@ -224,20 +271,6 @@ fn is_zero(number: &i64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn both_spellings_of_changes_null_and_absent_lists_are_read() {
-        let endpoint = r#"{"dnsName":"a.example.com"}"#;
-        for text in [
-            format!(r#"{{"Create":[{endpoint}],"UpdateOld":null,"UpdateNew":null,"Delete":null}}"#),
-            format!(r#"{{"create":[{endpoint}]}}"#),
-        ] {
-            let changes: Changes = serde_json::from_str(&text).expect("both are valid");
-            assert_eq!(changes.create.len(), 1, "{text}");
-            assert_eq!(changes.delete, [], "{text}");
-        }
-        assert_eq!(serde_json::from_str::<Changes>("{}\n").expect("an empty object"), Changes::default());
-    }
 
     #[test]
     fn absent_and_null_fields_are_empty() {

@@ -27,6 +27,26 @@ pub const STEP_MINIMUM: Duration = Duration::from_millis(1500);
 /// The largest body read from ExternalDNS; its own limit for our answers is the same.
 pub const REQUEST_BODY_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
+/// What all requests together may keep of their bodies, with what is made of it. The other 12 of the 32 MiB that a container
+/// may have are for the program, what Cloudflare answers, and what is read of it.
+pub const BODIES_MAX_BYTES: usize = 20 * 1024 * 1024;
+
+/// Of that, for requests that take up to a quarter of it: some 500 hostnames.
+pub const BODIES_RESERVE_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long a request waits for its part of `BODIES_MAX_BYTES`. It has to be answered in `REQUEST_TIMEOUT`.
+pub const BODY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// An endpoint whose JSON is longer is not held: texts of `ENDPOINT_MAX_BYTES` take less, whatever is escaped in them.
+pub const ELEMENT_MAX_BYTES: usize = 128 * 1024;
+
+/// Places whose objects are remembered from one request to the next, to see which are merged: 16 bytes each. Of more, those
+/// that come last go on taking turns.
+pub const CASTS_MAX: usize = 32 * 1024;
+
+/// Paths and names of properties that are remembered while a request is read: of more, each is read each time.
+pub const READ_ONCE_MAX: usize = 256;
+
 /// A snapshot younger than this may decide that there is nothing to write.
 pub const SNAPSHOT_MAX_AGE: Duration = Duration::from_secs(30);
 

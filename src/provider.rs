@@ -20,7 +20,7 @@ use log::{Level, debug, info, log_enabled, warn};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{AccountId, Client, Error};
-use crate::endpoint::{Changes, Endpoint};
+use crate::endpoint::{Changes, Endpoint, List};
 use crate::limits;
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
@@ -28,7 +28,7 @@ use crate::observe::responder::Answer;
 pub use crate::provider::connectors::Watch;
 use crate::provider::execution::{Done, Execution, Stop};
 use crate::provider::journal::{Journal, Speaker};
-use crate::provider::merged::Merged;
+use crate::provider::merged::{Merged, Shown};
 use crate::provider::moves::Moves;
 pub use crate::provider::reader::ZoneScope;
 pub(crate) use crate::provider::reader::is_of_account;
@@ -38,10 +38,12 @@ pub use crate::provider::startup::Wanted;
 pub(crate) use crate::provider::startup::{find_tunnel, shared_account};
 use crate::provider::unapplied::Unapplied;
 use crate::provider::unpublished::Unpublished;
+use crate::reconcile::adjust::{self, Adjuster};
 use crate::reconcile::plan::{self, HostPlan, Plan, Reason, Refusal};
 use crate::reconcile::rivals::{self, Holders, Known};
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::{Settings, adjust, records};
+use crate::reconcile::{Settings, records};
+use crate::webhook::incoming::{Arrived, Incoming};
 use crate::webhook::{Failure, Service};
 
 /// What ExternalDNS talks to, through the webhook.
@@ -259,24 +261,31 @@ impl Provider {
         (age < limits::SNAPSHOT_MAX_AGE).then(|| Arc::clone(snapshot))
     }
 
-    /// Says what is left out for want of a service: each endpoint to whoever debugs, and how many to everybody.
-    fn report_unnamed(&self, unnamed: &[Endpoint]) {
-        if log_enabled!(Level::Debug) {
-            for endpoint in unnamed {
-                let resource = rivals::resource_of(endpoint);
-                let Endpoint { dns_name, record_type, .. } = endpoint;
-                debug!(
-                    "hostname={dns_name:?} resource={resource:?} type={record_type} names no service and is not published"
-                );
+    /// Says how many endpoints were left out for want of a service; whoever debugs was told each.
+    fn report_unnamed(&self, unnamed: usize) {
+        let before = std::mem::replace(&mut self.adjusted_before().unnamed, unnamed);
+        if before != unnamed {
+            info!("{unnamed} endpoints name no service and are not published; LOG_LEVEL=debug names them");
+        }
+    }
+
+    /// What of a request has a say in its plan, once all of it is there.
+    fn changes(&self, incoming: &mut Incoming<'_>, settings: &Settings) -> Result<Changes, Failure> {
+        let mut changes = Changes::default();
+        while let Some(Arrived { list, endpoint, is_whole }) = incoming.next()? {
+            if !is_whole {
+                // Nothing that adjust returned is so long, and half of a request would be another one.
+                let Endpoint { dns_name, .. } = endpoint;
+                let text = format!("hostname={dns_name:?} comes with more than adjust returns, so nothing is done");
+                warn!("{text}");
+                return Err(Failure::unavailable(text));
+            }
+            if plan::concerns(&endpoint, list == List::UpdateOld, settings) {
+                incoming.keep(planned_bytes(&endpoint))?;
+                changes.add(list, endpoint);
             }
         }
-        let before = std::mem::replace(&mut self.adjusted_before().unnamed, unnamed.len());
-        if before != unnamed.len() {
-            info!(
-                "{} endpoints name no service and are not published; LOG_LEVEL=debug names them",
-                unnamed.len()
-            );
-        }
+        Ok(changes)
     }
 
     /// The plan without what Cloudflare refused before.
@@ -403,15 +412,37 @@ impl Service for Provider {
 
     fn adjust_endpoints(
         &self,
-        mut endpoints: Vec<Endpoint>,
+        wanted: &mut Incoming<'_>,
         deadline: Deadline,
     ) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
         let settings = &resolved.settings;
-        let merges = self.adjusted_before().merged.complete(&mut endpoints, settings, self.clock.now());
         let is_late = || deadline.remaining(&*self.clock) < limits::ADJUST_RESERVE;
-        let mut adjusted = adjust::adjust_in_time(endpoints, settings, is_late);
-        self.report_unnamed(&adjusted.unnamed);
+        let mut adjuster = Adjuster::new(settings);
+        let mut shown = Shown::default();
+        let mut unnamed = 0;
+        while let Some(Arrived { list: _, endpoint, is_whole }) = wanted.next()? {
+            let added = match is_whole {
+                true if is_late() && endpoint.is_address() => adjuster.add_late(&endpoint),
+                true => adjuster.add(&endpoint),
+                false => adjuster.add_too_long(&endpoint),
+            };
+            let mut bytes: usize = added.iter().map(answered_bytes).sum();
+            if added.is_empty() && !adjust::opts_out(&endpoint) {
+                unnamed += 1;
+                debug_unnamed(&endpoint);
+            }
+            if endpoint.is_address() {
+                bytes += shown.note(&endpoint, &self.adjusted_before().merged);
+            }
+            wanted.keep(bytes)?;
+        }
+        let (absent, merges) = self.adjusted_before().merged.complete(shown, settings, self.clock.now());
+        for endpoint in &absent {
+            adjuster.add(endpoint);
+        }
+        let mut adjusted = adjuster.finish();
+        self.report_unnamed(unnamed);
         // Without it nobody here knows who has what, and ExternalDNS goes by the labels that it remembers.
         if let Some(snapshot) = self.last_snapshot() {
             let mut before = self.adjusted_before();
@@ -437,9 +468,10 @@ impl Service for Provider {
         Ok(adjusted.endpoints)
     }
 
-    fn apply_changes(&self, changes: Changes, deadline: Deadline) -> Result<(), Failure> {
-        self.was_asked.store(true, Ordering::Relaxed);
+    fn apply_changes(&self, incoming: &mut Incoming<'_>, deadline: Deadline) -> Result<(), Failure> {
         let resolved = self.resolved()?;
+        let changes = self.changes(incoming, &resolved.settings)?;
+        self.was_asked.store(true, Ordering::Relaxed);
         for endpoint in changes.create.iter().chain(&changes.update_new).chain(&changes.delete) {
             self.silence().asked_for(&endpoint.dns_name);
         }
@@ -504,6 +536,29 @@ impl Service for Provider {
     fn property_values_equal(&self, _name: &str, previous: &str, current: &str) -> bool {
         // What adjust returned is canonical, so equal is what is the same.
         previous == current
+    }
+}
+
+/// What an endpoint of an answer takes until that is sent, its JSON included.
+fn answered_bytes(endpoint: &Endpoint) -> usize {
+    endpoint.memory_bytes() + endpoint.text_bytes() * 2
+}
+
+/// What an endpoint takes until it is planned and carried out.
+fn planned_bytes(endpoint: &Endpoint) -> usize {
+    endpoint.memory_bytes() + PLAN_BYTES
+}
+
+/// A hostname's part of a plan, and of what is sent for it.
+const PLAN_BYTES: usize = 2 * 1024;
+
+fn debug_unnamed(endpoint: &Endpoint) {
+    if log_enabled!(Level::Debug) {
+        let resource = rivals::resource_of(endpoint);
+        let Endpoint { dns_name, record_type, .. } = endpoint;
+        debug!(
+            "hostname={dns_name:?} resource={resource:?} type={record_type} names no service and is not published"
+        );
     }
 }
 

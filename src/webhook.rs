@@ -5,8 +5,12 @@
 use std::fmt;
 
 use crate::clock::Deadline;
-use crate::endpoint::{Changes, Endpoint};
+use crate::endpoint::Endpoint;
 
+use self::incoming::Incoming;
+
+pub mod budget;
+pub mod incoming;
 pub mod media_type;
 pub mod pool;
 pub mod routes;
@@ -23,21 +27,21 @@ pub trait Service: Send + Sync {
     /// When the list would not be complete: ExternalDNS takes what is missing for deleted.
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure>;
 
-    /// The canonical form of what ExternalDNS wants.
+    /// The canonical form of what ExternalDNS wants. What is kept of `wanted` is to be taken from its share.
     ///
     /// # Errors
-    /// When the canonical form cannot be told yet.
+    /// When the canonical form cannot be told yet, or not of all.
     fn adjust_endpoints(
         &self,
-        endpoints: Vec<Endpoint>,
+        wanted: &mut Incoming<'_>,
         deadline: Deadline,
     ) -> Result<Vec<Endpoint>, Failure>;
 
-    /// Carries the changes out.
+    /// Carries the changes out, once all of them are there.
     ///
     /// # Errors
     /// When something that should have been done was not, and has to be asked for again.
-    fn apply_changes(&self, changes: Changes, deadline: Deadline) -> Result<(), Failure>;
+    fn apply_changes(&self, changes: &mut Incoming<'_>, deadline: Deadline) -> Result<(), Failure>;
 
     /// Whether two values of the property called `name` mean the same, as the older plugin protocol asks.
     fn property_values_equal(&self, name: &str, previous: &str, current: &str) -> bool;
@@ -81,6 +85,16 @@ impl FailureStatus {
             Self::Internal500 => 500,
             Self::Unavailable503 => 503,
         }
+    }
+}
+
+/// A body could not be read to its end, for a reason that becomes the answer. What came of it must not be acted upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted;
+
+impl From<Interrupted> for Failure {
+    fn from(Interrupted: Interrupted) -> Self {
+        Self::unavailable("the request could not be read to its end")
     }
 }
 

@@ -20,16 +20,29 @@ use crate::tunnel::hostname;
 pub(super) struct Merged {
     /// Counts requests.
     request: u64,
-    /// The objects at each place in the last request, as the sum of their fingerprints.
-    casts: HashMap<u64, u64>,
+    /// What stood where in the last request.
+    casts: Casts,
     /// Where the objects changed lately.
     places: HashMap<u64, Place>,
+}
+
+/// Places and the objects there, by their fingerprints. Sorted, each once.
+#[derive(Debug, Default)]
+struct Casts(Vec<(u64, u64)>);
+
+/// What one request shows, put together while it is read.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    casts: Vec<(u64, u64)>,
+    is_full: bool,
+    /// Those of places that may have to be looked at.
+    endpoints: Vec<(u64, Endpoint)>,
 }
 
 #[derive(Debug)]
 struct Place {
     /// The objects before the first change.
-    first_cast: u64,
+    first_cast: Box<[(u64, u64)]>,
     changed_at: Instant,
     /// Those that were seen since.
     objects: Vec<Object>,
@@ -40,105 +53,153 @@ struct Place {
 
 #[derive(Debug)]
 struct Object {
-    resource: Box<str>,
+    /// Of its resource.
+    fingerprint: u64,
     /// The last two requests that it was in; the latter came at `seen_at`.
     requests: (u64, u64),
     seen_at: Instant,
+    /// None where it stood alone until the request in which its place changed, and was not seen since.
     endpoints: Vec<Endpoint>,
 }
 
+impl Shown {
+    /// Notes an endpoint of the request. How many bytes are kept of it.
+    pub(super) fn note(&mut self, endpoint: &Endpoint, before: &Merged) -> usize {
+        let key = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
+        let entry = (key, fingerprint([resource_of(endpoint)]));
+        if self.casts.len() >= limits::CASTS_MAX {
+            self.sort();
+            // With little room made, the next sorts would make less.
+            self.is_full = self.casts.len() > limits::CASTS_MAX / 2;
+        }
+        if !self.is_full {
+            self.casts.push(entry);
+        }
+        let cast = before.casts.at(key);
+        let is_known = matches!(cast, [only] if *only == entry);
+        if !before.places.contains_key(&key) && (cast.is_empty() || is_known) {
+            return size_of_val(&entry);
+        }
+        self.endpoints.push((key, endpoint.clone()));
+        size_of_val(&entry) + bytes_of(endpoint)
+    }
+
+    fn sort(&mut self) {
+        self.casts.sort_unstable();
+        self.casts.dedup();
+    }
+}
+
+impl Casts {
+    /// What stands at one place.
+    fn at(&self, key: u64) -> &[(u64, u64)] {
+        let Self(casts) = self;
+        let begin = casts.partition_point(|(place, _)| *place < key);
+        let rest = casts.get(begin..).unwrap_or_default();
+        let length = rest.iter().take_while(|(place, _)| *place == key).count();
+        rest.get(..length).unwrap_or_default()
+    }
+}
+
 impl Merged {
-    /// Adds to `endpoints` those of merged objects that are not shown this time. What is merged, sorted by hostname.
+    /// The endpoints of merged objects that are not shown this time. And what is merged, sorted by hostname.
     pub(super) fn complete(
         &mut self,
-        endpoints: &mut Vec<Endpoint>,
+        mut shown: Shown,
         settings: &Settings,
         now: Instant,
-    ) -> Vec<Merge> {
+    ) -> (Vec<Endpoint>, Vec<Merge>) {
+        shown.sort();
         self.places.retain(|_, place| place.outlasts(self.request, now));
         self.request += 1;
         let request = self.request;
-        let keys = self.note_casts(endpoints, now);
+        for cast in shown.casts.chunk_by(|one, other| one.0 == other.0) {
+            let Some((key, _)) = cast.first() else { continue };
+            let before = self.casts.at(*key);
+            if !before.is_empty() && before != cast {
+                self.places.entry(*key).or_insert_with(|| Place::new(before, now)).changed_at = now;
+            }
+        }
+        self.casts = Casts(shown.casts);
         if self.places.is_empty() {
-            return Vec::new();
+            return (Vec::new(), Vec::new());
         }
         let mut room = limits::MERGED_MAX_BYTES.saturating_sub(self.places.values().map(Place::bytes).sum());
-        for (endpoint, key) in endpoints.iter().zip(&keys) {
-            if let Some(place) = self.places.get_mut(key) {
+        for (key, endpoint) in shown.endpoints {
+            if let Some(place) = self.places.get_mut(&key) {
                 place.see(endpoint, request, now, &mut room);
             }
         }
         let Self { request: _, casts, places } = self;
         places.retain(|key, place| {
+            let cast = casts.at(*key);
+            for (_, fingerprint) in cast {
+                place.object(*fingerprint, request, now, &mut room);
+            }
             // Where nothing is shown any more nothing is wanted.
-            let Some(cast) = casts.get(key) else { return false };
-            place.is_merged = place.is_merged || place.is_taking_turns(*cast, request, settings);
-            !place.is_cut
+            place.is_merged = place.is_merged || place.is_taking_turns(cast, request, settings);
+            !cast.is_empty() && !place.is_cut
         });
         let mut merges = Vec::new();
+        let mut absent = Vec::new();
         for place in places.values().filter(|place| place.is_merged && place.absent(request).next().is_some())
         {
-            endpoints.extend(place.absent(request).flat_map(|object| object.endpoints.iter().cloned()));
+            absent.extend(place.absent(request).flat_map(|object| object.endpoints.iter().cloned()));
             merges.extend(place.merge());
         }
         merges.sort_unstable();
-        merges
-    }
-
-    /// The key of each endpoint's place. Where the objects have changed, the place is looked at from now on.
-    fn note_casts(&mut self, endpoints: &[Endpoint], now: Instant) -> Vec<u64> {
-        let mut casts: HashMap<u64, u64> = HashMap::with_capacity(endpoints.len());
-        let mut keys = Vec::with_capacity(endpoints.len());
-        for endpoint in endpoints {
-            let key = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
-            let cast = casts.entry(key).or_default();
-            *cast = cast.wrapping_add(fingerprint([resource_of(endpoint)]));
-            keys.push(key);
-        }
-        for (key, cast) in &casts {
-            if let Some(before) = self.casts.get(key).filter(|before| *before != cast) {
-                self.places.entry(*key).or_insert_with(|| Place::new(*before, now)).changed_at = now;
-            }
-        }
-        self.casts = casts;
-        keys
+        (absent, merges)
     }
 }
 
 impl Place {
-    fn new(first_cast: u64, now: Instant) -> Self {
+    fn new(first_cast: &[(u64, u64)], now: Instant) -> Self {
+        let first_cast = first_cast.into();
         Self { first_cast, changed_at: now, objects: Vec::new(), is_merged: false, is_cut: false }
     }
 
-    fn see(&mut self, endpoint: &Endpoint, request: u64, now: Instant, room: &mut usize) {
+    fn see(&mut self, endpoint: Endpoint, request: u64, now: Instant, room: &mut usize) {
         if self.is_cut {
             return;
         }
-        let resource = resource_of(endpoint);
+        let bytes = bytes_of(&endpoint);
+        let Some(object) = self.object(fingerprint([resource_of(&endpoint)]), request, now, room) else {
+            return;
+        };
+        if bytes > *room {
+            self.is_cut = true;
+            return;
+        }
+        *room -= bytes;
+        object.endpoints.push(endpoint);
+    }
+
+    /// The object, which the request shows.
+    fn object(
+        &mut self,
+        fingerprint: u64,
+        request: u64,
+        now: Instant,
+        room: &mut usize,
+    ) -> Option<&mut Object> {
         let index =
-            self.objects.iter().position(|object| *object.resource == *resource).unwrap_or_else(|| {
+            self.objects.iter().position(|object| object.fingerprint == fingerprint).unwrap_or_else(|| {
                 self.objects.push(Object {
-                    resource: resource.into(),
+                    fingerprint,
                     requests: (0, 0),
                     seen_at: now,
                     endpoints: Vec::new(),
                 });
                 self.objects.len() - 1
             });
-        let Some(object) = self.objects.get_mut(index) else { return };
+        let object = self.objects.get_mut(index)?;
         if object.requests.1 != request {
             *room += object.bytes();
             object.endpoints.clear();
             object.requests = (object.requests.1, request);
             object.seen_at = now;
         }
-        let bytes = bytes_of(endpoint);
-        if bytes > *room {
-            self.is_cut = true;
-            return;
-        }
-        *room -= bytes;
-        object.endpoints.push(endpoint.clone());
+        Some(object)
     }
 
     /// Forgets objects that were not shown lately. Whether the place is worth looking at any longer.
@@ -150,8 +211,8 @@ impl Place {
 
     /// Whether an object is there that was away in the last request, and one is away that was there then and asks for
     /// something else. Pods of one deployment do not.
-    fn is_taking_turns(&self, cast: u64, request: u64, settings: &Settings) -> bool {
-        let is_as_before = cast == self.first_cast;
+    fn is_taking_turns(&self, cast: &[(u64, u64)], request: u64, settings: &Settings) -> bool {
+        let is_as_before = *cast == *self.first_cast;
         let has_come_back = |object: &Object| {
             let (before, last) = object.requests;
             last == request && before + 1 < request && (before > 0 || is_as_before)
@@ -170,11 +231,10 @@ impl Place {
     }
 
     fn merge(&self) -> Option<Merge> {
-        let mut resources: Vec<Box<str>> =
-            self.objects.iter().map(|object| object.resource.clone()).collect();
+        let seen = || self.objects.iter().filter_map(|object| object.endpoints.first());
+        let mut resources: Vec<Box<str>> = seen().map(|endpoint| resource_of(endpoint).into()).collect();
         resources.sort_unstable();
-        let endpoint = self.objects.first()?.endpoints.first()?;
-        Some(Merge { hostname: hostname::normalize(&endpoint.dns_name).into(), resources })
+        Some(Merge { hostname: hostname::normalize(&seen().next()?.dns_name).into(), resources })
     }
 
     fn bytes(&self) -> usize {
@@ -245,12 +305,25 @@ mod tests {
             names.iter().map(|names| self.see(names)).collect()
         }
 
-        fn see_all(&mut self, mut endpoints: Vec<Endpoint>) -> (String, Vec<Merge>) {
+        fn see_all(&mut self, endpoints: Vec<Endpoint>) -> (String, Vec<Merge>) {
             self.now += MINUTE;
-            let merges = self.merged.complete(&mut endpoints, &settings(), self.now);
+            let (endpoints, merges) = self.complete(endpoints);
             let mut names: Vec<&str> = endpoints.iter().map(resource_of).collect();
             names.sort_unstable();
             (names.join(" "), merges)
+        }
+    }
+
+    impl Loops {
+        /// The endpoints and those that are put beside them.
+        fn complete(&mut self, mut endpoints: Vec<Endpoint>) -> (Vec<Endpoint>, Vec<Merge>) {
+            let mut shown = Shown::default();
+            for endpoint in &endpoints {
+                shown.note(endpoint, &self.merged);
+            }
+            let (absent, merges) = self.merged.complete(shown, &settings(), self.now);
+            endpoints.extend(absent);
+            (endpoints, merges)
         }
     }
 
@@ -292,8 +365,7 @@ mod tests {
         let mut loops = Loops::new();
         loops.see_in_turn(&["a", "b", "a"]);
         loops.see_all(vec![object("b", "http://changed:80")]);
-        let mut endpoints = vec![object("a", "http://a:80")];
-        loops.merged.complete(&mut endpoints, &settings(), loops.now);
+        let (endpoints, _) = loops.complete(vec![object("a", "http://a:80")]);
         assert_eq!(endpoints[1].property(TUNNEL_SERVICE), Some("http://changed:80"));
     }
 
@@ -351,13 +423,13 @@ mod tests {
             });
             loops.see_all(endpoints.collect());
             let Merged { casts, places, .. } = &loops.merged;
-            assert_eq!(casts.len(), 5_000);
+            assert_eq!(casts.0.len(), 5_000);
             assert!(places.values().map(Place::bytes).sum::<usize>() <= limits::MERGED_MAX_BYTES);
             assert!(places.len() < 5_000, "what has no room is not kept: {}", places.len());
         }
         for _ in 0..2 {
             loops.see("");
         }
-        assert!(loops.merged.casts.is_empty() && loops.merged.places.is_empty());
+        assert!(loops.merged.casts.0.is_empty() && loops.merged.places.is_empty());
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::endpoint::Endpoint;
 use crate::limits;
-use crate::reconcile::canonical::{RESOURCE_LABEL, TUNNEL};
+use crate::reconcile::canonical::{Canonical, RESOURCE_LABEL, TUNNEL};
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::{self, Reader};
 use crate::reconcile::{Note, Settings};
@@ -20,39 +20,85 @@ pub struct Adjusted {
     pub notes: Vec<Note>,
     /// Whether they were.
     pub has_more_notes: bool,
-    /// The endpoints that name no service, as they came. Those that opt out are not among them.
-    pub unnamed: Vec<Endpoint>,
+}
+
+/// Brings what ExternalDNS wants into canonical form, one endpoint after another: of thousands only what comes of them is
+/// held.
+#[derive(Debug)]
+pub struct Adjuster<'s> {
+    reader: Reader<'s>,
+    settings: &'s Settings,
+    endpoints: Vec<Endpoint>,
 }
 
 /// Brings what ExternalDNS wants into canonical form.
 pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
-    adjust_in_time(endpoints.to_vec(), settings, || false)
+    let mut adjuster = Adjuster::new(settings);
+    for endpoint in endpoints {
+        adjuster.add(endpoint);
+    }
+    adjuster.finish()
 }
 
-/// The same of endpoints that are let go one by one, as memory would hold them and what comes of them, and where `is_late` tells that no time is left for the rest. It stays unread and invalid: left out, it would
-/// count as not wanted.
-pub fn adjust_in_time(endpoints: Vec<Endpoint>, settings: &Settings, is_late: impl Fn() -> bool) -> Adjusted {
-    let mut adjusted = Adjusted::default();
-    let mut reader = Reader::new(settings, Notes::with_room(limits::NOTES_MAX));
-    for endpoint in endpoints {
-        let read = if is_late() && endpoint.is_address() {
-            vec![reading::unread(&endpoint, OUT_OF_TIME, settings)]
-        } else {
-            reader.read(&endpoint)
-        };
-        if read.is_empty() && endpoint.property(TUNNEL) != Some("false") {
-            adjusted.unnamed.push(endpoint);
-        }
-        adjusted.endpoints.extend(read.into_iter().map(|canonical| canonical.endpoint));
+impl<'s> Adjuster<'s> {
+    /// Nothing is wanted yet.
+    pub fn new(settings: &'s Settings) -> Self {
+        let reader = Reader::new(settings, Notes::with_room(limits::NOTES_MAX));
+        Self { reader, settings, endpoints: Vec::new() }
     }
-    (adjusted.notes, adjusted.has_more_notes) = reader.into_notes().into_sorted();
-    // Most are told apart by their names alone.
-    adjusted
-        .endpoints
-        .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
-    // The A and the AAAA of one object have become one and the same CNAME.
-    adjusted.endpoints.dedup();
-    adjusted
+
+    /// Adds what comes of an endpoint, and shows it: nothing where it is none of ours.
+    pub fn add(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
+        let read = self.reader.read(endpoint);
+        self.extend(read)
+    }
+
+    /// Adds an endpoint for which no time is left. Left out, it would count as not wanted.
+    pub fn add_late(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
+        self.add_unread(endpoint, OUT_OF_TIME)
+    }
+
+    /// Adds an endpoint that is too long to be read. Where its type was not read it may be ours.
+    pub fn add_too_long(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
+        self.add_unread(endpoint, &too_long())
+    }
+
+    fn add_unread(&mut self, endpoint: &Endpoint, problem: &str) -> &[Endpoint] {
+        let is_ours = endpoint.is_address() || endpoint.record_type.is_empty();
+        let read = is_ours.then(|| reading::unread(endpoint, problem, self.settings));
+        self.extend(read)
+    }
+
+    fn extend(&mut self, read: impl IntoIterator<Item = Canonical>) -> &[Endpoint] {
+        let before = self.endpoints.len();
+        self.endpoints.extend(read.into_iter().map(|canonical| canonical.endpoint));
+        self.endpoints.get(before..).unwrap_or_default()
+    }
+
+    /// Everything that was added, in order.
+    pub fn finish(self) -> Adjusted {
+        let Self { reader, settings: _, mut endpoints } = self;
+        let (notes, has_more_notes) = reader.into_notes().into_sorted();
+        // Most are told apart by their names alone.
+        endpoints
+            .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
+        // The A and the AAAA of one object have become one and the same CNAME.
+        endpoints.dedup();
+        Adjusted { endpoints, notes, has_more_notes }
+    }
+}
+
+/// Whether an endpoint says that it is not meant for a tunnel.
+pub fn opts_out(endpoint: &Endpoint) -> bool {
+    endpoint.property(TUNNEL) == Some("false")
+}
+
+fn too_long() -> String {
+    format!(
+        "the object's annotations have more than {} bytes: of one hostname at most {} are read",
+        limits::ELEMENT_MAX_BYTES,
+        limits::ENDPOINT_MAX_BYTES
+    )
 }
 
 const OUT_OF_TIME: &str =
@@ -80,7 +126,7 @@ mod tests {
     use crate::domain_filter::DomainFilter;
     use crate::endpoint::{Labels, Property};
     use crate::reconcile::ConfiguredTunnel;
-    use crate::reconcile::canonical::{Canonical, INVALID};
+    use crate::reconcile::canonical::INVALID;
     use crate::reconcile::service_template::ServiceTemplate;
     use crate::tunnel::TunnelId;
 
@@ -462,15 +508,18 @@ mod tests {
         let service = ("webhook/tunnel-service", "http://web:80");
         let names = ["a.example.com", "b.example.com", "c.example.com"];
         let endpoints = names.map(|name| endpoint(name, "A", "192.0.2.1", &[service]));
-        let looks = std::cell::Cell::new(0);
-        let is_late = || looks.replace(looks.get() + 1) >= 1;
-        let adjusted = adjust_in_time(endpoints.to_vec(), &settings(), is_late).endpoints;
+        let settings = settings();
+        let mut adjuster = Adjuster::new(&settings);
+        let [first, others @ ..] = &endpoints;
+        adjuster.add(first);
+        others.iter().for_each(|endpoint| drop(adjuster.add_late(endpoint).to_vec()));
+        let adjusted = adjuster.finish().endpoints;
         let found: Vec<(&str, bool)> = adjusted
             .iter()
             .map(|endpoint| (&*endpoint.dns_name, endpoint.property(INVALID).is_some()))
             .collect();
         assert_eq!(found, [("a.example.com", false), ("b.example.com", true), ("c.example.com", true)]);
-        assert_eq!(adjust(&adjusted, &settings()).endpoints, adjusted);
+        assert_eq!(adjust(&adjusted, &settings).endpoints, adjusted);
     }
 
     #[test]

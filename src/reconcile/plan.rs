@@ -316,6 +316,17 @@ impl HostPlan {
     }
 }
 
+/// Whether an endpoint of this list has a say in a plan. With another owner it has, as nothing is done then.
+pub fn concerns(endpoint: &Endpoint, is_old: bool, settings: &Settings) -> bool {
+    let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.owner);
+    let is_read = endpoint.is_address() || is_registry_txt(endpoint);
+    !is_ours || is_read && !is_old
+}
+
+fn is_registry_txt(endpoint: &Endpoint) -> bool {
+    endpoint.record_type == "TXT" && endpoint.labels.value(OWNED_RECORD_LABEL).is_some()
+}
+
 fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner> {
     let Changes { create, update_old, update_new, delete } = changes;
     let foreign = [create, update_old, update_new, delete]
@@ -383,7 +394,7 @@ fn requests(
 /// A TXT record of ExternalDNS's registry, and the hostname it is about. It is told by its label alone: it carries the
 /// properties of the endpoint it is about, and its content may be encrypted.
 fn registry_txt(endpoint: &Endpoint) -> Option<(String, RegistryTxt)> {
-    let data_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| endpoint.record_type == "TXT")?;
+    let data_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| is_registry_txt(endpoint))?;
     let txt = RegistryTxt {
         name: hostname::normalize(&endpoint.dns_name).into(),
         set_identifier: endpoint.set_identifier.as_str().into(),

@@ -214,12 +214,17 @@ impl<'s> Reader<'s> {
             return *known;
         }
         let meaning = property_name::meaning(name);
-        self.names.insert(name.into(), meaning);
+        if self.names.len() < limits::READ_ONCE_MAX && name.len() <= limits::PROPERTY_NAME_MAX_BYTES {
+            self.names.insert(name.into(), meaning);
+        }
         meaning
     }
 
     fn path(&mut self, property: &'static str, text: &str) -> Result<PathPattern, PathError> {
         let read = if property == TUNNEL_PATH { PathPattern::parse } else { PathPattern::from_prefix };
+        if self.paths.len() >= limits::READ_ONCE_MAX || text.len() > limits::PATH_MAX_BYTES {
+            return read(text);
+        }
         self.paths.entry((property, text.into())).or_insert_with(|| read(text)).clone()
     }
 }

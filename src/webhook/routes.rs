@@ -5,16 +5,15 @@
 //! its process. So 4xx is only for callers that are not ExternalDNS. There is no redirect anywhere: Go's client
 //! would follow it with a GET, and take the answer to that for the answer to its POST.
 
-use std::fmt;
 use std::io::{self, Write};
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
+use super::incoming::{Incoming, Shape};
 use super::media_type::{self, Protocol};
 use super::{Failure, Service};
 use crate::clock::Deadline;
-use crate::endpoint::{Changes, Endpoint};
+use crate::endpoint::Endpoint;
 use crate::limits;
 use crate::listener::path_of;
 
@@ -161,7 +160,7 @@ fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Ac
     };
     let content = media_type::of_content(&head.content_type);
     if announced.is_some_and(|length| length as u64 > limits::REQUEST_BODY_MAX_BYTES) {
-        return Err(over_cap(content));
+        return Err(if content.is_some() { over_cap() } else { Answer::text(413, OVER_CAP) });
     }
     if operation == Operation::Health {
         return Ok(Accepted { operation, protocol: Protocol::Webhook });
@@ -184,51 +183,42 @@ fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Ac
     Ok(Accepted { operation, protocol })
 }
 
+const OVER_CAP: &str = "the body is larger than 32 MiB";
+
 /// The answer to a body that is larger than it may be. ExternalDNS is told that it failed, so that it goes on.
-fn over_cap(content: Option<Protocol>) -> Answer {
-    match content {
-        Some(_) => Answer::text(503, "the body is larger than 32 MiB"),
-        None => Answer::text(413, "the body is larger than 32 MiB"),
-    }
+pub fn over_cap() -> Answer {
+    Answer::text(503, OVER_CAP)
 }
 
 impl Accepted {
-    /// Whether the body has to be read before [`answer`](Self::answer).
-    pub fn needs_body(self) -> bool {
+    /// What the body has to be. `None` where there need not be one.
+    pub fn shape(self) -> Option<Shape> {
         match self.operation {
-            Operation::Health | Operation::DomainFilter | Operation::Records => false,
-            Operation::ApplyChanges | Operation::AdjustEndpoints | Operation::PropertyValuesEqual => true,
+            Operation::Health | Operation::DomainFilter | Operation::Records => None,
+            Operation::ApplyChanges => Some(Shape::Changes),
+            Operation::AdjustEndpoints => Some(Shape::Endpoints),
+            Operation::PropertyValuesEqual => Some(Shape::Object),
         }
     }
 
-    /// The answer where a body of unknown length turned out to be larger than it may be.
-    pub fn over_cap(self) -> Answer {
-        over_cap(Some(self.protocol))
-    }
-
-    /// Asks the service, and renders what it says.
-    pub fn answer(self, body: Vec<u8>, service: &dyn Service, deadline: Deadline) -> Answer {
-        match self.operation {
-            Operation::Health => Answer::text(200, "ok"),
+    /// Asks the service, and renders what it says. `body` is looked at where there is a [`shape`](Self::shape) alone.
+    pub fn answer(self, body: &mut Incoming<'_>, service: &dyn Service, deadline: Deadline) -> Answer {
+        let answer = match self.operation {
+            Operation::Health => return Answer::text(200, "ok"),
             Operation::DomainFilter => {
-                vary("/", Answer::of_type(self.protocol, service.domain_filter().into_string().into_bytes()))
+                let filter = service.domain_filter().into_string().into_bytes();
+                return vary("/", Answer::of_type(self.protocol, filter));
             }
-            Operation::Records => self.endpoints(service.records(deadline)),
-            Operation::AdjustEndpoints => match parse::<Vec<Endpoint>>(body, b'[') {
-                Ok(endpoints) => self.endpoints(service.adjust_endpoints(endpoints, deadline)),
-                Err(answer) => answer,
+            Operation::Records => return self.endpoints(service.records(deadline)),
+            Operation::AdjustEndpoints => self.endpoints(service.adjust_endpoints(body, deadline)),
+            Operation::ApplyChanges => match service.apply_changes(body, deadline) {
+                Ok(()) => Answer::empty(match self.protocol {
+                    Protocol::Webhook => 204,
+                    Protocol::Plugin => 200,
+                }),
+                Err(failure) => failure.into(),
             },
-            Operation::ApplyChanges => match parse::<Changes>(body, b'{') {
-                Ok(changes) => match service.apply_changes(changes, deadline) {
-                    Ok(()) => Answer::empty(match self.protocol {
-                        Protocol::Webhook => 204,
-                        Protocol::Plugin => 200,
-                    }),
-                    Err(failure) => failure.into(),
-                },
-                Err(answer) => answer,
-            },
-            Operation::PropertyValuesEqual => match parse::<Values>(body, b'{') {
+            Operation::PropertyValuesEqual => match body.whole::<Values>() {
                 Ok(Values { name, previous, current }) => {
                     let equal = service.property_values_equal(
                         name.as_deref().unwrap_or_default(),
@@ -237,9 +227,10 @@ impl Accepted {
                     );
                     Answer::of_type(self.protocol, format!("{{\"equals\":{equal}}}").into_bytes())
                 }
-                Err(answer) => answer,
+                Err(interrupted) => Failure::from(interrupted).into(),
             },
-        }
+        };
+        body.finish().unwrap_or(answer)
     }
 
     fn endpoints(self, result: Result<Vec<Endpoint>, Failure>) -> Answer {
@@ -285,26 +276,6 @@ fn vary(path: &str, answer: Answer) -> Answer {
     Answer { vary: (path == "/").then_some("Accept, Content-Type"), ..answer }
 }
 
-/// Reads a body and lets it go: what was parsed and what it was parsed from are not both kept. `null` is Go's way
-/// of writing an empty list.
-///
-/// `opening` is the first byte of anything else: serde would take a list for an object with its fields in order.
-fn parse<T: Default + DeserializeOwned>(body: Vec<u8>, opening: u8) -> Result<T, Answer> {
-    if let Some(first) = body.trim_ascii_start().first()
-        && *first != opening
-        && *first != b'n'
-    {
-        return Err(malformed(&format_args!("expected {:?}", char::from(opening))));
-    }
-    // Looked at once, and not text by text.
-    let text = str::from_utf8(&body).map_err(|error| malformed(&error))?;
-    serde_json::from_str::<Option<T>>(text).map(Option::unwrap_or_default).map_err(|error| malformed(&error))
-}
-
-fn malformed(error: &dyn fmt::Display) -> Answer {
-    Answer::text(400, &format!("malformed JSON: {error}"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -312,6 +283,9 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
+    use crate::endpoint::Changes;
+    use crate::webhook::budget::Budget;
+    use crate::webhook::incoming::Arrived;
 
     const WEBHOOK: &str = "application/external.dns.webhook+json;version=1";
     const PLUGIN: &str = "application/external.dns.plugin+json;version=1";
@@ -338,13 +312,27 @@ mod tests {
             self.result(Vec::new())
         }
 
-        fn adjust_endpoints(&self, endpoints: Vec<Endpoint>, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
-            self.result(endpoints)
+        fn adjust_endpoints(
+            &self,
+            wanted: &mut Incoming<'_>,
+            _: Deadline,
+        ) -> Result<Vec<Endpoint>, Failure> {
+            self.result(())?;
+            let mut endpoints = Vec::new();
+            while let Some(Arrived { endpoint, .. }) = wanted.next()? {
+                endpoints.push(endpoint);
+            }
+            Ok(endpoints)
         }
 
-        fn apply_changes(&self, changes: Changes, _: Deadline) -> Result<(), Failure> {
+        fn apply_changes(&self, incoming: &mut Incoming<'_>, _: Deadline) -> Result<(), Failure> {
+            self.result(())?;
+            let mut changes = Changes::default();
+            while let Some(Arrived { list, endpoint, .. }) = incoming.next()? {
+                changes.add(list, endpoint);
+            }
             self.applied.lock().unwrap().push(changes);
-            self.result(())
+            Ok(())
         }
 
         fn property_values_equal(&self, name: &str, previous: &str, current: &str) -> bool {
@@ -357,12 +345,18 @@ mod tests {
         Head { method, target, accept: list(accept), content_type: list(content_type), is_from_page: false }
     }
 
-    fn ask(service: &Echo, head: &Head<'_>, body: &str) -> Answer {
+    fn ask(service: &Echo, head: &Head<'_>, body: impl AsRef<[u8]>) -> Answer {
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(1));
-        match accept(head, Some(body.len())) {
-            Ok(accepted) => accepted.answer(body.into(), service, deadline),
-            Err(answer) => answer,
-        }
+        let mut source = body.as_ref();
+        let length = source.len();
+        let accepted = match accept(head, Some(length)) {
+            Ok(accepted) => accepted,
+            Err(answer) => return answer,
+        };
+        let shape = accepted.shape().unwrap_or(Shape::Object);
+        let mut share = Budget::new(1 << 20, 0).share();
+        let mut body = Incoming::new(&mut source, Some(length), shape, &mut share, deadline, &SystemClock);
+        accepted.answer(&mut body, service, deadline)
     }
 
     fn text(answer: &Answer) -> &str {
@@ -504,7 +498,28 @@ mod tests {
             ("/records", "{} x"),
             ("/records", r#"{"create":[null]}"#),
             ("/records", r#"{"create":[{"recordTTL":"60"}]}"#),
+            ("/records", r#"{"create":[{}{}]}"#),
+            ("/records", r#"{"create":[{},]}"#),
+            ("/records", r#"{"create":[,{}]}"#),
+            ("/records", r#"{"create":[[]]}"#),
+            ("/records", r#"{"create":[{}]"#),
+            ("/records", r#"{"create":[{}],}"#),
+            ("/records", r#"{"create":[{}]"delete":[]}"#),
+            ("/records", r#"{"create":[{}],"Create":[{}]}"#),
+            ("/records", r#"{"create":nul}"#),
+            ("/records", r#"{"create":{}}"#),
+            ("/records", r#"{"create" []}"#),
+            ("/records", r#"{create:[]}"#),
+            ("/records", r#"{"new":[}}"#),
+            ("/records", r#"{"create":[{}]}]"#),
             ("/adjustendpoints", "{}"),
+            ("/adjustendpoints", "[{}] []"),
+            ("/adjustendpoints", "[{}"),
+            ("/adjustendpoints", "[{},"),
+            ("/adjustendpoints", "nul"),
+            ("/adjustendpoints", "null null"),
+            ("/adjustendpoints", "[1]"),
+            ("/adjustendpoints", r#"["x"]"#),
             ("/adjustendpoints", "\u{feff}[]"),
             ("/propertyvaluesequal", "[1]"),
         ] {
@@ -516,9 +531,8 @@ mod tests {
 
     #[test]
     fn text_that_is_not_utf_8_is_malformed() {
-        let accepted = accept(&head("POST", "/records", "", WEBHOOK), Some(2)).expect("a good head");
-        let deadline = Deadline::after(&SystemClock, Duration::from_secs(1));
-        let answer = accepted.answer(b"{\"\xff\":1}".to_vec(), &Echo::default(), deadline);
+        let answer =
+            ask(&Echo::default(), &head("POST", "/records", "", WEBHOOK), b"{\"\xff\":1}");
         assert_eq!(answer.status, 400);
     }
 

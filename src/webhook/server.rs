@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 use tiny_http::{HTTPVersion, Header, Request, Response, StatusCode};
 
+use super::budget::{Budget, Share};
+use super::incoming::{Incoming, Shape};
 use super::pool::{Pool, Refusal};
 use super::routes::{self, Answer, Head};
 use super::{Failure, Service};
@@ -93,6 +95,7 @@ struct Common {
     clock: Arc<dyn Clock>,
     shutdown: Shutdown,
     settings: ServerSettings,
+    budget: Budget,
     stopping: AtomicBool,
     abandoned: AtomicUsize,
 }
@@ -101,6 +104,29 @@ struct Job {
     request: Request,
     taken: Instant,
     deadline: Deadline,
+}
+
+/// A body as its client sends it, which the end of the process does not wait for: from then on nothing comes any more.
+struct Sent<'a> {
+    body: &'a mut dyn Read,
+    common: &'a Common,
+    pool: &'a Pool<Job>,
+    /// Nothing of it is left.
+    is_read: &'a mut bool,
+    /// The end of the process came before its own.
+    is_cut: bool,
+}
+
+impl Read for Sent<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.pool.wait_for_client(|| self.body.read(buffer));
+        if self.common.is_stopping() {
+            self.is_cut = true;
+            return Err(io::Error::other("the program is ending"));
+        }
+        *self.is_read |= matches!(read, Ok(0));
+        read
+    }
 }
 
 /// From now on it is no line in the log where a client resets its connection before tiny_http has accepted it: tiny_http
@@ -198,6 +224,7 @@ impl BoundServer {
             clock,
             shutdown,
             settings,
+            budget: Budget::new(limits::BODIES_MAX_BYTES, limits::BODIES_RESERVE_BYTES),
             stopping: AtomicBool::new(false),
             abandoned: AtomicUsize::new(0),
         });
@@ -353,9 +380,12 @@ impl Common {
     fn work(&self, job: Job, pool: &Pool<Job>) {
         let Job { mut request, taken, deadline } = job;
         let mut is_read = !announces_body(&request);
-        let answer =
-            panic::catch_unwind(AssertUnwindSafe(|| self.answer(&mut request, &mut is_read, deadline, pool)))
-                .unwrap_or_else(|_| Failure::internal("internal error").into());
+        // Until the answer is sent: it is made of what the share was taken for.
+        let mut share = self.budget.share();
+        let answer = panic::catch_unwind(AssertUnwindSafe(|| {
+            self.answer(&mut request, &mut is_read, &mut share, deadline, pool)
+        }))
+        .unwrap_or_else(|_| Failure::internal("internal error").into());
         let duration = self.clock.now().saturating_duration_since(taken);
         log::debug!(
             "method={} path={} status={} bytes={} milliseconds={}",
@@ -388,6 +418,7 @@ impl Common {
         &self,
         request: &mut Request,
         is_read: &mut bool,
+        share: &mut Share,
         deadline: Deadline,
         pool: &Pool<Job>,
     ) -> Answer {
@@ -408,26 +439,16 @@ impl Common {
             Ok(accepted) => accepted,
             Err(answer) => return answer,
         };
-        let body = if accepted.needs_body() {
-            let body = pool.wait_for_client(|| read_body(request));
-            if self.is_stopping() {
-                return Failure::unavailable("the program is ending").into();
-            }
-            match body {
-                Ok(Some(body)) => {
-                    *is_read = true;
-                    body
-                }
-                Ok(None) => return accepted.over_cap(),
-                Err(error) => return Answer::text(400, &format!("the body cannot be read: {error}")),
-            }
-        } else {
-            Vec::new()
+        let announced = request.body_length();
+        let mut sent = Sent { body: request.as_reader(), common: self, pool, is_read, is_cut: false };
+        let mut nothing = io::empty();
+        let (source, shape): (&mut dyn Read, Shape) = match accepted.shape() {
+            Some(shape) => (&mut sent, shape),
+            None => (&mut nothing, Shape::Object),
         };
-        if deadline.is_over(&*self.clock) {
-            return Failure::unavailable("the body came too late").into();
-        }
-        accepted.answer(body, &*self.service, deadline)
+        let mut body = Incoming::new(source, announced, shape, share, deadline, &*self.clock);
+        let answer = accepted.answer(&mut body, &*self.service, deadline);
+        if sent.is_cut { Failure::unavailable("the program is ending").into() } else { answer }
     }
 
     /// Sends the answer. Dropping a request makes tiny_http read what is left of its body, into one buffer of that
@@ -545,25 +566,6 @@ fn announces_body(request: &Request) -> bool {
     request
         .body_length()
         .map_or_else(|| !values(request, "Transfer-Encoding").is_empty(), |length| length > 0)
-}
-
-/// Reads the body, `None` when it is larger than it may be.
-fn read_body(request: &mut Request) -> io::Result<Option<Vec<u8>>> {
-    let length = request.body_length();
-    // Address space only, until the body is really there.
-    let mut body = Vec::with_capacity(length.unwrap_or(0));
-    let most = match length {
-        Some(length) => length as u64,
-        None => limits::REQUEST_BODY_MAX_BYTES + 1,
-    };
-    request.as_reader().take(most).read_to_end(&mut body)?;
-    match length {
-        Some(length) if body.len() < length => {
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before its announced length"))
-        }
-        _ if body.len() as u64 > limits::REQUEST_BODY_MAX_BYTES => Ok(None),
-        _ => Ok(Some(body)),
-    }
 }
 
 #[cfg(test)]

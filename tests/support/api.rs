@@ -8,6 +8,7 @@ use std::time::Duration;
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
+use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Arrived, Incoming};
 use external_dns_cloudflare_tunnel_webhook::webhook::server::{self, RunningServer, ServerSettings};
 use external_dns_cloudflare_tunnel_webhook::webhook::{Failure, Service};
 
@@ -40,11 +41,19 @@ impl Service for Fake {
         (self.records)()
     }
 
-    fn adjust_endpoints(&self, endpoints: Vec<Endpoint>, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
+    fn adjust_endpoints(&self, wanted: &mut Incoming<'_>, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
+        let mut endpoints = Vec::new();
+        while let Some(Arrived { endpoint, .. }) = wanted.next()? {
+            endpoints.push(endpoint);
+        }
         Ok(endpoints)
     }
 
-    fn apply_changes(&self, changes: Changes, _: Deadline) -> Result<(), Failure> {
+    fn apply_changes(&self, incoming: &mut Incoming<'_>, _: Deadline) -> Result<(), Failure> {
+        let mut changes = Changes::default();
+        while let Some(Arrived { list, endpoint, .. }) = incoming.next()? {
+            changes.add(list, endpoint);
+        }
         self.applied.lock().unwrap().push(changes);
         Ok(())
     }

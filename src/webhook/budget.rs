@@ -1,0 +1,188 @@
+//! The memory that all requests together may take for what they bring.
+//!
+//! A request takes its share piece by piece, as it arrives, and gives it back when it is answered. The last part of the
+//! budget is for small requests, so that one that wants all there is does not keep ExternalDNS waiting.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The budget. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    free: Mutex<usize>,
+    freed: Condvar,
+    total: usize,
+    reserve: usize,
+}
+
+/// What one request has of a budget. Dropping it gives it back.
+pub struct Share {
+    budget: Budget,
+    taken: usize,
+    used: usize,
+}
+
+/// Why a share does not grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// Not even alone would the request fit.
+    TooMuch,
+    /// Others have what is left, and went on having it.
+    Busy,
+}
+
+/// Shares grow in such steps, as not every endpoint needs a look at what the others have.
+const STEP_BYTES: usize = 16 * 1024;
+
+impl Budget {
+    /// So many bytes, the last `reserve` of which are for requests that take no more than a quarter of it.
+    pub fn new(total: usize, reserve: usize) -> Self {
+        let reserve = reserve.min(total);
+        Self(Arc::new(Shared { free: Mutex::new(total), freed: Condvar::new(), total, reserve }))
+    }
+
+    /// A share that has nothing yet.
+    pub fn share(&self) -> Share {
+        Share { budget: self.clone(), taken: 0, used: 0 }
+    }
+
+    /// What one request may take at most.
+    pub fn most(&self) -> usize {
+        self.0.total - self.0.reserve
+    }
+
+    fn free(&self) -> MutexGuard<'_, usize> {
+        self.0.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_small(&self, bytes: usize) -> bool {
+        bytes <= self.0.reserve / 4
+    }
+}
+
+impl Share {
+    /// Takes so many bytes more, and waits for them as long as `patience`.
+    ///
+    /// # Errors
+    /// When they are not to be had. The share is as it was.
+    pub fn grow(&mut self, bytes: usize, patience: Duration) -> Result<(), NoRoom> {
+        let used = self.used.saturating_add(bytes);
+        if let Some(missing) = used.checked_sub(self.taken).filter(|missing| *missing > 0) {
+            self.take(missing.div_ceil(STEP_BYTES).saturating_mul(STEP_BYTES), patience)?;
+        }
+        self.used = used;
+        Ok(())
+    }
+
+    /// So many bytes are used no more. They stay with the share: it will grow again.
+    pub fn shrink(&mut self, bytes: usize) {
+        self.used = self.used.saturating_sub(bytes);
+    }
+
+    fn take(&mut self, bytes: usize, patience: Duration) -> Result<(), NoRoom> {
+        let Shared { freed, total: _, reserve, .. } = &*self.budget.0;
+        let taken = self.taken.saturating_add(bytes);
+        let is_small = self.budget.is_small(taken);
+        if !is_small && taken > self.budget.most() {
+            return Err(NoRoom::TooMuch);
+        }
+        let needed = if is_small { bytes } else { bytes + reserve };
+        let (mut free, _) = freed
+            .wait_timeout_while(self.budget.free(), patience, |free| *free < needed)
+            .unwrap_or_else(PoisonError::into_inner);
+        if *free < needed {
+            return Err(NoRoom::Busy);
+        }
+        *free -= bytes;
+        drop(free);
+        self.taken = taken;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.taken > 0 {
+            *self.budget.free() += self.taken;
+            self.budget.0.freed.notify_all();
+        }
+    }
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { budget: _, taken, used } = self;
+        formatter.debug_struct("Share").field("taken", taken).field("used", used).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    const STEP: usize = STEP_BYTES;
+    const NOW: Duration = Duration::ZERO;
+    const LONG: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn what_is_given_back_is_there_for_others() {
+        let budget = Budget::new(8 * STEP, 0);
+        let (mut one, mut other) = (budget.share(), budget.share());
+        assert_eq!(one.grow(6 * STEP, NOW), Ok(()));
+        assert_eq!(other.grow(3 * STEP, NOW), Err(NoRoom::Busy));
+        assert_eq!(other.grow(2 * STEP, NOW), Ok(()));
+        drop(one);
+        assert_eq!(other.grow(6 * STEP, NOW), Ok(()));
+        drop(other);
+        assert_eq!(*budget.free(), 8 * STEP);
+    }
+
+    #[test]
+    fn what_fits_not_even_alone_is_not_waited_for() {
+        let budget = Budget::new(8 * STEP, 4 * STEP);
+        let mut share = budget.share();
+        assert_eq!(share.grow(5 * STEP, LONG), Err(NoRoom::TooMuch));
+        assert_eq!(share.grow(usize::MAX, LONG), Err(NoRoom::TooMuch));
+        assert_eq!(share.grow(4 * STEP, NOW), Ok(()));
+    }
+
+    /// ExternalDNS's own requests are small in most clusters.
+    #[test]
+    fn the_last_part_is_for_small_requests() {
+        let budget = Budget::new(8 * STEP, 4 * STEP);
+        let (mut large, mut second, mut small) = (budget.share(), budget.share(), budget.share());
+        assert_eq!(large.grow(4 * STEP, NOW), Ok(()));
+        assert_eq!(second.grow(2 * STEP, NOW), Err(NoRoom::Busy));
+        assert_eq!(small.grow(STEP, NOW), Ok(()));
+        assert_eq!(small.grow(STEP, NOW), Err(NoRoom::Busy), "it is small no longer");
+    }
+
+    #[test]
+    fn who_waits_gets_what_is_given_back() {
+        let budget = Budget::new(4 * STEP, 0);
+        let mut first = budget.share();
+        assert_eq!(first.grow(4 * STEP, NOW), Ok(()));
+        let waiting = {
+            let budget = budget.clone();
+            thread::spawn(move || budget.share().grow(2 * STEP, LONG))
+        };
+        drop(first);
+        assert_eq!(waiting.join().unwrap(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_used_no_more_is_used_again_before_more_is_taken() {
+        let budget = Budget::new(2 * STEP, 0);
+        let mut share = budget.share();
+        for _ in 0..10 {
+            assert_eq!(share.grow(2 * STEP, NOW), Ok(()));
+            share.shrink(2 * STEP);
+        }
+    }
+}
