@@ -27,11 +27,12 @@ pub const STEP_MINIMUM: Duration = Duration::from_millis(1500);
 /// The largest body read from ExternalDNS; its own limit for our answers is the same.
 pub const REQUEST_BODY_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
-/// What all requests together may keep of their bodies, with what is made of it. The other 12 of the 32 MiB that a container
-/// may have are for the program, what Cloudflare answers, and what is read of it.
-pub const BODIES_MAX_BYTES: usize = 20 * 1024 * 1024;
+/// What all requests together may keep of their bodies, with what is made of it. The other 8 of the 32 MiB that a container
+/// may have are for the program, what Cloudflare answers, and what is read of it. One request may have 20 MiB: 15,000
+/// hostnames to adjust, or 5,000 to publish at once, with ExternalDNS's TXT records.
+pub const BODIES_MAX_BYTES: usize = 24 * 1024 * 1024;
 
-/// Of that, for requests that take up to a quarter of it: some 500 hostnames.
+/// Of that, for requests that take up to a quarter of it: 800 hostnames to adjust, 300 to publish.
 pub const BODIES_RESERVE_BYTES: usize = 4 * 1024 * 1024;
 
 /// How long a request waits for its part of `BODIES_MAX_BYTES`. It has to be answered in `REQUEST_TIMEOUT`.
@@ -204,8 +205,9 @@ pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 /// Receiving the body of an answer, two megabytes for a page of 5,000 records.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The largest answer taken from Cloudflare, after decompression: ten times the largest page that it sends.
-pub const ANSWER_MAX_BYTES: u64 = 32 * 1024 * 1024;
+/// The largest answer taken from Cloudflare, after decompression. A page of 5,000 records is 2 MB, and 4 MB where every
+/// record has a comment of the longest kind or a key in it; `ANSWERS_HELD_MAX` of these fit into a container's 32 MiB.
+pub const ANSWER_MAX_BYTES: u64 = 12 * 1024 * 1024;
 
 /// So much of an answer is read before it needs one of `ANSWERS_HELD_MAX` seats: some 150 records.
 pub const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
@@ -300,6 +302,10 @@ pub const API_WORKER_STACK_BYTES: usize = 1024 * 1024;
 
 /// The stack of threads that only hand requests on, serve the observation port, or write log lines.
 pub const LISTENER_STACK_BYTES: usize = 128 * 1024;
+
+/// What the kernel may hold of what a client of the API port sent. It counts for the container too, and tiny_http reads as
+/// much at once of a body that nobody wants; by itself it grows to 6 MB.
+pub const API_RECEIVE_BUFFER_BYTES: usize = 128 * 1024;
 
 /// How long a blocked send on the API port may last before the client is given up.
 pub const API_SEND_TIMEOUT: Duration = Duration::from_secs(10);

@@ -91,6 +91,7 @@ pub(crate) fn set_inherited_options(listener: &TcpListener, send_timeout: Durati
     let socket = SockRef::from(listener);
     // Without it an answer of two writes waits some 40 ms for the client's delayed acknowledgement.
     socket.set_tcp_nodelay(true)?;
+    socket.set_recv_buffer_size(limits::API_RECEIVE_BUFFER_BYTES)?;
     // A client that never reads must not hold a worker for good.
     socket.set_write_timeout(Some(send_timeout))?;
     socket.set_tcp_keepalive(
@@ -194,5 +195,7 @@ mod tests {
         let inherited = socket.write_timeout().expect("readable").expect("a time-out is set");
         assert!(inherited.abs_diff(send_timeout) <= Duration::from_millis(10));
         assert_eq!(socket.read_timeout().expect("readable"), None);
+        // The kernel doubles it for what it keeps beside.
+        assert_eq!(socket.recv_buffer_size().expect("readable"), 2 * limits::API_RECEIVE_BUFFER_BYTES);
     }
 }

@@ -546,11 +546,13 @@ fn answered_bytes(endpoint: &Endpoint) -> usize {
 
 /// What an endpoint takes until it is planned and carried out.
 fn planned_bytes(endpoint: &Endpoint) -> usize {
-    endpoint.memory_bytes() + PLAN_BYTES
-}
+    /// A hostname's part of a plan, and of what is sent for it.
+    const HOSTNAME: usize = 2 * 1024;
+    /// That of a TXT record.
+    const TXT: usize = 256;
 
-/// A hostname's part of a plan, and of what is sent for it.
-const PLAN_BYTES: usize = 2 * 1024;
+    endpoint.memory_bytes() + if endpoint.is_address() { HOSTNAME } else { TXT }
+}
 
 fn debug_unnamed(endpoint: &Endpoint) {
     if log_enabled!(Level::Debug) {

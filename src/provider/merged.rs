@@ -67,7 +67,7 @@ impl Shown {
     pub(super) fn note(&mut self, endpoint: &Endpoint, before: &Merged) -> usize {
         let key = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
         let entry = (key, fingerprint([resource_of(endpoint)]));
-        if self.casts.len() >= limits::CASTS_MAX {
+        if self.casts.len() >= limits::CASTS_MAX && !self.is_full {
             self.sort();
             // With little room made, the next sorts would make less.
             self.is_full = self.casts.len() > limits::CASTS_MAX / 2;
@@ -75,13 +75,14 @@ impl Shown {
         if !self.is_full {
             self.casts.push(entry);
         }
+        let bytes = if self.is_full { 0 } else { size_of_val(&entry) };
         let cast = before.casts.at(key);
         let is_known = matches!(cast, [only] if *only == entry);
         if !before.places.contains_key(&key) && (cast.is_empty() || is_known) {
-            return size_of_val(&entry);
+            return bytes;
         }
         self.endpoints.push((key, endpoint.clone()));
-        size_of_val(&entry) + bytes_of(endpoint)
+        bytes + bytes_of(endpoint)
     }
 
     fn sort(&mut self) {

@@ -15,7 +15,7 @@ pub use refusal::{Reason, Refusal};
 
 use crate::cloudflare::{NewRecord, Record, RecordId, RecordPatch, ZoneId};
 use crate::endpoint::{Changes, Endpoint};
-use crate::ordered::inserted;
+use crate::ordered::{inserted, push_lean};
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, RESOURCE_LABEL};
 use crate::reconcile::heritage;
 use crate::reconcile::notes::Notes;
@@ -368,9 +368,12 @@ fn requests(
             let text = "names neither a service nor a configured tunnel, so it is not published";
             notes.push(Note::of(endpoint, text.to_owned()));
         }
-        for canonical in read {
+        for mut canonical in read {
             let name = canonical.endpoint.dns_name.as_str().into();
-            requests.entry(name).or_default().wanted.push(canonical);
+            // What they say is in the publication.
+            canonical.endpoint.targets = Vec::new();
+            canonical.endpoint.provider_specific = Vec::new();
+            push_lean(&mut requests.entry(name).or_default().wanted, canonical);
         }
     }
     notes.extend(reader.into_notes().into_sorted().0);

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The budget. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -13,15 +13,25 @@ pub struct Budget(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    free: Mutex<usize>,
+    state: Mutex<State>,
     freed: Condvar,
     total: usize,
     reserve: usize,
 }
 
+#[derive(Debug)]
+struct State {
+    free: usize,
+    /// When the requests came that have a share.
+    holders: Vec<Instant>,
+    /// Whether somebody got nothing because of them.
+    is_missed: bool,
+}
+
 /// What one request has of a budget. Dropping it gives it back.
 pub struct Share {
     budget: Budget,
+    since: Instant,
     taken: usize,
     used: usize,
 }
@@ -42,12 +52,21 @@ impl Budget {
     /// So many bytes, the last `reserve` of which are for requests that take no more than a quarter of it.
     pub fn new(total: usize, reserve: usize) -> Self {
         let reserve = reserve.min(total);
-        Self(Arc::new(Shared { free: Mutex::new(total), freed: Condvar::new(), total, reserve }))
+        let state = State { free: total, holders: Vec::new(), is_missed: false };
+        Self(Arc::new(Shared { state: Mutex::new(state), freed: Condvar::new(), total, reserve }))
     }
 
-    /// A share that has nothing yet.
-    pub fn share(&self) -> Share {
-        Share { budget: self.clone(), taken: 0, used: 0 }
+    /// A share that has nothing yet, for a request that came at `since`.
+    pub fn share(&self, since: Instant) -> Share {
+        Share { budget: self.clone(), since, taken: 0, used: 0 }
+    }
+
+    /// Whether a request that came before `instant` still has a share, and another one went without.
+    pub fn is_held_since(&self, instant: Instant) -> bool {
+        let mut state = self.state();
+        let is_held = state.holders.iter().any(|since| *since < instant);
+        state.is_missed &= !state.holders.is_empty();
+        is_held && state.is_missed
     }
 
     /// What one request may take at most.
@@ -55,8 +74,8 @@ impl Budget {
         self.0.total - self.0.reserve
     }
 
-    fn free(&self) -> MutexGuard<'_, usize> {
-        self.0.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_small(&self, bytes: usize) -> bool {
@@ -91,14 +110,17 @@ impl Share {
             return Err(NoRoom::TooMuch);
         }
         let needed = if is_small { bytes } else { bytes + reserve };
-        let (mut free, _) = freed
-            .wait_timeout_while(self.budget.free(), patience, |free| *free < needed)
+        let (mut state, _) = freed
+            .wait_timeout_while(self.budget.state(), patience, |state| state.free < needed)
             .unwrap_or_else(PoisonError::into_inner);
-        if *free < needed {
+        if state.free < needed {
+            state.is_missed = true;
             return Err(NoRoom::Busy);
         }
-        *free -= bytes;
-        drop(free);
+        state.free -= bytes;
+        if self.taken == 0 {
+            state.holders.push(self.since);
+        }
         self.taken = taken;
         Ok(())
     }
@@ -107,7 +129,12 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         if self.taken > 0 {
-            *self.budget.free() += self.taken;
+            let mut state = self.budget.state();
+            state.free += self.taken;
+            if let Some(index) = state.holders.iter().position(|since| *since == self.since) {
+                state.holders.swap_remove(index);
+            }
+            drop(state);
             self.budget.0.freed.notify_all();
         }
     }
@@ -115,7 +142,7 @@ impl Drop for Share {
 
 impl fmt::Debug for Share {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { budget: _, taken, used } = self;
+        let Self { budget: _, since: _, taken, used } = self;
         formatter.debug_struct("Share").field("taken", taken).field("used", used).finish_non_exhaustive()
     }
 }
@@ -130,23 +157,29 @@ mod tests {
     const NOW: Duration = Duration::ZERO;
     const LONG: Duration = Duration::from_secs(10);
 
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn share_of(budget: &Budget) -> Share {
+        budget.share(Instant::now())
+    }
+
     #[test]
     fn what_is_given_back_is_there_for_others() {
         let budget = Budget::new(8 * STEP, 0);
-        let (mut one, mut other) = (budget.share(), budget.share());
+        let (mut one, mut other) = (share_of(&budget), share_of(&budget));
         assert_eq!(one.grow(6 * STEP, NOW), Ok(()));
         assert_eq!(other.grow(3 * STEP, NOW), Err(NoRoom::Busy));
         assert_eq!(other.grow(2 * STEP, NOW), Ok(()));
         drop(one);
         assert_eq!(other.grow(6 * STEP, NOW), Ok(()));
         drop(other);
-        assert_eq!(*budget.free(), 8 * STEP);
+        assert_eq!(budget.state().free, 8 * STEP);
+        assert_eq!(budget.state().holders, []);
     }
 
     #[test]
     fn what_fits_not_even_alone_is_not_waited_for() {
         let budget = Budget::new(8 * STEP, 4 * STEP);
-        let mut share = budget.share();
+        let mut share = share_of(&budget);
         assert_eq!(share.grow(5 * STEP, LONG), Err(NoRoom::TooMuch));
         assert_eq!(share.grow(usize::MAX, LONG), Err(NoRoom::TooMuch));
         assert_eq!(share.grow(4 * STEP, NOW), Ok(()));
@@ -156,7 +189,7 @@ mod tests {
     #[test]
     fn the_last_part_is_for_small_requests() {
         let budget = Budget::new(8 * STEP, 4 * STEP);
-        let (mut large, mut second, mut small) = (budget.share(), budget.share(), budget.share());
+        let (mut large, mut second, mut small) = (share_of(&budget), share_of(&budget), share_of(&budget));
         assert_eq!(large.grow(4 * STEP, NOW), Ok(()));
         assert_eq!(second.grow(2 * STEP, NOW), Err(NoRoom::Busy));
         assert_eq!(small.grow(STEP, NOW), Ok(()));
@@ -166,11 +199,11 @@ mod tests {
     #[test]
     fn who_waits_gets_what_is_given_back() {
         let budget = Budget::new(4 * STEP, 0);
-        let mut first = budget.share();
+        let mut first = share_of(&budget);
         assert_eq!(first.grow(4 * STEP, NOW), Ok(()));
         let waiting = {
             let budget = budget.clone();
-            thread::spawn(move || budget.share().grow(2 * STEP, LONG))
+            thread::spawn(move || share_of(&budget).grow(2 * STEP, LONG))
         };
         drop(first);
         assert_eq!(waiting.join().unwrap(), Ok(()));
@@ -179,10 +212,27 @@ mod tests {
     #[test]
     fn what_is_used_no_more_is_used_again_before_more_is_taken() {
         let budget = Budget::new(2 * STEP, 0);
-        let mut share = budget.share();
+        let mut share = share_of(&budget);
         for _ in 0..10 {
             assert_eq!(share.grow(2 * STEP, NOW), Ok(()));
             share.shrink(2 * STEP);
         }
+    }
+
+    /// A client that sends half a body and neither goes on nor closes.
+    #[test]
+    fn who_holds_a_share_for_long_shows_once_another_went_without() {
+        let budget = Budget::new(2 * STEP, 0);
+        let mut stuck = share_of(&budget);
+        let (before, after) = (stuck.since, stuck.since + LONG);
+        assert_eq!(stuck.grow(2 * STEP, NOW), Ok(()));
+        assert!(!budget.is_held_since(after), "nobody missed it");
+        assert_eq!(share_of(&budget).grow(STEP, NOW), Err(NoRoom::Busy));
+        assert!(!budget.is_held_since(before), "not for long");
+        assert!(budget.is_held_since(after));
+        drop(stuck);
+        assert!(!budget.is_held_since(after));
+        assert_eq!(share_of(&budget).grow(STEP, NOW), Ok(()));
+        assert!(!budget.is_held_since(after), "what was missed before is forgotten");
     }
 }

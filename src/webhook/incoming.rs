@@ -190,7 +190,8 @@ impl<'r> Incoming<'r> {
     /// Reads what nobody wanted to see, and says what is wrong with the body if something is. What is left unread
     /// tiny_http would read in one piece.
     pub fn finish(&mut self) -> Option<Answer> {
-        while self.shape != Shape::Object && matches!(self.next(), Ok(Some(_))) {}
+        let is_list = self.shape != Shape::Object;
+        while is_list && self.state != State::End && matches!(self.next(), Ok(Some(_))) {}
         let mut chunk = [0; CHUNK_BYTES];
         while !self.is_ended && self.received <= limits::REQUEST_BODY_MAX_BYTES {
             match self.source.read(&mut chunk) {
@@ -519,6 +520,10 @@ mod tests {
     use crate::endpoint::Changes;
     use crate::webhook::budget::Budget;
 
+    fn share_of(bytes: usize) -> Share {
+        Budget::new(bytes, 0).share(SystemClock.now())
+    }
+
     /// Hands over so many bytes at a time.
     struct Pieces<'b> {
         rest: &'b [u8],
@@ -538,8 +543,7 @@ mod tests {
     type Outcome = Result<Vec<Arrived>, (u16, String)>;
 
     fn read_pieces(shape: Shape, body: &str, length: usize) -> Outcome {
-        let budget = Budget::new(4 << 20, 0);
-        let mut share = budget.share();
+        let mut share = share_of(4 << 20);
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(60));
         let mut source = Pieces { rest: body.as_bytes(), length };
         let mut incoming =
@@ -557,8 +561,8 @@ mod tests {
     /// However it arrives.
     fn read(shape: Shape, body: &str) -> Outcome {
         let whole = read_pieces(shape, body, usize::MAX);
-        for length in [1, 2, 3, 7, 1000] {
-            if body.len() / length < 100_000 {
+        for length in [1, 3, 1000] {
+            if body.len() / length < 20_000 {
                 let pieces = read_pieces(shape, body, length);
                 assert_eq!(pieces.is_ok(), whole.is_ok(), "{length}: {pieces:?}");
                 if whole.is_ok() {
@@ -662,7 +666,7 @@ mod tests {
 
     #[test]
     fn a_body_that_ends_early_is_told_from_one_that_is_malformed() {
-        let mut share = Budget::new(1 << 20, 0).share();
+        let mut share = share_of(1 << 20);
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(60));
         let mut source = &b"[{}]"[..];
         let mut incoming =
@@ -676,8 +680,7 @@ mod tests {
 
     #[test]
     fn what_has_no_room_is_refused_softly_and_the_rest_is_read() {
-        let budget = Budget::new(64 * 1024, 0);
-        let mut share = budget.share();
+        let mut share = share_of(64 * 1024);
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(60));
         let body = format!("[{}{{}}]", "{},".repeat(100));
         let mut source = body.as_bytes();

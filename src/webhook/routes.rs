@@ -282,7 +282,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::SystemClock;
+    use crate::clock::{Clock, SystemClock};
     use crate::endpoint::Changes;
     use crate::webhook::budget::Budget;
     use crate::webhook::incoming::Arrived;
@@ -354,7 +354,7 @@ mod tests {
             Err(answer) => return answer,
         };
         let shape = accepted.shape().unwrap_or(Shape::Object);
-        let mut share = Budget::new(1 << 20, 0).share();
+        let mut share = Budget::new(1 << 20, 0).share(SystemClock.now());
         let mut body = Incoming::new(&mut source, Some(length), shape, &mut share, deadline, &SystemClock);
         accepted.answer(&mut body, service, deadline)
     }

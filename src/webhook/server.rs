@@ -341,7 +341,7 @@ impl Taker {
         }
     }
 
-    /// Ends the process when nobody listens any more, or when every worker is held for good.
+    /// Ends the process when nobody listens any more, or when every worker, or the memory for requests, is held for good.
     fn check(&self) {
         /// A connection to ourselves needs no longer than this, unless the backlog is full.
         const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -360,6 +360,12 @@ impl Taker {
         }
         // Whatever the service does ends with its request's deadline; what lasts longer is a client.
         let limit = common.settings.request_timeout * 2;
+        if common.clock.now().checked_sub(limit).is_some_and(|instant| common.budget.is_held_since(instant)) {
+            common.shutdown.fail(format!(
+                "the memory for requests of {} is held by a client that neither sends nor closes",
+                self.address
+            ));
+        }
         if let Some(since) = self.pool.waiting_since()
             && common.clock.now().saturating_duration_since(since) > limit
         {
@@ -381,7 +387,7 @@ impl Common {
         let Job { mut request, taken, deadline } = job;
         let mut is_read = !announces_body(&request);
         // Until the answer is sent: it is made of what the share was taken for.
-        let mut share = self.budget.share();
+        let mut share = self.budget.share(taken);
         let answer = panic::catch_unwind(AssertUnwindSafe(|| {
             self.answer(&mut request, &mut is_read, &mut share, deadline, pool)
         }))

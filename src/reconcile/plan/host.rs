@@ -10,6 +10,7 @@ mod registry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cloudflare::{Record, RecordId};
+use crate::ordered::push_lean;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan::host::course::{Course, Order};
 use crate::reconcile::plan::{
@@ -520,7 +521,7 @@ impl<'a> Host<'a> {
 
     fn plan_edits(&self, plan: &mut HostPlan, wanted: &[Wanted<'_>], course: &Course) {
         let mut edit = |stage, tunnel: &TunnelId, edit| {
-            plan.edits.entry(stage).or_default().push((tunnel.clone(), edit));
+            push_lean(plan.edits.entry(stage).or_default(), (tunnel.clone(), edit));
         };
         for digest in &course.leaving {
             if let Some(Trace::Standing { tunnel, rule }) = self.traces.get(digest) {

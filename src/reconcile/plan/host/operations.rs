@@ -4,6 +4,7 @@ use super::course::{Course, stand_in};
 use super::{Host, Wanted};
 use crate::cloudflare::{NewRecord, Plan as ZonePlan, Record, RecordPatch};
 use crate::limits;
+use crate::ordered::push_lean;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
 use crate::reconcile::snapshot::{OwnRecord, ZoneSnapshot};
@@ -27,7 +28,7 @@ impl Host<'_> {
         course: &Course,
     ) -> Result<(), Reason> {
         let mut add = |stage, zone: &ZoneSnapshot, operation| {
-            plan.operations.entry((stage, zone.zone.id.clone())).or_default().push(operation);
+            push_lean(plan.operations.entry((stage, zone.zone.id.clone())).or_default(), operation);
         };
         let delete = |record: &Record| RecordOperation::delete(record);
         if course.last.is_empty() {
