@@ -276,7 +276,8 @@ impl Provider {
             if !is_whole {
                 // Nothing that adjust returned is so long, and half of a request would be another one.
                 let Endpoint { dns_name, .. } = endpoint;
-                let text = format!("hostname={dns_name:?} comes with more than adjust returns, so nothing is done");
+                let text =
+                    format!("hostname={dns_name:?} comes with more than adjust returns, so nothing is done");
                 warn!("{text}");
                 return Err(Failure::unavailable(text));
             }

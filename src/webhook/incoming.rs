@@ -500,7 +500,9 @@ impl<'de> Visitor<'de> for Names<'_> {
         while let Some(name) = map.next_key::<Cow<'_, str>>()? {
             match &*name {
                 "dnsName" => endpoint.dns_name = map.next_value::<Option<String>>()?.unwrap_or_default(),
-                "recordType" => endpoint.record_type = map.next_value::<Option<String>>()?.unwrap_or_default(),
+                "recordType" => {
+                    endpoint.record_type = map.next_value::<Option<String>>()?.unwrap_or_default()
+                }
                 "labels" => endpoint.labels = map.next_value::<Option<Labels>>()?.unwrap_or_default(),
                 _ => {
                     map.next_value::<IgnoredAny>()?;
@@ -622,7 +624,11 @@ mod tests {
         let names = r#""dnsName":"a.example.com","recordType":"A","labels":{"resource":"ingress/n/a"}"#;
         for (label, element, kind) in [
             ("a property", format!(r#"{{{names},"providerSpecific":[{{"value":"{long}"}}]}}"#), "A"),
-            ("a target", format!(r#"{{"dnsName":"a.example.com","targets":["{long}"],"recordType":"A"}}"#), ""),
+            (
+                "a target",
+                format!(r#"{{"dnsName":"a.example.com","targets":["{long}"],"recordType":"A"}}"#),
+                "",
+            ),
         ] {
             let body = format!(r#"[{{"dnsName":"before"}},{element},{{"dnsName":"after"}}]"#);
             let arrived = read(Shape::Endpoints, &body).unwrap();
@@ -643,7 +649,8 @@ mod tests {
     #[test]
     fn whether_an_endpoint_is_too_long_does_not_depend_on_how_it_arrives() {
         let around = r#"{"dnsName":"a","setIdentifier":""}"#.len();
-        for (length, expected) in [(limits::ELEMENT_MAX_BYTES, true), (limits::ELEMENT_MAX_BYTES + 1, false)] {
+        for (length, expected) in [(limits::ELEMENT_MAX_BYTES, true), (limits::ELEMENT_MAX_BYTES + 1, false)]
+        {
             let text = "x".repeat(length - around);
             let element = format!(r#"{{"dnsName":"a","setIdentifier":"{text}"}}"#);
             assert_eq!(element.len(), length);

@@ -312,11 +312,7 @@ mod tests {
             self.result(Vec::new())
         }
 
-        fn adjust_endpoints(
-            &self,
-            wanted: &mut Incoming<'_>,
-            _: Deadline,
-        ) -> Result<Vec<Endpoint>, Failure> {
+        fn adjust_endpoints(&self, wanted: &mut Incoming<'_>, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
             self.result(())?;
             let mut endpoints = Vec::new();
             while let Some(Arrived { endpoint, .. }) = wanted.next()? {
@@ -531,8 +527,7 @@ mod tests {
 
     #[test]
     fn text_that_is_not_utf_8_is_malformed() {
-        let answer =
-            ask(&Echo::default(), &head("POST", "/records", "", WEBHOOK), b"{\"\xff\":1}");
+        let answer = ask(&Echo::default(), &head("POST", "/records", "", WEBHOOK), b"{\"\xff\":1}");
         assert_eq!(answer.status, 400);
     }
 

@@ -3,7 +3,8 @@
 #![allow(dead_code, reason = "every test takes what it needs")]
 #![allow(clippy::panic, reason = "a helper that waits in vain fails the test")]
 
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
@@ -22,8 +23,14 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_external-dns-cloudflare-tun
 /// No step of a process takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Another one than was built for the tests, such as the static binary: `WEBHOOK_BINARY`.
+#[allow(clippy::disallowed_methods, reason = "whoever runs the tests says so")]
+pub(crate) fn other_binary() -> Option<OsString> {
+    std::env::var_os("WEBHOOK_BINARY")
+}
+
 pub(crate) fn program() -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(other_binary().unwrap_or_else(|| PROGRAM.into()));
     command.env_clear().stdin(Stdio::null());
     command
 }
@@ -46,7 +53,7 @@ struct Reader {
 
 #[allow(clippy::disallowed_methods, reason = "a process is another thread; it is waited for, with a bound")]
 impl Process {
-    fn start(scene: &Scene, variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(scene: &Scene, variables: &[(&str, &str)]) -> Self {
         let mut child = program()
             .envs([
                 ("CF_API_TOKEN", TOKEN),
@@ -144,6 +151,13 @@ impl Process {
             assert!(Instant::now() < end, "not ready: {:#?}", self.said);
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// The most that was resident at once, in KiB.
+    pub(crate) fn memory_peak_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux says it");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
     /// Sends a signal; answers the exit code, how long it took, and everything that was said.
