@@ -14,7 +14,7 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
@@ -278,4 +278,39 @@ fn to_decide_between_thousands_of_rivals_takes_little_beside_reading_them() {
     let deciding = begun.elapsed();
     assert_eq!(endpoints.len(), 50 * (GROUPS_MAX + 1));
     assert!(deciding * 4 < reading, "{deciding:?} after {reading:?}");
+}
+
+/// Longer than what is held of one endpoint at all: of more than a hundred KiB its names alone are read.
+fn too_long() -> Endpoint {
+    let value = "v".repeat(1_000);
+    object((0..300).map(|n| (format!("aws/x{n}"), value.clone())))
+}
+
+#[test]
+fn an_endpoint_that_is_too_long_to_be_held_is_invalid_and_stays() {
+    let scene = Scene::new();
+    let program = scene.start();
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&[modest()]).expect("it is published");
+    let before = scene.rules();
+    assert!(size_of(&too_long()) > limits::ELEMENT_MAX_BYTES);
+    let [adjusted] = &external_dns.adjust(&[too_long()]).expect("it is answered")[..] else {
+        panic!("it stays, as one")
+    };
+    assert_eq!(adjusted.dns_name, HOSTNAME);
+    assert_eq!(adjusted.labels.value("resource"), Some("ingress/shop/over"));
+    let problem = adjusted.property("webhook/invalid").expect("it is invalid");
+    assert!(problem.contains("more than 131072 bytes"), "{problem}");
+    external_dns.run_loop(&[too_long()]).expect("it is refused by name");
+    assert_eq!(scene.rules(), before, "nothing is withdrawn");
+}
+
+#[test]
+fn changes_with_an_endpoint_that_is_too_long_are_not_done_in_part() {
+    let scene = Scene::new();
+    let program = scene.start();
+    let create = vec![published("a.example.com", "http://a:80"), too_long()];
+    let create = Changes { create, ..Changes::default() };
+    assert_eq!(program.external_dns().apply(&create), Err(503));
+    assert_eq!(scene.cnames(), []);
 }

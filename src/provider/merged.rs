@@ -414,6 +414,33 @@ mod tests {
         assert!(loops.merged.places.is_empty());
     }
 
+    /// Most of a cluster's hostnames stay as they are, and many are none of ours.
+    #[test]
+    fn of_what_stands_where_it_stood_nothing_is_held() {
+        let mut loops = Loops::new();
+        for is_known in [false, true] {
+            let mut shown = Shown::default();
+            for kind in ["A", "AAAA"] {
+                let endpoint = Endpoint { record_type: kind.to_owned(), ..object("a", "http://a:80") };
+                assert_eq!(shown.note(&endpoint, &loops.merged), size_of::<(u64, u64)>(), "{is_known}");
+            }
+            assert!(shown.endpoints.is_empty());
+            loops.merged.complete(shown, &settings(), loops.now);
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_of_places_is_bounded_however_many_there_are() {
+        let mut loops = Loops::new();
+        let mut shown = Shown::default();
+        for number in 0..3 * limits::CASTS_MAX {
+            let dns_name = format!("host-{number}.example.com");
+            shown.note(&Endpoint { dns_name, ..object("a", "http://a:80") }, &loops.merged);
+        }
+        loops.merged.complete(shown, &settings(), loops.now);
+        assert_eq!(loops.merged.casts.0.len(), limits::CASTS_MAX);
+    }
+
     #[test]
     fn the_memory_is_bounded_however_much_changes() {
         let mut loops = Loops::new();
