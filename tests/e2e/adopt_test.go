@@ -3,6 +3,8 @@ package e2e
 import (
 	"slices"
 	"testing"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
 // without forgets what is foreign about a hostname: somebody takes it over.
@@ -18,16 +20,16 @@ func TestAHostnameMadeByHandIsTakenOverOnlyWhenItIsAllowed(t *testing.T) {
 	t.Parallel()
 	const host, service = "intranet.example.com", "http://intranet.shop.svc:80"
 	cloudflare := startEmulator(t)
-	tunnel := cloudflare.tunnelNamed(t, "handmade")
+	tunnel := cloudflare.TunnelNamed(t, "handmade")
 	cloudflare.tunnelOfOthers(t, "of others")
 	foreign := cloudflare.foreign(t, tunnel)
-	pod := deploy(t, cloudflare, tunnel.id)
+	pod := deploy(t, cloudflare, tunnel.ID)
 	pod.source.set(published(host, service), published("web.example.com", "http://web.shop.svc:80"))
 
 	pod.isRefused(t, cloudflare)
 	foreign.untouched(t)
-	cloudflare.publishes(t, tunnel, "web.example.com", "http://web.shop.svc:80", `{}`)
-	if lines := pod.program.lines("hostname=\""+host+"\"", "refused="); lines != 1 {
+	cloudflare.Publishes(t, tunnel, "web.example.com", "http://web.shop.svc:80", `{}`)
+	if lines := pod.program.Lines("hostname=\""+host+"\"", "refused="); lines != 1 {
 		t.Errorf("the refusal is told %d times", lines)
 	}
 
@@ -36,19 +38,19 @@ func TestAHostnameMadeByHandIsTakenOverOnlyWhenItIsAllowed(t *testing.T) {
 	for _, settings := range [][]string{{"ADOPT=tunnel"}, {}} {
 		pod.rollOut(t, settings...)
 		pod.settles(t)
-		cloudflare.publishes(t, tunnel, host, service, `{}`)
+		cloudflare.Publishes(t, tunnel, host, service, `{}`)
 		foreign.untouched(t)
 	}
 	// Its rule was there before, and has the wanted service since.
-	wanted := []string{"http://intranet:8080 through " + tunnel.id, service + " through " + tunnel.id}
+	wanted := []string{"http://intranet:8080 through " + tunnel.ID, service + " through " + tunnel.ID}
 	if seen := watched(); !slices.Equal(seen, wanted) {
 		t.Errorf("visitors got %q", seen)
 	}
 
 	pod.source.set()
 	pod.settles(t)
-	cloudflare.withdrew(t, tunnel, host)
-	cloudflare.withdrew(t, tunnel, "web.example.com")
+	cloudflare.Withdrew(t, tunnel, host)
+	cloudflare.Withdrew(t, tunnel, "web.example.com")
 	foreign.untouched(t)
 }
 
@@ -73,28 +75,28 @@ func TestAHostnameOfAnotherProviderIsTakenOverByItsOwner(t *testing.T) {
 				// One of before 0.18, which newer versions leave where it is.
 				made = append(made, text(host))
 			}
-			cloudflare.ask(t, "POST", "/records", map[string]any{"zone": zoneName, "posts": made}, nil)
-			pod := deploy(t, cloudflare, tunnel.id, ownership.setting())
+			cloudflare.Ask(t, "POST", "/records", map[string]any{"zone": harness.ZoneName, "posts": made}, nil)
+			pod := deploy(t, cloudflare, tunnel.ID, ownership.setting())
 			pod.source.set(published(host, service), published("docs.example.com", "http://docs.shop.svc:80"))
 			pod.isRefused(t, cloudflare)
-			if records := cloudflare.recordsFor(t, host); records[0].Content != "ingress.example.net" {
+			if records := cloudflare.RecordsFor(t, host); records[0].Content != "ingress.example.net" {
 				t.Errorf("taken without being allowed: %v", records)
 			}
 
 			isTaken := func() {
 				t.Helper()
-				cloudflare.publishes(t, tunnel, host, service, `{}`)
+				cloudflare.Publishes(t, tunnel, host, service, `{}`)
 				foreign.untouched(t)
 				if ownership == inTexts {
 					cloudflare.hasTexts(t, "default", "cname-"+host)
-				} else if texts := cloudflare.recordsFor(t, "cname-"+host); len(texts) != 0 {
+				} else if texts := cloudflare.RecordsFor(t, "cname-"+host); len(texts) != 0 {
 					t.Errorf("its text is still there: %v", texts)
 				}
 			}
 			pod.rollOut(t, ownership.setting(), "ADOPT=owner=default")
-			eventually(t, "the hostname is taken over", func() error {
-				pod.alive(t)
-				return cloudflare.isPublished(t, tunnel, host, service, `{}`)
+			harness.Eventually(t, "the hostname is taken over", func() error {
+				pod.Alive(t)
+				return cloudflare.IsPublished(t, tunnel, host, service, `{}`)
 			})
 			pod.isRefused(t, cloudflare)
 			isTaken()

@@ -1,27 +1,14 @@
 package e2e
 
 import (
-	"bytes"
-	"crypto/tls"
 	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
-	"time"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
-// apiServer is Kubernetes' own, for custom resources alone, with the DNSRecord that ExternalDNS's registry crd keeps.
-type apiServer struct {
-	*process
-	url        string
-	kubeconfig string
-	client     http.Client
-}
+// apiServer is Kubernetes' own, with the DNSRecord that ExternalDNS's registry crd keeps.
+type apiServer struct{ *harness.APIServer }
 
 const (
 	definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -30,92 +17,39 @@ const (
 
 func startAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	directory, port := t.TempDir(), freePort(t)
-	child := start(t, "API server", apiServerBinary, bareEnvironment(),
-		"--directory="+directory, "--port="+port, "--etcd-port="+freePort(t))
-	server := &apiServer{
-		process:    child,
-		url:        "https://127.0.0.1:" + port,
-		kubeconfig: filepath.Join(directory, "kubeconfig"),
-		client: http.Client{
-			Timeout: 10 * time.Second,
-			// Its certificate is made anew in each test.
-			Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
-		},
-	}
-	t.Cleanup(server.client.CloseIdleConnections)
-	eventually(t, "the API server is ready", func() error {
-		child.alive(t)
-		_, err := server.try("GET", "/readyz", nil)
-		return err
-	})
-	if _, err := server.try("POST", definitionsPath, dnsRecordDefinition(t)); err != nil {
+	server := &apiServer{harness.StartAPIServer(t)}
+	if _, err := server.Try("POST", definitionsPath, dnsRecordDefinition(t)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the API server serves DNSRecords", func() error {
-		_, err := server.try("GET", dnsRecordsPath, nil)
+	harness.Eventually(t, "the API server serves DNSRecords", func() error {
+		_, err := server.Try("GET", dnsRecordsPath, nil)
 		return err
 	})
-	config := fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters: [{name: test, cluster: {server: %q, insecure-skip-tls-verify: true}}]
-contexts: [{name: test, context: {cluster: test, user: ""}}]
-current-context: test
-`, server.url)
-	if err := os.WriteFile(server.kubeconfig, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	return server
 }
 
 // dnsRecordDefinition is what the release of ExternalDNS brings along.
 func dnsRecordDefinition(t *testing.T) []byte {
 	t.Helper()
-	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/external-dns").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(strings.TrimSpace(string(module)), "config/crd/standard/dnsrecords.externaldns.k8s.io.yaml")
-	text, err := os.ReadFile(file)
+	text, err := harness.ExternalDNSFile("sigs.k8s.io/external-dns", "config/crd/standard/dnsrecords.externaldns.k8s.io.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return text
 }
 
-func (s *apiServer) try(method, path string, body []byte) ([]byte, error) {
-	request, err := http.NewRequest(method, s.url+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/yaml")
-	request.Header.Set("Accept", "application/json")
-	answer, err := s.client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return nil, err
-	}
-	if answer.StatusCode >= http.StatusBadRequest {
-		return nil, fmt.Errorf("API server: %s %s: %s: %s", method, path, answer.Status, text)
-	}
-	return text, nil
-}
-
 // invocation is how ExternalDNS is run with its registry here.
-func (s *apiServer) invocation() invocation {
-	return invocation{registry: crd, flags: []string{"--kubeconfig=" + s.kubeconfig}}
+func (s *apiServer) invocation(t *testing.T) invocation {
+	t.Helper()
+	return invocation{registry: crd, flags: []string{"--kubeconfig=" + s.Kubeconfig(t)}}
 }
 
 // dnsRecords says of each hostname whether the registry believes it to be published as it is wanted.
 func (s *apiServer) dnsRecords(t *testing.T) map[string]bool {
 	t.Helper()
-	text, err := s.try("GET", dnsRecordsPath, nil)
+	text, err := s.Try("GET", dnsRecordsPath, nil)
 	if err != nil {
-		s.alive(t)
+		s.Alive(t)
 		t.Fatal(err)
 	}
 	var list struct {

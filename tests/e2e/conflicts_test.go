@@ -30,11 +30,11 @@ func TestObjectsThatExternalDNSMergesDoNotTakeTurns(t *testing.T) {
 			// Each has to be seen again before it is known that they take turns.
 			pod.awaitLoops(t, 6)
 			pod.settles(t)
-			if found := cloudflare.services(t, tunnel, whole); !slices.Equal(found, []string{" http://one:80"}) {
+			if found := cloudflare.Services(t, tunnel, whole); !slices.Equal(found, []string{" http://one:80"}) {
 				t.Errorf("rules: %q", found)
 			}
 			wanted := []string{"^/one(/|$) http://one:80", "^/two(/|$) http://two:80"}
-			if found := cloudflare.services(t, tunnel, paths); !slices.Equal(found, wanted) {
+			if found := cloudflare.Services(t, tunnel, paths); !slices.Equal(found, wanted) {
 				t.Errorf("rules: %q, wanted %q", found, wanted)
 			}
 			foreign.untouched(t)
@@ -46,7 +46,7 @@ func TestObjectsThatExternalDNSMergesDoNotTakeTurns(t *testing.T) {
 			of("two", paths, property{"tunnel-path-prefix", "/two"}))
 		serves(t)
 		for _, hostname := range []string{whole, paths} {
-			if lines := pod.program.lines("WARN", hostname, "ingress/shop/one", "ingress/shop/two"); lines != 1 {
+			if lines := pod.program.Lines("WARN", hostname, "ingress/shop/one", "ingress/shop/two"); lines != 1 {
 				t.Errorf("%d lines name both objects of %s", lines, hostname)
 			}
 		}
@@ -71,14 +71,14 @@ func TestWhoHasAHostnameKeepsItAndTheOtherObjectIsTold(t *testing.T) {
 		for _, service := range []string{"http://holder:80", "http://changed:80"} {
 			pod.source.set(rival, holder(service))
 			pod.settles(t)
-			cloudflare.publishes(t, tunnel, host, service, `{}`)
+			cloudflare.Publishes(t, tunnel, host, service, `{}`)
 		}
-		if lines := pod.program.lines("WARN", host, "ingress/a/web", "ingress/b/web"); lines != 1 {
+		if lines := pod.program.Lines("WARN", host, "ingress/a/web", "ingress/b/web"); lines != 1 {
 			t.Errorf("%d lines tell the other object", lines)
 		}
 		pod.source.set(rival)
 		pod.settles(t)
-		cloudflare.publishes(t, tunnel, host, "http://rival:80", `{}`)
+		cloudflare.Publishes(t, tunnel, host, "http://rival:80", `{}`)
 		foreign.untouched(t)
 	})
 }
@@ -107,7 +107,7 @@ func TestTheHolderOfAHostnameChangesItWhoeverElseAsks(t *testing.T) {
 	serves := func(service string) {
 		t.Helper()
 		wanted := []string{"^/api(/|$) http://api.shop.svc:80", " " + service}
-		if found := cloudflare.services(t, tunnel, host); !slices.Equal(found, wanted) {
+		if found := cloudflare.Services(t, tunnel, host); !slices.Equal(found, wanted) {
 			t.Errorf("rules: %q, wanted %q", found, wanted)
 		}
 	}

@@ -3,6 +3,8 @@ package e2e
 import (
 	"maps"
 	"testing"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
 // The registry crd of ExternalDNS goes by its own DNSRecords: what was answered 204 it does not ask for again, whatever
@@ -19,11 +21,11 @@ func (s *apiServer) keeps(t *testing.T, wanted map[string]bool) {
 func TestUnderTheRegistryCRDAMoveLeavesTheOldRuleUntilTheHostnameIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	server := startAPIServer(t)
-	move := beforeMove(t, server.invocation())
+	move := beforeMove(t, server.invocation(t))
 	server.keeps(t, map[string]bool{moving: true, staying: true})
 	watched := move.cloudflare.watch(t, moving)
 	move.begin()
-	eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
+	harness.Eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
 	move.settles(t)
 	// Loops of a second each: the grace is over.
 	move.awaitLoops(t, int(moveGrace/interval)+1)
@@ -56,12 +58,12 @@ func TestUnderTheRegistryCRDAMoveLeavesTheOldRuleUntilTheHostnameIsAskedForAgain
 func TestUnderTheRegistryCRDAMoveThatWaitsIsAskedForUntilItIsDone(t *testing.T) {
 	t.Parallel()
 	server := startAPIServer(t)
-	move := beforeMove(t, server.invocation())
+	move := beforeMove(t, server.invocation(t))
 	watched := move.cloudflare.watch(t, moving)
 	move.waits(t)
 	server.keeps(t, map[string]bool{moving: false, "fresh.example.com": false, staying: true})
 	move.cloudflare.passTime(t, lag)
-	eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
+	harness.Eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
 	move.settles(t)
 	server.keeps(t, map[string]bool{moving: true, "fresh.example.com": true, staying: true})
 	move.served(t, watched())
@@ -76,12 +78,12 @@ func TestUnderTheRegistryCRDAMoveThatWaitsIsAskedForUntilItIsDone(t *testing.T) 
 func TestUnderTheRegistryCRDWhatIsWithdrawnWhileAMoveWaitsStays(t *testing.T) {
 	t.Parallel()
 	server := startAPIServer(t)
-	move := beforeMove(t, server.invocation())
+	move := beforeMove(t, server.invocation(t))
 	move.waits(t)
 	move.source.set(published(staying, webService))
 	move.settles(t)
 	server.keeps(t, map[string]bool{moving: false, "fresh.example.com": false, staying: true})
 	for _, hostname := range []string{moving, "fresh.example.com"} {
-		move.cloudflare.recordLeadsTo(t, move.east, hostname)
+		move.cloudflare.RecordLeadsTo(t, move.east, hostname)
 	}
 }

@@ -1,12 +1,16 @@
 package e2e
 
-import "testing"
+import (
+	"testing"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
+)
 
 // deployment is the program and ExternalDNS side by side, as one pod has them. Its settings change as they do in a
 // cluster: by replacing both, while Cloudflare and the sources stay.
 type deployment struct {
 	*externalDNS
-	program    *program
+	program    *harness.Program
 	cloudflare *emulator
 	source     *connector
 	tunnels    string // CF_TUNNEL_ID
@@ -45,7 +49,7 @@ func besideOthers(t *testing.T, invocation invocation, settings ...string) (*dep
 	cloudflare := startEmulator(t)
 	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
 	foreign := cloudflare.foreign(t, tunnel)
-	return deployWith(t, invocation, cloudflare, tunnel.id, settings...), tunnel, foreign
+	return deployWith(t, invocation, cloudflare, tunnel.ID, settings...), tunnel, foreign
 }
 
 // withEitherRegistry runs a test with each of the two that keep nothing elsewhere.
@@ -63,10 +67,10 @@ func withEitherRegistry(t *testing.T, test func(t *testing.T, invocation invocat
 func (d *deployment) rollOut(t *testing.T, settings ...string) {
 	t.Helper()
 	if d.externalDNS != nil {
-		d.externalDNS.stop(t)
-		d.program.stop(t)
+		d.externalDNS.Stop(t)
+		d.program.Stop(t)
 	}
-	d.program = startProgram(t, d.cloudflare, d.tunnels, settings...)
+	d.program = harness.StartProgram(t, d.cloudflare.Emulator, d.tunnels, settings...)
 	d.externalDNS = startExternalDNS(t, d.invocation, d.source, d.program)
 }
 

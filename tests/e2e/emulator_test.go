@@ -1,138 +1,20 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
 	"path"
 	"strings"
 	"testing"
 	"time"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
-// emulator is Cloudflare on loopback. The test looks into it and plays other writers through its control endpoints,
-// which neither count as calls nor suffer faults. `cloudflare-emulator --help` describes them.
-type emulator struct {
-	*process
-	baseURL string
-	token   string
-	control string
-}
+// emulator is Cloudflare on loopback, with what goes wrong there.
+type emulator struct{ *harness.Emulator }
 
-// startEmulator starts it with what its binary sets up by itself: among others the zone example.com with a record of
-// somebody else's, and the tunnel `shop`, which was never configured.
 func startEmulator(t *testing.T) *emulator {
 	t.Helper()
-	child := start(t, "emulator", emulatorBinary, bareEnvironment())
-	var ready struct {
-		BaseURL    string `json:"base_url"`
-		ControlURL string `json:"control_url"`
-		Token      string `json:"token"`
-	}
-	eventually(t, "the emulator says where it listens", func() error {
-		child.alive(t)
-		line, _, complete := strings.Cut(child.output.String(), "\n")
-		if !complete {
-			return fmt.Errorf("it said %q", line)
-		}
-		return json.Unmarshal([]byte(line), &ready)
-	})
-	return &emulator{process: child, baseURL: ready.BaseURL, token: ready.Token, control: ready.ControlURL}
-}
-
-// ask makes a call of a control endpoint and decodes the answer, where an answer is wanted.
-func (e *emulator) ask(t *testing.T, method, path string, body, answer any) {
-	t.Helper()
-	text, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.askRaw(t, method, path, text, answer)
-}
-
-func (e *emulator) askRaw(t *testing.T, method, path string, body []byte, answer any) {
-	t.Helper()
-	if err := e.try(method, path, body, answer); err != nil {
-		e.alive(t)
-		t.Fatal(err)
-	}
-}
-
-// try says what went wrong in place of ending the test.
-func (e *emulator) try(method, path string, body []byte, answer any) error {
-	request, err := http.NewRequest(method, e.control+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	client := http.Client{Timeout: 10 * time.Second}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("emulator: %s %s: %s: %s", method, path, response.Status, text)
-	}
-	if answer == nil {
-		return nil
-	}
-	if err := json.Unmarshal(text, answer); err != nil {
-		return fmt.Errorf("emulator: %s %s: %v in %s", method, path, err, text)
-	}
-	return nil
-}
-
-// state is all that the emulator holds.
-func (e *emulator) state(t *testing.T) (state struct {
-	Zones []struct {
-		Name    string          `json:"name"`
-		Records json.RawMessage `json:"records"`
-	} `json:"zones"`
-	Tunnels []struct {
-		ID     string          `json:"id"`
-		Name   string          `json:"name"`
-		Config json.RawMessage `json:"config"`
-	} `json:"tunnels"`
-}) {
-	t.Helper()
-	e.ask(t, "GET", "/state", nil, &state)
-	return state
-}
-
-// call is one that reached the emulator. Status is 0 where there was no answer.
-type call struct {
-	Method string `json:"method"`
-	Path   string `json:"path"`
-	Status int    `json:"status"`
-	Body   string `json:"body"`
-}
-
-func (c call) String() string {
-	return fmt.Sprintf("%s %s -> %d %s", c.Method, c.Path, c.Status, c.Body)
-}
-
-// calls is every call since the start, oldest first.
-func (e *emulator) calls(t *testing.T) (calls []call) {
-	t.Helper()
-	e.ask(t, "GET", "/calls", nil, &calls)
-	return calls
-}
-
-// writes is every call that asked for a change, answered or not.
-func (e *emulator) writes(t *testing.T) (writes []call) {
-	t.Helper()
-	for _, call := range e.calls(t) {
-		if call.Method != http.MethodGet {
-			writes = append(writes, call)
-		}
-	}
-	return writes
+	return &emulator{harness.StartEmulator(t)}
 }
 
 // fault is what goes wrong with matching calls: all of them, only the first, or all from one on.
@@ -163,48 +45,25 @@ func (e *emulator) inject(t *testing.T, fault fault) {
 		body["nth"] = 1
 	}
 	if fault.from == 0 {
-		e.ask(t, "POST", "/faults", body, nil)
+		e.Ask(t, "POST", "/faults", body, nil)
 	}
 	for nth := fault.from; fault.from > 0 && nth < fault.from+faultyCalls; nth++ {
 		body["nth"] = nth
-		e.ask(t, "POST", "/faults", body, nil)
+		e.Ask(t, "POST", "/faults", body, nil)
 	}
 }
 
 // lift ends all faults; calls that hang lose their connections.
 func (e *emulator) lift(t *testing.T) {
 	t.Helper()
-	e.ask(t, "DELETE", "/faults", nil, nil)
-}
-
-// visit is what a visitor gets.
-type visit struct {
-	Text    string `json:"text"`
-	Tunnel  string `json:"tunnel"`
-	Service string `json:"service"`
-}
-
-// String says the service of a tunnel's rule, or what is in the way.
-func (v visit) String() string {
-	if v.Tunnel == "" {
-		return v.Text
-	}
-	return v.Service + " through " + v.Tunnel
-}
-
-// visit says what a visitor of the host gets.
-func (e *emulator) visit(t *testing.T, host, path string) string {
-	t.Helper()
-	var seen visit
-	e.ask(t, "POST", "/visit", map[string]string{"host": host, "path": path}, &seen)
-	return seen.String()
+	e.Ask(t, "DELETE", "/faults", nil, nil)
 }
 
 // watch has the host visited from now on. What it returns says what visitors got, one after another and each only once in
 // a row, in whatever connector's way: the emulator looks at every change, however short.
 func (e *emulator) watch(t *testing.T, host string) func() []string {
 	t.Helper()
-	e.ask(t, "POST", "/watch", map[string]any{"urls": []string{"https://" + host + "/"}}, nil)
+	e.Ask(t, "POST", "/watch", map[string]any{"urls": []string{"https://" + host + "/"}}, nil)
 	return func() (seen []string) {
 		t.Helper()
 		var watched []struct {
@@ -212,7 +71,7 @@ func (e *emulator) watch(t *testing.T, host string) func() []string {
 				Got []visit `json:"got"`
 			} `json:"changes"`
 		}
-		e.ask(t, "GET", "/watched", nil, &watched)
+		e.Ask(t, "GET", "/watched", nil, &watched)
 		for _, change := range watched[0].Changes {
 			var got []string
 			for _, one := range change.Got {
@@ -234,47 +93,25 @@ func (e *emulator) delay(t *testing.T, tunnel tunnel, records time.Duration, con
 	for _, one := range configurations {
 		milliseconds = append(milliseconds, one.Milliseconds())
 	}
-	e.ask(t, "POST", "/connectors", map[string]any{"tunnel": tunnel.id, "connectors": len(configurations)}, nil)
-	e.ask(t, "POST", "/delays", map[string]any{
-		"tunnel": tunnel.id, "configurations_ms": milliseconds, "records_ms": records.Milliseconds(),
+	e.Ask(t, "POST", "/connectors", map[string]any{"tunnel": tunnel.ID, "connectors": len(configurations)}, nil)
+	e.Ask(t, "POST", "/delays", map[string]any{
+		"tunnel": tunnel.ID, "configurations_ms": milliseconds, "records_ms": records.Milliseconds(),
 	}, nil)
 }
 
 // passTime puts the emulator's clock ahead: what is on its way arrives.
 func (e *emulator) passTime(t *testing.T, by time.Duration) {
 	t.Helper()
-	e.ask(t, "POST", "/clock", map[string]any{"advance_seconds": int64(by.Seconds())}, nil)
-}
-
-// tunnelNeverConfigured is a fresh tunnel.
-func (e *emulator) tunnelNeverConfigured(t *testing.T, name string) tunnel {
-	t.Helper()
-	var made struct {
-		ID string `json:"id"`
-	}
-	e.ask(t, "POST", "/tunnels", map[string]string{"name": name}, &made)
-	return tunnel{made.ID}
-}
-
-// tunnelNamed is a tunnel that was there from the start.
-func (e *emulator) tunnelNamed(t *testing.T, name string) tunnel {
-	t.Helper()
-	for _, held := range e.state(t).Tunnels {
-		if held.Name == name {
-			return tunnel{held.ID}
-		}
-	}
-	t.Fatalf("there is no tunnel %s", name)
-	return tunnel{}
+	e.Ask(t, "POST", "/clock", map[string]any{"advance_seconds": int64(by.Seconds())}, nil)
 }
 
 // tunnelOfOthers is a tunnel that others configured by hand, in a zone where they have records: some that lead to the
 // tunnel, and some that have nothing to do with it.
 func (e *emulator) tunnelOfOthers(t *testing.T, name string) tunnel {
 	t.Helper()
-	made := e.tunnelNeverConfigured(t, name)
+	made := e.TunnelNeverConfigured(t, name)
 	// Fields that no document knows, an unusual order of keys, rules that overlap, and one without a hostname.
-	e.askRaw(t, "POST", "/configurations", []byte(`{"tunnel": "`+made.id+`", "config": {
+	e.AskRaw(t, "POST", "/configurations", []byte(`{"tunnel": "`+made.ID+`", "config": {
 		"warp-routing": {"enabled": true},
 		"ingress": [
 			{"service": "http://legacy:8080", "hostname": "legacy.example.com", "originRequest": {"noTLSVerify": true, "x-unknown": 1.50}},
@@ -284,17 +121,17 @@ func (e *emulator) tunnelOfOthers(t *testing.T, name string) tunnel {
 			{"hostname": "*.example.com", "service": "http://everything-else:80"},
 			{"service": "http_status:418"}
 		]}}`), nil)
-	e.ask(t, "POST", "/records", map[string]any{
-		"zone": zoneName,
+	e.Ask(t, "POST", "/records", map[string]any{
+		"zone": harness.ZoneName,
 		"posts": []map[string]any{
 			{"type": "A", "name": "www", "content": "192.0.2.1", "ttl": 300, "comment": "the old server"},
 			{"type": "MX", "name": "@", "content": "mail.example.net", "priority": 10, "ttl": 1},
 			{"type": "TXT", "name": "@", "content": `"v=spf1 -all"`, "ttl": 1},
 			{"type": "TXT", "name": "cname-docs", "content": `"heritage=external-dns,external-dns/owner=somebody"`, "ttl": 1},
 			{"type": "CNAME", "name": "docs", "content": "docs.example.net", "ttl": 1},
-			{"type": "CNAME", "name": "legacy", "content": made.hostname(), "proxied": true, "ttl": 1},
-			{"type": "CNAME", "name": "mixed", "content": made.hostname(), "proxied": true, "ttl": 1, "comment": "by hand"},
-			{"type": "CNAME", "name": "*", "content": made.hostname(), "proxied": true, "ttl": 1},
+			{"type": "CNAME", "name": "legacy", "content": made.Hostname(), "proxied": true, "ttl": 1},
+			{"type": "CNAME", "name": "mixed", "content": made.Hostname(), "proxied": true, "ttl": 1, "comment": "by hand"},
+			{"type": "CNAME", "name": "*", "content": made.Hostname(), "proxied": true, "ttl": 1},
 		},
 	}, nil)
 	return made

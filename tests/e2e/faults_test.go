@@ -66,11 +66,11 @@ func TestExternalDNSLivesThroughFaultsAndConvergesAfterwards(t *testing.T) {
 			t.Parallel()
 			shop := openShop(t)
 			trouble.fault.once = true
-			before := len(shop.cloudflare.calls(t))
+			before := len(shop.cloudflare.Calls(t))
 			shop.cloudflare.inject(t, trouble.fault)
 			shop.reorganise()
 			shop.isReorganised(t)
-			if !slices.ContainsFunc(shop.cloudflare.calls(t)[before:], trouble.fault.meets) {
+			if !slices.ContainsFunc(shop.cloudflare.Calls(t)[before:], trouble.fault.meets) {
 				t.Error("the fault met no call")
 			}
 		})
@@ -88,9 +88,9 @@ func TestExternalDNSLivesThroughFaultsAndConvergesAfterwards(t *testing.T) {
 		shop.cloudflare.inject(t, fault{path: anyPath, what: limit, once: true})
 		shop.reorganise()
 		shop.failsSoftly(t, 2)
-		calls := shop.cloudflare.calls(t)
+		calls := shop.cloudflare.Calls(t)
 		shop.failsSoftly(t, 4)
-		if now := shop.cloudflare.calls(t); len(now) != len(calls) {
+		if now := shop.cloudflare.Calls(t); len(now) != len(calls) {
 			t.Errorf("called before the limit was over: %v", now[len(calls):])
 		}
 		if waited := time.Since(armed); waited >= retryAfter {
@@ -133,9 +133,9 @@ func (s *shop) reorganise() {
 func (s *shop) isReorganised(t *testing.T) {
 	t.Helper()
 	s.settles(t)
-	s.cloudflare.publishes(t, s.tunnel, "kept.example.com", "http://kept.shop.svc:80", `{}`)
-	s.cloudflare.publishes(t, s.tunnel, "changed.example.com", "http://changed-next.shop.svc:80", `{}`)
-	s.cloudflare.publishes(t, s.tunnel, "created.example.com", "http://created.shop.svc:80", `{}`)
-	s.cloudflare.withdrew(t, s.tunnel, "withdrawn.example.com")
+	s.cloudflare.Publishes(t, s.tunnel, "kept.example.com", "http://kept.shop.svc:80", `{}`)
+	s.cloudflare.Publishes(t, s.tunnel, "changed.example.com", "http://changed-next.shop.svc:80", `{}`)
+	s.cloudflare.Publishes(t, s.tunnel, "created.example.com", "http://created.shop.svc:80", `{}`)
+	s.cloudflare.Withdrew(t, s.tunnel, "withdrawn.example.com")
 	s.foreign.untouched(t)
 }

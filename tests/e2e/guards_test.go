@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/external-dns/endpoint"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
 // ExternalDNS's own --dry-run does not reach a provider, so it asks for its changes in every loop.
@@ -18,25 +20,25 @@ func TestADryRunWritesNothingAndTellsEverything(t *testing.T) {
 
 	pod.rollOut(t, "DRY_RUN=true")
 	pod.source.set(published(changed, "http://new.shop.svc:80"), published(created, "http://created.shop.svc:80"))
-	before := cloudflare.writes(t)
+	before := cloudflare.Writes(t)
 	pod.isRefused(t, cloudflare)
-	if now := cloudflare.writes(t); len(now) != len(before) {
+	if now := cloudflare.Writes(t); len(now) != len(before) {
 		t.Errorf("written: %v", now[len(before):])
 	}
-	cloudflare.publishes(t, tunnel, changed, "http://old.shop.svc:80", `{}`)
-	cloudflare.publishes(t, tunnel, withdrawn, "http://gone.shop.svc:80", `{}`)
-	cloudflare.withdrew(t, tunnel, created)
+	cloudflare.Publishes(t, tunnel, changed, "http://old.shop.svc:80", `{}`)
+	cloudflare.Publishes(t, tunnel, withdrawn, "http://gone.shop.svc:80", `{}`)
+	cloudflare.Withdrew(t, tunnel, created)
 	for _, hostname := range []string{changed, withdrawn, created} {
-		if !pod.program.tells("dry run, not done: ", hostname) {
+		if !pod.program.Tells("dry run, not done: ", hostname) {
 			t.Errorf("nothing is told of %s", hostname)
 		}
 	}
 
 	pod.rollOut(t)
 	pod.settles(t)
-	cloudflare.publishes(t, tunnel, changed, "http://new.shop.svc:80", `{}`)
-	cloudflare.publishes(t, tunnel, created, "http://created.shop.svc:80", `{}`)
-	cloudflare.withdrew(t, tunnel, withdrawn)
+	cloudflare.Publishes(t, tunnel, changed, "http://new.shop.svc:80", `{}`)
+	cloudflare.Publishes(t, tunnel, created, "http://created.shop.svc:80", `{}`)
+	cloudflare.Withdrew(t, tunnel, withdrawn)
 	foreign.untouched(t)
 }
 
@@ -57,23 +59,23 @@ func TestAMassDeletionIsWithheldUntilItIsAllowed(t *testing.T) {
 
 			// Everything else is done.
 			pod.source.set(published("new.example.com", "http://new.shop.svc:80"))
-			eventually(t, "the new hostname is published", func() error {
-				pod.alive(t)
-				return cloudflare.isPublished(t, tunnel, "new.example.com", "http://new.shop.svc:80", `{}`)
+			harness.Eventually(t, "the new hostname is published", func() error {
+				pod.Alive(t)
+				return cloudflare.IsPublished(t, tunnel, "new.example.com", "http://new.shop.svc:80", `{}`)
 			})
 			// Each loop is answered 503: nothing more is written, and ExternalDNS lives on.
-			writes := len(cloudflare.writes(t))
+			writes := len(cloudflare.Writes(t))
 			pod.failsSoftly(t, 3)
-			if now := cloudflare.writes(t); len(now) != writes {
+			if now := cloudflare.Writes(t); len(now) != writes {
 				t.Errorf("written for what is withheld: %v", now[writes:])
 			}
 			for _, one := range all {
-				cloudflare.publishes(t, tunnel, one.DNSName, "http://web.shop.svc:80", `{}`)
+				cloudflare.Publishes(t, tunnel, one.DNSName, "http://web.shop.svc:80", `{}`)
 			}
 			if texts := cloudflare.texts(t, "default"); ownership == inTexts && len(texts) != len(all)+1 {
 				t.Errorf("the TXT records that are left: %v", texts)
 			}
-			if lines := pod.program.lines("refused=mass_deletion", "hostnames=12", "MASS_DELETION_LIMIT=0"); lines != 1 {
+			if lines := pod.program.Lines("refused=mass_deletion", "hostnames=12", "MASS_DELETION_LIMIT=0"); lines != 1 {
 				t.Errorf("how to allow it is told %d times", lines)
 			}
 			foreign.untouched(t)
@@ -101,9 +103,9 @@ func TestTheNamespaceGuardKeepsNamespacesApart(t *testing.T) {
 	isAsBefore := func(t *testing.T) {
 		t.Helper()
 		pod.isRefused(t, cloudflare)
-		cloudflare.publishes(t, tunnel, web, "http://web.shop.svc:80", `{}`)
-		cloudflare.publishes(t, tunnel, status, "http_status:503", `{}`)
-		cloudflare.withdrew(t, tunnel, intruder)
+		cloudflare.Publishes(t, tunnel, web, "http://web.shop.svc:80", `{}`)
+		cloudflare.Publishes(t, tunnel, status, "http_status:503", `{}`)
+		cloudflare.Withdrew(t, tunnel, intruder)
 		foreign.untouched(t)
 	}
 	pod.source.set(own...)
@@ -120,14 +122,14 @@ func TestTheNamespaceGuardKeepsNamespacesApart(t *testing.T) {
 	t.Run("its own namespace goes on with it", func(t *testing.T) {
 		pod.source.set(in("shop", web, "https://web.shop.svc.cluster.local:443"), own[1])
 		pod.settles(t)
-		cloudflare.publishes(t, tunnel, web, "https://web.shop.svc.cluster.local:443", `{}`)
+		cloudflare.Publishes(t, tunnel, web, "https://web.shop.svc.cluster.local:443", `{}`)
 	})
 	t.Run("once it is withdrawn it is free", func(t *testing.T) {
 		pod.source.set(own[1])
 		pod.settles(t)
 		pod.source.set(in("other", web, "http://web.other.svc:80"), own[1])
 		pod.settles(t)
-		cloudflare.publishes(t, tunnel, web, "http://web.other.svc:80", `{}`)
+		cloudflare.Publishes(t, tunnel, web, "http://web.other.svc:80", `{}`)
 	})
 	t.Run("after the last withdrawal only what is foreign is left", func(t *testing.T) {
 		pod.source.set()

@@ -7,9 +7,9 @@ func TestTwoInstancesWithDefaultSettingsInOneZoneLeaveEachOtherAlone(t *testing.
 	t.Parallel()
 	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
 		cloudflare := startEmulator(t)
-		east, west := cloudflare.tunnelNeverConfigured(t, "east"), cloudflare.tunnelNeverConfigured(t, "west")
-		eastPod := deployWith(t, invocation, cloudflare, east.id)
-		westPod := deployWith(t, invocation, cloudflare, west.id)
+		east, west := cloudflare.TunnelNeverConfigured(t, "east"), cloudflare.TunnelNeverConfigured(t, "west")
+		eastPod := deployWith(t, invocation, cloudflare, east.ID)
+		westPod := deployWith(t, invocation, cloudflare, west.ID)
 
 		settleBoth := func(t *testing.T) {
 			t.Helper()
@@ -31,14 +31,14 @@ func TestTwoInstancesWithDefaultSettingsInOneZoneLeaveEachOtherAlone(t *testing.
 		t.Run("each publishes its own and keeps the other's", func(t *testing.T) {
 			settleBoth(t)
 			for _, name := range []string{"one", "two"} {
-				cloudflare.publishes(t, east, name+".east.example.com", "http://"+name+".svc:80", `{}`)
-				cloudflare.publishes(t, west, name+".west.example.com", "http://"+name+".svc:80", `{}`)
+				cloudflare.Publishes(t, east, name+".east.example.com", "http://"+name+".svc:80", `{}`)
+				cloudflare.Publishes(t, west, name+".west.example.com", "http://"+name+".svc:80", `{}`)
 			}
 		})
 
 		t.Run("each shows external-dns only its own", func(t *testing.T) {
 			for _, pod := range []*deployment{eastPod, westPod} {
-				if shown := pod.mustMetric(t, `external_dns_registry_records{record_type="cname"}`); shown != 2 {
+				if shown := pod.MustMetric(t, `external_dns_registry_records{record_type="cname"}`); shown != 2 {
 					t.Errorf("external-dns sees %v records", shown)
 				}
 			}
@@ -48,8 +48,8 @@ func TestTwoInstancesWithDefaultSettingsInOneZoneLeaveEachOtherAlone(t *testing.
 			eastPod.source.set()
 			settleBoth(t)
 			for _, name := range []string{"one", "two"} {
-				cloudflare.withdrew(t, east, name+".east.example.com")
-				cloudflare.publishes(t, west, name+".west.example.com", "http://"+name+".svc:80", `{}`)
+				cloudflare.Withdrew(t, east, name+".east.example.com")
+				cloudflare.Publishes(t, west, name+".west.example.com", "http://"+name+".svc:80", `{}`)
 			}
 		})
 	})

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/external-dns/endpoint"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
 const (
@@ -33,15 +35,15 @@ const moving, staying, webService = "web.example.com", "stays.example.com", "htt
 func beforeMove(t *testing.T, invocation invocation, settings ...string) *move {
 	t.Helper()
 	cloudflare := startEmulator(t)
-	east, west := cloudflare.tunnelOfOthers(t, "east"), cloudflare.tunnelNamed(t, "handmade")
+	east, west := cloudflare.tunnelOfOthers(t, "east"), cloudflare.TunnelNamed(t, "handmade")
 	foreignEast, foreignWest := cloudflare.foreign(t, east), cloudflare.foreign(t, west)
 	settings = append(settings, "MOVE_GRACE="+moveGrace.String())
 	// One is named by its id and one by its name.
-	pod := deployWith(t, invocation, cloudflare, east.id+",handmade", settings...)
+	pod := deployWith(t, invocation, cloudflare, east.ID+",handmade", settings...)
 	made := &move{deployment: pod, east: east, west: west, foreignEast: foreignEast, foreignWest: foreignWest}
 	made.source.set(published(moving, webService), published(staying, webService))
 	made.settles(t)
-	cloudflare.publishes(t, east, moving, webService, `{}`)
+	cloudflare.Publishes(t, east, moving, webService, `{}`)
 	return made
 }
 
@@ -53,25 +55,25 @@ func (m *move) begin(more ...*endpoint.Endpoint) {
 // rules is the number of rules that the hostname has in each tunnel, and that its record's stamp names.
 func (m *move) rules(t *testing.T) (east, west, stamped int) {
 	t.Helper()
-	for _, record := range m.cloudflare.recordsFor(t, moving) {
+	for _, record := range m.cloudflare.RecordsFor(t, moving) {
 		if _, digests, found := strings.Cut(record.Comment, " rules="); found {
 			stamped += len(digests) / 3
 		}
 	}
-	return len(m.cloudflare.rulesFor(t, m.east, moving)), len(m.cloudflare.rulesFor(t, m.west, moving)), stamped
+	return len(m.cloudflare.RulesFor(t, m.east, moving)), len(m.cloudflare.RulesFor(t, m.west, moving)), stamped
 }
 
 // isLedOver says why the record does not lead to the second tunnel.
 func (m *move) isLedOver(t *testing.T) error {
 	t.Helper()
-	m.alive(t)
-	return m.cloudflare.leadsTo(t, "default", m.west, moving)
+	m.Alive(t)
+	return m.cloudflare.LeadsTo(t, "default", m.west, moving)
 }
 
 // isCleared says why there is more than the one rule that the second tunnel has.
 func (m *move) isCleared(t *testing.T) error {
 	t.Helper()
-	m.alive(t)
+	m.Alive(t)
 	if east, west, stamped := m.rules(t); east != 0 || west != 1 || stamped != 1 {
 		return fmt.Errorf("%d rules in the old tunnel, %d in the new one, %d in the stamp", east, west, stamped)
 	}
@@ -81,7 +83,7 @@ func (m *move) isCleared(t *testing.T) error {
 // served checks that visitors were served by the one tunnel and then by the other, and by nothing else.
 func (m *move) served(t *testing.T, seen []string) {
 	t.Helper()
-	if wanted := []string{webService + " through " + m.east.id, webService + " through " + m.west.id}; !slices.Equal(seen, wanted) {
+	if wanted := []string{webService + " through " + m.east.ID, webService + " through " + m.west.ID}; !slices.Equal(seen, wanted) {
 		t.Errorf("visitors got %q", seen)
 	}
 }
@@ -89,8 +91,8 @@ func (m *move) served(t *testing.T, seen []string) {
 // ends sees that nothing else has changed, and that all of ours can be withdrawn.
 func (m *move) ends(t *testing.T) {
 	t.Helper()
-	m.cloudflare.publishes(t, m.west, moving, webService, `{}`)
-	m.cloudflare.publishes(t, m.east, staying, webService, `{}`)
+	m.cloudflare.Publishes(t, m.west, moving, webService, `{}`)
+	m.cloudflare.Publishes(t, m.east, staying, webService, `{}`)
 	m.foreignEast.untouched(t)
 	m.foreignWest.untouched(t)
 	m.source.set()
@@ -119,7 +121,7 @@ func TestAMoveLeadsTheRecordOverAndTakesTheOldRuleOffWhenItsGraceIsOver(t *testi
 			watched := move.cloudflare.watch(t, moving)
 			notLed := time.Now()
 			move.begin()
-			eventually(t, "the record leads to the new tunnel", func() error {
+			harness.Eventually(t, "the record leads to the new tunnel", func() error {
 				looked := time.Now()
 				err := move.isLedOver(t)
 				if err != nil {
@@ -130,7 +132,7 @@ func TestAMoveLeadsTheRecordOverAndTakesTheOldRuleOffWhenItsGraceIsOver(t *testi
 			if east, west, stamped := move.rules(t); east != 1 || west != 1 || stamped != 2 {
 				t.Errorf("%d rules in the old tunnel, %d in the new one, %d in the stamp", east, west, stamped)
 			}
-			eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+			harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
 			if lasted := time.Since(notLed); lasted < moveGrace {
 				t.Errorf("the old rule was gone %s after the record was led over, or sooner", lasted)
 			}
@@ -163,7 +165,7 @@ func TestAHostnameMovesToAnotherTunnelWhateverFailsOnTheWay(t *testing.T) {
 			move.begin()
 			move.failsSoftly(t, 2)
 			move.cloudflare.lift(t)
-			eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+			harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
 			move.settles(t)
 			move.served(t, watched())
 			move.ends(t)
@@ -181,8 +183,8 @@ func TestAMoveWaitsForTheLastConnectorOfTheNewTunnel(t *testing.T) {
 			watched := move.cloudflare.watch(t, moving)
 			move.waits(t)
 			move.cloudflare.passTime(t, lag)
-			eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
-			eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+			harness.Eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
+			harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
 			move.settles(t)
 			move.served(t, watched())
 			move.ends(t)
@@ -198,17 +200,17 @@ func (m *move) waits(t *testing.T) {
 	const fresh, changed = "fresh.example.com", "http://fresh.shop.svc:80"
 	m.begin(published(fresh, changed))
 	m.failsSoftly(t, 2)
-	m.cloudflare.publishes(t, m.east, fresh, changed, `{}`)
-	writes := m.cloudflare.writes(t)
-	m.failsSoftly(t, m.mustMetric(t, softErrors)+2)
-	if now := m.cloudflare.writes(t); len(now) != len(writes) {
+	m.cloudflare.Publishes(t, m.east, fresh, changed, `{}`)
+	writes := m.cloudflare.Writes(t)
+	m.failsSoftly(t, m.MustMetric(t, harness.SoftErrors)+2)
+	if now := m.cloudflare.Writes(t); len(now) != len(writes) {
 		t.Errorf("written while a connector lags: %v", now[len(writes):])
 	}
-	m.cloudflare.recordLeadsTo(t, m.east, moving)
+	m.cloudflare.RecordLeadsTo(t, m.east, moving)
 	if east, west, stamped := m.rules(t); east != 1 || west != 1 || stamped != 2 {
 		t.Errorf("%d rules in the old tunnel, %d in the new one, %d in the stamp", east, west, stamped)
 	}
-	if !m.program.tells("refused=moving", moving, "serves version") {
+	if !m.program.Tells("refused=moving", moving, "serves version") {
 		t.Error("nothing is told of the connector that lags")
 	}
 	// From now on configurations are there at once; what was written before still is not.

@@ -18,10 +18,10 @@ func TestSeveralPathsOfOneHostnameArePublishedChangedAndWithdrawn(t *testing.T) 
 		serves := func(t *testing.T, wanted ...string) {
 			t.Helper()
 			pod.settles(t)
-			if found := cloudflare.services(t, tunnel, host); !slices.Equal(found, wanted) {
+			if found := cloudflare.Services(t, tunnel, host); !slices.Equal(found, wanted) {
 				t.Errorf("rules: %q, wanted %q", found, wanted)
 			}
-			cloudflare.recordLeadsTo(t, tunnel, host)
+			cloudflare.RecordLeadsTo(t, tunnel, host)
 			foreign.untouched(t)
 		}
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/external-dns/endpoint"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
 // The whole life of some hostnames, beside what others have in the same zone and tunnel.
@@ -15,7 +17,7 @@ func TestHostnamesArePublishedChangedAndWithdrawn(t *testing.T) {
 
 		t.Run("without any source nothing is written and nothing foreign is deleted", func(t *testing.T) {
 			pod.settles(t)
-			if writes := cloudflare.writes(t); len(writes) != 0 {
+			if writes := cloudflare.Writes(t); len(writes) != 0 {
 				t.Errorf("written: %v", writes)
 			}
 			foreign.untouched(t)
@@ -29,9 +31,9 @@ func TestHostnamesArePublishedChangedAndWithdrawn(t *testing.T) {
 				published(admin, "http://admin.shop.svc:3000", property{"origin-connect-timeout", "10s"}),
 			)
 			pod.settles(t)
-			cloudflare.publishes(t, tunnel, web, "http://web.shop.svc:8080", `{}`)
-			cloudflare.publishes(t, tunnel, api, "https://api.shop.svc:8443", `{"noTLSVerify":true}`)
-			cloudflare.publishes(t, tunnel, admin, "http://admin.shop.svc:3000", `{"connectTimeout":10}`)
+			cloudflare.Publishes(t, tunnel, web, "http://web.shop.svc:8080", `{}`)
+			cloudflare.Publishes(t, tunnel, api, "https://api.shop.svc:8443", `{"noTLSVerify":true}`)
+			cloudflare.Publishes(t, tunnel, admin, "http://admin.shop.svc:3000", `{"connectTimeout":10}`)
 			foreign.untouched(t)
 		})
 
@@ -42,9 +44,9 @@ func TestHostnamesArePublishedChangedAndWithdrawn(t *testing.T) {
 				published(admin, "http://admin.shop.svc:3000", property{"origin-connect-timeout", "25s"}),
 			)
 			pod.settles(t)
-			cloudflare.publishes(t, tunnel, web, "http://web-next.shop.svc:8080", `{}`)
-			cloudflare.publishes(t, tunnel, api, "https://api.shop.svc:8443", `{"noTLSVerify":true}`)
-			cloudflare.publishes(t, tunnel, admin, "http://admin.shop.svc:3000", `{"connectTimeout":25}`)
+			cloudflare.Publishes(t, tunnel, web, "http://web-next.shop.svc:8080", `{}`)
+			cloudflare.Publishes(t, tunnel, api, "https://api.shop.svc:8443", `{"noTLSVerify":true}`)
+			cloudflare.Publishes(t, tunnel, admin, "http://admin.shop.svc:3000", `{"connectTimeout":25}`)
 			foreign.untouched(t)
 		})
 
@@ -54,9 +56,9 @@ func TestHostnamesArePublishedChangedAndWithdrawn(t *testing.T) {
 				published(api, "https://api.shop.svc:8443", property{"origin-no-tls-verify", "true"}),
 			)
 			pod.settles(t)
-			cloudflare.withdrew(t, tunnel, admin)
-			cloudflare.publishes(t, tunnel, web, "http://web-next.shop.svc:8080", `{}`)
-			cloudflare.publishes(t, tunnel, api, "https://api.shop.svc:8443", `{"noTLSVerify":true}`)
+			cloudflare.Withdrew(t, tunnel, admin)
+			cloudflare.Publishes(t, tunnel, web, "http://web-next.shop.svc:8080", `{}`)
+			cloudflare.Publishes(t, tunnel, api, "https://api.shop.svc:8443", `{"noTLSVerify":true}`)
 			foreign.untouched(t)
 		})
 
@@ -73,9 +75,9 @@ func TestEveryShapeOfEndpointReachesItsFixedPoint(t *testing.T) {
 	t.Parallel()
 	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
 		cloudflare := startEmulator(t)
-		tunnel := cloudflare.tunnelNeverConfigured(t, "fresh")
+		tunnel := cloudflare.TunnelNeverConfigured(t, "fresh")
 		foreign := cloudflare.foreign(t, tunnel)
-		pod := deployWith(t, invocation, cloudflare, tunnel.id, "MASS_DELETION_LIMIT=0")
+		pod := deployWith(t, invocation, cloudflare, tunnel.ID, "MASS_DELETION_LIMIT=0")
 
 		balanced := addressed("balanced.example.com", property{"tunnel-service", "http://balanced.shop.svc:80"})
 		shapes := append(balanced,
@@ -83,7 +85,7 @@ func TestEveryShapeOfEndpointReachesItsFixedPoint(t *testing.T) {
 			published("example.com", "http://apex.shop.svc:80"),
 			published("Upper.Example.COM", "http://upper.shop.svc:80"),
 			published("status.example.com", "http_status:503"),
-			annotated(endpoint.NewEndpoint("alias.example.com", endpoint.RecordTypeCNAME, tunnel.hostname())),
+			annotated(endpoint.NewEndpoint("alias.example.com", endpoint.RecordTypeCNAME, tunnel.Hostname())),
 			published("guarded.example.com", "http://guarded.shop.svc:80",
 				property{"access-required", "true"},
 				property{"access-team-name", "shop"},
@@ -93,43 +95,43 @@ func TestEveryShapeOfEndpointReachesItsFixedPoint(t *testing.T) {
 		pod.settles(t)
 
 		t.Run("the A and AAAA of a load balancer become one CNAME", func(t *testing.T) {
-			cloudflare.publishes(t, tunnel, "balanced.example.com", "http://balanced.shop.svc:80", `{}`)
+			cloudflare.Publishes(t, tunnel, "balanced.example.com", "http://balanced.shop.svc:80", `{}`)
 		})
 		t.Run("a wildcard is published", func(t *testing.T) {
-			cloudflare.publishes(t, tunnel, "*.wild.example.com", "http://wild.shop.svc:80", `{}`)
+			cloudflare.Publishes(t, tunnel, "*.wild.example.com", "http://wild.shop.svc:80", `{}`)
 		})
 		t.Run("the apex is published", func(t *testing.T) {
-			cloudflare.publishes(t, tunnel, "example.com", "http://apex.shop.svc:80", `{}`)
+			cloudflare.Publishes(t, tunnel, "example.com", "http://apex.shop.svc:80", `{}`)
 		})
 		t.Run("a hostname in upper case is published in lower case", func(t *testing.T) {
-			cloudflare.publishes(t, tunnel, "upper.example.com", "http://upper.shop.svc:80", `{}`)
+			cloudflare.Publishes(t, tunnel, "upper.example.com", "http://upper.shop.svc:80", `{}`)
 		})
 		t.Run("a service that is no URL is published", func(t *testing.T) {
-			cloudflare.publishes(t, tunnel, "status.example.com", "http_status:503", `{}`)
+			cloudflare.Publishes(t, tunnel, "status.example.com", "http_status:503", `{}`)
 		})
 		t.Run("a target that is the tunnel's own hostname gets a record and no rule", func(t *testing.T) {
-			cloudflare.recordLeadsTo(t, tunnel, "alias.example.com")
-			if rules := cloudflare.rulesFor(t, tunnel, "alias.example.com"); len(rules) != 0 {
+			cloudflare.RecordLeadsTo(t, tunnel, "alias.example.com")
+			if rules := cloudflare.RulesFor(t, tunnel, "alias.example.com"); len(rules) != 0 {
 				t.Errorf("rules: %v", rules)
 			}
 		})
 		t.Run("Cloudflare Access is required where it was asked for", func(t *testing.T) {
-			cloudflare.publishes(t, tunnel, "guarded.example.com", "http://guarded.shop.svc:80",
+			cloudflare.Publishes(t, tunnel, "guarded.example.com", "http://guarded.shop.svc:80",
 				`{"access":{"required":true,"teamName":"shop","audTag":["a","b"]}}`)
 		})
 		t.Run("a tunnel that was never configured ends with a catch-all", func(t *testing.T) {
-			rules := cloudflare.rules(t, tunnel)
+			rules := cloudflare.Rules(t, tunnel)
 			if last := rules[len(rules)-1]; last.Hostname != "" || last.Path != "" || last.Service != "http_status:404" {
-				t.Errorf("the last rule is %s", last.raw)
+				t.Errorf("the last rule is %s", last.Raw)
 			}
 		})
 		t.Run("all of them are withdrawn", func(t *testing.T) {
 			pod.source.set()
 			pod.settles(t)
-			if records := cloudflare.records(t); len(records) != len(foreign.records) {
+			if records := cloudflare.Records(t); len(records) != len(foreign.records) {
 				t.Errorf("records: %v", records)
 			}
-			if rules := cloudflare.rules(t, tunnel); len(rules) != 1 {
+			if rules := cloudflare.Rules(t, tunnel); len(rules) != 1 {
 				t.Errorf("rules besides the catch-all: %v", rules)
 			}
 			foreign.untouched(t)
@@ -151,9 +153,9 @@ func TestAHostnameThatSomebodyElseHoldsIsLeftAlone(t *testing.T) {
 			published("docs.example.com", "http://mine.shop.svc:80"),   // a CNAME to elsewhere
 			published(free, "http://free.shop.svc:80"),
 		)
-		eventually(t, "the free hostname is published", func() error {
-			pod.alive(t)
-			return cloudflare.isPublished(t, tunnel, free, "http://free.shop.svc:80", `{}`)
+		harness.Eventually(t, "the free hostname is published", func() error {
+			pod.Alive(t)
+			return cloudflare.IsPublished(t, tunnel, free, "http://free.shop.svc:80", `{}`)
 		})
 		foreign.untouched(t)
 

@@ -2,12 +2,13 @@ package e2e
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/external-dns/endpoint"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
 // ExternalDNS's own TXT records, which the program keeps for it under OWNERSHIP=txt.
@@ -22,17 +23,12 @@ const (
 
 func (o ownership) setting() string { return "OWNERSHIP=" + string(o) }
 
-// ourText is the comment of a TXT record that the program keeps; it tells the owner.
-var ourText = regexp.MustCompile(`^external-dns owner=(\S+) txt=\S{8}$`)
-
-func (r record) isOurText() bool { return r.Type == "TXT" && ourText.MatchString(r.Comment) }
-
 // texts is the TXT records kept for the owner, by their names.
 func (e *emulator) texts(t *testing.T, owner string) map[string]record {
 	t.Helper()
 	texts := map[string]record{}
-	for _, record := range e.records(t) {
-		if record.isOurText() && ourText.FindStringSubmatch(record.Comment)[1] == owner {
+	for _, record := range e.Records(t) {
+		if record.TextOwner() == owner {
 			if other, twice := texts[record.Name]; twice {
 				t.Errorf("two TXT records of one name: %s and %s", other, record)
 			}
@@ -62,8 +58,8 @@ func heritage(owner, resource string) string {
 }
 
 // text is what the content of a TXT record says: its quoted strings joined.
-func (r record) text() string {
-	return strings.ReplaceAll(strings.Trim(r.Content, `"`), `" "`, "")
+func text(record record) string {
+	return strings.ReplaceAll(strings.Trim(record.Content, `"`), `" "`, "")
 }
 
 func TestTheTextsOfExternalDNSAreKeptUnderEveryName(t *testing.T) {
@@ -108,7 +104,7 @@ func TestTheTextsOfExternalDNSAreKeptUnderEveryName(t *testing.T) {
 				// Nobody's is example.com.
 				delete(foreign.visits, [2]string{hostname, "/"})
 			}
-			pod := deployWith(t, invocation{flags: naming.flags}, cloudflare, tunnel.id, inTexts.setting())
+			pod := deployWith(t, invocation{flags: naming.flags}, cloudflare, tunnel.ID, inTexts.setting())
 			publishes := func(service string) {
 				t.Helper()
 				var all []*endpoint.Endpoint
@@ -121,8 +117,8 @@ func TestTheTextsOfExternalDNSAreKeptUnderEveryName(t *testing.T) {
 				pod.settles(t)
 				texts := cloudflare.hasTexts(t, "default", names...)
 				for hostname, name := range naming.hosts {
-					cloudflare.publishes(t, tunnel, hostname, service, `{}`)
-					said, wanted := texts[name].text(), heritage("default", "ingress/shop/"+hostname)
+					cloudflare.Publishes(t, tunnel, hostname, service, `{}`)
+					said, wanted := text(texts[name]), heritage("default", "ingress/shop/"+hostname)
 					if naming.encrypted == (said == wanted) || said == "" {
 						t.Errorf("%s says %s", name, said)
 					}
@@ -147,7 +143,7 @@ func TestALongTextIsKeptInSeveralStrings(t *testing.T) {
 	pod.source.set(long)
 	pod.settles(t)
 	kept := cloudflare.hasTexts(t, "default", "cname-web.example.com")["cname-web.example.com"]
-	if wanted := heritage("default", long.Labels[endpoint.ResourceLabelKey]); kept.text() != wanted || len(kept.Content) < len(wanted)+5 {
+	if wanted := heritage("default", long.Labels[endpoint.ResourceLabelKey]); text(kept) != wanted || len(kept.Content) < len(wanted)+5 {
 		t.Errorf("the content is %s", kept.Content)
 	}
 	pod.source.set()
@@ -160,15 +156,15 @@ func TestAHostnameWhoseTextFitsInNoZoneIsRefused(t *testing.T) {
 	t.Parallel()
 	pod, tunnel, foreign := besideOthers(t, invocation{}, inTexts.setting())
 	cloudflare := pod.cloudflare
-	pod.source.set(published(zoneName, "http://apex.shop.svc:80"), published("web.example.com", "http://web.shop.svc:80"))
-	eventually(t, "the other hostname is published", func() error {
-		pod.alive(t)
-		return cloudflare.isPublished(t, tunnel, "web.example.com", "http://web.shop.svc:80", `{}`)
+	pod.source.set(published(harness.ZoneName, "http://apex.shop.svc:80"), published("web.example.com", "http://web.shop.svc:80"))
+	harness.Eventually(t, "the other hostname is published", func() error {
+		pod.Alive(t)
+		return cloudflare.IsPublished(t, tunnel, "web.example.com", "http://web.shop.svc:80", `{}`)
 	})
 	pod.isRefused(t, cloudflare)
 	cloudflare.hasTexts(t, "default", "cname-web.example.com")
 	foreign.untouched(t)
-	if count := pod.program.lines(`hostname="example.com"`, "refused=", "%{record_type}-x."); count != 1 {
+	if count := pod.program.Lines(`hostname="example.com"`, "refused=", "%{record_type}-x."); count != 1 {
 		t.Errorf("the hint is given %d times", count)
 	}
 }
@@ -184,8 +180,8 @@ func TestATextDeletedByHandComesBack(t *testing.T) {
 	texts := cloudflare.hasTexts(t, "default", "cname-web.example.com", "cname-api.example.com")
 
 	deleted := texts["cname-web.example.com"]
-	cloudflare.ask(t, "POST", "/records", map[string]any{
-		"zone":    zoneName,
+	cloudflare.Ask(t, "POST", "/records", map[string]any{
+		"zone":    harness.ZoneName,
 		"deletes": []map[string]string{{"id": deleted.ID}},
 	}, nil)
 	pod.source.set(both...)
@@ -194,7 +190,7 @@ func TestATextDeletedByHandComesBack(t *testing.T) {
 	if back.ID == deleted.ID || back.Content != deleted.Content {
 		t.Errorf("%s has become %s", deleted, back)
 	}
-	cloudflare.publishes(t, tunnel, "web.example.com", "http://web.shop.svc:80", `{}`)
+	cloudflare.Publishes(t, tunnel, "web.example.com", "http://web.shop.svc:80", `{}`)
 	foreign.untouched(t)
 }
 
@@ -222,10 +218,10 @@ func TestThePathsOfAHostnameShareOneText(t *testing.T) {
 			serves := func(t *testing.T, wanted ...string) {
 				t.Helper()
 				pod.settles(t)
-				if found := cloudflare.services(t, tunnel, host); !slices.Equal(found, wanted) {
+				if found := cloudflare.Services(t, tunnel, host); !slices.Equal(found, wanted) {
 					t.Errorf("rules: %q, wanted %q", found, wanted)
 				}
-				cloudflare.recordLeadsTo(t, tunnel, host)
+				cloudflare.RecordLeadsTo(t, tunnel, host)
 				cloudflare.hasTexts(t, "default", name)
 				foreign.untouched(t)
 			}
@@ -275,7 +271,7 @@ func TestTextsGetTheNamesOfNewFlagsWithoutAGap(t *testing.T) {
 		pod.rollOut(t, inTexts.setting())
 		pod.source.set(published(host, service))
 		pod.settles(t)
-		cloudflare.publishes(t, tunnel, host, service, `{}`)
+		cloudflare.Publishes(t, tunnel, host, service, `{}`)
 		if _, found := cloudflare.texts(t, "default")[change.name]; !found {
 			t.Errorf("there is no %s", change.name)
 		}
@@ -293,11 +289,11 @@ func TestTwoOwnersInOneZoneKeepTheirTextsApart(t *testing.T) {
 	cloudflare := startEmulator(t)
 	common := cloudflare.tunnelOfOthers(t, "hand-made")
 	foreign := cloudflare.foreign(t, common)
-	tunnels := map[string]tunnel{"east": common, "west": cloudflare.tunnelNeverConfigured(t, "west")}
+	tunnels := map[string]tunnel{"east": common, "west": cloudflare.TunnelNeverConfigured(t, "west")}
 	pods := map[string]*deployment{}
 	for owner, tunnel := range tunnels {
 		flags := []string{"--txt-owner-id=" + owner}
-		pods[owner] = deployWith(t, invocation{flags: flags}, cloudflare, tunnel.id, inTexts.setting(), "OWNER_ID="+owner)
+		pods[owner] = deployWith(t, invocation{flags: flags}, cloudflare, tunnel.ID, inTexts.setting(), "OWNER_ID="+owner)
 		pods[owner].source.set(published("one."+owner+".example.com", "http://one.svc:80"), published("two."+owner+".example.com", "http://two.svc:80"))
 	}
 	for _, pod := range pods {
@@ -307,7 +303,7 @@ func TestTwoOwnersInOneZoneKeepTheirTextsApart(t *testing.T) {
 		t.Helper()
 		for _, name := range []string{"one", "two"} {
 			hostname := name + "." + owner + ".example.com"
-			if err := cloudflare.isPublishedBy(t, owner, tunnels[owner], hostname, "http://"+name+".svc:80", `{}`); err != nil {
+			if err := cloudflare.IsPublishedBy(t, owner, tunnels[owner], hostname, "http://"+name+".svc:80", `{}`); err != nil {
 				t.Error(err)
 			}
 		}
@@ -331,7 +327,7 @@ func TestTwoOwnersInOneZoneKeepTheirTextsApart(t *testing.T) {
 		pods["east"].source.set()
 		pods["east"].reachesFixedPoint(t)
 		pods["west"].settles(t)
-		if err := cloudflare.isPublishedBy(t, "west", tunnels["west"], "one.east.example.com", "http://west.svc:80", `{}`); err != nil {
+		if err := cloudflare.IsPublishedBy(t, "west", tunnels["west"], "one.east.example.com", "http://west.svc:80", `{}`); err != nil {
 			t.Error(err)
 		}
 		cloudflare.hasTexts(t, "west", "cname-one.east.example.com")
@@ -355,7 +351,7 @@ func TestARegistryForgottenUnderOwnershipTxtDeletesNothingForeign(t *testing.T) 
 	pod.rollOut(t, inTexts.setting())
 	// It asks for the deletion of the TXT records it sees, as no source has them.
 	pod.isRefused(t, cloudflare)
-	cloudflare.publishes(t, tunnel, "web.example.com", "http://web.shop.svc:80", `{}`)
+	cloudflare.Publishes(t, tunnel, "web.example.com", "http://web.shop.svc:80", `{}`)
 	cloudflare.hasTexts(t, "default", "cname-web.example.com")
 	foreign.untouched(t)
 	pod.source.set()
@@ -387,8 +383,8 @@ func TestOwnershipIsSwitchedToTextsAndBackWithoutAGap(t *testing.T) {
 	pod.source.set(append(old, published("new.example.com", "http://new-next.shop.svc:80"))...)
 	pod.settles(t)
 	cloudflare.hasTexts(t, "default", "cname-web.example.com", "cname-api.example.com")
-	cloudflare.publishes(t, tunnel, "api.example.com", "http://api.shop.svc:80", `{}`)
-	cloudflare.publishes(t, tunnel, "new.example.com", "http://new-next.shop.svc:80", `{}`)
+	cloudflare.Publishes(t, tunnel, "api.example.com", "http://api.shop.svc:80", `{}`)
+	cloudflare.Publishes(t, tunnel, "new.example.com", "http://new-next.shop.svc:80", `{}`)
 	if seen := watched(); len(seen) != 1 {
 		t.Errorf("visitors got %q", seen)
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
 // versionsVariable names the older versions of ExternalDNS to try, separated by blanks. Each is built once.
@@ -44,15 +46,15 @@ func TestOlderVersionsOfExternalDNSPublishChangeAndWithdraw(t *testing.T) {
 				t.Run("two hostnames are published", func(t *testing.T) {
 					pod.source.set(published(web, "http://web.shop.svc:80"), published(api, "http://api.shop.svc:80"))
 					pod.settles(t)
-					cloudflare.publishes(t, tunnel, web, "http://web.shop.svc:80", `{}`)
-					cloudflare.publishes(t, tunnel, api, "http://api.shop.svc:80", `{}`)
+					cloudflare.Publishes(t, tunnel, web, "http://web.shop.svc:80", `{}`)
+					cloudflare.Publishes(t, tunnel, api, "http://api.shop.svc:80", `{}`)
 					keeps(t, web, api)
 				})
 				t.Run("one is changed and one is withdrawn", func(t *testing.T) {
 					pod.source.set(published(web, "http://web.shop.svc:80", property{"origin-no-tls-verify", "true"}))
 					pod.settles(t)
-					cloudflare.publishes(t, tunnel, web, "http://web.shop.svc:80", `{"noTLSVerify":true}`)
-					cloudflare.withdrew(t, tunnel, api)
+					cloudflare.Publishes(t, tunnel, web, "http://web.shop.svc:80", `{"noTLSVerify":true}`)
+					cloudflare.Withdrew(t, tunnel, api)
 					keeps(t, web)
 				})
 				t.Run("after the last withdrawal only what is foreign is left", func(t *testing.T) {
@@ -74,12 +76,19 @@ func textNames(version, hostname string) []string {
 	return names
 }
 
-// externalDNSOf is a released version, built where it was not built before.
+// externalDNSOf is a released version, built where it was not built before: from a module of its own, where it has one.
 func externalDNSOf(version string) (string, error) {
-	directory := filepath.Join(targetDirectory, "external-dns", version)
+	if _, err := os.Stat(filepath.Join("..", "externaldns", version)); err == nil {
+		return harness.BuildExternalDNSOf(version)
+	}
+	target, err := harness.Target()
+	if err != nil {
+		return "", err
+	}
+	directory := filepath.Join(target, "external-dns", version)
 	binary := filepath.Join(directory, "external-dns")
 	if _, err := os.Stat(binary); err == nil {
 		return binary, nil
 	}
-	return binary, run(targetDirectory, "env", "GOBIN="+directory, "go", "install", "sigs.k8s.io/external-dns@"+version)
+	return binary, harness.Run(target, "env", "GOBIN="+directory, "go", "install", "sigs.k8s.io/external-dns@"+version)
 }

@@ -1,4 +1,4 @@
-// The real ExternalDNS, unchanged.
+// ExternalDNS 0.23.0, unchanged.
 package main
 
 import "sigs.k8s.io/external-dns/controller"

@@ -1,4 +1,4 @@
-package e2e
+package harness
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,8 +23,8 @@ const (
 	endingPatience = 15 * time.Second
 )
 
-// process is a child whose output is kept, and printed when its test fails.
-type process struct {
+// Process is a child whose output is kept, and printed when its test fails.
+type Process struct {
 	name    string
 	command *exec.Cmd
 	output  *transcript
@@ -33,10 +32,10 @@ type process struct {
 	failure error // why it ended; to be read after ended is closed
 }
 
-// start runs the binary with this environment and nothing of ours, and ends it with the test.
-func start(t *testing.T, name, binary string, environment []string, arguments ...string) *process {
+// Start runs the binary with this environment and nothing of ours, and ends it with the test.
+func Start(t *testing.T, name, binary string, environment []string, arguments ...string) *Process {
 	t.Helper()
-	child := &process{
+	child := &Process{
 		name:    name,
 		command: exec.Command(binary, arguments...),
 		output:  &transcript{},
@@ -55,7 +54,7 @@ func start(t *testing.T, name, binary string, environment []string, arguments ..
 		close(child.ended)
 	}()
 	t.Cleanup(func() {
-		child.stop(t)
+		child.Stop(t)
 		if t.Failed() {
 			t.Logf("---- output of %s (%s)\n%s", child.name, child.command, child.output)
 		}
@@ -63,8 +62,8 @@ func start(t *testing.T, name, binary string, environment []string, arguments ..
 	return child
 }
 
-// alive fails the test when the process has ended.
-func (p *process) alive(t *testing.T) {
+// Alive fails the test when the process has ended.
+func (p *Process) Alive(t *testing.T) {
 	t.Helper()
 	select {
 	case <-p.ended:
@@ -73,8 +72,8 @@ func (p *process) alive(t *testing.T) {
 	}
 }
 
-// stop asks the process to end and awaits it. A process that has ended already is left.
-func (p *process) stop(t *testing.T) {
+// Stop asks the process to end and awaits it. A process that has ended already is left.
+func (p *Process) Stop(t *testing.T) {
 	t.Helper()
 	select {
 	case <-p.ended:
@@ -123,17 +122,14 @@ func (t *transcript) String() string {
 	return fmt.Sprintf("%s\n[... %d bytes ...]\n%s", t.head.String(), t.missed, t.tail)
 }
 
-func (t *transcript) contains(text string) bool {
-	return strings.Contains(t.String(), text)
-}
-
-// eventually awaits a state, and fails the test with what the last look said.
-func eventually(t *testing.T, what string, look func() error) {
+// Eventually awaits a state, and fails the test with what the last look said.
+func Eventually(t *testing.T, what string, look func() error) {
 	t.Helper()
-	eventuallyWithin(t, patience, what, look)
+	EventuallyWithin(t, patience, what, look)
 }
 
-func eventuallyWithin(t *testing.T, bound time.Duration, what string, look func() error) {
+// EventuallyWithin awaits a state for so long.
+func EventuallyWithin(t *testing.T, bound time.Duration, what string, look func() error) {
 	t.Helper()
 	deadline := time.Now().Add(bound)
 	for {
@@ -148,12 +144,12 @@ func eventuallyWithin(t *testing.T, bound time.Duration, what string, look func(
 	}
 }
 
-// What freePort chooses from: below the ports that systems give to outgoing connections, one of which could have the
+// What FreePort chooses from: below the ports that systems give to outgoing connections, one of which could have the
 // port before its process listens.
 const firstPort, portCount = 15_000, 15_000
 
-// freePort is a port of loopback that nobody listens on. Ports handed out are not handed out again.
-func freePort(t *testing.T) string {
+// FreePort is a port of loopback that nobody listens on. Ports handed out are not handed out again.
+func FreePort(t *testing.T) string {
 	t.Helper()
 	portsMutex.Lock()
 	defer portsMutex.Unlock()
@@ -181,7 +177,7 @@ var (
 	portsGiven = map[int]bool{}
 )
 
-// bareEnvironment is what a container has; no proxy or token of the machine reaches a child.
-func bareEnvironment(variables ...string) []string {
+// BareEnvironment is what a container has; no proxy or token of the machine reaches a child.
+func BareEnvironment(variables ...string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}, variables...)
 }

@@ -1,0 +1,8 @@
+// ExternalDNS 0.22.0, unchanged.
+package main
+
+import "sigs.k8s.io/external-dns/controller"
+
+func main() {
+	controller.Execute()
+}

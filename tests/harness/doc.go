@@ -1,0 +1,7 @@
+// Package harness runs what the tests in Go run, as processes on loopback, and looks at what they did: the program, the
+// emulator of Cloudflare, the real ExternalDNS, and Kubernetes' own API server.
+//
+// Environment: WEBHOOK_BINARY and EMULATOR_BINARY name binaries to run; without them both are built by cargo (debug).
+// EXTERNAL_DNS_BINARY, KUBE_APISERVER_BINARY and ETCD_BINARY likewise; without them each is built once for the sources of
+// its module, into the target folder.
+package harness

@@ -1,0 +1,3 @@
+module external-dns-cloudflare-tunnel-webhook/harness
+
+go 1.26.6
