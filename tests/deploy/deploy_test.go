@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/external-dns/pkg/apis/externaldns"
 	"sigs.k8s.io/external-dns/pkg/apis/externaldns/validation"
+
+	"external-dns-cloudflare-tunnel-webhook/deploy/render"
 )
 
 var valuesFiles = [][]string{
@@ -28,10 +30,10 @@ var valuesFiles = [][]string{
 // deployments are all that the files make of a pod, by name of what made it.
 func deployments(t *testing.T) map[string]*apps.Deployment {
 	made := map[string]*apps.Deployment{"kustomize": only[*apps.Deployment](t, kustomizeBuild(t))}
-	for _, official := range charts {
-		loaded := official.load(t)
+	for _, official := range render.Charts {
+		loaded := load(t, official)
 		for _, files := range valuesFiles {
-			name := official.version + " " + files[len(files)-1]
+			name := official.Version + " " + files[len(files)-1]
 			made[name] = only[*apps.Deployment](t, helmTemplate(t, loaded, files...))
 		}
 	}
@@ -227,7 +229,7 @@ func TestTheRegistriesAreAsTold(t *testing.T) {
 
 // TestTheRoleIsTheCharts compares the rules with those that the official chart makes for the same sources.
 func TestTheRoleIsTheCharts(t *testing.T) {
-	newest := charts[len(charts)-1].load(t)
+	newest := load(t, render.Charts[len(render.Charts)-1])
 	theirs := only[*rbac.ClusterRole](t, helmTemplate(t, newest, "values.yaml"))
 	ours := only[*rbac.ClusterRole](t, kustomizeBuild(t))
 	if theirs, ours := grants(theirs), grants(ours); !maps.Equal(theirs, ours) {
