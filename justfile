@@ -84,34 +84,43 @@ demo:
     cargo run --release --locked --example demo
 
 # The real ExternalDNS against the program and the emulator (needs Go; E2E_REQUIRED=1 forbids skipping,
-# WEBHOOK_BINARY and EMULATOR_BINARY name binaries to use instead of a debug build).
+# WEBHOOK_BINARY and EMULATOR_BINARY name binaries to use instead of a debug build). The first time this compiles all of
+# ExternalDNS and of Kubernetes' API server, some ten minutes on two cores.
 [group('test')]
-e2e:
+e2e: (go-test 'e2e' '-timeout 40m -parallel 16')
+
+# Older versions of ExternalDNS, likewise; the first time each is built, two to three minutes on two cores.
+[group('test')]
+e2e-versions *versions='v0.14.2 v0.16.1 v0.18.0 v0.22.0':
+    cd tests/e2e && EXTERNAL_DNS_VERSIONS='{{ versions }}' \
+    go test -count=1 -timeout 30m -parallel 16 -v -run '^TestOlderVersions' ./...
+
+# The documents' examples and deploy/ on Kubernetes' own API server, likewise.
+[group('test')]
+cluster: (go-test 'cluster' '-timeout 40m -parallel 3')
+
+# Tests in Go that need much of it; where there is no Go they are skipped, unless E2E_REQUIRED is set.
+[private]
+go-test folder arguments:
     #!/usr/bin/env bash
     set -euo pipefail
     if ! command -v go >/dev/null; then
         if [[ -n "${E2E_REQUIRED:-}" ]]; then
-            echo 'error: the end-to-end test needs Go 1.26 or newer, and there is no go on the PATH' >&2
+            echo 'error: tests/{{ folder }} needs Go 1.26 or newer, and there is no go on the PATH' >&2
             exit 1
         fi
-        echo 'SKIPPED: end-to-end test with the real ExternalDNS: it needs Go 1.26 or newer, and there is no go on the PATH'
+        echo 'SKIPPED: tests/{{ folder }}: it needs Go 1.26 or newer, and there is no go on the PATH'
         exit 0
     fi
-    cd tests/e2e
-    unformatted=$(gofmt -l .)
+    cd 'tests/{{ folder }}'
+    unformatted=$(gofmt -l . ../harness)
     if [[ -n "$unformatted" ]]; then
         echo "error: not as gofmt has it: $unformatted" >&2
         exit 1
     fi
-    go vet ./...
-    # The test builds what it drives; the first time that compiles all of ExternalDNS and an API server, some minutes on two cores.
-    go test -count=1 -timeout 20m -parallel 16 -v ./...
-
-# Older versions of ExternalDNS, likewise; the first time each is built, two to three minutes on two cores.
-[group('test')]
-e2e-versions *versions='v0.14.2 v0.16.1 v0.18.0':
-    cd tests/e2e && EXTERNAL_DNS_VERSIONS='{{ versions }}' \
-    go test -count=1 -timeout 30m -parallel 16 -v -run '^TestOlderVersions' ./...
+    # Not of what is in cmd: that would compile it a second time.
+    go vet . external-dns-cloudflare-tunnel-webhook/harness
+    go test -count=1 -v {{ arguments }} .
 
 # The files of deploy/: the real charts, kustomize and compose, Kubernetes' types, ExternalDNS's flags, the built program,
 # and the workflows (needs Go).
@@ -257,4 +266,4 @@ release-check:
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size demo pictures-check promtool e2e e2e-versions deploy-files release-check image-test mutations
+ci: test lint doc deny size demo pictures-check promtool e2e cluster e2e-versions deploy-files release-check image-test mutations

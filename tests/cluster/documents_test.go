@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// A block is one of a document's examples: what is fenced as `yaml`, told by what it holds.
+type block struct {
+	name string // its document and its number there
+	kind blockKind
+	text string
+}
+
+type blockKind string
+
+const (
+	// Objects, applied as they are.
+	aManifest blockKind = "manifest"
+	// Annotations alone, applied on an Ingress.
+	someAnnotations blockKind = "annotations"
+	// Values of the chart, over values.yaml.
+	someValues blockKind = "values"
+)
+
+// exampleHost is where annotations alone are published.
+const exampleHost = "annotated.example.com"
+
+// documented is what each hostname of the examples is to be served by. A hostname of a manifest that is not here fails the test.
+var documented = shape{
+	"shop.example.com":   {"http://shop.shop.svc.cluster.local:80"},
+	"app.example.com":    {"http://app.shop.svc:80"},
+	"secure.example.com": {"https://secure.shop.svc:443"},
+	"routed.example.com": {"http://routed.shop.svc:80"},
+	"files.example.com":  {"^/api(/|$) http://files-api.shop.svc:8080", "http://files.shop.svc:80"},
+	exampleHost:          {"^/api(/|$) http://api.shop.svc:8080", "http://shop.shop.svc:80"},
+}
+
+// fenced finds a fence with its language, and what is in it.
+var fenced = regexp.MustCompile("(?ms)^( *)```([a-z]*)[^\n]*\n(.*?)^ *```$")
+
+func blocksOf(t *testing.T, file string) (blocks []block) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range fenced.FindAllStringSubmatch(string(text), -1) {
+		if !slices.Contains([]string{"yaml", "yml"}, found[2]) {
+			continue
+		}
+		name := fmt.Sprintf("%s, example %d", filepath.Base(file), len(blocks)+1)
+		// Where the block stands in a list, its lines are indented.
+		content := regexp.MustCompile("(?m)^"+found[1]).ReplaceAllString(found[3], "")
+		blocks = append(blocks, block{name, kindOf(t, name, content), content})
+	}
+	return blocks
+}
+
+func kindOf(t *testing.T, name, text string) blockKind {
+	t.Helper()
+	for _, object := range objectsOf(t, []byte(text)) {
+		if _, is := object.Object["kind"]; is {
+			return aManifest
+		}
+		for key := range object.Object {
+			if strings.Contains(key, "/") {
+				return someAnnotations
+			}
+		}
+		return someValues
+	}
+	t.Fatalf("%s is empty", name)
+	return ""
+}
+
+// TestTheExamplesOfTheDocumentsDoWhatTheySay takes each example out of its document, applies it as it stands, and withdraws it.
+func TestTheExamplesOfTheDocumentsDoWhatTheySay(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, "../../README.md", "../../deploy/README.md")
+	var blocks []block
+	for _, file := range files {
+		blocks = append(blocks, blocksOf(t, file)...)
+	}
+	for _, kind := range []blockKind{aManifest, someAnnotations} {
+		if !slices.ContainsFunc(blocks, func(block block) bool { return block.kind == kind }) {
+			t.Errorf("no example has a %s: are they found?", kind)
+		}
+	}
+
+	cluster := startCluster(t)
+	// The sources as the README says for these kinds.
+	objects := helm(t, map[string]any{"sources": []string{"ingress", "service", "gateway-httproute", "crd"}}, "values.yaml")
+	cluster.install(t, objects)
+	pod := cluster.run(t, objects, soon)
+	for _, block := range blocks {
+		t.Run(block.name, func(t *testing.T) {
+			switch block.kind {
+			case someValues:
+				var values map[string]any
+				if err := yaml.UnmarshalStrict([]byte(block.text), &values); err != nil {
+					t.Fatal(err)
+				}
+				helm(t, values, "values.yaml")
+			case someAnnotations:
+				annotated := objectsOf(t, []byte(block.text))[0]
+				made := ingress(t, "annotated", `{}`)
+				annotations := map[string]string{}
+				for key, value := range annotated.Object {
+					annotations[key] = fmt.Sprint(value)
+				}
+				made.SetAnnotations(annotations)
+				pod.tries(t, []*object{made}, []string{exampleHost})
+			case aManifest:
+				made := objectsOf(t, []byte(block.text))
+				pod.tries(t, made, hostnamesOf(block.text))
+			}
+		})
+	}
+}
+
+// hostnamesOf is every name of the emulator's zone that an example has outside of annotations' keys and comments.
+func hostnamesOf(text string) []string {
+	text = regexp.MustCompile(`(?m)#.*$`).ReplaceAllString(text, "")
+	hostnames := regexp.MustCompile(`[a-z0-9.-]+\.example\.com`).FindAllString(text, -1)
+	slices.Sort(hostnames)
+	return slices.Compact(hostnames)
+}
+
+// tries applies objects, awaits what is documented of their hostnames, and deletes them.
+func (p *pod) tries(t *testing.T, objects []*object, hostnames []string) {
+	t.Helper()
+	wanted := shape{}
+	for _, hostname := range hostnames {
+		rules, told := documented[hostname]
+		if !told {
+			t.Fatalf("say in `documented` by what %s is to be served", hostname)
+		}
+		wanted[hostname] = rules
+	}
+	if len(wanted) == 0 {
+		t.Fatal("the example publishes nothing")
+	}
+	// Gateways are somebody else's.
+	parent := objectsOf(t, []byte(`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: public},
+		spec: {gatewayClassName: any, listeners: [{name: http, protocol: HTTP, port: 80}]}}`))
+	p.cluster.apply(t, appNamespace, parent...)
+	p.cluster.apply(t, appNamespace, objects...)
+	p.publishes(t, wanted)
+	p.cluster.delete(t, objects...)
+	p.publishes(t, shape{})
+}
