@@ -133,7 +133,7 @@ func TestTheExamplesOfTheDocumentsDoWhatTheySay(t *testing.T) {
 // hostnamesOf is every name of the emulator's zone that an example has outside of annotations' keys and comments.
 func hostnamesOf(text string) []string {
 	text = regexp.MustCompile(`(?m)#.*$`).ReplaceAllString(text, "")
-	hostnames := regexp.MustCompile(`[a-z0-9.-]+\.example\.com`).FindAllString(text, -1)
+	hostnames := regexp.MustCompile(`(?:\*\.)?(?:[a-z0-9-]+\.)*example\.com`).FindAllString(text, -1)
 	slices.Sort(hostnames)
 	return slices.Compact(hostnames)
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ func awaitLine(t *testing.T, pod *pod, texts ...string) {
 	harness.EventuallyWithin(t, patience, fmt.Sprintf("the program says %q", texts), func() error {
 		pod.Alive(t)
 		if !pod.program.Tells(texts...) {
-			return fmt.Errorf("not yet")
+			return errors.New("not yet")
 		}
 		return nil
 	})
@@ -34,7 +35,7 @@ func TestWithEventsANewIngressIsPublishedAtOnce(t *testing.T) {
 	pod := cluster.run(t, objects)
 	harness.Eventually(t, "the first loop has ended", func() error {
 		if pod.MustMetric(t, harness.NoOpRuns) == 0 {
-			return fmt.Errorf("not yet")
+			return errors.New("not yet")
 		}
 		return nil
 	})

@@ -37,6 +37,7 @@ func TestUnderTheRegistryCRDNeitherIsDone(t *testing.T) {
 	})
 	pod.cluster.givesUp(t, held)
 	pod.cluster.loses(t, "free.example.com")
+	pod.rests(t)
 	pod.StaysQuiet(t, pod.cluster.cloudflare)
 	if err := pod.cluster.shows(t, shape{}); err != nil {
 		t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -79,22 +80,42 @@ func BuildExternalDNSOf(version string) (string, error) {
 
 // ExternalDNSFile is a file of the newest ExternalDNS or of a module that it is built of.
 func ExternalDNSFile(module, path string) ([]byte, error) {
-	root, err := Root()
+	folder, err := moduleFolder(module)
 	if err != nil {
 		return nil, err
+	}
+	return os.ReadFile(filepath.Join(folder, path))
+}
+
+var (
+	foldersMutex sync.Mutex
+	folders      = map[string]string{}
+)
+
+// moduleFolder is where a module is unpacked, in the version that the newest ExternalDNS is built of. Go is asked once.
+func moduleFolder(module string) (string, error) {
+	foldersMutex.Lock()
+	defer foldersMutex.Unlock()
+	if folder, known := folders[module]; known {
+		return folder, nil
+	}
+	root, err := Root()
+	if err != nil {
+		return "", err
 	}
 	command := exec.Command("go", "mod", "download", "-json", module)
 	command.Dir = filepath.Join(root, "tests", "externaldns", Newest)
 	command.Env = append(os.Environ(), "GOTOOLCHAIN=auto")
 	output, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", command, err, output)
+		return "", fmt.Errorf("%s: %w: %s", command, err, output)
 	}
 	var downloaded struct{ Dir string }
 	if err := json.Unmarshal(output, &downloaded); err != nil {
-		return nil, err
+		return "", err
 	}
-	return os.ReadFile(filepath.Join(downloaded.Dir, path))
+	folders[module] = downloaded.Dir
+	return downloaded.Dir, nil
 }
 
 // BuildManifests builds what renders deploy/.
