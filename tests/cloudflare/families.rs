@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ const NETWORK: &str = "set -e
 
 /// Runs `script` in namespaces of its own.
 fn in_namespaces(script: &str) -> Command {
-    let hosts = std::env::temp_dir().join(format!("hosts-{}", std::process::id()));
+    let hosts = Path::new(env!("CARGO_TARGET_TMPDIR")).join("families-hosts");
     fs::write(&hosts, HOSTS).unwrap();
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--net", "--mount", "sh", "-c", script]).env("HOSTS_FILE", &hosts);
@@ -64,13 +65,12 @@ fn within_a_network_where_ipv6_vanishes() {
     let delay = Duration::from_millis(300);
     let server = TlsServer::start("0.0.0.0:0", config, delay, Then::Close);
     let client = client(format!("https://api.example:{}", server.address.port()), authority.pem());
-    let mut taken = [0; 3].map(|_| {
+    let [first, others @ ..] = [(); 3].map(|()| {
         let begun = Instant::now();
         read_through(&client).unwrap();
         begun.elapsed()
     });
-    println!("{taken:?}");
-    assert!(taken[0] < Duration::from_secs(3), "{taken:?}");
-    taken.rotate_left(1);
-    assert!(taken[..2].iter().all(|taken| *taken < Duration::from_millis(900)), "{taken:?}");
+    assert!(first < Duration::from_secs(3), "{first:?}");
+    // A second more would be the look at IPv6 again.
+    assert!(others.iter().all(|taken| *taken < delay + Duration::from_millis(900)), "{others:?}");
 }
