@@ -87,7 +87,7 @@ demo:
 # WEBHOOK_BINARY and EMULATOR_BINARY name binaries to use instead of a debug build). The first time this compiles all of
 # ExternalDNS and of Kubernetes' API server, some ten minutes on two cores.
 [group('test')]
-e2e: (go-test 'e2e' '-timeout 40m -parallel 16')
+e2e: (go-test 'e2e' '-timeout 60m -parallel 16')
 
 # Older versions of ExternalDNS, likewise; the first time each is built, two to three minutes on two cores.
 [group('test')]
@@ -97,7 +97,7 @@ e2e-versions *versions='v0.14.2 v0.16.1 v0.18.0 v0.22.0':
 
 # The documents' examples and deploy/ on Kubernetes' own API server, likewise.
 [group('test')]
-cluster: (go-test 'cluster' '-timeout 40m -parallel 3')
+cluster: (go-test 'cluster' '-timeout 60m -parallel 3')
 
 # Tests in Go that need much of it; where there is no Go they are skipped, unless E2E_REQUIRED is set.
 [private]
