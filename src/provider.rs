@@ -272,7 +272,7 @@ impl Provider {
     /// What of a request has a say in its plan, once all of it is there.
     fn changes(&self, incoming: &mut Incoming<'_>, settings: &Settings) -> Result<Changes, Failure> {
         let mut changes = Changes::default();
-        while let Some(Arrived { list, endpoint, is_whole }) = incoming.next()? {
+        while let Some(Arrived { list, endpoint, is_whole }) = incoming.next_endpoint()? {
             if !is_whole {
                 // Nothing that adjust returned is so long, and half of a request would be another one.
                 let Endpoint { dns_name, .. } = endpoint;
@@ -422,7 +422,7 @@ impl Service for Provider {
         let mut adjuster = Adjuster::new(settings);
         let mut shown = Shown::default();
         let mut unnamed = 0;
-        while let Some(Arrived { list: _, endpoint, is_whole }) = wanted.next()? {
+        while let Some(Arrived { list: _, endpoint, is_whole }) = wanted.next_endpoint()? {
             let added = match is_whole {
                 true if is_late() && endpoint.is_address() => adjuster.add_late(&endpoint),
                 true => adjuster.add(&endpoint),

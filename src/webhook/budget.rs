@@ -201,10 +201,7 @@ mod tests {
         let budget = Budget::new(4 * STEP, 0);
         let mut first = share_of(&budget);
         assert_eq!(first.grow(4 * STEP, NOW), Ok(()));
-        let waiting = {
-            let budget = budget.clone();
-            thread::spawn(move || share_of(&budget).grow(2 * STEP, LONG))
-        };
+        let waiting = thread::spawn(move || share_of(&budget).grow(2 * STEP, LONG));
         drop(first);
         assert_eq!(waiting.join().unwrap(), Ok(()));
     }

@@ -122,7 +122,7 @@ impl<'r> Incoming<'r> {
     ///
     /// # Errors
     /// When the body is malformed, too large or too late. What came before must not be acted upon.
-    pub fn next(&mut self) -> Result<Option<Arrived>, Interrupted> {
+    pub fn next_endpoint(&mut self) -> Result<Option<Arrived>, Interrupted> {
         if self.failure.is_some() {
             return Err(Interrupted);
         }
@@ -155,7 +155,7 @@ impl<'r> Incoming<'r> {
     /// The whole body as one object.
     ///
     /// # Errors
-    /// As of [`next`](Self::next).
+    /// As of [`next_endpoint`](Self::next_endpoint).
     pub fn whole<T: Default + for<'de> Deserialize<'de>>(&mut self) -> Result<T, Interrupted> {
         if !matches!(self.peek()?, Some(b'{' | b'n')) {
             return Err(self.unexpected("expected '{'"));
@@ -191,7 +191,7 @@ impl<'r> Incoming<'r> {
     /// tiny_http would read in one piece.
     pub fn finish(&mut self) -> Option<Answer> {
         let is_list = self.shape != Shape::Object;
-        while is_list && self.state != State::End && matches!(self.next(), Ok(Some(_))) {}
+        while is_list && self.state != State::End && matches!(self.next_endpoint(), Ok(Some(_))) {}
         let mut chunk = [0; CHUNK_BYTES];
         while !self.is_ended && self.received <= limits::REQUEST_BODY_MAX_BYTES {
             match self.source.read(&mut chunk) {
@@ -551,7 +551,7 @@ mod tests {
         let mut incoming =
             Incoming::new(&mut source, Some(body.len()), shape, &mut share, deadline, &SystemClock);
         let mut arrived = Vec::new();
-        while let Ok(Some(next)) = incoming.next() {
+        while let Ok(Some(next)) = incoming.next_endpoint() {
             arrived.push(next);
         }
         match incoming.finish() {
@@ -678,8 +678,8 @@ mod tests {
         let mut source = &b"[{}]"[..];
         let mut incoming =
             Incoming::new(&mut source, Some(5), Shape::Endpoints, &mut share, deadline, &SystemClock);
-        assert!(matches!(incoming.next(), Ok(Some(_))));
-        assert_eq!(incoming.next(), Err(Interrupted));
+        assert!(matches!(incoming.next_endpoint(), Ok(Some(_))));
+        assert_eq!(incoming.next_endpoint(), Err(Interrupted));
         let Answer { status, body, .. } = incoming.finish().unwrap();
         assert_eq!(status, 400);
         assert!(String::from_utf8(body).unwrap().contains("announced length"));
@@ -700,14 +700,14 @@ mod tests {
             &SystemClock,
         );
         let mut kept = 0;
-        while let Ok(Some(_)) = incoming.next() {
+        while let Ok(Some(_)) = incoming.next_endpoint() {
             if incoming.keep(10_000).is_err() {
                 break;
             }
             kept += 1;
         }
         assert_eq!(kept, 6);
-        assert_eq!(incoming.next(), Err(Interrupted));
+        assert_eq!(incoming.next_endpoint(), Err(Interrupted));
         let answer = incoming.finish().unwrap();
         assert_eq!(answer.status, 503);
         assert!(source.is_empty(), "tiny_http would have to read it");

@@ -315,7 +315,7 @@ mod tests {
         fn adjust_endpoints(&self, wanted: &mut Incoming<'_>, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
             self.result(())?;
             let mut endpoints = Vec::new();
-            while let Some(Arrived { endpoint, .. }) = wanted.next()? {
+            while let Some(Arrived { endpoint, .. }) = wanted.next_endpoint()? {
                 endpoints.push(endpoint);
             }
             Ok(endpoints)
@@ -324,7 +324,7 @@ mod tests {
         fn apply_changes(&self, incoming: &mut Incoming<'_>, _: Deadline) -> Result<(), Failure> {
             self.result(())?;
             let mut changes = Changes::default();
-            while let Some(Arrived { list, endpoint, .. }) = incoming.next()? {
+            while let Some(Arrived { list, endpoint, .. }) = incoming.next_endpoint()? {
                 changes.add(list, endpoint);
             }
             self.applied.lock().unwrap().push(changes);

@@ -43,7 +43,7 @@ impl Service for Fake {
 
     fn adjust_endpoints(&self, wanted: &mut Incoming<'_>, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let mut endpoints = Vec::new();
-        while let Some(Arrived { endpoint, .. }) = wanted.next()? {
+        while let Some(Arrived { endpoint, .. }) = wanted.next_endpoint()? {
             endpoints.push(endpoint);
         }
         Ok(endpoints)
@@ -51,7 +51,7 @@ impl Service for Fake {
 
     fn apply_changes(&self, incoming: &mut Incoming<'_>, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
-        while let Some(Arrived { list, endpoint, .. }) = incoming.next()? {
+        while let Some(Arrived { list, endpoint, .. }) = incoming.next_endpoint()? {
             changes.add(list, endpoint);
         }
         self.applied.lock().unwrap().push(changes);
