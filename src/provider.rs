@@ -39,6 +39,7 @@ pub(crate) use crate::provider::startup::{find_tunnel, shared_account};
 use crate::provider::unapplied::Unapplied;
 use crate::provider::unpublished::Unpublished;
 use crate::reconcile::adjust::{self, Adjuster};
+use crate::reconcile::canonical::INVALID;
 use crate::reconcile::plan::{self, HostPlan, Plan, Reason, Refusal};
 use crate::reconcile::rivals::{self, Holders, Known};
 use crate::reconcile::snapshot::Snapshot;
@@ -549,10 +550,11 @@ fn answered_bytes(endpoint: &Endpoint) -> usize {
 fn planned_bytes(endpoint: &Endpoint) -> usize {
     /// A hostname's part of a plan, and of what is sent for it.
     const HOSTNAME: usize = 2 * 1024;
-    /// That of a TXT record.
-    const TXT: usize = 256;
+    /// That of a TXT record, or of what is refused.
+    const OTHER: usize = 256;
 
-    endpoint.memory_bytes() + if endpoint.is_address() { HOSTNAME } else { TXT }
+    let is_planned = endpoint.is_address() && endpoint.property(INVALID).is_none();
+    endpoint.memory_bytes() + if is_planned { HOSTNAME } else { OTHER }
 }
 
 fn debug_unnamed(endpoint: &Endpoint) {
