@@ -314,7 +314,7 @@ fn a_redirect_is_not_followed() {
         });
         for error in [read(&server.client(), 5000).map(drop), write(&server.client(), 5000)] {
             let error = error.unwrap_err();
-            assert!(matches!(&error, Error::Refused(refusal) if refusal.status == status), "{error}");
+            assert!(matches!(&error, Error::Intercepted(refusal) if refusal.status == status), "{error}");
         }
     }
     assert_eq!(elsewhere.connections(), 0);
