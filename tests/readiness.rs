@@ -106,7 +106,14 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
         ("resets", every(Fault::Reset), vec![], "credentials", "no answer", "HTTPS_PROXY"),
         ("fails", every(Fault::status(500)), vec![], "credentials", "Cloudflare failed", "tried again"),
         ("limits", every(Fault::limited(120)), vec![], "credentials", "rate limit", "shared by everything"),
-        ("talks HTML", every(Fault::Garbage), vec![], "credentials", "answered in its place", "CF_API_BASE_URL"),
+        (
+            "talks HTML",
+            every(Fault::Garbage),
+            vec![],
+            "credentials",
+            "answered in its place",
+            "CF_API_BASE_URL",
+        ),
         (
             "is not there",
             Scene::new(),
