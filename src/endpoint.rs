@@ -61,14 +61,28 @@ impl Endpoint {
 
     /// The bytes of all its texts.
     pub fn text_bytes(&self) -> usize {
+        self.texts().map(str::len).sum()
+    }
+
+    /// What escapes add to these texts in JSON.
+    pub fn escaped_bytes(&self) -> usize {
+        let added = |byte: u8| match byte {
+            0..0x20 => 5,
+            b'"' | b'\\' => 1,
+            _ => 0,
+        };
+        self.texts().flat_map(str::bytes).map(added).sum()
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &str> {
         let Self { dns_name, targets, record_type, set_identifier, record_ttl: _, labels, provider_specific } =
             self;
         let pairs = provider_specific.iter().chain(&*labels.0);
-        let pairs = pairs.map(|Property { name, value }| name.len() + value.len());
-        dns_name.len()
-            + record_type.len()
-            + set_identifier.len()
-            + targets.iter().map(String::len).chain(pairs).sum::<usize>()
+        [dns_name, record_type, set_identifier]
+            .into_iter()
+            .map(String::as_str)
+            .chain(targets.iter().map(String::as_str))
+            .chain(pairs.flat_map(|Property { name, value }| [&**name, &**value]))
     }
 
     /// What it takes of the memory, roughly: each text, and each list, is an allocation of its own.

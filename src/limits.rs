@@ -134,7 +134,7 @@ pub const MERGED_HELD: Duration = Duration::from_secs(600);
 
 /// What is remembered of objects that changed at one name in that time: a thousand hostnames. Of more, those that come
 /// last go on taking turns.
-pub const MERGED_MAX_BYTES: usize = 512 * 1024;
+pub const MERGED_MAX_BYTES: usize = 1024 * 1024;
 
 /// A tunnel's name at Cloudflare. What `cloudflared` runs with, its token, is longer.
 pub const TUNNEL_NAME_MAX_BYTES: usize = 128;

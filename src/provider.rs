@@ -451,6 +451,7 @@ impl Service for Provider {
             let known = Known { snapshot: &snapshot, holders: &before.holders, merges: &merges };
             let (holders, notes) = rivals::settle(&mut adjusted.endpoints, known, settings);
             before.holders = holders;
+            adjusted.has_more_notes |= notes.len() > limits::NOTES_MAX;
             adjusted.notes.extend(notes);
         }
         let more = adjusted.has_more_notes.then(|| {
@@ -543,7 +544,7 @@ impl Service for Provider {
 
 /// What an endpoint of an answer takes until that is sent, its JSON included.
 fn answered_bytes(endpoint: &Endpoint) -> usize {
-    endpoint.memory_bytes() + endpoint.text_bytes() * 2
+    endpoint.memory_bytes() + endpoint.text_bytes() * 2 + endpoint.escaped_bytes()
 }
 
 /// What an endpoint takes until it is planned and carried out.

@@ -110,6 +110,31 @@ fn whoever_gets_a_page_alone_costs_nobody_else_anything() {
     }
 }
 
+/// Two that stand alone look like everybody: the next request begins with the others.
+#[test]
+fn the_last_one_is_published_however_many_before_it_get_a_page() {
+    for (kind, matcher) in kinds_of_writes() {
+        for bad in [3, 6, 9] {
+            let scene = Scene::with_foreign();
+            let program = scene.start();
+            let external_dns = program.external_dns();
+            for number in 0..bad {
+                scene.cloudflare.fault_every(matcher.clone().with_body(&name(number)), page(403));
+            }
+            let desired: Vec<Endpoint> = all().into_iter().take(bad + 1).collect();
+            let mut loops = 0;
+            while !is_served(&scene, bad) {
+                assert_eq!(external_dns.run_loop(&desired).err(), Some(503), "{kind}, {bad}");
+                loops += 1;
+                assert!(loops <= bad, "{kind}, {bad}");
+            }
+            scene.cloudflare.clear_faults();
+            external_dns.run_loop(&desired).expect("it is over");
+            assert_eq!(served(&scene), (0..=bad).collect::<Vec<_>>(), "{kind}, {bad}");
+        }
+    }
+}
+
 /// A page that says 404 is not the API's word that a tunnel is gone, which would be the end of all its hostnames.
 #[test]
 fn a_page_in_place_of_a_tunnel_withdraws_nothing() {

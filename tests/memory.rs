@@ -71,6 +71,14 @@ fn a_body_of_whatever_kind_stays_within_the_memory_of_a_container() {
     let texts = size - 200;
     let many = |item: &str| vec![item; texts / (item.len() + 1)].join(",");
     let name = r#""dnsName":"a.example.com","recordType":"A""#;
+    let groups: Vec<String> =
+        (0..600).map(|number| format!(r#"{{"name":"webhook/tunnel-service.{number}"}}"#)).collect();
+    let empty = vec!["{}"; 33_000].join(",");
+    let grouped = format!(r#"{{{name},"providerSpecific":[{},{empty}]}}"#, groups.join(","));
+    let escaped = |number: usize| {
+        let ours = shop(number);
+        ours.replace(r#""labels":{"#, &format!(r#""labels":{{"a":"{}","#, "\\u0001".repeat(15_000)))
+    };
     for (label, body, statuses) in [
         (
             "five thousand hostnames",
@@ -90,6 +98,10 @@ fn a_body_of_whatever_kind_stays_within_the_memory_of_a_container() {
             list(size, |n| format!(r#"{{"dnsName":"h{n}.test","recordType":"MX"}}"#)),
             &[200, 503],
         ),
+        // Each group has all that is said without one.
+        ("groups beside empty properties", list(size - 256 * 1024, |_| grouped.clone()), &[200, 503]),
+        // Six bytes of an answer for one of memory.
+        ("escapes", list(size - 256 * 1024, escaped), &[200, 503]),
         ("targets", format!(r#"[{{{name},"targets":[{}]}}]"#, many(r#""""#)), &[200]),
         ("properties", format!(r#"[{{{name},"providerSpecific":[{}]}}]"#, many("{}")), &[200]),
         ("labels", format!(r#"[{{{name},"labels":{{{}}}}}]"#, many(r#""a":"""#)), &[200]),

@@ -46,6 +46,8 @@ struct Name {
     is_in_doubt: bool,
     /// The address that was connected to last.
     connected: Option<IpAddr>,
+    /// The one that was connected to, and then no call came through.
+    given_up: Option<IpAddr>,
     /// Why the last lookup failed.
     failure: Option<Box<str>>,
     /// Since when it is being looked up.
@@ -87,10 +89,11 @@ impl CachingResolver {
         Self { names: Arc::default(), lookup: Arc::new(lookup), clock }
     }
 
-    /// Lets the next call look up again: nobody could be reached at the addresses known.
+    /// Lets the next call look up again, and begin elsewhere: nobody could be reached at the addresses known.
     pub(super) fn forget(&self) {
         for name in self.names.lock().iter_mut() {
             name.is_in_doubt = true;
+            name.given_up = name.connected.take().or(name.given_up);
         }
     }
 
@@ -171,6 +174,7 @@ impl Name {
             looked_up_at: None,
             is_in_doubt: false,
             connected: None,
+            given_up: None,
             failure: None,
             lookup_begun_at: None,
             lookups_ended: 0,
@@ -227,16 +231,23 @@ impl Name {
     }
 
     fn in_turn(&self) -> Vec<IpAddr> {
-        in_turn(&self.addresses, self.connected)
+        in_turn(&self.addresses, self.connected, self.given_up)
     }
 }
 
 /// Addresses of both families in turn (RFC 8305, section 4), so that one family whose packets vanish costs little time.
-/// In front is the one that connected last, where it is still one of them; its family begins, else IPv6.
-fn in_turn(addresses: &[IpAddr], connected: Option<IpAddr>) -> Vec<IpAddr> {
-    let ipv4_begins = connected.is_some_and(|address| address.is_ipv4());
+/// In front is the one that connected last, where it is still one of them; its family begins, else not that of the one that
+/// was given up, else IPv6. The one that was given up is the last of its family.
+fn in_turn(addresses: &[IpAddr], connected: Option<IpAddr>, given_up: Option<IpAddr>) -> Vec<IpAddr> {
+    let ipv4_begins = match (connected, given_up) {
+        (Some(connected), _) => connected.is_ipv4(),
+        (None, Some(given_up)) => given_up.is_ipv6(),
+        (None, None) => false,
+    };
     let known = connected.filter(|connected| addresses.contains(connected));
-    let others = addresses.iter().copied().filter(|address| Some(*address) != known);
+    let given_up = given_up.filter(|given_up| addresses.contains(given_up) && known != Some(*given_up));
+    let others = addresses.iter().copied().filter(|address| ![known, given_up].contains(&Some(*address)));
+    let others = others.chain(given_up);
     let mut first =
         known.into_iter().chain(others.clone()).filter(|address| address.is_ipv4() == ipv4_begins);
     let mut second = others.filter(|address| address.is_ipv4() != ipv4_begins);
@@ -469,25 +480,32 @@ mod tests {
                 .unwrap()
         };
         let addresses = |names: &str| -> Vec<IpAddr> { names.split_whitespace().map(address).collect() };
-        for (known, connected, expected) in [
-            ("61 62 63 64 65 66 41 42 43 44 45 46", "", "61 41 62 42"),
-            ("41 42 43 61 62 63", "", "61 41 62 42"),
-            ("61 62 63 41 42 43", "42", "42 61 41 62"),
-            ("61 62 63 41 42 43", "43", "43 61 41 62"),
-            ("61 62 63 41 42 43", "62", "62 41 61 42"),
+        for (known, connected, given_up, expected) in [
+            ("61 62 63 64 65 66 41 42 43 44 45 46", "", "", "61 41 62 42"),
+            ("41 42 43 61 62 63", "", "", "61 41 62 42"),
+            ("61 62 63 41 42 43", "42", "", "42 61 41 62"),
+            ("61 62 63 41 42 43", "43", "", "43 61 41 62"),
+            ("61 62 63 41 42 43", "62", "", "62 41 61 42"),
             // It is none of them any more; what it says of the families still holds.
-            ("61 62 41 42", "49", "41 61 42 62"),
-            ("61 62 41 42", "69", "61 41 62 42"),
-            ("61 62 63 64 65", "", "61 62 63 64"),
-            ("61 62 63 64 65", "41", "61 62 63 64"),
-            ("41 42 43 44 45", "44", "44 41 42 43"),
-            ("61 41 42 43 44", "", "61 41 42 43"),
-            ("61 41", "41", "41 61"),
-            ("41", "", "41"),
-            ("", "", ""),
+            ("61 62 41 42", "49", "", "41 61 42 62"),
+            ("61 62 41 42", "69", "", "61 41 62 42"),
+            ("61 62 63 64 65", "", "", "61 62 63 64"),
+            ("61 62 63 64 65", "41", "", "61 62 63 64"),
+            ("41 42 43 44 45", "44", "", "44 41 42 43"),
+            ("61 41 42 43 44", "", "", "61 41 42 43"),
+            ("61 41", "41", "", "41 61"),
+            ("41", "", "", "41"),
+            ("", "", "", ""),
+            // It takes connections, and then nothing more: neither does its family, perhaps.
+            ("61 62 41 42", "", "61", "41 62 42 61"),
+            ("61 62 41 42", "", "41", "61 42 62 41"),
+            ("61 62 41 42", "42", "61", "42 62 41 61"),
+            ("61 62 41 42", "61", "61", "61 41 62 42"),
+            ("61", "", "61", "61"),
         ] {
-            let connected = addresses(connected).first().copied();
-            assert_eq!(in_turn(&addresses(known), connected), addresses(expected), "{known}, {connected:?}");
+            let [connected, given_up] = [connected, given_up].map(|name| addresses(name).first().copied());
+            let ordered = in_turn(&addresses(known), connected, given_up);
+            assert_eq!(ordered, addresses(expected), "{known}, {connected:?}, {given_up:?}");
         }
     }
 
@@ -502,7 +520,7 @@ mod tests {
         clock.advance(RESOLVE_MAX_AGE);
         assert_eq!(first(), other);
         resolver.forget();
-        assert_eq!(first(), other);
+        assert_eq!(first(), ADDRESS, "no call came through");
     }
 
     /// With ExternalDNS's default interval of a minute every loop looks up.

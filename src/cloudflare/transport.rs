@@ -143,9 +143,9 @@ impl Transport for HttpTransport {
     fn send(&self, request: &Request<'_>) -> Result<Response, TransportError> {
         let outcome = self.send_once(request);
         if let Err(error) = &outcome
-            && !error.was_sent()
+            && (!error.was_sent() || error.kind() == TransportErrorKind::TimedOut)
         {
-            // Perhaps it is somewhere else by now.
+            // Perhaps it is somewhere else by now, or this address takes connections and nothing more.
             self.resolver.forget();
         }
         outcome

@@ -294,7 +294,8 @@ impl<'a> Execution<'a> {
                     Culprits::Unknown if pieces.len() == 1 => self.reject_all(step, &pieces, &answer, None),
                     Culprits::Unknown => {
                         for piece in &pieces {
-                            self.done.doubts.insert(key(&piece.content()), pieces.len() / 2);
+                            // Alone is tried first who stood alone.
+                            self.done.doubts.insert(key(&piece.content()), (pieces.len() / 2).max(2));
                             self.aside.entry(piece.hostname).or_insert(Some(step));
                         }
                     }
@@ -322,9 +323,12 @@ impl<'a> Execution<'a> {
         let group_of = |piece: &Piece<'a>| self.done.doubts.get(&key(&piece.content())).copied();
         let (doubtful, others): (Vec<Piece<'a>>, Vec<Piece<'a>>) =
             pieces.into_iter().partition(|piece| group_of(piece).is_some());
-        // Those that are to be tried alone tell nothing of the groups that suit the others.
+        // Who is to be tried alone tells nothing of the groups that suit the others. A hostname stays together: what goes
+        // from it waits for what comes to it.
+        let stood_alone = doubtful.iter().filter(|piece| group_of(piece) == Some(1));
+        let stood_alone: BTreeSet<&str> = inserted(stood_alone.map(|piece| piece.hostname));
         let (alone, doubtful): (Vec<Piece<'a>>, Vec<Piece<'a>>) =
-            doubtful.into_iter().partition(|piece| group_of(piece) == Some(1));
+            doubtful.into_iter().partition(|piece| stood_alone.contains(piece.hostname));
         let group = doubtful.iter().filter_map(group_of).min().unwrap_or_default();
         for (narrowing, queue) in [
             (Narrowing::of_untried(others.len()), others),
@@ -395,7 +399,8 @@ impl<'a> Execution<'a> {
                             self.reject_all(step, &pieces, &answer, None);
                             narrowing.stood_alone();
                             if pages.stood_alone() {
-                                self.reject_all(step, &queue, &answer, None);
+                                // Their doubts stay: who stood alone comes after them next time.
+                                self.leave_out_all(&queue, &in_between(answer));
                                 return Ok(());
                             }
                         }
@@ -485,7 +490,7 @@ impl<'a> Execution<'a> {
         }
         let reason = Reason::Undecided(text);
         for piece in pieces {
-            self.done.doubts.insert(key(&piece.content()), group);
+            self.done.doubts.insert(key(&piece.content()), group.max(2));
             self.leave_out(piece.hostname, reason.clone());
         }
     }
@@ -493,20 +498,17 @@ impl<'a> Execution<'a> {
     /// Each of these was refused; `elsewhere` says what else is to blame.
     fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &Answer, elsewhere: Option<&str>) {
         self.settle(pieces);
-        let undecided = if !answer.is_of_cloudflare() {
+        if !answer.is_of_cloudflare() {
             if let [alone] = pieces {
                 // The next request begins with the others: they may be what is let through.
                 self.done.doubts.insert(key(&alone.content()), 1);
             }
-            Some(Error::Intercepted(answer.clone()).to_string())
-        } else if answer.is_missing_record() {
+            return self.leave_out_all(pieces, &in_between(answer.clone()));
+        }
+        if answer.is_missing_record() {
             // It was there when the snapshot was read.
-            Some(format!("a record of it has gone meanwhile: {answer}"))
-        } else {
-            None
-        };
-        if let Some(text) = undecided {
-            return self.leave_out_all(pieces, &Reason::Undecided(text));
+            let reason = Reason::Undecided(format!("a record of it has gone meanwhile: {answer}"));
+            return self.leave_out_all(pieces, &reason);
         }
         let mut text = answer.to_string();
         if let Some(elsewhere) = elsewhere {
@@ -581,6 +583,11 @@ impl From<Error> for Stop {
             error => Self::Failed(error),
         }
     }
+}
+
+/// What is said of an answer that is not Cloudflare's.
+fn in_between(answer: Answer) -> Reason {
+    Reason::Undecided(Error::Intercepted(answer).to_string())
 }
 
 /// The steps that a hostname takes, and its piece of each.

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use crate::endpoint::{Endpoint, Property};
+use crate::endpoint::Endpoint;
 use crate::limits;
 use crate::provider::breaker::fingerprint;
 use crate::reconcile::Settings;
@@ -82,7 +82,7 @@ impl Shown {
             return bytes;
         }
         self.endpoints.push((key, endpoint.clone()));
-        bytes + bytes_of(endpoint)
+        bytes + endpoint.memory_bytes()
     }
 
     fn sort(&mut self) {
@@ -163,7 +163,7 @@ impl Place {
         if self.is_cut {
             return;
         }
-        let bytes = bytes_of(&endpoint);
+        let bytes = endpoint.memory_bytes();
         let Some(object) = self.object(fingerprint([resource_of(&endpoint)]), request, now, room) else {
             return;
         };
@@ -245,13 +245,8 @@ impl Place {
 
 impl Object {
     fn bytes(&self) -> usize {
-        self.endpoints.iter().map(bytes_of).sum()
+        self.endpoints.iter().map(Endpoint::memory_bytes).sum()
     }
-}
-
-/// What it takes of the memory, roughly.
-fn bytes_of(endpoint: &Endpoint) -> usize {
-    size_of::<Endpoint>() + endpoint.provider_specific.len() * size_of::<Property>() + endpoint.text_bytes()
 }
 
 #[cfg(test)]
@@ -260,7 +255,7 @@ mod tests {
 
     use super::*;
     use crate::domain_filter::DomainFilter;
-    use crate::endpoint::Labels;
+    use crate::endpoint::{Labels, Property};
     use crate::reconcile::ConfiguredTunnel;
     use crate::reconcile::canonical::{RESOURCE_LABEL, TUNNEL_SERVICE};
     use crate::tunnel::TunnelId;

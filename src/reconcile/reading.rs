@@ -326,8 +326,7 @@ fn too_many(base: &Part<'_>, named: &[Part<'_>]) -> Option<String> {
     if named.len() > limits::ENDPOINT_GROUPS_MAX {
         let maximum = limits::ENDPOINT_GROUPS_MAX;
         return Some(format!(
-            "the object has {} groups of properties: at most {maximum} are read",
-            named.len()
+            "the object has more than {maximum} groups of properties, and no more are read"
         ));
     }
     (most > limits::ENDPOINT_PROPERTIES_MAX).then(|| {

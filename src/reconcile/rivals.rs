@@ -53,7 +53,8 @@ pub struct Known<'a> {
     pub merges: &'a [Merge],
 }
 
-/// Leaves one endpoint of each name and set identifier in `endpoints`, which are canonical and sorted as `adjust` does.
+/// Leaves one endpoint of each name and set identifier in `endpoints`, which are canonical and sorted as `adjust` does. Of
+/// more than `NOTES_MAX` notes the later ones are left out.
 pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settings) -> (Holders, Vec<Note>) {
     let mut holders = Holders::default();
     let mut notes = Vec::new();
@@ -70,6 +71,10 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
             set_identifier: holder.set_identifier.as_str().into(),
             resource: resource_of(holder).into(),
         });
+        if notes.len() > limits::NOTES_MAX {
+            // Nobody reads more of them; they would take more of the memory than the endpoints.
+            continue;
+        }
         let is_merged = known.is_merged(holder);
         let mut losers = candidates.iter().filter(|candidate| !asks_alike(candidate, holder));
         let named = losers.by_ref().take(limits::NAMES_SHOWN_MAX);
@@ -80,7 +85,8 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
     endpoints.retain(|_| is_kept.next().unwrap_or(true));
     // Their paths differ, or the line of their place would name them.
     let is_told = |merge: &&Merge| notes.binary_search_by(|note| note.hostname.cmp(&merge.hostname)).is_ok();
-    let merged: Vec<Note> = known.merges.iter().filter(|merge| !is_told(merge)).map(merged).collect();
+    let untold = known.merges.iter().filter(|merge| !is_told(merge)).take(limits::NOTES_MAX);
+    let merged: Vec<Note> = untold.map(merged).collect();
     notes.extend(merged);
     (holders, notes)
 }

@@ -5,7 +5,7 @@ use log::info;
 use super::description::{describe_adoption, describe_operation};
 use super::work::{Piece, batch_of};
 use super::{Culprits, Execution, Sent, Stop};
-use crate::cloudflare::{Plan as ZonePlan, Refusal as Answer, ZoneId};
+use crate::cloudflare::{Error, Plan as ZonePlan, Refusal as Answer, ZoneId};
 use crate::limits;
 use crate::observe::metrics::Family;
 use crate::reconcile::plan::{RecordOperation, Stage};
@@ -57,7 +57,10 @@ impl<'a> Execution<'a> {
                 // Whether it was done shows at the next read, which no longer shows what there was before.
                 if stage == Stage::Stamp && error.may_have_been_done() {
                     self.note_stamped(pieces);
-                    self.report_adoptions(pieces);
+                    // Where something in between answers, it mostly was not, and is tried again at once.
+                    if !matches!(error, Error::Intercepted(_)) {
+                        self.report_adoptions(pieces);
+                    }
                 }
                 Ok(match self.judge(error)? {
                     Ok(answer) => {
