@@ -140,8 +140,10 @@ fn sixteen_bodies_at_once_stay_within_it_and_external_dns_is_served() {
         let well_behaved = scope.spawn(|| {
             let mut served = 0;
             while !is_over.load(Ordering::Relaxed) {
-                assert_eq!(post(external_dns.api, "/adjustendpoints", &few), 200);
-                served += 1;
+                // All workers may be held for longer than a request lasts; it is asked again then.
+                let status = post(external_dns.api, "/adjustendpoints", &few);
+                assert!([200, 503].contains(&status), "{status}");
+                served += usize::from(status == 200);
             }
             served
         });
@@ -155,6 +157,7 @@ fn sixteen_bodies_at_once_stay_within_it_and_external_dns_is_served() {
         well_behaved.join().expect("it is answered")
     });
     assert!(served > 0);
+    assert_eq!(post(external_dns.api, "/adjustendpoints", &few), 200);
     let peak = process.memory_peak_kib();
     assert!(peak <= limit, "{peak} KiB of {limit}");
 }
