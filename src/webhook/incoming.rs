@@ -689,7 +689,8 @@ mod tests {
     fn what_has_no_room_is_refused_softly_and_the_rest_is_read() {
         let mut share = share_of(64 * 1024);
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(60));
-        let body = format!("[{}{{}}]", "{},".repeat(100));
+        // Several chunks of it.
+        let body = format!("[{}{{}}]", "{},".repeat(CHUNK_BYTES));
         let mut source = body.as_bytes();
         let mut incoming = Incoming::new(
             &mut source,
