@@ -135,6 +135,26 @@ fn the_last_one_is_published_however_many_before_it_get_a_page() {
     }
 }
 
+/// Two of them are refused together, and are not taken for those that stood alone before.
+#[test]
+fn a_newcomer_is_published_though_those_before_it_get_pages() {
+    for (kind, matcher) in kinds_of_writes() {
+        let scene = Scene::with_foreign();
+        let program = scene.start();
+        let external_dns = program.external_dns();
+        for number in 0..3 {
+            scene.cloudflare.fault_every(matcher.clone().with_body(&name(number)), page(403));
+        }
+        for (count, loops) in [(2, 1), (4, 3)] {
+            let desired: Vec<Endpoint> = all().into_iter().take(count).collect();
+            for _ in 0..loops {
+                assert_eq!(external_dns.run_loop(&desired).err(), Some(503), "{kind}");
+            }
+        }
+        assert_eq!(served(&scene), [3], "{kind}");
+    }
+}
+
 /// A page that says 404 is not the API's word that a tunnel is gone, which would be the end of all its hostnames.
 #[test]
 fn a_page_in_place_of_a_tunnel_withdraws_nothing() {
