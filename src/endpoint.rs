@@ -64,16 +64,6 @@ impl Endpoint {
         self.texts().map(str::len).sum()
     }
 
-    /// What escapes add to these texts in JSON.
-    pub fn escaped_bytes(&self) -> usize {
-        let added = |byte: u8| match byte {
-            0..0x20 => 5,
-            b'"' | b'\\' => 1,
-            _ => 0,
-        };
-        self.texts().flat_map(str::bytes).map(added).sum()
-    }
-
     fn texts(&self) -> impl Iterator<Item = &str> {
         let Self { dns_name, targets, record_type, set_identifier, record_ttl: _, labels, provider_specific } =
             self;

@@ -429,7 +429,7 @@ impl Service for Provider {
                 true => adjuster.add(&endpoint),
                 false => adjuster.add_too_long(&endpoint),
             };
-            let mut bytes: usize = added.iter().map(answered_bytes).sum();
+            let mut bytes: usize = added.iter().map(Endpoint::memory_bytes).sum();
             if added.is_empty() && !adjust::opts_out(&endpoint) {
                 unnamed += 1;
                 debug_unnamed(&endpoint);
@@ -540,11 +540,6 @@ impl Service for Provider {
         // What adjust returned is canonical, so equal is what is the same.
         previous == current
     }
-}
-
-/// What an endpoint of an answer takes until that is sent, its JSON included.
-fn answered_bytes(endpoint: &Endpoint) -> usize {
-    endpoint.memory_bytes() + endpoint.text_bytes() * 2 + endpoint.escaped_bytes()
 }
 
 /// What an endpoint takes until it is planned and carried out.

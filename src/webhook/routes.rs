@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::incoming::{Incoming, Shape};
 use super::media_type::{self, Protocol};
-use super::{Failure, Service};
+use super::{Failure, Interrupted, Service};
 use crate::clock::Deadline;
 use crate::endpoint::Endpoint;
 use crate::limits;
@@ -209,8 +209,11 @@ impl Accepted {
                 let filter = service.domain_filter().into_string().into_bytes();
                 return vary("/", Answer::of_type(self.protocol, filter));
             }
-            Operation::Records => return self.endpoints(service.records(deadline)),
-            Operation::AdjustEndpoints => self.endpoints(service.adjust_endpoints(body, deadline)),
+            Operation::Records => return self.endpoints(service.records(deadline), None),
+            Operation::AdjustEndpoints => {
+                let adjusted = service.adjust_endpoints(body, deadline);
+                self.endpoints(adjusted, Some(body))
+            }
             Operation::ApplyChanges => match service.apply_changes(body, deadline) {
                 Ok(()) => Answer::empty(match self.protocol {
                     Protocol::Webhook => 204,
@@ -233,7 +236,12 @@ impl Accepted {
         body.finish().unwrap_or(answer)
     }
 
-    fn endpoints(self, result: Result<Vec<Endpoint>, Failure>) -> Answer {
+    /// What the answer takes is kept of `incoming`.
+    fn endpoints(
+        self,
+        result: Result<Vec<Endpoint>, Failure>,
+        incoming: Option<&mut Incoming<'_>>,
+    ) -> Answer {
         /// A published hostname with its labels and a property or two.
         const TYPICAL_ENDPOINT_BYTES: usize = 360;
 
@@ -241,27 +249,49 @@ impl Accepted {
             Ok(endpoints) => endpoints,
             Err(failure) => return failure.into(),
         };
-        let mut body = Body(Vec::with_capacity(2 + endpoints.len() * TYPICAL_ENDPOINT_BYTES));
-        if serde_json::to_writer(&mut body, &endpoints).is_err() {
-            return Failure::internal("the endpoints cannot be written as JSON").into();
+        let bytes = Vec::with_capacity(2 + endpoints.len() * TYPICAL_ENDPOINT_BYTES);
+        let mut body = Body { bytes, room: 0, incoming };
+        match serde_json::to_writer(&mut body, &endpoints) {
+            Ok(()) => Answer::of_type(self.protocol, body.bytes),
+            // Of a request that goes without memory its own failure is answered.
+            Err(error) => Failure::internal(error.to_string()).into(),
         }
-        let Body(body) = body;
-        if body.len() > limits::RESPONSE_BODY_MAX_BYTES {
-            return Failure::internal("the answer is larger than the 32 MiB that ExternalDNS reads").into();
-        }
-        Answer::of_type(self.protocol, body)
     }
 }
 
 /// Where an answer is written to. serde_json hands over a few bytes at a time, sixty times an endpoint, and musl's `memcpy`
 /// takes as long for one byte as for a hundred: byte by byte, the whole takes a quarter of the time.
-struct Body(Vec<u8>);
+struct Body<'a, 'r> {
+    bytes: Vec<u8>,
+    /// How long it may become before more is asked for.
+    room: usize,
+    incoming: Option<&'a mut Incoming<'r>>,
+}
 
-impl Write for Body {
+impl Body<'_, '_> {
+    fn grow(&mut self) -> io::Result<()> {
+        /// Not every few bytes need a look at what others have.
+        const STEP_BYTES: usize = 64 * 1024;
+
+        if self.room >= limits::RESPONSE_BODY_MAX_BYTES {
+            return Err(io::Error::other("the answer is larger than the 32 MiB that ExternalDNS reads"));
+        }
+        if let Some(incoming) = &mut self.incoming {
+            incoming.keep(STEP_BYTES).map_err(|Interrupted| io::Error::other("no memory for the answer"))?;
+        }
+        self.room += STEP_BYTES;
+        Ok(())
+    }
+}
+
+impl Write for Body<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        while self.bytes.len() + bytes.len() > self.room {
+            self.grow()?;
+        }
         // The compiler would make a memcpy of `extend`.
         for byte in bytes {
-            self.0.push(*byte);
+            self.bytes.push(*byte);
         }
         Ok(bytes.len())
     }
@@ -567,6 +597,6 @@ mod tests {
     fn an_answer_that_external_dns_could_not_read_is_a_failure() {
         let large = Endpoint { dns_name: "x".repeat(limits::RESPONSE_BODY_MAX_BYTES), ..Endpoint::default() };
         let accepted = accept(&head("GET", "/records", WEBHOOK, ""), None).expect("a good head");
-        assert_eq!(accepted.endpoints(Ok(vec![large])).status, 500);
+        assert_eq!(accepted.endpoints(Ok(vec![large]), None).status, 500);
     }
 }
