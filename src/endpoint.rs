@@ -2,7 +2,8 @@
 //!
 //! The shapes are those of `endpoint.Endpoint` and `plan.Changes` in ExternalDNS. Go leaves out what is
 //! empty, writes `null` for a nil list, and up to 0.16.1 spelled the keys of Changes in upper case; all of
-//! that is read, lists by [`crate::webhook::incoming`]. What is written leaves out what is empty too, so that both sides look alike.
+//! that is read, lists by [`crate::webhook::incoming`]. What is written leaves out what is empty too, so that both
+//! sides look alike.
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,18 +62,14 @@ impl Endpoint {
 
     /// The bytes of all its texts.
     pub fn text_bytes(&self) -> usize {
-        self.texts().map(str::len).sum()
-    }
-
-    fn texts(&self) -> impl Iterator<Item = &str> {
         let Self { dns_name, targets, record_type, set_identifier, record_ttl: _, labels, provider_specific } =
             self;
         let pairs = provider_specific.iter().chain(&*labels.0);
-        [dns_name, record_type, set_identifier]
-            .into_iter()
-            .map(String::as_str)
-            .chain(targets.iter().map(String::as_str))
-            .chain(pairs.flat_map(|Property { name, value }| [&**name, &**value]))
+        let pairs = pairs.map(|Property { name, value }| name.len() + value.len());
+        dns_name.len()
+            + record_type.len()
+            + set_identifier.len()
+            + targets.iter().map(String::len).chain(pairs).sum::<usize>()
     }
 
     /// What it takes of the memory, roughly: each text, and each list, is an allocation of its own.

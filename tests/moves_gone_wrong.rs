@@ -77,6 +77,17 @@ fn program(passage: &Passage, variables: &[(&'static str, &str)]) -> Program {
     program
 }
 
+/// No visitor of what is watched was lost.
+fn assert_nobody_is_lost(passage: &Passage) {
+    let watched = passage.town.cloudflare().watched();
+    let lost: Vec<String> = watched
+        .iter()
+        .filter(|watched: &&Watched| !watched.lost().is_empty())
+        .map(|watched| passage.named(&watched.to_string()))
+        .collect();
+    assert!(lost.is_empty(), "{lost:#?}");
+}
+
 /// That rule may lack what protects the new one.
 #[test]
 fn what_is_withdrawn_is_not_led_back_to_its_own_old_rule() {
@@ -173,13 +184,7 @@ fn who_is_withdrawn_with_a_txt_record_below_is_handed_over_to_the_wildcard() {
         pass(&passage, 60);
     }
     assert_eq!(got(&passage, host, "/"), "http://wild:80 by home");
-    let watched = passage.town.cloudflare().watched();
-    let lost: Vec<String> = watched
-        .iter()
-        .filter(|watched: &&Watched| !watched.lost().is_empty())
-        .map(|watched| passage.named(&watched.to_string()))
-        .collect();
-    assert!(lost.is_empty(), "{lost:#?}");
+    assert_nobody_is_lost(&passage);
 }
 
 #[test]
@@ -194,13 +199,7 @@ fn who_is_published_below_a_wildcard_with_a_txt_record_beside_it_is_served_throu
     passage.run_to_rest(&[]).expect("rest");
     passage.town.cloudflare().watch(&["https://web.wild.example.org/"]);
     passage.run_to_rest(&[through("home", "web.wild.example.org", "http://web:80")]).expect("published");
-    let watched = passage.town.cloudflare().watched();
-    let lost: Vec<String> = watched
-        .iter()
-        .filter(|watched: &&Watched| !watched.lost().is_empty())
-        .map(|watched| passage.named(&watched.to_string()))
-        .collect();
-    assert!(lost.is_empty(), "{lost:#?}");
+    assert_nobody_is_lost(&passage);
 }
 
 #[test]

@@ -231,7 +231,8 @@ impl Brake<'_> {
     }
 }
 
-/// Every piece of a hostname's work, but for leading its record over unless it `has_moved`: by what a refusal of it is remembered, and what is written where.
+/// Every piece of a hostname's work, but for leading its record over unless it `has_moved`: by what a refusal of it is
+/// remembered, and what is written where.
 fn works(
     host: &HostPlan,
     snapshot: &Snapshot,
