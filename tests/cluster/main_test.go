@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"fmt"
-	"os"
 	"testing"
 
 	"external-dns-cloudflare-tunnel-webhook/harness"
@@ -15,11 +13,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if err := build(); err != nil {
-		fmt.Fprintln(os.Stderr, "building what the tests run:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	harness.Main(m, build)
 }
 
 func build() (err error) {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -12,11 +11,7 @@ import (
 var externalDNSBinary string
 
 func TestMain(m *testing.M) {
-	if err := build(); err != nil {
-		fmt.Fprintln(os.Stderr, "building what the tests run:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	harness.Main(m, build)
 }
 
 func build() (err error) {

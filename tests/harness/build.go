@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -146,6 +147,15 @@ func Root() (string, error) {
 			return "", fmt.Errorf("no Cargo.lock is above the tests")
 		}
 	}
+}
+
+// Main builds what the tests of a package run, and runs them.
+func Main(m *testing.M, build func() error) {
+	if err := build(); err != nil {
+		fmt.Fprintln(os.Stderr, "building what the tests run:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
 }
 
 // Target is the folder where everything is built.
