@@ -479,3 +479,30 @@ fn a_hostname_that_moves_is_never_led_to_a_tunnel_without_its_rule() {
         assert_eq!(world.documents[&tunnel_id(OFFICE)].rules().len(), PATHS.len());
     }
 }
+
+/// Visitors of a name in an active zone never ask the zone around it, so its rules are none that a wildcard of that zone
+/// would leave behind. The wildcard once waited until the last of them was gone, and beside a foreign one for ever.
+#[test]
+fn a_wildcard_does_not_wait_for_rules_of_names_in_an_active_zone_inside_its_own() {
+    let mut world = World::new(&[], &[]).with_inner_zone();
+    let ask = |tunnel: &'static str| {
+        ["*.example.com", "a.example.com"].map(|name| Endpoint {
+            dns_name: name.to_owned(),
+            targets: vec!["192.0.2.1".to_owned()],
+            record_type: "A".to_owned(),
+            provider_specific: vec![
+                Property::new("webhook/tunnel-service", "http://web:80"),
+                Property::new("webhook/tunnel", tunnel),
+            ],
+            ..Endpoint::default()
+        })
+    };
+    world.run_loop(&ask("office"), usize::MAX);
+
+    let plan = world.run_loop(&ask("home"), usize::MAX);
+    assert_eq!(plan.refusals, []);
+    let led_to = |world: &World| -> Vec<String> {
+        world.records.iter().map(|record| record.content.to_string()).collect()
+    };
+    assert_eq!(led_to(&world), [HOME, HOME].map(|id| tunnel_id(id).hostname()));
+}

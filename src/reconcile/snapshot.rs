@@ -176,6 +176,12 @@ impl Snapshot {
         records.find_map(|record| TunnelId::from_hostname(&record.content))
     }
 
+    /// Whether a zone inside `zone` answers visitors of `name`.
+    pub(super) fn is_served_inside(&self, zone: &ZoneSnapshot, name: &str) -> bool {
+        let is_inside = |other: &ZoneSnapshot| other.zone.name.len() > zone.zone.name.len();
+        self.zones_around(name).any(|other| is_inside(other) && other.is_active())
+    }
+
     /// The zones that were read and that `name` is within.
     pub(super) fn zones_around(&self, name: &str) -> impl Iterator<Item = &ZoneSnapshot> {
         self.zones.iter().filter(move |zone| hostname::is_within(name, &zone.zone.name))

@@ -93,7 +93,10 @@ impl Host<'_> {
         let domain = own_name.strip_prefix("*.")?;
         let is_served = |name: &str| {
             let mut records = self.zone.answering(name).iter();
-            name != own_name && is_below(name, domain) && records.any(|record| &*record.name == own_name)
+            name != own_name
+                && is_below(name, domain)
+                && records.any(|record| &*record.name == own_name)
+                && !self.snapshot.is_served_inside(self.zone, name)
         };
         let rules = self.snapshot.tunnels.get(led_to)?.document.rules();
         rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))
