@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use cloudflare_emulator::{Call, Visit};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use log::LevelFilter;
 use serde_json::Value;
 use simple_logger::SimpleLogger;

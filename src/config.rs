@@ -15,12 +15,14 @@ use log::LevelFilter;
 use regex_lite::Regex;
 
 use crate::cli::Arguments;
-use crate::cloudflare::{self, AccountId, BaseUrl, Credentials, MAKE_TOKEN, Proxy, ZoneId};
+use crate::cloudflare::{self, BaseUrl, Credentials, MAKE_TOKEN, Proxy};
 use crate::config::names::{all_names, hint, is_injected};
-use crate::domain_filter::DomainFilter;
+use crate::ingress::{PathPattern, Service};
 use crate::limits;
 use crate::listener::quoted;
 use crate::logging::Format;
+use crate::model::domain_filter::DomainFilter;
+use crate::model::{AccountId, Hostname, ZoneId};
 use crate::provider::{Wanted, ZoneScope};
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
@@ -30,7 +32,6 @@ use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
 use crate::reconcile::{OneLine, Ownership};
 use crate::secret::Secret;
-use crate::tunnel::{Hostname, PathPattern, Service};
 
 /// Where the API is unless configured otherwise.
 pub const API_BASE_URL_DEFAULT: &str = "https://api.cloudflare.com/client/v4";

@@ -377,12 +377,6 @@ pub const OBSERVE_PAUSE_MAX: Duration = Duration::from_millis(20);
 pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 // What a hostname and a path expression may be.
 
-/// A hostname's length in DNS, in its text form without the trailing dot.
-pub const HOSTNAME_MAX_BYTES: usize = 253;
-
-/// The length of one label of a hostname.
-pub const LABEL_MAX_BYTES: usize = 63;
-
 /// A path expression longer than this is a mistake, and would make every loop's comparison slow.
 pub const PATH_MAX_BYTES: usize = 1_024;
 

@@ -19,9 +19,10 @@ use std::time::Instant;
 use log::{Level, debug, info, log_enabled, warn};
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{AccountId, Client, Error};
-use crate::endpoint::{Changes, Endpoint, List};
+use crate::cloudflare::{Client, Error};
 use crate::limits;
+use crate::model::AccountId;
+use crate::model::endpoint::{Changes, Endpoint, List};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 use crate::observe::responder::Answer;

@@ -27,14 +27,14 @@ pub mod trace;
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
 
-use crate::domain_filter::DomainFilter;
-use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::model::TunnelId;
+use crate::model::domain_filter::DomainFilter;
+use crate::model::endpoint::Endpoint;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::options::OriginRequest;
 use crate::reconcile::service_template::ServiceTemplate;
-use crate::tunnel::TunnelId;
 
 /// What the decisions depend on and no request changes.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::clock::Deadline;
-use crate::endpoint::Endpoint;
+use crate::model::endpoint::Endpoint;
 
 use self::incoming::Incoming;
 

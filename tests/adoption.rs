@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cloudflare_emulator::{Emulator, Fault, Matcher};
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{Zone, ZoneId};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::{Zone, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason, Settled, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::ZoneSnapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};

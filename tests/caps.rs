@@ -14,8 +14,8 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::rivals::{self, Holders, Known};

@@ -18,8 +18,8 @@ use cloudflare_emulator::{
     Cloudflare, ConfigSource, Fault, Matcher, Permission, Plan, Token, TokenOwner, TokenStatus,
 };
 use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
-use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
 use harness::{Scene, TOKEN, endpoint, published};
 use process::program;
 use serde::Deserialize;

@@ -8,7 +8,7 @@ mod harness;
 mod log_recorder;
 
 use cloudflare_emulator::{Plan, Visit};
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 
 use harness::{Program, Scene, endpoint, published};
 use log_recorder::{lines_with, record_log};

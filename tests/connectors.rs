@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use cloudflare_emulator::Visit;
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 
 use hands::Hands;
 use harness::{Program, Scene, endpoint, published};

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Fault, Matcher, Plan};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 
 use external_dns::{ExternalDns, Registry, TXT};
 use harness::{FOREIGN_DOCUMENT, Program, endpoint, published};

@@ -6,11 +6,12 @@ mod external_dns;
 #[allow(dead_code, reason = "the laws take more of it")]
 mod world;
 
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::ingress::Document;
+use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{State, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
-use external_dns_cloudflare_tunnel_webhook::tunnel::{Document, TunnelId};
 use serde_json::value::RawValue;
 
 use world::{HOME, OFFICE, World, tunnel_id};

@@ -2,10 +2,10 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use external_dns_cloudflare_tunnel_webhook::tunnel::{
-    Document, DocumentError, EditRefusal, Edited, Hostname, PathPattern, Rule, RuleEdit, Service, WantedRule,
-    validate,
+use external_dns_cloudflare_tunnel_webhook::ingress::{
+    Document, DocumentError, EditRefusal, Edited, PathPattern, Rule, RuleEdit, Service, WantedRule, validate,
 };
+use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 

@@ -11,9 +11,10 @@ mod matcher;
 
 use std::collections::BTreeSet;
 
-use external_dns_cloudflare_tunnel_webhook::tunnel::{
-    Document, Edited, Hostname, ORIGIN_FIELDS, Rule, RuleEdit, validate,
+use external_dns_cloudflare_tunnel_webhook::ingress::{
+    Document, Edited, ORIGIN_FIELDS, Rule, RuleEdit, validate,
 };
+use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use serde_json::value::RawValue;

@@ -9,7 +9,7 @@
 #[path = "ingress/matcher.rs"]
 mod matcher;
 
-use external_dns_cloudflare_tunnel_webhook::tunnel::{Document, Violation, validate};
+use external_dns_cloudflare_tunnel_webhook::ingress::{Document, Violation, validate};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -11,7 +11,7 @@ mod log_recorder;
 mod town;
 
 use cloudflare_emulator::{Fault, Matcher, Visit};
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 
 use harness::{Scene, published};
 use log_recorder::{lines_with, record_log};

@@ -6,13 +6,12 @@ mod external_dns;
 #[path = "laws/world.rs"]
 mod world;
 
-use external_dns_cloudflare_tunnel_webhook::cloudflare::Record;
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::{Record, hostname};
 use external_dns_cloudflare_tunnel_webhook::reconcile::heritage::Heritage;
 use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust, plan};
-use external_dns_cloudflare_tunnel_webhook::tunnel::hostname;
 use proptest::prelude::*;
 use serde_json::json;
 

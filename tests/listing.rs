@@ -6,8 +6,8 @@ mod external_dns;
 #[allow(dead_code, reason = "the laws take more of it")]
 mod world;
 
-use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Entry, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;

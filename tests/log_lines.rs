@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cloudflare_emulator::{ConfigSource, Refusal, RuleText, Visit, catch_all};
 use external_dns::TXT_BELOW;
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use harness::{Scene, endpoint, published};
 use process::Process;
 

@@ -9,8 +9,8 @@ mod world;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT as LIMIT;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Call, Fault, Matcher, RateLimit};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::observe::metrics::{Definition, Family};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::json;

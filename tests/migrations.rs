@@ -7,7 +7,7 @@ mod external_dns;
 mod harness;
 
 use cloudflare_emulator::Visit;
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use serde_json::json;
 
 use external_dns::{ExternalDns, plan};

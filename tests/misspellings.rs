@@ -19,7 +19,7 @@ mod world;
 
 use std::fmt;
 
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust};

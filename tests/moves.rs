@@ -17,7 +17,7 @@ mod town;
 use std::time::Duration;
 
 use cloudflare_emulator::{RuleText, Visit};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 
 use harness::{endpoint, published};

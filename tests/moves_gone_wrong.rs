@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, RuleText, Visit, Watched};
 use external_dns_cloudflare_tunnel_webhook::clock::Clock;
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use serde_json::json;
 
 use external_dns::TXT_BELOW;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Plan, Visit};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use serde_json::json;
 

@@ -17,8 +17,8 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::limits::NOTES_MAX;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;

@@ -9,7 +9,7 @@ mod harness;
 mod town;
 
 use cloudflare_emulator::{Cloudflare, Fault, Matcher, Refusal, Visit};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 

@@ -6,11 +6,11 @@ mod external_dns;
 #[allow(dead_code, reason = "the laws take more of it")]
 mod world;
 
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, Settled, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
 
 use external_dns::TXT;
 use world::{HOME, World, settings, tunnel_id};

@@ -17,7 +17,7 @@ use std::time::Duration;
 use cloudflare_emulator::{Fault, Matcher, Permission, Token, TokenStatus};
 use external_dns::Answer;
 use external_dns_cloudflare_tunnel_webhook::clock::Clock;
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use hands::Hands;
 use harness::{Program, Scene, TOKEN, published};
 

@@ -10,7 +10,7 @@ mod town;
 use std::collections::BTreeSet;
 
 use cloudflare_emulator::{ConfigSource, Emulator, Fault, Matcher, Plan, Refusal, RuleText, Unconfigured};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use serde_json::json;
 
 use external_dns::{ExternalDns, plan};

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cloudflare_emulator::{Cloudflare, Matcher, RateLimit, Refusal, RuleText};
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 
 use harness::{Scene, published};
 use toll::Toll;

@@ -8,7 +8,7 @@ mod harness;
 mod town;
 
 use cloudflare_emulator::{Call, Fault, Matcher, Plan, Refusal, RuleText, Visit};
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 
 use external_dns::TXT;
 use harness::{Scene, endpoint, published};

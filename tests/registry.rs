@@ -8,7 +8,7 @@ mod harness;
 mod town;
 
 use cloudflare_emulator::{Fault, Matcher, Plan, Record, Refusal};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::json;
 

@@ -13,9 +13,9 @@ mod world;
 use std::sync::{Arc, Mutex};
 
 use cloudflare_emulator::{Cloudflare, ConfigSource, Fault, Matcher, Visit, catch_all};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
-use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
 
 use harness::{Program, Scene, endpoint, published};
 use town::rest;

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cloudflare_emulator::{Emulator, Visit, VisitChange, Watched};
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::json;

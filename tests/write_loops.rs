@@ -6,7 +6,7 @@ mod external_dns;
 mod harness;
 
 use cloudflare_emulator::{Cloudflare, Record};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 
 use external_dns::exchange;

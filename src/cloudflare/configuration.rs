@@ -5,12 +5,13 @@ use serde_json::value::RawValue;
 
 use super::client::Client;
 use super::error::Error;
-use super::identifier::{AccountId, path};
+use super::path::path;
 use super::transport::Method;
 use super::tunnel::ConfigSource;
 use super::verdict::Area;
 use crate::clock::Deadline;
-use crate::tunnel::TunnelId;
+use crate::model::AccountId;
+use crate::model::TunnelId;
 
 /// The version of a configuration that was never written; cloudflared starts at the same one.
 const NEVER_CONFIGURED: i64 = -1;

@@ -1,49 +1,18 @@
 //! DNS records, read by the thousand and written in batches.
 
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::client::Client;
 use super::envelope::null_is_default;
 use super::error::Error;
-use super::identifier::{RecordId, ZoneId, path};
+use super::path::path;
 use super::transport::Method;
 use super::verdict::Area;
 use crate::clock::{Deadline, unix_seconds_of};
 use crate::limits::RECORDS_PER_PAGE;
-use crate::tunnel::hostname;
-
-/// A record as Cloudflare has it. A zone may hold thousands, hence the boxed texts and nothing that is not needed.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(from = "WireRecord")]
-pub struct Record {
-    /// Its id.
-    pub id: RecordId,
-    /// The full name in lower-case punycode, without a trailing dot.
-    pub name: Box<str>,
-    /// `A`, `AAAA`, `CNAME`, `TXT`, …
-    pub kind: Box<str>,
-    /// What it says; of a CNAME, the target. Empty for types that have only `data`.
-    pub content: Box<str>,
-    /// Whether Cloudflare stands before it.
-    pub proxied: bool,
-    /// Seconds; 1 stands for automatic, which is what every proxied record has.
-    pub ttl: u32,
-    /// Empty where there is none.
-    pub comment: Box<str>,
-    /// Made by one of Cloudflare's services (Email Routing): it can be neither changed nor deleted.
-    pub read_only: bool,
-    /// When it was made, in whole seconds since 1970; `None` where that is not told or cannot be read. A change leaves it
-    /// as it is.
-    pub created_unix_seconds: Option<u32>,
-}
-
-impl Record {
-    /// Whether it is a TXT record that can be changed.
-    pub fn is_writable_txt(&self) -> bool {
-        &*self.kind == "TXT" && !self.read_only
-    }
-}
+use crate::model::hostname;
+use crate::model::{NewRecord, Record, RecordId, RecordPatch, ZoneId};
 
 /// Changes of one zone's records. Cloudflare runs deletes, then patches, then posts, in one transaction: all or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -70,47 +39,6 @@ impl Batch {
         let Self { deletes, patches, posts } = self;
         deletes.len() + patches.len() + posts.len()
     }
-}
-
-/// A change of one record. What is `None` stays.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RecordPatch {
-    /// The record.
-    pub id: RecordId,
-    /// Its new type.
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub kind: Option<Box<str>>,
-    /// Its new content.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub content: Option<Box<str>>,
-    /// Whether Cloudflare is to stand before it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub proxied: Option<bool>,
-    /// Seconds, 1 for automatic.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl: Option<u32>,
-    /// Its new comment; the empty one takes it away.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub comment: Option<Box<str>>,
-}
-
-/// A record to be made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NewRecord {
-    /// The full name.
-    pub name: Box<str>,
-    /// `A`, `AAAA`, `CNAME`, `TXT`, …
-    #[serde(rename = "type")]
-    pub kind: Box<str>,
-    /// What it says.
-    pub content: Box<str>,
-    /// Whether Cloudflare is to stand before it.
-    pub proxied: bool,
-    /// Seconds, 1 for automatic.
-    pub ttl: u32,
-    /// Empty for none.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub comment: Box<str>,
 }
 
 fn ids_as_objects<S: serde::Serializer>(ids: &[RecordId], serializer: S) -> Result<S::Ok, S::Error> {
@@ -147,9 +75,10 @@ struct WireMeta {
     read_only: bool,
 }
 
-impl From<WireRecord> for Record {
-    fn from(wire: WireRecord) -> Self {
-        Self {
+impl<'de> Deserialize<'de> for Record {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = WireRecord::deserialize(deserializer)?;
+        Ok(Self {
             id: wire.id,
             // Punycode by the specification; some have seen Unicode.
             name: hostname::normalize(&wire.name).into(),
@@ -161,7 +90,7 @@ impl From<WireRecord> for Record {
             read_only: wire.meta.read_only,
             created_unix_seconds: unix_seconds_of(&wire.created_on)
                 .and_then(|seconds| u32::try_from(seconds).ok()),
-        }
+        })
     }
 }
 

@@ -5,9 +5,10 @@ use serde::de::IgnoredAny;
 
 use super::client::{Client, Credentials};
 use super::error::{Error, Refusal};
-use super::identifier::{AccountId, path};
+use super::path::path;
 use super::verdict::Area;
 use crate::clock::Deadline;
+use crate::model::AccountId;
 
 macro_rules! token_form {
     () => {

@@ -5,11 +5,12 @@ use serde::Deserialize;
 use super::client::Client;
 use super::envelope::null_is_default;
 use super::error::Error;
-use super::identifier::{AccountId, path};
+use super::path::path;
 use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::TUNNELS_PER_PAGE;
-use crate::tunnel::{TunnelId, TunnelIdError};
+use crate::model::AccountId;
+use crate::model::{TunnelId, TunnelIdError};
 
 /// A tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

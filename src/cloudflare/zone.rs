@@ -1,42 +1,16 @@
 //! Zones.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::client::Client;
 use super::envelope::null_is_default;
 use super::error::Error;
-use super::identifier::{AccountId, ZoneId, path};
+use super::path::path;
 use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::ZONES_PER_PAGE;
-use crate::tunnel::hostname;
-
-/// A zone that the credentials can see.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(from = "WireZone")]
-pub struct Zone {
-    /// Its id.
-    pub id: ZoneId,
-    /// Its apex in lower-case punycode, without a trailing dot.
-    pub name: Box<str>,
-    /// The account that it belongs to.
-    pub account: AccountId,
-    /// Decides how long a comment and how large a batch may be.
-    pub plan: Plan,
-    /// `active`, `pending`, `initializing` or `moved`.
-    pub status: Box<str>,
-    /// A paused zone serves DNS only: nothing in it is proxied.
-    pub paused: bool,
-}
-
-/// As far as limits depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
-    /// The smaller limits; also assumed where Cloudflare does not tell.
-    Free,
-    /// Pro, Business and Enterprise.
-    Paid,
-}
+use crate::model::hostname;
+use crate::model::{AccountId, Plan, Zone, ZoneId};
 
 #[derive(Deserialize)]
 struct WireZone {
@@ -64,9 +38,10 @@ struct WirePlan {
     legacy_id: Box<str>,
 }
 
-impl From<WireZone> for Zone {
-    fn from(wire: WireZone) -> Self {
-        Self {
+impl<'de> Deserialize<'de> for Zone {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = WireZone::deserialize(deserializer)?;
+        Ok(Self {
             id: wire.id,
             // Punycode by the specification; some have seen Unicode.
             name: hostname::normalize(&wire.name).into(),
@@ -77,7 +52,7 @@ impl From<WireZone> for Zone {
             },
             status: wire.status,
             paused: wire.paused,
-        }
+        })
     }
 }
 

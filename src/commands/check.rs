@@ -2,17 +2,16 @@
 
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
-use crate::cloudflare::{
-    AccountId, Client, ClientSettings, ConfigSource, Credentials, Error, Plan, TOKEN_FORM, Tunnel, Zone,
-};
+use crate::cloudflare::{Client, ClientSettings, ConfigSource, Credentials, Error, TOKEN_FORM, Tunnel};
 use crate::config::Config;
+use crate::ingress::Document;
 use crate::limits;
+use crate::model::{AccountId, Plan, Zone};
 use crate::provider::{Wanted, find_tunnel, is_of_account, shared_account};
 use crate::reconcile::Ownership;
 use crate::reconcile::records::{idle_state, surprises};
 use crate::reconcile::stamp::Stamp;
 use crate::serve::client_settings;
-use crate::tunnel::Document;
 
 const ZONE_READ: &str = "give the token the permission Zone: Zone: Read, for the zones that are to be served";
 const DNS_EDIT: &str = "give the token the permission Zone: DNS: Edit for this zone";

@@ -1,9 +1,9 @@
 //! The names of settings: ours, those of other programs for the same thing, and those that somebody meant for one.
 
 use crate::cli::Arguments;
-use crate::edit_distance::edit_distance;
 use crate::limits;
 use crate::listener::quoted;
+use crate::model::text::edit_distance;
 
 /// Settings without a flag: a command line can be read by any process of the machine.
 const SECRETS: [&str; 2] = ["CF_API_TOKEN", "CF_API_KEY"];

@@ -7,12 +7,12 @@ use std::time::Instant;
 use log::{debug, warn};
 
 use crate::clock::Deadline;
-use crate::cloudflare::{AccountId, Error};
+use crate::cloudflare::Error;
 use crate::limits;
+use crate::model::{AccountId, TunnelId};
 use crate::observe::metrics::Family;
 use crate::provider::{Provider, Resolved};
 use crate::reconcile::ConfiguredTunnel;
-use crate::tunnel::TunnelId;
 
 /// What the looks so far say of each tunnel, and when the next one is due.
 #[derive(Debug)]

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::cloudflare::{Record, RecordPatch, ZoneId};
-use crate::endpoint::Property;
+use crate::ingress::{Owned, Rule, RuleEdit};
 use crate::limits;
+use crate::model::endpoint::Property;
+use crate::model::{Record, RecordPatch, TunnelId, ZoneId};
 use crate::ordered::inserted;
 use crate::provider::breaker::{Breaker, Write, fingerprint};
 use crate::provider::execution::{Done, Doubts, Rejection, describe_operation, record_work, tunnel_work};
 use crate::reconcile::canonical;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage, Subject};
 use crate::reconcile::snapshot::Snapshot;
-use crate::tunnel::{Owned, Rule, RuleEdit, TunnelId};
 
 /// Every tunnel's rules, with which of them are ours.
 type OwnedRules<'a> = BTreeMap<&'a TunnelId, Owned<'a>>;

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::model::endpoint::Endpoint;
+use crate::model::hostname;
 use crate::provider::breaker::fingerprint;
 use crate::reconcile::Settings;
 use crate::reconcile::rivals::{self, Merge, resource_of};
-use crate::tunnel::hostname;
 
 /// What earlier requests held, by place: a fingerprint of name and set identifier. It is lost with the process; the
 /// next one finds out anew.
@@ -254,11 +254,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::domain_filter::DomainFilter;
-    use crate::endpoint::{Labels, Property};
+    use crate::model::TunnelId;
+    use crate::model::domain_filter::DomainFilter;
+    use crate::model::endpoint::{Labels, Property};
     use crate::reconcile::ConfiguredTunnel;
     use crate::reconcile::canonical::{RESOURCE_LABEL, TUNNEL_SERVICE};
-    use crate::tunnel::TunnelId;
 
     const MINUTE: Duration = Duration::from_secs(60);
 

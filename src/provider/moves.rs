@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::limits;
+use crate::model::TunnelId;
 use crate::ordered::inserted;
 use crate::reconcile::plan::{Plan, Settled};
-use crate::tunnel::TunnelId;
 
 #[derive(Debug, Default)]
 pub(super) struct Moves {

@@ -9,14 +9,15 @@ use std::time::Instant;
 use log::{debug, info, warn};
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{AccountId, Client, ConfigSource, Configuration, Error, Record, Zone, ZoneId};
-use crate::domain_filter::DomainFilter;
+use crate::cloudflare::{Client, ConfigSource, Configuration, Error};
+use crate::ingress::{Document, DocumentError};
 use crate::limits;
+use crate::model::domain_filter::DomainFilter;
+use crate::model::{AccountId, Record, TunnelId, Zone, ZoneId};
 use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
-use crate::tunnel::{Document, DocumentError, TunnelId};
 
 /// Which zones are read.
 #[derive(Clone, Debug, Default)]

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::model::endpoint::Endpoint;
 use crate::reconcile::Note;
 use crate::reconcile::canonical::RESOURCE_LABEL;
 

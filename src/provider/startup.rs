@@ -10,9 +10,10 @@ use std::time::Duration;
 use log::{debug, info, warn};
 
 use crate::clock::Deadline;
-use crate::cloudflare::{AccountId, ConfigSource, Error, MAKE_TOKEN, Tunnel, Zone};
+use crate::cloudflare::{ConfigSource, Error, MAKE_TOKEN, Tunnel};
 use crate::limits;
 use crate::listener::quoted;
+use crate::model::{AccountId, Zone};
 use crate::ordered::inserted;
 use crate::provider::reader::{ZoneScope, is_of_account};
 use crate::provider::{Provider, Resolved, read_failure};

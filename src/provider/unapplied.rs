@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Instant;
 
+use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::listener::quoted;
+use crate::model::TunnelId;
 use crate::reconcile::options::CA_POOL_FIELD;
-use crate::tunnel::{RuleEdit, TunnelId};
 
 /// What was written and is not known to be applied, by tunnel, the oldest version first.
 #[derive(Debug, Default)]
@@ -133,7 +134,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::tunnel::{Hostname, PathPattern, Service, WantedRule};
+    use crate::ingress::{PathPattern, Service, WantedRule};
+    use crate::model::Hostname;
 
     fn tunnel() -> TunnelId {
         TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id")

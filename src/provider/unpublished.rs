@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cloudflare::RecordId;
+use crate::ingress::{RuleEdit, WantedRule};
+use crate::model::{RecordId, TunnelId};
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
-use crate::tunnel::{RuleEdit, TunnelId, WantedRule};
 
 /// Digests by hostname. It is lost with the process, as what a crash leaves behind cannot be told from a rule of ours.
 #[derive(Debug, Default)]

@@ -3,8 +3,8 @@
 //! Pure, deterministic and idempotent, because ExternalDNS compares the answer with `records` in every loop. It
 //! never fails and never withdraws: an endpoint with a mistake in it stays, and `plan` refuses it by name.
 
-use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::model::endpoint::Endpoint;
 use crate::reconcile::canonical::{Canonical, RESOURCE_LABEL, TUNNEL};
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::{self, Reader};
@@ -123,12 +123,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain_filter::DomainFilter;
-    use crate::endpoint::{Labels, Property};
+    use crate::model::TunnelId;
+    use crate::model::domain_filter::DomainFilter;
+    use crate::model::endpoint::{Labels, Property};
     use crate::reconcile::ConfiguredTunnel;
     use crate::reconcile::canonical::INVALID;
     use crate::reconcile::service_template::ServiceTemplate;
-    use crate::tunnel::TunnelId;
 
     const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
     const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";

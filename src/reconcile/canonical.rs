@@ -6,10 +6,11 @@
 
 use std::fmt;
 
-use crate::endpoint::{Endpoint, Labels, Property};
+use crate::ingress::{Rule, WantedRule};
 use crate::limits;
+use crate::model::endpoint::{Endpoint, Labels, Property};
+use crate::model::{Hostname, TunnelId};
 use crate::reconcile::{OneLine, one_line, options};
-use crate::tunnel::{Hostname, Rule, TunnelId, WantedRule};
 
 /// The service of an endpoint's rule.
 pub const TUNNEL_SERVICE: &str = "webhook/tunnel-service";

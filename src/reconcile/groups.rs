@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::endpoint::Endpoint;
 use crate::limits;
+use crate::model::endpoint::Endpoint;
 use crate::reconcile::canonical::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
 
 /// Stands between the name of a property and that of its group. No property has it in its own name.
@@ -86,7 +86,7 @@ impl<'e> Part<'e> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::Property;
+    use crate::model::endpoint::Property;
 
     fn endpoint(properties: &[Said<'_>]) -> Endpoint {
         Endpoint {

@@ -5,15 +5,15 @@
 
 use std::cmp::Ordering;
 
-use crate::cloudflare::Record;
-use crate::endpoint::Endpoint;
+use crate::ingress::Rule;
+use crate::model::endpoint::Endpoint;
+use crate::model::hostname::{self, is_below};
+use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Settings;
 use crate::reconcile::canonical::{DRIFT, OWNER_LABEL, RECORD_ONLY, TUNNEL_SERVICE};
 use crate::reconcile::records::{is_home, records};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
-use crate::tunnel::hostname::{self, is_below};
-use crate::tunnel::{Hostname, Rule, TunnelId};
 
 /// Every host, where a rule has only a path.
 const EVERY_HOST: &str = "*";

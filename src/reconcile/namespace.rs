@@ -75,7 +75,8 @@ pub fn digest_of(resource: &str) -> Option<Box<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tunnel::{Hostname, Service, TunnelId, WantedRule};
+    use crate::ingress::{Service, WantedRule};
+    use crate::model::{Hostname, TunnelId};
 
     fn publication(service: &str, origin_request: Vec<(&'static str, Value)>) -> Publication {
         let hostname = Hostname::parse("a.example.com").expect("a hostname");

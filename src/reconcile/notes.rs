@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::endpoint::Endpoint;
+use crate::model::endpoint::Endpoint;
 use crate::reconcile::Note;
 
 /// Notes, each once, and so many as there is room for: the first by name, whatever the order in which they come.

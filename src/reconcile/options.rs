@@ -7,10 +7,10 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::endpoint::Property;
-use crate::limits;
-use crate::tunnel::Rule;
-use crate::tunnel::origin_request::{COUNT_MAX, is_address_range};
+use crate::ingress::Rule;
+use crate::ingress::origin_request::{COUNT_MAX, is_address_range};
+use crate::model::endpoint::Property;
+use crate::model::hostname;
 
 /// Access tokens have to be valid for a request to reach the service: `true` or `false`.
 pub const ACCESS_REQUIRED: &str = "webhook/access-required";
@@ -386,7 +386,7 @@ fn read_access<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>, read: &mut Options
 /// A label of DNS in lower case. cloudflared makes a URL of it as it is, and takes the keys of whatever host comes of that.
 fn is_team_name(text: &str) -> bool {
     let is_letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    text.len() <= limits::LABEL_MAX_BYTES
+    text.len() <= hostname::LABEL_MAX_BYTES
         && text.bytes().all(|byte| is_letter_or_digit(byte) || byte == b'-')
         && [text.bytes().next(), text.bytes().last()]
             .into_iter()

@@ -7,10 +7,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::ingress::{Service, WantedRule};
 use crate::reconcile::Settings;
 use crate::reconcile::canonical::Fault;
 use crate::reconcile::options::{CA_POOL, CA_POOL_FIELD};
-use crate::tunnel::{Service, WantedRule};
 
 /// Names of the machine itself in the hosts files of Kubernetes, Docker and the usual distributions. The names below
 /// `localhost` are left to resolvers, many of which follow RFC 6761.

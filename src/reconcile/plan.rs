@@ -13,8 +13,9 @@ use std::fmt;
 
 pub use refusal::{Reason, Refusal};
 
-use crate::cloudflare::{NewRecord, Record, RecordId, RecordPatch, ZoneId};
-use crate::endpoint::{Changes, Endpoint};
+use crate::ingress::{Document, RuleEdit};
+use crate::model::endpoint::{Changes, Endpoint};
+use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId, hostname};
 use crate::ordered::{inserted, push_lean};
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, RESOURCE_LABEL};
 use crate::reconcile::heritage;
@@ -23,7 +24,6 @@ use crate::reconcile::reading::Reader;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Ownership, Settings};
-use crate::tunnel::{Document, RuleEdit, TunnelId, hostname};
 
 /// The stages of an apply, in the order they are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

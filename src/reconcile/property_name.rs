@@ -4,8 +4,8 @@
 //! A name that is nearly one of ours is a mistake in an object that was meant for a tunnel, and leaving it out could
 //! publish more than was asked for.
 
-use crate::edit_distance::{MISSPELLING_MAX_EDITS, is_within};
 use crate::limits;
+use crate::model::text::{MISSPELLING_MAX_EDITS, is_within};
 use crate::reconcile::options::IP_RULES;
 
 /// What every property of ours begins with.

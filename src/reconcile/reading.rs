@@ -8,8 +8,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use crate::endpoint::{Endpoint, Labels, Property};
+use crate::ingress::{PathError, PathPattern, Service, WantedRule};
 use crate::limits;
+use crate::model::TunnelId;
+use crate::model::endpoint::{Endpoint, Labels, Property};
+use crate::model::hostname::{self, Hostname};
 use crate::reconcile::canonical::{
     self, Canonical, Fault, INVALID, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, TUNNEL,
     TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
@@ -20,8 +23,6 @@ use crate::reconcile::options::{self, BadOption, OptionsRead};
 use crate::reconcile::property_name::{self, Meaning};
 use crate::reconcile::target::{self, Target};
 use crate::reconcile::{Settings, permitted};
-use crate::tunnel::hostname::{self, Hostname};
-use crate::tunnel::{PathError, PathPattern, Service, TunnelId, WantedRule};
 
 /// Begins the set identifier of an endpoint of which nothing is read, so that it stands in nobody's way.
 const UNREAD_PREFIX: &str = "unread:";
@@ -288,7 +289,7 @@ pub fn unread(endpoint: &Endpoint, problem: &str, settings: &Settings) -> Canoni
     let resource = endpoint.labels.value(RESOURCE_LABEL).map(|label| cut(label, limits::RESOURCE_MAX_BYTES));
     let set_identifier = format!("{UNREAD_PREFIX}{}", resource.unwrap_or_default());
     // A name that is cut must be no other hostname's.
-    let name = cut(&endpoint.dns_name, limits::HOSTNAME_MAX_BYTES + 1);
+    let name = cut(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
     invalid(
         hostname::normalize(name),
         settings.default_tunnel().hostname(),

@@ -5,15 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::cloudflare::{Record, Zone};
-use crate::endpoint::{Endpoint, Labels, Property};
+use crate::ingress::{Document, Owned, Rule};
+use crate::model::endpoint::{Endpoint, Labels, Property};
+use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::heritage;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Stamp};
 use crate::reconcile::trace::{Trace, trace};
 use crate::reconcile::{Note, Ownership, Settings};
-use crate::tunnel::{Document, Hostname, Owned, Rule, TunnelId};
 
 /// Begins the set identifier of a rule that is stamped and not there any more; its digest follows.
 pub const LOST_PREFIX: &str = "lost:";

@@ -6,8 +6,9 @@
 
 use std::fmt::Write as _;
 
-use crate::endpoint::{Endpoint, Property};
 use crate::limits;
+use crate::model::Hostname;
+use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::canonical::{
     self, Canonical, INVALID, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
 };
@@ -17,7 +18,6 @@ use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::trace::trace;
 use crate::reconcile::{Note, Settings, adjust, namespace};
-use crate::tunnel::Hostname;
 
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
@@ -270,10 +270,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain_filter::DomainFilter;
-    use crate::endpoint::Labels;
+    use crate::model::TunnelId;
+    use crate::model::domain_filter::DomainFilter;
+    use crate::model::endpoint::Labels;
     use crate::reconcile::ConfiguredTunnel;
-    use crate::tunnel::TunnelId;
 
     fn settings() -> Settings {
         let id = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("a well-formed id");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::tunnel::{Service, ServiceError};
+use crate::ingress::{Service, ServiceError};
 
 const NAME: &str = "{name}";
 const NAMESPACE: &str = "{namespace}";

@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cloudflare::{Record, Zone};
+use crate::ingress::{Document, Owned, Rule};
+use crate::model::{Hostname, Record, TunnelId, Zone, hostname};
 use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
-use crate::tunnel::{Document, Hostname, Owned, Rule, TunnelId, hostname};
 
 /// The status of a zone that is delegated: visitors are led to its name servers.
 pub(super) const ZONE_ACTIVE: &str = "active";

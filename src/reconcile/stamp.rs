@@ -14,8 +14,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use crate::cloudflare::Record;
-use crate::tunnel::TunnelId;
+use crate::model::{Record, TunnelId};
 
 const PREFIX: &str = "external-dns owner=";
 const REMARK_SEPARATOR: &str = " | ";

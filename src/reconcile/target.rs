@@ -3,10 +3,11 @@
 
 use std::net::IpAddr;
 
-use crate::edit_distance::{MISSPELLING_MAX_EDITS, is_within};
-use crate::tunnel::id::TUNNEL_DOMAIN;
-use crate::tunnel::service::WORDS;
-use crate::tunnel::{TunnelId, looks_like_service};
+use crate::ingress::looks_like_service;
+use crate::ingress::service::WORDS;
+use crate::model::TunnelId;
+use crate::model::text::{MISSPELLING_MAX_EDITS, is_within};
+use crate::model::tunnel_id::TUNNEL_DOMAIN;
 
 /// What somebody meant by a target.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use crate::ingress::Rule;
+use crate::model::{Hostname, TunnelId};
 use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
-use crate::tunnel::{Hostname, Rule, TunnelId};
 
 /// What became of one digest.
 #[derive(Clone, Debug)]

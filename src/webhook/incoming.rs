@@ -16,8 +16,8 @@ use super::budget::{NoRoom, Share};
 use super::routes::Answer;
 use super::{Failure, Interrupted};
 use crate::clock::{Clock, Deadline};
-use crate::endpoint::{Endpoint, Labels, List};
 use crate::limits;
+use crate::model::endpoint::{Endpoint, Labels, List};
 
 /// The body of one request.
 pub struct Incoming<'r> {
@@ -50,7 +50,7 @@ pub struct Incoming<'r> {
 pub enum Shape {
     /// An array of endpoints.
     Endpoints,
-    /// An object of lists of endpoints, see [`Changes`](crate::endpoint::Changes).
+    /// An object of lists of endpoints, see [`Changes`](crate::model::endpoint::Changes).
     Changes,
     /// Another object, which is read in one piece.
     Object,
@@ -519,7 +519,7 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::endpoint::Changes;
+    use crate::model::endpoint::Changes;
     use crate::webhook::budget::Budget;
 
     fn share_of(bytes: usize) -> Share {

@@ -13,9 +13,9 @@ use super::incoming::{Incoming, Shape};
 use super::media_type::{self, Protocol};
 use super::{Failure, Interrupted, Service};
 use crate::clock::Deadline;
-use crate::endpoint::Endpoint;
 use crate::limits;
 use crate::listener::path_of;
+use crate::model::endpoint::Endpoint;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -313,7 +313,7 @@ mod tests {
 
     use super::*;
     use crate::clock::{Clock, SystemClock};
-    use crate::endpoint::Changes;
+    use crate::model::endpoint::Changes;
     use crate::webhook::budget::Budget;
     use crate::webhook::incoming::Arrived;
 

@@ -9,11 +9,11 @@ use cloudflare_emulator::{
     Token, TokenOwner, TokenStatus, Unconfigured,
 };
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{
-    AccountId, Batch, Client, ConfigSource, Credentials, Error, NewRecord, Plan, RecordPatch, ZoneId,
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Client, ConfigSource, Credentials, Error};
+use external_dns_cloudflare_tunnel_webhook::model::{
+    AccountId, NewRecord, Plan, RecordPatch, TunnelId, ZoneId,
 };
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
-use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
 use serde_json::json;
 use serde_json::value::RawValue;
 

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Client, Credentials, RecordId, ZoneId};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Client, Credentials};
+use external_dns_cloudflare_tunnel_webhook::model::{RecordId, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 
 use crate::secrets::{record, said_of};

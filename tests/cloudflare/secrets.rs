@@ -7,7 +7,8 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Credentials, RecordId, ZoneId};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Credentials};
+use external_dns_cloudflare_tunnel_webhook::model::{RecordId, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 
 use crate::server::{EMPTY_LIST, Server, TOKEN, Then, answer, client_with};

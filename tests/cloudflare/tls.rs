@@ -15,8 +15,9 @@ use crate::certificate::{Certified, EXPIRED, VALID};
 use crate::server::{EMPTY_LIST, TOKEN, Then, answer};
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
-    Client, ClientSettings, Credentials, Error, TransportErrorKind, USER_AGENT, ZoneId,
+    Client, ClientSettings, Credentials, Error, TransportErrorKind, USER_AGENT,
 };
+use external_dns_cloudflare_tunnel_webhook::model::ZoneId;
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 
 /// Answers every request with an empty list, and keeps its connections.

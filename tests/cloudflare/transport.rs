@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use crate::server::{EMPTY_LIST, Server, TOKEN, Then, answer, answer_bytes, client, client_with, hang};
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
-    AccountId, Batch, Client, ClientSettings, Credentials, Error, Proxy, RecordId, TransportErrorKind, ZoneId,
+    Batch, Client, ClientSettings, Credentials, Error, Proxy, TransportErrorKind,
 };
 use external_dns_cloudflare_tunnel_webhook::limits::ANSWER_MAX_BYTES;
+use external_dns_cloudflare_tunnel_webhook::model::{AccountId, RecordId, TunnelId, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
-use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
 
 /// How much later than its deadline a call may end on a machine under load.
 const TOLERANCE: Duration = Duration::from_millis(1500);

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use external_dns_cloudflare_tunnel_webhook::tunnel::{
-    Document, Hostname, PathPattern, Rule, RuleEdit, Service, WantedRule,
+use external_dns_cloudflare_tunnel_webhook::ingress::{
+    Document, PathPattern, Rule, RuleEdit, Service, WantedRule,
 };
+use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};

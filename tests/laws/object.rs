@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

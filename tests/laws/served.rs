@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use external_dns_cloudflare_tunnel_webhook::tunnel::TunnelId;
+use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use regex::Regex;
 use serde_json::Value;
 

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{
-    AccountId, Plan as ZonePlan, Record, RecordId, Zone, ZoneId,
-};
-use external_dns_cloudflare_tunnel_webhook::domain_filter::DomainFilter;
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::ingress::Document;
 use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT;
+use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::{
+    AccountId, Plan as ZonePlan, Record, RecordId, TunnelId, Zone, ZoneId, hostname,
+};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
@@ -18,7 +19,6 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, Tx
 use external_dns_cloudflare_tunnel_webhook::reconcile::{
     ConfiguredTunnel, Ownership, Settings, adjust, records,
 };
-use external_dns_cloudflare_tunnel_webhook::tunnel::{Document, TunnelId, hostname};
 use serde_json::value::RawValue;
 
 use crate::external_dns::Registry;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Arrived, Incoming};
 use external_dns_cloudflare_tunnel_webhook::webhook::server::{self, RunningServer, ServerSettings};

@@ -14,7 +14,7 @@ use cloudflare_emulator::{Emulator, Plan, Token};
 use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::regular_file;
 use external_dns_cloudflare_tunnel_webhook::serve::Running;
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Fault, Matcher, Time};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 
 use crate::harness::Program;
 use crate::town::Town;

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cloudflare_emulator::{Cloudflare, Emulator, Matcher, Plan, Record, Visit};
-use external_dns_cloudflare_tunnel_webhook::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::{TunnelId, hostname};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
-use external_dns_cloudflare_tunnel_webhook::tunnel::{TunnelId, hostname};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;

@@ -1,9 +1,8 @@
 use super::*;
-use crate::cloudflare::identifier::{AccountId, RecordId, ZoneId};
-use crate::cloudflare::record::{Batch, Record};
+use crate::cloudflare::record::Batch;
 use crate::cloudflare::testing::{Stage, TOKEN, answer, failure, limited, success, token};
 use crate::cloudflare::transport::{TransportError, TransportErrorKind};
-use crate::tunnel::TunnelId;
+use crate::model::{AccountId, Record, RecordId, TunnelId, ZoneId};
 
 const SECOND: Duration = Duration::from_secs(1);
 

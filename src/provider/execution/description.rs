@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::cloudflare::{NewRecord, RecordPatch};
+use crate::ingress::RuleEdit;
+use crate::model::{NewRecord, RecordPatch, TunnelId};
 use crate::reconcile::plan::{Adoption, Plan, RecordOperation, Subject};
-use crate::tunnel::{RuleEdit, TunnelId};
 
 /// A line for each write of a plan.
 pub(in crate::provider) fn describe(plan: &Plan) -> Vec<String> {

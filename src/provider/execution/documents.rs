@@ -8,11 +8,12 @@ use super::description::describe_edit;
 use super::work::Piece;
 use super::{Culprits, Execution, Sent, Step, Stop};
 use crate::cloudflare::{Configuration, Error, Refusal as Answer};
+use crate::ingress::{Document, EditRefusal, RuleEdit};
 use crate::limits;
+use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::journal;
 use crate::reconcile::plan::{Reason, Refusal};
-use crate::tunnel::{Document, EditRefusal, RuleEdit, TunnelId};
 
 /// A document as it stood at Cloudflare a moment ago.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use super::Execution;
 use super::work::Piece;
 use crate::clock::Deadline;
 use crate::limits;
+use crate::model::TunnelId;
 use crate::ordered::inserted;
 use crate::reconcile::plan::{HostPlan, Reason};
-use crate::tunnel::TunnelId;
 
 impl<'a> Execution<'a> {
     /// Waits until all connectors of the tunnels that hostnames move to have applied what was written. Hostnames of a tunnel

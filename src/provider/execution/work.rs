@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use crate::cloudflare::{Batch, ZoneId};
+use crate::cloudflare::Batch;
+use crate::ingress::RuleEdit;
+use crate::model::{TunnelId, ZoneId};
 use crate::provider::breaker::fingerprint;
 use crate::reconcile::plan::RecordOperation;
-use crate::tunnel::{RuleEdit, TunnelId};
 
 /// What one call writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

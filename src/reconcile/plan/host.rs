@@ -9,7 +9,8 @@ mod registry;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cloudflare::{Record, RecordId};
+use crate::ingress::{Owned, Rule, RuleEdit};
+use crate::model::{Hostname, Record, RecordId, TunnelId};
 use crate::ordered::push_lean;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan::host::course::{Course, Order};
@@ -21,7 +22,6 @@ use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 use crate::reconcile::trace::{Trace, trace};
 use crate::reconcile::{Note, Settings};
-use crate::tunnel::{Hostname, Owned, Rule, RuleEdit, TunnelId};
 
 /// What comes of one hostname.
 #[derive(Debug, Default)]

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::cloudflare::{Record, RecordId};
+use crate::ingress::{Rule, WantedRule};
+use crate::model::{Record, RecordId, TunnelId};
 use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::heritage::Heritage;
 use crate::reconcile::plan::host::{Host, Wanted, digest_of};
@@ -12,7 +13,6 @@ use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use crate::reconcile::trace::Trace;
 use crate::reconcile::{Note, Ownership, Settings};
-use crate::tunnel::{Rule, TunnelId, WantedRule};
 
 /// The type in the name of a registry's TXT record: that of the record we ask for.
 const WANTED_TYPE: &str = "cname";

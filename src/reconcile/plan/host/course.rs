@@ -4,12 +4,11 @@
 use std::collections::BTreeSet;
 
 use super::{Host, Wanted, digest_of};
-use crate::cloudflare::{NewRecord, Record};
+use crate::model::{NewRecord, Record, TunnelId};
 use crate::reconcile::Note;
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
 use crate::reconcile::stamp::{Claims, Digest};
 use crate::reconcile::trace::Trace;
-use crate::tunnel::TunnelId;
 
 /// How the rules that go and those that come in their place follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

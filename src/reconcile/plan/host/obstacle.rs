@@ -1,14 +1,14 @@
 //! What of somebody else's, or not to be told from it, stands in the way of what is asked for.
 
 use super::{Host, Wanted, digest_of};
-use crate::cloudflare::Record;
+use crate::ingress::{EditRefusal, Rule, WantedRule};
+use crate::model::hostname::is_below;
+use crate::model::{Record, TunnelId};
 use crate::reconcile::adopt::{self, Need};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::records::LOST_PREFIX;
 use crate::reconcile::stamp::{Digest, Stamp};
-use crate::tunnel::hostname::is_below;
-use crate::tunnel::{EditRefusal, Rule, TunnelId, WantedRule};
 
 impl Host<'_> {
     /// What in the tunnels' documents stands in the way of a rule.

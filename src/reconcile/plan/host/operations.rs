@@ -2,14 +2,13 @@
 
 use super::course::{Course, stand_in};
 use super::{Host, Wanted};
-use crate::cloudflare::{NewRecord, Plan as ZonePlan, Record, RecordPatch};
 use crate::limits;
+use crate::model::{NewRecord, Plan as ZonePlan, Record, RecordPatch, TunnelId};
 use crate::ordered::push_lean;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
 use crate::reconcile::snapshot::{OwnRecord, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Stamp};
-use crate::tunnel::TunnelId;
 
 /// What becomes of a hostname's records.
 struct Change<'w> {

@@ -7,7 +7,7 @@
 
 use super::operations::comment_max_bytes;
 use super::{Host, Wanted};
-use crate::cloudflare::{NewRecord, Record, RecordPatch};
+use crate::model::{NewRecord, Record, RecordPatch};
 use crate::reconcile::heritage::{Heritage, content_of, text_of};
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, RegistryTxt, Stage};
 use crate::reconcile::snapshot::ZoneSnapshot;

@@ -21,9 +21,9 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use super::hostname::{HostScope, Hostname};
 use super::path::shape::{self, PathRank};
 use super::rule::Rule;
+use crate::model::hostname::{HostScope, Hostname};
 
 /// A rule in a list that is being edited.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use std::error::Error;
 use std::fmt;
 
 use super::document::Document;
-use super::hostname::Hostname;
 use super::order::{Scope, Slot, is_misplaced, place, place_again};
 use super::rule::{Rule, WantedRule, catch_all};
 use super::validate::{Problem, check_wanted};
+use crate::model::hostname::Hostname;
 
 /// What to do with the rule for one hostname and path.
 #[derive(Clone, Debug, PartialEq, Eq)]

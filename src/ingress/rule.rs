@@ -3,12 +3,12 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::hostname::{Hostname, fold};
 use super::order::Scope;
 use super::origin_request::{ORIGIN_FIELDS, access_with, has_unknown_access_field, is_equal};
 use super::path::PathPattern;
 use super::raw_object::{RawObject, from_json, raw, text};
 use super::service::Service;
+use crate::model::hostname::{Hostname, fold};
 
 /// The fields of a rule.
 const RULE_FIELDS: [&str; 4] = ["hostname", "path", "service", "originRequest"];

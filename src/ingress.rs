@@ -9,8 +9,6 @@
 
 pub mod document;
 pub mod edit;
-pub mod hostname;
-pub mod id;
 mod order;
 pub mod origin_request;
 pub mod path;
@@ -21,8 +19,6 @@ pub mod validate;
 
 pub use document::{Document, DocumentError};
 pub use edit::{EditRefusal, Edited, Owned, RuleEdit};
-pub use hostname::{Hostname, HostnameError};
-pub use id::{TunnelId, TunnelIdError};
 pub use origin_request::ORIGIN_FIELDS;
 pub use path::{PathError, PathPattern};
 pub use rule::{Rule, WantedRule};

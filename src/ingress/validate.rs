@@ -10,12 +10,12 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use super::hostname::{Hostname, HostnameError};
 use super::origin_request::{FieldProblem, check, check_type, managed_field};
 use super::path::{PathError, PathPattern};
 use super::raw_object::{RawObject, integer, is_null, is_same_key, list, raw, text};
 use super::rule::{Rule, WantedRule};
 use super::service::{Service, ServiceError};
+use crate::model::hostname::{Hostname, HostnameError};
 
 /// What cloudflared would refuse in a document, or we in a rule of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use regex_lite::Regex;
 use serde::Serialize;
 
-use crate::tunnel::hostname::{self, is_within};
+use super::hostname::{self, is_within};
 
 /// The filter in one of its two forms; lists and expressions exclude each other.
 #[derive(Clone, Debug)]

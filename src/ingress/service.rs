@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-use crate::limits::{HOSTNAME_MAX_BYTES, LABEL_MAX_BYTES};
+use crate::model::hostname::{HOSTNAME_MAX_BYTES, LABEL_MAX_BYTES};
 
 /// Services that are a word.
 pub(crate) const WORDS: [&str; 4] = ["hello_world", "hello-world", "bastion", "socks-proxy"];

@@ -9,7 +9,11 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
-use crate::limits::{HOSTNAME_MAX_BYTES, LABEL_MAX_BYTES};
+/// A hostname's length in DNS, in its text form without the trailing dot.
+pub const HOSTNAME_MAX_BYTES: usize = 253;
+
+/// The length of one label of a hostname.
+pub const LABEL_MAX_BYTES: usize = 63;
 
 /// What cloudflared lets a pattern begin with to match every name below the rest.
 const WILDCARD: &str = "*.";
@@ -154,7 +158,7 @@ pub fn normalize(text: &str) -> String {
 }
 
 /// Lower case and punycode, as far as that works. Two patterns that fold alike are held to be the same name.
-pub(super) fn fold(text: &str) -> String {
+pub(crate) fn fold(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
     }
@@ -167,7 +171,7 @@ pub(super) fn fold(text: &str) -> String {
 
 /// Which hosts a pattern matches in cloudflared, for the text of any rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum HostScope<'a> {
+pub(crate) enum HostScope<'a> {
     /// No hostname, or `*`.
     All,
     /// What `*.` stands before, with the dot. cloudflared takes it as it is written, so in upper case or
@@ -178,7 +182,7 @@ pub(super) enum HostScope<'a> {
 }
 
 impl<'a> HostScope<'a> {
-    pub(super) fn of(text: &'a str) -> Self {
+    pub(crate) fn of(text: &'a str) -> Self {
         if text.is_empty() || text == "*" {
             Self::All
         } else if text.starts_with(WILDCARD) {
@@ -189,7 +193,7 @@ impl<'a> HostScope<'a> {
     }
 
     /// Whether every host that `hostname` matches is matched by this one.
-    pub(super) fn includes(&self, hostname: &Hostname) -> bool {
+    pub(crate) fn includes(&self, hostname: &Hostname) -> bool {
         match self {
             Self::All => true,
             // Of a wildcard its own suffix is compared: `*.b.example.com` is below `*.example.com`.

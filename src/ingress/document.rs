@@ -9,10 +9,10 @@ use std::fmt;
 use serde_json::value::RawValue;
 
 use super::edit::{Applied, Edited, Owned, RuleEdit, apply};
-use super::hostname::Hostname;
 use super::order::Scope;
 use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::Rule;
+use crate::model::hostname::Hostname;
 
 /// The `config` of a tunnel: raw JSON, and its ingress as a list of rules.
 #[derive(Clone, Debug)]

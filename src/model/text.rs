@@ -1,4 +1,4 @@
-//! How many slips of the fingers lie between two names.
+//! Texts of any origin: how many slips of the fingers lie between two names.
 
 use std::mem::swap;
 

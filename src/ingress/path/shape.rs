@@ -16,7 +16,7 @@ const EVERYTHING: [&str; 4] = ["/", "^/", ".*", "^.*$"];
 
 /// Whether every path that the expression `other` matches is matched by `path`, as far as their texts say; no
 /// expression means all paths.
-pub(in crate::tunnel) fn covers(path: Option<&str>, other: Option<&str>) -> bool {
+pub(in crate::ingress) fn covers(path: Option<&str>, other: Option<&str>) -> bool {
     let Some(path) = path else { return true };
     if matches_everything(path) || Some(path) == other {
         return true;
@@ -29,7 +29,7 @@ pub(in crate::tunnel) fn covers(path: Option<&str>, other: Option<&str>) -> bool
 
 /// Where an expression stands among those of one host: smaller stands in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::tunnel) struct PathRank {
+pub(in crate::ingress) struct PathRank {
     class: PathClass,
     /// Counted down, so that longer is smaller.
     length: Reverse<usize>,
@@ -47,7 +47,7 @@ impl PathRank {
     /// Anchored expressions by the length of their literal beginning, then the others by their length, then
     /// what matches everything by its text (even where it is anchored: nothing behind it would be reached),
     /// then none.
-    pub(in crate::tunnel) fn of(path: Option<&str>) -> Self {
+    pub(in crate::ingress) fn of(path: Option<&str>) -> Self {
         let (class, length) = match path {
             None => (PathClass::None, 0),
             Some(text) if matches_everything(text) => (PathClass::Everything, text.len()),

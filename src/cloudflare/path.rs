@@ -1,0 +1,36 @@
+//! Paths of the API.
+
+use std::fmt::Write;
+
+/// A path below the API's base address. Whatever stands in an id stays within its segment.
+pub(super) fn path(segments: &[&str]) -> String {
+    let mut path = String::with_capacity(96);
+    for segment in segments {
+        path.push('/');
+        for byte in segment.bytes() {
+            if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {
+                path.push(char::from(byte));
+            } else {
+                write!(path, "%{byte:02X}").expect("a String takes what is written to it");
+            }
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_cannot_leave_its_path_segment() {
+        for (id, expected) in [
+            ("023e105f4ecef8ad9ca31a8372d0c353", "/zones/023e105f4ecef8ad9ca31a8372d0c353/dns_records"),
+            ("../accounts", "/zones/%2E%2E%2Faccounts/dns_records"),
+            ("a?b#c d", "/zones/a%3Fb%23c%20d/dns_records"),
+            ("ü", "/zones/%C3%BC/dns_records"),
+        ] {
+            assert_eq!(path(&["zones", id, "dns_records"]), expected, "{id:?}");
+        }
+    }
+}
