@@ -172,14 +172,14 @@ impl Snapshot {
 
     /// The tunnel that visitors of `name` are led to, by a record of its own or by a wildcard's.
     pub fn led_to(&self, name: &str) -> Option<TunnelId> {
-        let mut records = self.zone_of(name)?.answering(name).iter();
-        records.find_map(|record| TunnelId::from_hostname(&record.content))
+        self.zone_of(name)?;
+        self.answering(name).iter().find_map(|record| TunnelId::from_hostname(&record.content))
     }
 
-    /// Whether a zone inside `zone` answers visitors of `name`.
-    pub(super) fn is_served_inside(&self, zone: &ZoneSnapshot, name: &str) -> bool {
-        let is_inside = |other: &ZoneSnapshot| other.zone.name.len() > zone.zone.name.len();
-        self.zones_around(name).any(|other| is_inside(other) && other.is_active())
+    /// The records that answer visitors of `name`: an active zone's before those of one inside it that is not yet.
+    pub fn answering(&self, name: &str) -> &[Record] {
+        let asked = self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()));
+        asked.map_or(&[], |zone| zone.answering(name))
     }
 
     /// The zones that were read and that `name` is within.

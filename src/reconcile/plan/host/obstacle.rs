@@ -92,11 +92,8 @@ impl Host<'_> {
         let own_name = self.hostname.as_str();
         let domain = own_name.strip_prefix("*.")?;
         let is_served = |name: &str| {
-            let mut records = self.zone.answering(name).iter();
-            name != own_name
-                && is_below(name, domain)
-                && records.any(|record| &*record.name == own_name)
-                && !self.snapshot.is_served_inside(self.zone, name)
+            let mut records = self.snapshot.answering(name).iter();
+            name != own_name && is_below(name, domain) && records.any(|record| &*record.name == own_name)
         };
         let rules = self.snapshot.tunnels.get(led_to)?.document.rules();
         rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))
