@@ -21,7 +21,6 @@ use crate::logging;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::provider::Provider;
-use crate::serve::client_settings;
 
 pub use healthcheck::healthcheck;
 
@@ -90,10 +89,14 @@ pub fn list(config: Config, json: bool) -> Result<Report, CommandError> {
     start_logging_calls(&config)?;
     let clock = Arc::new(SystemClock);
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
-    let (settings, wanted) = client_settings(config);
-    let client = Client::new(settings, Arc::clone(&clock) as _)?;
-    let provider =
-        Provider::new(client, clock, wanted, Arc::new(Health::default()), Arc::new(Metrics::default()));
+    let client = Client::new(config.client, Arc::clone(&clock) as _)?;
+    let provider = Provider::new(
+        client,
+        clock,
+        config.provider,
+        Arc::new(Health::default()),
+        Arc::new(Metrics::default()),
+    );
     let entries = provider.listing(deadline).map_err(CommandError::Unreadable)?;
     Ok(list::report(&entries, json))
 }

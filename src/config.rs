@@ -15,7 +15,7 @@ use log::LevelFilter;
 use regex_lite::Regex;
 
 use crate::cli::Arguments;
-use crate::cloudflare::{self, BaseUrl, Credentials, MAKE_TOKEN, Proxy};
+use crate::cloudflare::{self, BaseUrl, ClientSettings, Credentials, MAKE_TOKEN, Proxy, USER_AGENT};
 use crate::config::names::{all_names, hint, is_injected};
 use crate::ingress::{PathPattern, Service};
 use crate::limits;
@@ -23,14 +23,14 @@ use crate::listener::quoted;
 use crate::logging::Format;
 use crate::model::domain_filter::DomainFilter;
 use crate::model::{AccountId, Hostname, ZoneId};
-use crate::provider::{Wanted, ZoneScope};
+use crate::provider::ProviderSettings;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::options::{self, BadOption, OptionsRead, OriginRequest};
 use crate::reconcile::permitted::{self, OwnPort};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
-use crate::reconcile::{OneLine, Ownership};
+use crate::reconcile::{OneLine, Ownership, Policy};
 use crate::secret::Secret;
 
 /// Where the API is unless configured otherwise.
@@ -65,18 +65,12 @@ pub trait Environment {
 /// Everything that is configured.
 #[derive(Debug)]
 pub struct Config {
-    /// What calls of Cloudflare are made with.
-    pub credentials: Credentials,
-    /// Where the secret among them was read, where that was a file.
+    /// How Cloudflare is called.
+    pub client: ClientSettings,
+    /// Where the secret among the credentials was read, where that was a file.
     pub credential_file: Option<PathBuf>,
-    /// Where the API is.
-    pub api_base_url: String,
-    /// Certificate authorities trusted besides the compiled-in ones, as PEM.
-    pub ca_file: Option<Vec<u8>>,
-    /// What calls of Cloudflare go through.
-    pub proxy: Option<Proxy>,
     /// What is managed.
-    pub wanted: Wanted,
+    pub provider: ProviderSettings,
     /// How long a request may take.
     pub request_timeout: Duration,
     /// Where ExternalDNS reaches the API.
@@ -139,39 +133,44 @@ impl Config {
         let namespace_guard = reader.namespace_guard();
         let dry_run = reader.boolean("DRY_RUN");
         let account = reader.account();
-        let ids = reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
-        let (api_base_url, proxy) = reader.api_base_url();
+        let zone_ids = reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
+        let (base_url, proxy) = reader.api_base_url();
         reader.unknown_names();
 
         let Reader { credential_file, mistakes, warnings, .. } = reader;
         let Some(credentials) = credentials.filter(|_| mistakes.is_empty()) else {
             return Err(mistakes);
         };
-        let scope = ZoneScope { filter, ids };
-        let wanted = Wanted {
+        let policy = Policy {
             owner,
-            ownership,
-            account,
-            tunnels,
-            scope,
+            filter,
             default_service,
             origin_defaults,
-            mass_deletion_limit,
-            move_grace,
             ca_pools,
             own_addresses,
+            mass_deletion_limit,
+            ownership,
             adopt,
             namespace_guard,
-            dry_run,
-            allow_local_config,
         };
         Ok(Self {
-            credentials,
+            client: ClientSettings {
+                base_url,
+                credentials,
+                ca_file,
+                proxy,
+                user_agent: USER_AGENT.to_owned(),
+            },
             credential_file,
-            api_base_url,
-            ca_file,
-            proxy,
-            wanted,
+            provider: ProviderSettings {
+                policy,
+                account,
+                tunnels,
+                zone_ids,
+                move_grace,
+                dry_run,
+                allow_local_config,
+            },
             request_timeout,
             api_addresses,
             observation_address,

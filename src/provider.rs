@@ -31,11 +31,10 @@ use crate::provider::execution::{Done, Execution, Stop};
 use crate::provider::journal::{Journal, Speaker};
 use crate::provider::merged::{Merged, Shown};
 use crate::provider::moves::Moves;
-pub use crate::provider::reader::ZoneScope;
 pub(crate) use crate::provider::reader::is_of_account;
 use crate::provider::reader::{ReadError, Reader};
 use crate::provider::silence::Silence;
-pub use crate::provider::startup::Wanted;
+pub use crate::provider::startup::ProviderSettings;
 pub(crate) use crate::provider::startup::{find_tunnel, shared_account};
 use crate::provider::unapplied::Unapplied;
 use crate::provider::unpublished::Unpublished;
@@ -53,7 +52,7 @@ use crate::webhook::{Failure, Service};
 pub struct Provider {
     client: Client,
     clock: Arc<dyn Clock>,
-    wanted: Wanted,
+    settings: ProviderSettings,
     reader: Reader,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
@@ -110,19 +109,19 @@ impl Provider {
     pub fn new(
         client: Client,
         clock: Arc<dyn Clock>,
-        wanted: Wanted,
+        settings: ProviderSettings,
         health: Arc<Health>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let mut values = metrics.update();
         values.set(Family::BuildInfo, &[env!("CARGO_PKG_VERSION")], 1);
-        values.set(Family::DryRun, &[], i64::from(wanted.dry_run));
+        values.set(Family::DryRun, &[], i64::from(settings.dry_run));
         drop(values);
-        let reader = Reader::new(wanted.scope.clone(), Arc::clone(&clock), wanted.allow_local_config);
+        let reader = Reader::new(settings.zone_ids.clone(), Arc::clone(&clock), settings.allow_local_config);
         Self {
             client,
             clock,
-            wanted,
+            settings,
             reader,
             health,
             metrics,
@@ -297,7 +296,7 @@ impl Provider {
         let settled = {
             let mut moves = self.moves();
             moves.see(snapshot.left_behind(settings), now);
-            moves.settled(self.wanted.move_grace, now)
+            moves.settled(self.settings.move_grace, now)
         };
         let mut plan = plan::plan(changes, snapshot, &settled, settings).map_err(|error| {
             warn!("{error}");
@@ -315,7 +314,7 @@ impl Provider {
         let lines = Refusal::lines(refusals).into_iter();
         let notes = plan.notes.iter().map(ToString::to_string);
         self.warn_of_news(Speaker::Apply, lines.chain(notes));
-        if self.wanted.dry_run {
+        if self.settings.dry_run {
             for line in self.journal().news(Speaker::DryRun, execution::describe(plan)) {
                 info!("dry run, not done: {line}");
             }
@@ -335,7 +334,7 @@ impl Provider {
         // Where nothing is written nothing gets any further.
         let is_left = |refusal: &&Refusal| {
             refusal.reason.is_unfinished()
-                && !(self.wanted.dry_run && matches!(refusal.reason, Reason::Moving(_)))
+                && !(self.settings.dry_run && matches!(refusal.reason, Reason::Moving(_)))
         };
         let left = refusals.filter(is_left).count();
         if left > 0 || done.is_unfinished() {
@@ -393,7 +392,7 @@ impl Provider {
 
 impl Service for Provider {
     fn domain_filter(&self) -> Box<str> {
-        self.wanted.scope.filter.to_json()
+        self.settings.policy.filter.to_json()
     }
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
@@ -466,7 +465,7 @@ impl Service for Provider {
         // What is not published yet ExternalDNS has to ask for.
         if let Some(snapshot) = self.recent_snapshot() {
             self.silence().returned(&adjusted.endpoints, |hostname| {
-                settings.filter.matches(hostname) && !snapshot.holds(hostname, settings)
+                settings.policy.filter.matches(hostname) && !snapshot.holds(hostname, settings)
             });
         }
         Ok(adjusted.endpoints)
@@ -502,7 +501,7 @@ impl Service for Provider {
             let taken = unpublished.taken(&snapshot, &resolved.settings);
             plan.hosts.retain(|host| !taken.contains_key(&host.hostname));
             plan.refusals.append(&mut refusals);
-            if plan.is_empty() || self.wanted.dry_run {
+            if plan.is_empty() || self.settings.dry_run {
                 return self.conclude(&plan, &Done::default());
             }
             let (done, outcome) = self.execute(&resolved, &plan, &snapshot, &mut unpublished, deadline);

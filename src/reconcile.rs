@@ -14,6 +14,7 @@ pub mod notes;
 pub mod options;
 pub mod permitted;
 pub mod plan;
+pub mod policy;
 pub mod property_name;
 pub mod reading;
 pub mod records;
@@ -25,61 +26,18 @@ pub mod target;
 pub mod trace;
 
 use std::fmt::{self, Write};
-use std::net::SocketAddr;
 
 use crate::limits;
 use crate::model::TunnelId;
-use crate::model::domain_filter::DomainFilter;
 use crate::model::endpoint::Endpoint;
-use crate::reconcile::adopt::Adopt;
-use crate::reconcile::namespace::NamespaceGuard;
-use crate::reconcile::options::OriginRequest;
-use crate::reconcile::service_template::ServiceTemplate;
+pub use crate::reconcile::policy::{Ownership, Policy};
 
-/// What the decisions depend on and no request changes.
+/// What the decisions depend on and no request changes: the policy, and the tunnels as they were found.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Written into every stamp; what carries another owner is not ours.
-    pub owner: Box<str>,
-    /// The names that are served.
-    pub filter: DomainFilter,
-    /// Where every address and CNAME that names no service is published to.
-    pub default_service: Option<ServiceTemplate>,
-    /// Options of every rule whose endpoint says nothing about them.
-    pub origin_defaults: OriginRequest,
-    /// So many hostnames may go in one request whatever their share; 0 lets any number go.
-    pub mass_deletion_limit: usize,
-    /// The files that an endpoint may name as `caPool`, besides the one of `origin_defaults`: `ORIGIN_CA_POOLS`.
-    pub ca_pools: Vec<Box<str>>,
-    /// Where this program listens. No endpoint publishes that.
-    pub own_addresses: Vec<SocketAddr>,
-    /// What becomes of ExternalDNS's TXT records.
-    pub ownership: Ownership,
-    /// What of somebody else's is taken over.
-    pub adopt: Adopt,
-    /// Keeps namespaces apart, where it is on.
-    pub namespace_guard: Option<NamespaceGuard>,
+    /// What is configured.
+    pub policy: Policy,
     tunnels: Vec<ConfiguredTunnel>,
-}
-
-/// What becomes of the TXT records in which ExternalDNS says what is its own. What is ours the stamps say, either way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ownership {
-    /// They are not stored: the stamp says what they would.
-    #[default]
-    Comment,
-    /// They are stored and shown as ExternalDNS wrote them.
-    Txt,
-}
-
-impl Ownership {
-    /// The form in which it is configured.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Comment => "comment",
-            Self::Txt => "txt",
-        }
-    }
 }
 
 /// A tunnel this program may write to.
@@ -95,28 +53,11 @@ pub struct ConfiguredTunnel {
 }
 
 impl Settings {
-    /// Settings for at least one tunnel, without a default service and default options.
-    pub fn new(
-        owner: &str,
-        filter: DomainFilter,
-        default: ConfiguredTunnel,
-        others: Vec<ConfiguredTunnel>,
-    ) -> Self {
+    /// A policy for at least one tunnel.
+    pub fn new(policy: Policy, default: ConfiguredTunnel, others: Vec<ConfiguredTunnel>) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
-        Self {
-            owner: owner.into(),
-            filter,
-            default_service: None,
-            origin_defaults: OriginRequest::new(),
-            mass_deletion_limit: limits::MASS_DELETION_LIMIT_DEFAULT,
-            ca_pools: Vec::new(),
-            own_addresses: Vec::new(),
-            ownership: Ownership::default(),
-            adopt: Adopt::default(),
-            namespace_guard: None,
-            tunnels,
-        }
+        Self { policy, tunnels }
     }
 
     /// The configured tunnels, the default first.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use log::{info, warn};
 
 use crate::clock::{Clock, Deadline, SystemClock};
-use crate::cloudflare::{Client, ClientError, ClientSettings, USER_AGENT};
+use crate::cloudflare::{Client, ClientError};
 use crate::config::Config;
 use crate::limits;
 use crate::listener::BindError;
@@ -20,7 +20,7 @@ use crate::logging;
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 use crate::observe::responder::{self, RunningResponder};
-use crate::provider::{Provider, Wanted, Watch};
+use crate::provider::{Provider, Watch};
 use crate::shutdown::{Cause, Shutdown, Signals};
 use crate::webhook::server::{self, RunningServer, ServerSettings};
 
@@ -116,7 +116,7 @@ impl Running {
     ///
     /// When a port or a thread cannot be had, or a setting of the client is wrong.
     pub fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> Result<Self, ServeError> {
-        let proxy = config.proxy.as_ref().map(|proxy| format!(" proxy={proxy}")).unwrap_or_default();
+        let proxy = config.client.proxy.as_ref().map(|proxy| format!(" proxy={proxy}")).unwrap_or_default();
         info!("starting version={}{proxy}", env!("CARGO_PKG_VERSION"));
         for warning in &config.warnings {
             warn!("{warning}");
@@ -137,15 +137,14 @@ impl Running {
         info!("listening api={} observation={observation_address}", listed.join(","));
 
         let health = Arc::new(Health::default());
-        let credential_file = config.credential_file.clone();
-        let (settings, mut wanted) = client_settings(config);
+        let Config { client, credential_file, mut provider, .. } = config;
         // The kernel has chosen those that were left to it.
-        wanted.own_addresses = api_addresses.iter().copied().chain([observation_address]).collect();
-        let client = Client::new(settings, Arc::clone(&clock))?
+        provider.policy.own_addresses = api_addresses.iter().copied().chain([observation_address]).collect();
+        let client = Client::new(client, Arc::clone(&clock))?
             .with_metrics(Arc::clone(&metrics))
             .with_credential_file(credential_file);
         let counted = Arc::clone(&metrics);
-        let provider = Provider::new(client, Arc::clone(&clock), wanted, Arc::clone(&health), metrics);
+        let provider = Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&health), metrics);
         let provider = Arc::new(provider);
         let scraped = Arc::clone(&provider);
         let routes = move |path: &str| match path {
@@ -181,18 +180,6 @@ impl Running {
         }
         self.observation.stop();
     }
-}
-
-/// What calls are made with, and what they are made for.
-pub(crate) fn client_settings(config: Config) -> (ClientSettings, Wanted) {
-    let settings = ClientSettings {
-        base_url: config.api_base_url,
-        credentials: config.credentials,
-        ca_file: config.ca_file,
-        proxy: config.proxy,
-        user_agent: USER_AGENT.to_owned(),
-    };
-    (settings, config.wanted)
 }
 
 /// Tries until the token was taken and the tunnels were found, and from then on where a request met something that puts

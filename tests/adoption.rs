@@ -382,7 +382,7 @@ fn heritage_in_another_zone_is_left_and_noted() {
 
     let changes = Changes { create: vec![published("shop.example.com", WANTED)], ..Changes::default() };
     let mut settings = world::settings();
-    settings.adopt = world.adopt.clone();
+    settings.policy.adopt = world.adopt.clone();
     let plan = plan(&changes, &snapshot, &Settled::default(), &settings).expect("the owner is ours");
     assert_eq!(plan.hosts.len(), 1, "{plan:?}");
     let text = plan.notes.iter().map(ToString::to_string).collect::<String>();

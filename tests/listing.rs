@@ -277,7 +277,7 @@ fn what_the_filter_leaves_out_is_not_listed() {
     let mut world = World::new(&[rule("a.example.com", ""), rule("b.example.com", "")], &[]);
     world.add("c.example.com", "CNAME", &target(HOME), "");
     let mut settings = world.settings();
-    settings.filter = DomainFilter::lists(["b.example.com"], []);
+    settings.policy.filter = DomainFilter::lists(["b.example.com"], []);
     let entries = listing(&world.snapshot(), &settings);
     assert_eq!(entries.iter().map(|entry| &*entry.hostname).collect::<Vec<_>>(), ["b.example.com"]);
 }

@@ -275,7 +275,7 @@ fn what_is_another_providers_makes_no_record_ours_and_nothing_invalid() {
     assert_eq!(said.plan.hosts.len(), OF_OTHERS.len(), "what is ours is published all the same");
 
     let mut settings = World::new(&[], &[]).settings();
-    settings.default_service = Some(ServiceTemplate::parse(DEFAULT_SERVICE).expect("a template"));
+    settings.policy.default_service = Some(ServiceTemplate::parse(DEFAULT_SERVICE).expect("a template"));
     let adjusted = adjust::adjust(&endpoints(OF_OTHERS, Beside::Address), &settings).endpoints;
     assert_eq!(adjusted.len(), OF_OTHERS.len());
     for endpoint in adjusted {

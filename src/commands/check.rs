@@ -7,11 +7,11 @@ use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Plan, Zone};
-use crate::provider::{Wanted, find_tunnel, is_of_account, shared_account};
+use crate::provider::{ProviderSettings, find_tunnel, is_of_account, shared_account};
 use crate::reconcile::Ownership;
+use crate::reconcile::Policy;
 use crate::reconcile::records::{idle_state, surprises};
 use crate::reconcile::stamp::Stamp;
-use crate::serve::client_settings;
 
 const ZONE_READ: &str = "give the token the permission Zone: Zone: Read, for the zones that are to be served";
 const DNS_EDIT: &str = "give the token the permission Zone: DNS: Edit for this zone";
@@ -21,7 +21,7 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
 
 /// What is checked.
 pub(super) struct Asked {
-    wanted: Wanted,
+    settings: ProviderSettings,
     warnings: Vec<String>,
     /// The legacy pair instead of a token.
     is_key: bool,
@@ -30,9 +30,8 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn of(mut config: Config) -> (ClientSettings, Self) {
         let warnings = std::mem::take(&mut config.warnings);
-        let is_key = matches!(config.credentials, Credentials::Key { .. });
-        let (settings, wanted) = client_settings(config);
-        (settings, Self { wanted, warnings, is_key })
+        let is_key = matches!(config.client.credentials, Credentials::Key { .. });
+        (config.client, Self { settings: config.provider, warnings, is_key })
     }
 }
 
@@ -96,7 +95,7 @@ impl Check<'_> {
     }
 
     fn credentials(&mut self) -> bool {
-        let account = self.asked.wanted.account.as_ref();
+        let account = self.asked.settings.account.as_ref();
         let (what, remedy) = match (self.asked.is_key, account) {
             (true, _) => {
                 ("key", "see that CF_API_KEY and CF_API_EMAIL belong together; better, make a token")
@@ -144,16 +143,16 @@ impl Check<'_> {
             "cannot be tried without doing it: the token needs Zone: DNS: Edit and Account: Cloudflare Tunnel: Edit",
             "",
         );
-        if self.asked.wanted.dry_run {
+        if self.asked.settings.dry_run {
             self.note(Status::Warning, "DRY_RUN", "is set: nothing will be written", "unset it to publish");
         }
         self.rate_limit();
     }
 
     fn account(&mut self, zones: Option<&[Zone]>) -> Option<AccountId> {
-        let scope = &self.asked.wanted.scope;
-        if let Some(account) = &self.asked.wanted.account {
-            let in_scope = || zones.into_iter().flatten().filter(|zone| scope.takes(zone));
+        let settings = &self.asked.settings;
+        if let Some(account) = &self.asked.settings.account {
+            let in_scope = || zones.into_iter().flatten().filter(|zone| settings.takes(zone));
             let is_theirs = in_scope().any(|zone| is_of_account(zone, account));
             match in_scope().next() {
                 _ if is_theirs => self.note(Status::Ok, "account", account.to_string(), ""),
@@ -170,7 +169,7 @@ impl Check<'_> {
             }
             return Some(account.clone());
         }
-        match shared_account(zones?, scope) {
+        match shared_account(zones?, settings) {
             Ok(account) => {
                 self.note(Status::Ok, "account", format!("{account}, the one of all zones"), "");
                 Some(account)
@@ -187,7 +186,7 @@ impl Check<'_> {
             Ok(present) => present,
             Err(error) => return self.failed("tunnels", &error, TUNNEL_EDIT),
         };
-        for wanted in &self.asked.wanted.tunnels {
+        for wanted in &self.asked.settings.tunnels {
             match find_tunnel(&present, wanted) {
                 Ok(tunnel) => self.tunnel(account, tunnel),
                 Err(problem) => {
@@ -251,7 +250,7 @@ impl Check<'_> {
     }
 
     fn config_source(&mut self, Tunnel { id, name, .. }: &Tunnel, is_local: bool) {
-        let (status, source, remedy) = match (is_local, self.asked.wanted.allow_local_config) {
+        let (status, source, remedy) = match (is_local, self.asked.settings.allow_local_config) {
             (false, _) => (Status::Ok, "configured at Cloudflare", ""),
             (true, true) => (
                 Status::Warning,
@@ -269,8 +268,8 @@ impl Check<'_> {
 
     /// Answers the owners of the stamps that were found, one for each stamp.
     fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
-        let scope = &self.asked.wanted.scope;
-        for id in scope.ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
+        let settings = &self.asked.settings;
+        for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
             self.note(
                 Status::Warning,
                 &format!("zone {id}"),
@@ -278,7 +277,7 @@ impl Check<'_> {
                 ZONE_READ,
             );
         }
-        let in_scope: Vec<&Zone> = zones.iter().filter(|zone| scope.takes(zone)).collect();
+        let in_scope: Vec<&Zone> = zones.iter().filter(|zone| settings.takes(zone)).collect();
         if in_scope.is_empty() {
             let names: Vec<&str> =
                 zones.iter().map(|zone| &*zone.name).take(limits::NAMES_SHOWN_MAX).collect();
@@ -327,7 +326,7 @@ impl Check<'_> {
                 let stamps = records.iter().filter_map(Stamp::of);
                 owners.extend(stamps.map(|stamp| stamp.owner));
                 let new = owners.iter().skip(before);
-                let own = new.filter(|owner| **owner == self.asked.wanted.owner).count();
+                let own = new.filter(|owner| **owner == self.asked.settings.policy.owner).count();
                 self.calls += records.len().div_ceil(limits::RECORDS_PER_PAGE as usize).max(1);
                 self.note(Status::Ok, &what, format!("{}, {own} of them ours", records.len()), "");
             }
@@ -339,7 +338,7 @@ impl Check<'_> {
     }
 
     fn ownership(&mut self, owners: Option<&[Box<str>]>) {
-        let Wanted { owner, ownership, .. } = &self.asked.wanted;
+        let Policy { owner, ownership, .. } = &self.asked.settings.policy;
         let mut others: Vec<&str> = Vec::new();
         for other in owners.unwrap_or_default().iter().filter(|other| *other != owner) {
             if !others.contains(&&**other) && others.len() < limits::NAMES_SHOWN_MAX {

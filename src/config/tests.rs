@@ -43,8 +43,8 @@ fn with(variable: &'static str, value: &'static str) -> Vec<(&'static str, &'sta
 #[test]
 fn a_token_and_a_tunnel_are_enough() {
     let config = read(&MINIMUM).expect("the minimum");
-    assert_eq!(config.api_base_url, API_BASE_URL_DEFAULT);
-    assert_eq!(&*config.wanted.owner, "default");
+    assert_eq!(config.client.base_url, API_BASE_URL_DEFAULT);
+    assert_eq!(&*config.provider.policy.owner, "default");
     assert_eq!(config.api_addresses, ["127.0.0.1:8888".parse().unwrap(), "[::1]:8888".parse().unwrap()]);
     assert_eq!(config.observation_address, "[::]:8080".parse().unwrap());
     assert_eq!(config.warnings, [""; 0]);
@@ -56,7 +56,7 @@ fn an_empty_flag_is_an_absent_one() {
     let arguments = Arguments { owner_id: Some(" ".to_owned()), ..Arguments::default() };
     let environment = environment(&with("OWNER_ID", "cluster"));
     let config = Config::read(&arguments, &environment).expect("nothing is wrong");
-    assert_eq!(&*config.wanted.owner, "cluster");
+    assert_eq!(&*config.provider.policy.owner, "cluster");
 }
 
 #[test]
@@ -205,8 +205,8 @@ fn of_two_names_that_differ_the_first_counts_with_a_warning() {
         assert_eq!(config.warnings.len(), warnings, "{second}={given} {:?}", config.warnings);
         assert!(config.warnings.iter().all(|warning| warning.contains(second) && warning.contains("counts")));
         let token = Secret::parse("secret-token").expect("a well-formed secret");
-        assert_eq!(config.credentials, Credentials::Token(token), "{second}");
-        assert_eq!(config.wanted.tunnels, ["home".into()], "{second}");
+        assert_eq!(config.client.credentials, Credentials::Token(token), "{second}");
+        assert_eq!(config.provider.tunnels, ["home".into()], "{second}");
         assert_eq!(config.credential_file, None, "{second}");
     }
 }
@@ -274,7 +274,7 @@ fn a_default_for_an_option_is_read_as_the_option_is() {
     variables.push(("ORIGIN_NO_TLS_VERIFY", "false"));
     let config = read(&variables).expect("both are well-formed");
     let expected = [("connectTimeout", 60.into()), ("noTLSVerify", false.into())];
-    assert_eq!(config.wanted.origin_defaults, expected);
+    assert_eq!(config.provider.policy.origin_defaults, expected);
 }
 
 #[test]
@@ -301,8 +301,8 @@ fn a_mistake_in_a_default_names_the_setting_what_was_given_and_what_is_allowed()
 #[test]
 fn only_absolute_paths_are_listed_as_files_of_authorities() {
     let config = read(&with("ORIGIN_CA_POOLS", " /etc/a.pem, /etc/b.pem ,")).expect("a list");
-    assert_eq!(config.wanted.ca_pools, ["/etc/a.pem".into(), "/etc/b.pem".into()] as [Box<str>; 2]);
-    assert_eq!(config.wanted.origin_defaults, Vec::new(), "it is the default of no option");
+    assert_eq!(config.provider.policy.ca_pools, ["/etc/a.pem".into(), "/etc/b.pem".into()] as [Box<str>; 2]);
+    assert_eq!(config.provider.policy.origin_defaults, Vec::new(), "it is the default of no option");
     for given in ["ca.pem", "/etc/a.pem,../ca.pem", "~/ca.pem", "/etc/\u{7}.pem", ","] {
         let mistakes = read(&with("ORIGIN_CA_POOLS", given)).expect_err(given);
         let [Mistake { variable: "ORIGIN_CA_POOLS", problem: _ }] = &mistakes[..] else {
@@ -348,7 +348,7 @@ fn a_token_comes_from_a_file_in_both_ways() {
     for token in [("CF_API_TOKEN", "file:/run/token"), ("CLOUDFLARE_API_TOKEN_FILE", "/run/token")] {
         let config = read(&[token, ("CF_TUNNEL", "home")]).expect("the file is there");
         let expected = Secret::parse("from-a-file").expect("a well-formed secret");
-        assert_eq!(config.credentials, Credentials::Token(expected), "{token:?}");
+        assert_eq!(config.client.credentials, Credentials::Token(expected), "{token:?}");
         assert_eq!(config.credential_file.as_deref(), Some(Path::new("/run/token")), "{token:?}");
     }
 }
@@ -369,7 +369,7 @@ fn a_port_that_kubernetes_put_there_is_ignored_with_a_warning() {
         assert!(warning.contains(variable) && warning.contains("Kubernetes"), "{warning}");
     }
     let config = read(&with("ORIGIN_PROXY_PORT", "tcp://10.0.0.1:8888")).expect("it is no mistake");
-    assert_eq!((config.warnings.len(), config.wanted.origin_defaults), (1, Vec::new()));
+    assert_eq!((config.warnings.len(), config.provider.policy.origin_defaults), (1, Vec::new()));
 }
 
 #[test]
@@ -390,10 +390,10 @@ fn a_token_that_would_be_sent_unencrypted_is_warned_of() {
 
 #[test]
 fn ownership_is_in_comments_unless_it_says_txt() {
-    assert_eq!(read(&MINIMUM).expect("the minimum").wanted.ownership, Ownership::Comment);
+    assert_eq!(read(&MINIMUM).expect("the minimum").provider.policy.ownership, Ownership::Comment);
     for (text, ownership) in [("comment", Ownership::Comment), ("txt", Ownership::Txt)] {
         let config = read(&with("OWNERSHIP", text)).expect("it is allowed");
-        assert_eq!((config.wanted.ownership, ownership.as_str()), (ownership, text));
+        assert_eq!((config.provider.policy.ownership, ownership.as_str()), (ownership, text));
     }
 }
 
@@ -401,7 +401,7 @@ fn ownership_is_in_comments_unless_it_says_txt() {
 fn a_flag_counts_before_the_environment() {
     let arguments = Arguments { cf_tunnel_id: Some("from-the-flag".into()), ..Arguments::default() };
     let config = Config::read(&arguments, &environment(&MINIMUM)).expect("both are well-formed");
-    assert_eq!(config.wanted.tunnels, ["from-the-flag".into()]);
+    assert_eq!(config.provider.tunnels, ["from-the-flag".into()]);
 }
 
 /// A token in the wrong variable: the account's id goes into a line of the log, a tunnel's name into `/readyz`.

@@ -255,17 +255,16 @@ mod tests {
 
     use super::*;
     use crate::model::TunnelId;
-    use crate::model::domain_filter::DomainFilter;
     use crate::model::endpoint::{Labels, Property};
-    use crate::reconcile::ConfiguredTunnel;
     use crate::reconcile::canonical::{RESOURCE_LABEL, TUNNEL_SERVICE};
+    use crate::reconcile::{ConfiguredTunnel, Policy};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn settings() -> Settings {
         let id = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("a well-formed id");
         let tunnel = ConfiguredTunnel { id, name: "home".into(), is_local: false };
-        Settings::new("default", DomainFilter::default(), tunnel, Vec::new())
+        Settings::new(Policy::new("default"), tunnel, Vec::new())
     }
 
     fn object(name: &str, service: &str) -> Endpoint {

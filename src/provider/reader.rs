@@ -19,15 +19,6 @@ use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 
-/// Which zones are read.
-#[derive(Clone, Debug, Default)]
-pub struct ZoneScope {
-    /// Zones in which no name could be served are not read.
-    pub filter: DomainFilter,
-    /// Where not empty, only these.
-    pub ids: Vec<ZoneId>,
-}
-
 /// Why a snapshot could not be read.
 #[derive(Debug)]
 pub(super) enum ReadError {
@@ -46,7 +37,7 @@ impl From<Error> for ReadError {
 /// Reads, and remembers what seldom changes: the list of zones, and which foreign tunnels are alive.
 #[derive(Debug)]
 pub(super) struct Reader {
-    scope: ZoneScope,
+    zone_ids: Vec<ZoneId>,
     clock: Arc<dyn Clock>,
     allow_local_config: bool,
     zones: Mutex<Option<ZoneList>>,
@@ -61,17 +52,10 @@ struct ZoneList {
     is_stale: bool,
 }
 
-impl ZoneScope {
-    /// Whether the zone is read.
-    pub(crate) fn takes(&self, zone: &Zone) -> bool {
-        self.filter.may_serve_zone(&zone.name) && (self.ids.is_empty() || self.ids.contains(&zone.id))
-    }
-}
-
 impl Reader {
-    pub(super) fn new(scope: ZoneScope, clock: Arc<dyn Clock>, allow_local_config: bool) -> Self {
+    pub(super) fn new(zone_ids: Vec<ZoneId>, clock: Arc<dyn Clock>, allow_local_config: bool) -> Self {
         Self {
-            scope,
+            zone_ids,
             clock,
             allow_local_config,
             zones: Mutex::new(None),
@@ -134,8 +118,9 @@ impl Reader {
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
         let zones = self.zones(client, deadline)?;
-        let (served, others): (Vec<&Zone>, Vec<&Zone>) =
-            zones.iter().partition(|zone| is_of_account(zone, account) && self.scope.takes(zone));
+        let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones.iter().partition(|zone| {
+            is_of_account(zone, account) && is_in_scope(zone, &self.zone_ids, &settings.policy.filter)
+        });
         let tasks: Vec<Task<'_>> = served
             .into_iter()
             .map(Task::Records)
@@ -199,7 +184,7 @@ impl Reader {
         let records = snapshot.zones.iter().flat_map(ZoneSnapshot::records);
         let candidates: BTreeSet<TunnelId> = inserted(
             records
-                .filter(|record| Stamp::of(record).is_some_and(|stamp| stamp.owner == settings.owner))
+                .filter(|record| Stamp::of(record).is_some_and(|stamp| stamp.owner == settings.policy.owner))
                 .filter_map(|record| TunnelId::from_hostname(&record.content))
                 .filter(|tunnel| !settings.is_configured(tunnel)),
         );
@@ -238,6 +223,11 @@ fn report_changes(before: &[Zone], now: &[Zone]) {
             zone.name
         );
     }
+}
+
+/// Whether the zone is read: one of `ids` where there are any, and one in which some name could be served.
+pub(super) fn is_in_scope(zone: &Zone, ids: &[ZoneId], filter: &DomainFilter) -> bool {
+    filter.may_serve_zone(&zone.name) && (ids.is_empty() || ids.contains(&zone.id))
 }
 
 /// Whether a record in the zone can lead to a tunnel of `account`: Cloudflare answers visitors of all others with error

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -13,50 +12,39 @@ use crate::clock::Deadline;
 use crate::cloudflare::{ConfigSource, Error, MAKE_TOKEN, Tunnel};
 use crate::limits;
 use crate::listener::quoted;
-use crate::model::{AccountId, Zone};
+use crate::model::{AccountId, Zone, ZoneId};
 use crate::ordered::inserted;
-use crate::provider::reader::{ZoneScope, is_of_account};
+use crate::provider::reader::{is_in_scope, is_of_account};
 use crate::provider::{Provider, Resolved, read_failure};
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::listing::{Entry, listing};
 use crate::reconcile::namespace::NamespaceGuard;
-use crate::reconcile::options::OriginRequest;
-use crate::reconcile::service_template::ServiceTemplate;
-use crate::reconcile::{ConfiguredTunnel, Ownership, Settings};
+use crate::reconcile::{ConfiguredTunnel, Ownership, Policy, Settings};
 
-/// What the configuration asks for, in names that Cloudflare has to resolve.
+/// What is configured, in names that Cloudflare has to resolve.
 #[derive(Clone, Debug)]
-pub struct Wanted {
-    /// `OWNER_ID`.
-    pub owner: Box<str>,
-    /// `OWNERSHIP`.
-    pub ownership: Ownership,
-    /// The account; `None` takes the one that all zones share.
+pub struct ProviderSettings {
+    /// What decisions depend on.
+    pub policy: Policy,
+    /// `CF_ACCOUNT_ID`; `None` takes the account that all zones share.
     pub account: Option<AccountId>,
-    /// Ids or names of tunnels, the default first.
+    /// `CF_TUNNEL_ID`: ids or names of tunnels, the default first.
     pub tunnels: Vec<Box<str>>,
-    /// The zones to read.
-    pub scope: ZoneScope,
-    /// `DEFAULT_SERVICE`.
-    pub default_service: Option<ServiceTemplate>,
-    /// `ORIGIN_*`.
-    pub origin_defaults: OriginRequest,
-    /// `MASS_DELETION_LIMIT`.
-    pub mass_deletion_limit: usize,
+    /// `ZONE_ID_FILTER`: where not empty, only these zones are read.
+    pub zone_ids: Vec<ZoneId>,
     /// `MOVE_GRACE`.
     pub move_grace: Duration,
-    /// `ORIGIN_CA_POOLS`.
-    pub ca_pools: Vec<Box<str>>,
-    /// Where the API and the health routes are.
-    pub own_addresses: Vec<SocketAddr>,
-    /// `ADOPT`.
-    pub adopt: Adopt,
-    /// `NAMESPACE_GUARD` and `CLUSTER_DOMAIN`.
-    pub namespace_guard: Option<NamespaceGuard>,
-    /// Whether nothing is written.
+    /// `DRY_RUN`: nothing is written.
     pub dry_run: bool,
-    /// Whether tunnels with a configuration file of their own may be written.
+    /// `ALLOW_LOCAL_CONFIG`: tunnels with a configuration file of their own may be written.
     pub allow_local_config: bool,
+}
+
+impl ProviderSettings {
+    /// Whether the zone is read.
+    pub(crate) fn takes(&self, zone: &Zone) -> bool {
+        is_in_scope(zone, &self.zone_ids, &self.policy.filter)
+    }
 }
 
 /// Why the start is not complete.
@@ -147,23 +135,7 @@ impl Provider {
     }
 
     fn try_resolve(&self, was_ready: bool, deadline: Deadline) -> Result<Resolved, NotYet> {
-        let Wanted {
-            owner,
-            ownership,
-            account,
-            tunnels,
-            scope,
-            default_service,
-            origin_defaults,
-            mass_deletion_limit,
-            move_grace: _,
-            ca_pools,
-            own_addresses,
-            adopt,
-            namespace_guard,
-            dry_run: _,
-            allow_local_config,
-        } = &self.wanted;
+        let ProviderSettings { policy, account, tunnels, allow_local_config, .. } = &self.settings;
         self.client.verify_token(account.as_ref(), deadline).map_err(NotYet::Credentials)?;
         self.health.credentials().close();
         let account = match account {
@@ -199,21 +171,13 @@ impl Provider {
         let mut found = found.into_iter();
         let default =
             found.next().ok_or_else(|| NotYet::Configuration("CF_TUNNEL_ID is empty".to_owned()))?;
-        let mut settings = Settings::new(owner, scope.filter.clone(), default, found.collect());
-        settings.default_service.clone_from(default_service);
-        settings.origin_defaults.clone_from(origin_defaults);
-        settings.mass_deletion_limit = *mass_deletion_limit;
-        settings.ca_pools.clone_from(ca_pools);
-        settings.own_addresses.clone_from(own_addresses);
-        settings.ownership = *ownership;
-        settings.adopt.clone_from(adopt);
-        settings.namespace_guard.clone_from(namespace_guard);
+        let settings = Settings::new(policy.clone(), default, found.collect());
         Ok(Resolved { account, settings })
     }
 
     fn account_of_zones(&self, deadline: Deadline) -> Result<AccountId, NotYet> {
         let zones = self.reader.zones(&self.client, deadline).map_err(NotYet::Cloudflare)?;
-        shared_account(&zones, &self.wanted.scope).map_err(|problem| {
+        shared_account(&zones, &self.settings).map_err(|problem| {
             // The token may be mended while this waits.
             self.reader.forget_zones();
             NotYet::Configuration(problem.to_owned())
@@ -222,8 +186,8 @@ impl Provider {
 
     /// Says what is unusual about what will be managed.
     fn announce_modes(&self, settings: &Settings) {
-        let Settings { adopt, namespace_guard, default_service, .. } = settings;
-        if self.wanted.dry_run {
+        let Policy { adopt, namespace_guard, default_service, .. } = &settings.policy;
+        if self.settings.dry_run {
             warn!("DRY_RUN is set: what would be written is told here, and nothing is written");
         }
         if *adopt != Adopt::default() {
@@ -237,7 +201,7 @@ impl Provider {
         if default_service.is_some() {
             info!("DEFAULT_SERVICE is set: every address and CNAME of the cluster is published");
         }
-        if settings.mass_deletion_limit == 0 {
+        if settings.policy.mass_deletion_limit == 0 {
             warn!("MASS_DELETION_LIMIT is 0: a request may delete all hostnames at once");
         }
     }
@@ -247,7 +211,7 @@ impl Provider {
         let Resolved { account, settings } = resolved;
         let tunnels: Vec<String> =
             settings.tunnels().iter().map(|tunnel| format!("{} ({})", tunnel.name, tunnel.id)).collect();
-        let registry = match settings.ownership {
+        let registry = match settings.policy.ownership {
             Ownership::Comment => {
                 "ExternalDNS may run with --registry=noop, or with txt whose records are not stored"
             }
@@ -256,16 +220,16 @@ impl Provider {
         info!(
             "managing tunnels={:?} account={account} owner={:?} ownership={} filter={} {registry}",
             tunnels.join(","),
-            settings.owner,
-            settings.ownership.as_str(),
-            quoted(&self.wanted.scope.filter.to_json())
+            settings.policy.owner,
+            settings.policy.ownership.as_str(),
+            quoted(&self.settings.policy.filter.to_json())
         );
         self.announce_modes(settings);
         match self.reader.zones(&self.client, deadline) {
             Ok(zones) => {
                 let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones
                     .iter()
-                    .filter(|zone| self.wanted.scope.takes(zone))
+                    .filter(|zone| self.settings.takes(zone))
                     .partition(|zone| is_of_account(zone, account));
                 if !others.is_empty() {
                     warn!(
@@ -292,8 +256,8 @@ fn names(zones: &[&Zone]) -> String {
 }
 
 /// The account that all zones in scope share; else what to do.
-pub(crate) fn shared_account(zones: &[Zone], scope: &ZoneScope) -> Result<AccountId, &'static str> {
-    let wanted = zones.iter().filter(|zone| scope.takes(zone));
+pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Result<AccountId, &'static str> {
+    let wanted = zones.iter().filter(|zone| settings.takes(zone));
     let accounts: BTreeSet<&AccountId> = inserted(wanted.map(|zone| &zone.account));
     let mut accounts = accounts.into_iter();
     match (accounts.next(), accounts.next()) {

@@ -124,11 +124,10 @@ mod tests {
 
     use super::*;
     use crate::model::TunnelId;
-    use crate::model::domain_filter::DomainFilter;
     use crate::model::endpoint::{Labels, Property};
-    use crate::reconcile::ConfiguredTunnel;
     use crate::reconcile::canonical::INVALID;
     use crate::reconcile::service_template::ServiceTemplate;
+    use crate::reconcile::{ConfiguredTunnel, Policy};
 
     const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
     const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
@@ -140,12 +139,7 @@ mod tests {
             name: name.into(),
             is_local: false,
         };
-        Settings::new(
-            "default",
-            DomainFilter::default(),
-            tunnel(HOME, "home"),
-            vec![tunnel(OFFICE, "office")],
-        )
+        Settings::new(Policy::new("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
     }
 
     fn endpoint(name: &str, kind: &str, target: &str, properties: &[(&str, &str)]) -> Endpoint {
@@ -372,7 +366,7 @@ mod tests {
     #[test]
     fn a_default_service_publishes_what_names_none() {
         let mut settings = settings();
-        settings.default_service =
+        settings.policy.default_service =
             Some(ServiceTemplate::parse("http://{name}.{namespace}.svc:80").expect("valid"));
         let tunnel = format!("{HOME}.cfargotunnel.com");
         let table = [
@@ -401,7 +395,7 @@ mod tests {
     #[test]
     fn default_options_are_filled_in_where_there_is_a_rule_that_does_not_say_otherwise() {
         let mut settings = settings();
-        settings.origin_defaults = vec![("connectTimeout", json!(5)), ("noTLSVerify", json!(true))];
+        settings.policy.origin_defaults = vec![("connectTimeout", json!(5)), ("noTLSVerify", json!(true))];
         let service = ("webhook/tunnel-service", "https://web:443");
         let (timeout, verify) = ("webhook/origin-connect-timeout", "webhook/origin-no-tls-verify");
         let table = [
@@ -635,8 +629,8 @@ mod tests {
             ),
         ) {
             let mut settings = settings();
-            settings.origin_defaults = origin_defaults;
-            settings.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
+            settings.policy.origin_defaults = origin_defaults;
+            settings.policy.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
             let once = adjust(&endpoints, &settings).endpoints;
             let twice = adjust(&once, &settings).endpoints;
             prop_assert_eq!(once, twice);

@@ -159,7 +159,7 @@ struct Scene<'a> {
 impl Scene<'_> {
     /// A record of somebody else's. Where its hostname has rules in the tunnel, they stand for it.
     fn foreign_record(&self, Lead { record, tunnel }: &Lead<'_>) -> Option<Entry> {
-        if !self.settings.filter.matches(&record.name)
+        if !self.settings.policy.filter.matches(&record.name)
             || self.snapshot.own_stamp(record, self.settings).is_some()
         {
             return None;
@@ -196,7 +196,7 @@ impl Scene<'_> {
         let is_listed = if for_every_host {
             rule.path().is_some()
         } else {
-            self.settings.filter.matches(&name) && !self.own.has(tunnel, rule)
+            self.settings.policy.filter.matches(&name) && !self.own.has(tunnel, rule)
         };
         if !is_listed {
             return None;

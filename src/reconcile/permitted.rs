@@ -36,7 +36,7 @@ pub fn faults(rule: &WantedRule, subject: &str, settings: &Settings) -> impl Ite
              rules of all hostnames together; list the files that each one has"
         ),
     });
-    let service = own_port(&rule.service, &settings.own_addresses).map(|port| Fault {
+    let service = own_port(&rule.service, &settings.policy.own_addresses).map(|port| Fault {
         subject: subject.into(),
         problem: format!("is {:?}: {}", rule.service.as_str(), OwnPort(port)),
     });
@@ -61,8 +61,8 @@ impl fmt::Display for OwnPort {
 /// Compared to the letter: another spelling of a listed path may be another file once a link in it changes.
 fn is_listed(path: &str, settings: &Settings) -> bool {
     let is_default = |(field, value): &(&str, serde_json::Value)| *field == CA_POOL_FIELD && *value == *path;
-    settings.ca_pools.iter().any(|listed| **listed == *path)
-        || settings.origin_defaults.iter().any(is_default)
+    settings.policy.ca_pools.iter().any(|listed| **listed == *path)
+        || settings.policy.origin_defaults.iter().any(is_default)
 }
 
 /// The port by which the service leads to one of `own`, as seen from a cloudflared that shares the program's network.

@@ -318,7 +318,7 @@ impl HostPlan {
 
 /// Whether an endpoint of this list has a say in a plan. With another owner it has, as nothing is done then.
 pub fn concerns(endpoint: &Endpoint, is_old: bool, settings: &Settings) -> bool {
-    let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.owner);
+    let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.policy.owner);
     let is_read = endpoint.is_address() || is_registry_txt(endpoint);
     !is_ours || is_read && !is_old
 }
@@ -333,9 +333,9 @@ fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner>
         .into_iter()
         .flatten()
         .filter_map(|endpoint| endpoint.labels.value(OWNER_LABEL))
-        .find(|owner| **owner != *settings.owner);
+        .find(|owner| **owner != *settings.policy.owner);
     match foreign {
-        Some(owner) => Err(WrongOwner { found: owner.into(), expected: settings.owner.clone() }),
+        Some(owner) => Err(WrongOwner { found: owner.into(), expected: settings.policy.owner.clone() }),
         None => Ok(()),
     }
 }
@@ -350,7 +350,7 @@ fn requests(
     let Changes { create, update_old: _, update_new, delete } = changes;
     let mut requests: BTreeMap<Box<str>, HostRequest> = BTreeMap::new();
     let has_owner = |endpoint: &&Endpoint| {
-        settings.ownership == Ownership::Comment || endpoint.labels.value(OWNER_LABEL).is_some()
+        settings.policy.ownership == Ownership::Comment || endpoint.labels.value(OWNER_LABEL).is_some()
     };
     let unowned =
         update_new.iter().chain(delete).filter(|endpoint| endpoint.is_address() && !has_owner(endpoint));

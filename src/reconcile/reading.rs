@@ -189,7 +189,7 @@ impl<'s> Reader<'s> {
         if is_record {
             return Some(ServiceText::Record);
         }
-        if let Some(template) = &self.settings.default_service {
+        if let Some(template) = &self.settings.policy.default_service {
             let resource = endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default();
             return Some(ServiceText::Default(template.fill(resource)));
         }
@@ -438,7 +438,7 @@ impl PartReader<'_, '_> {
             ServiceText::Missing => (TUNNEL_SERVICE, ""),
         };
         let is_record = text == RECORD_ONLY;
-        let defaults = if is_record { &[] } else { &*settings.origin_defaults };
+        let defaults = if is_record { &[] } else { &*settings.policy.origin_defaults };
         let part = self.part;
         let OptionsRead { origin_request, left_out, invalid } =
             options::read(&|name| part.text(name), defaults);

@@ -40,7 +40,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
     let mut shown = Shown::default();
     for zone in &snapshot.zones {
         for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
-            if !settings.filter.matches(&record.name) {
+            if !settings.policy.filter.matches(&record.name) {
                 continue;
             }
             let Some(stamp) = snapshot.own_stamp(record, settings) else {
@@ -61,7 +61,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             let is_misplaced = is_misplaced(&innermost, &outer, &merged.claims, snapshot);
             let view = RecordView { snapshot, settings, owned: &owned, record, stamp: &merged, is_misplaced };
             let endpoints = view.endpoints();
-            if settings.ownership == Ownership::Txt {
+            if settings.policy.ownership == Ownership::Txt {
                 shown.endpoints.extend(registry_txts(&endpoints, record, snapshot, settings));
             }
             shown.endpoints.extend(endpoints);
@@ -127,7 +127,7 @@ fn registry_txts(
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> Vec<Endpoint> {
-    let txts = snapshot.txts_of(&record.name, &settings.owner);
+    let txts = snapshot.txts_of(&record.name, &settings.policy.owner);
     let endpoints = endpoints.iter();
     endpoints
         .flat_map(|endpoint| {
@@ -144,7 +144,7 @@ fn registry_txts(
 }
 
 fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> Option<Note> {
-    let stamp = Stamp::of(record).filter(|stamp| stamp.owner == settings.owner)?;
+    let stamp = Stamp::of(record).filter(|stamp| stamp.owner == settings.policy.owner)?;
     let tunnel =
         TunnelId::from_hostname(&record.content).filter(|id| snapshot.live_elsewhere.contains(id))?;
     Some(Note {
@@ -154,7 +154,7 @@ fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> 
             "is stamped with our owner {:?} and leads to {tunnel}, a tunnel that is not configured here: another \
              instance uses the same OWNER_ID, so it is left alone; if you have changed tunnels, list the old one in \
              CF_TUNNEL_ID behind the new one until its hostnames have moved",
-            settings.owner
+            settings.policy.owner
         ),
     })
 }

@@ -130,7 +130,7 @@ impl<'a> Place<'a> {
         let Self { of, known, settings } = self;
         let mut left: Vec<&Endpoint> = candidates.iter().collect();
         let stamp = self.stamp();
-        if settings.namespace_guard.is_some() {
+        if settings.policy.namespace_guard.is_some() {
             let holder = stamp.as_ref().and_then(|stamp| {
                 stamp.namespace().map(Into::into).or_else(|| namespace::digest_of(stamp.resource.as_deref()?))
             });
@@ -183,7 +183,7 @@ impl<'a> Place<'a> {
         if candidate.property(INVALID).is_some() {
             return false;
         }
-        let Some(guard) = &self.settings.namespace_guard else {
+        let Some(guard) = &self.settings.policy.namespace_guard else {
             return true;
         };
         // The guard does not look at the path, which takes long to read.
@@ -271,14 +271,13 @@ mod tests {
 
     use super::*;
     use crate::model::TunnelId;
-    use crate::model::domain_filter::DomainFilter;
     use crate::model::endpoint::Labels;
-    use crate::reconcile::ConfiguredTunnel;
+    use crate::reconcile::{ConfiguredTunnel, Policy};
 
     fn settings() -> Settings {
         let id = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("a well-formed id");
         let tunnel = ConfiguredTunnel { id, name: "home".into(), is_local: false };
-        Settings::new("default", DomainFilter::default(), tunnel, Vec::new())
+        Settings::new(Policy::new("default"), tunnel, Vec::new())
     }
 
     fn object(resource: &str, hostname: &str, path: &str, service: &str) -> Endpoint {

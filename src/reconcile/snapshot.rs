@@ -207,7 +207,7 @@ impl Snapshot {
         if record.read_only || !["A", "AAAA", "CNAME"].contains(&&*record.kind) {
             return None;
         }
-        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == settings.owner)?;
+        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == settings.policy.owner)?;
         let elsewhere = self.leads_to_another_instance(record);
         (!elsewhere).then_some(stamp)
     }
@@ -220,7 +220,7 @@ impl Snapshot {
     /// Whether `record` is ours, a TXT record stored for one of our hostnames included.
     pub fn is_own(&self, record: &Record, settings: &Settings) -> bool {
         self.own_stamp(record, settings).is_some()
-            || record.is_writable_txt() && is_txt_of(record, &settings.owner)
+            || record.is_writable_txt() && is_txt_of(record, &settings.policy.owner)
     }
 
     /// Whether a record of the name is ours.

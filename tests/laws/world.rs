@@ -17,7 +17,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::Service
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{
-    ConfiguredTunnel, Ownership, Settings, adjust, records,
+    ConfiguredTunnel, Ownership, Policy, Settings, adjust, records,
 };
 use serde_json::value::RawValue;
 
@@ -40,7 +40,7 @@ fn zone_of(zones: &[&'static str], name: &str) -> &'static str {
 pub(crate) fn settings() -> Settings {
     let tunnel =
         |id: &str, name: &str| ConfiguredTunnel { id: tunnel_id(id), name: name.into(), is_local: false };
-    Settings::new("default", DomainFilter::default(), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
+    Settings::new(Policy::new("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
 }
 
 /// A zone, perhaps with another one inside it, two tunnels, and who keeps what about ownership.
@@ -157,14 +157,14 @@ impl World {
     /// The settings of the program that works on it.
     pub(crate) fn settings(&self) -> Settings {
         let mut settings = settings();
-        settings.ownership = self.ownership;
-        settings.origin_defaults.clone_from(&self.origin_defaults);
-        settings.default_service.clone_from(&self.default_service);
-        settings.adopt.clone_from(&self.adopt);
-        settings.namespace_guard.clone_from(&self.namespace_guard);
-        settings.mass_deletion_limit = self.mass_deletion_limit;
+        settings.policy.ownership = self.ownership;
+        settings.policy.origin_defaults.clone_from(&self.origin_defaults);
+        settings.policy.default_service.clone_from(&self.default_service);
+        settings.policy.adopt.clone_from(&self.adopt);
+        settings.policy.namespace_guard.clone_from(&self.namespace_guard);
+        settings.policy.mass_deletion_limit = self.mass_deletion_limit;
         if !self.served.is_empty() {
-            settings.filter = DomainFilter::lists([self.served], []);
+            settings.policy.filter = DomainFilter::lists([self.served], []);
         }
         settings
     }

@@ -48,7 +48,7 @@ pub(super) fn plan(
     let mut outcome = Outcome::default();
     let whole = |resource, reason| Refusal { hostname: name.into(), set_identifier: None, resource, reason };
     let asker = request.resource();
-    if !settings.filter.matches(name) {
+    if !settings.policy.filter.matches(name) {
         outcome.refusals.push(whole(asker, Reason::OutsideFilter));
         return outcome;
     }

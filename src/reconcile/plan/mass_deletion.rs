@@ -19,7 +19,7 @@ struct Published {
 /// as old. This is asked at each age: a young hostname is compared with more than an old one, and what it may do is no
 /// reason to let the others go with it.
 pub(super) fn withhold(plan: &mut Plan, snapshot: &Snapshot, settings: &Settings) {
-    let limit = settings.mass_deletion_limit;
+    let limit = settings.policy.mass_deletion_limit;
     if limit == 0 || plan.hosts.iter().filter(|host| host.vanishes).count() <= limit {
         return;
     }
@@ -61,7 +61,7 @@ fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<Publi
             let Some(name) = records.first().map(|record| &*record.name) else { continue };
             let own = snapshot.own_records_of(name, settings);
             let is_innermost = own.first().is_some_and(|first| first.zone.zone.id == zone.zone.id);
-            if !is_innermost || !settings.filter.matches(name) {
+            if !is_innermost || !settings.policy.filter.matches(name) {
                 continue;
             }
             let created = own.iter().map(|own| own.record.created_unix_seconds);

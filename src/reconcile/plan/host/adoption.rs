@@ -12,7 +12,7 @@ use crate::reconcile::plan::{Adoption, RecordOperation};
 use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use crate::reconcile::trace::Trace;
-use crate::reconcile::{Note, Ownership, Settings};
+use crate::reconcile::{Note, Ownership, Policy};
 
 /// The type in the name of a registry's TXT record: that of the record we ask for.
 const WANTED_TYPE: &str = "cname";
@@ -37,7 +37,7 @@ impl Adopted<'_> {
 impl<'a> Host<'a> {
     /// The host with what may be taken over for the sake of `wanted`.
     pub(super) fn adopting(mut self, wanted: &[Wanted<'_>]) -> Self {
-        let adopt = &self.settings.adopt;
+        let adopt = &self.settings.policy.adopt;
         if wanted.is_empty() || *adopt == Adopt::default() {
             return self;
         }
@@ -82,11 +82,11 @@ impl<'a> Host<'a> {
             }
             (Some(_), None) => {}
             (None, Some(mut theirs)) => {
-                theirs.owner = self.settings.owner.clone();
+                theirs.owner = self.settings.policy.owner.clone();
                 self.stamp = Some(theirs);
             }
             (None, None) => {
-                let mut stamp = Stamp::new(&self.settings.owner);
+                let mut stamp = Stamp::new(&self.settings.policy.owner);
                 stamp.set_remark(&record.comment);
                 self.stamp = Some(stamp);
             }
@@ -112,10 +112,10 @@ impl<'a> Host<'a> {
             } else {
                 Need::Tunnel
             };
-            if self.takes_back(&tunnel, standing, rule) || !self.settings.adopt.reaches(&need) {
+            if self.takes_back(&tunnel, standing, rule) || !self.settings.policy.adopt.reaches(&need) {
                 continue;
             }
-            if need == Need::Identical && !self.settings.adopt.reaches(&Need::Tunnel) {
+            if need == Need::Identical && !self.settings.policy.adopt.reaches(&Need::Tunnel) {
                 self.adopted.kept.insert(digest);
             }
             self.adopted.digests.insert(digest);
@@ -145,7 +145,7 @@ impl<'a> Host<'a> {
         }
         if let Some(stamp) = Stamp::of(record) {
             // One of our own owner leads to a tunnel of another instance, which goes on serving it.
-            let is_other = stamp.owner != self.settings.owner;
+            let is_other = stamp.owner != self.settings.policy.owner;
             return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
         }
         let owners: Vec<Need> =
@@ -234,7 +234,7 @@ impl<'a> Host<'a> {
     /// such records are stored, those that are asked for again are taken over with their hostname, unless somebody else
     /// stored them.
     pub(super) fn heritage_deletions(&self) -> impl Iterator<Item = RecordOperation> + use<> {
-        let Settings { owner, ownership, .. } = self.settings;
+        let Policy { owner, ownership, .. } = &self.settings.policy;
         let stays = |txt: &Record| {
             *ownership == Ownership::Txt
                 && TxtStamp::parse(&txt.comment).is_none_or(|stamp| stamp.owner == *owner)
@@ -269,7 +269,7 @@ impl<'a> Host<'a> {
 
     /// ExternalDNS's TXT records of what is taken over, found by what they say, or stored by whoever had it.
     fn txts_adopted(&self) -> Vec<(&'a ZoneSnapshot, &'a Record)> {
-        let Settings { owner, adopt, .. } = self.settings;
+        let Policy { owner, adopt, .. } = &self.settings.policy;
         let mut txts: Vec<_> = self.heritage_adopted().map(|found| (found.zone, found.record)).collect();
         for stamp in self.adopted.records.iter().filter_map(|record| Stamp::of(record)) {
             if stamp.owner != *owner && adopt.owners.contains(&stamp.owner) {
@@ -282,7 +282,7 @@ impl<'a> Host<'a> {
     /// ExternalDNS's TXT records of what is taken over.
     fn heritage_adopted(&self) -> impl Iterator<Item = Found<'a>> {
         let found = self.adopted.records.iter().flat_map(|record| self.heritage_of(record));
-        found.filter(|found| self.settings.adopt.owners.contains(&found.heritage.owner))
+        found.filter(|found| self.settings.policy.adopt.owners.contains(&found.heritage.owner))
     }
 
     /// The object that ExternalDNS's registry says a record in the way is from.

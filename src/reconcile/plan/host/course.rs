@@ -176,7 +176,7 @@ impl<'a> Host<'a> {
     /// configured: with our stamp a record that leads to another would not count as ours. Asked for long enough the
     /// hostname goes, whether its record could be led there or not.
     fn heir(&self) -> Option<TunnelId> {
-        let (name, owner) = (self.hostname.as_str(), &self.settings.owner);
+        let (name, owner) = (self.hostname.as_str(), &self.settings.policy.owner);
         if self.settled.handed_over.contains(name) || self.own_records.is_empty() || self.led_to().is_none() {
             return None;
         }

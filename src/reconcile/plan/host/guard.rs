@@ -13,7 +13,7 @@ impl Host<'_> {
         wanted: Vec<Wanted<'w>>,
         refusals: &mut Vec<Refusal>,
     ) -> Vec<Wanted<'w>> {
-        let Some(guard) = &self.settings.namespace_guard else {
+        let Some(guard) = &self.settings.policy.namespace_guard else {
             return wanted;
         };
         let mut holder = self.holder();
@@ -60,7 +60,7 @@ impl Host<'_> {
     /// Whether deletions wait, as an endpoint that is refused may be one of them under another path. Where namespaces
     /// are kept apart, none can hold back what another one deletes.
     pub(super) fn is_withheld(&self) -> bool {
-        let guard = self.settings.namespace_guard.as_ref();
+        let guard = self.settings.policy.namespace_guard.as_ref();
         let holder = self.holder().filter(|_| guard.is_some());
         self.request.wanted.iter().any(|canonical| {
             let resource = canonical.resource().unwrap_or_default();

@@ -167,7 +167,7 @@ impl Host<'_> {
             return None;
         }
         let tunnel = self.settings.tunnel_of_target(&record.content)?;
-        let mut stamp = Stamp::new(&self.settings.owner);
+        let mut stamp = Stamp::new(&self.settings.policy.owner);
         let is_asked_for = |rule: &&&Rule| {
             let mut wanted = self.request.wanted.iter().filter_map(|wanted| wanted.publication.as_ref().ok());
             wanted.any(|wanted| wanted.path() == rule.path())

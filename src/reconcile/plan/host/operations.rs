@@ -62,7 +62,7 @@ impl Host<'_> {
 
     fn operations_at_home(&self, change: &Change<'_>) -> Result<Vec<(Stage, RecordOperation)>, Reason> {
         let Change { wanted: _, target, course } = change;
-        let stamp = self.stamp.clone().unwrap_or_else(|| Stamp::new(&self.settings.owner));
+        let stamp = self.stamp.clone().unwrap_or_else(|| Stamp::new(&self.settings.policy.owner));
         let comment =
             |claims: &Claims| self.comment_for(&stamp, change, claims, &|stamp| self.comment(stamp));
         let cname = self.own_records.iter().find(|record| is_cname(record));
@@ -185,7 +185,7 @@ impl Host<'_> {
         render: &dyn Fn(&Stamp) -> Result<Box<str>, Reason>,
     ) -> Result<Box<str>, Reason> {
         let is_known = self.adopted.records.is_empty() && stamp.claims.is_within(&before.claims);
-        let guard = self.settings.namespace_guard.as_ref();
+        let guard = self.settings.policy.namespace_guard.as_ref();
         let Some(namespace) = guard.and_then(|_| namespace::digest_of(wanted.first()?.resource?)) else {
             return render(stamp);
         };

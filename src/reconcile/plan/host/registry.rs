@@ -12,13 +12,13 @@ use crate::reconcile::heritage::{Heritage, content_of, text_of};
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, RegistryTxt, Stage};
 use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Stamp, TxtStamp};
-use crate::reconcile::{Ownership, Settings};
+use crate::reconcile::{Ownership, Policy};
 
 impl Host<'_> {
     /// Why nothing of the hostname can be published. Without its TXT record ExternalDNS would ask for it in every loop,
     /// and another provider would find it without an owner one day.
     pub(super) fn txt_outside_zones(&self) -> Option<Reason> {
-        let txts = Some(&self.request.txts).filter(|_| self.settings.ownership == Ownership::Txt)?;
+        let txts = Some(&self.request.txts).filter(|_| self.settings.policy.ownership == Ownership::Txt)?;
         let lost = txts.iter().find(|txt| self.snapshot.zone_of(&txt.name).is_none())?;
         Some(Reason::TxtOutsideZones { name: lost.name.clone() })
     }
@@ -30,8 +30,8 @@ impl Host<'_> {
         if !self.has_record() && !self.foreign_records.is_empty() {
             return;
         }
-        let stored = self.snapshot.txts_of(self.hostname.as_str(), &self.settings.owner);
-        if is_going || self.settings.ownership == Ownership::Comment {
+        let stored = self.snapshot.txts_of(self.hostname.as_str(), &self.settings.policy.owner);
+        if is_going || self.settings.policy.ownership == Ownership::Comment {
             let with_record = if is_going { Stage::Unstamp } else { Stage::Stamp };
             for (zone, record) in stored {
                 let stages = (with_record, Stage::Unregister);
@@ -71,7 +71,7 @@ impl Host<'_> {
         let mut free = zone.records_of(&txt.name).iter().filter(|record| is_free(record));
         let content = || Some(content_of(&txt.text).into());
         let stamp = |remark: &str| {
-            let stamp = TxtStamp::new(&self.settings.owner, self.hostname.as_str());
+            let stamp = TxtStamp::new(&self.settings.policy.owner, self.hostname.as_str());
             stamp.render(remark, comment_max_bytes(zone)).into()
         };
         let patch = |record: &Record, content, comment| {
@@ -89,7 +89,7 @@ impl Host<'_> {
         if let Some((zone, record)) = own.next() {
             return Some((zone, patch(record, content(), None)));
         }
-        let Settings { owner, adopt, .. } = self.settings;
+        let Policy { owner, adopt, .. } = &self.settings.policy;
         let is_ours = |record: &&Record| {
             Heritage::parse(&record.content)
                 .is_some_and(|heritage| heritage.owner == *owner || adopt.owners.contains(&heritage.owner))
