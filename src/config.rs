@@ -19,9 +19,9 @@ use crate::cloudflare::{self, BaseUrl, ClientSettings, Credentials, MAKE_TOKEN, 
 use crate::config::names::{all_names, hint, is_injected};
 use crate::ingress::{PathPattern, Service};
 use crate::limits;
-use crate::listener::quoted;
 use crate::logging::Format;
 use crate::model::domain_filter::DomainFilter;
+use crate::model::text::{one_line, quoted};
 use crate::model::{AccountId, Hostname, ZoneId};
 use crate::provider::ProviderSettings;
 use crate::reconcile::adopt::Adopt;
@@ -30,7 +30,7 @@ use crate::reconcile::options::{self, BadOption, OptionsRead, OriginRequest};
 use crate::reconcile::permitted::{self, OwnPort};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
-use crate::reconcile::{OneLine, Ownership, Policy};
+use crate::reconcile::{Ownership, Policy};
 use crate::secret::Secret;
 
 /// Where the API is unless configured otherwise.
@@ -514,7 +514,7 @@ impl Reader<'_> {
         let OptionsRead { origin_request, left_out, invalid } = options::read(&text_of, &[]);
         for BadOption { property, problem } in left_out.into_iter().chain(invalid) {
             let variable = variables.clone().find(|variable| origin_property(variable) == *property);
-            let problem = OneLine(&problem).to_string();
+            let problem = one_line(&problem, limits::ERROR_TEXT_MAX_CHARS).to_string();
             self.mistake(variable.expect("the property was made of it"), problem);
         }
         origin_request

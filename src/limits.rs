@@ -342,9 +342,6 @@ pub const ABANDONED_REQUESTS_MAX: usize = 64;
 /// The largest answer to ExternalDNS: above 32 MiB it stops reading, fails to parse, and exits.
 pub const RESPONSE_BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// How much of a client's text a log line repeats, in characters.
-pub const LOGGED_TEXT_MAX_CHARS: usize = 120;
-
 /// Open connections of the observation port. One more takes the place of the oldest.
 pub const OBSERVE_CONNECTIONS_MAX: usize = 64;
 

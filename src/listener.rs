@@ -1,4 +1,4 @@
-//! What the two listeners share: sockets with their options set, and the treatment of a client's text.
+//! What the two listeners share: sockets with their options set, and what counts of a request's target.
 //!
 //! Options set on a listening socket are inherited by what it accepts on Linux. That is the only way to reach the
 //! connections of the API port, whose server has no setting for any of them.
@@ -121,19 +121,6 @@ pub(crate) fn path_of(target: &str) -> &str {
     }
 }
 
-/// A client's text for a log line: quoted, escaped and cut.
-pub(crate) fn quoted(text: &str) -> impl fmt::Display {
-    fmt::from_fn(move |formatter| {
-        let end =
-            text.char_indices().nth(limits::LOGGED_TEXT_MAX_CHARS).map_or(text.len(), |(index, _)| index);
-        write!(formatter, "{:?}", text.get(..end).unwrap_or_default())?;
-        if end < text.len() {
-            formatter.write_str("...")?;
-        }
-        Ok(())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,15 +143,6 @@ mod tests {
         ] {
             assert_eq!(path_of(target), path, "{target:?}");
         }
-    }
-
-    #[test]
-    fn a_clients_text_cannot_forge_a_log_line_and_is_cut() {
-        assert_eq!(quoted("/a\r\nlevel=error").to_string(), r#""/a\r\nlevel=error""#);
-        let long = "ä".repeat(limits::LOGGED_TEXT_MAX_CHARS + 1);
-        let text = quoted(&long).to_string();
-        assert!(text.ends_with("ä\"..."), "{text}");
-        assert_eq!(text.chars().count(), limits::LOGGED_TEXT_MAX_CHARS + 5);
     }
 
     /// A probe whose connection finds no room waits a second for its next try, which is all that the kubelet gives it.

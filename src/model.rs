@@ -6,6 +6,7 @@ pub mod domain_filter;
 pub mod endpoint;
 pub mod hostname;
 mod identifier;
+pub(crate) mod json;
 mod record;
 pub(crate) mod text;
 pub mod tunnel_id;

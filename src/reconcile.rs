@@ -25,11 +25,12 @@ pub mod stamp;
 pub mod target;
 pub mod trace;
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use crate::limits;
 use crate::model::TunnelId;
 use crate::model::endpoint::Endpoint;
+use crate::model::text::one_line;
 pub use crate::reconcile::policy::{Ownership, Policy};
 
 /// What the decisions depend on and no request changes: the policy, and the tunnels as they were found.
@@ -129,35 +130,4 @@ impl fmt::Display for Note {
         }
         write!(formatter, "{}", one_line(text, limits::PROBLEM_MAX_CHARS))
     }
-}
-
-/// Text that may hold whatever somebody wrote, for a line of the log: control characters escaped, and cut.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OneLine<'a>(pub(crate) &'a str);
-
-impl fmt::Display for OneLine<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        one_line(self.0, limits::ERROR_TEXT_MAX_CHARS).fmt(formatter)
-    }
-}
-
-/// The same, cut to another length. Said of what it made itself, it changes nothing.
-pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
-    fmt::from_fn(move |formatter| {
-        let mut room = max_chars;
-        for character in text.chars() {
-            let is_plain = character.is_ascii() && !character.is_ascii_control();
-            let length = if is_plain { 1 } else { character.escape_debug().count() };
-            let Some(left) = room.checked_sub(length) else {
-                return formatter.write_char('…');
-            };
-            room = left;
-            if is_plain {
-                formatter.write_char(character)?;
-            } else {
-                write!(formatter, "{}", character.escape_debug())?;
-            }
-        }
-        Ok(())
-    })
 }

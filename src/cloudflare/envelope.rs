@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Deserializer};
 
 use super::error::{self, Cause, Error, Refusal};
 use super::transport::{TransportError, TransportErrorKind};
 use super::verdict::{self, Area, Verdict};
 use crate::limits::RATE_LIMIT_PAUSE_DEFAULT;
+use crate::model::json::null_is_default;
 use crate::secret::Secret;
 
 /// A successful answer.
@@ -95,15 +96,6 @@ enum Message {
     Other(IgnoredAny),
     #[default]
     Absent,
-}
-
-/// Reads `null` as a type's default.
-pub(super) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// What is needed to read an answer besides its body.

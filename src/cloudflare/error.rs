@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::transport::{TransportError, TransportErrorKind};
 use crate::limits::{ERROR_CHAIN_MAX_CAUSES, ERROR_TEXT_MAX_CHARS};
+use crate::model::text::beginning;
 
 /// Why a call of Cloudflare's API brought no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,12 +226,10 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Cuts a text from outside to a length that a log line bears.
+/// A text from outside, cut to a length that a log line bears.
 pub(super) fn cut(text: &str) -> Box<str> {
-    match text.char_indices().nth(ERROR_TEXT_MAX_CHARS) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
-        None => text.into(),
-    }
+    beginning(text, ERROR_TEXT_MAX_CHARS)
+        .map_or_else(|| text.into(), |beginning| format!("{beginning}…").into())
 }
 
 /// Keeps the causes that are shown and drops the rest.

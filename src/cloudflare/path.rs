@@ -1,19 +1,13 @@
 //! Paths of the API.
 
-use std::fmt::Write;
+use crate::model::text::percent_encoded;
 
 /// A path below the API's base address. Whatever stands in an id stays within its segment.
 pub(super) fn path(segments: &[&str]) -> String {
     let mut path = String::with_capacity(96);
     for segment in segments {
         path.push('/');
-        for byte in segment.bytes() {
-            if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {
-                path.push(char::from(byte));
-            } else {
-                write!(path, "%{byte:02X}").expect("a String takes what is written to it");
-            }
-        }
+        path.push_str(&percent_encoded(segment, b"-_"));
     }
     path
 }

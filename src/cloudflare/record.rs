@@ -4,7 +4,6 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::client::Client;
-use super::envelope::null_is_default;
 use super::error::Error;
 use super::path::path;
 use super::transport::Method;
@@ -12,6 +11,7 @@ use super::verdict::Area;
 use crate::clock::{Deadline, unix_seconds_of};
 use crate::limits::RECORDS_PER_PAGE;
 use crate::model::hostname;
+use crate::model::json::null_is_default;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, ZoneId};
 
 /// Changes of one zone's records. Cloudflare runs deletes, then patches, then posts, in one transaction: all or nothing.

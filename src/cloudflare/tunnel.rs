@@ -3,13 +3,13 @@
 use serde::Deserialize;
 
 use super::client::Client;
-use super::envelope::null_is_default;
 use super::error::Error;
 use super::path::path;
 use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::TUNNELS_PER_PAGE;
 use crate::model::AccountId;
+use crate::model::json::null_is_default;
 use crate::model::{TunnelId, TunnelIdError};
 
 /// A tunnel.

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Deserializer};
 
 use super::client::Client;
-use super::envelope::null_is_default;
 use super::error::Error;
 use super::path::path;
 use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::ZONES_PER_PAGE;
 use crate::model::hostname;
+use crate::model::json::null_is_default;
 use crate::model::{AccountId, Plan, Zone, ZoneId};
 
 #[derive(Deserialize)]

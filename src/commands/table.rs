@@ -1,6 +1,7 @@
 //! Columns, aligned.
 
-use crate::reconcile::OneLine;
+use crate::limits::ERROR_TEXT_MAX_CHARS;
+use crate::model::text::one_line;
 
 /// What stands in an empty cell, so that each row has as many words as columns.
 const EMPTY: &str = "-";
@@ -34,7 +35,7 @@ pub(super) fn render(rows: &[Vec<String>]) -> String {
 }
 
 fn shown(cell: &str) -> String {
-    if cell.is_empty() { EMPTY.to_owned() } else { OneLine(cell).to_string() }
+    if cell.is_empty() { EMPTY.to_owned() } else { one_line(cell, ERROR_TEXT_MAX_CHARS).to_string() }
 }
 
 #[cfg(test)]

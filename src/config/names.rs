@@ -2,8 +2,7 @@
 
 use crate::cli::Arguments;
 use crate::limits;
-use crate::listener::quoted;
-use crate::model::text::edit_distance;
+use crate::model::text::{edit_distance, quoted};
 
 /// Settings without a flag: a command line can be read by any process of the machine.
 const SECRETS: [&str; 2] = ["CF_API_TOKEN", "CF_API_KEY"];

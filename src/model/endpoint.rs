@@ -11,6 +11,8 @@ use std::sync::Arc;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::json::null_is_default;
+
 /// One record, as ExternalDNS writes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
@@ -18,37 +20,37 @@ pub struct Endpoint {
     /// The record's name.
     #[serde(
         rename = "dnsName",
-        deserialize_with = "null_is_empty",
+        deserialize_with = "null_is_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub dns_name: String,
     /// What the name leads to.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// `A`, `AAAA`, `CNAME`, `TXT`, …
     #[serde(
         rename = "recordType",
-        deserialize_with = "null_is_empty",
+        deserialize_with = "null_is_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub record_type: String,
     /// Tells endpoints of one name and type apart.
     #[serde(
         rename = "setIdentifier",
-        deserialize_with = "null_is_empty",
+        deserialize_with = "null_is_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub set_identifier: String,
     /// Seconds; 0 where none is asked for.
-    #[serde(rename = "recordTTL", deserialize_with = "null_is_empty", skip_serializing_if = "is_zero")]
+    #[serde(rename = "recordTTL", deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
     pub record_ttl: i64,
     /// `owner`, `resource`, …
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "Labels::is_empty")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
     /// What only the provider understands.
     #[serde(
         rename = "providerSpecific",
-        deserialize_with = "null_is_empty",
+        deserialize_with = "null_is_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub provider_specific: Vec<Property>,
@@ -103,10 +105,10 @@ impl Endpoint {
 #[serde(default)]
 pub struct Property {
     /// For example `webhook/tunnel-service`.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "str::is_empty")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub name: Box<str>,
     /// Verbatim what the annotation said.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "str::is_empty")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub value: Box<str>,
 }
 
@@ -255,14 +257,6 @@ impl Changes {
         };
         list.push(endpoint);
     }
-}
-
-fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 fn is_zero(number: &i64) -> bool {

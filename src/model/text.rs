@@ -1,6 +1,72 @@
-//! Texts of any origin: how many slips of the fingers lie between two names.
+//! Texts that anybody may have written: shown on one line, quoted, percent-encoded, compared with what was meant.
 
+use std::fmt::{self, Write};
 use std::mem::swap;
+
+/// What is shown of a value beside the words about it.
+pub(crate) const QUOTED_MAX_CHARS: usize = 120;
+
+/// `text` without anything that could end a line or change how the rest is shown, and cut. Shown once more it stays the
+/// same.
+pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
+    fmt::from_fn(move |formatter| {
+        let mut room = max_chars;
+        for character in text.chars() {
+            let is_plain = character.is_ascii() && !character.is_ascii_control();
+            let length = if is_plain { 1 } else { character.escape_debug().count() };
+            let Some(left) = room.checked_sub(length) else {
+                return formatter.write_char('…');
+            };
+            room = left;
+            if is_plain {
+                formatter.write_char(character)?;
+            } else {
+                write!(formatter, "{}", character.escape_debug())?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `text` in quotation marks, escaped and cut.
+pub(crate) fn quoted(text: &str) -> impl fmt::Display {
+    fmt::from_fn(move |formatter| match beginning(text, QUOTED_MAX_CHARS) {
+        Some(beginning) => write!(formatter, "{beginning:?}…"),
+        None => write!(formatter, "{text:?}"),
+    })
+}
+
+/// The first characters of `text`, where it has more.
+pub(crate) fn beginning(text: &str, max_chars: usize) -> Option<&str> {
+    let (end, _) = text.char_indices().nth(max_chars)?;
+    text.get(..end)
+}
+
+/// `text` with every byte percent-encoded that is neither an ASCII letter or digit nor one of `kept`.
+pub(crate) fn percent_encoded(text: &str, kept: &[u8]) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || kept.contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            write!(encoded, "%{byte:02X}").expect("a String takes what is written to it");
+        }
+    }
+    encoded
+}
+
+/// The text that was percent-encoded; `None` where it cannot have been.
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split('%');
+    bytes.extend(parts.next()?.bytes());
+    for part in parts {
+        let (hex, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(hex, 16).ok()?);
+        bytes.extend(rest.bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
 
 /// So many edits away from a word that was meant, another is taken for it misspelled.
 pub(crate) const MISSPELLING_MAX_EDITS: usize = 2;
@@ -39,7 +105,7 @@ pub(crate) fn edit_distance(from: &str, to: &str) -> usize {
 }
 
 /// Whether `edit_distance` is at most `edits`. What cannot be is told apart without looking closely.
-pub(crate) fn is_within(edits: usize, from: &str, to: &str) -> bool {
+pub(crate) fn differs_by_at_most(edits: usize, from: &str, to: &str) -> bool {
     // An edit takes one character for another at most.
     let has_the_letters = || (letters(from) ^ letters(to)).count_ones() as usize <= 2 * edits;
     from.len().abs_diff(to.len()) <= edits && has_the_letters() && edit_distance(from, to) <= edits
@@ -53,6 +119,36 @@ fn letters(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_cannot_end_its_line_and_is_cut() {
+        assert_eq!(one_line("plain \"text\"", 400).to_string(), "plain \"text\"");
+        assert_eq!(one_line("a\nb\u{1b}[2J\u{202e}ü", 400).to_string(), r"a\nb\u{1b}[2J\u{202e}ü");
+        assert_eq!(one_line("äbcd", 3).to_string(), "äbc…");
+        assert_eq!(one_line("ab\n", 3).to_string(), "ab…", "an escape is not cut in two");
+        let once = one_line("a\r\u{7f}…", 400).to_string();
+        assert_eq!(one_line(&once, 400).to_string(), once);
+    }
+
+    #[test]
+    fn a_quoted_text_cannot_forge_a_log_line_and_is_cut() {
+        let long = "ä".repeat(QUOTED_MAX_CHARS + 1);
+        let shown = quoted(&long).to_string();
+        assert_eq!(shown.chars().count(), QUOTED_MAX_CHARS + 3);
+        assert!(shown.ends_with("ä\"…"), "{shown}");
+        assert_eq!(quoted("/\n[x] \"y\"").to_string(), r#""/\n[x] \"y\"""#);
+    }
+
+    #[test]
+    fn what_is_percent_encoded_is_read_back() {
+        for text in ["", "a-b._~", "ü|%41 ", "../?#"] {
+            let encoded = percent_encoded(text, b"-._~");
+            assert_eq!(percent_decoded(&encoded).as_deref(), Some(text), "{encoded}");
+        }
+        for text in ["%", "%4", "%zz", "%ff", "%é"] {
+            assert_eq!(percent_decoded(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn each_slip_is_one_edit() {
@@ -72,7 +168,7 @@ mod tests {
             assert_eq!(edit_distance(from, to), edits, "{from} {to}");
             assert_eq!(edit_distance(to, from), edits, "{to} {from}");
             for limit in 0..4 {
-                assert_eq!(is_within(limit, from, to), edits <= limit, "{from} {to} within {limit}");
+                assert_eq!(differs_by_at_most(limit, from, to), edits <= limit, "{from} {to} within {limit}");
             }
         }
     }

@@ -11,7 +11,8 @@ use log::{debug, info, warn};
 use crate::clock::Deadline;
 use crate::cloudflare::{ConfigSource, Error, MAKE_TOKEN, Tunnel};
 use crate::limits;
-use crate::listener::quoted;
+
+use crate::model::text::quoted;
 use crate::model::{AccountId, Zone, ZoneId};
 use crate::ordered::inserted;
 use crate::provider::reader::{is_in_scope, is_of_account};

@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use crate::ingress::RuleEdit;
 use crate::limits;
-use crate::listener::quoted;
+
 use crate::model::TunnelId;
+use crate::model::text::quoted;
 use crate::reconcile::options::CA_POOL_FIELD;
 
 /// What was written and is not known to be applied, by tunnel, the oldest version first.

@@ -9,8 +9,9 @@ use std::fmt;
 use crate::ingress::{Rule, WantedRule};
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Labels, Property};
+use crate::model::text::one_line;
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::{OneLine, one_line, options};
+use crate::reconcile::options;
 
 /// The service of an endpoint's rule.
 pub const TUNNEL_SERVICE: &str = "webhook/tunnel-service";
@@ -74,7 +75,8 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {}", OneLine(&self.subject), OneLine(&self.problem))
+        let subject = one_line(&self.subject, limits::ERROR_TEXT_MAX_CHARS);
+        write!(formatter, "{subject} {}", one_line(&self.problem, limits::ERROR_TEXT_MAX_CHARS))
     }
 }
 

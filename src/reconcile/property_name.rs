@@ -5,7 +5,7 @@
 //! publish more than was asked for.
 
 use crate::limits;
-use crate::model::text::{MISSPELLING_MAX_EDITS, is_within};
+use crate::model::text::{MISSPELLING_MAX_EDITS, differs_by_at_most};
 use crate::reconcile::options::IP_RULES;
 
 /// What every property of ours begins with.
@@ -130,7 +130,8 @@ fn nearest(name: &str) -> Option<&'static str> {
     let is_near = |known: &&Name| {
         let edits = if known.bare.len() <= SHORT_NAME_BYTES { 1 } else { MISSPELLING_MAX_EDITS };
         spellings.iter().any(|spelling| {
-            is_within(MISSPELLING_MAX_EDITS, spelling, known.dashed) || is_within(edits, spelling, known.bare)
+            differs_by_at_most(MISSPELLING_MAX_EDITS, spelling, known.dashed)
+                || differs_by_at_most(edits, spelling, known.bare)
         })
     };
     if let Some(known) = NAMES.iter().find(is_near) {
@@ -169,7 +170,7 @@ fn folded(text: &str) -> String {
 /// The words behind the one that is, or was meant to be, `webhook`.
 fn words_of_ours(spelling: &str) -> Option<Vec<&str>> {
     let (first, rest) = spelling.split_once('-')?;
-    is_within(MISSPELLING_MAX_EDITS, first, "webhook")
+    differs_by_at_most(MISSPELLING_MAX_EDITS, first, "webhook")
         .then(|| rest.split('-').filter(|word| !word.is_empty()).collect())
 }
 
@@ -202,7 +203,7 @@ fn is_word(word: &str, wanted: &str) -> bool {
         4..=6 => 1,
         _ => MISSPELLING_MAX_EDITS,
     };
-    is_within(edits, word, wanted)
+    differs_by_at_most(edits, word, wanted)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
+use crate::model::text::{percent_decoded, percent_encoded};
 use crate::model::{Record, TunnelId};
 
 const PREFIX: &str = "external-dns owner=";
@@ -161,12 +162,12 @@ impl Stamp {
     pub fn parse(comment: &str) -> Option<Self> {
         let (fields, remark) = without_remark(comment);
         let mut fields = fields.strip_prefix(PREFIX)?.split(' ').filter(|field| !field.is_empty());
-        let mut stamp = Self::new(&decode(fields.next()?)?);
+        let mut stamp = Self::new(&percent_decoded(fields.next()?)?);
         stamp.remark = remark.map(Into::into);
         let mut claims = None;
         for field in fields {
             match field.split_once('=') {
-                Some(("resource", value)) => stamp.resource = Some(decode(value)?.into()),
+                Some(("resource", value)) => stamp.resource = Some(percent_decoded(value)?.into()),
                 Some(("rules", value)) => claims = Some(Claims::parse(value)?),
                 // In a form that is not known it is a later release's, and says nothing here.
                 Some(("h", value)) if Digest::parse(value).is_some() => stamp.hostname = Digest::parse(value),
@@ -292,7 +293,7 @@ impl TxtStamp {
         let digest = fields.split(' ').find_map(|field| field.strip_prefix("txt="))?;
         let is_digest = digest.len() == TXT_DIGEST_CHARACTERS
             && digest.bytes().all(|byte| DIGEST_ALPHABET.contains(&byte));
-        is_digest.then_some(Self { owner: decode(owner)?.into(), digest: digest.into() })
+        is_digest.then_some(Self { owner: percent_decoded(owner)?.into(), digest: digest.into() })
     }
 
     /// The comment, with `remark` behind it where both have room in `limit_bytes`.
@@ -309,27 +310,7 @@ impl TxtStamp {
 
 /// The percent-encoded form of `text`: free of blanks, bars and everything beyond ASCII.
 pub fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/:@,+".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            write!(encoded, "%{byte:02X}").expect("a String takes everything");
-        }
-    }
-    encoded
-}
-
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut parts = text.split('%');
-    bytes.extend(parts.next()?.bytes());
-    for part in parts {
-        let (hex, rest) = part.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(hex, 16).ok()?);
-        bytes.extend(rest.bytes());
-    }
-    String::from_utf8(bytes).ok()
+    percent_encoded(text, b"-._~/:@,+")
 }
 
 /// FNV-1a, 64 bits: stable across releases, as what is stored at Cloudflare has to be.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::ingress::looks_like_service;
 use crate::ingress::service::WORDS;
 use crate::model::TunnelId;
-use crate::model::text::{MISSPELLING_MAX_EDITS, is_within};
+use crate::model::text::{MISSPELLING_MAX_EDITS, differs_by_at_most};
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 
 /// What somebody meant by a target.
@@ -37,7 +37,7 @@ pub fn meaning(target: &str) -> Target {
     if is_no_name || looks_like_service(target) {
         return Target::Service;
     }
-    let is_word = WORDS.into_iter().any(|word| is_within(MISSPELLING_MAX_EDITS, host, word));
+    let is_word = WORDS.into_iter().any(|word| differs_by_at_most(MISSPELLING_MAX_EDITS, host, word));
     if is_word { Target::Service } else { Target::Other }
 }
 
@@ -46,7 +46,7 @@ fn is_near_tunnel_domain(name: &str) -> bool {
     let length = TUNNEL_DOMAIN.len();
     (length - MISSPELLING_MAX_EDITS..=length + MISSPELLING_MAX_EDITS).any(|length| {
         let end = name.len().checked_sub(length).and_then(|start| name.get(start..));
-        end.is_some_and(|end| is_within(MISSPELLING_MAX_EDITS, end, TUNNEL_DOMAIN))
+        end.is_some_and(|end| differs_by_at_most(MISSPELLING_MAX_EDITS, end, TUNNEL_DOMAIN))
     })
 }
 

@@ -31,7 +31,8 @@ use super::routes::{self, Answer, Head};
 use super::{Failure, Service};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
-use crate::listener::{self, BindError, quoted};
+use crate::listener::{self, BindError};
+use crate::model::text::quoted;
 use crate::observe::metrics::{Family, Metrics};
 use crate::shutdown::Shutdown;
 

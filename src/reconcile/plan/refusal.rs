@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use crate::limits;
-use crate::reconcile::OneLine;
+use crate::limits::ERROR_TEXT_MAX_CHARS;
+use crate::model::text::one_line;
 use crate::reconcile::canonical::Problem;
 
 /// One thing that was asked for and is not done.
@@ -264,7 +265,7 @@ impl fmt::Display for Reason {
                  off the cluster"
             ),
             Self::NamespaceGuard { allowed: Some(allowed) } => {
-                let allowed = OneLine(allowed);
+                let allowed = one_line(allowed, ERROR_TEXT_MAX_CHARS);
                 write!(formatter, "NAMESPACE_GUARD is on, and an object of this namespace may publish only {allowed}")
             }
             Self::NamespaceGuard { allowed: None } => formatter.write_str(
