@@ -243,7 +243,7 @@ deny:
 advisories:
     cargo deny --workspace check advisories
 
-# The README's table: size, start, memory (builds the static binary first).
+# The table of docs/operations.md: size, start, memory (builds the static binary first).
 [group('measure')]
 figures: static
     WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' \

@@ -1,4 +1,4 @@
-//! The figures of the README, as a Markdown table: `just figures`.
+//! The figures of docs/operations.md, as a Markdown table: `just figures`.
 //!
 //! Measures the static release binary (or the one `WEBHOOK_BINARY` names) as ExternalDNS would see it: started as a
 //! process against the emulator of Cloudflare, spoken to over a socket, its memory read from `/proc`. Each line is a

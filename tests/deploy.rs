@@ -65,14 +65,16 @@ fn repository_file(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("it is in the repository")
 }
 
-/// The names of the README's configuration table.
+/// The names that the entries of docs/configuration.md begin with, their other names among them.
 fn documented_variables() -> BTreeSet<String> {
-    let readme = repository_file("README.md");
-    let (_, section) = readme.split_once("\n## Configuration\n").expect("the README has the section");
+    let document = repository_file("docs/configuration.md");
+    let (_, section) = document.split_once("\n## Settings\n").expect("the document has the section");
     let name = Regex::new("`([A-Z][A-Z_]+)`").expect("the expression is fixed");
-    let rows =
-        section.lines().take_while(|line| !line.starts_with("## ")).filter(|line| line.starts_with('|'));
-    rows.flat_map(|row| name.captures_iter(row).map(|found| found[1].to_owned()).collect::<Vec<_>>())
+    let entries =
+        section.lines().take_while(|line| !line.starts_with("## ")).filter(|line| line.starts_with("- `"));
+    let heads = entries.filter_map(|line| Some(line.split_once(": ")?.0));
+    heads
+        .flat_map(|head| name.captures_iter(head).map(|found| found[1].to_owned()).collect::<Vec<_>>())
         .collect()
 }
 

@@ -153,17 +153,20 @@ fn a_scrape_is_well_formed_and_shows_every_family_of_the_table_and_no_other() {
 }
 
 #[test]
-fn the_readme_has_the_table_of_the_program() {
-    let readme = include_str!("../README.md");
-    let (_, section) = readme.split_once("\n## Metrics\n").expect("there is a section");
-    let (section, _) = section.split_once("\n## ").expect("another one follows");
-    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
+fn the_documents_have_every_metric_of_the_program_in_its_words() {
+    let document = include_str!("../docs/operations.md");
+    let (_, section) = document.split_once("\n### Metrics\n").expect("there is a section");
+    let (section, _) = section.split_once("\n### ").expect("another one follows");
+    // An entry may have several lines.
+    let section = section.replace("\n  ", " ");
+    let entries: Vec<&str> = section.lines().filter(|line| line.starts_with("- `")).collect();
     let table = Family::ALL.iter().map(|family| {
         let Definition { name, kind, labels, help } = family.definition();
-        let labels: Vec<String> = labels.iter().map(|label| format!(" `{label}`")).collect();
-        format!("| `{name}` | {kind} |{} | {help} |", labels.join(","))
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let separator = if labels.is_empty() { "" } else { "; " };
+        format!("- `{name}` ({kind}{separator}{}): {help}", labels.join(", "))
     });
-    assert_eq!(rows, table.collect::<Vec<_>>());
+    assert_eq!(entries, table.collect::<Vec<_>>());
 }
 
 /// One of three updates changes nothing, and one is somebody else's by the time it is written.

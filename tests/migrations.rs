@@ -1,4 +1,4 @@
-//! Whole migrations to this program, each as the README tells it: what stands before, the loop in which it is taken
+//! Whole migrations to this program, each as docs/migrating.md tells it: what stands before, the loop in which it is taken
 //! over, the setting off again, and at last a deletion that removes just that.
 
 #[path = "support/external_dns.rs"]

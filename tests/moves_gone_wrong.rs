@@ -168,7 +168,7 @@ fn a_dry_run_comes_to_an_end() {
     assert_eq!(answers.last(), Some(&None), "{answers:?}");
 }
 
-/// The prefix that the README advises puts the TXT record below the hostname, where it would hide the wildcard.
+/// The prefix that docs/ownership.md advises puts the TXT record below the hostname, where it would hide the wildcard.
 #[test]
 fn who_is_withdrawn_with_a_txt_record_below_is_handed_over_to_the_wildcard() {
     let host = "txt.example.com";

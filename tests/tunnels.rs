@@ -241,7 +241,7 @@ fn start(scene: &Scene, tunnels: &str) -> Program {
     scene.start_with(&[("CF_TUNNEL_ID", tunnels)])
 }
 
-/// How the README says it: the old one behind the new one, until nothing leads there.
+/// How docs/names-and-tunnels.md says it: the old one behind the new one, until nothing leads there.
 #[test]
 fn with_the_old_tunnel_listed_behind_the_new_one_every_hostname_moves() {
     let (scene, office) = two_tunnels();

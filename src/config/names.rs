@@ -164,19 +164,26 @@ mod tests {
         }
     }
 
-    /// The first, second and last cell of each row of README's table of settings.
-    fn rows() -> Vec<(Vec<&'static str>, Vec<&'static str>, String)> {
+    /// The names, the other names and the default of each setting in the documents: an entry begins with them, as in
+    /// "- `NAME` (also `OTHER`; default `value`): …".
+    fn entries() -> Vec<(Vec<&'static str>, Vec<&'static str>, String)> {
         let (_, section) =
-            include_str!("../../README.md").split_once("\n## Configuration\n").expect("a section");
+            include_str!("../../docs/configuration.md").split_once("\n## Settings\n").expect("a section");
         let (section, _) = section.split_once("\n## ").expect("another one follows");
-        // A bar within a cell is written with a backslash, and none is.
-        let rows = section.lines().filter(|line| line.starts_with("| `"));
-        rows.map(|row| {
-            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-            let [names, others, _, default] = cells[..] else { panic!("{row}") };
-            (in_backticks(names), in_backticks(others), default.replace('`', ""))
-        })
-        .collect()
+        let entries = section.lines().filter_map(|line| line.strip_prefix("- `")?.split_once(": "));
+        entries
+            .map(|(head, _)| {
+                let (names, inner) = head.split_once(" (").unwrap_or((head, ")"));
+                let inner = inner.strip_suffix(')').unwrap_or_else(|| panic!("{head}"));
+                let (others, default) = match inner.split_once("default ") {
+                    Some((others, default)) => (others, default),
+                    None => (inner, ""),
+                };
+                // The first backtick is gone with the line's beginning.
+                let names = names.split('`').step_by(2).collect();
+                (names, in_backticks(others), default.replace('`', ""))
+            })
+            .collect()
     }
 
     fn in_backticks(text: &str) -> Vec<&str> {
@@ -190,9 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_has_every_setting_with_its_other_names_and_the_default_that_the_help_names() {
+    fn the_documents_have_every_setting_with_its_other_names_and_the_default_that_the_help_names() {
         let mut listed = Vec::new();
-        for (names, others, default) in rows() {
+        for (names, others, default) in entries() {
             if names == ["ORIGIN_CONNECT_TIMEOUT", "ORIGIN_IP_RULES"] {
                 let defaults =
                     settings().filter(|name| name.starts_with("ORIGIN_") && *name != "ORIGIN_CA_POOLS");
@@ -211,15 +218,15 @@ mod tests {
         assert_eq!(listed, known);
     }
 
-    /// One row of the table stands for all of them; the text names each.
+    /// One entry stands for all of them; the table of options names each.
     #[test]
-    fn the_readme_names_every_option_that_has_a_default() {
-        let (_, text) = include_str!("../../README.md")
-            .split_once("**Options** (`webhook-origin-…`)")
+    fn the_documents_name_every_option_that_has_a_default() {
+        let (_, text) = include_str!("../../docs/annotations.md")
+            .split_once("\n## Origin options\n")
             .expect("it is there");
-        let (text, _) = text.split_once("\n\n").expect("it ends");
-        let named: Vec<String> =
-            in_backticks(text).iter().map(|name| format!("webhook/origin-{name}")).collect();
+        let (text, _) = text.split_once("\n### ").expect("it ends");
+        let rows = text.lines().filter_map(|line| line.strip_prefix("| `webhook-origin-")?.split_once('`'));
+        let named: Vec<String> = rows.map(|(name, _)| format!("webhook/origin-{name}")).collect();
         for property in options::origin_property_names() {
             assert!(named.iter().any(|name| name == property), "{property} is missing in {named:?}");
         }

@@ -100,7 +100,7 @@ func TestTheExamplesOfTheDocumentsDoWhatTheySay(t *testing.T) {
 	}
 
 	cluster := startCluster(t)
-	// The sources as the README says for these kinds.
+	// The sources as docs/annotations.md says for these kinds.
 	objects := helm(t, map[string]any{"sources": []string{"ingress", "service", "gateway-httproute", "crd"}}, "values.yaml")
 	cluster.install(t, objects)
 	pod := cluster.run(t, objects, soon)

@@ -27,7 +27,8 @@ func TestFluxInstallsTheSame(t *testing.T) {
 	repository, release := only[*fluxsource.HelmRepository](t, objects), only[*fluxhelm.HelmRelease](t, objects)
 
 	chart := release.Spec.Chart.Spec
-	readme := string(read(t, "..", "README.md"))
+	// A command may be broken into lines.
+	readme := strings.ReplaceAll(string(read(t, "..", "README.md")), " \\\n    ", " ")
 	for _, command := range []string{
 		"helm repo add external-dns " + repository.Spec.URL + "\n",
 		"helm install " + release.Name + " external-dns/" + chart.Chart + " --version " + chart.Version +
