@@ -9,23 +9,25 @@ mod configuration;
 mod credential_file;
 mod envelope;
 mod error;
+mod error_class;
 mod limiter;
 mod path;
 mod record;
 mod resolver;
 mod retry;
+mod settings;
 #[cfg(test)]
 mod testing;
 mod token;
 mod transport;
 mod tunnel;
-mod verdict;
 mod zone;
 
-pub use client::{Budget, Client, ClientError, ClientSettings, Credentials, USER_AGENT, check_authorities};
+pub use client::{Budget, Client, check_authorities};
 pub use configuration::Configuration;
 pub use error::{Cause, Error, Refusal};
 pub use record::Batch;
+pub use settings::{ClientError, ClientSettings, Credentials, USER_AGENT};
 pub use token::{MAKE_TOKEN, TOKEN_FORM};
 pub use transport::{BaseUrl, Proxy, ProxyError, TransportError, TransportErrorKind};
 pub use tunnel::{ConfigSource, Connector, Tunnel};

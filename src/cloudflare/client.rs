@@ -1,6 +1,5 @@
 //! The client: credentials, the rate limit, and the way of every call.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -9,90 +8,18 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use super::credential_file::{CredentialFile, Look};
-use super::envelope::{Answer, Context};
+use super::envelope::{Context, Envelope};
 use super::error::Error;
+use super::error_class::Resource;
 use super::limiter::Limiter;
 use super::retry::{self, Jitter};
-use super::transport::{self, HttpTransport, Method, Proxy, Request, Response, Transport};
-use super::verdict::Area;
+use super::settings::{ClientError, ClientSettings, Credentials};
+use super::transport::{self, HttpTransport, Method, Request, Response, Transport};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{
     CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX, WRITE_CONNECTION_MAX_IDLE, WRITE_FRESH_PERIOD,
 };
 use crate::observe::metrics::{Family, Metrics};
-use crate::secret::Secret;
-
-/// How this program names itself to Cloudflare.
-pub const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
-
-/// What a client is made of.
-#[derive(Clone, Debug)]
-pub struct ClientSettings {
-    /// Where the API is: `https://api.cloudflare.com/client/v4`. Plain `http` is possible, for tests.
-    pub base_url: String,
-    /// What calls are made with; see [`Client::set_credentials`].
-    pub credentials: Credentials,
-    /// Certificate authorities trusted besides the compiled-in ones: the contents of a PEM file.
-    pub ca_file: Option<Vec<u8>>,
-    /// What calls go through, if anything.
-    pub proxy: Option<Proxy>,
-    /// Mostly [`USER_AGENT`].
-    pub user_agent: String,
-}
-
-/// What a call is made with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credentials {
-    /// An API token, of a user or of an account.
-    Token(Secret),
-    /// The older pair.
-    Key {
-        /// The global API key.
-        key: Secret,
-        /// The user that it belongs to.
-        email: Box<str>,
-    },
-}
-
-impl Credentials {
-    fn secret(&self) -> &Secret {
-        match self {
-            Self::Token(secret) | Self::Key { key: secret, .. } => secret,
-        }
-    }
-
-    /// The same kind, with another secret.
-    fn with_secret(&self, secret: Secret) -> Self {
-        match self {
-            Self::Token(_) => Self::Token(secret),
-            Self::Key { key: _, email } => Self::Key { key: secret, email: email.clone() },
-        }
-    }
-}
-
-/// Why there is no client: a setting is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientError {
-    /// Not `https://host` or `http://host`, perhaps with port and path; or with a user, a query or a fragment.
-    BaseUrl,
-    /// The PEM file, and what is wrong with it.
-    Certificates(&'static str),
-    /// Cannot be sent in a header.
-    UserAgent,
-}
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BaseUrl => formatter
-                .write_str("the API's address must look like https://api.cloudflare.com/client/v4, without user or query"),
-            Self::Certificates(problem) => write!(formatter, "the file of certificate authorities {problem}"),
-            Self::UserAgent => formatter.write_str("the user agent cannot be sent in a header"),
-        }
-    }
-}
-
-impl std::error::Error for ClientError {}
 
 /// Reads what [`ClientSettings::ca_file`] will be.
 ///
@@ -109,6 +36,16 @@ pub struct Budget {
     pub calls_left_in_window: u32,
     /// How long nothing will be sent, when the rate limit is used up.
     pub blocked_for: Option<Duration>,
+}
+
+/// One call, however often it is sent.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    resource: Resource,
+    method: Method,
+    /// Below the base address, with its query.
+    path: &'a str,
+    body: Option<&'a [u8]>,
 }
 
 /// A client of Cloudflare's API, shared by threads.
@@ -205,9 +142,9 @@ impl Client {
 
     /// What is to be done about a failed call besides telling: with credentials that are refused, looks at their file, and
     /// says whether there are others now.
-    fn has_other_credentials(&self, area: Area, error: &Error, used: &Arc<Credentials>) -> bool {
-        match (error, area) {
-            (Error::Credentials(_), _) | (Error::NotFound(_), Area::Tunnels) => {
+    fn has_other_credentials(&self, resource: Resource, error: &Error, used: &Arc<Credentials>) -> bool {
+        match (error, resource) {
+            (Error::Credentials(_), _) | (Error::NotFound(_), Resource::Tunnels) => {
                 self.in_doubt.store(true, Ordering::Relaxed);
             }
             _ => {}
@@ -237,21 +174,22 @@ impl Client {
     /// Reads, again where that can help.
     pub(super) fn read<T: DeserializeOwned>(
         &self,
-        area: Area,
+        resource: Resource,
         path: &str,
         deadline: Deadline,
-    ) -> Result<Answer<T>, Error> {
+    ) -> Result<Envelope<T>, Error> {
         let mut retries = 0;
         let mut connection_max_idle = CONNECTION_MAX_IDLE;
         let mut has_changed = false;
         loop {
             self.await_admission(deadline)?;
             let used = self.credentials();
-            let error = match self.call(area, Method::Get, path, None, connection_max_idle, deadline) {
+            let call = Call { resource, method: Method::Get, path, body: None };
+            let error = match self.call(call, connection_max_idle, deadline) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if !has_changed && self.has_other_credentials(area, &error, &used) {
+            if !has_changed && self.has_other_credentials(resource, &error, &used) {
                 has_changed = true;
                 continue;
             }
@@ -272,17 +210,18 @@ impl Client {
     /// Writes, at most once, and at once or not at all: what was read before must still be true.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
-        area: Area,
+        resource: Resource,
         method: Method,
         path: &str,
         body: &[u8],
         deadline: Deadline,
-    ) -> Result<Answer<T>, Error> {
+    ) -> Result<Envelope<T>, Error> {
         self.admit(deadline)?.map_err(|retry_after| Error::Limited { retry_after })?;
         let used = self.credentials();
-        let outcome = self.call(area, method, path, Some(body), self.write_connection_max_idle(), deadline);
+        let call = Call { resource, method, path, body: Some(body) };
+        let outcome = self.call(call, self.write_connection_max_idle(), deadline);
         if let Err(error) = &outcome {
-            self.has_other_credentials(area, error, &used);
+            self.has_other_credentials(resource, error, &used);
             if error.is_connection_lost() {
                 *self.write_lost_at() = Some(self.clock.now());
             }
@@ -307,7 +246,7 @@ impl Client {
     /// Reads all pages of a list. `query` is empty or ends in `&`. A page's bytes are freed before the next is read.
     pub(super) fn list<T: DeserializeOwned>(
         &self,
-        area: Area,
+        resource: Resource,
         path: &str,
         query: &str,
         per_page: u32,
@@ -316,7 +255,7 @@ impl Client {
         let mut items = Vec::new();
         for page in 1..=PAGES_MAX {
             let path = format!("{path}?{query}page={page}&per_page={per_page}");
-            let answer: Answer<Vec<T>> = self.read(area, &path, deadline)?;
+            let answer: Envelope<Vec<T>> = self.read(resource, &path, deadline)?;
             let mut page_items = answer.result.unwrap_or_default();
             let is_last = answer.page.is_last(page, page_items.len(), per_page);
             if items.is_empty() {
@@ -359,13 +298,11 @@ impl Client {
     /// Sends a request that was admitted, and reads its answer.
     fn call<T: DeserializeOwned>(
         &self,
-        area: Area,
-        method: Method,
-        path: &str,
-        body: Option<&[u8]>,
+        call: Call<'_>,
         connection_max_idle: Duration,
         deadline: Deadline,
-    ) -> Result<Answer<T>, Error> {
+    ) -> Result<Envelope<T>, Error> {
+        let Call { resource, method, path, body } = call;
         let credentials = self.credentials();
         let begun = self.clock.now();
         let outcome = self.transport.send(&Request {
@@ -382,17 +319,17 @@ impl Client {
         let shown_path = path.split('?').next().unwrap_or_default();
         let method = method.as_str();
         let status = outcome.as_ref().map_or_else(|_| "none".to_owned(), |answer| answer.status.to_string());
-        let resource = resource(area, shown_path);
+        let label = label(resource, shown_path);
         let mut values = self.metrics.update();
-        values.add(Family::Calls, &[resource, method, &status], 1);
-        values.observe(Family::CallDuration, &[resource], duration);
+        values.add(Family::Calls, &[label, method, &status], 1);
+        values.observe(Family::CallDuration, &[label], duration);
         drop(values);
         match outcome {
             Ok(response) => {
                 log::debug!(
                     "call method={method} path={shown_path} status={status} milliseconds={milliseconds}"
                 );
-                self.judge(area, &credentials, &response)
+                self.open(resource, &credentials, &response)
             }
             Err(error) => {
                 log::debug!(
@@ -405,17 +342,17 @@ impl Client {
     }
 
     /// Reads an answer, and takes note of what it says about the rate limit.
-    fn judge<T: DeserializeOwned>(
+    fn open<T: DeserializeOwned>(
         &self,
-        area: Area,
+        resource: Resource,
         credentials: &Credentials,
         response: &Response,
-    ) -> Result<Answer<T>, Error> {
+    ) -> Result<Envelope<T>, Error> {
         if let Some(header) = &response.rate_limit {
             self.limiter().observe(header, self.clock.now());
         }
         let context = Context {
-            area,
+            resource,
             status: response.status,
             retry_after: response
                 .retry_after
@@ -437,14 +374,14 @@ impl Client {
 }
 
 /// What metrics call the target of a call.
-fn resource(area: Area, path: &str) -> &'static str {
-    match area {
-        Area::Tokens => "token",
-        Area::Zones => "zones",
-        Area::Records => "records",
-        Area::Tunnels if path.ends_with("/configurations") => "configuration",
-        Area::Tunnels if path.ends_with("/connections") => "connections",
-        Area::Tunnels => "tunnels",
+fn label(resource: Resource, path: &str) -> &'static str {
+    match resource {
+        Resource::Tokens => "token",
+        Resource::Zones => "zones",
+        Resource::Records => "records",
+        Resource::Tunnels if path.ends_with("/configurations") => "configuration",
+        Resource::Tunnels if path.ends_with("/connections") => "connections",
+        Resource::Tunnels => "tunnels",
     }
 }
 

@@ -5,10 +5,10 @@ use serde_json::value::RawValue;
 
 use super::client::Client;
 use super::error::Error;
+use super::error_class::Resource;
 use super::path::path;
 use super::transport::Method;
 use super::tunnel::ConfigSource;
-use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::model::AccountId;
 use crate::model::TunnelId;
@@ -56,7 +56,7 @@ impl Client {
         id: &TunnelId,
         deadline: Deadline,
     ) -> Result<Configuration, Error> {
-        match self.read::<WireConfiguration>(Area::Tunnels, &configuration_path(account, id), deadline) {
+        match self.read::<WireConfiguration>(Resource::Tunnels, &configuration_path(account, id), deadline) {
             Ok(answer) => Ok(answer.into_result()?.into()),
             Err(Error::NotFound(refusal)) if refusal.has_code(1055) => {
                 Ok(Configuration { version: NEVER_CONFIGURED, source: None, config: None })
@@ -79,7 +79,7 @@ impl Client {
     ) -> Result<Configuration, Error> {
         let body = format!(r#"{{"config":{}}}"#, config.get());
         self.write::<WireConfiguration>(
-            Area::Tunnels,
+            Resource::Tunnels,
             Method::Put,
             &configuration_path(account, id),
             body.as_bytes(),

@@ -9,20 +9,20 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::error::{self, Cause, Error, Refusal};
+use super::error_class::{self, ErrorClass, Resource};
 use super::transport::{TransportError, TransportErrorKind};
-use super::verdict::{self, Area, Verdict};
 use crate::limits::RATE_LIMIT_PAUSE_DEFAULT;
 use crate::model::json::null_is_default;
 use crate::secret::Secret;
 
 /// A successful answer.
 #[derive(Debug)]
-pub(super) struct Answer<T> {
+pub(super) struct Envelope<T> {
     pub(super) result: Option<T>,
     pub(super) page: PageInfo,
 }
 
-impl<T> Answer<T> {
+impl<T> Envelope<T> {
     /// The result of a call that cannot succeed without one.
     pub(super) fn into_result(self) -> Result<T, Error> {
         self.result
@@ -54,10 +54,10 @@ impl PageInfo {
 }
 
 #[derive(Deserialize)]
-struct Envelope<T> {
+struct WireEnvelope<T> {
     success: bool,
     #[serde(default, deserialize_with = "null_is_default")]
-    errors: Vec<Problem>,
+    errors: Vec<WireError>,
     result: Option<T>,
     #[serde(default, deserialize_with = "null_is_default")]
     result_info: PageInfo,
@@ -66,7 +66,7 @@ struct Envelope<T> {
 /// An item of `errors`: an object in the API's description, a mere string in some services.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Problem {
+enum WireError {
     Text(Box<str>),
     Object {
         #[serde(default)]
@@ -101,7 +101,7 @@ enum Message {
 /// What is needed to read an answer besides its body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
-    pub(super) area: Area,
+    pub(super) resource: Resource,
     pub(super) status: u16,
     pub(super) retry_after: Option<Duration>,
     /// Must not appear in an error, whoever wrote it there.
@@ -110,13 +110,13 @@ pub(super) struct Context<'a> {
 
 impl Context<'_> {
     /// Reads an answer's body.
-    pub(super) fn read<T: DeserializeOwned>(self, body: &[u8]) -> Result<Answer<T>, Error> {
-        let unreadable = match serde_json::from_slice::<Envelope<T>>(body) {
+    pub(super) fn read<T: DeserializeOwned>(self, body: &[u8]) -> Result<Envelope<T>, Error> {
+        let unreadable = match serde_json::from_slice::<WireEnvelope<T>>(body) {
             Ok(envelope) => return self.open(envelope),
             Err(error) => error,
         };
         // A failure may carry a `result` of any shape; its errors count.
-        match serde_json::from_slice::<Envelope<IgnoredAny>>(body) {
+        match serde_json::from_slice::<WireEnvelope<IgnoredAny>>(body) {
             Ok(envelope) if !envelope.success => Err(self.refuse(envelope.errors)),
             Ok(_) if self.is_success() => {
                 Err(Error::Unreadable { status: self.status, reason: self.clean(&unreadable.to_string()) })
@@ -129,9 +129,9 @@ impl Context<'_> {
         }
     }
 
-    fn open<T>(self, envelope: Envelope<T>) -> Result<Answer<T>, Error> {
+    fn open<T>(self, envelope: WireEnvelope<T>) -> Result<Envelope<T>, Error> {
         if envelope.success && self.is_success() {
-            Ok(Answer { result: envelope.result, page: envelope.result_info })
+            Ok(Envelope { result: envelope.result, page: envelope.result_info })
         } else {
             Err(self.refuse(envelope.errors))
         }
@@ -141,7 +141,7 @@ impl Context<'_> {
         (200..300).contains(&self.status)
     }
 
-    fn refuse(self, errors: Vec<Problem>) -> Error {
+    fn refuse(self, errors: Vec<WireError>) -> Error {
         let mut causes = Vec::new();
         for problem in errors {
             self.collect(problem, &mut causes);
@@ -162,25 +162,25 @@ impl Context<'_> {
             chain: causes.collect(),
         };
         // Judged before the chain is cut: a code may stand at its end.
-        let verdict = verdict::judge(self.area, &refusal);
+        let class = error_class::classify(self.resource, &refusal);
         let refusal = Refusal { chain: error::cut_chain(refusal.chain), ..refusal };
-        match verdict {
-            Verdict::Refused => Error::Refused(refusal),
-            Verdict::Credentials => Error::Credentials(refusal),
-            Verdict::NotFound => Error::NotFound(refusal),
-            Verdict::Limited => {
+        match class {
+            ErrorClass::Refused => Error::Refused(refusal),
+            ErrorClass::Credentials => Error::Credentials(refusal),
+            ErrorClass::NotFound => Error::NotFound(refusal),
+            ErrorClass::Limited => {
                 Error::Limited { retry_after: self.retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) }
             }
-            Verdict::Failed => Error::Failed(refusal),
-            Verdict::Intercepted => Error::Intercepted(refusal),
+            ErrorClass::Failed => Error::Failed(refusal),
+            ErrorClass::Intercepted => Error::Intercepted(refusal),
         }
     }
 
     /// Flattens a problem and its chain, the problem in front.
-    fn collect(self, problem: Problem, causes: &mut Vec<Cause>) {
+    fn collect(self, problem: WireError, causes: &mut Vec<Cause>) {
         match problem {
-            Problem::Text(message) => causes.push(Cause { code: None, message: self.clean(&message) }),
-            Problem::Object { code, message, error_chain } => {
+            WireError::Text(message) => causes.push(Cause { code: None, message: self.clean(&message) }),
+            WireError::Object { code, message, error_chain } => {
                 causes.push(Cause {
                     code: match code {
                         Code::Number(code) => Some(code),
@@ -196,7 +196,7 @@ impl Context<'_> {
                     self.collect(cause, causes);
                 }
             }
-            Problem::Other(_) => causes.push(Cause { code: None, message: "no message".into() }),
+            WireError::Other(_) => causes.push(Cause { code: None, message: "no message".into() }),
         }
     }
 
@@ -213,9 +213,14 @@ mod tests {
 
     const TOKEN: &str = "SeCrEt_ToKeN-0123456789";
 
-    fn read(status: u16, body: &str) -> Result<Answer<Vec<u32>>, Error> {
-        Context { area: Area::Records, status, retry_after: None, secret: &Secret::parse(TOKEN).unwrap() }
-            .read(body.as_bytes())
+    fn read(status: u16, body: &str) -> Result<Envelope<Vec<u32>>, Error> {
+        Context {
+            resource: Resource::Records,
+            status,
+            retry_after: None,
+            secret: &Secret::parse(TOKEN).unwrap(),
+        }
+        .read(body.as_bytes())
     }
 
     fn refusal_of(status: u16, body: &str) -> Refusal {

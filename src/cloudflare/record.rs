@@ -5,9 +5,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::client::Client;
 use super::error::Error;
+use super::error_class::Resource;
 use super::path::path;
 use super::transport::Method;
-use super::verdict::Area;
 use crate::clock::{Deadline, unix_seconds_of};
 use crate::limits::RECORDS_PER_PAGE;
 use crate::model::hostname;
@@ -101,7 +101,7 @@ impl Client {
     /// See [`Error`]; nothing is written.
     pub fn records(&self, zone: &ZoneId, deadline: Deadline) -> Result<Vec<Record>, Error> {
         let mut records: Vec<Record> = self.list(
-            Area::Records,
+            Resource::Records,
             &path(&["zones", zone.as_str(), "dns_records"]),
             "",
             RECORDS_PER_PAGE,
@@ -123,7 +123,7 @@ impl Client {
         }
         let body = serde_json::to_vec(batch).expect("texts, numbers and booleans are always JSON");
         self.write::<IgnoredAny>(
-            Area::Records,
+            Resource::Records,
             Method::Post,
             &path(&["zones", zone.as_str(), "dns_records", "batch"]),
             &body,

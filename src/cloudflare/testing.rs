@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::client::{Client, Credentials};
+use super::client::Client;
 use super::retry::Jitter;
+use super::settings::Credentials;
 use super::transport::{Method, Request, Response, Transport, TransportError};
 use crate::clock::{Clock, Deadline};
 use crate::secret::Secret;

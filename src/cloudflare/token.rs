@@ -3,10 +3,11 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::client::{Client, Credentials};
+use super::client::Client;
 use super::error::{Error, Refusal};
+use super::error_class::Resource;
 use super::path::path;
-use super::verdict::Area;
+use super::settings::Credentials;
 use crate::clock::Deadline;
 use crate::model::AccountId;
 
@@ -54,7 +55,11 @@ impl Client {
         if let Credentials::Key { .. } = &*self.credentials() {
             // The API takes no smaller page.
             return self
-                .read::<IgnoredAny>(Area::Zones, &format!("{}?page=1&per_page=5", path(&["zones"])), deadline)
+                .read::<IgnoredAny>(
+                    Resource::Zones,
+                    &format!("{}?page=1&per_page=5", path(&["zones"])),
+                    deadline,
+                )
                 .map(|_| None);
         }
         let asked = self.token_at(&path(&["user", "tokens", "verify"]), deadline);
@@ -79,7 +84,7 @@ impl Client {
     }
 
     fn token_at(&self, path: &str, deadline: Deadline) -> Result<WireToken, Error> {
-        self.read(Area::Tokens, path, deadline)?.into_result()
+        self.read(Resource::Tokens, path, deadline)?.into_result()
     }
 }
 

@@ -22,8 +22,8 @@ use ureq::{Agent, SendBody, Timeout};
 use self::connect::AddressesInTurn;
 use self::seats::{Seat, Seats};
 use self::tls::TlsConnector;
-use super::client::{ClientError, ClientSettings, Credentials};
 use super::resolver::CachingResolver;
+use super::settings::{ClientError, ClientSettings, Credentials};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{
     ANSWER_HEAD_MAX_BYTES, ANSWER_MAX_BYTES, ANSWER_SMALL_BYTES, ANSWERS_HELD_MAX, BODY_TIMEOUT,

@@ -4,8 +4,8 @@ use serde::Deserialize;
 
 use super::client::Client;
 use super::error::Error;
+use super::error_class::Resource;
 use super::path::path;
-use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::TUNNELS_PER_PAGE;
 use crate::model::AccountId;
@@ -92,7 +92,7 @@ impl Client {
     /// See [`Error`]; nothing is written.
     pub fn tunnels(&self, account: &AccountId, deadline: Deadline) -> Result<Vec<Tunnel>, Error> {
         let mut tunnels: Vec<Tunnel> = self.list(
-            Area::Tunnels,
+            Resource::Tunnels,
             &path(&["accounts", account.as_str(), "cfd_tunnel"]),
             // Left out, the deleted ones come too.
             "is_deleted=false&",
@@ -116,7 +116,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Option<Tunnel>, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str()]);
-        match self.read(Area::Tunnels, &path, deadline) {
+        match self.read(Resource::Tunnels, &path, deadline) {
             Ok(answer) => answer.into_result().map(Some),
             // 7003 says that the path is none: the account's id has the wrong shape.
             Err(Error::NotFound(refusal)) if refusal.code != Some(7003) => Ok(None),
@@ -135,7 +135,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Vec<Connector>, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "connections"]);
-        Ok(self.read(Area::Tunnels, &path, deadline)?.result.unwrap_or_default())
+        Ok(self.read(Resource::Tunnels, &path, deadline)?.result.unwrap_or_default())
     }
 }
 

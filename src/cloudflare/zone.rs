@@ -4,8 +4,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::client::Client;
 use super::error::Error;
+use super::error_class::Resource;
 use super::path::path;
-use super::verdict::Area;
 use crate::clock::Deadline;
 use crate::limits::ZONES_PER_PAGE;
 use crate::model::hostname;
@@ -62,7 +62,8 @@ impl Client {
     /// # Errors
     /// See [`Error`]; nothing is written.
     pub fn zones(&self, deadline: Deadline) -> Result<Vec<Zone>, Error> {
-        let mut zones: Vec<Zone> = self.list(Area::Zones, &path(&["zones"]), "", ZONES_PER_PAGE, deadline)?;
+        let mut zones: Vec<Zone> =
+            self.list(Resource::Zones, &path(&["zones"]), "", ZONES_PER_PAGE, deadline)?;
         zones.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         // A zone added between two pages pushes another one onto the next page.
         zones.dedup_by(|a, b| a.id == b.id);

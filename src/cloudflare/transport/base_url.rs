@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ureq::http::Uri;
 
-use crate::cloudflare::client::ClientError;
+use crate::cloudflare::settings::ClientError;
 
 /// The base address, checked.
 #[derive(Debug)]

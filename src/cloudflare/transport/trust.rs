@@ -4,7 +4,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::cloudflare::client::ClientError;
+use crate::cloudflare::settings::ClientError;
 
 /// The roots compiled in, Mozilla's, and the operator's.
 pub(super) fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, ClientError> {

@@ -2,18 +2,18 @@
 
 use super::error::Refusal;
 
-/// The service that answered: the same code means different things in different ones.
+/// What a call is about: the same code means different things for different ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Area {
+pub(super) enum Resource {
     Tokens,
     Zones,
     Records,
     Tunnels,
 }
 
-/// What a refusal demands of the caller.
+/// What an error demands of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ErrorClass {
     Refused,
     Credentials,
     NotFound,
@@ -25,40 +25,42 @@ pub(super) enum Verdict {
 /// Sorts a refusal. Cloudflare enumerates its codes nowhere; these were met by clients in use. A code counts for more
 /// than the HTTP status: authentication errors come as 400, throttling even as 200. Without one it is somebody else who
 /// answers: a proxy, a login page, a firewall.
-pub(super) fn judge(area: Area, refusal: &Refusal) -> Verdict {
+pub(super) fn classify(resource: Resource, refusal: &Refusal) -> ErrorClass {
     // 10429 is the same in the newer services.
     if refusal.status == 429 || refusal.codes().any(|code| matches!(code, 971 | 10429)) {
-        return Verdict::Limited;
+        return ErrorClass::Limited;
     }
     let message = refusal.message.to_ascii_lowercase();
     match refusal.code {
         // Malformed (6003 with 6111 or 6103), missing or unknown headers, and what the token may not touch.
-        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return Verdict::Credentials,
-        Some(10001) if message.contains("internal") => return Verdict::Failed,
+        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return ErrorClass::Credentials,
+        Some(10001) if message.contains("internal") => return ErrorClass::Failed,
         // "Method not allowed for token".
-        Some(10001) => return Verdict::Credentials,
+        Some(10001) => return ErrorClass::Credentials,
         Some(1000) if ["timeout", "timed out", "internal"].iter().any(|text| message.contains(text)) => {
-            return Verdict::Failed;
+            return ErrorClass::Failed;
         }
         // "Invalid API Token", the token verification's answer.
-        Some(1000) if message.contains("token") => return Verdict::Credentials,
+        Some(1000) if message.contains("token") => return ErrorClass::Credentials,
         // No such route: an id in the path has the wrong shape.
-        Some(7003) => return Verdict::NotFound,
+        Some(7003) => return ErrorClass::NotFound,
         // The tunnel, its token, its configuration.
-        Some(1002 | 1054 | 1055) if area == Area::Tunnels => return Verdict::NotFound,
-        Some(1056) if area == Area::Tunnels => return Verdict::Refused,
+        Some(1002 | 1054 | 1055) if resource == Resource::Tunnels => return ErrorClass::NotFound,
+        Some(1056) if resource == Resource::Tunnels => return ErrorClass::Refused,
         // The record does not exist.
-        Some(81044) if area == Area::Records => return Verdict::NotFound,
-        Some(1004 | 9000..=9999 | 81000..=81999) if area == Area::Records => return Verdict::Refused,
+        Some(81044) if resource == Resource::Records => return ErrorClass::NotFound,
+        Some(1004 | 9000..=9999 | 81000..=81999) if resource == Resource::Records => {
+            return ErrorClass::Refused;
+        }
         _ => {}
     }
     match refusal.status {
-        408 | 500.. => Verdict::Failed,
-        401 => Verdict::Credentials,
-        _ if !refusal.is_of_cloudflare() => Verdict::Intercepted,
-        403 => Verdict::Credentials,
-        404 => Verdict::NotFound,
-        _ => Verdict::Refused,
+        408 | 500.. => ErrorClass::Failed,
+        401 => ErrorClass::Credentials,
+        _ if !refusal.is_of_cloudflare() => ErrorClass::Intercepted,
+        403 => ErrorClass::Credentials,
+        404 => ErrorClass::NotFound,
+        _ => ErrorClass::Refused,
     }
 }
 
@@ -74,9 +76,9 @@ mod tests {
     /// The codes that clients in use have met, and the statuses they came with.
     #[test]
     fn every_known_code_is_sorted_by_what_the_caller_must_do() {
-        use Area::{Records, Tokens, Tunnels, Zones};
-        use Verdict::{Credentials, Failed, Limited, NotFound, Refused};
-        for (label, area, status, code, message, expected) in [
+        use ErrorClass::{Credentials, Failed, Limited, NotFound, Refused};
+        use Resource::{Records, Tokens, Tunnels, Zones};
+        for (label, resource, status, code, message, expected) in [
             ("throttled in a success", Zones, 200, 971, "Please wait and consider throttling", Limited),
             ("throttled as a bad request", Records, 400, 971, "Please wait", Limited),
             ("throttled by a newer service", Tunnels, 400, 10429, "Too many requests", Limited),
@@ -132,13 +134,13 @@ mod tests {
             ("unknown code, not found", Zones, 404, 4711, "something", NotFound),
             ("unknown code of a server error", Zones, 503, 4711, "something", Failed),
         ] {
-            assert_eq!(judge(area, &refusal(status, Some(code), message)), expected, "{label}");
+            assert_eq!(classify(resource, &refusal(status, Some(code), message)), expected, "{label}");
         }
     }
 
     #[test]
     fn an_answer_without_a_code_is_sorted_by_its_status() {
-        use Verdict::{Credentials, Failed, Intercepted, Limited};
+        use ErrorClass::{Credentials, Failed, Intercepted, Limited};
         for (status, expected) in [
             (200, Intercepted),
             (301, Intercepted),
@@ -157,7 +159,7 @@ mod tests {
             (503, Failed),
             (520, Failed),
         ] {
-            assert_eq!(judge(Area::Records, &refusal(status, None, "")), expected, "HTTP {status}");
+            assert_eq!(classify(Resource::Records, &refusal(status, None, "")), expected, "HTTP {status}");
         }
     }
 
@@ -165,6 +167,6 @@ mod tests {
     fn throttling_counts_wherever_in_the_chain_it_stands() {
         let mut refusal = refusal(400, Some(1004), "DNS Validation Error");
         refusal.chain = vec![Cause { code: Some(971), message: "Please wait".into() }];
-        assert_eq!(judge(Area::Records, &refusal), Verdict::Limited);
+        assert_eq!(classify(Resource::Records, &refusal), ErrorClass::Limited);
     }
 }
