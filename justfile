@@ -81,7 +81,7 @@ test:
 # What a hostile neighbour can make the static binary take of the memory: it has to stay within 32 MiB.
 [group('test')]
 memory: static
-    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' cargo test --locked --test memory
+    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' cargo test --locked --test program memory::
 
 # The whole conversation on the emulator, printed; nothing to configure.
 [group('test')]
@@ -167,7 +167,7 @@ promtool:
     set -euo pipefail
     tmp='{{ target_dir }}/tmp'
     rm -f "$tmp/metrics.txt"
-    cargo test --locked --test metrics -- --exact every_family_has_the_value_that_the_conversation_gave_it
+    cargo test --locked --test it -- --exact metrics::every_family_has_the_value_that_the_conversation_gave_it
     promtool check metrics <"$tmp/metrics.txt"
     promtool check rules deploy/prometheus/alerts.yaml
     promtool test rules deploy/prometheus/alerts_test.yaml

@@ -7,11 +7,6 @@
 //! Nothing to configure, no network. Each step prints what was asked, what stands at Cloudflare afterwards and the calls
 //! it took, and ends the demo if something is not as it should be.
 
-#[path = "../tests/support/external_dns.rs"]
-mod external_dns;
-#[path = "../tests/support/harness.rs"]
-mod harness;
-
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -22,8 +17,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use log::LevelFilter;
 use serde_json::Value;
 use simple_logger::SimpleLogger;
-
-use harness::{Program, Scene, endpoint, published};
+use test_support::harness::{Program, Scene, endpoint, published};
 
 /// How long a configuration takes to where the visitors are.
 const EDGE_DELAY: Duration = Duration::from_millis(100);

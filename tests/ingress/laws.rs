@@ -1,0 +1,341 @@
+//! The laws of editing the ingress list, over random documents and edits.
+//!
+//! Requests are matched by the matcher that `ingress_vectors` holds against cloudflared.
+
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use external_dns_cloudflare_tunnel_webhook::ingress::{
+    Document, Edited, ORIGIN_FIELDS, Rule, RuleEdit, validate,
+};
+use external_dns_cloudflare_tunnel_webhook::model::Hostname;
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::generator::{HOSTS, Key, REQUEST_PATHS, Scene, has_key, key_of, plain_scene, scene, wanted_key};
+use crate::matcher;
+
+fn edit(scene: &Scene) -> Edited {
+    scene.document().edit(&scene.edits, &|rule| scene.is_own(rule))
+}
+
+/// The keys of the edits that were applied: put, and taken away.
+fn applied(scene: &Scene, edited: &Edited) -> (BTreeSet<Key>, BTreeSet<Key>) {
+    let refused: BTreeSet<usize> = edited.refused.iter().map(|(index, _)| *index).collect();
+    let asked = |is_put: bool| {
+        let edits = scene.edits.iter().filter(move |edit| matches!(edit, RuleEdit::Put { .. }) == is_put);
+        edits.map(key_of).collect::<BTreeSet<Key>>()
+    };
+    let accepted = scene.edits.iter().enumerate().filter(|(index, _)| !refused.contains(index));
+    let accepted: BTreeSet<Key> = accepted.map(|(_, edit)| key_of(edit)).collect();
+    let put: BTreeSet<Key> = scene
+        .edits
+        .iter()
+        .enumerate()
+        .filter(|(index, edit)| !refused.contains(index) && matches!(edit, RuleEdit::Put { .. }))
+        .map(|(_, edit)| key_of(edit))
+        .collect();
+    let removed =
+        asked(false).intersection(&accepted).filter(|key| !asked(true).contains(*key)).cloned().collect();
+    (put, removed)
+}
+
+fn has_key_of(keys: &BTreeSet<Key>, rule: &Rule) -> bool {
+    keys.iter().any(|key| has_key(rule, key))
+}
+
+/// A document's rules in Cloudflare's spelling, for the matcher.
+fn readable(document: &Document) -> Vec<Value> {
+    let value = |rule: &Rule| json!({"hostname": rule.hostname(), "path": rule.path().unwrap_or_default()});
+    document.rules().iter().map(value).collect()
+}
+
+fn requests() -> impl Iterator<Item = (&'static str, &'static str)> {
+    HOSTS.into_iter().flat_map(|host| REQUEST_PATHS.into_iter().map(move |path| (host, path)))
+}
+
+fn texts<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<&'a str> {
+    rules.map(|rule| rule.raw().get()).collect()
+}
+
+proptest! {
+    #![proptest_config(Config { failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn foreign_rules_keep_their_order_and_their_bytes(scene in scene()) {
+        let before = scene.document();
+        let edited = edit(&scene);
+        let (put, removed) = applied(&scene, &edited);
+        let is_foreign = |rule: &&Rule| {
+            !scene.is_own(rule) && !has_key_of(&put, rule) && !has_key_of(&removed, rule)
+        };
+        let kept = texts(before.rules().iter().filter(is_foreign));
+        // What is sent counts, not what is remembered of it.
+        let sent = Document::parse(Some(&edited.document.to_raw())).expect("it was one before");
+        let mut found = texts(sent.rules().iter().filter(is_foreign));
+        if found.len() > kept.len() {
+            prop_assert_eq!(found.pop(), Some(r#"{"service":"http_status:404"}"#));
+        }
+        prop_assert_eq!(found, kept);
+    }
+
+    /// Design 6: a request changes its rule only from one that covers ours to ours, and back.
+    #[test]
+    fn a_request_changes_its_rule_only_from_one_that_covers_ours_to_ours(scene in scene()) {
+        let before = scene.document();
+        let edited = edit(&scene);
+        let (put, removed) = applied(&scene, &edited);
+        let (old, new) = (readable(&before), readable(&edited.document));
+        for (host, path) in requests() {
+            let (from, to) = (matcher::first_match(&old, host, path), matcher::first_match(&new, host, path));
+            let Some(to) = to else {
+                prop_assert!(from.is_none(), "{} {} lost its rule", host, path);
+                continue;
+            };
+            let Some(from) = from else { continue };
+            let (old_rule, new_rule) = (&before.rules()[from], &edited.document.rules()[to]);
+            if old_rule.raw().get() == new_rule.raw().get() || has_key_of(&removed, old_rule) {
+                continue;
+            }
+            let is_put = has_key_of(&put, new_rule);
+            // An adopted rule may have had a spelling that matches other hosts than the canonical one.
+            let canonical = Hostname::parse(old_rule.hostname()).map(|hostname| hostname.as_str() == old_rule.hostname());
+            let is_spelled_anew = has_key_of(&put, old_rule) && canonical != Ok(true);
+            prop_assert!(
+                is_put || is_spelled_anew,
+                "{} {} went from {} to {}", host, path, old_rule.raw(), new_rule.raw()
+            );
+            let is_ours = scene.is_own(old_rule) || has_key_of(&put, old_rule);
+            let covers = requests().all(|(host, path)| {
+                !matcher::matches(&new[to], host, path) || matcher::matches(&old[from], host, path)
+            });
+            prop_assert!(
+                is_ours || covers,
+                "{} {} went from {}, which does not cover it, to {}", host, path, old_rule.raw(), new_rule.raw()
+            );
+        }
+    }
+
+    #[test]
+    fn editing_twice_is_editing_once(scene in scene()) {
+        let once = edit(&scene);
+        // What was put is ours from then on.
+        let (put, _) = applied(&scene, &once);
+        let own = |rule: &Rule| scene.is_own(rule) || has_key_of(&put, rule);
+        let twice = once.document.edit(&scene.edits, &own);
+        prop_assert!(!twice.changed, "{} became {}", once.document.to_raw(), twice.document.to_raw());
+        prop_assert_eq!(&twice.document, &once.document);
+        prop_assert_eq!(
+            twice.refused.iter().map(|(index, _)| index).collect::<Vec<_>>(),
+            once.refused.iter().map(|(index, _)| index).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn the_order_of_edits_does_not_matter(
+        (scene, shuffled) in scene().prop_flat_map(|scene| {
+            let indices: Vec<usize> = (0..scene.edits.len()).collect();
+            (Just(scene), Just(indices).prop_shuffle())
+        })
+    ) {
+        let edited = edit(&scene);
+        let edits = shuffled.iter().map(|&index| scene.edits[index].clone()).collect();
+        let other = edit(&Scene { edits, ..scene });
+        prop_assert_eq!(&edited.document, &other.document);
+        let mut refused: Vec<_> =
+            other.refused.into_iter().map(|(index, refusal)| (shuffled[index], refusal)).collect();
+        refused.sort_by_key(|(index, _)| *index);
+        prop_assert_eq!(edited.refused, refused);
+    }
+
+    #[test]
+    fn what_changes_nothing_keeps_every_byte(scene in scene()) {
+        let edited = edit(&scene);
+        let is_same = edited.document.to_raw().get() == scene.document().to_raw().get();
+        prop_assert_eq!(edited.changed, !is_same);
+    }
+
+    /// Design 3: drift shows if and only if applying the endpoint again would write something.
+    #[test]
+    fn a_rule_is_shadowed_if_and_only_if_putting_it_again_would_change_the_list(scene in scene()) {
+        let document = scene.document();
+        let own = |rule: &Rule| scene.is_own(rule);
+        let mut standing = Vec::new();
+        for rule in &scene.own {
+            let put = RuleEdit::Put { rule: rule.clone(), replaces: true };
+            let edited = document.edit(std::slice::from_ref(&put), &own);
+            let is_shadowed = document.is_shadowed(&rule.hostname, rule.path_text(), &own);
+            prop_assert_eq!(edited.changed, is_shadowed, "{:?} in {}", wanted_key(rule), document.to_raw());
+            if !is_shadowed {
+                standing.push(put);
+            }
+        }
+        let edited = document.edit(&standing, &own);
+        prop_assert!(!edited.changed, "{} became {}", document.to_raw(), edited.document.to_raw());
+    }
+
+    #[test]
+    fn what_was_put_stands_as_wanted_where_requests_reach_it(scene in scene()) {
+        let edited = edit(&scene);
+        let refused: BTreeSet<usize> = edited.refused.iter().map(|(index, _)| *index).collect();
+        let (put, _) = applied(&scene, &edited);
+        let own = |rule: &Rule| scene.is_own(rule) || has_key_of(&put, rule);
+        for (index, edit) in scene.edits.iter().enumerate() {
+            let RuleEdit::Put { rule: wanted, replaces } = edit else { continue };
+            if refused.contains(&index) {
+                continue;
+            }
+            let (hostname, path) = (&wanted.hostname, wanted.path_text());
+            let rules: Vec<_> = edited.document.rules_of(hostname).filter(|rule| rule.is_for(hostname, path)).collect();
+            prop_assert_eq!(rules.len(), 1);
+            let has_values = ORIGIN_FIELDS.into_iter().all(|field| {
+                let wanted = wanted.origin_request.iter().find(|(name, _)| *name == field).map(|(_, value)| value);
+                managed_value(rules[0], field).as_ref() == wanted
+            });
+            prop_assert!(
+                rules[0].service() == wanted.service.as_str() && rules[0].hostname() == hostname.as_str() && has_values,
+                "{} is not {:?}", rules[0].raw(), wanted
+            );
+            prop_assert!(rules[0].equals(wanted));
+            if *replaces {
+                prop_assert!(!edited.document.is_shadowed(hostname, path, &own), "{}", edited.document.to_raw());
+                let hidden_by = edited.document.hidden_by(hostname, path);
+                prop_assert!(hidden_by.is_none_or(own), "{:?} hides {}", hidden_by, rules[0].raw());
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_removed_is_gone_and_nothing_else(scene in scene()) {
+        let before = scene.document();
+        let edited = edit(&scene);
+        let (put, removed) = applied(&scene, &edited);
+        let is_other = |rule: &&Rule| !has_key_of(&put, rule) && !has_key_of(&removed, rule);
+        prop_assert!(!edited.document.rules().iter().any(|rule| has_key_of(&removed, rule)));
+        let mut kept = texts(before.rules().iter().filter(is_other));
+        let mut found = texts(edited.document.rules().iter().filter(is_other));
+        if found.len() > kept.len() {
+            prop_assert_eq!(found.pop(), Some(r#"{"service":"http_status:404"}"#));
+        }
+        kept.sort_unstable();
+        found.sort_unstable();
+        prop_assert_eq!(found, kept);
+    }
+
+    #[test]
+    fn a_document_that_was_edited_ends_with_a_catch_all(scene in scene()) {
+        let edited = edit(&scene);
+        if edited.changed {
+            let last = edited.document.rules().last().expect("an edited document has rules");
+            prop_assert!(matches!(last.hostname(), "" | "*") && last.path().is_none());
+        }
+        let is_catch_all = |rule: &&Rule| matches!(rule.hostname(), "" | "*") && rule.path().is_none();
+        let before = scene.document();
+        if let Some(last) = before.rules().last().filter(is_catch_all) {
+            prop_assert_eq!(edited.document.rules().last().map(|rule| rule.raw().get()), Some(last.raw().get()));
+        }
+    }
+
+    #[test]
+    fn fields_that_are_not_managed_are_kept_at_every_level(scene in scene()) {
+        let before = scene.document();
+        let edited = edit(&scene);
+        let unknown = |document: &Document| {
+            let mut config: serde_json::Map<String, Value> = serde_json::from_str(document.to_raw().get()).unwrap();
+            config.remove("ingress");
+            config
+        };
+        prop_assert_eq!(unknown(&before), unknown(&edited.document));
+        for rule in edited.document.rules() {
+            let Some(old) = the_one_like(&before, rule) else { continue };
+            for path in [&["future"][..], &["originRequest", "future"], &["originRequest", "access", "environment"]] {
+                prop_assert_eq!(member(old, path), member(rule, path), "{} became {}", old.raw(), rule.raw());
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_that_was_valid_stays_valid(scene in plain_scene()) {
+        let before = scene.document();
+        let edited = edit(&scene);
+        if validate(&before.to_raw()).is_ok() {
+            prop_assert_eq!(validate(&edited.document.to_raw()), Ok(()));
+        }
+    }
+}
+
+/// The only rule of `document` with the hostname and path of `rule`.
+fn the_one_like<'a>(document: &'a Document, rule: &Rule) -> Option<&'a Rule> {
+    let hostname = Hostname::parse(rule.hostname()).ok().filter(|hostname| rule.has_hostname(hostname))?;
+    let rules: Vec<_> =
+        document.rules_of(&hostname).filter(|old| old.is_for(&hostname, rule.path())).collect();
+    match rules[..] {
+        [rule] => Some(rule),
+        _ => None,
+    }
+}
+
+/// The value of an option, of access without what is not managed.
+fn managed_value(rule: &Rule, field: &str) -> Option<Value> {
+    let mut value: Value = serde_json::from_str(rule.origin_field(field)?.get()).unwrap();
+    if let (Some(access), "access") = (value.as_object_mut(), field) {
+        access.remove("environment");
+        return (!access.is_empty()).then_some(value);
+    }
+    Some(value)
+}
+
+/// The bytes of a member of a rule.
+fn member(rule: &Rule, path: &[&str]) -> Option<String> {
+    let mut raw: Box<RawValue> = rule.raw().to_owned();
+    for name in path {
+        let object: std::collections::BTreeMap<String, Box<RawValue>> =
+            serde_json::from_str(raw.get()).ok()?;
+        raw = object.get(*name)?.clone();
+    }
+    Some(raw.get().to_owned())
+}
+
+/// The generator has to make what the laws are about.
+#[test]
+fn the_documents_are_not_trivial() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+
+    let mut runner = TestRunner::deterministic();
+    let (mut changed, mut refused, mut shadowed, mut moved, mut valid) = (0, 0, 0, 0, 0);
+    for _ in 0..200 {
+        let scene = scene().new_tree(&mut runner).unwrap().current();
+        let document = scene.document();
+        let edited = edit(&scene);
+        changed += usize::from(edited.changed);
+        refused += usize::from(!edited.refused.is_empty());
+        shadowed +=
+            usize::from(scene.own.iter().any(|rule| {
+                document.is_shadowed(&rule.hostname, rule.path_text(), &|rule| scene.is_own(rule))
+            }));
+        let (put, _) = applied(&scene, &edited);
+        let (old, new) = (readable(&document), readable(&edited.document));
+        moved += usize::from(requests().any(|(host, path)| {
+            let (from, to) = (matcher::first_match(&old, host, path), matcher::first_match(&new, host, path));
+            from.zip(to).is_some_and(|(from, to)| {
+                let (from, to) = (&document.rules()[from], &edited.document.rules()[to]);
+                !scene.is_own(from) && has_key_of(&put, to) && from.raw().get() != to.raw().get()
+            })
+        }));
+        let plain = plain_scene().new_tree(&mut runner).unwrap().current();
+        valid += usize::from(!plain.edits.is_empty() && validate(&plain.document().to_raw()).is_ok());
+    }
+    for (label, count) in [
+        ("changed", changed),
+        ("refused", refused),
+        ("shadowed", shadowed),
+        ("requests moved from a foreign rule", moved),
+        ("valid before", valid),
+    ] {
+        assert!(count >= 20, "only {count} of 200: {label}");
+    }
+}

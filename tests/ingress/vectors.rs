@@ -1,0 +1,314 @@
+//! What cloudflared 2026.8.2 itself says, against what we say:
+//! `tests/emulator/vectors/cloudflared-ingress.jsonl`.
+//!
+//! Each line holds a configuration and either cloudflared's error, or the index of the rule it picks for some
+//! requests. Every rule of a line is judged as if it were ours.
+
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use crate::matcher;
+use external_dns_cloudflare_tunnel_webhook::ingress::{Document, Violation, validate};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+const VECTORS: &str = include_str!("../emulator/vectors/cloudflared-ingress.jsonl");
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    config: &'a RawValue,
+    error: Option<String>,
+    #[serde(default)]
+    requests: Vec<Request>,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    host: String,
+    path: String,
+    rule: usize,
+}
+
+fn lines() -> Vec<Line<'static>> {
+    VECTORS.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The rules as cloudflared reads them; no line has duplicate keys or keys in another case.
+fn rules(config: &RawValue) -> Vec<Value> {
+    let config: Value = serde_json::from_str(config.get()).unwrap();
+    config.get("ingress").and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
+/// What cloudflared accepts in a rule and we refuse in one of ours.
+struct DeliberateRefusal {
+    name: &'static str,
+    /// Of the rule, or of its `originRequest`.
+    field: &'static str,
+    is_meant: fn(&Value) -> bool,
+    /// What cloudflared does with it.
+    reason: &'static str,
+}
+
+fn is_text(value: &Value, fits: impl Fn(&str) -> bool) -> bool {
+    value.as_str().is_some_and(fits)
+}
+
+fn is_url_with(value: &Value, fits: impl Fn(&str) -> bool) -> bool {
+    is_text(value, |text| text.split_once("://").is_some_and(|(_, rest)| fits(rest)))
+}
+
+const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
+    DeliberateRefusal {
+        name: "a hostname in upper case",
+        field: "hostname",
+        is_meant: |value| is_text(value, |text| text.is_ascii() && text != text.to_ascii_lowercase()),
+        reason: "a wildcard in upper case matches no request; an exact one does, but only by way of IDNA",
+    },
+    DeliberateRefusal {
+        name: "a hostname in Unicode",
+        field: "hostname",
+        is_meant: |value| is_text(value, |text| !text.is_ascii()),
+        reason: "a wildcard in Unicode matches no request that a browser sends",
+    },
+    DeliberateRefusal {
+        name: "a trailing dot",
+        field: "hostname",
+        is_meant: |value| is_text(value, |text| text.ends_with('.') && text != "*."),
+        reason: "matches only requests whose host has the dot",
+    },
+    DeliberateRefusal {
+        name: "a wildcard of nothing",
+        field: "hostname",
+        is_meant: |value| value == "*.",
+        reason: "matches only hosts that end in a dot",
+    },
+    DeliberateRefusal {
+        name: "a star that is part of a label",
+        field: "hostname",
+        is_meant: |value| is_text(value, |text| text.contains('*') && !text.starts_with("*.") && text != "*"),
+        reason: "is taken literally and matches no request",
+    },
+    DeliberateRefusal {
+        name: "an empty label",
+        field: "hostname",
+        is_meant: |value| is_text(value, |text| text.starts_with('.') || text.contains("..")),
+        reason: "no request has such a host",
+    },
+    DeliberateRefusal {
+        name: "a label that begins with a hyphen",
+        field: "hostname",
+        is_meant: |value| is_text(value, |text| text.starts_with('-')),
+        reason: "no certificate can be had for it",
+    },
+    DeliberateRefusal {
+        name: "a hostname with a blank",
+        field: "hostname",
+        is_meant: |value| is_text(value, |text| text.contains(' ')),
+        reason: "no request has such a host",
+    },
+    DeliberateRefusal {
+        name: "an address as hostname",
+        field: "hostname",
+        is_meant: |value| is_text(value, |text| text.starts_with('[')),
+        reason: "no record can lead to it",
+    },
+    DeliberateRefusal {
+        name: "a path of every host",
+        field: "hostname",
+        is_meant: |value| value.as_str().is_none_or(|text| matches!(text, "" | "*")),
+        reason: "takes requests of every hostname of the tunnel, whoever's it is",
+    },
+    DeliberateRefusal {
+        name: "a group name twice",
+        field: "path",
+        is_meant: |value| is_text(value, |text| text.matches("(?P<n>").count() == 2),
+        reason: "read by Go, refused by other engines",
+    },
+    DeliberateRefusal {
+        name: "a Unicode class",
+        field: "path",
+        is_meant: |value| is_text(value, |text| text.contains(r"\p")),
+        reason: "needs tables that are not in the program",
+    },
+    DeliberateRefusal {
+        name: "a quotation",
+        field: "path",
+        is_meant: |value| is_text(value, |text| text.contains(r"\Q")),
+        reason: "read by Go, refused by other engines",
+    },
+    DeliberateRefusal {
+        name: "a scheme in upper case",
+        field: "service",
+        is_meant: |value| is_text(value, |text| text.starts_with("HTTP://")),
+        reason: "the same service has one spelling, so that it compares",
+    },
+    DeliberateRefusal {
+        name: "a scheme without a protocol",
+        field: "service",
+        is_meant: |value| is_text(value, |text| text.starts_with("ftp:") || text.starts_with("udp:")),
+        reason: "carried as TCP over WebSocket, whatever its name promises",
+    },
+    DeliberateRefusal {
+        name: "TCP without a port",
+        field: "service",
+        is_meant: |value| {
+            is_text(value, |text| text.starts_with("tcp:")) && is_url_with(value, |rest| !rest.contains(':'))
+        },
+        reason: "goes to port 7864",
+    },
+    DeliberateRefusal {
+        name: "a query",
+        field: "service",
+        is_meant: |value| is_url_with(value, |rest| rest.contains('?')),
+        reason: "is ignored",
+    },
+    DeliberateRefusal {
+        name: "a user name",
+        field: "service",
+        is_meant: |value| is_url_with(value, |rest| rest.contains('@')),
+        reason: "is ignored",
+    },
+    DeliberateRefusal {
+        name: "a port above 65535",
+        field: "service",
+        is_meant: |value| is_url_with(value, |rest| rest.ends_with(":99999")),
+        reason: "every request fails",
+    },
+    DeliberateRefusal {
+        name: "a socket without a path",
+        field: "service",
+        is_meant: |value| value == "unix:",
+        reason: "every request fails",
+    },
+    DeliberateRefusal {
+        name: "a status with a sign",
+        field: "service",
+        is_meant: |value| value == "http_status:+404",
+        reason: "the same service has one spelling, so that it compares",
+    },
+    DeliberateRefusal {
+        name: "a status with a leading zero",
+        field: "service",
+        is_meant: |value| value == "http_status:0404",
+        reason: "the same service has one spelling, so that it compares",
+    },
+    DeliberateRefusal {
+        name: "a status that visitors do not get",
+        field: "service",
+        is_meant: |value| matches!(value.as_str(), Some("http_status:100" | "http_status:999")),
+        reason: "below 200 they get 200 or no answer, and above 599 no status means anything",
+    },
+    DeliberateRefusal {
+        name: "a negative time",
+        field: "connectTimeout",
+        is_meant: |value| value.as_i64().is_some_and(i64::is_negative),
+        reason: "every connection has timed out before it begins",
+    },
+    DeliberateRefusal {
+        name: "a negative number of connections",
+        field: "keepAliveConnections",
+        is_meant: |value| value.as_i64().is_some_and(i64::is_negative),
+        reason: "keeps no connection, which is not what it says",
+    },
+    DeliberateRefusal {
+        name: "a proxy port above 65535",
+        field: "proxyPort",
+        is_meant: |value| value.as_u64().is_some_and(|port| port > 65_535),
+        reason: "no such port can be listened on",
+    },
+    DeliberateRefusal {
+        name: "another proxy type than socks",
+        field: "proxyType",
+        is_meant: |value| is_text(value, |text| !matches!(text, "" | "socks")),
+        reason: "is taken for none",
+    },
+    DeliberateRefusal {
+        name: "access for nobody",
+        field: "access",
+        is_meant: |value| value["required"] == true && value.get("audTag").is_none(),
+        reason: "answers 403 to every request",
+    },
+];
+
+/// What of the configuration a violation is about.
+fn accused(config: &RawValue, violation: &Violation) -> (&'static str, Value) {
+    let field = violation.problem.field().unwrap_or("structure");
+    let rules = rules(config);
+    let rule = &rules[violation.rule.expect("cloudflared accepts the document apart from its rules")];
+    let value = match rule.get("originRequest").and_then(|origin| origin.get(field)) {
+        Some(value) => value,
+        None => &rule[field],
+    };
+    (field, value.clone())
+}
+
+#[test]
+fn what_cloudflared_refuses_we_refuse() {
+    let mut refused = 0;
+    for (index, line) in lines().into_iter().enumerate() {
+        if let Some(error) = line.error {
+            assert!(validate(line.config).is_err(), "line {}: {error}", index + 1);
+            refused += 1;
+        }
+    }
+    assert!(refused > 100, "the vectors hold lines that are refused");
+}
+
+#[test]
+fn what_we_refuse_and_cloudflared_accepts_is_refused_deliberately() {
+    let mut met = vec![0; DELIBERATE_REFUSALS.len()];
+    let mut accepted = 0;
+    for (index, line) in lines().into_iter().enumerate() {
+        let violation = match validate(line.config) {
+            _ if line.error.is_some() => continue,
+            Ok(()) => {
+                accepted += 1;
+                continue;
+            }
+            Err(violation) => violation,
+        };
+        let (field, value) = accused(line.config, &violation);
+        let entries: Vec<usize> = (0..DELIBERATE_REFUSALS.len())
+            .filter(|&entry| {
+                let refusal = &DELIBERATE_REFUSALS[entry];
+                refusal.field == field && (refusal.is_meant)(&value)
+            })
+            .collect();
+        let names: Vec<_> = entries.iter().map(|&entry| DELIBERATE_REFUSALS[entry].name).collect();
+        assert_eq!(entries.len(), 1, "line {}: {violation} ({field}: {value}) is {names:?}", index + 1);
+        met[entries[0]] += 1;
+    }
+    for (refusal, met) in DELIBERATE_REFUSALS.iter().zip(met) {
+        assert!(met > 0, "no line is refused for {:?} ({})", refusal.name, refusal.reason);
+    }
+    assert!(accepted > 100, "only {accepted} lines are accepted");
+}
+
+#[test]
+fn the_matcher_picks_the_rule_that_cloudflared_picks() {
+    let mut requests = 0;
+    for (index, line) in lines().into_iter().enumerate() {
+        let rules = rules(line.config);
+        for Request { host, path, rule } in line.requests {
+            let found = matcher::first_match(&rules, &host, &path).unwrap_or(rules.len() - 1);
+            assert_eq!(found, rule, "line {}: {host:?} {path:?}", index + 1);
+            requests += 1;
+        }
+    }
+    assert!(requests > 1_000, "only {requests} requests");
+}
+
+#[test]
+fn every_document_that_is_an_object_can_be_read_and_written() {
+    for (index, line) in lines().into_iter().enumerate() {
+        let config = line.config.get();
+        let Ok(document) = Document::parse(Some(line.config)) else {
+            assert!(line.error.is_some(), "line {}", index + 1);
+            continue;
+        };
+        let expected = if config == "null" { "{}" } else { config };
+        assert_eq!(document.to_raw().get(), expected, "line {}", index + 1);
+        assert_eq!(document.rules().len(), rules(line.config).len(), "line {}", index + 1);
+    }
+}

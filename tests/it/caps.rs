@@ -1,0 +1,306 @@
+//! An object that holds more than anybody writes by hand costs itself alone: its endpoint is invalid, what is published
+//! for it stays, and everybody else is answered as if it were not there.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::adjust;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
+use external_dns_cloudflare_tunnel_webhook::reconcile::rivals::{self, Holders, Known};
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
+
+use test_support::harness::{Scene, published};
+use test_support::log_recorder::{lines_with, record_log};
+use test_support::world::{HOME, World, settings, tunnel_id};
+
+const PROPERTIES_MAX: usize = 64;
+const GROUPS_MAX: usize = 64;
+const ENDPOINT_MAX_BYTES: usize = 16 * 1024;
+
+const HOSTNAME: &str = "over.example.com";
+const SERVICE: (&str, &str) = ("webhook/tunnel-service", "http://web.shop.svc:80");
+
+fn object(properties: impl IntoIterator<Item = (String, String)>) -> Endpoint {
+    let properties = properties.into_iter().map(|(name, value)| Property::new(name, value));
+    Endpoint {
+        dns_name: HOSTNAME.to_owned(),
+        targets: vec!["192.0.2.1".to_owned()],
+        record_type: "A".to_owned(),
+        labels: Labels::from_iter([("resource", "ingress/shop/over")]),
+        provider_specific: [Property::new(SERVICE.0, SERVICE.1)].into_iter().chain(properties).collect(),
+        ..Endpoint::default()
+    }
+}
+
+/// The same object when it is as one expects: the whole hostname and two paths.
+fn modest() -> Endpoint {
+    let paths = [("a", "/a"), ("b", "/b")];
+    object(paths.map(|(group, path)| (format!("webhook/tunnel-path-prefix.{group}"), path.to_owned())))
+}
+
+fn with_groups(count: usize) -> Endpoint {
+    object((0..count).map(|n| (format!("webhook/tunnel-path-prefix.g{n}"), format!("/g{n}"))))
+}
+
+fn with_properties(count: usize) -> Endpoint {
+    object((1..count).map(|n| (format!("aws/x{n}"), "x".to_owned())))
+}
+
+fn with_bytes(count: usize) -> Endpoint {
+    let name = "aws/x";
+    let rest = count - name.len() - SERVICE.0.len() - SERVICE.1.len();
+    object([(name.to_owned(), "x".repeat(rest))])
+}
+
+/// What is over one cap each, just so or by far.
+fn over() -> Vec<(&'static str, Endpoint)> {
+    let long_path =
+        |length| object([("webhook/tunnel-path".to_owned(), format!("^/{}", "x".repeat(length)))]);
+    let long_group = format!("webhook/tunnel-path-prefix.{}", "g".repeat(ENDPOINT_MAX_BYTES));
+    let mut grouped = with_groups(400);
+    grouped.provider_specific.push(Property::new("webhook/origin-http-host-header", "h".repeat(1_000)));
+    let unknown = (0..200).map(|n| (format!("webhook/unknown-{n}"), "x".to_owned()));
+    let misspelt = (0..400).map(|n| (format!("webhook/tunnel-path-prefi.g{n}"), format!("/g{n}")));
+    vec![
+        ("one property too many", with_properties(PROPERTIES_MAX + 1)),
+        ("one group too many", with_groups(GROUPS_MAX + 1)),
+        ("one byte too many", with_bytes(ENDPOINT_MAX_BYTES + 1)),
+        ("a path of 100 kB", long_path(100_000)),
+        ("a name of 16 KiB", object([(long_group, "/x".to_owned())])),
+        ("400 groups and a value for all of them", grouped),
+        ("200 unknown properties", object(unknown)),
+        ("400 misspelt groups", object(misspelt)),
+    ]
+}
+
+fn size_of<T: serde::Serialize>(value: &T) -> usize {
+    serde_json::to_string(value).expect("plain data").len()
+}
+
+fn friends(count: usize) -> Vec<Endpoint> {
+    (0..count).map(|n| published(&format!("friend-{n}.example.com"), "http://web.other.svc:80")).collect()
+}
+
+fn of_friends(endpoints: &[Endpoint]) -> Vec<Endpoint> {
+    endpoints.iter().filter(|endpoint| endpoint.dns_name.starts_with("friend-")).cloned().collect()
+}
+
+/// The rules of the hostname.
+fn rules(world: &World) -> Vec<String> {
+    let rules = world.document(&tunnel_id(HOME)).rules().iter();
+    rules.filter(|rule| rule.hostname() == HOSTNAME).map(|rule| rule.raw().get().to_owned()).collect()
+}
+
+#[test]
+fn what_is_just_within_the_caps_is_read() {
+    let table = [
+        ("properties", with_properties(PROPERTIES_MAX), 1),
+        ("groups", with_groups(GROUPS_MAX - 1), GROUPS_MAX),
+        ("bytes", with_bytes(ENDPOINT_MAX_BYTES - 512), 1),
+    ];
+    for (label, endpoint, count) in table {
+        let mut world = World::new(&[], &[]);
+        assert_eq!(adjust(std::slice::from_ref(&endpoint), &settings()).endpoints.len(), count, "{label}");
+        let refusals = world.run_loop(&[endpoint], usize::MAX).refusals;
+        let mut invalid = refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::Invalid(_)));
+        assert!(invalid.next().is_none(), "{label}: {refusals:#?}");
+    }
+}
+
+#[test]
+fn an_endpoint_over_a_cap_is_one_that_is_invalid_kept_and_told_in_few_words() {
+    for (label, endpoint) in over() {
+        let adjusted = adjust(std::slice::from_ref(&endpoint), &settings());
+        assert_eq!(adjusted.endpoints.len(), 1, "{label}");
+        assert_eq!(adjusted.endpoints[0].dns_name, HOSTNAME, "{label}");
+        let size = size_of(&adjusted.endpoints);
+        assert!(size <= ENDPOINT_MAX_BYTES, "{label}: its text is not cut: {size}");
+        let again = adjust(&adjusted.endpoints, &settings()).endpoints;
+        assert_eq!(again, adjusted.endpoints, "{label}: adjusted again");
+        for before in [vec![], vec![modest()]] {
+            let mut world = World::new(&[], &[]);
+            world.run_loop(&before, usize::MAX);
+            let was = world.clone();
+            assert_eq!(rules(&was).len(), before.len() * 3, "{label}: the whole hostname and two paths");
+            let plan = world.run_loop(std::slice::from_ref(&endpoint), usize::MAX);
+            assert_eq!(world, was, "{label}: nothing is written");
+            let words: Vec<String> = plan.refusals.iter().map(ToString::to_string).collect();
+            let is_told = |words: &&String| {
+                words.contains("refused=invalid") && words.contains(r#"resource="ingress/shop/over""#)
+            };
+            assert_eq!(words.iter().filter(is_told).count(), 1, "{label}: {words:#?}");
+            let said: usize = adjusted
+                .notes
+                .iter()
+                .chain(&plan.notes)
+                .map(|note| note.text.len())
+                .chain(words.iter().map(String::len))
+                .sum();
+            assert!(said <= limits::LOG_MESSAGE_MAX_CHARS, "{label}: {said} bytes are said");
+            let asked_for = world.changes(std::slice::from_ref(&endpoint));
+            let asked_for = asked_for.create.len() + asked_for.update_new.len();
+            assert_eq!(asked_for, 1, "{label}: a further loop asks for the one that is refused");
+        }
+    }
+}
+
+#[test]
+fn one_object_over_a_cap_costs_nobody_else() {
+    let friends = friends(1_000);
+    let alone = adjust(&friends, &settings()).endpoints;
+    assert_eq!(alone.len(), friends.len());
+    let hostile = over()
+        .into_iter()
+        .enumerate()
+        .map(|(n, (_, endpoint))| Endpoint { dns_name: format!("over-{n}.example.com"), ..endpoint });
+    let everything: Vec<Endpoint> = hostile.chain(friends).collect();
+    let together = adjust(&everything, &settings()).endpoints;
+    assert_eq!(of_friends(&together), alone);
+    assert_eq!(together.len(), alone.len() + over().len());
+    let (request, answer) = (size_of(&everything), size_of(&together));
+    assert!(answer <= 2 * request, "{answer} bytes for {request}");
+}
+
+/// A loop with the hostile object beside friendly ones, after one in which it was modest. ExternalDNS ends where an
+/// answer takes 15 s; it is played with the same patience. `hostname` is the first one's. Whether all of `everybody` has
+/// to be read, or may stay unread where time is short.
+fn assert_survives(hostname: &str, mut hostile: Vec<Endpoint>, everybody: bool) {
+    record_log();
+    let scene = Scene::new();
+    let program = scene.start();
+    let external_dns = program.external_dns();
+    let mut modest = modest();
+    modest.dns_name = hostname.to_owned();
+    hostile.iter_mut().take(1).for_each(|first| first.dns_name = hostname.to_owned());
+    let friends = friends(100);
+    let desired: Vec<Endpoint> = friends.iter().cloned().chain([modest]).collect();
+    external_dns.run_loop(&desired).expect("published");
+    let alone = external_dns.adjust(&friends).expect("adjusted");
+    assert_eq!(of_friends(&alone).len(), friends.len());
+    let (rules, records) = (scene.rules(), scene.cnames());
+
+    let desired: Vec<Endpoint> = hostile.iter().chain(&friends).cloned().collect();
+    let answer = external_dns.adjust(&desired).expect("adjusted for everybody");
+    if everybody {
+        assert_eq!(of_friends(&answer), alone);
+    }
+    let answered: BTreeSet<&str> = answer.iter().map(|endpoint| &*endpoint.dns_name).collect();
+    let withdrawn = desired.iter().filter(|endpoint| !answered.contains(&*endpoint.dns_name));
+    assert_eq!(withdrawn.count(), 0);
+    let (request, size) = (size_of(&desired), size_of(&answer));
+    assert!(size <= 2 * request, "{size} bytes for {request}");
+
+    // To be asked again is no harm.
+    let done = external_dns.run_loop(&desired);
+    assert!(matches!(done, Ok(_) | Err(503)), "{done:?}");
+    assert_eq!((scene.rules(), scene.cnames()), (rules, records), "what is published stays");
+    let said = lines_with(&[hostname, "refused=invalid"]);
+    assert!(!said.is_empty(), "nobody is told");
+    let longest = said.iter().map(String::len).max().unwrap_or_default();
+    assert!(longest <= limits::LOG_MESSAGE_MAX_CHARS, "a line of {longest} bytes");
+}
+
+#[test]
+fn thousands_of_groups_that_each_take_over_unknown_properties_stop_nobody() {
+    let unknown = (0..31).map(|n| (format!("webhook/{n:0>56}"), "x".to_owned()));
+    let groups = (0..5_000).map(|n| (format!("webhook/tunnel-service.g{n}"), "http://a:1".to_owned()));
+    assert_survives("over-groups.example.com", vec![object(unknown.chain(groups))], true);
+}
+
+#[test]
+fn a_long_value_that_hundreds_of_groups_take_over_stops_nobody() {
+    let value = ("webhook/origin-http-host-header".to_owned(), "h".repeat(100_000));
+    let groups = (0..400).map(|n| (format!("webhook/tunnel-path-prefix.g{n}"), format!("/g{n}")));
+    assert_survives("over-values.example.com", vec![object([value].into_iter().chain(groups))], true);
+}
+
+/// Endpoints with paths that are small as they are written, and no two alike. One DNSEndpoint may hold them all.
+fn with_large_paths(count: usize) -> Vec<Endpoint> {
+    let path = |n| format!(r"^/{n}(\w\w\w\w\w\w\w\w){{1000}}");
+    (0..count)
+        .map(|n| Endpoint {
+            dns_name: format!("over-{n}.example.com"),
+            ..object([("webhook/tunnel-path".to_owned(), path(n))])
+        })
+        .collect()
+}
+
+#[test]
+fn hundreds_of_paths_that_are_large_when_compiled_cost_nobody_else() {
+    assert_survives("over-path.example.com", with_large_paths(500), true);
+}
+
+/// There is no time for as many, at least not in a build without optimisation.
+#[test]
+fn thousands_of_paths_that_are_large_when_compiled_withdraw_nobody() {
+    assert_survives("over-paths.example.com", with_large_paths(8_000), false);
+}
+
+/// Several objects that ask for the same rules of the same hostnames: who has each is decided behind the last look at the
+/// deadline. Compared with what was looked at, so that a busy machine makes no difference.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "one time is compared with another")]
+fn to_decide_between_thousands_of_rivals_takes_little_beside_reading_them() {
+    let groups = |rival: usize| {
+        (0..GROUPS_MAX).flat_map(move |n| {
+            [
+                (format!("webhook/tunnel-path.g{n}"), format!(r"^/{n}\w{{400}}")),
+                (format!("webhook/tunnel-service.g{n}"), format!("http://web-{rival}:80")),
+            ]
+        })
+    };
+    let objects = (0..20).flat_map(|rival| {
+        (0..50).map(move |host| Endpoint {
+            dns_name: format!("rivals-{host}.example.com"),
+            labels: Labels::from_iter([("resource", &*format!("ingress/shop/rival-{rival}"))]),
+            ..object(groups(rival))
+        })
+    });
+    let (settings, desired) = (settings(), objects.collect::<Vec<_>>());
+    let begun = Instant::now();
+    let mut endpoints = adjust(&desired, &settings).endpoints;
+    let reading = begun.elapsed();
+    let known = Known { snapshot: &Snapshot::default(), holders: &Holders::default(), merges: &[] };
+    let begun = Instant::now();
+    rivals::settle(&mut endpoints, known, &settings);
+    let deciding = begun.elapsed();
+    assert_eq!(endpoints.len(), 50 * (GROUPS_MAX + 1));
+    assert!(deciding * 4 < reading, "{deciding:?} after {reading:?}");
+}
+
+/// Longer than what is held of one endpoint at all: of more than a hundred KiB its names alone are read.
+fn too_long() -> Endpoint {
+    let value = "v".repeat(1_000);
+    object((0..300).map(|n| (format!("aws/x{n}"), value.clone())))
+}
+
+#[test]
+fn an_endpoint_that_is_too_long_to_be_held_is_invalid_and_stays() {
+    let scene = Scene::new();
+    let program = scene.start();
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&[modest()]).expect("it is published");
+    let before = scene.rules();
+    assert!(size_of(&too_long()) > limits::ELEMENT_MAX_BYTES);
+    let [adjusted] = &external_dns.adjust(&[too_long()]).expect("it is answered")[..] else {
+        panic!("it stays, as one")
+    };
+    assert_eq!(adjusted.dns_name, HOSTNAME);
+    assert_eq!(adjusted.labels.value("resource"), Some("ingress/shop/over"));
+    let problem = adjusted.property("webhook/invalid").expect("it is invalid");
+    assert!(problem.contains("more than 131072 bytes"), "{problem}");
+    external_dns.run_loop(&[too_long()]).expect("it is refused by name");
+    assert_eq!(scene.rules(), before, "nothing is withdrawn");
+}
+
+#[test]
+fn changes_with_an_endpoint_that_is_too_long_are_not_done_in_part() {
+    let scene = Scene::new();
+    let program = scene.start();
+    let create = vec![published("a.example.com", "http://a:80"), too_long()];
+    let create = Changes { create, ..Changes::default() };
+    assert_eq!(program.external_dns().apply(&create), Err(503));
+    assert_eq!(scene.cnames(), []);
+}

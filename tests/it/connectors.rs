@@ -1,0 +1,199 @@
+//! No rule of one endpoint stops a tunnel, and where one does nevertheless, an operator reads which.
+
+#![allow(clippy::indexing_slicing, clippy::panic, reason = "what is missing fails the test")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloudflare_emulator::Visit;
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+
+use test_support::hands::Hands;
+use test_support::harness::{Program, Scene, endpoint, published};
+use test_support::log_recorder::{lines_with, record_log};
+
+const MISSING: &str = "/etc/nowhere/ca.pem";
+
+/// Cloudflare with a tunnel whose connectors do not have [`MISSING`].
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").missing_files.push(MISSING.to_owned()));
+    scene
+}
+
+fn with_file(name: &str, file: &str) -> Endpoint {
+    endpoint(name, &[("tunnel-service", "https://web:443"), ("origin-ca-pool", file)])
+}
+
+fn run(program: &Program, desired: &[Endpoint]) {
+    program.external_dns().run_loop(desired).expect("the loop goes through");
+}
+
+fn served(scene: &Scene, host: &str) -> Option<String> {
+    match scene.cloudflare.visit(host, "/") {
+        Visit::Served { service, .. } => Some(service),
+        _ => None,
+    }
+}
+
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let end = SystemClock.now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(SystemClock.now() < end, "{what} does not come");
+        SystemClock.sleep(Duration::from_millis(2));
+    }
+}
+
+/// cloudflared reads the file of each rule as it takes a configuration, and refuses the whole where one is not there
+/// (`ingress/origin_service.go`, `newHTTPTransport`).
+#[test]
+fn a_file_that_the_operator_did_not_list_never_reaches_a_tunnel() {
+    record_log();
+    for guard in ["false", "true"] {
+        let scene = scene();
+        let good = published("good.example.com", "http://web.shop.svc:80");
+        let mut bad = with_file("unlisted.example.com", MISSING);
+        bad.provider_specific[0].value = "https://web.shop.svc:443".into();
+        let program = scene.start_with(&[("NAMESPACE_GUARD", guard), ("ORIGIN_CA_POOLS", "/etc/ca.pem")]);
+        run(&program, &[bad.clone(), good]);
+        let changed = published("good.example.com", "http://other.shop.svc:80");
+        run(&program, &[bad, changed]);
+        let served_now = || served(&scene, "good.example.com");
+        assert_eq!(served_now().as_deref(), Some("http://other.shop.svc:80"), "NAMESPACE_GUARD={guard}");
+        scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").restart_connectors());
+        assert_eq!(served_now().as_deref(), Some("http://other.shop.svc:80"), "NAMESPACE_GUARD={guard}");
+    }
+    let refusal = lines_with(&["\"unlisted.example.com\"", "refused=invalid", "ORIGIN_CA_POOLS", MISSING]);
+    assert_eq!(refusal.len(), 2, "once for each program: {refusal:#?}");
+}
+
+#[test]
+fn a_file_that_the_operator_listed_is_taken() {
+    for (setting, file) in [
+        ("ORIGIN_CA_POOLS", "/etc/ca.pem"),
+        ("ORIGIN_CA_POOLS", "/etc/other.pem, /etc/ca.pem"),
+        ("ORIGIN_CA_POOL", "/etc/ca.pem"),
+    ] {
+        let scene = scene();
+        let program = scene.start_with(&[(setting, file)]);
+        run(&program, &[with_file("listed.example.com", "/etc/ca.pem")]);
+        assert!(scene.rules()[0].contains("\"/etc/ca.pem\""), "{setting}: {:?}", scene.rules());
+    }
+}
+
+/// Another spelling may lead to another file, and a file that is left out takes a site off whose certificate it vouched for.
+#[test]
+fn another_spelling_of_a_listed_file_is_refused() {
+    let scene = scene();
+    let program = scene.start_with(&[("ORIGIN_CA_POOLS", "/etc/ca.pem")]);
+    let spellings = [
+        "//etc/ca.pem",
+        "/etc/../etc/ca.pem",
+        "etc/ca.pem",
+        "/etc/ca.pem ",
+        "/ETC/ca.pem",
+        "",
+        "/etc/ca.pem\n",
+    ];
+    let published_before = [with_file("spelt.example.com", "/etc/ca.pem")];
+    run(&program, &published_before);
+    let before = scene.rules();
+    for spelling in spellings {
+        run(&program, &[with_file("spelt.example.com", spelling)]);
+        assert_eq!(scene.rules(), before, "{spelling:?}");
+    }
+}
+
+/// As after an upgrade from a release that took any file.
+#[test]
+fn a_hostname_whose_file_is_listed_no_longer_stays_as_it_is_and_is_told_of() {
+    record_log();
+    let scene = scene();
+    let desired = [with_file("kept.example.com", "/etc/ca.pem")];
+    let program = scene.start_with(&[("ORIGIN_CA_POOLS", "/etc/ca.pem")]);
+    run(&program, &desired);
+    let rules = scene.rules();
+    drop(program);
+
+    let program = scene.start();
+    for desired in [&desired[..], &desired, &[with_file("kept.example.com", "/etc/another.pem")]] {
+        run(&program, desired);
+        assert_eq!(scene.rules(), rules);
+    }
+    let told = lines_with(&["WARN", "\"kept.example.com\"", "stays as it is", "ORIGIN_CA_POOLS"]);
+    assert_eq!(told.len(), 2, "once for each file: {told:#?}");
+    run(&program, &[]);
+    assert_eq!(served(&scene, "kept.example.com"), None, "it can be withdrawn");
+}
+
+#[test]
+fn a_service_behind_this_programs_own_ports_is_refused() {
+    record_log();
+    let scene = scene();
+    let program = scene.start();
+    let (api, observation) = (program.external_dns().api.port(), program.observation().port());
+    for (index, service) in [
+        format!("http://localhost:{api}"),
+        format!("tcp://127.0.0.1:{observation}"),
+        format!("http://[::1]:{observation}"),
+        format!("http://0x7f.1:{api}"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let name = format!("own{index}.example.com");
+        run(&program, &[published(&name, service)]);
+        assert_eq!(served(&scene, &name), None, "{service}");
+        let told = lines_with(&[&format!("\"{name}\""), "refused=invalid", "this program's own"]);
+        assert_eq!(told.len(), 1, "{service}: {told:#?}");
+    }
+    let neighbour = format!("http://web.shop.svc:{api}");
+    run(&program, &[published("other.example.com", &neighbour)]);
+    assert_eq!(served(&scene, "other.example.com"), Some(neighbour));
+}
+
+/// The operator's own list may be wrong.
+#[test]
+fn a_rule_that_stops_a_tunnel_is_named_within_a_minute() {
+    record_log();
+    let scene = scene();
+    let clock = Arc::new(Hands::default());
+    let program = scene.start_by(Arc::clone(&clock) as _, &[("ORIGIN_CA_POOLS", MISSING)]);
+    program.wait_until_ready();
+    let looks = || {
+        let calls = scene.cloudflare.calls();
+        calls.iter().filter(|call| call.path.ends_with("/connections")).count()
+    };
+    let pass = |time: Duration, expected: usize| {
+        let before = looks();
+        clock.put_ahead(time);
+        eventually("a look", || looks() >= before + expected);
+    };
+    let told = || lines_with(&["WARN", "did not apply", "stop.example.com (caPool \"/etc/nowhere/ca.pem\")"]);
+    run(&program, &[published("before.example.com", "http://web:80")]);
+    pass(Duration::from_secs(15), 1);
+    eventually("what it shows", || {
+        program.observe("GET", "/metrics").is_ok_and(|answer| answer.body.contains("connectors{"))
+    });
+
+    let mut desired = vec![published("before.example.com", "http://web:81")];
+    run(&program, &desired);
+    desired.push(with_file("stop.example.com", MISSING));
+    run(&program, &desired);
+    pass(Duration::from_secs(16), 1);
+    assert_eq!(told().len(), 0, "late once is no trouble");
+    pass(Duration::from_secs(30), 1);
+    eventually("the warning", || told().len() == 1);
+    let line = told().remove(0);
+    // The change of the other rule came with an earlier version, which they have applied.
+    assert!(line.contains("serves version 2,") && !line.contains("before.example.com"), "{line}");
+
+    run(&program, &[published("before.example.com", "http://web:81")]);
+    pass(Duration::from_secs(16), 1);
+    assert_eq!(served(&scene, "before.example.com").as_deref(), Some("http://web:81"));
+    let before = looks();
+    clock.put_ahead(Duration::from_secs(30));
+    SystemClock.sleep(Duration::from_millis(50));
+    assert_eq!(looks(), before, "what every connector has applied is not looked at again");
+}

@@ -1,0 +1,429 @@
+//! At every single call of a loop in turn something goes wrong, in every way. Nothing foreign changes, no rule is ever
+//! there that no stamp names, and the next loops come to the same end as if nothing had happened.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cloudflare_emulator::{Fault, Matcher, Plan};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+
+use crate::town::{Town, rest};
+use serde_json::json;
+use test_support::external_dns::{ExternalDns, Registry, TXT};
+use test_support::harness::{FOREIGN_DOCUMENT, Program, endpoint, published};
+
+/// Cases of one scenario at work at once. Most of the time of those that hang is waiting.
+const SIDE_BY_SIDE: usize = 8;
+
+/// The deadline of requests where Cloudflare hangs: the shortest in which a step fits.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Above a deadline, on a machine that has other things to do. ExternalDNS ends after 15 s.
+const SLACK: Duration = Duration::from_secs(8);
+
+/// Calls that fail when the program is dead: more than any loop makes.
+const CALLS_AFTER_DEATH: usize = 60;
+
+/// What goes wrong at one call.
+#[derive(Clone, Debug)]
+enum Trouble {
+    /// The program goes on after it.
+    Fault(Fault),
+    /// The program ends right before the call is done.
+    DeathBefore,
+    /// The program ends right after the call was done, before it learns so.
+    DeathAfter,
+}
+
+/// Whether a call that reads is done makes no difference.
+fn troubles(is_write: bool) -> Vec<(&'static str, Trouble)> {
+    let fault = Trouble::Fault;
+    let mut troubles = vec![
+        ("death before the call", Trouble::DeathBefore),
+        ("429", fault(Fault::limited(300))),
+        ("500", fault(Fault::status(500))),
+        ("hang", fault(Fault::Hang)),
+        ("dropped connection", fault(Fault::Reset)),
+        ("garbage", fault(Fault::Garbage)),
+        ("truncated body", fault(Fault::Truncated)),
+    ];
+    if is_write {
+        troubles.extend([
+            ("death after the call", Trouble::DeathAfter),
+            ("done and unanswered", fault(Fault::DoneButUnanswered)),
+            ("429 though it was done", fault(Fault::DoneBut(Box::new(Fault::limited(300))))),
+            ("502 though it was done", fault(Fault::DoneBut(Box::new(Fault::status(502))))),
+            ("garbage though it was done", fault(Fault::DoneBut(Box::new(Fault::Garbage)))),
+            ("hang though it was done", fault(Fault::DoneBut(Box::new(Fault::Hang)))),
+        ]);
+    }
+    troubles
+}
+
+impl Trouble {
+    /// Whether the call is answered by such a fault, done or not.
+    fn ends_in(&self, test: impl Fn(&Fault) -> bool) -> bool {
+        match self {
+            Self::Fault(Fault::DoneBut(fault)) => test(fault),
+            Self::Fault(fault) => test(fault),
+            Self::DeathBefore | Self::DeathAfter => false,
+        }
+    }
+}
+
+/// What stands before the loop in which something goes wrong, and what that loop is asked for.
+#[derive(Default)]
+struct Scenario {
+    /// TXT records are stored where the registry writes them.
+    registry: Registry,
+    before: Vec<Endpoint>,
+    desired: Vec<Endpoint>,
+    /// `ADOPT`, and what it takes over stands there.
+    adopt: &'static str,
+    /// The status of a zone that is made inside the other before the loop, when something is published there.
+    inner: Option<&'static str>,
+}
+
+#[test]
+fn a_first_publication_in_two_zones_survives_every_fault() {
+    Scenario { desired: shop("http://web:80"), ..Scenario::default() }.survives_every_fault();
+}
+
+#[test]
+fn a_change_of_services_survives_every_fault() {
+    Scenario { before: shop("http://web:80"), desired: shop("https://web:443"), ..Scenario::default() }
+        .survives_every_fault();
+}
+
+#[test]
+fn a_withdrawal_survives_every_fault() {
+    Scenario { before: shop("http://web:80"), ..Scenario::default() }.survives_every_fault();
+}
+
+/// Every kind of step in one request: rules that go, that change, and new ones on new and on old records.
+#[test]
+fn a_mixed_request_survives_every_fault() {
+    let before = vec![
+        published("stays.example.com", "http://stays:80"),
+        published("changes.example.com", "http://old:80"),
+        published("goes.example.com", "http://goes:80"),
+        published("gets-a-path.example.org", "http://web:80"),
+        path("changes-its-path.example.org", "/old", "http://web:80"),
+        endpoint("loses-its-rule.example.org", &[("tunnel-service", "http://web:80")]),
+        endpoint("gets-a-rule.example.com", &[("tunnel-service", "none")]),
+    ];
+    let desired = vec![
+        published("stays.example.com", "http://stays:80"),
+        published("changes.example.com", "http://new:80"),
+        published("comes.example.com", "http://comes:80"),
+        published("gets-a-path.example.org", "http://web:80"),
+        path("gets-a-path.example.org", "/api", "http://api:80"),
+        path("changes-its-path.example.org", "/new", "http://web:80"),
+        endpoint("loses-its-rule.example.org", &[("tunnel-service", "none")]),
+        endpoint("gets-a-rule.example.com", &[("tunnel-service", "http://web:80")]),
+    ];
+    Scenario { before, desired, ..Scenario::default() }.survives_every_fault();
+}
+
+#[test]
+fn a_move_to_another_tunnel_survives_every_fault() {
+    let shop_in = |tunnel: &str| {
+        let service = ("tunnel-service", "http://web:80");
+        vec![
+            endpoint("web.example.com", &[("tunnel", tunnel), service]),
+            endpoint("web.example.com", &[("tunnel", tunnel), ("tunnel-path-prefix", "/api"), service]),
+            endpoint("shop.example.org", &[("tunnel", tunnel), service]),
+            published("stays.example.com", "http://stays:80"),
+        ]
+    };
+    Scenario { before: shop_in("home"), desired: shop_in("office"), ..Scenario::default() }
+        .survives_every_fault();
+}
+
+/// The TXT record of the inner zone's own name is in the outer one, in another transaction than its hostname's record.
+#[test]
+fn stored_txt_records_in_a_zone_inside_a_zone_survive_every_fault() {
+    let stays = published("stays.example.com", "http://stays:80");
+    let goes_in_the_end = path("inner.example.com", "/api", "http://api:80");
+    let before = vec![stays.clone(), published("goes.inner.example.com", "http://goes:80")];
+    let desired = vec![stays, published("inner.example.com", "http://web:80"), goes_in_the_end];
+    for (before, desired) in [(before.clone(), desired.clone()), (desired, before)] {
+        Scenario { registry: TXT, before, desired, ..Scenario::default() }.survives_every_fault();
+    }
+}
+
+/// A hostname that is changed in its place, one that moves to another tunnel, addresses with ExternalDNS's TXT records,
+/// and another owner's.
+#[test]
+fn an_adoption_survives_every_fault() {
+    let service = ("tunnel-service", "http://web:80");
+    let desired = vec![
+        published("adopted-rule.example.com", "http://web:80"),
+        endpoint("adopted-and-moved.example.com", &[service, ("tunnel", "office")]),
+        published("adopted-address.example.org", "http://web:80"),
+        published("adopted-stamp.example.org", "http://web:80"),
+        published("comes.example.com", "http://comes:80"),
+    ];
+    Scenario { desired, adopt: "tunnel,owner=default,owner=other", ..Scenario::default() }
+        .survives_every_fault();
+}
+
+/// Hostnames that stand in the zone around a new one move into it, or follow what is there until it is active. One of them
+/// changes its tunnel meanwhile.
+#[test]
+fn a_zone_that_appears_inside_another_survives_every_fault() {
+    let service = ("tunnel-service", "http://web:80");
+    let in_tunnel = |tunnel: &str| {
+        vec![
+            published("web.inner.example.com", "http://web:80"),
+            path("web.inner.example.com", "/api", "http://api:80"),
+            endpoint("moves.inner.example.com", &[service, ("tunnel", tunnel)]),
+        ]
+    };
+    for inner in ["pending", "active"] {
+        let (before, desired) = (in_tunnel("home"), in_tunnel("office"));
+        Scenario { before, desired, inner: Some(inner), ..Scenario::default() }.survives_every_fault();
+    }
+}
+
+/// What the scenario's mode takes over.
+fn hold(town: &Town) {
+    let home = format!("{}.cfargotunnel.com", town.scene.tunnel);
+    let heritage = "\"heritage=external-dns,external-dns/owner=default\"";
+    let (first, second) = (&town.scene.zone, &town.organisation);
+    for (zone, name, kind, content, comment) in [
+        (first, "adopted-rule.example.com", "CNAME", &*home, "Jo's"),
+        (first, "adopted-and-moved.example.com", "CNAME", &home, ""),
+        (second, "adopted-address.example.org", "A", "192.0.2.1", ""),
+        (second, "adopted-address.example.org", "A", "192.0.2.2", ""),
+        // Under the name that ExternalDNS gave it up to 0.11, as no watch is kept over names that begin so.
+        (second, "adopted-address.example.org", "TXT", heritage, ""),
+        (second, "adopted-stamp.example.org", "CNAME", &home, "external-dns owner=other rules=-"),
+    ] {
+        let record = json!({"name": name, "type": kind, "content": content, "comment": comment, "proxied": kind == "CNAME"});
+        town.cloudflare().add_record(zone, record).expect("Cloudflare takes it");
+    }
+    let rules = ["adopted-rule.example.com", "adopted-and-moved.example.com"]
+        .map(|name| format!(r#"{{"hostname":"{name}","service":"http://theirs:80"}},"#));
+    let document = FOREIGN_DOCUMENT.replace(
+        r#"{"hostname":"*.example.com""#,
+        &format!("{}{}", rules.concat(), r#"{"hostname":"*.example.com""#),
+    );
+    town.cloudflare().put_configuration(&town.scene.tunnel, &document).expect("cloudflared takes it");
+}
+
+fn path(name: &str, prefix: &str, service: &str) -> Endpoint {
+    endpoint(name, &[("tunnel-service", service), ("tunnel-path-prefix", prefix)])
+}
+
+fn shop(service: &str) -> Vec<Endpoint> {
+    vec![
+        published("web.example.com", service),
+        published("*.apps.example.com", service),
+        published("example.org", service),
+        published("api.example.org", service),
+        path("api.example.org", "/v2", service),
+        endpoint("plain.example.org", &[("tunnel-service", "none")]),
+    ]
+}
+
+impl Scenario {
+    fn survives_every_fault(&self) {
+        let (calls, wanted) = self.run_without_fault(&self.desired);
+        let (_, withdrawn) = self.run_without_fault(&[]);
+        let mut cases = Vec::new();
+        for (nth, is_write) in (1..).zip(&calls) {
+            for (label, trouble) in troubles(*is_write) {
+                let mut endings = vec![("wanted all the same", &*self.desired, &wanted)];
+                // Of reads one kind is enough: all of them leave behind what the writes before them did. What was not
+                // taken over before the fault stays when nobody asks for it any more.
+                if self.adopt.is_empty() && (*is_write || matches!(trouble, Trouble::DeathBefore)) {
+                    endings.push(("withdrawn right after", &[], &withdrawn));
+                }
+                for (ending, desired, state) in endings {
+                    let label = format!("call {nth} of {}: {label}, then {ending}", calls.len());
+                    cases.push(Case { scenario: self, label, nth, trouble: trouble.clone(), desired, state });
+                }
+            }
+        }
+        assert!(calls.contains(&true), "nothing was written");
+        let failures = side_by_side(&cases);
+        assert!(failures.is_empty(), "{} of {} cases:\n{}", failures.len(), cases.len(), failures.join("\n"));
+    }
+
+    /// Which of the loop's calls are writes, and what stands at Cloudflare once `desired` is all that is asked for.
+    fn run_without_fault(&self, desired: &[Endpoint]) -> (Vec<bool>, String) {
+        let town = self.town();
+        town.watch();
+        let program = self.start(&town, None);
+        rest(self.external_dns(&program), town.cloudflare(), &self.before).expect("the scene is set");
+        let program = self.with_inner_zone(&town, program, None);
+        let external_dns = self.external_dns(&program);
+        town.cloudflare().take_calls();
+        external_dns.run_loop(&self.desired).expect("nothing goes wrong");
+        let calls = town.cloudflare().take_calls().iter().map(|call| call.is_write()).collect();
+        rest(external_dns, town.cloudflare(), desired).expect("it comes to rest");
+        assert_eq!(town.violations(), [""; 0]);
+        (calls, town.state())
+    }
+
+    fn town(&self) -> Town {
+        let town = Town::new();
+        if self.registry != Registry::Noop {
+            town.cloudflare().add_zone("inner.example.com", Plan::Free);
+        }
+        if !self.adopt.is_empty() {
+            hold(&town);
+        }
+        town
+    }
+
+    /// Makes the zone, which the program knows of from its start on.
+    fn with_inner_zone(&self, town: &Town, program: Program, timeout: Option<Duration>) -> Program {
+        let Some(status) = self.inner else {
+            return program;
+        };
+        drop(program);
+        town.cloudflare().add_zone("inner.example.com", Plan::Free);
+        town.cloudflare().edit(|cloudflare| {
+            status.clone_into(&mut cloudflare.zone_mut("inner.example.com").status);
+        });
+        self.start(town, timeout)
+    }
+
+    fn start(&self, town: &Town, timeout: Option<Duration>) -> Program {
+        let seconds = timeout.unwrap_or(Duration::from_secs(12)).as_secs().to_string();
+        let ownership = if self.registry == Registry::Noop { "comment" } else { "txt" };
+        let variables = [
+            ("CF_TUNNEL_ID", "home,office"),
+            ("MASS_DELETION_LIMIT", "0"),
+            ("REQUEST_TIMEOUT", &*seconds),
+            ("OWNERSHIP", ownership),
+            ("ADOPT", self.adopt),
+        ];
+        town.scene.start_with(&variables)
+    }
+
+    fn external_dns(&self, program: &Program) -> ExternalDns {
+        program.external_dns().with_registry(self.registry)
+    }
+}
+
+/// One fault at one call.
+struct Case<'a> {
+    scenario: &'a Scenario,
+    label: String,
+    nth: usize,
+    trouble: Trouble,
+    /// What is asked for from the loop after the fault on.
+    desired: &'a [Endpoint],
+    /// What then has to stand at Cloudflare in the end.
+    state: &'a str,
+}
+
+impl Case<'_> {
+    fn run(&self) -> Result<(), String> {
+        let Self { scenario, label: _, nth, trouble, desired, state } = self;
+        let town = scenario.town();
+        let cloudflare = town.cloudflare();
+        town.watch();
+        let timeout = trouble.ends_in(|fault| *fault == Fault::Hang).then_some(SHORT_TIMEOUT);
+        let mut program = scenario.start(&town, timeout);
+        if !scenario.before.is_empty() {
+            let set = scenario.external_dns(&program).run_loop(&scenario.before);
+            set.map_err(|status| format!("before the fault: {status}"))?;
+        }
+        program = scenario.with_inner_zone(&town, program, timeout);
+
+        cloudflare.take_calls();
+        match trouble {
+            Trouble::Fault(fault) => cloudflare.fault_at(*nth, fault.clone()),
+            Trouble::DeathBefore => cloudflare.fault_at(*nth, Fault::Reset),
+            Trouble::DeathAfter => cloudflare.fault_at(*nth, Fault::DoneButUnanswered),
+        }
+        if matches!(trouble, Trouble::DeathBefore | Trouble::DeathAfter) {
+            // What the program would do next to its death never happens.
+            for later in 1..=CALLS_AFTER_DEATH {
+                cloudflare.fault(Matcher::any(), nth + later, Fault::Reset);
+            }
+        }
+        timed_loop(scenario.external_dns(&program), &scenario.desired, timeout)?;
+        if cloudflare.count_calls().total() < *nth {
+            return Err("the call was never made".to_owned());
+        }
+        let limited = trouble.ends_in(|fault| matches!(fault, Fault::Status { code: 429, .. }));
+        if limited {
+            cloudflare.take_calls();
+            let answer = scenario.external_dns(&program).run_loop(desired);
+            let calls = cloudflare.count_calls().total();
+            if answer != Err(503) || calls != 0 {
+                return Err(format!("while it was blocked: {answer:?} after {calls} calls"));
+            }
+        }
+        if limited || matches!(trouble, Trouble::DeathBefore | Trouble::DeathAfter) {
+            town.clear_faults();
+            drop(program);
+            program = scenario.start(&town, None);
+        }
+        town.clear_faults();
+        rest(scenario.external_dns(&program), cloudflare, desired)?;
+        let violations = town.violations();
+        if !violations.is_empty() {
+            return Err(violations.join("\n"));
+        }
+        let now = town.state();
+        if now != **state {
+            return Err(format!("it ended as\n{now}instead of\n{state}"));
+        }
+        Ok(())
+    }
+}
+
+/// One loop in which anything may fail, but softly and in time.
+#[allow(clippy::disallowed_methods, reason = "what is measured is how long ExternalDNS really waits")]
+fn timed_loop(
+    external_dns: ExternalDns,
+    desired: &[Endpoint],
+    timeout: Option<Duration>,
+) -> Result<(), String> {
+    fn soft<T>(begun: Instant, bound: Duration, answer: Result<T, u16>) -> Result<Option<T>, String> {
+        let taken = begun.elapsed();
+        match answer {
+            _ if taken > bound => Err(format!("an answer after {taken:?}")),
+            Ok(answer) => Ok(Some(answer)),
+            Err(500..=510) => Ok(None),
+            Err(status) => Err(format!("{status}, which ends ExternalDNS")),
+        }
+    }
+    let bound = timeout.unwrap_or(Duration::ZERO) + SLACK;
+    let begun = Instant::now();
+    let Some(current) = soft(begun, bound, external_dns.records())? else { return Ok(()) };
+    let adjusted = external_dns.adjust(desired).map_err(|status| format!("adjust got {status}"))?;
+    let changes = external_dns.registry.plan(&current, &adjusted);
+    if changes != Changes::default() {
+        let begun = Instant::now();
+        soft(begun, bound, external_dns.apply(&changes))?;
+    }
+    Ok(())
+}
+
+/// Runs all cases, several at a time, and says what went wrong in which.
+fn side_by_side(cases: &[Case<'_>]) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(problem) = case.run() {
+                        let line = format!("{}: {problem}", case.label);
+                        failures.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                    }
+                }
+            });
+        }
+    });
+    failures.into_inner().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,32 @@
+//! The program at work in this process, against the emulator of Cloudflare, with ExternalDNS's conversation played to it.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what is unexpected fails the test"
+)]
+
+mod adoption;
+mod caps;
+mod conflicts;
+mod connectors;
+mod faults;
+mod given_back;
+mod intercepted;
+mod metrics;
+mod migrations;
+mod moves;
+mod names;
+mod namespaces;
+mod other_writers;
+mod passage;
+mod publishing;
+mod readiness;
+mod refusals;
+mod registry;
+mod toll;
+mod town;
+mod tunnels;
+mod visitors;
+mod write_loops;
+mod zones;

@@ -1,0 +1,528 @@
+//! What `/metrics` shows is true and well-formed, and the look at the connectors costs nobody anything.
+
+#![allow(clippy::panic, clippy::indexing_slicing, reason = "what is missing fails the test")]
+
+mod exposition;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cloudflare_emulator::{Call, Fault, Matcher, RateLimit};
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::observe::metrics::{Definition, Family};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
+use serde_json::json;
+
+use exposition::{Exposition, Labels};
+use test_support::external_dns::Answer;
+use test_support::hands::Hands;
+use test_support::harness;
+use test_support::harness::{FOREIGN_DOCUMENT, Program, Scene, TOKEN, published};
+use test_support::log_recorder::{lines_with, record_log};
+
+/// A tunnel's name that would break out of a label's quotes.
+const OFFICE: &str = "of\"fi\\ce";
+
+/// A scene, and the program that runs by a clock of its own.
+struct Stage {
+    program: Program,
+    scene: Scene,
+    clock: Arc<Hands>,
+}
+
+impl Stage {
+    fn new(scene: Scene, variables: &[(&'static str, &str)]) -> Self {
+        let clock = Arc::new(Hands::default());
+        let program = scene.start_by(Arc::clone(&clock) as _, variables);
+        program.wait_until_ready();
+        Self { program, scene, clock }
+    }
+
+    fn run_loop(&self, desired: &[Endpoint]) {
+        self.program.external_dns().run_loop(desired).expect("the loop goes through");
+    }
+
+    fn ask(&self, method: &str) -> Answer {
+        self.program.observe(method, "/metrics").expect("the observation port answers")
+    }
+
+    fn scrape(&self) -> Exposition {
+        Exposition::parse(&self.ask("GET").body)
+    }
+
+    /// The value of a family's sample, `None` where there is none. Labels are given in the order of the table.
+    fn value(&self, family: Family, labels: &[&str]) -> Option<f64> {
+        let Definition { name, labels: names, .. } = family.definition();
+        assert_eq!(names.len(), labels.len(), "{name}");
+        let labels: Vec<(&str, &str)> = names.iter().copied().zip(labels.iter().copied()).collect();
+        self.scrape().value(name, &labels)
+    }
+
+    /// All values of a family, by the values of its labels.
+    fn values(&self, family: Family) -> BTreeMap<Vec<String>, f64> {
+        self.samples(family, "")
+    }
+
+    /// How many observations a histogram holds, by the values of its labels.
+    fn counts(&self, family: Family) -> BTreeMap<Vec<String>, f64> {
+        self.samples(family, "_count")
+    }
+
+    fn samples(&self, family: Family, suffix: &str) -> BTreeMap<Vec<String>, f64> {
+        let Definition { name, labels: names, .. } = family.definition();
+        let values = |labels: Labels| names.iter().map(|name| labels[*name].clone()).collect();
+        let samples = self.scrape().samples(&format!("{name}{suffix}"));
+        samples.into_iter().map(|(labels, value)| (values(labels), value)).collect()
+    }
+
+    fn looks(&self) -> usize {
+        self.scene.cloudflare.calls().iter().filter(|call| is_look(call)).count()
+    }
+
+    /// Lets time pass until so many looks more have begun. Those before the last one are over.
+    fn await_looks(&self, count: usize) {
+        let looks = self.looks();
+        eventually("a look", || {
+            self.clock.put_ahead(limits::CONNECTORS_PERIOD);
+            self.looks() >= looks + count
+        });
+    }
+
+    /// The same for one look and what it has to show.
+    fn await_look(&self, family: Family, labels: &[&str], expected: Option<f64>) {
+        self.await_looks(1);
+        eventually("its result", || self.value(family, labels) == expected);
+    }
+}
+
+fn is_look(call: &Call) -> bool {
+    call.path.ends_with("/connections")
+}
+
+fn matcher() -> Matcher {
+    Matcher::call("GET", "/accounts/*/cfd_tunnel/*/connections")
+}
+
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let end = SystemClock.now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(SystemClock.now() < end, "{what} does not come");
+        SystemClock.sleep(Duration::from_millis(2));
+    }
+}
+
+/// Expected values by the values of labels.
+fn expected<const N: usize>(rows: &[([&str; N], f64)]) -> BTreeMap<Vec<String>, f64> {
+    rows.iter().map(|(labels, value)| (labels.map(str::to_owned).to_vec(), *value)).collect()
+}
+
+fn said(words: &[&str]) -> usize {
+    lines_with(words).len()
+}
+
+#[test]
+fn a_scrape_is_well_formed_and_shows_every_family_of_the_table_and_no_other() {
+    let stage = Stage::new(Scene::new(), &[]);
+    let answer = stage.ask("GET");
+    let content_type = answer.head.lines().find_map(|line| line.strip_prefix("Content-Type: "));
+    assert_eq!(content_type, Some("text/plain; version=0.0.4; charset=utf-8"));
+    let shown = Exposition::parse(&answer.body).families;
+    let shown: Vec<(&str, &str, &str)> =
+        shown.iter().map(|family| (&*family.name, &*family.kind, &*family.help)).collect();
+    let table = Family::ALL.iter().map(|family| family.definition());
+    let table: Vec<(&str, &str, &str)> =
+        table.map(|family| (family.name, family.kind, family.help)).collect();
+    assert_eq!(shown, table);
+
+    let head = stage.ask("HEAD");
+    assert_eq!((head.status, &*head.body), (200, ""));
+    assert!(head.head.contains("Content-Type: text/plain; version=0.0.4"), "{}", head.head);
+}
+
+#[test]
+fn the_documents_have_every_metric_of_the_program_in_its_words() {
+    let document = include_str!("../../docs/operations.md");
+    let (_, section) = document.split_once("\n### Metrics\n").expect("there is a section");
+    let (section, _) = section.split_once("\n### ").expect("another one follows");
+    // An entry may have several lines.
+    let section = section.replace("\n  ", " ");
+    let entries: Vec<&str> = section.lines().filter(|line| line.starts_with("- `")).collect();
+    let table = Family::ALL.iter().map(|family| {
+        let Definition { name, kind, labels, help } = family.definition();
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let separator = if labels.is_empty() { "" } else { "; " };
+        format!("- `{name}` ({kind}{separator}{}): {help}", labels.join(", "))
+    });
+    assert_eq!(entries, table.collect::<Vec<_>>());
+}
+
+/// One of three updates changes nothing, and one is somebody else's by the time it is written.
+#[test]
+fn the_log_and_the_counters_say_only_what_was_written() {
+    record_log();
+    let stage = Stage::new(Scene::new(), &[]);
+    let names = ["idle.u06.example.com", "mended.u06.example.com", "written.u06.example.com"];
+    let to = |port: usize| names.map(|name| published(name, &format!("http://web:{port}")));
+    stage.run_loop(&to(80));
+    let changed = [to(80)[0].clone(), to(81)[1].clone(), to(81)[2].clone()];
+    let changes = Changes {
+        update_new: stage.program.external_dns().adjust(&changed).expect("adjusted"),
+        ..Changes::default()
+    };
+    let configuration = Matcher::call("GET", "/accounts/*/cfd_tunnel/*/configurations");
+    stage.scene.cloudflare.edit_after(configuration, 1, |cloudflare| {
+        let document = cloudflare.configuration("home").expect("it was written").get();
+        let rule =
+            |port: usize| format!(r#"{{"hostname":"mended.u06.example.com","service":"http://web:{port}"}}"#);
+        let mended = document.replace(&rule(80), &rule(81));
+        cloudflare.put_configuration("home", &mended).expect("cloudflared takes it");
+    });
+    stage.program.external_dns().apply(&changes).expect("applied");
+    let published = stage.values(Family::Changes)[&vec!["rule_published".to_owned()]];
+    assert_eq!(published, names.len() as f64 + 1.0, "all of them, and one of them again");
+    let lines = names.map(|name| said(&[name, "rule published"]));
+    assert_eq!(lines, [1, 1, 2]);
+    assert_eq!(stage.scene.rules().iter().filter(|rule| rule.contains(":81")).count(), 2);
+}
+
+/// What in the emulator's list a call is called in the metrics.
+fn resource(call: &Call) -> &'static str {
+    let segments: Vec<&str> = call.path.split('/').skip(1).collect();
+    match *segments {
+        [.., "tokens", "verify"] => "token",
+        ["zones"] => "zones",
+        ["zones", _, "dns_records", ..] => "records",
+        [.., "cfd_tunnel"] => "tunnels",
+        [.., "configurations"] => "configuration",
+        [.., "connections"] => "connections",
+        _ => panic!("{}", call.line()),
+    }
+}
+
+#[test]
+fn every_family_has_the_value_that_the_conversation_gave_it() {
+    let scene = Scene::with_foreign();
+    let office = scene.cloudflare.add_tunnel(OFFICE);
+    let names = format!("home,{OFFICE}");
+    let stage = Stage::new(scene, &[("CF_TUNNEL_ID", &names)]);
+    let cloudflare = &stage.scene.cloudflare;
+    assert_eq!(stage.value(Family::LastRead, &[]), Some(0.0), "nothing was read yet");
+
+    stage.clock.unix_seconds.store(1_800_000_000, Ordering::Relaxed);
+    let mut desired = vec![
+        published("www.example.com", "http://web:80"),
+        published("api.example.com", "http://api:80"),
+        published("hand.example.com", "http://web:80"),
+        published("www.example.net", "http://web:80"),
+        published("bad.example.com", "http://web:80/path"),
+        published("worse.example.com", "web"),
+    ];
+    let mut on_office = published("office.example.com", "http://office:80");
+    on_office.provider_specific.extend(harness::endpoint("x", &[("tunnel", &office)]).provider_specific);
+    desired.push(on_office);
+    stage.run_loop(&desired);
+    stage.run_loop(&desired);
+    assert_eq!(
+        stage.values(Family::Refusals),
+        expected(&[(["record_held"], 1.0), (["no_zone"], 1.0), (["invalid"], 2.0)])
+    );
+    assert_eq!(
+        stage.values(Family::Changes),
+        expected(&[(["record_created"], 3.0), (["rule_published"], 3.0)])
+    );
+    assert_eq!(stage.value(Family::LostUpdates, &[]), Some(0.0));
+
+    // One is changed, while somebody else writes; one is withdrawn; what was refused is not asked for any more.
+    stage.clock.unix_seconds.store(1_800_000_060, Ordering::Relaxed);
+    desired.retain(|endpoint| endpoint.dns_name.starts_with("office."));
+    desired.push(published("www.example.com", "http://web:81"));
+    cloudflare.edit_before(Matcher::put_configuration(), 1, |cloudflare| {
+        cloudflare.put_configuration("home", FOREIGN_DOCUMENT).expect("cloudflared takes it");
+    });
+    stage.run_loop(&desired);
+    stage.clock.unix_seconds.store(1_800_000_120, Ordering::Relaxed);
+    stage.run_loop(&desired);
+    assert_eq!(stage.program.external_dns().call("GET", "/nothing", "").status, 404);
+
+    let calls = cloudflare.calls();
+    let left = (limits::RATE_CALLS - limits::RATE_RESERVE - calls.len()) as f64;
+    assert_eq!(stage.value(Family::CallsLeft, &[]), Some(left));
+    let mut by_resource: BTreeMap<Vec<String>, f64> = BTreeMap::new();
+    let mut by_all: BTreeMap<Vec<String>, f64> = BTreeMap::new();
+    for call in &calls {
+        let status = call.status.expect("every call was answered").to_string();
+        *by_resource.entry(vec![resource(call).to_owned()]).or_default() += 1.0;
+        *by_all.entry(vec![resource(call).to_owned(), call.method.clone(), status]).or_default() += 1.0;
+    }
+    assert_eq!(stage.values(Family::Calls), by_all);
+    assert_eq!(stage.counts(Family::CallDuration), by_resource);
+
+    assert_eq!(
+        stage.values(Family::Requests),
+        expected(&[
+            (["GET /records", "200"], 4.0),
+            (["POST /adjustendpoints", "200"], 4.0),
+            (["POST /records", "204"], 3.0),
+            (["other", "404"], 1.0),
+        ])
+    );
+    assert_eq!(
+        stage.counts(Family::RequestDuration),
+        expected(&[
+            (["GET /records"], 4.0),
+            (["POST /adjustendpoints"], 4.0),
+            (["POST /records"], 3.0),
+            (["other"], 1.0)
+        ])
+    );
+    assert_eq!(
+        stage.values(Family::Changes),
+        expected(&[
+            (["record_created"], 3.0),
+            (["record_deleted"], 1.0),
+            (["rule_published"], 4.0),
+            (["rule_withdrawn"], 1.0),
+        ])
+    );
+    assert_eq!(
+        stage.values(Family::Refusals),
+        expected(&[(["record_held"], 0.0), (["no_zone"], 0.0), (["invalid"], 0.0)])
+    );
+    assert_eq!(
+        stage.values(Family::Rules),
+        expected(&[
+            (["home", "own"], 1.0),
+            (["home", "foreign"], 3.0),
+            ([OFFICE, "own"], 1.0),
+            ([OFFICE, "foreign"], 1.0),
+        ])
+    );
+    let records = cloudflare.records(&stage.scene.zone).len() as f64;
+    assert_eq!(stage.values(Family::Records), expected(&[(["example.com", "CNAME"], 2.0)]));
+    assert_eq!(stage.values(Family::ZoneRecords), expected(&[(["example.com"], records)]));
+    assert_eq!(
+        stage.values(Family::ConfigurationVersion),
+        expected(&[
+            (["home"], cloudflare.version("home") as f64),
+            ([OFFICE], cloudflare.version(&office) as f64)
+        ])
+    );
+    for (family, value) in [
+        (Family::Ready, 1.0),
+        (Family::DryRun, 0.0),
+        (Family::LastRead, 1_800_000_120.0),
+        (Family::LastWrite, 1_800_000_060.0),
+        (Family::WithheldDeletions, 0.0),
+        (Family::HeldBackWrites, 0.0),
+        (Family::Adoptions, 0.0),
+        (Family::LostUpdates, 1.0),
+    ] {
+        assert_eq!(stage.value(family, &[]), Some(value), "{family:?}");
+    }
+    assert_eq!(stage.value(Family::BuildInfo, &[env!("CARGO_PKG_VERSION")]), Some(1.0));
+
+    let text = stage.ask("GET").body;
+    for secret in [TOKEN, "www.example", "api.example", "hand.example", "office.example", "cfargotunnel"] {
+        assert!(!text.contains(secret), "{secret} is shown");
+    }
+
+    // `just promtool` gives it to Prometheus' own tools.
+    stage.await_look(Family::Connectors, &["home"], Some(1.0));
+    let scrape = concat!(env!("CARGO_TARGET_TMPDIR"), "/metrics.txt");
+    fs::write(scrape, stage.ask("GET").body).expect("the folder is there for this");
+}
+
+#[test]
+fn withheld_deletions_are_shown_until_nobody_asks_for_them() {
+    let stage = Stage::new(Scene::new(), &[]);
+    let many: Vec<Endpoint> = (0..limits::MASS_DELETION_LIMIT_DEFAULT + 1)
+        .map(|number| published(&format!("h{number}.example.com"), "http://web:80"))
+        .collect();
+    stage.run_loop(&many);
+    for _ in 0..2 {
+        // Everything else was done, and this has to be asked for again.
+        assert_eq!(stage.program.external_dns().run_loop(&[]), Err(503));
+        assert_eq!(stage.value(Family::WithheldDeletions, &[]), Some(many.len() as f64));
+        assert_eq!(stage.value(Family::Refusals, &["mass_deletion"]), Some(many.len() as f64));
+    }
+    for _ in 0..2 {
+        stage.run_loop(&many);
+    }
+    assert_eq!(stage.value(Family::WithheldDeletions, &[]), Some(0.0));
+    assert_eq!(stage.value(Family::Refusals, &["mass_deletion"]), Some(0.0));
+}
+
+#[test]
+fn stored_txt_records_of_ours_are_counted_and_those_of_others_are_not() {
+    let stage = Stage::new(Scene::with_foreign(), &[("OWNERSHIP", "txt")]);
+    for owner in ["default", "other"] {
+        let comment = TxtStamp::new(owner, "www.example.com").render("", 100);
+        let record = json!({"name": owner, "type": "TXT", "content": "\"x\"", "comment": comment});
+        stage.scene.cloudflare.add_record(&stage.scene.zone, record).expect("Cloudflare takes it");
+    }
+    stage.program.external_dns().records().expect("it is answered");
+    assert_eq!(stage.values(Family::Records), expected(&[(["example.com", "TXT"], 1.0)]));
+}
+
+#[test]
+fn writes_that_are_held_back_are_shown() {
+    let stage = Stage::new(Scene::new(), &[]);
+    for _ in 0..4 {
+        stage.run_loop(&[published("www.example.com", "http://web:80")]);
+        let id = &stage.scene.cloudflare.records(&stage.scene.zone)[0].id;
+        stage.scene.cloudflare.edit(|cloudflare| {
+            cloudflare.patch_record("example.com", id, &json!({"proxied": false})).expect("it is there");
+        });
+    }
+    assert_eq!(stage.value(Family::HeldBackWrites, &[]), Some(1.0));
+    assert_eq!(stage.value(Family::Refusals, &["not_kept"]), Some(1.0));
+}
+
+#[test]
+fn a_dry_run_says_so_and_counts_no_change() {
+    let stage = Stage::new(Scene::with_foreign(), &[("DRY_RUN", "true")]);
+    stage.clock.unix_seconds.store(1_800_000_000, Ordering::Relaxed);
+    let desired =
+        [published("www.example.com", "http://web:80"), published("hand.example.com", "http://web:80")];
+    stage.run_loop(&desired);
+    assert_eq!(stage.value(Family::DryRun, &[]), Some(1.0));
+    assert_eq!(stage.value(Family::Refusals, &["record_held"]), Some(1.0));
+    assert_eq!(stage.values(Family::Changes), BTreeMap::new());
+    assert_eq!(stage.value(Family::LastRead, &[]), Some(1_800_000_000.0));
+    assert_eq!(stage.value(Family::LastWrite, &[]), Some(0.0));
+}
+
+#[test]
+fn a_read_that_fails_moves_no_time_and_is_counted_with_its_status() {
+    let stage = Stage::new(Scene::new(), &[]);
+    stage.clock.unix_seconds.store(1_800_000_000, Ordering::Relaxed);
+    stage.run_loop(&[]);
+    stage.clock.unix_seconds.store(1_800_000_060, Ordering::Relaxed);
+    let refused = Fault::Status { code: 403, headers: Vec::new(), body: "no".to_owned() };
+    stage.scene.cloudflare.fault_every(Matcher::list_records(), refused);
+    stage.scene.cloudflare.fault_every(Matcher::get_configuration(), Fault::Reset);
+    assert_eq!(stage.program.external_dns().records(), Err(500));
+    assert_eq!(stage.value(Family::LastRead, &[]), Some(1_800_000_000.0));
+    assert_eq!(stage.value(Family::Requests, &["GET /records", "500"]), Some(1.0));
+    assert_eq!(stage.value(Family::Calls, &["records", "GET", "403"]), Some(1.0));
+    stage.scene.cloudflare.clear_faults();
+    stage.scene.cloudflare.fault(Matcher::get_configuration(), 1, Fault::Reset);
+    stage.run_loop(&[]);
+    assert!(stage.value(Family::Calls, &["configuration", "GET", "none"]) >= Some(1.0));
+}
+
+#[test]
+fn before_the_start_is_complete_the_metrics_say_so() {
+    let scene = Scene::new();
+    scene.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).value = "another".to_owned());
+    let clock = Arc::new(Hands::default());
+    let program = scene.start_by(Arc::clone(&clock) as _, &[]);
+    let stage = Stage { program, scene, clock };
+    assert_eq!(stage.value(Family::Ready, &[]), Some(0.0));
+    assert_eq!(stage.looks(), 0);
+}
+
+#[test]
+fn connectors_are_shown_with_the_versions_they_have_applied() {
+    let stage = Stage::new(Scene::new(), &[]);
+    stage.run_loop(&[published("www.example.com", "http://web:80")]);
+    stage.run_loop(&[published("www.example.com", "http://web:81")]);
+    assert_eq!(stage.value(Family::Connectors, &["home"]), None, "nobody looked yet");
+    stage.scene.cloudflare.edit(|cloudflare| {
+        let tunnel = cloudflare.tunnel_mut("home");
+        (tunnel.connectors, tunnel.lagging_at) = (3, Some(1));
+    });
+    stage.await_look(Family::Connectors, &["home"], Some(3.0));
+    assert_eq!(
+        stage.values(Family::ConnectorVersion),
+        expected(&[(["home", "lowest"], 1.0), (["home", "highest"], 2.0)])
+    );
+
+    stage.scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").connectors = 0);
+    stage.await_look(Family::Connectors, &["home"], Some(0.0));
+    assert_eq!(stage.values(Family::ConnectorVersion), BTreeMap::new());
+
+    let forbidden = json!({"success": false, "errors": [{"code": 10000, "message": "Authentication error"}]});
+    let refused = Fault::Status { code: 403, headers: Vec::new(), body: forbidden.to_string() };
+    stage.scene.cloudflare.fault_every(matcher(), refused);
+    stage.await_look(Family::Connectors, &["home"], None);
+    assert_eq!(stage.value(Family::Ready, &[]), Some(1.0), "the look decides nothing");
+}
+
+#[test]
+fn trouble_with_connectors_is_said_once_and_again_when_it_comes_back() {
+    record_log();
+    let scene = Scene::new();
+    let tunnel = scene.cloudflare.add_tunnel("lonely");
+    let stage = Stage::new(scene, &[("CF_TUNNEL_ID", "lonely")]);
+    stage.run_loop(&[published("www.example.com", "http://web:80")]);
+    let look = |connectors: usize, lagging_at: Option<i64>| {
+        stage.scene.cloudflare.edit(|cloudflare| {
+            let tunnel = cloudflare.tunnel_mut(&tunnel);
+            (tunnel.connectors, tunnel.lagging_at) = (connectors, lagging_at);
+        });
+        stage.await_looks(2);
+    };
+    let lonely = || said(&["WARN", "(\"lonely\")", "has no connector"]);
+    let behind = || said(&["WARN", "(\"lonely\")", "did not apply"]);
+    look(1, None);
+    assert_eq!((lonely(), behind()), (0, 0));
+    look(0, None);
+    look(0, None);
+    assert_eq!((lonely(), behind()), (1, 0));
+    look(1, None);
+    look(0, None);
+    assert_eq!((lonely(), behind()), (2, 0));
+    look(2, Some(0));
+    look(2, Some(0));
+    assert_eq!((lonely(), behind()), (2, 1));
+}
+
+#[test]
+fn a_loop_costs_the_same_calls_with_looks_in_between_and_waits_for_none() {
+    let stage = Stage::new(Scene::new(), &[]);
+    let desired = [published("www.example.com", "http://web:80")];
+    stage.run_loop(&desired);
+    let calls_of_a_loop = || {
+        stage.scene.cloudflare.take_calls();
+        stage.run_loop(&desired);
+        let mut calls = stage.scene.cloudflare.calls();
+        // The list of zones is read once in ten minutes, which the looks take.
+        calls.retain(|call| !is_look(call) && !call.path.ends_with("/zones"));
+        // Read side by side.
+        calls.iter().map(Call::line).collect::<BTreeSet<_>>()
+    };
+    let before = calls_of_a_loop();
+    assert_eq!(before.len(), 2, "{before:?}");
+    stage.await_look(Family::Connectors, &["home"], Some(1.0));
+    assert_eq!(calls_of_a_loop(), before);
+
+    stage.scene.cloudflare.fault_every(matcher(), Fault::Hang);
+    stage.await_looks(1);
+    let answered = stage.value(Family::Calls, &["connections", "GET", "200"]);
+    let desired =
+        [published("www.example.com", "http://web:81"), published("api.example.com", "http://api:80")];
+    stage.run_loop(&desired);
+    assert!(stage.scene.rules().iter().any(|rule| rule.contains("http://web:81")));
+    let looks = stage.values(Family::Calls).into_iter().filter(|(labels, _)| labels[0] == "connections");
+    assert_eq!(looks.map(|(_, count)| Some(count)).collect::<Vec<_>>(), [answered], "it still hangs");
+    stage.scene.cloudflare.release();
+}
+
+#[test]
+fn nobody_looks_while_few_calls_are_left() {
+    record_log();
+    let scene = Scene::new();
+    let calls = u64::from(limits::CONNECTORS_CALLS_LEFT_MIN) - 1;
+    scene.cloudflare.set_rate_limit(RateLimit { calls, ..RateLimit::default() });
+    let stage = Stage::new(scene, &[]);
+    stage.clock.put_ahead(limits::CONNECTORS_FIRST_LOOK);
+    eventually("the decision", || said(&["DEBUG", "few calls are left"]) > 0);
+    stage.run_loop(&[published("www.example.com", "http://web:80")]);
+    assert_eq!(stage.looks(), 0);
+}

@@ -1,0 +1,297 @@
+//! Which names are published, how they are written, and in which zone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use cloudflare_emulator::{Plan, Visit};
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::reconcile::records;
+use serde_json::json;
+
+use crate::town;
+use crate::town::rest;
+use test_support::harness::{Scene, endpoint, published};
+use test_support::world::{World, settings};
+
+/// The names of our records in a zone.
+fn stamped(scene: &Scene, zone: &str) -> Vec<String> {
+    let records = scene.cloudflare.records(zone).into_iter();
+    records.filter(|record| town::stamp(record).is_some()).map(|record| record.name).collect()
+}
+
+fn service_for(scene: &Scene, host: &str, path: &str) -> String {
+    match scene.cloudflare.visit(host, path) {
+        Visit::Served { service, .. } => service,
+        other => other.to_string(),
+    }
+}
+
+#[test]
+fn an_apex_is_published_beside_its_mail_records() {
+    let scene = Scene::new();
+    for (kind, content) in
+        [("MX", "mail.elsewhere.test"), ("TXT", "\"v=spf1 -all\""), ("CAA", "0 issue \"ca.test\"")]
+    {
+        let mut record = json!({"name": "example.com", "type": kind, "content": content, "priority": 10});
+        if kind == "CAA" {
+            record["data"] = json!({"flags": 0, "tag": "issue", "value": "ca.test"});
+        }
+        scene.cloudflare.add_record(&scene.zone, record).expect("Cloudflare takes it");
+    }
+    let before = scene.foreign_records();
+    let program = scene.start();
+    let desired = [published("example.com", "http://web:80")];
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    assert_eq!(service_for(&scene, "example.com", "/"), "http://web:80");
+    assert_eq!(scene.foreign_records(), before);
+    program.external_dns().run_loop(&[]).expect("withdrawn");
+    assert_eq!(scene.cloudflare.records(&scene.zone).len(), before.len());
+    assert_eq!(scene.foreign_records(), before);
+}
+
+#[test]
+fn a_wildcard_with_paths_leaves_the_names_below_it_theirs() {
+    let scene = Scene::new();
+    let program = scene.start();
+    let on = |name: &str, prefix: &str, service: &str| {
+        endpoint(name, &[("tunnel-service", service), ("tunnel-path-prefix", prefix)])
+    };
+    let desired = [
+        published("*.example.com", "http://all:80"),
+        on("*.example.com", "/api", "http://api:80"),
+        published("shop.example.com", "http://shop:80"),
+        published("*.deep.example.com", "http://deep:80"),
+    ];
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    for (host, path, service) in [
+        ("any.example.com", "/", "http://all:80"),
+        ("any.example.com", "/api/v1", "http://api:80"),
+        ("any.example.com", "/apis", "http://all:80"),
+        ("shop.example.com", "/", "http://shop:80"),
+        ("shop.example.com", "/api", "http://shop:80"),
+        ("x.deep.example.com", "/", "http://deep:80"),
+        ("x.y.example.com", "/", "http://all:80"),
+    ] {
+        assert_eq!(service_for(&scene, host, path), service, "{host}{path}");
+    }
+    rest(program.external_dns(), &scene.cloudflare, &[]).expect("withdrawn");
+    assert_eq!((scene.rules().len(), scene.cnames().len()), (1, 0));
+}
+
+/// A DNSEndpoint arrives as it was written; ExternalDNS itself compares names in lower-case punycode.
+#[test]
+fn a_name_is_one_hostname_however_it_is_written() {
+    for (label, spellings, written) in [
+        ("upper case", ["Shop.Example.COM", "shop.example.com"], "shop.example.com"),
+        ("a trailing dot", ["shop.example.com.", "shop.example.com"], "shop.example.com"),
+        ("Unicode", ["Bücher.example.com", "xn--bcher-kva.example.com"], "xn--bcher-kva.example.com"),
+        ("a Unicode wildcard", ["*.bücher.example.com.", "*.XN--bcher-kva.example.com"], {
+            "*.xn--bcher-kva.example.com"
+        }),
+        ("underscores", ["_Sip._TLS.example.com", "_sip._tls.example.com"], "_sip._tls.example.com"),
+    ] {
+        let scene = Scene::new();
+        let program = scene.start();
+        let [first, second] = spellings.map(|spelling| [published(spelling, "http://web:80")]);
+        rest(program.external_dns(), &scene.cloudflare, &first).expect(label);
+        assert_eq!(stamped(&scene, &scene.zone), [written], "{label}");
+        let rule = format!(r#"{{"hostname":"{written}","service":"http://web:80"}}"#);
+        assert_eq!(scene.rules()[0], rule, "{label}");
+        let changes = program.external_dns().run_loop(&second).expect(label);
+        assert_eq!(changes, Changes::default(), "{label}: another spelling is no change");
+        let both = spellings.map(|spelling| published(spelling, "http://web:80"));
+        rest(program.external_dns(), &scene.cloudflare, &both).expect(label);
+        assert_eq!(stamped(&scene, &scene.zone), [written], "{label}");
+        let host = written.replace('*', "any");
+        assert_eq!(service_for(&scene, &host, "/"), "http://web:80", "{label}");
+        rest(program.external_dns(), &scene.cloudflare, &[]).expect(label);
+        assert_eq!((scene.rules().len(), scene.cnames().len()), (1, 0), "{label}");
+    }
+}
+
+#[test]
+fn a_zone_in_unicode_is_found_by_both_spellings() {
+    let scene = Scene::new();
+    let zone = scene.cloudflare.add_zone("xn--bcher-kva.example", Plan::Free);
+    let program = scene.start_with(&[("DOMAIN_FILTER", "bücher.example")]);
+    for name in ["shop.bücher.example", "shop.xn--bcher-kva.example"] {
+        rest(program.external_dns(), &scene.cloudflare, &[published(name, "http://web:80")]).expect(name);
+        assert_eq!(stamped(&scene, &zone), ["shop.xn--bcher-kva.example"], "{name}");
+    }
+}
+
+/// `length` bytes below `example.com`, in labels of at most 63.
+fn name_of(length: usize) -> String {
+    const ZONE: &str = "example.com";
+    let mut name = ZONE.to_owned();
+    while name.len() < length {
+        let label = "a".repeat((length - name.len() - 1).min(62));
+        name = format!("{label}.{name}");
+    }
+    name
+}
+
+#[test]
+fn the_longest_names_are_published_and_longer_ones_are_refused_alone() {
+    let label = |length: usize| format!("{}.example.com", "b".repeat(length));
+    // Eight bytes of punycode beside the ASCII letters.
+    let unicode = |ascii: usize| format!("ü{}.example.com", "c".repeat(ascii));
+    let good = [label(63), name_of(253), unicode(55), format!("*.{}", name_of(251))];
+    let bad = [label(64), name_of(254), unicode(56), format!("*.{}", name_of(252))];
+    assert_eq!((good[1].len(), bad[1].len()), (253, 254));
+
+    let scene = Scene::new();
+    let program = scene.start();
+    let desired: Vec<Endpoint> =
+        good.iter().chain(&bad).map(|name| published(name, "http://web:80")).collect();
+    for _ in 0..3 {
+        program.external_dns().run_loop(&desired).expect("refused by name");
+    }
+    let refused = scene.cloudflare.take_calls().into_iter().filter(|call| call.status != Some(200));
+    assert_eq!(refused.count(), 0, "they are not left to Cloudflare, which would refuse them");
+    assert_eq!(scene.rules().len(), good.len() + 1, "{:?}", scene.rules());
+    let published = stamped(&scene, &scene.zone);
+    assert_eq!(published.len(), good.len(), "{published:?}");
+    let longest_label = published.iter().flat_map(|name| name.split('.')).map(str::len).max();
+    let longest = published.iter().map(String::len).max();
+    assert_eq!((longest_label, longest), (Some(63), Some(253)), "{published:?}");
+    scene.cloudflare.take_calls();
+    program.external_dns().run_loop(&desired).expect("nothing to do");
+    assert_eq!(scene.cloudflare.count_calls().writes, 0, "what is refused is not tried");
+}
+
+/// The wildcard in the certificate stands for one label.
+#[test]
+fn a_name_deeper_than_universal_ssl_covers_is_published_with_a_hint_when_its_record_is_made() {
+    let table = [
+        ("example.com", false),
+        ("web.example.com", false),
+        ("*.example.com", false),
+        ("deep.web.example.com", true),
+        ("*.web.example.com", true),
+        ("a.b.c.example.com", true),
+    ];
+    let mut hosts = table.map(|(name, _)| published(name, "http://web:80"));
+    let mut world = World::new(&[], &[]);
+    let plan = world.run_loop(&hosts, usize::MAX);
+    assert_eq!(plan.refusals, []);
+    for (name, is_deep) in table {
+        let hints =
+            plan.notes.iter().filter(|note| *note.hostname == *name && note.text.contains("Total TLS"));
+        assert_eq!(hints.count(), usize::from(is_deep), "{name}");
+        assert!(world.records.iter().any(|record| *record.name == *name), "{name} is published");
+    }
+    for endpoint in &mut hosts {
+        endpoint.labels.set("resource", "ingress/shop/other");
+        endpoint.provider_specific[0].value = "http://other:80".into();
+    }
+    let changed = world.run_loop(&hosts, usize::MAX);
+    assert!(changed.hosts.iter().all(|host| !host.operations.is_empty()), "{changed:?}");
+    assert_eq!(changed.notes, [], "it was said when the record was made");
+}
+
+#[test]
+fn of_zones_inside_zones_the_inner_one_gets_the_name() {
+    let scene = Scene::new();
+    let inner = scene.cloudflare.add_zone("dev.example.com", Plan::Free);
+    let program = scene.start();
+    let names = ["dev.example.com", "web.dev.example.com", "*.dev.example.com", "a.b.dev.example.com"];
+    let outer = ["example.com", "notdev.example.com", "*.example.com"];
+    let desired: Vec<Endpoint> =
+        names.iter().chain(&outer).map(|name| published(name, "http://web:80")).collect();
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    let sorted = |mut names: Vec<String>| {
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(sorted(stamped(&scene, &inner)), sorted(names.map(str::to_owned).into()));
+    assert_eq!(sorted(stamped(&scene, &scene.zone)), sorted(outer.map(str::to_owned).into()));
+}
+
+/// Whoever asks for the name asks the inner zone's name servers: a record in the outer one would answer nobody.
+#[test]
+fn a_name_of_an_inner_zone_that_is_not_served_is_not_written_into_the_outer_one() {
+    for label in ["left out by the filter", "of another account"] {
+        let scene = Scene::new();
+        let inner = scene.cloudflare.edit(|cloudflare| match label {
+            "of another account" => {
+                let account = cloudflare.add_account("other");
+                cloudflare.add_zone_to(&account, "dev.example.com", Plan::Free)
+            }
+            _ => cloudflare.add_zone("dev.example.com", Plan::Free),
+        });
+        let filter = if label == "of another account" { "" } else { &*scene.zone };
+        let program = scene.start_with(&[("ZONE_ID_FILTER", filter)]);
+        let desired = ["web.dev.example.com", "dev.example.com", "web.example.com"]
+            .map(|name| published(name, "http://web:80"));
+        for _ in 0..2 {
+            program.external_dns().run_loop(&desired).expect("refused by name");
+        }
+        assert_eq!(stamped(&scene, &inner), [""; 0], "{label}");
+        assert_eq!(stamped(&scene, &scene.zone), ["web.example.com"], "{label}");
+        assert_eq!(scene.rules().len(), 2, "{label}");
+    }
+}
+
+/// The system's clock, and an hour later once that is said.
+#[derive(Debug, Default)]
+struct LateClock(AtomicBool);
+
+impl Clock for LateClock {
+    fn now(&self) -> Instant {
+        let late = Duration::from_secs(if self.0.load(Ordering::SeqCst) { 3600 } else { 0 });
+        SystemClock.now() + late
+    }
+
+    fn unix_seconds(&self) -> i64 {
+        SystemClock.unix_seconds()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        SystemClock.sleep(duration);
+    }
+}
+
+#[test]
+fn an_inner_zone_that_is_made_later_gets_its_names_without_a_restart() {
+    let scene = Scene::new();
+    let clock = Arc::new(LateClock::default());
+    let program = scene.start_by(Arc::clone(&clock) as Arc<dyn Clock>, &[]);
+    program.wait_until_ready();
+    let mut desired = vec![published("web.example.com", "http://web:80")];
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    let inner = scene.cloudflare.add_zone("dev.example.com", Plan::Free);
+    clock.0.store(true, Ordering::SeqCst);
+    desired.push(published("web.dev.example.com", "http://web:80"));
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    assert_eq!(stamped(&scene, &inner), ["web.dev.example.com"]);
+    assert_eq!(stamped(&scene, &scene.zone), ["web.example.com"]);
+}
+
+/// Whoever brings a domain to Cloudflare publishes first and changes the name servers then.
+#[test]
+fn a_zone_that_is_pending_or_paused_is_written_and_told_of() {
+    for (status, paused, told) in
+        [("active", false, None), ("pending", false, Some("pending")), ("active", true, Some("paused"))]
+    {
+        let scene = Scene::new();
+        scene.cloudflare.edit(|cloudflare| {
+            let zone = cloudflare.zone_mut("example.com");
+            (zone.status, zone.paused) = (status.to_owned(), paused);
+        });
+        let program = scene.start();
+        let desired = [published("web.example.com", "http://web:80")];
+        rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+        assert_eq!(stamped(&scene, &scene.zone), ["web.example.com"], "{status}");
+
+        let mut snapshot = World::new(&[], &[]).snapshot();
+        let zone = &mut snapshot.zones[0].zone;
+        (zone.status, zone.paused) = (status.into(), paused);
+        let notes = records::records(&snapshot, &settings()).notes;
+        let states: Vec<bool> =
+            notes.iter().map(|note| told.is_some_and(|told| note.text.contains(told))).collect();
+        assert_eq!(states, vec![true; usize::from(told.is_some())], "{status} {notes:?}");
+    }
+}

@@ -1,0 +1,400 @@
+//! `NAMESPACE_GUARD`: objects publish services of their own namespace only, and take no hostname from another one.
+
+use std::ops::Range;
+
+use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
+use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Stamp, namespace_digest};
+
+use test_support::harness;
+use test_support::harness::{Scene, endpoint};
+use test_support::world::{HOME, World, tunnel_id};
+
+const NAME: &str = "a.example.com";
+
+/// An endpoint of `ingress/<namespace>/<name>` with a path, or without where it is empty.
+fn of(resource: &str, path: &str, service: &str) -> Endpoint {
+    let mut endpoint = endpoint(NAME, &[("tunnel-service", service)]);
+    if !path.is_empty() {
+        endpoint = harness::endpoint(NAME, &[("tunnel-service", service), ("tunnel-path", path)]);
+    }
+    endpoint.labels.set("resource", resource);
+    endpoint
+}
+
+fn guarded() -> World {
+    guard(World::new(&[], &[]))
+}
+
+fn guard(mut world: World) -> World {
+    world.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
+    world
+}
+
+/// What is published: path and service.
+fn services(world: &World) -> Vec<(String, String)> {
+    let rules = world.document(&tunnel_id(HOME)).rules().iter();
+    rules
+        .filter(|rule| !rule.hostname().is_empty())
+        .map(|rule| (rule.path().unwrap_or_default().to_owned(), rule.service().to_owned()))
+        .collect()
+}
+
+fn run(world: &mut World, desired: &[Endpoint]) -> Plan {
+    world.run_loop(desired, usize::MAX)
+}
+
+fn rule(path: &str, service: &str) -> (String, String) {
+    (path.to_owned(), service.to_owned())
+}
+
+#[test]
+fn only_services_of_the_objects_own_namespace_are_published() {
+    let foreign = [
+        "http://web.bank.svc:80",
+        "http://10.0.0.1:80",
+        "http://web:80",
+        "unix:/run/docker.sock",
+        "hello_world",
+        "bastion",
+        "none",
+    ];
+    for service in foreign {
+        let mut world = guarded();
+        let plan = run(&mut world, &[of("ingress/shop/web", "", service)]);
+        assert_eq!(world, guarded(), "{service}");
+        let [refusal] = &plan.refusals[..] else { panic!("{service}: {plan:?}") };
+        let text = refusal.to_string();
+        assert!(text.contains("refused=namespace_guard"), "{text}");
+        assert!(text.contains("http_status:<code>, <scheme>://<service>.shop.svc[:<port>]"), "{text}");
+        assert!(text.contains("<scheme>://<service>.shop.svc.cluster.local[:<port>]"), "{text}");
+
+        // The guard decides nothing of the canonical form: off, the same endpoint is published.
+        let mut off = World::new(&[], &[]);
+        assert_eq!(run(&mut off, &[of("ingress/shop/web", "", service)]).refusals, [], "{service}");
+    }
+    for service in ["http://web.shop.svc:80", "https://web.shop.svc.cluster.local", "http_status:404"] {
+        let mut world = guarded();
+        let plan = run(&mut world, &[of("ingress/shop/web", "", service)]);
+        assert_eq!((services(&world), plan.refusals), (vec![rule("", service)], vec![]), "{service}");
+    }
+}
+
+#[test]
+fn an_option_that_reaches_beyond_the_namespace_is_refused() {
+    let service = ("tunnel-service", "http://web.shop.svc:80");
+    for option in [("origin-bastion-mode", "true"), ("origin-proxy-type", "socks")] {
+        let mut world = guarded();
+        let plan = run(&mut world, &[endpoint(NAME, &[service, option])]);
+        assert_eq!(world, guarded(), "{option:?}");
+        assert!(plan.refusals[0].to_string().contains("without origin-bastion-mode"), "{:?}", plan.refusals);
+    }
+    let mut world = guarded();
+    let plan = run(&mut world, &[endpoint(NAME, &[service, ("origin-no-tls-verify", "true")])]);
+    assert_eq!(plan.refusals, []);
+}
+
+#[test]
+fn a_default_of_the_operator_is_allowed() {
+    let mut world = guarded();
+    world.origin_defaults = vec![("caPool", "/etc/ca.pem".into())];
+    let plan = run(&mut world, &[of("ingress/shop/web", "", "https://web.shop.svc:443")]);
+    assert_eq!(plan.refusals, []);
+    assert_eq!(services(&world), [rule("", "https://web.shop.svc:443")]);
+}
+
+#[test]
+fn a_namespace_stays_on_its_line_of_the_log() {
+    let plan = run(&mut guarded(), &[of("crd/shop\nwarn forged/web", "", "http://any:80")]);
+    let text = plan.refusals[0].to_string();
+    assert!(!text.chars().any(char::is_control), "{text:?}");
+}
+
+#[test]
+fn an_endpoint_without_a_namespace_is_refused() {
+    for resource in ["", "shop", "ingress/shop", "a/b/c/d"] {
+        let mut world = guarded();
+        let plan = run(&mut world, &[of(resource, "", "http_status:404")]);
+        assert!(
+            matches!(plan.refusals[0].reason, Reason::NamespaceGuard { allowed: None }),
+            "{resource}: {plan:?}"
+        );
+        assert_eq!(world, guarded(), "{resource}");
+    }
+}
+
+#[test]
+fn a_hostname_of_one_namespace_is_not_taken_by_another() {
+    let shop = of("ingress/shop/web", "", "http://web.shop.svc:80");
+    for path in ["", "^/api$"] {
+        let bank = of("ingress/bank/web", path, "http://web.bank.svc:80");
+        let mut world = guarded();
+        run(&mut world, std::slice::from_ref(&shop));
+        let before = world.clone();
+        let desired: &[Endpoint] =
+            if path.is_empty() { std::slice::from_ref(&bank) } else { &[bank.clone(), shop.clone()] };
+        for _ in 0..3 {
+            let plan = run(&mut world, desired);
+            assert_eq!(world, before, "{path:?}");
+            let text = plan.refusals[0].to_string();
+            assert!(text.contains("refused=namespace_held"), "{text}");
+            assert!(text.contains(&format!("ns={}", namespace_digest("shop"))), "{text}");
+        }
+        // Deleted there, it is free.
+        run(&mut world, &[]);
+        assert_eq!(services(&world), []);
+        run(&mut world, std::slice::from_ref(&bank));
+        assert_eq!(services(&world), [rule(path, "http://web.bank.svc:80")]);
+    }
+}
+
+/// The comment of a Free zone holds 100 bytes; what says whose the hostname is goes last, that is never.
+#[test]
+fn the_namespace_stays_in_the_stamp_where_space_is_short() {
+    let long = format!("ingress/shop/{}", "w".repeat(63));
+    let mut world = guarded();
+    run(&mut world, &[of(&long, "", "http://web.shop.svc:80")]);
+    let comment = world.records[0].comment.clone();
+    assert!(!comment.contains("resource="), "{comment}");
+    assert_eq!(Stamp::parse(&comment).expect("a stamp").namespace(), Some(&*namespace_digest("shop")));
+
+    let before = world.clone();
+    let plan = run(&mut world, &[of("ingress/bank/web", "", "http://web.bank.svc:80")]);
+    assert_eq!(world, before, "{plan:?}");
+
+    // Nor does it give way to rules, of which 19 have room beside it.
+    let mut world = guarded();
+    let path = |number: usize| of("ingress/shop/web", &format!("^/p{number:02}$"), "http://web.shop.svc:80");
+    run(&mut world, &(0..19).map(path).collect::<Vec<_>>());
+    let plan = run(&mut world, &(0..25).map(path).collect::<Vec<_>>());
+    let full = plan.refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::StampFull { .. }));
+    assert_eq!((full.count(), services(&world).len()), (6, 19), "{plan:?}");
+    let stamp = Stamp::parse(&world.records[0].comment).expect("a stamp");
+    assert_eq!(stamp.namespace(), Some(&*namespace_digest("shop")));
+}
+
+#[test]
+fn of_two_namespaces_in_one_request_the_smaller_resource_gets_a_free_hostname() {
+    let shop = of("ingress/shop/web", "^/shop$", "http://web.shop.svc:80");
+    let bank = of("ingress/bank/web", "^/bank$", "http://web.bank.svc:80");
+    for desired in [[shop.clone(), bank.clone()], [bank, shop]] {
+        let mut world = guarded();
+        let plan = run(&mut world, &desired);
+        assert_eq!(services(&world), [rule("^/bank$", "http://web.bank.svc:80")]);
+        assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
+        let writes = world.writes;
+        run(&mut world, &desired);
+        assert_eq!(world.writes, writes);
+    }
+    // One that may not have it does not count.
+    let refused = of("ingress/bank/web", "^/bank$", "http://web.shop.svc:80");
+    let shop = of("ingress/shop/web", "^/shop$", "http://web.shop.svc:80");
+    let mut world = guarded();
+    run(&mut world, &[refused, shop]);
+    assert_eq!(services(&world), [rule("^/shop$", "http://web.shop.svc:80")]);
+}
+
+/// Published before, a hostname is its object's where the stamp names it, else whoever comes first and asks for one of
+/// its paths.
+#[test]
+fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
+    let shop = |path: &str, service: &str| of("ingress/shop/web", path, service);
+    let bank = |path: &str| of("ingress/bank/web", path, "http://web.bank.svc:80");
+    let mut world = World::new(&[], &[]);
+    run(&mut world, &[shop("", "http://web.shop.svc:80")]);
+    let mut world = guard(world);
+    let writes = world.writes;
+    let unchanged = [shop("", "http://web.shop.svc:80")];
+    run(&mut world, &unchanged);
+    assert_eq!(world.writes, writes, "nothing is written because of the guard alone");
+    let plan = run(&mut world, &[bank("")]);
+    assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
+    run(&mut world, &[shop("", "http://web.shop.svc:81")]);
+    let stamp = Stamp::parse(&world.records[0].comment).expect("a stamp");
+    assert_eq!(stamp.namespace(), Some(&*namespace_digest("shop")));
+
+    // With two rules no object is named.
+    let mut world = World::new(&[], &[]);
+    let both = [shop("^/a$", "http://web.shop.svc:80"), shop("^/b$", "http://web.shop.svc:80")];
+    run(&mut world, &both);
+    let mut world = guard(world);
+    let plan = run(&mut world, &[both[0].clone(), both[1].clone(), bank("^/c$")]);
+    assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
+    let changed = shop("^/a$", "http://web.shop.svc:81");
+    let plan = run(&mut world, &[changed, both[1].clone(), bank("^/c$")]);
+    assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
+    let stamp = Stamp::parse(&world.records[0].comment).expect("a stamp");
+    assert_eq!(stamp.namespace(), Some(&*namespace_digest("shop")));
+
+    // Switched off again, what is there stays there.
+    world.namespace_guard = None;
+    run(&mut world, &[both[0].clone(), of("ingress/other/web", "^/d$", "http://any:80")]);
+    let comment = &world.records[0].comment;
+    assert!(comment.contains(&format!(" ns={}", namespace_digest("shop"))), "{comment}");
+    assert_eq!(services(&world).len(), 2);
+}
+
+/// Paths of the namespace `shop`, all with one service.
+fn shop_paths(numbers: Range<usize>, service: &str) -> Vec<Endpoint> {
+    let service = format!("http://{service}.shop.svc:80");
+    numbers.map(|number| of("ingress/shop/web", &format!("^/p{number:02}$"), &service)).collect()
+}
+
+fn namespace_in(world: &World) -> Option<String> {
+    Stamp::parse(&world.records.first()?.comment)?.namespace().map(str::to_owned)
+}
+
+/// 20 to 22 rules leave no room for `ns=` in the comment of a Free zone.
+#[test]
+fn switched_on_later_the_guard_freezes_no_hostname_whose_comment_is_full() {
+    for count in 20..=22 {
+        let mut world = World::new(&[], &[]);
+        run(&mut world, &shop_paths(0..count, "web"));
+        assert_eq!(services(&world).len(), count);
+        let mut world = guard(world);
+
+        let desired = [shop_paths(1..count, "other"), shop_paths(50..51, "web")].concat();
+        let plan = run(&mut world, &desired);
+        let refused: Vec<_> =
+            plan.refusals.iter().map(|one| (one.set_identifier.as_deref(), one.reason.label())).collect();
+        assert_eq!(refused, [(Some("^/p50$"), "stamp_full")], "{count}");
+        let served = services(&world);
+        assert_eq!(served.len(), count - 1, "{count}, one withdrawn: {served:?}");
+        assert!(
+            served.iter().all(|(_, service)| service == "http://other.shop.svc:80"),
+            "{count}: {served:?}"
+        );
+        assert_eq!(namespace_in(&world).is_some(), count == 20, "{count}: 19 leave room for it");
+
+        let writes = world.writes;
+        run(&mut world, &shop_paths(1..count, "other"));
+        assert_eq!(world.writes, writes, "{count}: nothing is written for its sake alone");
+        run(&mut world, &[]);
+        assert_eq!((services(&world).len(), world.records.len()), (0, 0), "{count}");
+    }
+}
+
+/// Nothing new comes without the namespace, and nothing takes it off again: else a full comment would free the hostname.
+#[test]
+fn a_comment_that_is_filled_lets_go_of_no_namespace() {
+    let mut world = World::new(&[], &[]);
+    run(&mut world, &shop_paths(0..21, "web"));
+    let mut world = guard(world);
+    for (count, service) in [(22, "other"), (40, "web")] {
+        let plan = run(&mut world, &shop_paths(0..count, service));
+        let full = plan.refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::StampFull { .. }));
+        assert_eq!((full.count(), namespace_in(&world)), (count - 21, None), "{count}");
+        assert_eq!(services(&world).len(), 21, "{count}");
+    }
+    run(&mut world, &shop_paths(0..19, "other"));
+    let shop = Some(namespace_digest("shop").into_string());
+    assert_eq!(namespace_in(&world), shop, "the first change that leaves room names it");
+    for (count, published) in [(40, 19), (18, 18), (40, 18)] {
+        run(&mut world, &shop_paths(0..count, "other"));
+        assert_eq!((namespace_in(&world), services(&world).len()), (shop.clone(), published), "{count}");
+        let bank = of("ingress/bank/web", "^/p02$", "http://web.bank.svc:80");
+        let plan = run(&mut world.clone(), &[bank]);
+        let held = plan.refusals.iter().filter(|one| matches!(one.reason, Reason::NamespaceHeld { .. }));
+        assert_eq!(held.count(), 1, "{count}: {plan:?}");
+    }
+}
+
+#[test]
+fn what_is_refused_withdraws_nothing_and_no_other_namespace_hinders_a_deletion() {
+    let shop = |path: &str, service: &str| of("ingress/shop/web", path, service);
+    let mut world = guarded();
+    run(&mut world, &[shop("^/a$", "http://web.shop.svc:80")]);
+    let before = world.clone();
+    for path in ["^/a$", "^/b$"] {
+        let plan = run(&mut world, &[shop(path, "http://web.bank.svc:80")]);
+        assert_eq!(world, before, "{path}: {plan:?}");
+    }
+    for foreign in [
+        of("ingress/bank/web", "^/b$", "http://web.bank.svc:80"),
+        of("ingress/bank/web", "^/b$", "http://web.shop.svc:80"),
+        of("ingress/bank/web", "^/b$", "http://web.bank.svc:80/mistake"),
+        of("", "^/b$", "http_status:404"),
+    ] {
+        let mut world = before.clone();
+        run(&mut world, std::slice::from_ref(&foreign));
+        assert_eq!(services(&world), [], "{foreign:?}");
+    }
+}
+
+/// What ExternalDNS's own TXT record says counts like a stamp.
+#[test]
+fn adoption_goes_by_the_resource_in_heritage() {
+    for (namespace, is_taken) in [("shop", true), ("bank", false)] {
+        let mut world = guarded().adopting(&["owner=default"]);
+        world.add(NAME, "A", "192.0.2.1", "");
+        let heritage =
+            "\"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/web\"";
+        world.add("a-a.example.com", "TXT", heritage, "");
+        let service = format!("http://web.{namespace}.svc:80");
+        let plan = run(&mut world, &[of(&format!("ingress/{namespace}/web"), "", &service)]);
+        assert_eq!(services(&world).is_empty(), !is_taken, "{namespace}: {plan:?}");
+        let held = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::NamespaceHeld { .. }));
+        assert_eq!(held, !is_taken, "{namespace}: {plan:?}");
+    }
+}
+
+/// A stamp of another owner holds its hostname for its namespace also when it is taken over.
+#[test]
+fn adoption_does_not_take_a_hostname_from_a_namespace() {
+    let shop = namespace_digest("shop");
+    for (namespace, is_taken) in [("shop", true), ("bank", false)] {
+        let mut world = guarded().adopting(&["all"]);
+        let comment = format!("external-dns owner=other rules=- ns={shop}");
+        world.add(NAME, "CNAME", &tunnel_id(HOME).hostname(), &comment);
+        let service = format!("http://web.{namespace}.svc:80");
+        let plan = run(&mut world, &[of(&format!("ingress/{namespace}/web"), "", &service)]);
+        assert_eq!(services(&world).is_empty(), !is_taken, "{namespace}: {plan:?}");
+        assert!(world.records[0].comment.contains(&format!("ns={shop}")), "{}", world.records[0].comment);
+    }
+}
+
+#[test]
+fn the_settings_reach_the_guard() {
+    let scene = Scene::new();
+    let program = scene.start_with(&[("NAMESPACE_GUARD", "true"), ("CLUSTER_DOMAIN", "Corp.Test.")]);
+    let services = [
+        "http://web.shop.svc.cluster.local:80",
+        "http://web.bank.svc:80",
+        "http://web.shop.svc.corp.test:80",
+    ];
+    for service in services {
+        program.external_dns().run_loop(&[of("ingress/shop/web", "", service)]).expect("answered");
+    }
+    assert_eq!(scene.rules().len(), 2, "{:?}", scene.rules());
+    assert!(scene.rules()[0].contains(services[2]), "{:?}", scene.rules());
+
+    struct One(&'static str, &'static str);
+    impl Environment for One {
+        fn variable(&self, name: &str) -> Option<String> {
+            let fixed = [("CF_API_TOKEN", "secret-token"), ("CF_TUNNEL_ID", "home"), (self.0, self.1)];
+            fixed.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
+        }
+
+        fn read(&self, _: &std::path::Path, _: u64) -> std::io::Result<Vec<u8>> {
+            Err(std::io::ErrorKind::NotFound.into())
+        }
+    }
+    for (variable, value) in [
+        ("NAMESPACE_GUARD", "yes"),
+        ("CLUSTER_DOMAIN", "*.local"),
+        ("CLUSTER_DOMAIN", "a b"),
+        ("ADOPT", "tunnel,owner="),
+    ] {
+        let mistakes = Config::read(&Arguments::default(), &One(variable, value)).expect_err("a mistake");
+        assert_eq!(
+            mistakes.iter().map(|mistake| mistake.variable).collect::<Vec<_>>(),
+            [variable],
+            "{value}"
+        );
+    }
+    let config = Config::read(&Arguments::default(), &One("ADOPT", "all")).expect("it is possible");
+    assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
+}

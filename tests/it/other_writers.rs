@@ -1,0 +1,653 @@
+//! Other people and programs write the same tunnels and zones, at any time. What is ours is mended, what is theirs is
+//! never touched, and everything comes to rest.
+
+use cloudflare_emulator::{Cloudflare, Fault, Matcher, Refusal, Visit};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::town::{Town, is_stamped, rest, stamp, visits};
+use test_support::external_dns::ExternalDns;
+use test_support::harness::{Scene, endpoint, published};
+
+/// What somebody does to the tunnel `home` and the zone `example.com`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edit {
+    AddsARuleInFront,
+    AddsARuleAtTheEnd,
+    ChangesARuleOfTheirs,
+    TakesTheHostnameThatComes,
+    TakesTheHostnameThatComesWithOurService,
+    CoversEverything,
+    ReplacesOurRule,
+    DeletesOurRule,
+    DeletesOurRecord,
+    EditsOurStampAway,
+    MakesOurRecordAnAddress,
+    UnproxiesOurRecord,
+    AddsAnAddressOnTheHostnameThatComes,
+}
+
+const EDITS: [Edit; 13] = [
+    Edit::AddsARuleInFront,
+    Edit::AddsARuleAtTheEnd,
+    Edit::ChangesARuleOfTheirs,
+    Edit::TakesTheHostnameThatComes,
+    Edit::TakesTheHostnameThatComesWithOurService,
+    Edit::CoversEverything,
+    Edit::ReplacesOurRule,
+    Edit::DeletesOurRule,
+    Edit::DeletesOurRecord,
+    Edit::EditsOurStampAway,
+    Edit::MakesOurRecordAnAddress,
+    Edit::UnproxiesOurRecord,
+    Edit::AddsAnAddressOnTheHostnameThatComes,
+];
+
+/// Of the loop from [`before`] to [`desired`]: two snapshots of three reads, the change of a rule, and the batch.
+const CALLS_BEFORE_THE_RECORD: usize = 3 + 3 + 2 + 1;
+
+const ADDED: &str = r#"{"hostname": "added.example.com","service":"http://added:80","y":[1, 2]}"#;
+const TAKEN: &str = r#"{"service":"http://taken:80","hostname":"comes.example.com"}"#;
+const TAKEN_WITH_NOTE: &str =
+    r#"{"note":"ours too", "hostname":"comes.example.com","service":"http://comes:80"}"#;
+const COVER: &str = r#"{"hostname":"*.example.com","service":"http://cover:80"}"#;
+
+impl Edit {
+    fn apply(self, cloudflare: &mut Cloudflare) {
+        match self {
+            Self::AddsARuleInFront => edit_rules(cloudflare, |rules| rules.insert(0, ADDED.to_owned())),
+            Self::AddsARuleAtTheEnd => {
+                edit_rules(cloudflare, |rules| rules.insert(rules.len() - 1, ADDED.to_owned()))
+            }
+            Self::ChangesARuleOfTheirs => edit_rules(cloudflare, |rules| {
+                let theirs =
+                    rules.iter_mut().find(|rule| rule.contains("\"hand.example.com\"")).expect("theirs");
+                *theirs = theirs.replace("http://theirs:80", "http://theirs:81");
+            }),
+            Self::TakesTheHostnameThatComes => {
+                edit_rules(cloudflare, |rules| rules.insert(0, TAKEN.to_owned()))
+            }
+            Self::TakesTheHostnameThatComesWithOurService => {
+                edit_rules(cloudflare, |rules| rules.insert(0, TAKEN_WITH_NOTE.to_owned()));
+            }
+            Self::CoversEverything => edit_rules(cloudflare, |rules| rules.insert(0, COVER.to_owned())),
+            Self::ReplacesOurRule => edit_rules(cloudflare, |rules| {
+                for rule in rules.iter_mut().filter(|rule| rule.contains("\"stays.example.com\"")) {
+                    *rule = r#"{"hostname":"stays.example.com","service":"http://replaced:80","originRequest":{"noTLSVerify":true}}"#.to_owned();
+                }
+            }),
+            Self::DeletesOurRule => {
+                edit_rules(cloudflare, |rules| rules.retain(|rule| !rule.contains("\"stays.example.com\"")))
+            }
+            Self::DeletesOurRecord => {
+                let id = stays(cloudflare);
+                cloudflare.delete_record("example.com", &id).expect("it is there");
+            }
+            Self::EditsOurStampAway => patch(cloudflare, &json!({"comment": "mine"})),
+            Self::MakesOurRecordAnAddress => {
+                patch(cloudflare, &json!({"type": "A", "content": "192.0.2.99", "proxied": false}))
+            }
+            Self::UnproxiesOurRecord => patch(cloudflare, &json!({"proxied": false})),
+            Self::AddsAnAddressOnTheHostnameThatComes => {
+                // Where ours is there already, Cloudflare refuses theirs.
+                let record = json!({"name": "comes.example.com", "type": "A", "content": "192.0.2.98"});
+                let _ = cloudflare.add_record("example.com", record);
+            }
+        }
+    }
+
+    /// Whether it is an edit of the document, which a PUT of ours that was read before overwrites: Cloudflare offers
+    /// no precondition.
+    fn is_of_the_document(self) -> bool {
+        match self {
+            Self::AddsARuleInFront
+            | Self::AddsARuleAtTheEnd
+            | Self::ChangesARuleOfTheirs
+            | Self::TakesTheHostnameThatComes
+            | Self::TakesTheHostnameThatComesWithOurService
+            | Self::CoversEverything
+            | Self::ReplacesOurRule
+            | Self::DeletesOurRule => true,
+            Self::DeletesOurRecord
+            | Self::EditsOurStampAway
+            | Self::MakesOurRecordAnAddress
+            | Self::UnproxiesOurRecord
+            | Self::AddsAnAddressOnTheHostnameThatComes => false,
+        }
+    }
+}
+
+impl Edit {
+    /// Whether nobody can tell any more that our rule is ours. Without our record the wildcard's leads to it.
+    fn orphans_our_rule(self) -> bool {
+        matches!(self, Self::EditsOurStampAway | Self::DeletesOurRecord)
+    }
+}
+
+fn edit_rules(cloudflare: &mut Cloudflare, edit: impl FnOnce(&mut Vec<String>)) {
+    let mut rules = rules(cloudflare);
+    edit(&mut rules);
+    let frame = r#""originRequest":{ "connectTimeout": 10 },"warp-routing":{"enabled": false}"#;
+    let document = format!(r#"{{{frame},"ingress":[{}]}}"#, rules.join(","));
+    cloudflare.put_configuration("home", &document).expect("cloudflared takes it");
+}
+
+fn rules(cloudflare: &Cloudflare) -> Vec<String> {
+    #[derive(serde::Deserialize)]
+    struct Document<'a> {
+        #[serde(borrow)]
+        ingress: Vec<&'a RawValue>,
+    }
+    let config = cloudflare.configuration("home").expect("it is configured");
+    let document: Document<'_> = serde_json::from_str(config.get()).expect("a document");
+    document.ingress.into_iter().map(|rule| rule.get().to_owned()).collect()
+}
+
+fn stays(cloudflare: &Cloudflare) -> String {
+    let records = cloudflare.records("example.com").iter();
+    let mut found = records.filter(|record| record.name == "stays.example.com");
+    found.next().expect("it is published").id.clone()
+}
+
+fn patch(cloudflare: &mut Cloudflare, fields: &Value) {
+    let id = stays(cloudflare);
+    cloudflare.patch_record("example.com", &id, fields).expect("Cloudflare takes it");
+}
+
+fn is_theirs(rule: &str) -> bool {
+    ["hand.example.com", "\"http://wild:80\"", "http_status", "added", "taken", "ours too", "cover"]
+        .iter()
+        .any(|mark| rule.contains(mark))
+}
+
+fn before() -> Vec<Endpoint> {
+    vec![
+        published("stays.example.com", "http://stays:80"),
+        published("changes.example.com", "http://old:80"),
+        published("goes.example.com", "http://goes:80"),
+    ]
+}
+
+fn desired() -> Vec<Endpoint> {
+    vec![
+        published("stays.example.com", "http://stays:80"),
+        published("changes.example.com", "http://new:80"),
+        published("comes.example.com", "http://comes:80"),
+    ]
+}
+
+/// Loops of ExternalDNS until two in a row wrote nothing. Where something is refused, they ask for it for ever.
+fn settle(external_dns: ExternalDns, town: &Town, desired: &[Endpoint]) -> Result<(), String> {
+    let mut quiet = 0;
+    for _ in 0..7 {
+        town.cloudflare().take_calls();
+        external_dns.run_loop(desired).map_err(|status| format!("a loop got {status}"))?;
+        quiet = if town.cloudflare().count_calls().writes == 0 { quiet + 1 } else { 0 };
+        if quiet == 2 {
+            return Ok(());
+        }
+    }
+    Err("it does not come to rest".to_owned())
+}
+
+#[test]
+fn whatever_somebody_else_writes_between_two_calls_ours_is_mended_and_theirs_is_kept() {
+    let calls = {
+        let town = Town::new();
+        let program = town.scene.start();
+        settle(program.external_dns(), &town, &before()).expect("published");
+        town.cloudflare().take_calls();
+        program.external_dns().run_loop(&desired()).expect("changed");
+        town.cloudflare().take_calls()
+    };
+    let writes: Vec<usize> =
+        (1..).zip(&calls).filter(|(_, call)| call.is_write()).map(|(nth, _)| nth).collect();
+    let [stamp, publish, _unstamp] = writes[..] else {
+        panic!("two batches and a configuration: {calls:#?}")
+    };
+    let mut failures = Vec::new();
+    for edit in EDITS {
+        for nth in 1..=calls.len() + 1 {
+            let moment = Moment {
+                nth,
+                // Right before a PUT is between it and its GET.
+                is_overwritten: edit.is_of_the_document() && nth == publish,
+                is_before_our_record: nth <= stamp,
+                is_after_our_rule: nth > publish,
+            };
+            if let Err(problem) = edit_at(edit, moment) {
+                failures.push(format!("{edit:?} before call {nth} of {}: {problem}", calls.len()));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// When somebody edits: before the loop's n-th call from 1, or before the first call of the next loop.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    nth: usize,
+    is_overwritten: bool,
+    is_before_our_record: bool,
+    is_after_our_rule: bool,
+}
+
+fn edit_at(edit: Edit, moment: Moment) -> Result<(), String> {
+    let town = Town::new();
+    let cloudflare = town.cloudflare();
+    let program = town.scene.start();
+    let external_dns = program.external_dns();
+    settle(external_dns, &town, &before())?;
+    cloudflare.edit_before(Matcher::any(), moment.nth, move |cloudflare| edit.apply(cloudflare));
+    external_dns.run_loop(&desired()).map_err(|status| format!("the loop got {status}"))?;
+    settle(external_dns, &town, &desired())?;
+    if cloudflare.waiting_faults() > 0 {
+        return Err("nobody edited anything".to_owned());
+    }
+
+    let (expected, visits_expected) = theirs_alone(Some(edit).filter(|_| !moment.is_overwritten));
+    let (theirs, ours): (Vec<String>, Vec<String>) =
+        cloudflare.edit(|cloudflare| rules(cloudflare)).into_iter().partition(|rule| is_theirs(rule));
+    if theirs != expected {
+        return Err(format!("theirs are {theirs:#?} instead of {expected:#?}"));
+    }
+    for ((asked, got), (_, wanted)) in visits(cloudflare).into_iter().zip(visits_expected) {
+        if got != wanted {
+            return Err(format!("a visitor of {asked} gets {got} instead of {wanted}"));
+        }
+    }
+
+    let stamped =
+        |rule: &String| cloudflare.edit(|cloudflare| is_stamped(cloudflare, &town.scene.tunnel, rule));
+    for rule in &ours {
+        let is_orphan = edit.orphans_our_rule() && rule.contains("stays.example.com");
+        if stamped(rule) == is_orphan {
+            return Err(format!("stamped is {is_orphan} of our rule {rule}"));
+        }
+    }
+    let takes =
+        matches!(edit, Edit::TakesTheHostnameThatComes | Edit::TakesTheHostnameThatComesWithOurService);
+    let is_doubled = takes && moment.is_after_our_rule;
+    if let Some(rule) =
+        theirs.iter().filter(|_| !is_doubled).find(|rule| rule.contains("hostname") && stamped(rule))
+    {
+        return Err(format!("a stamp of ours names their rule {rule}"));
+    }
+
+    let comes = match edit {
+        Edit::TakesTheHostnameThatComes if !moment.is_overwritten => "http://taken:80",
+        Edit::AddsAnAddressOnTheHostnameThatComes if moment.is_before_our_record => "A 192.0.2.98",
+        _ => "http://comes:80",
+    };
+    for (name, wanted) in [
+        ("stays.example.com", "http://stays:80"),
+        ("changes.example.com", "http://new:80"),
+        ("comes.example.com", comes),
+    ] {
+        let got = match cloudflare.visit(name, "/") {
+            Visit::Served { service, .. } => service,
+            other => other.to_string(),
+        };
+        if got != wanted {
+            return Err(format!("a visitor of {name} gets {got} instead of {wanted}"));
+        }
+    }
+
+    settle(external_dns, &town, &[])?;
+    if is_doubled {
+        // Which of the two is ours cannot be told, so both stay until somebody takes theirs away.
+        if !names_of_ours(&town).contains(&"comes.example.com".to_owned()) {
+            return Err("the record of a doubled rule is gone".to_owned());
+        }
+        cloudflare.edit(|cloudflare| {
+            edit_rules(cloudflare, |rules| rules.retain(|rule| rule != TAKEN && rule != TAKEN_WITH_NOTE))
+        });
+        settle(external_dns, &town, &[])?;
+    }
+    let expected: Vec<String> = if is_doubled { theirs_alone(None).0 } else { expected };
+    let left: Vec<String> = cloudflare
+        .edit(|cloudflare| rules(cloudflare))
+        .into_iter()
+        .filter(|rule| !edit.orphans_our_rule() || !rule.contains("stays.example.com"))
+        .collect();
+    if left != expected || !names_of_ours(&town).is_empty() {
+        return Err(format!("after the withdrawal: {left:#?} and {:?}", names_of_ours(&town)));
+    }
+    Ok(())
+}
+
+fn names_of_ours(town: &Town) -> Vec<String> {
+    let records = town.cloudflare().records(&town.scene.zone).into_iter();
+    records.filter(|record| stamp(record).is_some()).map(|record| record.name).collect()
+}
+
+/// Their rules, and what visitors of foreign hostnames get, where we never were.
+fn theirs_alone(edit: Option<Edit>) -> (Vec<String>, Vec<(String, String)>) {
+    let town = Town::new();
+    if let Some(edit) = edit.filter(|edit| edit.is_of_the_document()) {
+        town.cloudflare().edit(|cloudflare| edit.apply(cloudflare));
+    }
+    (town.cloudflare().edit(|cloudflare| rules(cloudflare)), visits(town.cloudflare()))
+}
+
+/// What somebody does to a hostname at rest, and whether ExternalDNS is shown it.
+#[test]
+fn every_drift_is_shown_and_mended_in_one_loop() {
+    type Drift = fn(&mut Cloudflare);
+    fn with_rule(cloudflare: &mut Cloudflare, change: impl Fn(&str) -> String) {
+        edit_rules(cloudflare, |rules| {
+            for rule in rules.iter_mut().filter(|rule| rule.contains("\"stays.example.com\"")) {
+                *rule = change(rule);
+            }
+        });
+    }
+    let drifts: [(&str, Drift); 14] = [
+        ("another service", |cloudflare| {
+            with_rule(cloudflare, |rule| rule.replace("http://stays:80", "http://other:80"))
+        }),
+        ("another option", |cloudflare| {
+            with_rule(cloudflare, |rule| rule.replace("\"noTLSVerify\":true", "\"noTLSVerify\":false"))
+        }),
+        ("one option more", |cloudflare| {
+            with_rule(cloudflare, |rule| {
+                rule.replace("\"noTLSVerify\":true", "\"noTLSVerify\":true,\"http2Origin\":true")
+            })
+        }),
+        ("no options", |cloudflare| with_rule(cloudflare, |rule| rule.replace("\"noTLSVerify\":true", ""))),
+        ("access", |cloudflare| {
+            let access =
+                "\"access\":{\"required\":true,\"teamName\":\"t\",\"audTag\":[\"a\"]},\"noTLSVerify\":true";
+            with_rule(cloudflare, |rule| rule.replace("\"noTLSVerify\":true", access));
+        }),
+        ("another path", |cloudflare| with_rule(cloudflare, |rule| rule.replace("^/api", "^/other"))),
+        ("no rule", Edit::apply_deletes),
+        ("no record", |cloudflare| {
+            // Nor one that leads to the rule all the same.
+            let mut records = cloudflare.records("example.com").iter();
+            let wildcard =
+                records.find(|record| record.name == "*.example.com").expect("it is there").id.clone();
+            cloudflare.delete_record("example.com", &wildcard).expect("it is there");
+            Edit::DeletesOurRecord.apply(cloudflare);
+        }),
+        ("another target", |cloudflare| patch(cloudflare, &json!({"content": "elsewhere.test"}))),
+        ("a tunnel that is no more", |cloudflare| {
+            patch(cloudflare, &json!({"content": "00000000-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com"}));
+        }),
+        ("another type", |cloudflare| Edit::MakesOurRecordAnAddress.apply(cloudflare)),
+        ("not proxied", |cloudflare| Edit::UnproxiesOurRecord.apply(cloudflare)),
+        ("a covering rule in front", |cloudflare| Edit::CoversEverything.apply(cloudflare)),
+        ("ours behind the catch-all of the host", |cloudflare| {
+            edit_rules(cloudflare, |rules| {
+                rules.insert(
+                    0,
+                    r#"{"hostname":"*.example.com","path":".*","service":"http://cover:80"}"#.to_owned(),
+                )
+            });
+        }),
+    ];
+    for (label, drift) in drifts {
+        for path in [&[][..], &[("tunnel-path-prefix", "/api")]] {
+            let label = format!("{label}, path {path:?}");
+            let town = Town::new();
+            let program = town.scene.start();
+            let external_dns = program.external_dns();
+            let properties =
+                [&[("tunnel-service", "http://stays:80"), ("origin-no-tls-verify", "true")], path].concat();
+            let desired =
+                [endpoint("stays.example.com", &properties), published("other.example.com", "http://web:80")];
+            rest(external_dns, town.cloudflare(), &desired).expect("published");
+            let before = town.state();
+            town.cloudflare().edit(drift);
+            if town.state() == before {
+                assert!(label.starts_with("another path") && path.is_empty(), "{label}: nobody did anything");
+                continue;
+            }
+            let changes =
+                external_dns.run_loop(&desired).unwrap_or_else(|status| panic!("{label}: {status}"));
+            assert_ne!(changes, Changes::default(), "{label}: not shown");
+            let mended = town.state();
+            rest(external_dns, town.cloudflare(), &desired)
+                .unwrap_or_else(|problem| panic!("{label}: {problem}"));
+            assert_eq!(town.state(), mended, "{label}: one loop mends it");
+            let ours = |state: &str| -> Vec<String> {
+                let is_ours = |line: &&str| line.contains("stays") || line.contains("other.example.com");
+                state.lines().filter(is_ours).map(str::to_owned).collect()
+            };
+            let leftover = label.starts_with("another path").then(|| "^/other".to_owned());
+            let now: Vec<String> = ours(&mended)
+                .into_iter()
+                .filter(|line| leftover.as_ref().is_none_or(|mark| !line.contains(mark)))
+                .collect();
+            assert_eq!(now, ours(&before), "{label}");
+        }
+    }
+}
+
+impl Edit {
+    fn apply_deletes(cloudflare: &mut Cloudflare) {
+        Self::DeletesOurRule.apply(cloudflare);
+    }
+}
+
+/// The API may show `originRequest: {}` in every rule that was stored without one.
+#[test]
+fn an_empty_origin_request_added_by_the_api_is_no_drift() {
+    let town = Town::new();
+    town.cloudflare().edit(|cloudflare| cloudflare.whims_mut().adds_empty_origin_request = true);
+    let program = town.scene.start();
+    let external_dns = program.external_dns();
+    for desired in [before(), desired(), Vec::new()] {
+        external_dns.run_loop(&desired).expect("published");
+        town.cloudflare().take_calls();
+        assert_eq!(external_dns.run_loop(&desired), Ok(Changes::default()));
+        assert_eq!(town.cloudflare().count_calls().writes, 0);
+    }
+}
+
+/// An option that says cloudflared's own default may be stored as an absent one.
+#[test]
+fn a_default_that_the_api_drops_is_not_written_again_in_every_loop() {
+    let town = Town::new();
+    town.cloudflare().edit(|cloudflare| cloudflare.whims_mut().drops_explicit_defaults = true);
+    let program = town.scene.start();
+    let external_dns = program.external_dns();
+    let options = [
+        ("tunnel-service", "https://web:443"),
+        ("origin-no-tls-verify", "false"),
+        ("origin-connect-timeout", "30s"),
+    ];
+    let desired = [endpoint("web.example.com", &options), published("other.example.com", "http://web:80")];
+    external_dns.run_loop(&desired).expect("published");
+    let stored = town.state();
+    let assert_quiet = |label: &str| {
+        town.cloudflare().take_calls();
+        for _ in 0..3 {
+            external_dns.run_loop(&desired).expect("nothing to do");
+        }
+        let calls = town.cloudflare().count_calls();
+        assert_eq!((calls.reads, calls.writes), (3 * 3, 0), "{label}");
+    };
+    assert_quiet("stored otherwise");
+
+    // Drift is mended all the same.
+    for drift in [
+        |rule: &str| rule.replace("https://web:443", "https://drift:443"),
+        |rule: &str| {
+            format!(r#"{{"hostname":"*.example.com","path":".*","service":"http://cover:80"}},{rule}"#)
+        },
+    ] {
+        town.cloudflare().edit(|cloudflare| {
+            edit_rules(cloudflare, |rules| {
+                let ours =
+                    rules.iter_mut().find(|rule| rule.contains("\"web.example.com\"")).expect("published");
+                *ours = drift(ours);
+            });
+        });
+        external_dns.run_loop(&desired).expect("mended");
+        let ours = |state: &str| {
+            state
+                .lines()
+                .filter(|line| line.contains("web.example.com"))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ours(&town.state()), ours(&stored));
+        let first = town
+            .scene
+            .rules()
+            .into_iter()
+            .find(|rule| rule.contains("web.example.com") || rule.contains("cover"));
+        assert!(first.is_some_and(|rule| rule.contains("web.example.com")), "{}", town.state());
+        assert_quiet("mended");
+    }
+
+    // The rest of the rule is still ours to change.
+    let mut changed = desired.clone();
+    changed[0].provider_specific[0].value = "https://web2:443".into();
+    external_dns.run_loop(&changed).expect("changed");
+    assert!(
+        town.scene.rules().iter().any(|rule| rule.contains("https://web2:443")),
+        "{:?}",
+        town.scene.rules()
+    );
+    external_dns.run_loop(&[]).expect("withdrawn");
+    assert!(!town.scene.rules().iter().any(|rule| rule.contains("web")), "{:?}", town.scene.rules());
+}
+
+/// Two clusters with default settings, the same owner among them, and a tunnel each.
+#[test]
+fn two_instances_with_the_same_owner_leave_each_other_alone() {
+    let town = Town::new();
+    let cloudflare = town.cloudflare();
+    town.watch();
+    let home = town.scene.start_with(&[("CF_TUNNEL_ID", "home")]);
+    let office = town.scene.start_with(&[("CF_TUNNEL_ID", "office")]);
+    let (at_home, at_office) = (home.external_dns(), office.external_dns());
+    let of_home =
+        [published("home.example.com", "http://home:80"), published("both.example.com", "http://home:80")];
+    let of_office = [
+        published("office.example.com", "http://office:80"),
+        published("both.example.org", "http://office:80"),
+    ];
+    let served = |name: &str| match cloudflare.visit(name, "/") {
+        Visit::Served { service, .. } => service,
+        other => other.to_string(),
+    };
+
+    for _ in 0..2 {
+        at_home.run_loop(&of_home).expect("at home");
+        at_office.run_loop(&of_office).expect("at the office");
+    }
+    let both_at_work = town.state();
+    rest(at_home, cloudflare, &of_home).expect("home is at rest");
+    rest(at_office, cloudflare, &of_office).expect("the office is at rest");
+    assert_eq!(town.state(), both_at_work);
+    let shown = |external_dns: ExternalDns| -> Vec<String> {
+        external_dns.records().expect("shown").into_iter().map(|endpoint| endpoint.dns_name).collect()
+    };
+    assert_eq!(shown(at_home), ["both.example.com", "home.example.com"]);
+    assert_eq!(shown(at_office), ["both.example.org", "office.example.com"]);
+
+    // The office publishes a hostname that home has, with a path too: refused in every loop, whoever comes first.
+    let mut greedy = of_office.to_vec();
+    greedy.push(published("both.example.com", "http://office:80"));
+    greedy.push(endpoint(
+        "both.example.com",
+        &[("tunnel-service", "http://office:80"), ("tunnel-path-prefix", "/api")],
+    ));
+    for _ in 0..3 {
+        cloudflare.take_calls();
+        at_office.run_loop(&greedy).expect("refused by name");
+        at_home.run_loop(&of_home).expect("nothing to do");
+        assert_eq!(cloudflare.count_calls().writes, 0);
+    }
+    assert_eq!(town.state(), both_at_work);
+
+    // One of them withdraws everything, the other stays, and then gets what it asked for all the time.
+    at_home.run_loop(&[]).expect("withdrawn");
+    assert_eq!(served("office.example.com"), "http://office:80");
+    at_office.run_loop(&greedy).expect("it is free now");
+    assert_eq!(served("both.example.com"), "http://office:80");
+    rest(at_office, cloudflare, &greedy).expect("at rest");
+    for _ in 0..2 {
+        at_home.run_loop(&of_home).expect("refused by name in part");
+    }
+    assert_eq!(served("both.example.com"), "http://office:80");
+    assert_eq!(served("home.example.com"), "http://home:80");
+    at_office.run_loop(&[]).expect("withdrawn");
+    at_home.run_loop(&[]).expect("withdrawn");
+    assert_eq!(town.violations(), [""; 0]);
+    assert_eq!(town.state(), Town::new().state());
+}
+
+/// The digest that was stamped for a rule that then met theirs has to come off again, whatever goes wrong meanwhile:
+/// as long as it is there, their rule passes for ours.
+#[test]
+fn a_rule_that_took_our_place_stays_theirs_through_every_fault_of_the_same_process() {
+    let desired = desired();
+    let mut failures = Vec::new();
+    for (label, fault) in [
+        ("500", Fault::status(500)),
+        ("500 though it was done", Fault::DoneBut(Box::new(Fault::status(500)))),
+        ("dropped connection", Fault::Reset),
+        ("done and unanswered", Fault::DoneButUnanswered),
+    ] {
+        for times in [1, 4] {
+            let mut nth = 0;
+            let mut is_over = false;
+            while !is_over {
+                nth += 1;
+                let town = Town::new();
+                let cloudflare = town.cloudflare();
+                let program = town.scene.start();
+                settle(program.external_dns(), &town, &before()).expect("published");
+                // Right after our record was stamped and before our rule is there.
+                cloudflare.edit_after(Matcher::batch(), 1, |cloudflare| {
+                    Edit::TakesTheHostnameThatComes.apply(cloudflare);
+                });
+                for more in 0..times {
+                    cloudflare.fault(Matcher::any(), CALLS_BEFORE_THE_RECORD + nth + more, fault.clone());
+                }
+                let answer = program.external_dns().run_loop(&desired);
+                is_over = cloudflare.waiting_faults() == times;
+                cloudflare.clear_faults();
+                let label =
+                    format!("{label}, {times} times from call {nth} after the stamp on, answered {answer:?}");
+                if let Err(problem) = settle(program.external_dns(), &town, &desired) {
+                    failures.push(format!("{label}: {problem}"));
+                }
+                let rules = cloudflare.edit(|cloudflare| rules(cloudflare));
+                if !rules.iter().any(|rule| rule == TAKEN) {
+                    failures.push(format!("{label}: theirs is gone: {rules:?}"));
+                }
+                if names_of_ours(&town).contains(&"comes.example.com".to_owned()) {
+                    failures.push(format!("{label}: our record stays"));
+                }
+            }
+            assert!(nth > 4, "there are calls after the stamp: {nth}");
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Of two replicas one is refused what the other one publishes a moment later: what it never stamped is not its own to
+/// take back.
+#[test]
+fn what_another_replica_published_after_a_refusal_stays() {
+    let scene = Scene::new();
+    let (first, second) = (scene.start(), scene.start());
+    let desired =
+        |service: &str| vec![published("a.example.com", service), published("b.example.com", service)];
+    let disliked = Refusal::new(400, 81053, "An A, AAAA, or CNAME record with that host already exists.");
+    scene.cloudflare.edit(|cloudflare| cloudflare.whims_mut().dislike_name("a.example.com", disliked));
+    first.external_dns().run_loop(&desired("http://old:80")).expect("the rest is done");
+    scene.cloudflare.edit(|cloudflare| cloudflare.whims_mut().like_all());
+    second.external_dns().run_loop(&desired("http://new:80")).expect("published");
+    let (cnames, rules) = (scene.cnames(), scene.rules());
+    assert_eq!(cnames.len(), 2);
+    let mut more = desired("http://new:80");
+    more.push(published("c.example.com", "http://new:80"));
+    first.external_dns().run_loop(&more).expect("done");
+    assert_eq!((&scene.cnames()[..2], scene.rules().len()), (&cnames[..], rules.len() + 1));
+}

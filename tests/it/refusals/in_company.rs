@@ -1,0 +1,223 @@
+//! What Cloudflare refuses only together with others is no verdict on anybody: requests go on until it stands alone,
+//! and forget nothing of what they found out.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use cloudflare_emulator::{Cloudflare, Matcher, RateLimit, Refusal, RuleText};
+use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+
+use crate::toll::Toll;
+use test_support::harness::{Scene, published};
+
+/// What a call takes at Cloudflare on a good day.
+const CALL: Duration = Duration::from_millis(300);
+
+/// ExternalDNS's default `--interval`.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+const LOOPS_MAX: usize = 7;
+
+const SEED: u64 = 2;
+
+/// Who refuses the bad ones.
+#[derive(Clone, Copy, Debug)]
+enum Refuser {
+    Batch,
+    Document(RuleText),
+}
+
+fn name(number: usize) -> String {
+    format!("h{number:03}.example.com")
+}
+
+fn hostnames(count: usize) -> Vec<Endpoint> {
+    (0..count).map(|number| published(&name(number), "http://web:80")).collect()
+}
+
+/// `count` of the numbers below `among`, spread at random, the same for the same seed.
+fn spread(count: usize, among: usize, seed: u64) -> BTreeSet<usize> {
+    let mut state = seed;
+    let mut numbers = BTreeSet::new();
+    while numbers.len() < count {
+        // Knuth's MMIX constants; the upper bits are the good ones.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        numbers.insert((state >> 33) as usize % among);
+    }
+    numbers
+}
+
+/// One Cloudflare that dislikes some hostnames, and the program on a clock that only calls move.
+struct Stage {
+    scene: Scene,
+    toll: Toll,
+    good: BTreeSet<String>,
+}
+
+impl Stage {
+    fn new(count: usize, bad: &BTreeSet<usize>, refuser: Refuser) -> Self {
+        Self::with_calls_of(CALL, count, bad, refuser)
+    }
+
+    fn with_calls_of(call: Duration, count: usize, bad: &BTreeSet<usize>, refuser: Refuser) -> Self {
+        let scene = Scene::new();
+        let bad: BTreeSet<String> = bad.iter().map(|number| name(*number)).collect();
+        scene.cloudflare.edit(|cloudflare| match refuser {
+            Refuser::Batch => {
+                let refusal = Refusal::new(400, 9041, "This DNS record cannot be proxied.");
+                bad.iter().for_each(|name| cloudflare.whims_mut().dislike_name(name, refusal.clone()));
+            }
+            Refuser::Document(text) => {
+                let bad = bad.clone();
+                cloudflare.whims_mut().dislike_rule(text, move |rule| bad.contains(&rule.hostname));
+            }
+        });
+        let good = (0..count).map(name).filter(|name| !bad.contains(name)).collect();
+        let toll = Toll::new(&scene, call, &[]);
+        Self { scene, toll, good }
+    }
+
+    fn records(&self) -> BTreeSet<String> {
+        self.scene.cnames().into_iter().map(|(name, ..)| name).collect()
+    }
+
+    /// Those with a record and a rule.
+    fn published(&self) -> BTreeSet<String> {
+        let rules = self.scene.rules();
+        let has_rule = |name: &String| rules.iter().any(|rule| rule.contains(&format!("\"{name}\"")));
+        self.records().into_iter().filter(has_rule).collect()
+    }
+
+    /// Loops until every good one is published, at most `loops`; how many are missing after each.
+    fn missing_by_loop(&self, desired: &[Endpoint], loops: usize) -> Vec<usize> {
+        let mut missing = Vec::new();
+        for _ in 0..loops {
+            let answer = self.toll.run_loop(&self.scene, desired);
+            assert!(matches!(answer, Ok(_) | Err(503)), "{answer:?}");
+            missing.push(self.good.difference(&self.published()).count());
+            if missing.last() == Some(&0) {
+                break;
+            }
+            // Nobody would ask again under `--registry=crd`.
+            assert_eq!(answer.err(), Some(503), "{missing:?}");
+            self.toll.clock.put_ahead(INTERVAL);
+        }
+        missing
+    }
+}
+
+#[test]
+fn with_forty_bad_ones_among_two_hundred_all_good_ones_are_published_in_seven_loops() {
+    for refuser in
+        [Refuser::Batch, Refuser::Document(RuleText::Unnamed), Refuser::Document(RuleText::Numbered)]
+    {
+        let stage = Stage::new(200, &spread(40, 200, SEED), refuser);
+        let missing = stage.missing_by_loop(&hostnames(200), LOOPS_MAX);
+        assert_eq!(missing.last(), Some(&0), "{refuser:?}: {missing:?}");
+    }
+}
+
+/// Whoever was found good has further steps to take, for which the time is kept.
+#[test]
+fn what_goes_through_while_others_are_narrowed_down_is_published_whole_in_the_same_loop() {
+    let stage = Stage::new(60, &spread(20, 60, SEED), Refuser::Batch);
+    let mut loops = 0;
+    while stage.published() != stage.good {
+        assert!(matches!(stage.toll.run_loop(&stage.scene, &hostnames(60)), Ok(_) | Err(503)));
+        assert_eq!(stage.published(), stage.records());
+        stage.toll.clock.put_ahead(INTERVAL);
+        loops += 1;
+        assert!(loops < LOOPS_MAX);
+    }
+    assert!(loops > 1, "one loop was enough for everything");
+}
+
+#[test]
+fn a_newcomer_does_not_wait_for_those_in_doubt() {
+    for refuser in [Refuser::Batch, Refuser::Document(RuleText::Unnamed)] {
+        let stage = Stage::new(100, &spread(40, 100, SEED), refuser);
+        let mut desired = hostnames(100);
+        assert_eq!(stage.toll.run_loop(&stage.scene, &desired).err(), Some(503));
+        for name in ["a.example.com", "z.example.com"] {
+            desired.push(published(name, "http://web:80"));
+            assert_eq!(stage.toll.run_loop(&stage.scene, &desired).err(), Some(503), "others are in doubt");
+            assert!(stage.published().contains(name), "{refuser:?}: {name}");
+        }
+    }
+}
+
+/// The order of trials depends on nothing but the names.
+#[test]
+fn the_same_hostnames_are_found_good_in_the_same_loops() {
+    let run = || {
+        let stage = Stage::new(60, &spread(20, 60, SEED), Refuser::Batch);
+        stage.missing_by_loop(&hostnames(60), LOOPS_MAX)
+    };
+    assert_eq!(run(), run());
+}
+
+/// Calls that cost no time would else use up what Cloudflare grants for five minutes, and then nothing goes at all.
+#[test]
+fn calls_that_narrow_down_leave_the_budget_to_everybody() {
+    for refuser in [Refuser::Batch, Refuser::Document(RuleText::Unnamed)] {
+        let stage = Stage::with_calls_of(Duration::ZERO, 200, &spread(100, 200, SEED), refuser);
+        let limit = RateLimit { calls: 500, ..RateLimit::default() };
+        stage.scene.cloudflare.set_rate_limit(limit);
+        let mut most = 0;
+        let mut total = 0;
+        for _ in 0..6 {
+            let answer = stage.toll.run_loop(&stage.scene, &hostnames(200));
+            assert_eq!(answer.err(), Some(503), "{refuser:?}");
+            let calls = stage.scene.cloudflare.take_calls().len();
+            most = most.max(calls);
+            total += calls;
+        }
+        assert!((50..75).contains(&most), "{refuser:?}: {most} calls in one loop");
+        assert!(total < 200, "{refuser:?}: {total} calls of 500, of which 400 are for others");
+    }
+}
+
+/// A PUT has no precondition. The longer ago its document was read, the likelier somebody else's write is lost.
+#[test]
+fn no_trial_goes_by_a_document_older_than_a_second() {
+    let stage = Stage::new(60, &spread(20, 60, SEED), Refuser::Document(RuleText::Unnamed));
+    assert_eq!(stage.toll.run_loop(&stage.scene, &hostnames(60)).err(), Some(503));
+    let calls = stage.scene.cloudflare.take_calls();
+    let (mut age, mut reused) = (Duration::MAX, 0);
+    for call in calls.iter().filter(|call| call.path.ends_with("/configurations")) {
+        if call.method == "GET" {
+            age = CALL;
+            continue;
+        }
+        assert!(age <= limits::DOCUMENT_REUSE_MAX, "{age:?}");
+        reused += usize::from(age > CALL);
+        age = if call.status == Some(200) { CALL } else { age + CALL };
+    }
+    assert!(reused > 3, "most trials are refused, and each would cost a GET");
+}
+
+/// Other people's rules that come between two trials stay.
+#[test]
+fn a_rule_that_somebody_makes_while_a_document_is_narrowed_down_is_kept() {
+    let stage = Stage::new(60, &spread(20, 60, SEED), Refuser::Document(RuleText::Unnamed));
+    let tunnel = stage.scene.tunnel.clone();
+    let add = move |cloudflare: &mut Cloudflare| {
+        let document = cloudflare.configuration(&tunnel).map(|config| config.get().to_owned());
+        let theirs = r#""ingress":[{"hostname":"theirs.example.com","service":"http://theirs:80"},"#;
+        let document = document.expect("a document").replacen(r#""ingress":["#, theirs, 1);
+        cloudflare.put_configuration(&tunnel, &document).map(drop)
+    };
+    // Two are for snapshots, one for everybody's rules; their rule comes right before a trial reads again.
+    let answer = stage.toll.run_loop_with(&stage.scene, &hostnames(60), |cloudflare| {
+        cloudflare.edit_before(Matcher::get_configuration(), 6, move |cloudflare| {
+            add(cloudflare).expect("Cloudflare takes it");
+        });
+    });
+    assert_eq!(answer.err(), Some(503));
+    for _ in 0..3 {
+        assert!(stage.scene.rules().iter().any(|rule| rule.contains("theirs.example.com")));
+        stage.toll.clock.put_ahead(INTERVAL);
+        let _ = stage.toll.run_loop(&stage.scene, &hostnames(60));
+    }
+}

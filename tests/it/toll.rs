@@ -1,0 +1,89 @@
+//! A clock that calls move: each of them takes its time at Cloudflare, and nobody waits for it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use cloudflare_emulator::{Emulator, Matcher};
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+
+use test_support::harness::{Program, Scene};
+
+/// More calls of one kind than any request makes.
+const CALLS_MAX: usize = 120;
+
+/// A clock that stands still between calls.
+#[derive(Debug)]
+pub(crate) struct CallClock {
+    begun: Instant,
+    ahead: Mutex<Duration>,
+}
+
+impl CallClock {
+    fn new() -> Self {
+        Self { begun: SystemClock.now(), ahead: Mutex::default() }
+    }
+
+    pub(crate) fn put_ahead(&self, by: Duration) {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) += by;
+    }
+}
+
+impl Clock for CallClock {
+    fn now(&self) -> Instant {
+        self.begun + *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sleep(&self, duration: Duration) {
+        SystemClock.sleep(duration.min(Duration::from_millis(5)));
+    }
+
+    fn unix_seconds(&self) -> i64 {
+        SystemClock.unix_seconds()
+    }
+}
+
+/// The program on such a clock. What other threads ask Cloudflare for takes no time.
+pub(crate) struct Toll {
+    pub(crate) clock: Arc<CallClock>,
+    pub(crate) program: Program,
+    call: Duration,
+}
+
+impl Toll {
+    pub(crate) fn new(scene: &Scene, call: Duration, variables: &[(&'static str, &str)]) -> Self {
+        let clock = Arc::new(CallClock::new());
+        let program = scene.start_by(Arc::clone(&clock) as _, variables);
+        program.wait_until_ready();
+        scene.cloudflare.take_calls();
+        Self { clock, program, call }
+    }
+
+    /// One loop of ExternalDNS.
+    pub(crate) fn run_loop(&self, scene: &Scene, desired: &[Endpoint]) -> Result<Changes, u16> {
+        self.run_loop_with(scene, desired, |_| {})
+    }
+
+    /// The same, with what somebody else does in it.
+    pub(crate) fn run_loop_with(
+        &self,
+        scene: &Scene,
+        desired: &[Endpoint],
+        arrange: impl FnOnce(&Emulator),
+    ) -> Result<Changes, u16> {
+        scene.cloudflare.clear_faults();
+        for matcher in [
+            Matcher::batch(),
+            Matcher::list_records(),
+            Matcher::get_configuration(),
+            Matcher::put_configuration(),
+        ] {
+            for nth in 1..=CALLS_MAX {
+                let (clock, call) = (Arc::clone(&self.clock), self.call);
+                scene.cloudflare.edit_after(matcher.clone(), nth, move |_| clock.put_ahead(call));
+            }
+        }
+        arrange(&scene.cloudflare);
+        self.program.external_dns().run_loop(desired)
+    }
+}

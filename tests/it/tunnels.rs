@@ -1,0 +1,386 @@
+//! Several tunnels in one process: which hostname goes through which, and what happens when one changes or is gone.
+
+use std::sync::{Arc, Mutex};
+
+use cloudflare_emulator::{Cloudflare, ConfigSource, Fault, Matcher, Visit, catch_all};
+use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::reconcile::records;
+
+use crate::town;
+use crate::town::rest;
+use test_support::harness::{Program, Scene, endpoint, published};
+use test_support::world::{HOME, World, settings, tunnel_id};
+
+const BOTH: [(&str, &str); 1] = [("CF_TUNNEL_ID", "home,office")];
+
+/// The scene with a second tunnel, called `office`.
+fn two_tunnels() -> (Scene, String) {
+    let scene = Scene::new();
+    let office = scene.cloudflare.add_tunnel("office");
+    (scene, office)
+}
+
+fn through(tunnel: &str, name: &str, path: &str, service: &str) -> Endpoint {
+    let all = [("tunnel", tunnel), ("tunnel-path", path), ("tunnel-service", service)];
+    endpoint(name, &all.into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>())
+}
+
+/// The tunnel and the service that a visitor reaches.
+fn served(cloudflare: &Cloudflare, host: &str, path: &str) -> Result<(String, String), String> {
+    match cloudflare.visit(host, path) {
+        Visit::Served { tunnel, service, .. } => Ok((tunnel, service)),
+        other => Err(other.to_string()),
+    }
+}
+
+/// The tunnel through which a visitor reaches `http://web:80`.
+fn tunnel_of(scene: &Scene, host: &str) -> Option<String> {
+    let served = scene.cloudflare.edit(|cloudflare| served(cloudflare, host, "/"));
+    served.ok().filter(|(_, service)| service == "http://web:80").map(|(tunnel, _)| tunnel)
+}
+
+/// What stands in all tunnels and zones.
+fn state(scene: &Scene) -> Vec<String> {
+    scene.cloudflare.edit(|cloudflare| {
+        let documents = cloudflare.tunnels().iter().map(|tunnel| {
+            let document = cloudflare.configuration(&tunnel.id).map(ToString::to_string);
+            format!("{} {document:?}", tunnel.name)
+        });
+        let records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
+        documents.chain(records.map(town::shown)).collect()
+    })
+}
+
+#[test]
+fn each_hostname_goes_through_the_tunnel_it_names_and_all_others_through_the_first() {
+    let (scene, office) = two_tunnels();
+    let third = scene.cloudflare.add_tunnel("third");
+    let upper_case = office.to_uppercase();
+    // By name, by id, and twice.
+    let tunnels = format!("{upper_case}, home,office,{third}");
+    let program = scene.start_with(&[("CF_TUNNEL_ID", &tunnels)]);
+    let table = [
+        ("default.example.com", "", &office),
+        ("name.example.com", "home", &scene.tunnel),
+        ("id.example.com", &*upper_case, &office),
+        ("other-id.example.com", &*scene.tunnel, &scene.tunnel),
+        ("third.example.com", "third", &third),
+    ];
+    let desired = table.map(|(name, tunnel, _)| through(tunnel, name, "", "http://web:80"));
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    for (name, _, tunnel) in table {
+        assert_eq!(tunnel_of(&scene, name).as_ref(), Some(tunnel), "{name}");
+    }
+    assert_eq!(scene.rules().len(), 3, "two of them, and the catch-all");
+
+    scene.cloudflare.take_calls();
+    program.external_dns().run_loop(&desired).expect("nothing to do");
+    let calls = scene.cloudflare.count_calls();
+    assert_eq!((calls.reads, calls.writes), (3 + 1, 0), "each tunnel and the zone");
+    rest(program.external_dns(), &scene.cloudflare, &[]).expect("withdrawn");
+    assert_eq!((scene.rules().len(), scene.cnames().len()), (1, 0));
+}
+
+/// What visitors of a hostname's paths get is looked at after every write, whichever of them goes wrong.
+#[test]
+fn a_hostname_that_moves_is_served_after_every_write_whatever_is_interrupted() {
+    const WRITES: usize = 5;
+    let paths = [("", "/"), ("^/api$", "/api"), ("^/img$", "/img")];
+    let on = |tunnel: &str| paths.map(|(path, _)| through(tunnel, "web.example.com", path, "http://web:80"));
+    for interrupted in 0..=WRITES {
+        for fault in [Fault::Reset, Fault::DoneButUnanswered] {
+            let (scene, office) = two_tunnels();
+            let program = scene.start_with(&BOTH);
+            rest(program.external_dns(), &scene.cloudflare, &on("home")).expect("published");
+            let label = format!("{fault:?} at write {interrupted}");
+            let lost = Arc::new(Mutex::new(Vec::new()));
+            for nth in 1..=3 * WRITES {
+                let lost = Arc::clone(&lost);
+                scene.cloudflare.edit_after(Matcher::writes(), nth, move |cloudflare| {
+                    for (_, asked) in paths {
+                        match served(cloudflare, "web.example.com", asked) {
+                            Ok((_, service)) if service == "http://web:80" => {}
+                            other => {
+                                lost.lock().unwrap().push(format!("{asked} after write {nth}: {other:?}"))
+                            }
+                        }
+                    }
+                });
+            }
+            if interrupted > 0 {
+                scene.cloudflare.fault(Matcher::writes(), interrupted, fault);
+            }
+            scene.cloudflare.take_calls();
+            for _ in 0..2 {
+                let _ = program.external_dns().run_loop(&on("office"));
+            }
+            let writes = scene.cloudflare.take_calls().iter().filter(|call| call.is_write()).count();
+            assert!(interrupted > 0 || writes == WRITES, "{writes} writes move it");
+            // What the process knew is gone with it.
+            drop(program);
+            let program = scene.start_with(&BOTH);
+            rest(program.external_dns(), &scene.cloudflare, &on("office")).expect(&label);
+            assert_eq!(*lost.lock().unwrap(), [""; 0], "{label}");
+            assert_eq!(tunnel_of(&scene, "web.example.com"), Some(office), "{label}");
+            assert_eq!(scene.rules(), [r#"{"service":"http_status:404"}"#], "{label}: nothing stays behind");
+        }
+    }
+}
+
+#[test]
+fn of_two_tunnels_for_one_hostname_the_one_it_has_stays_and_the_other_endpoint_is_refused() {
+    let (scene, office) = two_tunnels();
+    let program = scene.start_with(&BOTH);
+    let external_dns = program.external_dns();
+    let on = |tunnel: &str, path: &str| through(tunnel, "web.example.com", path, "http://web:80");
+    let good = published("other.example.com", "http://web:80");
+    external_dns.run_loop(&[on("office", "^/a$")]).expect("published");
+
+    let desired = [on("home", "^/b$"), on("office", "^/a$"), good.clone()];
+    for _ in 0..2 {
+        external_dns.run_loop(&desired).expect("refused by name");
+        let state = state(&scene).concat();
+        assert!(state.contains("^/a$") && !state.contains("^/b$"), "{state}");
+        assert!(
+            scene
+                .cnames()
+                .iter()
+                .any(|(name, content, ..)| { name == "web.example.com" && content.starts_with(&office) })
+        );
+        assert_eq!(tunnel_of(&scene, "other.example.com").as_ref(), Some(&scene.tunnel));
+    }
+
+    // All at once, it moves.
+    let moved = [on("home", "^/b$"), on("home", "^/a$"), good];
+    rest(external_dns, &scene.cloudflare, &moved).expect("moved");
+    assert_eq!(scene.rules().len(), 4);
+}
+
+/// A replica of an old tunnel may hang for a while: nothing may be decided on half of what stands.
+#[test]
+fn a_tunnel_that_cannot_be_read_makes_the_answers_503_and_nothing_is_written() {
+    let (scene, office) = two_tunnels();
+    let program = scene.start_with(&BOTH);
+    let external_dns = program.external_dns();
+    let desired = [
+        published("home.example.com", "http://web:80"),
+        through("office", "office.example.com", "", "http://web:80"),
+    ];
+    rest(external_dns, &scene.cloudflare, &desired).expect("published");
+    let before = state(&scene);
+    let current = external_dns.records().expect("shown");
+    drop(program);
+
+    let program = scene.start_with(&[BOTH[0], ("REQUEST_TIMEOUT", "2s")]);
+    let external_dns = program.external_dns();
+    let path = format!("/accounts/*/cfd_tunnel/{office}/configurations");
+    scene.cloudflare.fault_every(Matcher::call("GET", &path), Fault::status(503));
+    assert_eq!(external_dns.records().err(), Some(503));
+    let gone = Changes { delete: current, ..Changes::default() };
+    assert_eq!(external_dns.apply(&gone), Err(503));
+    assert_eq!(scene.cloudflare.count_calls().writes, 0);
+    assert_eq!(state(&scene), before);
+
+    drop(program);
+
+    scene.cloudflare.clear_faults();
+    let program = scene.start_with(&BOTH);
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("as if nothing had been");
+    assert_eq!(state(&scene), before);
+}
+
+#[test]
+fn a_tunnel_with_a_configuration_file_stops_no_hostname_of_another() {
+    let (scene, office) = two_tunnels();
+    scene.cloudflare.edit(|cloudflare| {
+        cloudflare.put_configuration(&office, &catch_all("http_status:404")).expect("a document");
+        cloudflare.tunnel_mut(&office).config_source = ConfigSource::Local;
+    });
+    let program = scene.start_with(&BOTH);
+    let desired = ["home", "office"]
+        .map(|tunnel| through(tunnel, &format!("{tunnel}.example.com"), "", "http://web:80"));
+    for _ in 0..2 {
+        program.external_dns().run_loop(&desired).expect("refused by name");
+    }
+    assert_eq!(tunnel_of(&scene, "home.example.com").as_ref(), Some(&scene.tunnel));
+    assert_eq!((scene.cnames().len(), scene.cloudflare.version(&office)), (1, 1));
+
+    // Nor does what is published move there.
+    let before = state(&scene);
+    let moved = [through("office", "home.example.com", "", "http://web:80")];
+    program.external_dns().run_loop(&moved).expect("refused by name");
+    assert_eq!(state(&scene), before);
+    drop(program);
+
+    let program = scene.start_with(&[BOTH[0], ("ALLOW_LOCAL_CONFIG", "true")]);
+    rest(program.external_dns(), &scene.cloudflare, &moved).expect("taken over");
+    assert_eq!(tunnel_of(&scene, "home.example.com"), Some(office));
+}
+
+/// A hostname with its rules for all paths and for one, and a record alone.
+fn three_hostnames() -> [Endpoint; 4] {
+    [
+        published("web.example.com", "http://web:80"),
+        through("", "web.example.com", "^/api$", "http://api:80"),
+        through("", "paths.example.com", "^/api$", "http://api:80"),
+        endpoint("only.example.com", &[("tunnel-service", "none")]),
+    ]
+}
+
+fn start(scene: &Scene, tunnels: &str) -> Program {
+    scene.start_with(&[("CF_TUNNEL_ID", tunnels)])
+}
+
+/// How docs/names-and-tunnels.md says it: the old one behind the new one, until nothing leads there.
+#[test]
+fn with_the_old_tunnel_listed_behind_the_new_one_every_hostname_moves() {
+    let (scene, office) = two_tunnels();
+    let desired = three_hostnames();
+    let program = start(&scene, "home");
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    drop(program);
+
+    let program = start(&scene, "office,home");
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("moved");
+    let target = format!("{office}.cfargotunnel.com");
+    assert!(scene.cnames().iter().all(|(_, content, ..)| *content == target), "{:?}", scene.cnames());
+    assert_eq!(scene.rules(), [r#"{"service":"http_status:404"}"#], "the old tunnel is empty");
+    drop(program);
+
+    let before = state(&scene);
+    let program = start(&scene, "office");
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("at rest");
+    assert_eq!(state(&scene), before);
+}
+
+/// It may be another cluster's with the same owner. The log says how to tell the two apart.
+#[test]
+fn with_the_old_tunnel_merely_replaced_its_hostnames_stay_and_the_way_out_is_said() {
+    let (scene, _) = two_tunnels();
+    let desired = three_hostnames();
+    let program = start(&scene, "home");
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    drop(program);
+
+    let before = state(&scene);
+    let program = start(&scene, "office");
+    for _ in 0..2 {
+        program.external_dns().run_loop(&desired).expect("refused by name");
+        assert_eq!(program.external_dns().records(), Ok(Vec::new()));
+    }
+    assert_eq!(state(&scene), before);
+
+    let mut world = World::new(&[], &[]);
+    world.run_loop(&desired[..1], usize::MAX);
+    let elsewhere = "10000000-a4ef-4643-bbbc-4a0ed4fc8415";
+    world.records[0].content = format!("{elsewhere}.cfargotunnel.com").into();
+    let mut snapshot = world.snapshot();
+    snapshot.live_elsewhere = [tunnel_id(elsewhere)].into();
+    let shown = records::records(&snapshot, &settings());
+    assert_eq!(shown.endpoints, []);
+    let [note] = &shown.notes[..] else { panic!("one note in {:?}", shown.notes) };
+    assert!(note.text.contains("list the old one in CF_TUNNEL_ID behind the new one"), "{note}");
+}
+
+#[test]
+fn hostnames_of_a_tunnel_that_was_deleted_are_mended_in_one_loop() {
+    let (scene, office) = two_tunnels();
+    let desired = three_hostnames();
+    let program = start(&scene, "home");
+    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    drop(program);
+    scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").deleted = true);
+    assert_eq!(tunnel_of(&scene, "web.example.com"), None);
+
+    let program = start(&scene, "office");
+    let external_dns = program.external_dns();
+    let shown = external_dns.records().expect("shown");
+    let adjusted = external_dns.adjust(&desired).expect("adjusted");
+    assert!(shown.iter().all(|endpoint| !adjusted.contains(endpoint)), "all of them drifted: {shown:?}");
+    external_dns.run_loop(&desired).expect("mended");
+    assert_eq!(tunnel_of(&scene, "web.example.com").as_ref(), Some(&office));
+    let target = format!("{office}.cfargotunnel.com");
+    assert!(scene.cnames().iter().all(|(_, content, ..)| *content == target), "{:?}", scene.cnames());
+    rest(external_dns, &scene.cloudflare, &desired).expect("at rest");
+    rest(external_dns, &scene.cloudflare, &[]).expect("withdrawn");
+    assert_eq!(scene.cnames(), []);
+}
+
+#[test]
+fn a_configured_tunnel_that_is_deleted_shows_drift_and_stops_no_other() {
+    let (scene, office) = two_tunnels();
+    let program = start(&scene, "home,office");
+    let external_dns = program.external_dns();
+    let at_office = |name: &str, service: &str| through("office", name, "", service);
+    let mut desired = vec![
+        published("home.example.com", "http://web:80"),
+        at_office("office.example.com", "http://web:80"),
+        at_office("goes.example.com", "http://web:80"),
+    ];
+    rest(external_dns, &scene.cloudflare, &desired).expect("published");
+    scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&office).deleted = true);
+
+    let adjusted = external_dns.adjust(&desired).expect("adjusted");
+    let shown = external_dns.records().expect("shown");
+    let is_wanted = |shown: &Endpoint| {
+        adjusted.iter().any(|wanted| {
+            (&wanted.dns_name, &wanted.provider_specific) == (&shown.dns_name, &shown.provider_specific)
+        })
+    };
+    let drifted = shown.iter().filter(|endpoint| !is_wanted(endpoint));
+    let drifted: Vec<&str> = drifted.map(|endpoint| &*endpoint.dns_name).collect();
+    assert_eq!(drifted, ["goes.example.com", "office.example.com"]);
+    desired.pop();
+    desired[0] = published("home.example.com", "http://changed:80");
+    desired.push(at_office("comes.example.com", "http://web:80"));
+    external_dns.run_loop(&desired).expect("the rest is done");
+    scene.cloudflare.take_calls();
+    external_dns.run_loop(&desired).expect("nothing to do");
+    assert_eq!(scene.cloudflare.count_calls().writes, 0);
+    let mut names: Vec<String> = scene.cnames().into_iter().map(|(name, ..)| name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["home.example.com", "office.example.com"]);
+    assert!(scene.rules().iter().any(|rule| rule.contains("http://changed:80")), "{:?}", scene.rules());
+
+    // What names another tunnel now, moves there.
+    let all_at_home =
+        ["home", "office", "comes"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
+    rest(external_dns, &scene.cloudflare, &all_at_home).expect("mended");
+    for name in ["office.example.com", "comes.example.com"] {
+        assert_eq!(tunnel_of(&scene, name).as_ref(), Some(&scene.tunnel), "{name}");
+    }
+}
+
+/// cloudflared checks Access in rules alone, and takes a bastion's word for every rule that says nothing.
+#[test]
+fn what_a_tunnel_says_for_all_its_rules_and_cloudflared_reads_otherwise_is_told() {
+    let access = r#"{"access":{"required":true,"teamName":"team","audTag":["tag"]}}"#;
+    for (label, origin, told) in [
+        ("nothing", "{}", &[][..]),
+        ("access", access, &["requires Access"]),
+        ("access in other letters", r#"{"Access":{"Required":true}}"#, &["requires Access"]),
+        (
+            "access in two parts",
+            r#"{"access":{"required":true},"access":{"teamName":"x"}}"#,
+            &["requires Access"],
+        ),
+        ("access that is not required", r#"{"access":{"required":false,"teamName":"team"}}"#, &[]),
+        ("a bastion", r#"{"bastionMode":true}"#, &["ORIGIN_BASTION_MODE=false"]),
+        ("no bastion", r#"{"bastionMode":true,"bastionMode":false}"#, &[]),
+        ("null", "null", &[]),
+        (
+            "both",
+            r#"{"bastionMode":true,"access":{"required":true}}"#,
+            &["requires Access", "ORIGIN_BASTION_MODE=false"],
+        ),
+    ] {
+        let world = World::with_config(&format!(r#"{{"originRequest":{origin}}}"#));
+        let notes = records::records(&world.snapshot(), &settings()).notes;
+        assert_eq!(notes.len(), told.len(), "{label}: {notes:?}");
+        for (note, told) in notes.iter().zip(told) {
+            assert!(note.text.contains(told), "{label}: {note}");
+            assert_eq!(TunnelId::from_hostname(&note.hostname), Some(tunnel_id(HOME)), "{label}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The law of `tests/it/visitors.rs` over random changes: nobody is lost who is served before and after, whatever is
+//! published, moved, taken over and withdrawn at once, however long it takes to the edge, whatever fails, and wherever the
+//! program ends.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cloudflare_emulator::{Emulator, Visit, VisitChange, Watched};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use serde_json::json;
+
+use crate::passage::{Kind, Pace, Passage, Trouble};
+use crate::town::Town;
+use test_support::harness::endpoint;
+
+/// The same cases in every run, unless `PROPTEST_RNG_SEED` says otherwise.
+const SEED: u64 = 24;
+
+/// The laws here share proptest's number of cases, which `PROPTEST_CASES` sets.
+const LAWS: u32 = 3;
+
+/// A failure is made smaller with as many tries, some seconds of them.
+const SHRINKS: u32 = 128;
+
+/// What may be published: below somebody else's wildcard record to the tunnel `home`, a name that may be held by
+/// somebody else, a wildcard and a name below it, a name that nothing else covers, and one below a wildcard for an
+/// address.
+const HOSTS: [&str; 6] = [
+    "web.example.com",
+    "adopted.example.org",
+    "*.apps.example.org",
+    "web.apps.example.org",
+    "alone.example.org",
+    "web.wild.example.org",
+];
+
+/// Each of them, a name below the wildcard that is never published, and a neighbour.
+const URLS: [&str; 14] = [
+    "https://web.example.com/",
+    "https://web.example.com/api/v2",
+    "https://adopted.example.org/",
+    "https://adopted.example.org/api/v2",
+    "https://web.apps.example.org/",
+    "https://web.apps.example.org/api/v2",
+    "https://other.apps.example.org/",
+    "https://other.apps.example.org/api/v2",
+    "https://alone.example.org/",
+    "https://alone.example.org/api/v2",
+    "https://web.wild.example.org/",
+    "https://web.wild.example.org/api/v2",
+    "https://anything.example.com/",
+    "https://legacy.example.com/theirs",
+];
+
+/// The wildcard among them, and the name below it.
+const WILDCARD: (&str, &str) = ("*.apps.example.org", "web.apps.example.org");
+
+/// The rules of a hostname: the tunnel, the service of the whole hostname, and of a path.
+#[derive(Clone, Debug, PartialEq)]
+struct Published {
+    tunnel: &'static str,
+    whole: Option<&'static str>,
+    path: Option<(&'static str, &'static str)>,
+}
+
+type Wanted = BTreeMap<&'static str, Published>;
+
+fn any_published() -> impl Strategy<Value = Option<Published>> {
+    let service = || prop::sample::select(vec!["http://web:80", "http://api:80", "none"]);
+    let path = prop::sample::select(vec!["^/api/", "^/api(/|$)", "^/api/v2"]);
+    let published = (
+        prop::sample::select(vec!["home", "office"]),
+        prop::option::weighted(0.8, service()),
+        prop::option::weighted(0.5, (path, prop::sample::select(vec!["http://api:80", "http://v2:80"]))),
+    );
+    let published = published.prop_map(|(tunnel, whole, path)| Published { tunnel, whole, path });
+    prop::option::weighted(0.7, published)
+}
+
+/// What is published before and after: half of the hostnames as they were. A name does not change together with the
+/// wildcard that takes over from it or gives way to it: who comes first is not known then.
+fn any_change() -> impl Strategy<Value = (Wanted, Wanted)> {
+    let host = (any_published(), any_published(), any::<bool>());
+    prop::collection::vec(host, HOSTS.len()).prop_map(|hosts| {
+        let (mut before, mut after) = (Wanted::new(), Wanted::new());
+        for (name, (first, second, stays)) in HOSTS.into_iter().zip(hosts) {
+            let second = if stays { first.clone() } else { second };
+            before.extend(first.map(|first| (name, first)));
+            after.extend(second.map(|second| (name, second)));
+        }
+        let (wildcard, below) = WILDCARD;
+        if before.get(wildcard) != after.get(wildcard) {
+            after.remove(below);
+            after.extend(before.get(below).map(|published| (below, published.clone())));
+        }
+        (before, after)
+    })
+}
+
+/// Who holds the name to be taken over.
+fn any_holder() -> impl Strategy<Value = &'static [(&'static str, &'static str)]> {
+    prop::sample::select(vec![
+        &[][..],
+        &[("A", "192.0.2.5")],
+        &[("A", "192.0.2.5"), ("AAAA", "2001:db8::5")],
+        &[("CNAME", "somewhere.test")],
+    ])
+}
+
+fn any_pace() -> impl Strategy<Value = Pace> {
+    let delay = || prop_oneof![Just(0_u64), 1..=300_u64, Just(300)];
+    (prop::collection::vec(delay(), 1..3), delay(), 0..=30_u64)
+        .prop_map(|(connectors, records, write)| Pace { connectors, records, write })
+}
+
+fn any_trouble() -> impl Strategy<Value = Trouble> {
+    prop_oneof![
+        (1..4_usize).prop_map(|nth| Trouble::Fails(Kind::Batch, nth)),
+        (1..4_usize).prop_map(|nth| Trouble::Fails(Kind::Configuration, nth)),
+        Just(Trouble::Fails(Kind::Look, 1)),
+        (1..7_usize).prop_map(Trouble::EndsAfter),
+    ]
+}
+
+fn endpoints(wanted: &Wanted) -> Vec<Endpoint> {
+    let of = |(name, published): (&&'static str, &Published)| {
+        let Published { tunnel, whole, path } = published;
+        let rule = |path: &str, service: &str| {
+            let properties = [("tunnel", *tunnel), ("tunnel-service", service), ("tunnel-path", path)];
+            endpoint(name, &properties.into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>())
+        };
+        let whole = whole.map(|service| rule("", service));
+        let path = path.map(|(path, service)| rule(path, service));
+        whole.into_iter().chain(path).collect::<Vec<_>>()
+    };
+    wanted.iter().flat_map(of).collect()
+}
+
+/// The scene with `before` published, and visitors who begin to look.
+fn begin(before: &Wanted, holder: &[(&str, &str)], pace: &Pace) -> Result<Passage, String> {
+    let add = |cloudflare: &Emulator, name: &str, kind: &str, content: &str| {
+        let record = json!({"name": name, "type": kind, "content": content, "proxied": true});
+        cloudflare.add_record("example.org", record).expect("Cloudflare takes it");
+    };
+    let town = Town::holding(|cloudflare| {
+        add(cloudflare, "*.wild.example.org", "A", "192.0.2.9");
+        if !before.contains_key("adopted.example.org") {
+            for (kind, content) in holder {
+                add(cloudflare, "adopted.example.org", kind, content);
+            }
+        }
+    });
+    let mut passage = Passage::new(town, &[("ADOPT", "all")], pace.clone());
+    passage.run_to_rest(&endpoints(before))?;
+    passage.town.cloudflare().watch(&URLS);
+    Ok(passage)
+}
+
+/// Who is led back to an address is not promised anything: nothing of ours can lead there first.
+fn is_promised(before: &VisitChange, after: &VisitChange) -> bool {
+    let is_elsewhere = |visit: &Visit| matches!(visit, Visit::Elsewhere { .. });
+    before.got == after.got || !after.got.iter().any(is_elsewhere)
+}
+
+/// What visitors get before and after.
+fn ends(watched: &Watched) -> [&VisitChange; 2] {
+    [watched.changes.first(), watched.changes.last()].map(|change| change.expect("it was visited"))
+}
+
+/// Who was lost, and violations of what is somebody else's.
+fn end(passage: &Passage) -> Result<Vec<Watched>, String> {
+    let violations = passage.town.violations();
+    if !violations.is_empty() {
+        return Err(violations.join("\n"));
+    }
+    let watched = passage.town.cloudflare().watched();
+    let lost: Vec<String> = watched
+        .iter()
+        .filter(|watched| {
+            let [before, after] = ends(watched);
+            is_promised(before, after) && !watched.lost().is_empty()
+        })
+        .map(|watched| passage.named(&watched.to_string()))
+        .collect();
+    if lost.is_empty() { Ok(watched) } else { Err(lost.join("\n")) }
+}
+
+fn config() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    let rng_seed = match default.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(SEED),
+        asked_for @ RngSeed::Fixed(_) => asked_for,
+    };
+    let cases = default.cases.div_ceil(LAWS);
+    ProptestConfig { cases, rng_seed, failure_persistence: None, max_shrink_iters: SHRINKS, ..default }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn nobody_is_lost_however_slow_the_edge_is(
+        (before, after) in any_change(),
+        holder in any_holder(),
+        pace in any_pace(),
+    ) {
+        let mut passage = begin(&before, holder, &pace).map_err(TestCaseError::fail)?;
+        passage.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
+        end(&passage).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
+    fn nobody_is_lost_whatever_fails_and_wherever_the_program_ends(
+        (before, after) in any_change(),
+        holder in any_holder(),
+        pace in any_pace(),
+        trouble in any_trouble(),
+    ) {
+        let mut passage = begin(&before, holder, &pace).map_err(TestCaseError::fail)?;
+        passage.expect(trouble);
+        passage.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
+        end(&passage).map_err(TestCaseError::fail)?;
+    }
+
+    /// Who is served before and was to be served after is served all along where the change is taken back on its way.
+    #[test]
+    fn nobody_is_lost_where_a_change_is_taken_back(
+        (before, after) in any_change(),
+        pace in any_pace(),
+        pause_seconds in 0..90_u64,
+    ) {
+        let mut passage = begin(&before, &[], &pace).map_err(TestCaseError::fail)?;
+        passage.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
+        let wanted = passage.town.cloudflare().watched();
+        passage.run_to_rest(&endpoints(&before)).map_err(TestCaseError::fail)?;
+
+        passage.town.cloudflare().watch(&URLS);
+        let _ = passage.run_loop(&endpoints(&after)).map_err(TestCaseError::fail)?;
+        passage.town.cloudflare().advance_clock(Duration::from_secs(pause_seconds));
+        passage.run_to_rest(&endpoints(&before)).map_err(TestCaseError::fail)?;
+        let watched = passage.town.cloudflare().watched();
+        for (there, back) in wanted.iter().zip(&watched) {
+            let [first, last] = ends(there);
+            let steady: Vec<&Visit> = first.got.iter().chain(&last.got).collect();
+            let are_promised = is_promised(first, last) && is_promised(last, first);
+            if !are_promised || !steady.iter().all(|visit| visit.is_served()) {
+                continue;
+            }
+            let mut got = back.changes.iter().flat_map(|change| &change.got);
+            if let Some(lost) = got.find(|visit| !steady.iter().any(|steady| steady.is_answered_like(visit))) {
+                let text = format!("{lost} is neither {first} nor {last}: {back}");
+                prop_assert!(false, "{}", passage.named(&text));
+            }
+        }
+    }
+}

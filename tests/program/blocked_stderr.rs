@@ -1,0 +1,130 @@
+//! A standard error that nobody reads: whoever collects the log may stand still, and nothing else does.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail loudly, as tests do"
+)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::process::{Process, fill, standard_error_of};
+use crate::raw_http::Client;
+use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::logging::{self, Format};
+use log::LevelFilter;
+use test_support::harness::{Scene, published};
+
+/// The end may wait for the log so long, and for nothing else.
+const END: Duration = limits::LOG_FLUSH_TIMEOUT.saturating_add(Duration::from_secs(1));
+
+#[test]
+fn a_standard_error_that_nobody_reads_holds_up_no_request_no_probe_and_not_the_end() {
+    for format in ["text", "json"] {
+        for level in ["debug", "info"] {
+            let scene = Scene::new();
+            let (mut process, external_dns) =
+                Process::start_ready(&scene, &[("LOG_LEVEL", level), ("LOG_FORMAT", format)]);
+            process.block_standard_error();
+            for desired in [&[published("web.example.com", "http://web:80")][..], &[]] {
+                external_dns.run_loop(desired).expect("answered");
+            }
+            for path in ["/healthz", "/readyz", "/metrics"] {
+                assert_eq!(process.observe(path).status, 200, "{format} {level} {path}");
+            }
+            let (code, took, _) = process.end_with("TERM");
+            assert_eq!(code, Some(0), "{format} {level}");
+            assert!(took < END, "{format} {level}: {took:?}");
+        }
+    }
+}
+
+#[test]
+fn lines_that_nobody_read_are_lost_and_counted_and_the_log_goes_on() {
+    const REQUESTS: usize = 3_000;
+    for (format, level) in [("text", "WARN "), ("json", "{\"level\":\"warn\"")] {
+        let scene = Scene::new();
+        let (mut process, external_dns) =
+            Process::start_ready(&scene, &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", format)]);
+        process.block_standard_error();
+        let mut client = Client::connect(external_dns.api);
+        for number in 0..REQUESTS {
+            let path = format!("/{number}-of-many-{}", "x".repeat(80));
+            assert_eq!(client.get(&path).status, 404, "{format}");
+        }
+        process.unblock_standard_error();
+        let lost: usize = process.wait_for("lost=").parse().expect("a number");
+        assert_eq!(client.get("/afterwards").status, 404);
+        process.wait_for("/afterwards");
+        let metrics = process.observe("/metrics").body;
+        assert!(
+            metrics.contains(&format!("\ncloudflare_tunnel_webhook_lost_log_lines_total {lost}\n")),
+            "{metrics}"
+        );
+
+        let (code, _, said) = process.end_with("TERM");
+        assert_eq!(code, Some(0), "{format}");
+        let read = said.iter().filter(|line| line.contains("-of-many-")).count();
+        // The thread that looks at the tunnels says a line now and then.
+        assert!((REQUESTS..REQUESTS + 100).contains(&(read + lost)), "{format}: {read} and {lost}");
+        let notice = said.iter().find(|line| line.contains("lost=")).expect("it was waited for");
+        assert!(notice.starts_with(level), "{notice}");
+        assert!(said.last().is_some_and(|line| line.contains("ending on SIGTERM")), "{format}");
+    }
+}
+
+#[test]
+fn the_last_lines_are_there_when_the_process_has_ended() {
+    for format in ["text", "json"] {
+        let scene = Scene::new();
+        let (process, external_dns) =
+            Process::start_ready(&scene, &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", format)]);
+        let mut client = Client::connect(external_dns.api);
+        for number in 0..200 {
+            assert_eq!(client.get(&format!("/{number}-of-many")).status, 404, "{format}");
+        }
+        let (code, _, said) = process.end_with("TERM");
+        assert_eq!(code, Some(0), "{format}");
+        let has = |text: &str| said.iter().any(|line| line.contains(text));
+        assert!((0..200).all(|number| has(&format!("/{number}-of-many"))), "{format}");
+        assert!(said.last().is_some_and(|line| line.contains("ending on SIGTERM")), "{format}: {said:?}");
+    }
+}
+
+/// A panic has a line too, and the thread that it ends may hold what others wait for.
+#[test]
+fn a_panic_is_over_at_once_though_nobody_reads_its_line() {
+    let mut child = Command::new(std::env::current_exe().expect("this test has a file"))
+        .args(["--ignored", "--exact", "--nocapture", "blocked_stderr::a_process_in_which_a_thread_panics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs already");
+    let (sender, lines) = mpsc::channel();
+    let output = BufReader::new(child.stdout.take().expect("it is piped"));
+    thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let wait_for = |text: &str| {
+        while !lines.recv_timeout(Duration::from_secs(10)).expect(text).contains(text) {}
+    };
+    wait_for("waits for a line");
+    fill(&mut standard_error_of(&child));
+    child.stdin.take().expect("it is piped").write_all(b"panic\n").expect("it is read");
+    wait_for("the panic is over");
+    assert!(child.wait().expect("it is our child").success());
+}
+
+#[test]
+#[ignore = "run by another test, which does not read what it says"]
+fn a_process_in_which_a_thread_panics() {
+    logging::start(LevelFilter::Info, Format::Text).expect("a thread");
+    println!("waits for a line");
+    std::io::stdin().lines().next();
+    assert!(thread::spawn(|| panic!("on purpose")).join().is_err());
+    println!("the panic is over");
+    log::logger().flush();
+}

@@ -1,0 +1,309 @@
+//! The built program as a process: exit codes, signals, and what it never says.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use crate::process;
+use crate::process::{Process, program};
+use cloudflare_emulator::{Fault, Matcher, Token, TokenStatus};
+use socket2::SockRef;
+use test_support::harness::{Scene, TOKEN, published};
+
+fn output(command: &mut Command) -> Output {
+    command.output().expect("the program was built")
+}
+
+#[test]
+fn every_mistake_is_reported_at_once_with_exit_code_64() {
+    let output = output(program().args(["--request-timeout=1h", "--log-level=loud"]));
+    assert_eq!(output.status.code(), Some(64));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    for variable in ["CF_API_TOKEN", "CF_TUNNEL_ID", "REQUEST_TIMEOUT", "LOG_LEVEL"] {
+        assert!(errors.contains(variable), "{variable} is missing in:\n{errors}");
+    }
+}
+
+#[test]
+fn an_address_of_the_api_that_is_none_is_a_mistake_in_the_configuration() {
+    let output = output(program().envs([
+        ("CF_API_TOKEN", TOKEN),
+        ("CF_TUNNEL_ID", "home"),
+        ("CF_API_BASE_URL", "api.cloudflare.com"),
+        ("SERVER_PORT", "0"),
+        ("METRICS_PORT", "0"),
+    ]));
+    assert_eq!(output.status.code(), Some(64));
+}
+
+#[test]
+fn an_unknown_flag_is_a_usage_error() {
+    assert_eq!(output(program().arg("--no-such-flag")).status.code(), Some(64));
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    for (flag, expected) in [("--help", "CF_TUNNEL_ID"), ("--version", env!("CARGO_PKG_VERSION"))] {
+        let output = output(program().arg(flag));
+        assert_eq!(output.status.code(), Some(0), "{flag}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains(expected), "{flag}");
+    }
+}
+
+#[test]
+fn a_reader_of_the_help_that_goes_away_is_no_error() {
+    let mut child = program().arg("--help").stdout(Stdio::piped()).spawn().expect("the program was built");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn a_port_that_is_taken_ends_the_program_with_a_clear_line() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let port = taken.local_addr().expect("it is bound").port().to_string();
+    let output = output(program().envs([
+        ("CF_API_TOKEN", TOKEN),
+        ("CF_TUNNEL_ID", "home"),
+        ("SERVER_HOST", "127.0.0.1"),
+        ("SERVER_PORT", &port),
+    ]));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&port));
+}
+
+/// Exit code 64 is for what no restart mends.
+#[test]
+fn what_is_wrong_from_the_start_is_told_by_its_exit_code_and_shows_no_secret() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let port = taken.local_addr().expect("it is bound").port().to_string();
+    let flag = format!("--cf-api-token={TOKEN}");
+    let with_password = format!("https://jo:{TOKEN}@proxy.test");
+    let with_proxy =
+        [("HTTPS_PROXY", &*with_password), ("SERVER_HOST", "127.0.0.1"), ("SERVER_PORT", &*port)];
+    for (label, arguments, variables, code) in [
+        ("no configuration", &[][..], &[][..], 64),
+        ("the token as a flag", &[&*flag][..], &[][..], 64),
+        ("a boolean", &[], &[("DRY_RUN", "1")], 64),
+        ("a format", &["--log-format", "xml"], &[], 64),
+        ("a password in the address", &[], &[("CF_API_BASE_URL", &*with_password)], 64),
+        ("an address that is none", &[], &[("CF_API_BASE_URL", "proxy.test")], 64),
+        ("a file of authorities without one", &[], &[("CF_CA_FILE", "/dev/null")], 64),
+        ("a proxy of another kind", &[], &[("ALL_PROXY", &*format!("socks5://jo:{TOKEN}@proxy.test"))], 64),
+        ("a proxy that is none", &[], &[("HTTPS_PROXY", &*format!("http://jo:#{TOKEN}@proxy.test"))], 64),
+        ("a proxy, and a port that is taken", &[], &with_proxy, 1),
+        ("a token in two lines", &[], &[("CF_API_TOKEN", &*format!("{TOKEN}\n{TOKEN}"))], 64),
+        ("a token for a file", &[], &[("CF_API_TOKEN", ""), ("CF_API_TOKEN_FILE", TOKEN)], 64),
+        ("a token and a key", &[], &[("CF_API_KEY", TOKEN)], 64),
+        ("a port that is taken", &[], &[("SERVER_HOST", "127.0.0.1"), ("SERVER_PORT", &port)], 1),
+        (
+            "the same in JSON",
+            &["--log-format=json"],
+            &[("SERVER_HOST", "127.0.0.1"), ("SERVER_PORT", &port)],
+            1,
+        ),
+    ] {
+        let mut command = program();
+        command.args(arguments).envs([("METRICS_PORT", "0"), ("LOG_LEVEL", "trace")]);
+        if label != "no configuration" {
+            command.envs([("CF_API_TOKEN", TOKEN), ("CF_TUNNEL_ID", "home")]);
+        }
+        let output = output(command.envs(variables.iter().copied()));
+        assert_eq!(output.status.code(), Some(code), "{label}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.is_empty() && !said.contains(TOKEN), "{label}: {said}");
+        assert_eq!(
+            said.contains(" proxy=proxy.test:443"),
+            label.starts_with("a proxy, and"),
+            "{label}: {said}"
+        );
+    }
+}
+
+/// A pipe would be waited for, and a device need not end.
+#[test]
+fn a_path_that_leads_to_no_small_file_is_a_mistake_and_not_waited_for() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("process-no-small-file");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).expect("the folder for tests can be written");
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
+    let large = folder.join("large");
+    fs::write(&large, "x".repeat(1_100_000)).expect("it is ours");
+    for variable in ["CF_API_TOKEN_FILE", "CF_API_KEY_FILE", "CF_API_TOKEN", "CF_CA_FILE"] {
+        for (path, problem) in [
+            (&*pipe, "it is a pipe or a device"),
+            (Path::new("/dev/zero"), "it is a pipe or a device"),
+            (&folder, "it is a directory"),
+            (&large, "it has more than"),
+        ] {
+            let prefix = if variable == "CF_API_TOKEN" { "file:" } else { "" };
+            let named = format!("{prefix}{}", path.display());
+            // Without the bounds, what reads on for ever would take the machine with it.
+            let mut command = Command::new("sh");
+            command
+                .args(["-c", "ulimit -v 1048576 && exec timeout 10 \"$0\" check", process::PROGRAM])
+                .env_clear()
+                .env("PATH", "/usr/bin:/bin")
+                .envs([("CF_TUNNEL_ID", "home"), ("CF_API_EMAIL", "jo@example.com"), (variable, &*named)]);
+            if variable == "CF_CA_FILE" {
+                command.env("CF_API_TOKEN", TOKEN);
+            }
+            let output = output(&mut command);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(64), "{variable} {path:?}: {said}");
+            assert_eq!(said.lines().count(), 1, "{variable} {path:?}: {said}");
+            assert!(said.starts_with(variable) && said.contains(problem), "{variable} {path:?}: {said}");
+        }
+    }
+}
+
+/// What a log collector reads.
+type Line = std::collections::BTreeMap<String, String>;
+
+/// A signal, settings, and whether a second token takes the first one's place.
+#[test]
+fn a_whole_run_at_trace_level_never_shows_a_token_and_a_signal_ends_it_well() {
+    const NEW_TOKEN: &str = "another-token-that-must-not-be-seen";
+    for (signal, format) in [("TERM", "text"), ("INT", "json")] {
+        let scene = Scene::with_foreign();
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("process-token-{format}"));
+        fs::write(&file, TOKEN).expect("the folder for tests can be written");
+        let from_file = format!("file:{}", file.display());
+        let variables = [
+            ("LOG_LEVEL", "trace"),
+            ("LOG_FORMAT", format),
+            ("CF_API_TOKEN", &from_file),
+            ("CF_API_TOKN", "misspelled"),
+            ("CF_TUNNEL", "office"),
+            ("CF_SERVICE_HOST", "10.0.0.1"),
+        ];
+        let (process, external_dns) = Process::start_ready(&scene, &variables);
+        let desired = [
+            published("web.example.com", "http://web:80"),
+            published("hand.example.com", "http://web:80"),
+            published("forged.example.com", "http://web:80\n{\"level\":\"error\"}"),
+        ];
+        external_dns.run_loop(&desired).expect("published");
+        // What Cloudflare says may repeat what it was sent.
+        let repeats = format!("the token {TOKEN}\nmay not do this");
+        scene.cloudflare.fault_every(Matcher::any(), Fault::error(403, 10000, &repeats));
+        assert_eq!(external_dns.records().err(), Some(500));
+        scene.cloudflare.clear_faults();
+        scene.cloudflare.add_token(Token::full(NEW_TOKEN));
+        scene.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).status = TokenStatus::Disabled);
+        fs::write(&file, NEW_TOKEN).expect("it was written before");
+        external_dns.run_loop(&[]).expect("withdrawn with the new token");
+
+        let (code, took, said) = process.end_with(signal);
+        assert_eq!(code, Some(0), "{signal}");
+        assert!(took < Duration::from_secs(1), "{signal} took {took:?}");
+        let has = |texts: [&str; 2]| said.iter().any(|line| texts.iter().all(|text| line.contains(text)));
+        for texts in [
+            ["call method=GET", "status=200"],
+            ["another secret", "used from now on"],
+            ["CF_API_TOKN", "is no setting"],
+            ["CF_TUNNEL_ID and CF_TUNNEL", "CF_TUNNEL_ID counts"],
+            ["hand.example.com", "refused=record_held"],
+            ["starting version=", env!("CARGO_PKG_VERSION")],
+        ] {
+            assert!(has(texts), "{format}: {texts:?} is missing in {said:#?}");
+        }
+        assert!(!has(["CF_SERVICE_HOST", ""]), "Kubernetes put it there");
+        for line in &said {
+            assert!(!line.contains(TOKEN) && !line.contains(NEW_TOKEN), "{line}");
+            if format == "json" {
+                let line: Line = serde_json::from_str(line).expect(line);
+                assert!(["level", "target", "message"].iter().all(|key| line.contains_key(*key)), "{line:?}");
+                assert_ne!(line["level"], "TRACE", "levels are words in lower case");
+            } else {
+                let level = line.split(' ').next().unwrap_or_default();
+                assert!(["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].contains(&level), "{line}");
+            }
+        }
+        if format == "json" {
+            let lines = said.iter().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+            let refused = lines.filter(|line| line.get("refused").is_some_and(|word| word == "record_held"));
+            let hostnames: Vec<String> = refused.map(|line| line["hostname"].clone()).collect();
+            assert_eq!(hostnames, ["hand.example.com"]);
+        }
+    }
+}
+
+/// The end of whoever collects the log must not be the end of the work.
+#[test]
+fn nobody_who_reads_standard_error_is_no_reason_to_fail() {
+    for format in ["text", "json"] {
+        let scene = Scene::new();
+        let (mut process, external_dns) =
+            Process::start_ready(&scene, &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", format)]);
+        process.close_standard_error();
+        for desired in [&[published("web.example.com", "http://web:80")][..], &[]] {
+            external_dns.run_loop(desired).expect("answered");
+        }
+        let (code, ..) = process.end_with("TERM");
+        assert_eq!(code, Some(0), "{format}");
+    }
+}
+
+/// tiny_http panics over each, in a thread that has nothing else to do.
+#[test]
+fn a_client_that_resets_at_once_is_no_line_in_the_log() {
+    let scene = Scene::new();
+    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    for _ in 0..300 {
+        let mut client = TcpStream::connect(external_dns.api).expect("it listens");
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("it is connected");
+        SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("an option of every socket");
+    }
+    external_dns.run_loop(&[published("web.example.com", "http://web:80")]).expect("answered");
+    let (code, _, said) = process.end_with("TERM");
+    assert_eq!(code, Some(0));
+    assert!(!said.iter().any(|line| line.contains("panic")), "{said:#?}");
+}
+
+#[test]
+fn the_start_says_what_will_be_managed() {
+    let scene = Scene::new();
+    let variables = [
+        ("CF_TUNNEL_ID", "home,office \"2\""),
+        ("OWNER_ID", "cluster"),
+        ("OWNERSHIP", "txt"),
+        ("ADOPT", "identical"),
+        ("NAMESPACE_GUARD", "true"),
+        ("DRY_RUN", "true"),
+        ("MASS_DELETION_LIMIT", "0"),
+        ("DEFAULT_SERVICE", "http://{name}:80"),
+        ("DOMAIN_FILTER", "example.com"),
+        ("LOG_FORMAT", "json"),
+    ];
+    let office = scene.cloudflare.add_tunnel("office \"2\"");
+    let (process, _) = Process::start_ready(&scene, &variables);
+    let (.., said) = process.end_with("TERM");
+    let lines: Vec<Line> = said.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let managing = lines.iter().find(|line| line.contains_key("tunnels")).expect("it is said");
+    let tunnels = format!("home ({}),office \"2\" ({office})", scene.tunnel);
+    for (key, value) in [
+        ("level", "info"),
+        ("tunnels", &*tunnels),
+        ("account", &scene.cloudflare.account()),
+        ("owner", "cluster"),
+        ("ownership", "txt"),
+        ("filter", r#"{"include":["example.com"]}"#),
+    ] {
+        assert_eq!(managing.get(key).map(String::as_str), Some(value), "{managing:?}");
+    }
+    for text in [
+        "--registry=txt",
+        "DRY_RUN is set",
+        "ADOPT is set",
+        "NAMESPACE_GUARD is set",
+        "DEFAULT_SERVICE is set",
+        "MASS_DELETION_LIMIT is 0",
+        "zones=example.com",
+    ] {
+        assert!(lines.iter().any(|line| line["message"].contains(text)), "{text} is missing in {said:#?}");
+    }
+}

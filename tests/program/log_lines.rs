@@ -1,0 +1,290 @@
+//! What an operator reads: each line once, when it is news.
+
+use std::time::Duration;
+
+use crate::process::Process;
+use cloudflare_emulator::{ConfigSource, Refusal, RuleText, Visit, catch_all};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::external_dns::TXT_BELOW;
+use test_support::harness::{Scene, endpoint, published};
+
+/// A flag such as `--managed-record-types=A` takes the CNAME out of what ExternalDNS plans, without a word.
+#[test]
+fn a_hostname_that_external_dns_swallows_is_named_once() {
+    let scene = Scene::new();
+    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    let desired =
+        [published("web.example.com", "http://web:80"), published("lost.example.com", "http://web:80")];
+    for _ in 0..6 {
+        external_dns.run_loop_without(&desired, "lost.example.com").expect("answered");
+    }
+    // Asked for at last.
+    external_dns.run_loop(&desired).expect("published");
+    let (_, _, said) = process.end_with("TERM");
+    let lines: Vec<&String> = said.iter().filter(|line| line.contains("does not ask for it")).collect();
+    assert_eq!(lines.len(), 1, "{said:#?}");
+    assert!(
+        lines[0].contains("hostname=\"lost.example.com\" resource=\"ingress/shop/web\" is wanted"),
+        "{lines:?}"
+    );
+    assert!(lines[0].contains("--managed-record-types"), "{lines:?}");
+}
+
+/// Another program that changes our record back has to be found by whoever reads the log.
+#[test]
+fn a_write_that_is_undone_every_time_is_named_once_with_what_differs() {
+    let scene = Scene::new();
+    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    let desired = [published("web.example.com", "http://web:80")];
+    for _ in 0..6 {
+        external_dns.run_loop(&desired).expect("answered");
+        scene.cloudflare.edit(|cloudflare| {
+            let id = cloudflare.records("example.com")[0].id.clone();
+            let fields = serde_json::json!({"proxied": false});
+            cloudflare.patch_record("example.com", &id, &fields).expect("Cloudflare takes it");
+        });
+    }
+    let (_, _, said) = process.end_with("TERM");
+    let lines: Vec<&String> = said.iter().filter(|line| line.contains("refused=not_kept")).collect();
+    assert_eq!(lines.len(), 1, "{said:#?}");
+    assert!(lines[0].contains("the record's proxied is not kept"), "{lines:?}");
+}
+
+/// What is wrong with an endpoint, its properties, and the word that it is refused with.
+type Bad<'a> = (&'a str, String, Vec<(&'a str, &'a str)>, &'a str);
+
+#[test]
+fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_goes_on() {
+    let scene = Scene::new();
+    let local = scene.cloudflare.add_tunnel("local");
+    scene.cloudflare.add_tunnel("office");
+    let theirs = r#"{"ingress":[{"hostname":"rule.example.com","service":"http://theirs:80"},{"hostname":"cover.example.com","path":"/","service":"http://theirs:80"},{"service":"http_status:503"}]}"#;
+    scene.cloudflare.put_configuration(&scene.tunnel, theirs).expect("cloudflared takes it");
+    let held = serde_json::json!({"name": "record.example.com", "type": "A", "content": "192.0.2.1"});
+    scene.cloudflare.add_record(&scene.zone, held).expect("Cloudflare takes it");
+    scene.cloudflare.edit(|cloudflare| {
+        cloudflare.put_configuration(&local, &catch_all("http_status:404")).expect("a document");
+        cloudflare.tunnel_mut(&local).config_source = ConfigSource::Local;
+        cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.service == "http://disliked:80");
+        cloudflare.whims_mut().dislike_name(
+            "disliked.example.com",
+            Refusal::new(400, 9041, "This DNS record cannot be proxied."),
+        );
+        cloudflare.whims_mut().drops_explicit_defaults = true;
+    });
+    let tunnels = [("CF_TUNNEL_ID", "home,office,local"), ("EXCLUDE_DOMAIN_FILTER", "out.example.com")];
+    let (process, external_dns) = Process::start_ready(&scene, &tunnels);
+
+    let service = ("tunnel-service", "http://web:80");
+    let api = ("tunnel-path-prefix", "/api");
+    let before = [
+        published("kept.example.com", "http://before:80"),
+        endpoint("kept.example.com", &[("tunnel-service", "http://before:80"), api]),
+        endpoint("broken.example.com", &[("tunnel-service", "http://before:80"), api]),
+        endpoint(
+            "two-tunnels.example.com",
+            &[("tunnel-service", "http://before:80"), ("tunnel", "office"), api],
+        ),
+    ];
+    external_dns.run_loop(&before).expect("published");
+
+    let at = |name: &str| format!("{name}.example.com");
+    let bad: Vec<Bad<'_>> = vec![
+        ("a service that is none", at("service"), vec![("tunnel-service", "web:80")], "invalid"),
+        ("a service with a path", at("slash"), vec![("tunnel-service", "http://web:80/x")], "invalid"),
+        ("no service", at("no-service"), vec![("tunnel", "home")], "invalid"),
+        ("a path that Go cannot read", at("path"), vec![service, ("tunnel-path", "^/a(?!b)")], "invalid"),
+        ("a prefix without a slash", at("prefix"), vec![service, ("tunnel-path-prefix", "api")], "invalid"),
+        ("both kinds of path", at("both"), vec![service, api, ("tunnel-path", "^/x")], "invalid"),
+        ("an unknown tunnel", at("tunnel"), vec![service, ("tunnel", "nowhere")], "invalid"),
+        ("a misspelled property", at("misspelled"), vec![service, ("tunnel-pth", "^/x")], "invalid"),
+        ("half of Access", at("access"), vec![service, ("access-required", "true")], "invalid"),
+        ("an unknown word of Access", at("word"), vec![service, ("access-policy", "x")], "invalid"),
+        (
+            "rules for a proxy that are none",
+            at("ip-rules"),
+            vec![service, ("origin-ip-rules", "all")],
+            "invalid",
+        ),
+        ("an option where there is no rule", at("none"), vec![("tunnel-service", "none"), api], "invalid"),
+        ("a label of 64 bytes", at(&"l".repeat(64)), vec![service], "invalid"),
+        ("a wildcard in the middle", "a.*.example.com".to_owned(), vec![service], "invalid"),
+        ("a port", "port.example.com:443".to_owned(), vec![service], "invalid"),
+        ("a blank", "two words.example.com".to_owned(), vec![service], "invalid"),
+        ("a name in no zone", "web.example.net".to_owned(), vec![service], "no_zone"),
+        ("a name outside the filter", at("web.out"), vec![service], "outside_filter"),
+        ("a record of theirs", at("record"), vec![service], "record_held"),
+        ("a rule of theirs", at("rule"), vec![service], "rule_held"),
+        ("a rule of theirs that covers ours and is covered by it", at("cover"), vec![service], "edit"),
+        ("a second tunnel", at("two-tunnels"), vec![service, ("tunnel", "home")], "two_tunnels"),
+        ("a local tunnel", at("local"), vec![service, ("tunnel", "local")], "local_tunnel"),
+        (
+            "a rule that Cloudflare dislikes",
+            at("rule-disliked"),
+            vec![("tunnel-service", "http://disliked:80")],
+            { "cloudflare" },
+        ),
+        ("a record that Cloudflare dislikes", at("disliked"), vec![service], "cloudflare"),
+        ("an option that Cloudflare drops", at("drops"), vec![service, ("origin-no-tls-verify", "false")], {
+            "not_kept"
+        }),
+        ("a path that broke", at("broken"), vec![service, ("tunnel-path-prefix", "api")], "withheld"),
+    ];
+    let good: Vec<Endpoint> =
+        (0..10).map(|number| published(&format!("good{number}.example.com"), "http://good:80")).collect();
+    let odd = endpoint("odd.example.com", &[service, ("origin-connect-timeout", "500ms")]);
+    let two_tunnels = before[3].clone();
+    let mut desired: Vec<Endpoint> = bad.iter().map(|(_, name, all, _)| endpoint(name, all)).collect();
+    desired.extend(before[..2].iter().chain(&good).cloned().chain([two_tunnels, odd]));
+    for _ in 0..2 {
+        external_dns.run_loop(&desired).expect("refused by name");
+    }
+
+    let (_, _, said) = process.end_with("TERM");
+    for (label, name, _, word) in &bad {
+        let refused = |line: &&String| {
+            line.contains(&format!("hostname={name:?} "))
+                && line.contains(&format!("resource=\"ingress/shop/web\" refused={word} "))
+        };
+        let lines = said.iter().filter(refused).count();
+        assert_eq!(lines, 1, "{label}: {name} refused={word} is said once in {said:#?}");
+    }
+    let left_out = said.iter().filter(|line| line.contains("odd.example.com") && line.contains("left out"));
+    assert!(left_out.count() > 0, "{said:#?}");
+    let service_for = |host: &str, path: &str| match scene.cloudflare.visit(host, path) {
+        Visit::Served { service, .. } => service,
+        other => other.to_string(),
+    };
+    for endpoint in &good {
+        assert_eq!(service_for(&endpoint.dns_name, "/"), "http://good:80", "{}", endpoint.dns_name);
+    }
+    for (host, path, service) in [
+        ("odd.example.com", "/", "http://web:80"),
+        ("drops.example.com", "/", "http://web:80"),
+        ("kept.example.com", "/", "http://before:80"),
+        ("kept.example.com", "/api", "http://before:80"),
+        ("broken.example.com", "/api", "http://before:80"),
+        ("two-tunnels.example.com", "/api", "http://before:80"),
+    ] {
+        assert_eq!(service_for(host, path), service, "{host}{path}");
+    }
+    // Two good ones of before with three rules, one of them at the office, ten new ones, and the two odd ones.
+    let ours = scene.rules().into_iter().filter(|rule| !rule.contains("theirs") && rule.contains("hostname"));
+    assert_eq!(ours.count(), 3 + 10 + 2, "{:#?}", scene.rules());
+}
+
+/// A changed --fqdn-template. ExternalDNS asks for it in every loop, also of a program that was started afresh.
+#[test]
+fn a_mass_deletion_is_one_line_and_answered_503_in_every_loop_until_it_is_wanted_again() {
+    let scene = Scene::new();
+    let named = |template: &str| -> Vec<Endpoint> {
+        (0..9)
+            .map(|number| published(&format!("h{number}.{template}.example.com"), "http://web:80"))
+            .collect()
+    };
+    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    external_dns.run_loop(&named("old")).expect("published");
+    scene.cloudflare.advance_clock(Duration::from_secs(60));
+    let mut processes = vec![(process, external_dns)];
+    for _ in 0..2 {
+        let (_, external_dns) = processes.last().expect("one runs");
+        for _ in 0..3 {
+            assert_eq!(external_dns.run_loop(&named("new")), Err(503));
+            assert_eq!(scene.cnames().len(), 18, "all that is asked for besides is done");
+        }
+        let (process, _) = processes.pop().expect("one runs");
+        let (_, _, said) = process.end_with("TERM");
+        let lines: Vec<&String> = said.iter().filter(|line| line.contains("mass_deletion")).collect();
+        let [line] = &lines[..] else { panic!("{said:#?}") };
+        for part in [
+            "hostnames=9 names=\"h0.old.example.com, ",
+            "h7.old.example.com and 1 more\" refused=mass_deletion ",
+        ] {
+            assert!(line.contains(part), "{line}");
+        }
+        processes.push(Process::start_ready(&scene, &[]));
+    }
+    let (_, external_dns) = processes.last().expect("one runs");
+    let both = [named("old"), named("new")].concat();
+    external_dns.run_loop(&both).expect("wanted again");
+    external_dns.run_loop(&named("old")).expect("the new ones may go: as many older ones stay");
+    assert_eq!(scene.cnames().len(), 9);
+}
+
+/// In between ExternalDNS had nothing to ask for, and so said nothing.
+#[test]
+fn what_comes_back_after_it_was_gone_is_told_again() {
+    let scene = Scene::new();
+    let held = serde_json::json!({"name": "held.example.com", "type": "A", "content": "192.0.2.1"});
+    scene.cloudflare.add_record(&scene.zone, held).expect("Cloudflare takes it");
+    let refused = published("held.example.com", "http://web:80");
+    let new = published("new.example.com", "http://web:80");
+    let dry = [("DRY_RUN", "true")];
+    for (label, variables, asked, between, line) in [
+        ("a refusal", &[][..], &refused, &[][..], "refused=record_held"),
+        ("a dry run", &dry[..], &new, &[], "dry run, not done: hostname=new.example.com record created"),
+        (
+            "a dry run of nothing",
+            &dry[..],
+            &new,
+            std::slice::from_ref(&refused),
+            "dry run, not done: hostname=new.example.com record created",
+        ),
+    ] {
+        let (process, external_dns) = Process::start_ready(&scene, variables);
+        for desired in [std::slice::from_ref(asked), between, std::slice::from_ref(asked)] {
+            for _ in 0..3 {
+                external_dns.run_loop(desired).expect("answered");
+            }
+        }
+        let (_, _, said) = process.end_with("TERM");
+        let lines = said.iter().filter(|said| said.contains(line)).count();
+        assert_eq!(lines, 2, "{label}: {said:#?}");
+    }
+}
+
+/// They go and change with their hostname, and read like its own record otherwise.
+#[test]
+fn a_stored_txt_record_that_comes_changes_or_goes_is_called_one_by_its_name() {
+    let scene = Scene::new();
+    let (process, external_dns) = Process::start_ready(&scene, &[("OWNERSHIP", "txt")]);
+    let external_dns = external_dns.with_registry(TXT_BELOW);
+    let published = published("web.example.com", "http://web:80");
+    let mut changed = endpoint("web.example.com", &[("tunnel-service", "http://web2:80")]);
+    changed.labels.set("resource", "ingress/shop/other");
+    for desired in [&[published][..], &[changed], &[]] {
+        external_dns.run_loop(desired).expect("answered");
+    }
+    let (_, _, said) = process.end_with("TERM");
+    let lines = |text: &str| said.iter().filter(|line| line.contains(text)).count();
+    for verb in ["created", "changed", "deleted"] {
+        let txt = format!("hostname=web.example.com TXT record {verb}, name=\"cname-x.web.example.com\"");
+        assert_eq!(lines(&txt), 1, "{said:#?}");
+        assert_eq!(lines(&format!("hostname=web.example.com record {verb}")), 1, "{said:#?}");
+    }
+    assert_eq!(lines("content=\"\\\"heritage=external-dns,"), 1, "what it says now: {said:#?}");
+}
+
+/// Whoever is to mend it looks for the object, not for the hostname.
+#[test]
+fn a_warning_about_an_endpoint_names_its_object() {
+    let scene = Scene::new();
+    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    let service = ("tunnel-service", "http://web:80");
+    let mut desired = vec![
+        endpoint("odd.example.com", &[service, ("origin-connect-timeout", "500ms")]),
+        endpoint("a.deep.example.com", &[service]),
+    ];
+    for (number, endpoint) in desired.iter_mut().enumerate() {
+        endpoint.labels.set("resource", &format!("ingress/shop/web{number}"));
+    }
+    external_dns.run_loop(&desired).expect("published");
+    let (_, _, said) = process.end_with("TERM");
+    for (name, number, text) in [
+        ("odd", 0, "webhook/origin-connect-timeout is left out"),
+        ("a.deep", 1, "in a zone with full setup Universal SSL"),
+    ] {
+        let begin = format!("hostname=\"{name}.example.com\" resource=\"ingress/shop/web{number}\" {text}");
+        assert_eq!(said.iter().filter(|line| line.contains(&begin)).count(), 1, "{begin} in {said:#?}");
+    }
+}

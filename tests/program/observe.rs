@@ -1,0 +1,4 @@
+//! The observation port.
+
+mod hostile;
+mod responder;

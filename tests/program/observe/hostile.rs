@@ -1,0 +1,207 @@
+//! The observation port and clients that mean harm, or are merely broken.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail loudly, as tests do"
+)]
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
+use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Answer, RunningResponder};
+use socket2::SockRef;
+
+use crate::raw_http::{Client, PATIENCE};
+
+#[allow(clippy::disallowed_methods, reason = "these tests measure how long an answer takes")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn start() -> (SocketAddr, RunningResponder) {
+    let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = bound.local_addr();
+    let routes = |path: &str| match path {
+        "/healthz" => Some(Answer { status: 200, content_type: "text/plain", body: b"ok".to_vec() }),
+        "/large" => Some(Answer { status: 200, content_type: "text/plain", body: vec![b'x'; 8 << 20] }),
+        _ => None,
+    };
+    let running = bound.serve(Arc::new(routes), Arc::new(SystemClock)).unwrap();
+    (address, running)
+}
+
+fn assert_answers_soon(address: SocketAddr) {
+    let start = now();
+    assert_eq!(Client::connect(address).get("/healthz").status, 200);
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[test]
+fn two_hundred_idle_clients_do_not_keep_a_probe_waiting() {
+    let (address, running) = start();
+    let mut idle: Vec<Client> = (0..200).map(|_| Client::connect(address)).collect();
+    assert_answers_soon(address);
+    // The oldest had to make room; its own time is not over yet.
+    let start = now();
+    assert_eq!(idle[0].rest(), "");
+    assert!(start.elapsed() < limits::OBSERVE_HEAD_TIMEOUT / 2);
+    drop(idle);
+    assert_answers_soon(address);
+    running.stop();
+}
+
+#[test]
+fn two_hundred_clients_that_began_a_head_do_not_keep_a_probe_waiting() {
+    let (address, _running) = start();
+    let slow: Vec<TcpStream> = (0..200)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            // It may have had to make room already.
+            let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nX-Slow: ");
+            stream
+        })
+        .collect();
+    assert_answers_soon(address);
+    drop(slow);
+}
+
+#[test]
+fn clients_that_never_read_do_not_keep_a_probe_waiting() {
+    let (address, _running) = start();
+    let deaf: Vec<Client> = (0..8)
+        .map(|_| {
+            let mut client = Client::connect(address);
+            SockRef::from(client.stream()).set_recv_buffer_size(4096).unwrap();
+            client.send("GET /large HTTP/1.1\r\n\r\n");
+            client
+        })
+        .collect();
+    assert_answers_soon(address);
+    drop(deaf);
+}
+
+#[test]
+fn a_head_that_does_not_end_is_cut_off() {
+    let (address, _running) = start();
+    let mut client = Client::connect(address);
+    client.send(format!("GET /healthz HTTP/1.1\r\nX-Endless: {}", "x".repeat(8192)));
+    assert_eq!(client.answer().status, 431);
+    // And so is whoever goes on after the answer.
+    let mut stream = client.stream();
+    let chunk = [b'x'; 4096];
+    let mut sent = 0;
+    while stream.write_all(&chunk).is_ok() {
+        sent += chunk.len();
+        assert!(sent < 64 << 20, "it is read without end");
+    }
+    assert_answers_soon(address);
+}
+
+#[test]
+fn a_head_that_does_not_come_in_time_is_answered_408() {
+    let (address, _running) = start();
+    let mut client = Client::connect(address);
+    let start = now();
+    client.send("GET /healthz HTTP/1.1\r\n");
+    assert_eq!(client.answer().status, 408);
+    assert!(start.elapsed() >= limits::OBSERVE_HEAD_TIMEOUT);
+    assert_eq!(client.rest(), "");
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_an_answer() {
+    let (address, _running) = start();
+    assert_eq!(Client::connect(address).rest(), "");
+}
+
+#[test]
+fn connections_reset_at_any_moment_end_nothing() {
+    let (address, _running) = start();
+    for sent in ["", "GET /hea", "GET /healthz HTTP/1.1\r\n\r\n", "GET /large HTTP/1.1\r\n\r\n"] {
+        for _ in 0..20 {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(sent.as_bytes()).unwrap();
+            SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        assert_answers_soon(address);
+    }
+}
+
+#[test]
+fn what_is_not_http_is_answered_and_closed() {
+    let (address, _running) = start();
+    for (request, status) in [
+        ("\u{16}\u{3}\u{1}\u{2}\0\u{1}\r\n\r\n", 400),
+        ("GET / HTTP/2.0\r\n\r\n", 505),
+        ("GET\r\n\r\n", 400),
+        ("POST /healthz HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 405),
+        ("GET /healthz HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n", 200),
+    ] {
+        let mut client = Client::connect(address);
+        client.send(request);
+        assert_eq!(client.answer().status, status, "{request:?}");
+        assert_eq!(client.rest(), "", "{request:?}");
+    }
+}
+
+/// A server that takes a failed accept for the end, or panics on it, stays deaf for good.
+#[test]
+fn running_out_of_descriptors_passes() {
+    let mut child = Command::new("sh")
+        .arg("-c")
+        .arg("ulimit -n 40 && exec \"$0\" \"$@\"")
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            "observe::hostile::a_responder_that_runs_until_its_input_ends",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a shell");
+    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+    let address: SocketAddr = loop {
+        let mut line = String::new();
+        assert_ne!(std::io::BufRead::read_line(&mut output, &mut line).unwrap(), 0);
+        if let Some((_, address)) = line.split_once("listens on ") {
+            break address.trim_end().parse().unwrap();
+        }
+    };
+    // Fewer than it may hold, more than it has descriptors for.
+    let idle: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(address).unwrap()).collect();
+    assert_eq!(Client::connect(address).get("/healthz").status, 200);
+    drop(idle);
+    assert_answers_soon(address);
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+#[ignore = "run by another test, with few descriptors"]
+fn a_responder_that_runs_until_its_input_ends() {
+    let (address, running) = start();
+    println!("listens on {address}");
+    let mut line = String::new();
+    let _ = std::io::stdin().read_line(&mut line);
+    running.stop();
+}
+
+#[test]
+fn stopping_does_not_wait_for_open_connections() {
+    let (address, running) = start();
+    let mut idle = TcpStream::connect(address).unwrap();
+    idle.write_all(b"GET /").unwrap();
+    let start = now();
+    running.stop();
+    assert!(start.elapsed() < Duration::from_secs(1));
+    assert!(TcpStream::connect_timeout(&address, PATIENCE).is_err());
+}

@@ -1,0 +1,105 @@
+//! The observation port for clients that mean well.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail loudly, as tests do"
+)]
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
+use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
+use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Answer};
+
+use crate::raw_http::Client;
+
+#[test]
+fn readiness_follows_what_is_known() {
+    let health = Arc::new(Health::default());
+    let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = bound.local_addr();
+    let known = Arc::clone(&health);
+    let running = bound.serve(Arc::new(move |path: &str| known.route(path)), Arc::new(SystemClock)).unwrap();
+
+    assert_eq!(Client::connect(address).get("/healthz").text(), r#"{"status":"ok"}"#);
+    let missing = Client::connect(address).get("/readyz");
+    assert_eq!(missing.status, 503);
+    assert_eq!(missing.values("Content-Type"), ["application/json"]);
+    assert!(missing.text().contains("not verified yet"), "{}", missing.text());
+    health.credentials().close();
+    health.tunnels().close();
+    assert_eq!(Client::connect(address).get("/readyz").status, 200);
+    assert_eq!(Client::connect(address).get("/metrics").status, 404);
+    running.stop();
+}
+
+#[test]
+fn there_is_one_answer_a_connection_and_it_arrives_whole() {
+    const LENGTH: usize = 4 << 20;
+    let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = bound.local_addr();
+    let routes = |path: &str| {
+        (path == "/metrics").then(|| Answer {
+            status: 200,
+            content_type: "text/plain",
+            body: vec![b'x'; LENGTH],
+        })
+    };
+    let _running = bound.serve(Arc::new(routes), Arc::new(SystemClock)).unwrap();
+
+    let mut client = Client::connect(address);
+    // A body nobody asked for, and another request, must not reset the connection under the first answer.
+    client.send(format!(
+        "GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 32768\r\n\r\n{}GET /metrics HTTP/1.1\r\n\r\n",
+        "b".repeat(32768)
+    ));
+    let answer = client.answer();
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.values("Connection"), ["close"]);
+    assert_eq!(answer.body.len(), LENGTH);
+    assert_eq!(client.rest(), "");
+
+    let mut client = Client::connect(address);
+    client.send("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let head = client.head();
+    assert!(head.contains(&format!("\r\nContent-Length: {LENGTH}\r\n")), "{head}");
+    assert_eq!(client.rest(), "");
+}
+
+#[test]
+fn a_head_may_come_in_pieces_and_from_a_half_closed_client() {
+    let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = bound.local_addr();
+    let health = Health::default();
+    let _running =
+        bound.serve(Arc::new(move |path: &str| health.route(path)), Arc::new(SystemClock)).unwrap();
+    let mut client = Client::connect(address);
+    for byte in "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".bytes() {
+        client.send([byte]);
+    }
+    client.stream().shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.rest(), "");
+}
+
+#[test]
+fn the_unspecified_address_takes_both_families() {
+    let bound = responder::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).unwrap();
+    let port = bound.local_addr().port();
+    let has_ipv6 = bound.local_addr().is_ipv6();
+    let health = Health::default();
+    let running = bound.serve(Arc::new(move |path: &str| health.route(path)), Arc::new(SystemClock)).unwrap();
+    assert_eq!(Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).get("/healthz").status, 200);
+    if has_ipv6 {
+        assert_eq!(
+            Client::connect(SocketAddr::from((Ipv6Addr::LOCALHOST, port))).get("/healthz").status,
+            200
+        );
+    } else {
+        println!("IPv6 is off here; only 127.0.0.1 was tried");
+    }
+    running.stop();
+    assert!(std::net::TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).is_err());
+}

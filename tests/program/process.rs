@@ -1,0 +1,210 @@
+//! The built program as a process of its own, and every line that it says.
+
+#![allow(clippy::panic, reason = "a helper that waits in vain fails the test")]
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use test_support::external_dns::{Answer, ExternalDns, Registry, exchange};
+use test_support::harness::{Scene, TOKEN};
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_external-dns-cloudflare-tunnel-webhook");
+
+/// No step of a process takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Another one than was built for the tests, such as the static binary: `WEBHOOK_BINARY`.
+#[allow(clippy::disallowed_methods, reason = "whoever runs the tests says so")]
+pub(crate) fn other_binary() -> Option<OsString> {
+    std::env::var_os("WEBHOOK_BINARY")
+}
+
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(other_binary().unwrap_or_else(|| PROGRAM.into()));
+    command.env_clear().stdin(Stdio::null());
+    command
+}
+
+/// A running process and every line that it has said.
+pub(crate) struct Process {
+    child: Child,
+    observation: SocketAddr,
+    lines: Receiver<String>,
+    reader: Arc<Reader>,
+    said: Vec<String>,
+}
+
+/// The thread that reads what is said: whether it is to wait, and whether it does.
+#[derive(Default)]
+struct Reader {
+    is_held: AtomicBool,
+    is_waiting: AtomicBool,
+}
+
+#[allow(clippy::disallowed_methods, reason = "a process is another thread; it is waited for, with a bound")]
+impl Process {
+    pub(crate) fn start(scene: &Scene, variables: &[(&str, &str)]) -> Self {
+        let mut child = program()
+            .envs([
+                ("CF_API_TOKEN", TOKEN),
+                ("CF_ACCOUNT_ID", &*scene.cloudflare.account()),
+                ("CF_TUNNEL_ID", "home"),
+                ("CF_API_BASE_URL", &*scene.cloudflare.base_url()),
+                ("SERVER_HOST", "127.0.0.1"),
+                ("SERVER_PORT", "0"),
+                ("METRICS_HOST", "127.0.0.1"),
+                ("METRICS_PORT", "0"),
+            ])
+            .envs(variables.iter().copied())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program was built");
+        let errors = BufReader::new(child.stderr.take().expect("it is piped"));
+        let (sender, lines) = mpsc::channel();
+        // Ends, and closes the pipe, with the next line after the receiver is gone.
+        let reader = Arc::new(Reader::default());
+        let held = Arc::clone(&reader);
+        thread::spawn(move || {
+            errors.lines().map_while(Result::ok).try_for_each(|line| {
+                held.wait_while_held();
+                sender.send(line)
+            })
+        });
+        let observation = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self { child, observation, lines, reader, said: Vec::new() }
+    }
+
+    /// From now on nobody reads what is said, and the pipe has room for nothing more.
+    pub(crate) fn block_standard_error(&mut self) {
+        self.reader.is_held.store(true, Ordering::Release);
+        let mut pipe = standard_error_of(&self.child);
+        pipe.write_all(b"\n").expect("it is read");
+        let end = Instant::now() + PATIENCE;
+        while !self.reader.is_waiting.load(Ordering::Acquire) {
+            assert!(Instant::now() < end, "the line is not read");
+            thread::sleep(Duration::from_millis(1));
+        }
+        fill(&mut pipe);
+    }
+
+    /// What is said is read again.
+    pub(crate) fn unblock_standard_error(&self) {
+        self.reader.is_held.store(false, Ordering::Release);
+    }
+
+    /// An answer of the observation port.
+    pub(crate) fn observe(&self, path: &str) -> Answer {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        exchange(self.observation, &[request.as_bytes()]).expect("the port answers")
+    }
+
+    /// From the next line on nobody reads what is said.
+    pub(crate) fn close_standard_error(&mut self) {
+        self.lines = mpsc::channel().1;
+    }
+
+    /// A process that can work, and ExternalDNS to talk to it.
+    pub(crate) fn start_ready(scene: &Scene, variables: &[(&str, &str)]) -> (Self, ExternalDns) {
+        let mut process = Self::start(scene, variables);
+        let api = process.wait_for("api=").parse().expect("an address");
+        process.observation = process.already_said("observation=").parse().expect("an address");
+        process.wait_until_ready();
+        (process, ExternalDns { api, registry: Registry::Noop })
+    }
+
+    /// The text behind `marker`, up to the next blank, in the first line that has it.
+    pub(crate) fn wait_for(&mut self, marker: &str) -> String {
+        loop {
+            let line = self
+                .lines
+                .recv_timeout(PATIENCE)
+                .unwrap_or_else(|_| panic!("no {marker} in {:#?}", self.said));
+            let found = line.split_once(marker).map(|(_, rest)| first_word(rest).to_owned());
+            self.said.push(line);
+            if let Some(found) = found {
+                return found;
+            }
+        }
+    }
+
+    /// The same in what was said before.
+    fn already_said(&self, marker: &str) -> String {
+        let found = self.said.iter().find_map(|line| line.split_once(marker));
+        let (_, rest) = found.unwrap_or_else(|| panic!("no {marker} in {:#?}", self.said));
+        first_word(rest).to_owned()
+    }
+
+    fn wait_until_ready(&self) {
+        let end = Instant::now() + PATIENCE;
+        while self.observe("/readyz").status != 200 {
+            assert!(Instant::now() < end, "not ready: {:#?}", self.said);
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The most that was resident at once, in KiB.
+    pub(crate) fn memory_peak_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux says it");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
+    /// Sends a signal; answers the exit code, how long it took, and everything that was said.
+    pub(crate) fn end_with(mut self, signal: &str) -> (Option<i32>, Duration, Vec<String>) {
+        let begun = Instant::now();
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().expect("kill is there").success());
+        let status = self.child.wait().expect("it is our child");
+        let took = begun.elapsed();
+        self.unblock_standard_error();
+        let mut said = std::mem::take(&mut self.said);
+        said.extend(self.lines.iter());
+        (status.code(), took, said)
+    }
+}
+
+/// The pipe that a process writes its standard error to.
+pub(crate) fn standard_error_of(child: &Child) -> File {
+    let path = format!("/proc/{}/fd/2", child.id());
+    File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).expect("it is ours")
+}
+
+/// Fills a pipe to the last byte.
+pub(crate) fn fill(pipe: &mut File) {
+    for size in [4096, 1] {
+        while pipe.write(&vec![b'\n'; size]).is_ok() {}
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "as above")]
+impl Reader {
+    fn wait_while_held(&self) {
+        while self.is_held.load(Ordering::Acquire) {
+            self.is_waiting.store(true, Ordering::Release);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// One that nobody ended would outlive its test.
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Up to the next blank, or to the quotation mark that ends a text in JSON.
+fn first_word(text: &str) -> &str {
+    text.split([' ', '"']).next().unwrap_or_default()
+}

@@ -1,0 +1,6 @@
+//! The API port.
+
+mod api;
+mod hostile;
+mod protocol;
+mod shutdown;

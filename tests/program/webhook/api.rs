@@ -1,0 +1,114 @@
+//! The API port with a service that does what a test says.
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
+use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Arrived, Incoming};
+use external_dns_cloudflare_tunnel_webhook::webhook::server::{self, RunningServer, ServerSettings};
+use external_dns_cloudflare_tunnel_webhook::webhook::{Failure, Service};
+
+type Records = dyn Fn() -> Result<Vec<Endpoint>, Failure> + Send + Sync;
+
+/// Answers `/records` as told, echoes `/adjustendpoints`, keeps what it is asked to apply.
+pub(crate) struct Fake {
+    pub(crate) records: Box<Records>,
+    pub(crate) applied: Mutex<Vec<Changes>>,
+}
+
+impl Fake {
+    pub(crate) fn new(
+        records: impl Fn() -> Result<Vec<Endpoint>, Failure> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { records: Box::new(records), applied: Mutex::default() })
+    }
+
+    pub(crate) fn empty() -> Arc<Self> {
+        Self::new(|| Ok(Vec::new()))
+    }
+}
+
+impl Service for Fake {
+    fn domain_filter(&self) -> Box<str> {
+        r#"{"include":["example.com"]}"#.into()
+    }
+
+    fn records(&self, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
+        (self.records)()
+    }
+
+    fn adjust_endpoints(&self, wanted: &mut Incoming<'_>, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
+        let mut endpoints = Vec::new();
+        while let Some(Arrived { endpoint, .. }) = wanted.next_endpoint()? {
+            endpoints.push(endpoint);
+        }
+        Ok(endpoints)
+    }
+
+    fn apply_changes(&self, incoming: &mut Incoming<'_>, _: Deadline) -> Result<(), Failure> {
+        let mut changes = Changes::default();
+        while let Some(Arrived { list, endpoint, .. }) = incoming.next_endpoint()? {
+            changes.add(list, endpoint);
+        }
+        self.applied.lock().unwrap().push(changes);
+        Ok(())
+    }
+
+    fn property_values_equal(&self, _: &str, previous: &str, current: &str) -> bool {
+        previous == current
+    }
+}
+
+/// An API port at work.
+pub(crate) struct Api {
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) running: RunningServer,
+}
+
+/// Settings for a port of 127.0.0.1.
+pub(crate) fn settings() -> ServerSettings {
+    ServerSettings::new(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))])
+}
+
+pub(crate) fn start(settings: ServerSettings, service: Arc<Fake>) -> Api {
+    let bound = server::bind(settings).expect("loopback is there");
+    let addresses = bound.local_addrs().collect();
+    let shutdown = Shutdown::default();
+    let running =
+        bound.serve(service, Arc::new(SystemClock), shutdown.clone()).expect("threads can be started");
+    Api { addresses, shutdown, running }
+}
+
+impl Api {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    pub(crate) fn assert_nothing_failed(&self) {
+        assert_eq!(self.shutdown.wait_for_failure(Duration::ZERO), None);
+    }
+}
+
+/// An endpoint called `name`.
+pub(crate) fn endpoint(name: impl Into<String>) -> Endpoint {
+    Endpoint {
+        dns_name: name.into(),
+        record_type: "CNAME".to_owned(),
+        targets: vec!["c0ffee00-0000-4000-8000-000000000001.cfargotunnel.com".to_owned()],
+        ..Endpoint::default()
+    }
+}
+
+/// What stands behind `beginning` in the first line of a child process that has it.
+pub(crate) fn line_after(output: &mut impl std::io::BufRead, beginning: &str) -> String {
+    loop {
+        let mut line = String::new();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "no line with {beginning:?}");
+        if let Some((_, rest)) = line.split_once(beginning) {
+            return rest.trim_end().to_owned();
+        }
+    }
+}

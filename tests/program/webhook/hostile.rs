@@ -1,0 +1,396 @@
+//! What tiny_http does to who uses it unguarded, tried against the API port. `docs/security.md` names these tests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail loudly, as tests do"
+)]
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::webhook::server::ServerSettings;
+use socket2::SockRef;
+
+use super::api;
+use super::api::{Fake, endpoint, settings, start};
+use crate::raw_http::{Client, PATIENCE, WEBHOOK};
+
+#[allow(clippy::disallowed_methods, reason = "these tests measure how long an answer takes")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Asks on a new connection, and says how long the answer took.
+fn probe(address: std::net::SocketAddr) -> Duration {
+    let start = now();
+    assert_eq!(Client::connect(address).get("/").status, 200);
+    start.elapsed()
+}
+
+/// Unguarded: "memory allocation failed" aborts the process, or "capacity overflow" ends the worker.
+#[test]
+fn an_absurd_length_is_answered_at_once_and_ends_nothing() {
+    let api = start(ServerSettings { workers: 1, ..settings() }, Fake::empty());
+    for (length, path, content_type, status) in [
+        ("99999999999", "/records", WEBHOOK, 503),
+        ("18446744073709551615", "/records", WEBHOOK, 503),
+        ("9223372036854775807", "/adjustendpoints", WEBHOOK, 503),
+        ("99999999999", "/records", "text/plain", 413),
+        ("99999999999", "/nothing", WEBHOOK, 404),
+        ("18446744073709551616", "/records", WEBHOOK, 400),
+    ] {
+        let mut client = Client::connect(api.address());
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
+        ));
+        let answer = client.answer();
+        assert_eq!(answer.status, status, "{length} {path} {content_type}");
+        assert!(!answer.body.is_empty(), "{length} {path} {content_type}");
+        probe(api.address());
+    }
+    for method in ["GET", "HEAD"] {
+        let mut client = Client::connect(api.address());
+        client.send(format!("{method} /records HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n"));
+        let head = loop {
+            let head = client.head();
+            if !head.starts_with("HTTP/1.1 100 ") {
+                break head;
+            }
+        };
+        assert!(head.starts_with("HTTP/1.1 413 "), "{method}: {head}");
+    }
+    // HTTP/1.0 has no interim answers, so this one gets none at all; the next client does.
+    Client::connect(api.address()).send("POST /records HTTP/1.0\r\nContent-Length: 99999999999\r\n\r\n");
+    probe(api.address());
+    api.assert_nothing_failed();
+}
+
+/// Each such request costs a thread and two descriptors for good, so their number is bounded.
+#[test]
+fn too_many_absurd_lengths_end_the_process_with_a_reason() {
+    let api = start(settings(), Fake::empty());
+    for _ in 0..limits::ABANDONED_REQUESTS_MAX {
+        let mut client = Client::connect(api.address());
+        client.send("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n");
+        assert_eq!(client.answer().status, 413);
+    }
+    let reason = api.shutdown.wait_for_failure(PATIENCE).expect("a reason");
+    assert!(reason.contains("too large"), "{reason}");
+}
+
+/// Nothing of a body over the cap is awaited when its length says so; ExternalDNS is told softly.
+#[test]
+fn a_body_over_the_cap_is_refused_before_it_is_sent() {
+    let service = Fake::empty();
+    let api = start(settings(), service.clone());
+    let over = limits::REQUEST_BODY_MAX_BYTES + 1;
+    let mut client = Client::connect(api.address());
+    client.send(format!(
+        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: {over}\r\n\r\n"
+    ));
+    assert_eq!(client.answer().status, 503);
+    let mut client = Client::connect(api.address());
+    client.send(format!("POST /records HTTP/1.1\r\nHost: x\r\nContent-Length: {over}\r\n\r\n"));
+    assert_eq!(client.answer().status, 413);
+    probe(api.address());
+    assert!(service.applied.lock().unwrap().is_empty());
+}
+
+/// Without a length the cap shows only while reading.
+#[test]
+fn a_chunked_body_is_read_up_to_the_cap() {
+    let service = Fake::empty();
+    let api = start(settings(), service.clone());
+    let head = format!(
+        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    let mut client = Client::connect(api.address());
+    client.send(format!("{head}2\r\n{{}}\r\n0\r\n\r\n"));
+    assert_eq!(client.answer().status, 204);
+    assert_eq!(service.applied.lock().unwrap().len(), 1);
+
+    let mut client = Client::connect(api.address());
+    client.send(&head);
+    let chunk = vec![b' '; 1 << 20];
+    for _ in 0..limits::REQUEST_BODY_MAX_BYTES >> 20 {
+        client.send("100000\r\n");
+        client.send(&chunk);
+        client.send("\r\n");
+    }
+    client.send("2\r\n{}\r\n");
+    assert_eq!(client.answer().status, 503);
+    assert_eq!(service.applied.lock().unwrap().len(), 1);
+    probe(api.address());
+}
+
+/// Where two readers could see a request end in two places, nothing is done.
+#[test]
+fn an_ambiguous_length_is_refused() {
+    let service = Fake::empty();
+    let api = start(settings(), service.clone());
+    for framing in [
+        "Content-Length: 2\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: identity",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nConnection: upgrade",
+        "Content-Length: 2\r\nContent-Length: 3",
+        "Content-Length: 2\r\nContent-Length: 2",
+        "Content-Length: abc",
+        "Content-Length: +2",
+        "Content-Length: -2",
+        "Content-Length: 0x2",
+        "Content-Length: 2, 2",
+    ] {
+        let mut client = Client::connect(api.address());
+        client.send(format!(
+            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\n{framing}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"
+        ));
+        assert_eq!(client.answer().status, 400, "{framing}");
+    }
+    assert!(service.applied.lock().unwrap().is_empty());
+}
+
+/// A page that has its name led to loopback is of one origin with the port, so nothing but these headers shows it.
+#[test]
+fn a_web_page_is_refused_whatever_it_asks_for_and_nothing_is_done() {
+    let service = Fake::empty();
+    let api = start(settings(), service.clone());
+    for header in
+        ["Origin: http://evil.example:8888", "origin: null", "Origin:", "Sec-Fetch-Site: same-origin"]
+    {
+        for (method, path) in [
+            ("GET", "/"),
+            ("GET", "/records"),
+            ("POST", "/records"),
+            ("POST", "/adjustendpoints"),
+            ("OPTIONS", "/records"),
+            ("GET", "/healthz"),
+            ("GET", "/nothing"),
+        ] {
+            let mut client = Client::connect(api.address());
+            client.send(format!(
+                "{method} {path} HTTP/1.1\r\nHost: evil.example:8888\r\n{header}\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 2\r\n\r\n{{}}"
+            ));
+            let answer = client.answer();
+            assert_eq!(answer.status, 403, "{header}: {method} {path}");
+            assert!(answer.text().contains("web page"), "{}", answer.text());
+        }
+    }
+    assert!(service.applied.lock().unwrap().is_empty());
+    probe(api.address());
+}
+
+/// tiny_http unwraps the peer's address, which is gone by then. That panic must stay in its thread; the library does
+/// not compile without unwinding.
+#[test]
+fn connections_reset_before_they_are_accepted_end_nothing() {
+    let api = start(settings(), Fake::empty());
+    for _ in 0..300 {
+        let mut client = Client::connect(api.address());
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        SockRef::from(client.stream()).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    for _ in 0..10 {
+        probe(api.address());
+    }
+    api.assert_nothing_failed();
+}
+
+/// Unguarded, the worker is lost.
+#[test]
+fn a_panic_in_the_service_is_answered_and_the_worker_lives() {
+    let calls = AtomicUsize::new(0);
+    let api = start(
+        ServerSettings { workers: 1, ..settings() },
+        Fake::new(move || match calls.fetch_add(1, Ordering::Relaxed) {
+            0..3 => panic!("a service that is broken"),
+            _ => Ok(Vec::new()),
+        }),
+    );
+    let mut client = Client::connect(api.address());
+    for _ in 0..3 {
+        assert_eq!(client.get("/records").status, 500);
+    }
+    assert_eq!(client.get("/records").status, 200);
+    assert!(api.running.stop(PATIENCE), "no worker was lost");
+}
+
+/// Without TCP_NODELAY each answer of more than 1 KiB waits some 44 ms for a delayed acknowledgement.
+#[test]
+fn answers_do_not_wait_for_acknowledgements() {
+    let api =
+        start(settings(), Fake::new(|| Ok((0..20).map(|n| endpoint(format!("{n}.example.com"))).collect())));
+    let mut client = Client::connect(api.address());
+    let mut times: Vec<Duration> = (0..31)
+        .map(|_| {
+            let start = now();
+            assert!(client.get("/records").body.len() > 1024);
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    assert!(times[15] < Duration::from_millis(20), "median of {times:?}");
+}
+
+/// Unguarded, one client that never reads holds its worker for ever.
+#[test]
+fn a_client_that_never_reads_loses_its_worker_after_the_send_timeout() {
+    let large = || Ok(vec![Endpoint { dns_name: "x".repeat(24 << 20), ..Endpoint::default() }]);
+    let api = start(
+        ServerSettings { workers: 1, send_timeout: Duration::from_millis(300), ..settings() },
+        Fake::new(large),
+    );
+    let mut deaf = Client::connect(api.address());
+    SockRef::from(deaf.stream()).set_recv_buffer_size(4096).unwrap();
+    deaf.send("GET /records HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(probe(api.address()) < Duration::from_secs(10));
+    drop(deaf);
+}
+
+/// Unguarded, as many clients as there are workers silence the port: by a body that never ends, by a GET that announces
+/// a body and sends none, or by never sending what `Expect` asked for.
+#[test]
+fn clients_that_do_not_send_their_bodies_do_not_keep_others_waiting() {
+    let api = start(settings(), Fake::empty());
+    // A connection that is there already: tiny_http may let a fifth one wait, see the burst below.
+    let mut other = Client::connect(api.address());
+    assert_eq!(other.get("/").status, 200);
+    let mut held = Vec::new();
+    for request in [
+        format!(
+            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 5000\r\n\r\n{{"
+        ),
+        "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n".to_owned(),
+        "POST /records HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 500\r\n\r\n".to_owned(),
+    ] {
+        for _ in 0..limits::API_WORKERS_MAX / 4 {
+            let mut client = Client::connect(api.address());
+            client.send(&request);
+            held.push(client);
+        }
+        let start = now();
+        assert_eq!(other.get("/").status, 200);
+        assert!(start.elapsed() < Duration::from_secs(1), "{request:?}");
+    }
+    assert_eq!(held[4].answer().status, 200, "the GET itself is answered");
+    drop(held);
+    api.assert_nothing_failed();
+}
+
+/// tiny_http counts a thread as idle until it has run, so connections that arrive together can queue behind four busy
+/// ones for as long as those stay open. Each check of the listener brings a thread for one of them.
+#[test]
+fn a_burst_of_connections_that_stay_open_is_answered() {
+    // A race, so it is run for more than once.
+    for _ in 0..40 {
+        let api =
+            start(ServerSettings { check_period: Duration::from_millis(20), ..settings() }, Fake::empty());
+        let mut clients: Vec<Client> = (0..6).map(|_| Client::connect(api.address())).collect();
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        }
+        for client in &mut clients {
+            assert_eq!(client.answer().status, 200);
+        }
+        assert!(api.running.stop(PATIENCE));
+    }
+}
+
+/// When every worker is held for good, only a restart frees them.
+#[test]
+fn workers_that_are_all_held_end_the_process_with_a_reason() {
+    let api = start(
+        ServerSettings {
+            workers: 2,
+            request_timeout: Duration::from_millis(200),
+            check_period: Duration::from_millis(100),
+            ..settings()
+        },
+        Fake::empty(),
+    );
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let mut client = Client::connect(api.address());
+        client.send(format!(
+            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 5000\r\n\r\n{{"
+        ));
+        held.push(client);
+    }
+    let reason = api.shutdown.wait_for_failure(PATIENCE).expect("a reason");
+    assert!(reason.contains("held"), "{reason}");
+}
+
+/// A body that comes after the deadline is not acted upon: ExternalDNS has given up by then.
+#[test]
+fn a_body_that_comes_too_late_is_not_acted_upon() {
+    let service = Fake::empty();
+    let api =
+        start(ServerSettings { request_timeout: Duration::from_millis(50), ..settings() }, service.clone());
+    let mut client = Client::connect(api.address());
+    let body = format!("{{}}{}", " ".repeat(4998));
+    client.send(format!(
+        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 5000\r\n\r\n"
+    ));
+    #[allow(clippy::disallowed_methods, reason = "the delay is what is tested")]
+    std::thread::sleep(Duration::from_millis(200));
+    client.send(body);
+    assert_eq!(client.answer().status, 503);
+    assert!(service.applied.lock().unwrap().is_empty());
+}
+
+/// Response splitting and forged log lines both need a client's text where it does not belong.
+#[test]
+fn nothing_of_a_request_is_repeated_in_a_header() {
+    let api = start(settings(), Fake::empty());
+    let mut client = Client::connect(api.address());
+    client.send("GET /%0d%0aX-Evil:1?X-Evil HTTP/1.1\r\nHost: X-Evil\r\nAccept: X-Evil\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(answer.status, 404);
+    assert!(!answer.head.contains("X-Evil"), "{}", answer.head);
+}
+
+/// Unguarded, the process lives on and refuses every connection: tiny_http ends its accept thread at the first error,
+/// and panics in it when the error comes a moment later. Which of the two comes depends on how many descriptors are
+/// left, odd or even, so both are tried.
+#[test]
+fn running_out_of_descriptors_ends_the_process_with_a_reason() {
+    for limit in [64, 65] {
+        let mut child = Command::new("sh")
+            .arg("-c")
+            .arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\""))
+            .arg(std::env::current_exe().unwrap())
+            .args([
+                "--ignored",
+                "--exact",
+                "--nocapture",
+                "webhook::hostile::a_server_that_runs_until_it_fails",
+            ])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a shell");
+        let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+        let address = api::line_after(&mut output, "listens on ");
+        let clients: Vec<_> = (0..limit)
+            .filter_map(|_| std::net::TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE).ok())
+            .collect();
+        let reason = api::line_after(&mut output, "failed: ");
+        assert!(reason.contains("no longer accepts connections"), "with {limit} descriptors: {reason}");
+        drop(clients);
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+#[ignore = "run by another test, with few descriptors"]
+fn a_server_that_runs_until_it_fails() {
+    let api = start(ServerSettings { check_period: Duration::from_millis(100), ..settings() }, Fake::empty());
+    println!("listens on {}", api.address());
+    let reason = api.shutdown.wait_for_failure(PATIENCE);
+    println!("failed: {}", reason.expect("a reason before time is up"));
+}

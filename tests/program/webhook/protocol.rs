@@ -1,0 +1,221 @@
+//! ExternalDNS's side of the webhook protocol, byte by byte, over real sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail loudly, as tests do"
+)]
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use external_dns_cloudflare_tunnel_webhook::webhook::Failure;
+use external_dns_cloudflare_tunnel_webhook::webhook::server::ServerSettings;
+
+use super::api::{Fake, endpoint, settings, start};
+use crate::raw_http::{Client, PATIENCE, WEBHOOK};
+
+#[test]
+fn the_whole_conversation_runs_on_one_connection() {
+    let service = Fake::new(|| Ok(vec![endpoint("a.example.com")]));
+    let api = start(settings(), service.clone());
+    let mut client = Client::connect(api.address());
+
+    let negotiated = client.get("/");
+    assert_eq!(negotiated.status, 200);
+    assert_eq!(negotiated.values("Content-Type"), [WEBHOOK]);
+    assert_eq!(negotiated.values("Vary"), ["Accept, Content-Type"]);
+    assert_eq!(negotiated.text(), r#"{"include":["example.com"]}"#);
+
+    let records = client.get("/records");
+    assert_eq!(records.status, 200);
+    assert_eq!(records.values("Content-Type"), [WEBHOOK]);
+    assert_eq!(
+        records.text(),
+        r#"[{"dnsName":"a.example.com","targets":["c0ffee00-0000-4000-8000-000000000001.cfargotunnel.com"],"recordType":"CNAME"}]"#
+    );
+
+    let adjusted = client.post(
+        "/adjustendpoints",
+        "[{\"dnsName\":\"b.example.com\",\"providerSpecific\":[{\"name\":\"webhook/tunnel-service\",\"value\":\"http://a/?x\\u0026y\"}]}]\n",
+    );
+    assert_eq!(adjusted.status, 200);
+    assert_eq!(adjusted.values("Content-Type"), [WEBHOOK]);
+    assert_eq!(
+        adjusted.text(),
+        r#"[{"dnsName":"b.example.com","providerSpecific":[{"name":"webhook/tunnel-service","value":"http://a/?x&y"}]}]"#
+    );
+
+    let nothing = client.post("/adjustendpoints", "[]\n");
+    assert_eq!((nothing.status, nothing.text()), (200, "[]"));
+
+    let applied = client.post("/records", "{\"create\":[{\"dnsName\":\"b.example.com\"}]}\n");
+    assert_eq!((applied.status, applied.text()), (204, ""));
+    assert_eq!(applied.values("Content-Type"), [""; 0]);
+
+    let old_spelling = "{\"Create\":null,\"UpdateOld\":null,\"UpdateNew\":null,\"Delete\":[{\"dnsName\":\"b.example.com\"}]}\n";
+    assert_eq!(client.post("/records", old_spelling).status, 204);
+
+    let changes = service.applied.lock().unwrap();
+    assert_eq!(changes.len(), 2);
+    assert_eq!(changes[0].create[0].dns_name, "b.example.com");
+    assert_eq!(changes[1].delete[0].dns_name, "b.example.com");
+    api.assert_nothing_failed();
+}
+
+#[test]
+fn the_plugin_protocol_is_answered_in_its_own_type() {
+    const PLUGIN: &str = "application/external.dns.plugin+json;version=1";
+    let api = start(settings(), Fake::empty());
+    let mut client = Client::connect(api.address());
+    client.send(format!("GET / HTTP/1.1\r\nHost: x\r\nAccept: {PLUGIN}\r\n\r\n"));
+    assert_eq!(client.answer().values("Content-Type"), [PLUGIN]);
+
+    client.send(format!(
+        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {PLUGIN}\r\nContent-Length: 2\r\n\r\n{{}}"
+    ));
+    let applied = client.answer();
+    assert_eq!((applied.status, applied.text()), (200, ""));
+
+    let values = r#"{"name":"webhook/x","previous":"a","current":"a"}"#;
+    for path in ["/propertyvaluesequal", "/propertyvaluesequals"] {
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {PLUGIN}\r\nContent-Length: {}\r\n\r\n{values}",
+            values.len()
+        ));
+        let compared = client.answer();
+        assert_eq!(compared.text(), r#"{"equals":true}"#, "{path}");
+        assert_eq!(compared.values("Content-Type"), [PLUGIN], "{path}");
+    }
+}
+
+#[test]
+fn who_is_not_external_dns_is_told_what_is_wrong() {
+    let api = start(settings(), Fake::empty());
+    let mut client = Client::connect(api.address());
+    for (request, status, allow) in [
+        ("GET /records/ HTTP/1.1\r\n\r\n", 404, None),
+        ("POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 405, Some("GET, HEAD")),
+        ("PUT /records HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 405, Some("GET, HEAD, POST")),
+        ("FETCH /adjustendpoints HTTP/1.1\r\n\r\n", 405, Some("POST")),
+        (
+            "POST /records HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+            415,
+            None,
+        ),
+        ("POST /records HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 415, None),
+        ("GET /records HTTP/1.1\r\nAccept: application/json\r\n\r\n", 406, None),
+        (
+            "POST /records HTTP/1.1\r\nContent-Type: application/external.dns.webhook+json;version=1\r\nContent-Length: 1\r\n\r\n{",
+            400,
+            None,
+        ),
+        ("GET /healthz HTTP/1.1\r\n\r\n", 200, None),
+        ("GET /records?a=b HTTP/1.1\r\n\r\n", 200, None),
+    ] {
+        client.send(request);
+        let answer = client.answer();
+        assert_eq!(answer.status, status, "{request:?}");
+        assert_eq!(answer.values("Allow"), Vec::from_iter(allow), "{request:?}");
+        assert_eq!(answer.values("Location"), [""; 0], "{request:?}");
+    }
+}
+
+#[test]
+fn a_head_request_gets_the_head_of_get() {
+    let api = start(settings(), Fake::new(|| Ok(vec![endpoint("a.example.com")])));
+    let mut client = Client::connect(api.address());
+    let length = client.get("/records").body.len();
+    client.send("HEAD /records HTTP/1.1\r\nHost: x\r\n\r\n");
+    let head = client.head();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert!(head.contains(&format!("\r\nContent-Length: {length}\r\n")), "{head}");
+    // Were there a body, it would come before this.
+    assert_eq!(client.get("/healthz").text(), "ok\n");
+}
+
+#[test]
+fn a_failure_of_the_service_is_soft() {
+    let api = start(settings(), Fake::new(|| Err(Failure::unavailable("Cloudflare hangs"))));
+    let answer = Client::connect(api.address()).get("/records");
+    assert_eq!((answer.status, answer.text()), (503, "Cloudflare hangs\n"));
+}
+
+#[test]
+fn a_large_answer_has_a_length_and_arrives_whole() {
+    let api = start(
+        settings(),
+        Fake::new(|| Ok((0..20_000).map(|n| endpoint(format!("{n}.example.com"))).collect())),
+    );
+    let answer = Client::connect(api.address()).get("/records");
+    assert!(answer.body.len() > 1 << 20);
+    assert_eq!(answer.values("Transfer-Encoding"), [""; 0]);
+    let endpoints: Vec<serde_json::Value> = serde_json::from_slice(&answer.body).expect("a list");
+    assert_eq!(endpoints.len(), 20_000);
+}
+
+#[test]
+fn both_loopback_addresses_share_a_port() {
+    let api = start(
+        ServerSettings::new(vec![
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
+        ]),
+        Fake::empty(),
+    );
+    for address in &api.addresses {
+        assert_eq!(address.port(), api.address().port());
+        assert_eq!(Client::connect(*address).get("/records").status, 200, "{address}");
+    }
+    if api.addresses.len() < 2 {
+        println!("IPv6 is off here; only 127.0.0.1 was tried");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_an_error_that_names_it() {
+    let api = start(settings(), Fake::empty());
+    let error = external_dns_cloudflare_tunnel_webhook::webhook::server::bind(ServerSettings::new(vec![
+        api.address(),
+    ]))
+    .expect_err("the port is taken");
+    let text = error.to_string();
+    assert!(text.contains(&api.address().to_string()), "{text}");
+}
+
+#[test]
+fn stopping_answers_what_is_in_hand_and_refuses_what_comes_later() {
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let api = start(
+        settings(),
+        Fake::new(move || {
+            let _ = asked.send(());
+            let _ = released.lock().unwrap().recv();
+            Ok(Vec::new())
+        }),
+    );
+    let address = api.address();
+    let mut client = Client::connect(address);
+    client.send("GET /records HTTP/1.1\r\nHost: x\r\n\r\n");
+    is_asked.recv_timeout(PATIENCE).expect("the request arrives");
+
+    let stopping = std::thread::spawn(move || api.running.stop(PATIENCE));
+    // The socket closes first, while the request is still in hand.
+    while std::net::TcpStream::connect(address).is_ok() {
+        std::thread::yield_now();
+    }
+    assert!(!stopping.is_finished());
+    drop(release);
+    assert_eq!(client.answer().status, 200);
+    assert!(stopping.join().unwrap(), "every request was answered");
+}
+
+#[test]
+fn stopping_does_not_wait_for_idle_connections() {
+    let api = start(settings(), Fake::empty());
+    let mut idle = Client::connect(api.address());
+    assert_eq!(idle.get("/records").status, 200);
+    assert!(api.running.stop(Duration::from_secs(1)));
+}

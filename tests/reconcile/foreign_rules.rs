@@ -1,0 +1,290 @@
+//! Rules of somebody else's on our hostnames, or taken for ours: none is touched, and none loses its requests.
+
+use external_dns_cloudflare_tunnel_webhook::ingress::Document;
+use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{State, listing};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
+use serde_json::value::RawValue;
+
+use test_support::world::{HOME, OFFICE, World, tunnel_id};
+
+const NAME: &str = "a.example.com";
+
+fn on(tunnel: &str, path: &str, service: &str) -> Endpoint {
+    let properties = [("tunnel", tunnel), ("tunnel-path", path), ("tunnel-service", service)];
+    Endpoint {
+        dns_name: NAME.to_owned(),
+        targets: vec!["192.0.2.1".to_owned()],
+        record_type: "A".to_owned(),
+        labels: Labels::from_iter([("resource", "ingress/shop/web")]),
+        provider_specific: properties
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| Property::new(format!("webhook/{name}"), *value))
+            .collect(),
+        ..Endpoint::default()
+    }
+}
+
+fn theirs(hostname: &str, path: &str) -> String {
+    let path = if path.is_empty() { String::new() } else { format!(r#","path":"{path}""#) };
+    format!(r#"{{"hostname":"{hostname}"{path},"service":"http://theirs:80"}}"#)
+}
+
+fn put_rules(world: &mut World, tunnel: &str, edit: impl FnOnce(&mut Vec<String>)) {
+    let id = tunnel_id(tunnel);
+    let mut rules: Vec<String> =
+        world.document(&id).rules().iter().map(|rule| rule.raw().get().to_owned()).collect();
+    edit(&mut rules);
+    let text = RawValue::from_string(format!(r#"{{"ingress":[{}]}}"#, rules.join(","))).expect("JSON");
+    world.documents.insert(id, Document::parse(Some(&text)).expect("a document"));
+}
+
+/// The refusals' paths and words.
+fn refused(plan: &Plan) -> Vec<(String, &'static str)> {
+    let path = |path: &Option<Box<str>>| path.as_deref().unwrap_or("-").to_owned();
+    plan.refusals.iter().map(|refusal| (path(&refusal.set_identifier), refusal.reason.label())).collect()
+}
+
+/// A path for each of the tunnels so that their rules have one digest.
+fn paths_with_one_digest(first: &TunnelId, second: &TunnelId) -> (String, String) {
+    let mut seen = std::collections::HashMap::new();
+    for number in 0.. {
+        let path = format!("^/{number}$");
+        if let Some(other) = seen.get(&Digest::of(second, Some(&path))) {
+            return (String::clone(other), path);
+        }
+        seen.insert(Digest::of(first, Some(&path)), path);
+    }
+    unreachable!("there are fewer digests than numbers")
+}
+
+/// Somebody makes a rule whose digest is that of ours, in the same tunnel or in another one, in front of it or behind.
+#[test]
+fn of_two_rules_with_one_digest_neither_is_touched_until_one_is_gone() {
+    for (ours_in, theirs_in) in [(HOME, HOME), (HOME, OFFICE), (OFFICE, HOME)] {
+        for is_in_front in [true, false] {
+            let label = format!("{ours_in} {theirs_in} {is_in_front}");
+            let (ours, other) = paths_with_one_digest(&tunnel_id(ours_in), &tunnel_id(theirs_in));
+            let tunnel = if ours_in == HOME { "home" } else { "office" };
+            let wanted = |service: &str| [on(tunnel, &ours, service)];
+            let mut world = World::new(&[], &[]);
+            world.run_loop(&wanted("http://web:80"), usize::MAX);
+            put_rules(&mut world, theirs_in, |rules| {
+                if rules.is_empty() {
+                    rules.push(r#"{"service":"http_status:404"}"#.to_owned());
+                }
+                rules.insert(if is_in_front { 0 } else { rules.len() - 1 }, theirs(NAME, &other));
+            });
+
+            let own = world.snapshot().own_rules(&world.settings());
+            for (id, document) in &world.documents {
+                assert!(!document.rules().iter().any(|rule| own.has(id, rule)), "{label}");
+            }
+            let listed = listing(&world.snapshot(), &world.settings());
+            let foreign = listed.iter().filter(|entry| entry.state != State::RecordWithoutRule).count();
+            assert_eq!((foreign, listed.len()), (2, 3), "{label}: {listed:?}");
+            let before = world.clone();
+            for (desired, path) in
+                [(&wanted("http://web:80")[..], &ours), (&wanted("http://new:80")[..], &ours)]
+            {
+                let plan = world.run_loop(desired, usize::MAX);
+                assert_eq!(refused(&plan), [(path.clone(), "digest_taken")], "{label}");
+                assert_eq!(world, before, "{label}");
+            }
+            let plan = world.run_loop(&[], usize::MAX);
+            assert!(matches!(&refused(&plan)[..], [(_, "digest_taken")]), "{label}: {plan:?}");
+            assert_eq!(world, before, "{label}");
+
+            put_rules(&mut world, theirs_in, |rules| rules.retain(|rule| !rule.contains("theirs")));
+            let plan = world.run_loop(&wanted("http://new:80"), usize::MAX);
+            assert_eq!(refused(&plan), [], "{label}");
+            let services = world.document(&tunnel_id(ours_in)).rules().iter().map(|rule| rule.service());
+            assert_eq!(services.collect::<Vec<_>>(), ["http://new:80", "http_status:404"], "{label}");
+        }
+    }
+}
+
+#[test]
+fn a_path_whose_digest_a_rule_in_another_tunnel_has_is_not_published() {
+    let (ours, other) = paths_with_one_digest(&tunnel_id(HOME), &tunnel_id(OFFICE));
+    let mut world = World::new(&[], &[]);
+    put_rules(&mut world, OFFICE, |rules| {
+        rules.extend([theirs(NAME, &other), r#"{"service":"http_status:404"}"#.to_owned()]);
+    });
+    let before = world.clone();
+    let plan = world.run_loop(&[on("home", &ours, "http://web:80")], usize::MAX);
+    assert_eq!(refused(&plan), [(ours, "digest_taken")]);
+    assert!(plan.refusals[0].to_string().contains(&format!("path {other:?} in tunnel {OFFICE}")), "{plan:?}");
+    assert_eq!(world, before);
+}
+
+/// Which of them is ours cannot be told, also where one of them is as it is wanted.
+#[test]
+fn of_two_rules_with_one_hostname_and_path_neither_is_ours_until_one_is_gone() {
+    for path in ["", "^/a$"] {
+        let wanted = |service: &str| [on("home", path, service)];
+        let mut world = World::new(&[], &[]);
+        world.run_loop(&wanted("http://web:80"), usize::MAX);
+        put_rules(&mut world, HOME, |rules| rules.insert(1, theirs("A.example.com", path)));
+        let own = world.snapshot().own_rules(&world.settings());
+        let home = tunnel_id(HOME);
+        assert!(!world.document(&home).rules().iter().any(|rule| own.has(&home, rule)), "{path}");
+        let before = world.clone();
+        for adopt in [&[][..], &["all"]] {
+            for desired in [&wanted("http://web:80")[..], &wanted("http://new:80")[..], &[]] {
+                let mut world = world.clone().adopting(adopt);
+                let plan = world.run_loop(desired, usize::MAX);
+                assert_eq!(refused(&plan), [(path.to_owned(), "edit")], "{desired:?} {adopt:?}");
+                assert!(plan.refusals[0].to_string().contains("rules 1 and 2 of the tunnel"), "{plan:?}");
+                assert_eq!((&world.documents, &world.records), (&before.documents, &before.records));
+            }
+        }
+        put_rules(&mut world, HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
+        assert_eq!(refused(&world.run_loop(&wanted("http://new:80"), usize::MAX)), [], "{path}");
+    }
+}
+
+const REST: &str = r#"{"service":"http_status:404"}"#;
+
+fn target(id: &str) -> String {
+    tunnel_id(id).hostname()
+}
+
+fn services(world: &World, tunnel: &str) -> Vec<String> {
+    let rules = world.document(&tunnel_id(tunnel)).rules().iter();
+    rules.map(|rule| rule.service().to_owned()).collect()
+}
+
+/// Led over, the record would take the requests of their rule along.
+#[test]
+fn a_hostname_does_not_move_away_from_somebody_elses_rule_of_it() {
+    for (path, desired) in [
+        ("", on("office", "", "http://web:80")),
+        ("^/a$", on("office", "^/a$", "http://web:80")),
+        ("", on("office", "", "none")),
+    ] {
+        let service = desired.property("webhook/tunnel-service").unwrap_or_default();
+        let mut world = World::new(&[theirs(NAME, "^/theirs$")], &[]);
+        world.run_loop(&[on("home", path, service)], usize::MAX);
+        let before = world.clone();
+        let plan = world.run_loop(std::slice::from_ref(&desired), usize::MAX);
+        assert_eq!(refused(&plan), [(path.to_owned(), "rule_left_behind")]);
+        let told = plan.refusals[0].to_string();
+        assert!(told.contains(HOME) && told.contains("\"^/theirs$\""), "{told}");
+        assert_eq!(world, before);
+
+        put_rules(&mut world, HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
+        for _ in 0..2 {
+            assert_eq!(refused(&world.run_loop(std::slice::from_ref(&desired), usize::MAX)), []);
+        }
+        assert_eq!(*world.records[0].content, *target(OFFICE));
+    }
+}
+
+/// The record of a wildcard serves the names below it that have none.
+#[test]
+fn a_wildcard_does_not_move_away_from_somebody_elses_rule_below_it() {
+    let wildcard =
+        |tunnel: &str| Endpoint { dns_name: "*.example.com".to_owned(), ..on(tunnel, "", "http://web:80") };
+    for (records, is_refused) in [
+        (&[][..], true),
+        (&[("a.example.com", "A", "192.0.2.1")], false),
+        (&[("x.a.example.com", "MX", "mx.test")], false),
+        (&[("b.example.com", "A", "192.0.2.1")], true),
+    ] {
+        let mut world = World::new(&[theirs(NAME, "")], records);
+        world.run_loop(&[wildcard("home")], usize::MAX);
+        let plan = world.run_loop(&[wildcard("office")], usize::MAX);
+        let expected: &[_] = if is_refused { &[(String::new(), "rule_left_behind")] } else { &[] };
+        assert_eq!(refused(&plan), expected, "{records:?}");
+    }
+}
+
+/// A record of its own would lead the visitors of their rule elsewhere.
+#[test]
+fn a_rule_that_a_wildcard_leads_visitors_to_in_another_tunnel_holds_the_name() {
+    let records = |leads_to: &str| [("*.example.com", "CNAME", target(leads_to))];
+    for (their_path, label, leads_to) in [
+        ("", "rule_held", OFFICE),
+        ("^/x$", "rule_left_behind", OFFICE),
+        // Nobody reaches it.
+        ("", "", HOME),
+    ] {
+        let [(name, kind, content)] = records(leads_to);
+        let mut world = World::new(&[], &[(name, kind, &content)]);
+        put_rules(&mut world, OFFICE, |rules| rules.extend([theirs(NAME, their_path), REST.to_owned()]));
+        let before = world.clone();
+        let plan = world.run_loop(&[on("home", "", "http://web:80")], usize::MAX);
+        if label.is_empty() {
+            assert_eq!(refused(&plan), []);
+            continue;
+        }
+        assert_eq!(refused(&plan), [(String::new(), label)], "{their_path}");
+        let told = plan.refusals[0].to_string();
+        assert!(told.contains(OFFICE), "{told}");
+        assert_eq!(told.contains("ADOPT=all"), label == "rule_held", "{told}");
+        assert_eq!(world, before);
+        // In the tunnel that visitors are led to there is room for both.
+        let plan = world.run_loop(&[on("office", "^/ours$", "http://web:80")], usize::MAX);
+        assert_eq!(refused(&plan), []);
+    }
+}
+
+#[test]
+fn a_hostname_behind_a_wildcard_is_taken_over_where_it_is_and_then_moves() {
+    for writes in 0..8 {
+        let mut world = World::new(&[], &[("*.example.com", "CNAME", &target(OFFICE))]).adopting(&["all"]);
+        put_rules(&mut world, OFFICE, |rules| rules.extend([theirs(NAME, ""), REST.to_owned()]));
+        let desired = [on("home", "", "http://web:80")];
+        let adopted = world.run_loop(&desired, usize::MAX);
+        assert_eq!(adopted.hosts[0].adoptions.len(), 1, "{adopted:?}");
+        let own = world.records.iter().find(|record| &*record.name == NAME).expect("made");
+        assert_eq!(*own.content, *target(OFFICE), "visitors stay where their rule is");
+        assert_eq!(services(&world, OFFICE), ["http://theirs:80", "http_status:404"]);
+        world.run_loop(&desired, writes);
+        let led_to =
+            world.records.iter().find(|record| &*record.name == NAME).expect("there").content.clone();
+        let is_served = |tunnel: &str| *led_to == *target(tunnel) && services(&world, tunnel).len() == 2;
+        assert!(is_served(HOME) || is_served(OFFICE), "after {writes} writes");
+        for _ in 0..2 {
+            world.run_loop(&desired, usize::MAX);
+        }
+        assert_eq!(services(&world, OFFICE), ["http_status:404"]);
+        assert_eq!(services(&world, HOME), ["http://web:80", "http_status:404"]);
+        let written = world.writes;
+        world.run_loop(&desired, usize::MAX);
+        assert_eq!(world.writes, written);
+    }
+}
+
+/// Somebody serves it that way; with the object it would go.
+#[test]
+fn a_rule_that_a_record_leads_to_is_not_taken_back() {
+    let wildcard_host =
+        Endpoint { dns_name: "*.a.example.com".to_owned(), ..on("home", "", "http://theirs:80") };
+    for (desired, record, is_taken_back) in [
+        (on("home", "", "http://theirs:80"), ("*.example.com", HOME), false),
+        (on("home", "", "http://theirs:80"), ("*.example.com", OFFICE), true),
+        (on("home", "", "http://theirs:80"), ("b.example.com", HOME), true),
+        (wildcard_host.clone(), ("x.a.example.com", HOME), false),
+        (wildcard_host, ("b.example.com", HOME), true),
+    ] {
+        let (name, leads_to) = record;
+        let mut world = World::new(&[theirs(&desired.dns_name, "")], &[(name, "CNAME", &target(leads_to))]);
+        let before = world.clone();
+        let plan = world.run_loop(std::slice::from_ref(&desired), usize::MAX);
+        if is_taken_back {
+            assert_eq!(refused(&plan), [], "{record:?}");
+            continue;
+        }
+        let [refusal] = &plan.refusals[..] else { panic!("{plan:?}") };
+        assert!(matches!(&refusal.reason, Reason::RuleHeld { adopt, .. } if &**adopt == "all"), "{refusal}");
+        world.run_loop(&[], usize::MAX);
+        assert_eq!(world, before, "{record:?}");
+        let mut world = world.adopting(&["all"]);
+        assert_eq!(refused(&world.run_loop(&[desired], usize::MAX)), [], "{record:?}");
+    }
+}

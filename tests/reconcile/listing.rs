@@ -1,0 +1,316 @@
+//! What `list` tells of each hostname and path, on values alone.
+
+use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
+use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Entry, listing};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
+
+use test_support::external_dns::TXT;
+use test_support::world::{HOME, OFFICE, World, tunnel_id};
+
+const ELSEWHERE: &str = "99999999-a4ef-4643-bbbc-4a0ed4fc8415";
+
+fn published(name: &str, properties: &[(&str, &str)]) -> Endpoint {
+    let properties = properties.iter();
+    Endpoint {
+        dns_name: name.to_owned(),
+        targets: vec!["192.0.2.1".to_owned()],
+        record_type: "A".to_owned(),
+        provider_specific: properties
+            .map(|(name, value)| Property::new(format!("webhook/{name}"), *value))
+            .collect(),
+        ..Endpoint::default()
+    }
+}
+
+/// `hostname path service tunnel owner state drift`.
+fn line(entry: &Entry) -> String {
+    let Entry { hostname, path, service, tunnel, owner, state, drift } = entry;
+    let [path, service, tunnel, owner] =
+        [path, service, tunnel, owner].map(|cell| cell.as_deref().unwrap_or("-"));
+    let drift = if drift.is_empty() { String::new() } else { format!(" [{}]", drift.join(",")) };
+    format!("{hostname} {path} {service} {tunnel} {owner} {}{drift}", state.as_str())
+}
+
+fn lines(world: &World) -> Vec<String> {
+    listing(&world.snapshot(), &world.settings()).iter().map(line).collect()
+}
+
+fn rule(hostname: &str, path: &str) -> String {
+    format!(r#"{{"hostname":"{hostname}","path":"{path}","service":"http://theirs:80"}}"#)
+}
+
+fn target(id: &str) -> String {
+    tunnel_id(id).hostname()
+}
+
+/// A world with these endpoints published, after somebody was at it.
+fn published_then(endpoints: &[Endpoint], edit: impl FnOnce(&mut World)) -> World {
+    let mut world = World::new(&[], &[]);
+    world.run_loop(endpoints, usize::MAX);
+    edit(&mut world);
+    world
+}
+
+#[test]
+fn what_is_ours_is_ours_until_somebody_changes_it() {
+    let web = || [published("a.example.com", &[("tunnel-service", "http://web:80")])];
+    let comment = |world: &World| world.records[0].comment.to_string();
+    for (label, world, expected) in [
+        ("untouched", published_then(&web(), |_| ()), "a.example.com - http://web:80 home default ours"),
+        (
+            "with a path",
+            published_then(
+                &[published(
+                    "a.example.com",
+                    &[("tunnel-service", "http://web:80"), ("tunnel-path-prefix", "/api")],
+                )],
+                |_| (),
+            ),
+            "a.example.com ^/api(/|$) http://web:80 home default ours",
+        ),
+        (
+            "the record alone, as wanted",
+            published_then(&[published("a.example.com", &[("tunnel-service", "none")])], |_| ()),
+            "a.example.com - none home default ours",
+        ),
+        (
+            "its service, which only the cluster knows",
+            published_then(&web(), |world| {
+                let text = r#"{"ingress":[{"hostname":"a.example.com","service":"http://x:1"},{"service":"http_status:404"}]}"#;
+                world.documents = World::with_config(text).documents;
+            }),
+            "a.example.com - http://x:1 home default ours",
+        ),
+        (
+            "no longer proxied",
+            published_then(&web(), |world| world.records[0].proxied = false),
+            "a.example.com - http://web:80 home default drift [proxied]",
+        ),
+        (
+            "behind a wildcard of somebody else's",
+            published_then(&web(), |world| {
+                let ours = r#"{"hostname":"a.example.com","service":"http://web:80"}"#;
+                let rules = [rule("*.example.com", ""), ours.to_owned()];
+                world.documents = World::new(&rules, &[]).documents;
+            }),
+            "a.example.com - http://web:80 home default drift [order]",
+        ),
+        (
+            "to another of our tunnels",
+            published_then(&web(), |world| world.records[0].content = target(OFFICE).into()),
+            "a.example.com - http://web:80 office default drift [tunnel]",
+        ),
+        (
+            "to no tunnel",
+            published_then(&web(), |world| world.records[0].content = "somewhere.test".into()),
+            "a.example.com - http://web:80 - default drift [tunnel,target]",
+        ),
+        (
+            "to a tunnel that was deleted",
+            published_then(&web(), |world| world.records[0].content = target(ELSEWHERE).into()),
+            "a.example.com - http://web:80 99999999-a4ef-4643-bbbc-4a0ed4fc8415 default drift [tunnel,target]",
+        ),
+        (
+            "to an address",
+            published_then(&web(), |world| {
+                world.records[0].kind = "A".into();
+                world.records[0].content = "192.0.2.9".into();
+            }),
+            "a.example.com - http://web:80 - default drift [tunnel,target,type]",
+        ),
+        (
+            "its rule gone",
+            published_then(&web(), |world| world.documents = World::with_config("{}").documents),
+            "a.example.com - - home default record without rule",
+        ),
+        (
+            "its comment edited away",
+            published_then(&web(), |world| world.records[0].comment = "".into()),
+            "a.example.com - http://web:80 home - foreign",
+        ),
+    ] {
+        // A wildcard of somebody else's is a line of its own.
+        let lines = lines(&world);
+        let ours: Vec<&str> =
+            lines.iter().map(String::as_str).filter(|line| line.starts_with("a.")).collect();
+        assert_eq!(ours, [expected], "{label}: {:?}", comment(&world));
+    }
+}
+
+#[test]
+fn a_digest_whose_rule_is_gone_for_good_is_named() {
+    let web = published("a.example.com", &[("tunnel-service", "http://web:80")]);
+    let world = published_then(&[web], |world| {
+        let comment = format!("{}zzz", world.records[0].comment);
+        world.records[0].comment = comment.into();
+    });
+    let expected = [
+        "a.example.com - http://web:80 home default ours",
+        "a.example.com lost:zzz - home default record without rule [rule]",
+    ];
+    assert_eq!(lines(&world), expected);
+}
+
+#[test]
+fn what_is_foreign_shows_its_owner_and_what_is_missing() {
+    let blue = |id: &str, path: Option<&str>| {
+        format!("external-dns owner=blue rules={}", Digest::of(&tunnel_id(id), path))
+    };
+    let home = &*target(HOME);
+    for (label, rules, records, expected) in [
+        (
+            "by hand",
+            vec![rule("a.example.com", "")],
+            vec![("a.example.com", "CNAME", home, String::new())],
+            &["a.example.com - http://theirs:80 home - foreign"][..],
+        ),
+        (
+            "another owner's, and beside it a rule that its stamp does not name",
+            vec![rule("a.example.com", "/x"), rule("a.example.com", "")],
+            vec![("a.example.com", "CNAME", home, blue(HOME, None))],
+            &[
+                "a.example.com - http://theirs:80 home blue foreign",
+                "a.example.com /x http://theirs:80 home - foreign",
+            ],
+        ),
+        (
+            "another owner's record without its rule",
+            vec![],
+            vec![("a.example.com", "CNAME", home, blue(HOME, None))],
+            &["a.example.com - - home blue record without rule"],
+        ),
+        (
+            "another owner's record, wanted alone",
+            vec![],
+            vec![("a.example.com", "CNAME", home, "external-dns owner=blue rules=-".to_owned())],
+            &["a.example.com - none home blue foreign"],
+        ),
+        (
+            "a record without a rule",
+            vec![rule("b.a.example.com", "")],
+            vec![("a.example.com", "CNAME", home, String::new())],
+            &[
+                "a.example.com - - home - record without rule",
+                "b.a.example.com - http://theirs:80 home - rule without record",
+            ],
+        ),
+        (
+            "a record that a wildcard's rule serves",
+            vec![rule("*.EXAMPLE.com", "")],
+            vec![("a.example.com", "CNAME", home, String::new())],
+            &["*.example.com - http://theirs:80 home - foreign", "a.example.com - - home - foreign"],
+        ),
+        (
+            "a record that a rule for every host serves in part",
+            vec![rule("", "/x")],
+            vec![("a.example.com", "CNAME", home, String::new())],
+            &["* /x http://theirs:80 home - foreign", "a.example.com - - home - foreign"],
+        ),
+        (
+            "a wildcard's record that leads to a rule below it, and not to the deeper one's own wildcard",
+            vec![rule("a.example.com", ""), rule("a.b.example.com", "")],
+            vec![
+                ("*.example.com", "CNAME", home, String::new()),
+                ("*.b.example.com", "CNAME", "somewhere.test", String::new()),
+            ],
+            &[
+                "*.example.com - - home - foreign",
+                "a.b.example.com - http://theirs:80 home - rule without record",
+                "a.example.com - http://theirs:80 home - foreign",
+            ],
+        ),
+        (
+            "a rule whose name leads elsewhere",
+            vec![rule("a.example.com", "")],
+            vec![("a.example.com", "A", "192.0.2.1", String::new())],
+            &["a.example.com - http://theirs:80 home - rule without record"],
+        ),
+        (
+            "a rule whose zone is not read",
+            vec![rule("a.example.org", "")],
+            vec![],
+            &["a.example.org - http://theirs:80 home - foreign"],
+        ),
+        (
+            "a record of a tunnel that is not configured here",
+            vec![],
+            vec![("a.example.com", "CNAME", &*target(ELSEWHERE), String::new())],
+            &["a.example.com - - 99999999-a4ef-4643-bbbc-4a0ed4fc8415 - foreign"],
+        ),
+        (
+            "nothing but what is no tunnel's",
+            vec![],
+            vec![("a.example.com", "A", "192.0.2.1", String::new())],
+            &[],
+        ),
+    ] {
+        let mut world = World::new(&rules, &[]);
+        for (name, kind, content, comment) in records {
+            world.add(name, kind, content, &comment);
+        }
+        assert_eq!(lines(&world), expected, "{label}");
+    }
+}
+
+/// Two clusters with default settings.
+#[test]
+fn another_instance_with_our_owner_id_is_foreign() {
+    let web = published("a.example.com", &[("tunnel-service", "http://web:80")]);
+    let world = published_then(&[web], |world| {
+        world.records[0].content = target(ELSEWHERE).into();
+        world.documents = World::with_config("{}").documents;
+        world.live_elsewhere.insert(tunnel_id(ELSEWHERE));
+    });
+    assert_eq!(lines(&world), ["a.example.com - - 99999999-a4ef-4643-bbbc-4a0ed4fc8415 default foreign"]);
+}
+
+#[test]
+fn what_the_filter_leaves_out_is_not_listed() {
+    let mut world = World::new(&[rule("a.example.com", ""), rule("b.example.com", "")], &[]);
+    world.add("c.example.com", "CNAME", &target(HOME), "");
+    let mut settings = world.settings();
+    settings.policy.filter = DomainFilter::lists(["b.example.com"], []);
+    let entries = listing(&world.snapshot(), &settings);
+    assert_eq!(entries.iter().map(|entry| &*entry.hostname).collect::<Vec<_>>(), ["b.example.com"]);
+}
+
+#[test]
+fn stored_txt_records_are_no_hostnames() {
+    let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
+    world.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
+    assert!(world.records.iter().any(|record| &*record.kind == "TXT"), "it is stored");
+    assert_eq!(lines(&world), ["a.example.com - http://web:80 home default ours"]);
+}
+
+/// cloudflared compares host and rule byte by byte, so it is the rule of another name.
+#[test]
+fn a_rule_with_a_trailing_dot_is_nobodys_of_the_name_without_it() {
+    let mut world = World::new(&[rule("a.example.com.", "^/theirs$"), rule("a.example.com.", "")], &[]);
+    world.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
+    assert_eq!(
+        lines(&world),
+        [
+            "a.example.com - http://web:80 home default ours",
+            "a.example.com. - http://theirs:80 home - foreign",
+            "a.example.com. ^/theirs$ http://theirs:80 home - foreign",
+        ]
+    );
+    assert_eq!(own_services(&world), ["http://web:80"]);
+}
+
+#[test]
+fn a_rule_that_cloudflared_cannot_read_is_nobodys() {
+    let unreadable = r#"{"hostname":"a.example.com","path":5,"service":"http://theirs:80"}"#.to_owned();
+    let mut world = World::new(&[unreadable], &[]);
+    world.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
+    assert_eq!(own_services(&world), ["http://web:80"]);
+}
+
+/// Those of the rules that are ours, as the metrics count them.
+fn own_services(world: &World) -> Vec<String> {
+    let (home, own) = (tunnel_id(HOME), world.snapshot().own_rules(&world.settings()));
+    let rules = world.document(&home).rules().iter().filter(|rule| own.has(&home, rule));
+    rules.map(|rule| rule.service().to_owned()).collect()
+}

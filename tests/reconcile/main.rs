@@ -1,0 +1,14 @@
+//! What the core decides, from values alone: laws over random worlds, and examples.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what is unexpected fails the test"
+)]
+
+mod foreign_rules;
+mod laws;
+mod listing;
+mod mass_deletion;
+mod misspellings;
+mod ownership;

@@ -1,0 +1,264 @@
+//! Deletions of so many hostnames in one request that nobody can have meant it, on plans alone.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT as LIMIT;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
+
+use test_support::external_dns::TXT_BELOW;
+use test_support::world;
+use test_support::world::{INNER_ZONE, World};
+
+fn endpoint(hostname: String, properties: &[(&str, &str)]) -> Endpoint {
+    let properties = properties.iter().map(|(name, value)| Property::new(format!("webhook/{name}"), *value));
+    Endpoint {
+        dns_name: hostname,
+        targets: vec!["192.0.2.1".to_owned()],
+        record_type: "A".to_owned(),
+        labels: Labels::from_iter([("resource", "ingress/shop/web")]),
+        provider_specific: properties.collect(),
+        ..Endpoint::default()
+    }
+}
+
+/// `h3.old.example.com`, … of a template that ends in `old.example.com`.
+fn hosts(template: &str, numbers: Range<usize>) -> Vec<Endpoint> {
+    let service = [("tunnel-service", "http://web:80")];
+    numbers.map(|number| endpoint(format!("h{number}.{template}"), &service)).collect()
+}
+
+fn of(parts: &[&[Endpoint]]) -> Vec<Endpoint> {
+    parts.concat()
+}
+
+fn run(world: &mut World, desired: &[Endpoint]) -> Plan {
+    world.run_loop(desired, usize::MAX)
+}
+
+fn withheld(plan: &Plan) -> usize {
+    plan.refusals.iter().filter(|refusal| refusal.reason == Reason::MassDeletion).count()
+}
+
+/// Published hostnames of a template.
+fn standing(world: &World, template: &str) -> usize {
+    let shown = world.shown();
+    let names = shown.iter().filter(|endpoint| endpoint.record_type == "CNAME").map(|one| &one.dns_name);
+    names.filter(|name| name.ends_with(&format!(".{template}"))).collect::<BTreeSet<_>>().len()
+}
+
+const OLD: &str = "old.example.com";
+const NEW: &str = "new.example.com";
+
+/// Two upgrades of ExternalDNS emptied instances of 6 to 13 hostnames; a half is no mass.
+#[test]
+fn more_than_the_limit_and_more_than_half_are_withheld_and_everything_else_is_done() {
+    let ownerships = [(Ownership::Comment, 0), (Ownership::Txt, 1)];
+    for (all, going, is_withheld) in [
+        (6, 6, true),
+        (5, 5, false),
+        (11, 6, true),
+        (12, 6, false),
+        (13, 7, true),
+        (30, 15, false),
+        (30, 16, true),
+        (30, 19, true),
+        (100, 50, false),
+        (100, 51, true),
+    ] {
+        for (ownership, txts) in ownerships {
+            let mut world = World::new(&[], &[]).with(ownership, TXT_BELOW);
+            run(&mut world, &hosts(OLD, 0..all));
+            let mut rest = hosts(OLD, going..all);
+            for endpoint in &mut rest {
+                endpoint.provider_specific = vec![Property::new("webhook/tunnel-service", "http://other:80")];
+            }
+            let plan = run(&mut world, &of(&[&rest, &hosts(NEW, 0..1)]));
+            let kept = if is_withheld { going } else { 0 };
+            assert_eq!(withheld(&plan), kept, "{going} of {all}");
+            assert_eq!(standing(&world, OLD), all - going + kept, "{going} of {all}");
+            let shown = world.shown();
+            assert_eq!(shown.len(), (all - going + kept + 1) * (1 + txts), "each with what goes with it");
+            let service =
+                |endpoint: &&Endpoint| endpoint.property("webhook/tunnel-service") == Some("http://other:80");
+            assert_eq!(shown.iter().filter(service).count(), all - going, "what stays is changed");
+        }
+    }
+}
+
+/// A changed --fqdn-template: from the second loop on as many new hostnames stand beside the old ones, and nothing but
+/// the age of their records tells.
+#[test]
+fn a_rename_of_everything_is_withheld_in_every_loop() {
+    for all in [LIMIT + 1, 13, 30] {
+        let mut world = World::new(&[], &[]);
+        run(&mut world, &hosts(OLD, 0..all));
+        for round in 0..4 {
+            let plan = run(&mut world, &hosts(NEW, 0..all));
+            assert_eq!((withheld(&plan), standing(&world, OLD)), (all, all), "{all}, loop {round}");
+            assert_eq!(standing(&world, NEW), all);
+        }
+    }
+}
+
+#[test]
+fn a_few_new_hostnames_beside_it_excuse_no_mass_deletion() {
+    let mut world = World::new(&[], &[]);
+    run(&mut world, &hosts(OLD, 0..8));
+    for new in 1..40 {
+        let plan = run(&mut world, &hosts(NEW, 0..new));
+        assert_eq!(withheld(&plan), 8, "beside {new}");
+    }
+}
+
+/// Else the first preview that comes and goes would let everything go that waits.
+#[test]
+fn a_young_hostname_that_goes_too_takes_nothing_along_that_waits() {
+    let preview = hosts("preview.example.com", 0..1);
+    for (new, goes) in [(10, false), (11, true), (30, true)] {
+        let mut world = World::new(&[], &[]);
+        run(&mut world, &hosts(OLD, 0..10));
+        run(&mut world, &hosts(NEW, 0..new));
+        run(&mut world, &of(&[&hosts(NEW, 0..new), &preview]));
+        run(&mut world, &hosts(NEW, 0..new));
+        assert_eq!(standing(&world, OLD), 10, "beside {new}");
+        assert_eq!(standing(&world, "preview.example.com") == 0, goes, "beside {new}");
+    }
+}
+
+/// The template is changed a second time, or half-way back.
+#[test]
+fn several_renames_after_another_are_withheld_together() {
+    let mut world = World::new(&[], &[]);
+    run(&mut world, &hosts(OLD, 0..10));
+    run(&mut world, &hosts(NEW, 0..10));
+    let plan = run(&mut world, &hosts("third.example.com", 0..10));
+    assert_eq!((withheld(&plan), standing(&world, OLD), standing(&world, NEW)), (20, 10, 10));
+    let back = &mut world.clone();
+    let plan = run(back, &hosts(OLD, 0..10));
+    assert_eq!((withheld(&plan), standing(back, OLD)), (20, 10), "twice as many as there ever were");
+}
+
+#[test]
+fn what_is_wanted_again_is_released_and_the_rest_goes_on_waiting() {
+    let mut world = World::new(&[], &[]);
+    run(&mut world, &hosts(OLD, 0..30));
+    assert_eq!(withheld(&run(&mut world, &[])), 30);
+    for back in [1, 5, 14] {
+        assert_eq!(withheld(&run(&mut world, &hosts(OLD, 0..back))), 30 - back);
+    }
+    assert_eq!(withheld(&run(&mut world, &hosts(OLD, 0..15))), 0, "half of them is no mass");
+    assert_eq!(standing(&world, OLD), 15);
+}
+
+/// Many previews of one night in an instance that has more that stays.
+#[test]
+fn young_hostnames_go_in_any_number_while_more_older_ones_stay() {
+    let mut world = World::new(&[], &[]);
+    run(&mut world, &hosts(OLD, 0..20));
+    let preview = hosts("preview.example.com", 0..20);
+    run(&mut world, &of(&[&hosts(OLD, 0..20), &preview]));
+    assert_eq!(withheld(&run(&mut world, &hosts(OLD, 0..20))), 0);
+    assert_eq!(standing(&world, "preview.example.com"), 0);
+}
+
+/// Their records are where they were until ExternalDNS asks for them again.
+#[test]
+fn hostnames_whose_records_stand_in_the_zone_around_their_own_are_counted() {
+    for label in ["a new zone", "a new zone that is pending", "one out of sight"] {
+        let mut world = World::new(&[], &[]);
+        run(&mut world, &hosts(INNER_ZONE, 0..LIMIT + 1));
+        match label {
+            "one out of sight" => world.add(INNER_ZONE, "NS", "alice.ns.cloudflare.com", ""),
+            _ => world.add_inner_zone(label == "a new zone"),
+        }
+        assert_eq!(withheld(&run(&mut world, &[])), LIMIT + 1, "{label}");
+        assert_eq!(standing(&world, INNER_ZONE), LIMIT + 1, "{label}");
+    }
+}
+
+/// What another domain filter was for is no part of all.
+#[test]
+fn hostnames_outside_the_domain_filter_excuse_no_mass_deletion() {
+    let mut world = World::new(&[], &[]);
+    run(&mut world, &of(&[&hosts("example.com", 0..100), &hosts("shop.example.com", 0..LIMIT + 1)]));
+    world.served = "shop.example.com";
+    assert_eq!(withheld(&run(&mut world, &[])), LIMIT + 1);
+}
+
+/// Nor are the records of somebody else, however many and however old.
+#[test]
+fn foreign_records_excuse_no_mass_deletion() {
+    let names: Vec<String> = (0..50).map(|number| format!("theirs{number}.example.com")).collect();
+    let foreign: Vec<(&str, &str, &str)> = names.iter().map(|name| (&**name, "A", "192.0.2.1")).collect();
+    let mut world = World::new(&[], &foreign);
+    run(&mut world, &hosts(OLD, 0..LIMIT + 1));
+    assert_eq!(withheld(&run(&mut world, &[])), LIMIT + 1);
+}
+
+/// While the zone inside is not active, a hostname has a record in each.
+#[test]
+fn a_hostname_with_records_in_two_zones_excuses_no_more_than_one() {
+    let moved = hosts(INNER_ZONE, 0..4);
+    let mut world = World::new(&[], &[]);
+    run(&mut world, &moved);
+    world.add_inner_zone(false);
+    run(&mut world, &moved);
+    assert_eq!(world.records.len(), 8);
+    run(&mut world, &of(&[&moved, &hosts(OLD, 0..7)]));
+    assert_eq!(withheld(&run(&mut world, &moved)), 7);
+}
+
+/// Nothing of them says that they are old or young, so they are taken for whatever withholds more.
+#[test]
+fn records_without_a_readable_date_are_withheld_and_excuse_none() {
+    let mut world = World::new(&[], &[]);
+    run(&mut world, &hosts(OLD, 0..40));
+    for record in &mut world.records {
+        record.created_unix_seconds = None;
+    }
+    let mut undated = world.clone();
+    assert_eq!(withheld(&run(&mut undated, &hosts(OLD, 0..34))), 6, "who stays may be younger");
+    for record in &mut world.records[..20] {
+        record.created_unix_seconds = Some(1);
+    }
+    let plan = run(&mut world, &hosts(OLD, 0..30));
+    assert_eq!(withheld(&plan), 10, "who goes may be older");
+}
+
+/// Its hostnames stay.
+#[test]
+fn paths_that_go_and_hostnames_that_move_are_no_deletions() {
+    let with = |property: (&str, &str)| -> Vec<Endpoint> {
+        let properties = [("tunnel-service", "http://web:80"), property];
+        (0..10).map(|number| endpoint(format!("h{number}.{OLD}"), &properties)).collect()
+    };
+    let mut world = World::new(&[], &[]);
+    run(&mut world, &of(&[&hosts(OLD, 0..10), &with(("tunnel-path", "^/a$"))]));
+    let plan = run(&mut world, &hosts(OLD, 0..10));
+    assert_eq!((plan.refusals.len(), world.shown().len()), (0, 10), "a path of each");
+    let plan = run(&mut world, &with(("tunnel-path", "^/b$")));
+    assert_eq!((plan.refusals.len(), world.shown().len()), (0, 10), "another path instead");
+    let plan = run(&mut world, &with(("tunnel", "office")));
+    assert_eq!(
+        (plan.refusals.len(), world.shown().len()),
+        (0, 20),
+        "the old paths stay till visitors have moved"
+    );
+    let plan = run(&mut world, &with(("tunnel", "office")));
+    assert_eq!((plan.refusals.len(), world.shown().len()), (0, 10), "another path, another tunnel");
+    let targets: BTreeSet<String> = world.shown().into_iter().flat_map(|one| one.targets).collect();
+    assert!(targets.iter().all(|target| target.starts_with(world::OFFICE)), "{targets:?}");
+}
+
+#[test]
+fn a_limit_of_zero_withholds_nothing_and_another_one_counts() {
+    for (limit, going, expected) in [(0, 10, 0), (9, 10, 10), (10, 10, 0), (1, 2, 2), (1, 1, 0)] {
+        let mut world = World::new(&[], &[]);
+        world.mass_deletion_limit = limit;
+        run(&mut world, &hosts(OLD, 0..going));
+        assert_eq!(withheld(&run(&mut world, &[])), expected, "limit {limit}, {going} go");
+    }
+}

@@ -1,0 +1,283 @@
+//! ExternalDNS as far as a provider sees it: its planner, and one loop of its controller over HTTP. The real one has its
+//! say in `tests/e2e`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
+
+/// The media type of the protocol, to the byte.
+pub const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";
+
+/// What ExternalDNS gives a call before it gives up, and ends.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A controller with policy sync that talks to one webhook.
+#[derive(Clone, Copy, Debug)]
+pub struct ExternalDns {
+    pub api: SocketAddr,
+    pub registry: Registry,
+}
+
+/// Where a controller keeps what is its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Registry {
+    /// `--registry=noop`.
+    #[default]
+    Noop,
+    /// `--registry=txt`.
+    Txt(TxtNames),
+}
+
+/// How TXT records are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxtNames {
+    /// `--txt-prefix`, which may hold `%{record_type}`.
+    pub prefix: &'static str,
+    /// Whether each record has one without its type as well, as before 0.18.
+    pub untyped_too: bool,
+}
+
+/// `--registry=txt` with nothing else said.
+pub const TXT: Registry = Registry::Txt(TxtNames { prefix: "", untyped_too: false });
+
+/// The only form of a prefix that keeps each TXT record below its hostname.
+pub const TXT_BELOW: Registry = Registry::Txt(TxtNames { prefix: "%{record_type}-x.", untyped_too: false });
+
+/// An answer of the webhook.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl ExternalDns {
+    pub fn with_registry(self, registry: Registry) -> Self {
+        Self { registry, ..self }
+    }
+
+    /// One loop: read, adjust, plan, and apply where there is something to apply. The error is the status of the first
+    /// answer that is not a success.
+    pub fn run_loop(self, desired: &[Endpoint]) -> Result<Changes, u16> {
+        self.run_loop_without(desired, "")
+    }
+
+    /// The same with a flag that keeps `swallowed` out of what is planned.
+    pub fn run_loop_without(self, desired: &[Endpoint], swallowed: &str) -> Result<Changes, u16> {
+        let current = self.records()?;
+        let mut adjusted = self.adjust(desired)?;
+        adjusted.retain(|endpoint| endpoint.dns_name != swallowed);
+        let changes = self.registry.plan(&current, &adjusted);
+        if changes != Changes::default() {
+            self.apply(&changes)?;
+        }
+        Ok(changes)
+    }
+
+    pub fn records(self) -> Result<Vec<Endpoint>, u16> {
+        let answer = self.call("GET", "/records", "");
+        expect_status(&answer, 200)?;
+        Ok(serde_json::from_str(&answer.body).expect("a list of endpoints"))
+    }
+
+    pub fn adjust(self, desired: &[Endpoint]) -> Result<Vec<Endpoint>, u16> {
+        let body = serde_json::to_string(desired).expect("endpoints are plain data");
+        let answer = self.call("POST", "/adjustendpoints", &body);
+        expect_status(&answer, 200)?;
+        Ok(serde_json::from_str(&answer.body).expect("a list of endpoints"))
+    }
+
+    pub fn apply(self, changes: &Changes) -> Result<(), u16> {
+        let body = serde_json::to_string(changes).expect("changes are plain data");
+        expect_status(&self.call("POST", "/records", &body), 204)
+    }
+
+    /// Any call with the headers that ExternalDNS sends. No answer, or none in time, is a failure: it would end
+    /// ExternalDNS.
+    pub fn call(self, method: &str, path: &str, body: &str) -> Answer {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost:8888\r\nAccept: {MEDIA_TYPE}\r\nContent-Type: {MEDIA_TYPE}\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        exchange(self.api, &[head.as_bytes(), body.as_bytes()])
+            .expect("the webhook answers every request in time")
+    }
+}
+
+/// Sends bytes and reads one answer to its end.
+pub fn exchange(address: SocketAddr, parts: &[&[u8]]) -> io::Result<Answer> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    for part in parts {
+        stream.write_all(part)?;
+    }
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+    let status = head.get(9..12).and_then(|status| status.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Answer { status, head: head.to_owned(), body: body.to_owned() })
+}
+
+fn expect_status(answer: &Answer, expected: u16) -> Result<(), u16> {
+    if answer.status == expected { Ok(()) } else { Err(answer.status) }
+}
+
+impl TxtNames {
+    /// `registry/mapper/mapper.go`: the names of the TXT records for a CNAME, the one that is looked for first.
+    pub fn of(self, data_name: &str) -> Vec<String> {
+        let Self { prefix, untyped_too } = self;
+        let typed = if prefix.contains("%{record_type}") {
+            format!("{}{data_name}", prefix.replace("%{record_type}", "cname"))
+        } else {
+            format!("{prefix}cname-{data_name}")
+        };
+        let untyped = untyped_too.then(|| format!("{}{data_name}", prefix.replace("%{record_type}", "")));
+        [typed].into_iter().chain(untyped).collect()
+    }
+}
+
+impl Registry {
+    /// What a controller asks for: `registry/txt/registry.go` around the planner.
+    pub fn plan(self, current: &[Endpoint], desired: &[Endpoint]) -> Changes {
+        let Self::Txt(names) = self else {
+            return plan(current, desired);
+        };
+        let (txts, mut current): (Vec<Endpoint>, Vec<Endpoint>) =
+            current.iter().cloned().partition(|endpoint| endpoint.record_type == "TXT");
+        let heritage = |txt: &Endpoint| {
+            let text = txt.targets.first()?.trim_matches('"').to_owned();
+            text.starts_with("heritage=external-dns,").then_some(text)
+        };
+        let seen = |name: &str, set_identifier: &str| {
+            txts.iter().find(|txt| txt.dns_name == name && txt.set_identifier == set_identifier)
+        };
+        for endpoint in &mut current {
+            let expected = names.of(&endpoint.dns_name);
+            let mut found = expected.iter().rev().filter_map(|name| seen(name, &endpoint.set_identifier));
+            for (key, value) in found.by_ref().filter_map(heritage).flat_map(|text| labels_in(&text)) {
+                endpoint.labels.set(&key, &value);
+            }
+            let is_ours = endpoint.labels.value("owner") == Some("default");
+            let is_there =
+                txts.iter().any(|txt| expected.first() == Some(&txt.dns_name) && heritage(txt).is_some());
+            if is_ours && !is_there && txts.iter().any(|txt| heritage(txt).is_some()) {
+                endpoint.provider_specific.push(Property::new("txt/force-update", "true"));
+            }
+        }
+        let is_ours = |endpoint: &Endpoint| endpoint.labels.value("owner") == Some("default");
+        let mut changes = plan(&current, desired);
+        changes.delete.retain(is_ours);
+        let (update_old, update_new) =
+            changes.update_old.into_iter().zip(changes.update_new).filter(|(old, _)| is_ours(old)).unzip();
+        (changes.update_old, changes.update_new) = (update_old, update_new);
+
+        let written = |endpoints: &[Endpoint]| -> Vec<Endpoint> {
+            endpoints.iter().flat_map(|endpoint| names.txts(endpoint)).collect()
+        };
+        let absent = |txt: &Endpoint| seen(&txt.dns_name, &txt.set_identifier).is_none();
+        changes.create.extend(written(&changes.create).into_iter().filter(absent));
+        for list in [&mut changes.update_old, &mut changes.update_new, &mut changes.delete] {
+            list.extend(written(list));
+        }
+        changes
+    }
+}
+
+impl TxtNames {
+    /// What goes with one record. The properties are the record's own.
+    fn txts(self, data: &Endpoint) -> Vec<Endpoint> {
+        let mut text = format!(
+            "heritage=external-dns,external-dns/owner={}",
+            data.labels.value("owner").expect("what is written has an owner")
+        );
+        if let Some(resource) = data.labels.value("resource") {
+            text.push_str(",external-dns/resource=");
+            text.push_str(resource);
+        }
+        let names = self.of(&data.dns_name).into_iter();
+        names
+            .map(|dns_name| Endpoint {
+                dns_name,
+                targets: vec![format!("\"{text}\"")],
+                record_type: "TXT".to_owned(),
+                set_identifier: data.set_identifier.clone(),
+                labels: Labels::from_iter([("ownedRecord", &*data.dns_name)]),
+                provider_specific: data.provider_specific.clone(),
+                ..Endpoint::default()
+            })
+            .collect()
+    }
+}
+
+fn labels_in(heritage: &str) -> Vec<(String, String)> {
+    let pairs = heritage.split(',').filter_map(|pair| pair.strip_prefix("external-dns/")?.split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// `plan/conflict.go`: an update takes the candidate whose label is the current one's, and one without is the same as an
+/// empty one; a creation the smallest by targets.
+fn resolve<'a>(current: Option<&Endpoint>, candidates: &[&'a Endpoint]) -> Option<&'a Endpoint> {
+    let resource = |endpoint: &Endpoint| endpoint.labels.value("resource").unwrap_or_default().to_owned();
+    let mut candidates = candidates.to_vec();
+    candidates.sort_by_key(|candidate| (candidate.targets.len(), &candidate.targets));
+    let of_current = current.and_then(|current| {
+        candidates.iter().find(|candidate| resource(candidate) == resource(current)).copied()
+    });
+    of_current.or_else(|| candidates.first().copied())
+}
+
+/// ExternalDNS's planner with policy sync, as `plan/plan.go` has it: rows by name and set identifier, one candidate
+/// each, updates where target or properties differ, owner filter.
+pub fn plan(current: &[Endpoint], desired: &[Endpoint]) -> Changes {
+    type Rows<'a> = BTreeMap<(String, String), Vec<&'a Endpoint>>;
+    fn rows(endpoints: &[Endpoint]) -> Rows<'_> {
+        let mut rows = Rows::new();
+        for endpoint in endpoints {
+            rows.entry((endpoint.dns_name.clone(), endpoint.set_identifier.clone()))
+                .or_default()
+                .push(endpoint);
+        }
+        rows
+    }
+    // TXT is no type that ExternalDNS manages unless told to.
+    let current: Vec<Endpoint> =
+        current.iter().filter(|endpoint| endpoint.record_type != "TXT").cloned().collect();
+    let (current, desired) = (rows(&current), rows(desired));
+    let mut changes = Changes::default();
+    let keys: BTreeSet<_> = current.keys().chain(desired.keys()).collect();
+    for key in keys {
+        let present = current.get(key).map(Vec::as_slice).unwrap_or_default();
+        let candidates = desired.get(key).map(Vec::as_slice).unwrap_or_default();
+        let same = present.iter().find(|endpoint| endpoint.record_type == "CNAME");
+        let chosen = resolve(same.copied(), candidates);
+        let owned = |endpoint: &Endpoint| {
+            let mut endpoint = endpoint.clone();
+            endpoint.labels.set("owner", "default");
+            endpoint
+        };
+        match (same, chosen) {
+            (Some(same), Some(chosen)) => {
+                let properties: BTreeSet<_> = same.provider_specific.iter().collect();
+                let wanted: BTreeSet<_> = chosen.provider_specific.iter().collect();
+                if same.targets != chosen.targets || properties != wanted {
+                    changes.update_old.push((*same).clone());
+                    changes.update_new.push(owned(chosen));
+                }
+            }
+            (None, Some(chosen)) => {
+                changes.create.push(owned(chosen));
+            }
+            (Some(_) | None, None) => {}
+        }
+        for endpoint in present {
+            if chosen.is_none() || endpoint.record_type != "CNAME" {
+                changes.delete.push((*endpoint).clone());
+            }
+        }
+    }
+    changes
+}

@@ -1,0 +1,34 @@
+//! A clock that tests put ahead.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+
+/// A clock that can be put ahead, with a time of day of its own, on which nobody sleeps for long.
+#[derive(Debug, Default)]
+pub struct Hands {
+    ahead: Mutex<Duration>,
+    pub unix_seconds: AtomicI64,
+}
+
+impl Hands {
+    pub fn put_ahead(&self, by: Duration) {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) += by;
+    }
+}
+
+impl Clock for Hands {
+    fn now(&self) -> Instant {
+        SystemClock.now() + *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sleep(&self, duration: Duration) {
+        SystemClock.sleep(duration.min(Duration::from_millis(5)));
+    }
+
+    fn unix_seconds(&self) -> i64 {
+        self.unix_seconds.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,228 @@
+//! The program, run in this process against the emulator, with ExternalDNS's conversation played to it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cloudflare_emulator::{Emulator, Plan, Token};
+use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::regular_file;
+use external_dns_cloudflare_tunnel_webhook::serve::Running;
+use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
+
+use crate::external_dns::{Answer, ExternalDns, Registry, exchange};
+
+pub const TOKEN: &str = "an-api-token-that-must-not-be-seen";
+
+/// A foreign rule with odd spacing, an unknown field and an order of its own, to be kept to the byte.
+pub const FOREIGN_RULE: &str =
+    r#"{ "service": "http://theirs:80",  "hostname":"hand.example.com", "note": {"by": "Jo"} }"#;
+
+/// A tunnel's document with hand-made rules and settings.
+pub const FOREIGN_DOCUMENT: &str = r#"{"originRequest": { "connectTimeout": 10 }, "ingress": [{ "service": "http://theirs:80",  "hostname":"hand.example.com", "note": {"by": "Jo"} },{"hostname":"*.example.com","service":"http://wild:80"},{"service":"http_status:503"}], "warp-routing": {"enabled": false}}"#;
+
+/// Cloudflare with one account, a zone `example.com` on a paid plan, and a tunnel called `home`.
+pub struct Scene {
+    pub cloudflare: Emulator,
+    pub zone: String,
+    pub tunnel: String,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        let cloudflare = Emulator::start();
+        cloudflare.add_token(Token::full(TOKEN));
+        let zone = cloudflare.add_zone("example.com", Plan::Pro);
+        let tunnel = cloudflare.add_tunnel("home");
+        Self { cloudflare, zone, tunnel }
+    }
+
+    /// With foreign rules and records.
+    pub fn with_foreign() -> Self {
+        let scene = Self::new();
+        scene.cloudflare.put_configuration(&scene.tunnel, FOREIGN_DOCUMENT).expect("cloudflared takes it");
+        for (name, kind, content) in [
+            ("hand.example.com", "A", "192.0.2.1"),
+            ("example.com", "TXT", "\"v=spf1 -all\""),
+            ("elsewhere.example.com", "CNAME", "somewhere.test"),
+        ] {
+            let record = serde_json::json!({"name": name, "type": kind, "content": content, "ttl": 1});
+            scene.cloudflare.add_record(&scene.zone, record).expect("Cloudflare takes it");
+        }
+        scene
+    }
+
+    /// The program with default settings.
+    pub fn start(&self) -> Program {
+        self.start_with(&[])
+    }
+
+    /// The program with these variables besides the necessary ones, ready to work.
+    pub fn start_with(&self, variables: &[(&'static str, &str)]) -> Program {
+        let program = self.start_unready(variables);
+        program.wait_until_ready();
+        self.cloudflare.take_calls();
+        program
+    }
+
+    /// The program as it is right after its start.
+    pub fn start_unready(&self, variables: &[(&'static str, &str)]) -> Program {
+        self.start_by(Arc::new(SystemClock), variables)
+    }
+
+    /// The same by another clock.
+    pub fn start_by(&self, clock: Arc<dyn Clock>, variables: &[(&'static str, &str)]) -> Program {
+        let base_url = self.cloudflare.base_url();
+        let account = self.cloudflare.account();
+        let mut all: BTreeMap<&'static str, String> = [
+            ("CF_API_TOKEN", TOKEN.to_owned()),
+            ("CF_ACCOUNT_ID", account),
+            ("CF_TUNNEL_ID", "home".to_owned()),
+            ("CF_API_BASE_URL", base_url),
+            ("SERVER_PORT", "0".to_owned()),
+            ("METRICS_PORT", "0".to_owned()),
+            ("METRICS_HOST", "127.0.0.1".to_owned()),
+            // The emulator's edge is as fast as its API unless a test slows it down.
+            ("MOVE_GRACE", "0s".to_owned()),
+        ]
+        .into();
+        all.extend(variables.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        let config =
+            Config::read(&Arguments::default(), &Variables(all)).expect("the configuration is right");
+        let running = Running::start(config, clock, Shutdown::default()).expect("loopback has free ports");
+        Program { running: Some(running) }
+    }
+
+    /// The CNAMEs of the zone: name, content, proxied, comment.
+    pub fn cnames(&self) -> Vec<(String, String, bool, String)> {
+        self.cloudflare
+            .records(&self.zone)
+            .into_iter()
+            .filter(|record| record.kind == "CNAME")
+            .map(|record| (record.name, record.content, record.proxied, record.comment.unwrap_or_default()))
+            .collect()
+    }
+
+    /// The tunnel's rules, each as the text it has in the document.
+    pub fn rules(&self) -> Vec<String> {
+        #[derive(serde::Deserialize)]
+        struct Document<'a> {
+            #[serde(borrow, default)]
+            ingress: Vec<&'a serde_json::value::RawValue>,
+        }
+        let config = self.cloudflare.configuration(&self.tunnel).unwrap_or_else(|| "{}".to_owned());
+        let document: Document<'_> = serde_json::from_str(&config).expect("a document");
+        document.ingress.into_iter().map(|rule| rule.get().to_owned()).collect()
+    }
+
+    /// The records that this program did not make.
+    pub fn foreign_records(&self) -> Vec<String> {
+        self.cloudflare
+            .records(&self.zone)
+            .into_iter()
+            .filter(|record| {
+                !record.comment.as_deref().unwrap_or_default().starts_with("external-dns owner=")
+            })
+            .map(|record| format!("{record:?}"))
+            .collect()
+    }
+}
+
+/// The program at work.
+pub struct Program {
+    running: Option<Running>,
+}
+
+impl Program {
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("it runs until it is dropped")
+    }
+
+    pub fn external_dns(&self) -> ExternalDns {
+        let api = *self.running().api_addresses().first().expect("loopback is there");
+        ExternalDns { api, registry: Registry::Noop }
+    }
+
+    pub fn observation(&self) -> SocketAddr {
+        self.running().observation_address()
+    }
+
+    /// What the observation port answers.
+    pub fn observe(&self, method: &str, path: &str) -> io::Result<Answer> {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        exchange(self.observation(), &[request.as_bytes()])
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.observe("GET", "/readyz").is_ok_and(|answer| answer.status == 200)
+    }
+
+    /// A process that is killed: nothing is finished, nothing is remembered.
+    pub fn restart(self, scene: &Scene) -> Self {
+        drop(self);
+        scene.start()
+    }
+
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the start is a thread of its own; this waits for it, with a bound"
+    )]
+    pub fn wait_until_ready(&self) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while !self.is_ready() {
+            assert!(Instant::now() < end, "not ready in ten seconds");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop();
+        }
+    }
+}
+
+struct Variables(BTreeMap<&'static str, String>);
+
+impl Environment for Variables {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.keys().map(ToString::to_string).collect()
+    }
+
+    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+        regular_file::read(path, max_bytes)
+    }
+}
+
+/// An endpoint as an Ingress with a load balancer's address yields it.
+pub fn endpoint(name: &str, properties: &[(&str, &str)]) -> Endpoint {
+    Endpoint {
+        dns_name: name.to_owned(),
+        targets: vec!["192.0.2.10".to_owned()],
+        record_type: "A".to_owned(),
+        labels: Labels::from_iter([("resource", "ingress/shop/web")]),
+        provider_specific: properties
+            .iter()
+            .map(|(name, value)| Property::new(format!("webhook/{name}"), *value))
+            .collect(),
+        ..Endpoint::default()
+    }
+}
+
+/// An endpoint that is published to `service`.
+pub fn published(name: &str, service: &str) -> Endpoint {
+    endpoint(name, &[("tunnel-service", service)])
+}

@@ -1,0 +1,20 @@
+//! What several test targets, the demo and the benches stand on: the program in this process, ExternalDNS's side of its
+//! conversation, and worlds of values for the core.
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    clippy::new_without_default,
+    reason = "nobody but the tests of this repository reads it"
+)]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what is unexpected fails the test"
+)]
+
+pub mod external_dns;
+pub mod hands;
+pub mod harness;
+pub mod log_recorder;
+pub mod world;

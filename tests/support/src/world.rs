@@ -1,0 +1,356 @@
+//! Cloudflare as a value: enough to carry plans out without a server, and to stop after any write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use external_dns_cloudflare_tunnel_webhook::ingress::Document;
+use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT;
+use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::{
+    AccountId, Plan as ZonePlan, Record, RecordId, TunnelId, Zone, ZoneId, hostname,
+};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
+use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
+use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Settled, Stage, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
+use external_dns_cloudflare_tunnel_webhook::reconcile::{
+    ConfiguredTunnel, Ownership, Policy, Settings, adjust, records,
+};
+use serde_json::value::RawValue;
+
+use crate::external_dns::Registry;
+
+pub const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
+/// A zone inside the other, where there is one.
+pub const INNER_ZONE: &str = "a.example.com";
+pub const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
+
+pub fn tunnel_id(id: &str) -> TunnelId {
+    TunnelId::parse(id).expect("a well-formed id")
+}
+
+fn zone_of(zones: &[&'static str], name: &str) -> &'static str {
+    let mut zones = zones.iter().copied().rev();
+    zones.find(|zone| hostname::is_within(name, zone)).expect("every record is in a zone")
+}
+
+pub fn settings() -> Settings {
+    let tunnel =
+        |id: &str, name: &str| ConfiguredTunnel { id: tunnel_id(id), name: name.into(), is_local: false };
+    Settings::new(Policy::new("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
+}
+
+/// A zone, perhaps with another one inside it, two tunnels, and who keeps what about ownership.
+#[derive(Clone, Debug, PartialEq)]
+pub struct World {
+    /// The inner one last.
+    zones: Vec<&'static str>,
+    /// Zones that visitors are not led to yet.
+    pending: BTreeSet<&'static str>,
+    /// Where each record is. A zone may come when records of its names stand in the one around it.
+    places: BTreeMap<RecordId, &'static str>,
+    pub records: Vec<Record>,
+    pub documents: BTreeMap<TunnelId, Document>,
+    /// What the program is set to take over.
+    pub adopt: Adopt,
+    pub namespace_guard: Option<NamespaceGuard>,
+    pub mass_deletion_limit: usize,
+    /// The domain filter is this name with all below it; empty, there is none.
+    pub served: &'static str,
+    /// Tunnels of the account that are not configured.
+    pub live_elsewhere: BTreeSet<TunnelId>,
+    next_record: usize,
+    /// Requests that changed something.
+    pub writes: usize,
+    pub ownership: Ownership,
+    pub registry: Registry,
+    /// The settings' `ORIGIN_*`.
+    pub origin_defaults: OriginRequest,
+    pub default_service: Option<ServiceTemplate>,
+}
+
+impl World {
+    pub fn new(home_rules: &[String], foreign_records: &[(&str, &str, &str)]) -> Self {
+        let mut world = if home_rules.is_empty() {
+            Self::with_config("{}")
+        } else {
+            Self::with_config(&format!(
+                r#"{{"originRequest": {{"connectTimeout" : 10}}, "ingress":[{},{{"service":"http_status:503"}}],"x":[1]}}"#,
+                home_rules.join(",")
+            ))
+        };
+        for (name, kind, content) in foreign_records {
+            world.add(name, kind, content, "");
+        }
+        world
+    }
+
+    pub fn with(self, ownership: Ownership, registry: Registry) -> Self {
+        Self { ownership, registry, ..self }
+    }
+
+    /// With the zone `a.example.com` inside the other.
+    pub fn with_inner_zone(mut self) -> Self {
+        let records = std::mem::take(&mut self.records);
+        self.add_inner_zone(true);
+        for Record { name, kind, content, comment, .. } in records {
+            self.add(&name, &kind, &content, &comment);
+        }
+        self
+    }
+
+    /// The zone comes after its names were published in the one around it.
+    pub fn add_inner_zone(&mut self, is_active: bool) {
+        self.zones = vec!["example.com", INNER_ZONE];
+        if !is_active {
+            self.pending.insert(INNER_ZONE);
+        }
+    }
+
+    pub fn activate_inner_zone(&mut self) {
+        self.pending.clear();
+    }
+
+    /// The records in one zone.
+    pub fn records_in(&self, zone: &str) -> Vec<&Record> {
+        self.records.iter().filter(|record| self.is_in(record, zone)).collect()
+    }
+
+    fn is_in(&self, record: &Record, zone: &str) -> bool {
+        self.places.get(&record.id).is_some_and(|place| *place == zone)
+    }
+
+    /// With `ADOPT` set.
+    pub fn adopting(self, words: &[&str]) -> Self {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        Self { adopt: Adopt::parse(&words).expect("modes"), ..self }
+    }
+
+    /// Without records, and with this document in the tunnel `home`.
+    pub fn with_config(config: &str) -> Self {
+        let config = RawValue::from_string(config.to_owned()).expect("the rules are JSON");
+        let document = |config: Option<&RawValue>| Document::parse(config).expect("an object with a list");
+        Self {
+            zones: vec!["example.com"],
+            pending: BTreeSet::new(),
+            places: BTreeMap::new(),
+            records: Vec::new(),
+            documents: [(tunnel_id(HOME), document(Some(&config))), (tunnel_id(OFFICE), document(None))]
+                .into(),
+            ownership: Ownership::Comment,
+            registry: Registry::Noop,
+            origin_defaults: OriginRequest::new(),
+            default_service: None,
+            adopt: Adopt::default(),
+            namespace_guard: None,
+            mass_deletion_limit: MASS_DELETION_LIMIT_DEFAULT,
+            served: "",
+            live_elsewhere: BTreeSet::new(),
+            next_record: 0,
+            writes: 0,
+        }
+    }
+
+    /// The settings of the program that works on it.
+    pub fn settings(&self) -> Settings {
+        let mut settings = settings();
+        settings.policy.ownership = self.ownership;
+        settings.policy.origin_defaults.clone_from(&self.origin_defaults);
+        settings.policy.default_service.clone_from(&self.default_service);
+        settings.policy.adopt.clone_from(&self.adopt);
+        settings.policy.namespace_guard.clone_from(&self.namespace_guard);
+        settings.policy.mass_deletion_limit = self.mass_deletion_limit;
+        if !self.served.is_empty() {
+            settings.policy.filter = DomainFilter::lists([self.served], []);
+        }
+        settings
+    }
+
+    pub fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
+        self.add_in(zone_of(&self.zones, name), name, kind, content, comment);
+    }
+
+    /// In a zone that may not be seen yet.
+    pub fn add_in(&mut self, zone: &'static str, name: &str, kind: &str, content: &str, comment: &str) {
+        self.next_record += 1;
+        let id = RecordId::new(format!("r{}", self.next_record));
+        self.places.insert(id.clone(), zone);
+        self.records.push(Record {
+            id,
+            name: name.into(),
+            kind: kind.into(),
+            content: content.into(),
+            proxied: kind == "CNAME",
+            ttl: 1,
+            comment: comment.into(),
+            read_only: false,
+            // One write later than what stood before.
+            created_unix_seconds: u32::try_from(self.writes).ok(),
+        });
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        let zone = |name: &&str| {
+            let zone = Zone {
+                id: ZoneId::new(*name),
+                name: (*name).into(),
+                account: AccountId::new("a1"),
+                plan: ZonePlan::Free,
+                status: if self.pending.contains(name) { "pending" } else { "active" }.into(),
+                paused: false,
+            };
+            ZoneSnapshot::new(zone, self.records_in(name).into_iter().cloned().collect())
+        };
+        Snapshot {
+            zones: self.zones.iter().map(zone).collect(),
+            tunnels: self
+                .documents
+                .iter()
+                .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true, 1)))
+                .collect(),
+            live_elsewhere: self.live_elsewhere.clone(),
+            ..Snapshot::default()
+        }
+    }
+
+    /// Carries out the plan's first `limit` writes. True when that was all of them.
+    pub fn apply(&mut self, plan: &Plan, limit: usize) -> bool {
+        let last = self.writes.saturating_add(limit);
+        for stage in Stage::ALL {
+            for (id, document) in &mut self.documents {
+                let (_, edits) = plan.edits_of(stage, id);
+                let own = plan.own_in(stage);
+                let edited = document.edit(&edits, &|rule| own.has(id, rule));
+                assert_eq!(edited.refused, [], "the plan has played the edits already");
+                if edited.changed {
+                    if self.writes == last {
+                        return false;
+                    }
+                    self.writes += 1;
+                    *document = edited.document;
+                }
+            }
+            for zone in self.zones.clone() {
+                let key = (stage, ZoneId::new(zone));
+                let hosts = plan.hosts.iter();
+                let operations: Vec<RecordOperation> =
+                    hosts.filter_map(|host| host.operations.get(&key)).flatten().cloned().collect();
+                if operations.is_empty() {
+                    continue;
+                }
+                if self.writes == last {
+                    return false;
+                }
+                self.writes += 1;
+                self.batch(zone, &operations);
+            }
+        }
+        true
+    }
+
+    /// Deletes, then patches, then posts, as Cloudflare does; what it would refuse is a failure of the plan.
+    fn batch(&mut self, zone: &'static str, operations: &[RecordOperation]) {
+        for operation in operations {
+            if let RecordOperation::Delete(id, _) = operation {
+                let before = self.records.len();
+                let places = &self.places;
+                self.records.retain(|record| record.id != *id || places.get(id) != Some(&zone));
+                assert_eq!(self.records.len() + 1, before, "81044: the record does not exist");
+            }
+        }
+        for operation in operations {
+            if let RecordOperation::Patch(patch, _) = operation {
+                let places = &self.places;
+                let mut records =
+                    self.records.iter_mut().filter(|record| places.get(&record.id) == Some(&zone));
+                let record = records.find(|record| record.id == patch.id).expect("81044");
+                assert_eq!((&patch.kind, patch.ttl), (&None, None));
+                record.content = patch.content.clone().unwrap_or_else(|| record.content.clone());
+                record.comment = patch.comment.clone().unwrap_or_else(|| record.comment.clone());
+                record.proxied = patch.proxied.unwrap_or(record.proxied);
+            }
+        }
+        for operation in operations {
+            if let RecordOperation::Post(new) = operation {
+                assert_eq!(zone_of(&self.zones, &new.name), zone, "it would be found nowhere");
+                let conflict = self.records_in(zone).into_iter().any(|record| {
+                    record.name == new.name
+                        && match &*new.kind {
+                            "TXT" => record.kind == new.kind && record.content == new.content,
+                            _ => ["A", "AAAA", "CNAME"].contains(&&*record.kind),
+                        }
+                });
+                assert!(!conflict, "81053 or 81058: {} is taken", new.name);
+                assert!(new.comment.len() <= 100, "9313: the comment is too long");
+                self.add(&new.name, &new.kind, &new.content, &new.comment);
+            }
+        }
+    }
+
+    /// What `GET /records` answers.
+    pub fn shown(&self) -> Vec<Endpoint> {
+        records::records(&self.snapshot(), &self.settings()).endpoints
+    }
+
+    /// One loop of ExternalDNS, stopped after `limit` writes. Returns the plan that was carried out.
+    pub fn run_loop(&mut self, desired: &[Endpoint], limit: usize) -> Plan {
+        let changes = self.changes(desired);
+        let plan = self.plan(&changes);
+        self.apply(&plan, limit);
+        plan
+    }
+
+    /// What ExternalDNS would ask for.
+    pub fn changes(&self, desired: &[Endpoint]) -> Changes {
+        let adjusted = adjust::adjust(desired, &self.settings()).endpoints;
+        self.registry.plan(&self.shown(), &adjusted)
+    }
+
+    /// Between any two loops so much time passes that nobody is led to an old tunnel any more.
+    pub fn plan(&self, changes: &Changes) -> Plan {
+        let (snapshot, settings) = (self.snapshot(), self.settings());
+        let moved: BTreeSet<Box<str>> = snapshot.left_behind(&settings).into_keys().collect();
+        let settled = Settled { handed_over: moved.clone(), moved, ..Settled::default() };
+        plan(changes, &snapshot, &settled, &settings).expect("the owner is ours")
+    }
+
+    pub fn document(&self, id: &TunnelId) -> &Document {
+        self.documents.get(id).expect("both tunnels are there")
+    }
+
+    /// Rules that are neither of `foreign` nor named by a stamp.
+    pub fn unclaimed_rules(&self, foreign: &Self) -> Vec<String> {
+        let mut unclaimed = Vec::new();
+        for (id, document) in &self.documents {
+            let foreign_rules: Vec<&str> =
+                foreign.document(id).rules().iter().map(|rule| rule.raw().get()).collect();
+            for rule in document.rules() {
+                let claimed = self.records.iter().any(|record| {
+                    *record.name == *rule.hostname()
+                        && Stamp::parse(&record.comment)
+                            .is_some_and(|stamp| stamp.claims.rules.contains(&Digest::of(id, rule.path())))
+                });
+                let raw = rule.raw().get();
+                if !claimed && !foreign_rules.contains(&raw) && raw != r#"{"service":"http_status:404"}"# {
+                    unclaimed.push(format!("{id} {raw}"));
+                }
+            }
+        }
+        unclaimed
+    }
+
+    /// The foreign rules of one tunnel, in order, to the byte.
+    pub fn foreign_rules(&self, id: &TunnelId) -> Vec<String> {
+        let own = self.snapshot().own_rules(&settings());
+        let rules = self.document(id).rules().iter();
+        rules.filter(|rule| !own.has(id, rule)).map(|rule| rule.raw().get().to_owned()).collect()
+    }
+
+    pub fn foreign_records(&self) -> Vec<Record> {
+        let is_ours = |comment: &str| Stamp::parse(comment).is_some() || TxtStamp::parse(comment).is_some();
+        self.records.iter().filter(|record| !is_ours(&record.comment)).cloned().collect()
+    }
+}
