@@ -5,33 +5,27 @@
 //! up to a limit above which its names alone are read. The end of the body is the end of the list and nothing behind it:
 //! who acts after that has seen all of a well-formed body.
 
-use std::borrow::Cow;
+mod names;
+mod received;
+
 use std::fmt;
-use std::io::{self, Read};
+use std::io::Read;
 
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
+use self::names::names_in;
+use self::received::{CHUNK_BYTES, ReceiveError, Received};
 use super::budget::{NoRoom, Share};
 use super::routes::Answer;
 use super::{Failure, Interrupted};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
-use crate::model::endpoint::{Endpoint, Labels, List};
+use crate::model::endpoint::{Endpoint, List};
 
 /// The body of one request.
 pub struct Incoming<'r> {
-    source: &'r mut dyn Read,
-    /// The length that was announced, in bytes.
-    announced: Option<usize>,
-    received: u64,
-    /// Whether the source has no more.
-    is_ended: bool,
-    /// What is being read; before `begin` it has been.
-    text: String,
-    begin: usize,
-    /// The first bytes of a character that is not whole yet.
-    cut: Vec<u8>,
+    received: Received<'r>,
     shape: Shape,
     state: State,
     /// Lists of changes that were there, a bit each.
@@ -100,13 +94,7 @@ impl<'r> Incoming<'r> {
         clock: &'r dyn Clock,
     ) -> Self {
         Self {
-            source,
-            announced,
-            received: 0,
-            is_ended: false,
-            text: String::new(),
-            begin: 0,
-            cut: Vec::new(),
+            received: Received::new(source, announced),
             shape,
             state: State::Begin,
             seen: 0,
@@ -192,15 +180,7 @@ impl<'r> Incoming<'r> {
     pub fn finish(&mut self) -> Option<Answer> {
         let is_list = self.shape != Shape::Object;
         while is_list && self.state != State::End && matches!(self.next_endpoint(), Ok(Some(_))) {}
-        let mut chunk = [0; CHUNK_BYTES];
-        while !self.is_ended && self.received <= limits::REQUEST_BODY_MAX_BYTES {
-            match self.source.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(length) => self.received += length as u64,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => break,
-            }
-        }
+        self.received.drain();
         self.failure.take()
     }
 
@@ -215,7 +195,7 @@ impl<'r> Incoming<'r> {
                 self.state = State::End;
             }
             Some(byte) if char::from(byte) == opening => {
-                self.begin += 1;
+                self.received.advance(1);
                 self.state = opened;
             }
             _ => return Err(self.unexpected(&format!("expected {opening:?}"))),
@@ -227,14 +207,14 @@ impl<'r> Incoming<'r> {
     fn is_closed(&mut self, closing: u8, is_first: bool) -> Result<bool, Interrupted> {
         let next = self.peek()?;
         if next == Some(closing) {
-            self.begin += 1;
+            self.received.advance(1);
             return Ok(true);
         }
         if !is_first {
             if next != Some(b',') {
                 return Err(self.unexpected(&format!("expected ',' or {:?}", char::from(closing))));
             }
-            self.begin += 1;
+            self.received.advance(1);
         }
         Ok(false)
     }
@@ -248,7 +228,7 @@ impl<'r> Incoming<'r> {
         if self.peek()? != Some(b':') {
             return Err(self.unexpected("expected ':'"));
         }
-        self.begin += 1;
+        self.received.advance(1);
         self.state = State::Fields { is_first: false };
         let Some(list) = List::of_field(&name) else {
             let value = self.value::<IgnoredAny>()?;
@@ -262,7 +242,7 @@ impl<'r> Incoming<'r> {
         match self.peek()? {
             Some(b'n') => self.null(),
             Some(b'[') => {
-                self.begin += 1;
+                self.received.advance(1);
                 self.state = State::Items { list, is_first: true };
                 Ok(())
             }
@@ -282,7 +262,9 @@ impl<'r> Incoming<'r> {
         if let Value::Read(endpoint) = self.value::<Endpoint>()? {
             return Ok(Arrived { list, endpoint, is_whole: true });
         }
-        let endpoint = self.names();
+        let rest = self.received.rest();
+        let head = rest.get(..rest.floor_char_boundary(limits::ELEMENT_MAX_BYTES)).unwrap_or_default();
+        let endpoint = names_in(head);
         self.skip_object()?;
         if endpoint.dns_name.is_empty() {
             return Err(self.too_long());
@@ -293,20 +275,22 @@ impl<'r> Incoming<'r> {
     /// The value that begins here.
     fn value<T: for<'de> Deserialize<'de>>(&mut self) -> Result<Value<T>, Interrupted> {
         loop {
-            let rest = self.rest();
+            let rest = self.received.rest();
             let mut values = serde_json::Deserializer::from_str(rest).into_iter::<T>();
             let value = values.next();
             let length = values.byte_offset();
-            let is_at_edge = length == rest.len() && !self.is_ended;
+            let is_at_edge = length == rest.len() && !self.received.is_ended();
             match value {
                 Some(Ok(_)) if length > limits::ELEMENT_MAX_BYTES => return Ok(Value::TooLong),
                 // At the edge of the window a number may go on.
                 Some(Ok(value)) if !is_at_edge || !rest.ends_with(|last: char| last.is_ascii_digit()) => {
-                    self.begin += length;
+                    self.received.advance(length);
                     return Ok(Value::Read(value));
                 }
-                Some(Err(error)) if !error.is_eof() || self.is_ended => return Err(self.malformed(&error)),
-                None if self.is_ended => return Err(self.unexpected("expected a value")),
+                Some(Err(error)) if !error.is_eof() || self.received.is_ended() => {
+                    return Err(self.malformed(&error));
+                }
+                None if self.received.is_ended() => return Err(self.unexpected("expected a value")),
                 _ if rest.len() >= limits::ELEMENT_MAX_BYTES => return Ok(Value::TooLong),
                 _ => {
                     let wanted = (rest.len() * 2).clamp(1, limits::ELEMENT_MAX_BYTES);
@@ -316,7 +300,7 @@ impl<'r> Incoming<'r> {
                         self.keep(more)?;
                         self.in_hand += more;
                     }
-                    while self.rest().len() < wanted && !self.is_ended {
+                    while self.received.rest().len() < wanted && !self.received.is_ended() {
                         self.fill()?;
                     }
                 }
@@ -324,21 +308,12 @@ impl<'r> Incoming<'r> {
         }
     }
 
-    /// As much of the endpoint that begins here as tells whose it is.
-    fn names(&self) -> Endpoint {
-        let mut endpoint = Endpoint::default();
-        let rest = self.rest();
-        let head = rest.get(..rest.floor_char_boundary(limits::ELEMENT_MAX_BYTES)).unwrap_or_default();
-        // It ends early.
-        let _ = Names(&mut endpoint).deserialize(&mut serde_json::Deserializer::from_str(head));
-        endpoint
-    }
-
     /// Past the object that begins here, which is too long to be held.
     fn skip_object(&mut self) -> Result<(), Interrupted> {
         let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
         loop {
-            let mut bytes = self.rest().bytes();
+            let rest = self.received.rest();
+            let mut bytes = rest.bytes();
             for byte in bytes.by_ref() {
                 match byte {
                     _ if is_escaped => is_escaped = false,
@@ -352,27 +327,13 @@ impl<'r> Incoming<'r> {
                     break;
                 }
             }
-            let left = bytes.len();
-            self.begin = self.text.len() - left;
+            let length = rest.len() - bytes.len();
+            self.received.advance(length);
             if depth == 0 {
                 return Ok(());
             }
-            if self.is_ended {
+            if self.received.is_ended() {
                 return Err(self.unexpected("expected the end of an object"));
-            }
-            self.fill()?;
-        }
-    }
-
-    /// The first byte that is no blank.
-    fn peek(&mut self) -> Result<Option<u8>, Interrupted> {
-        loop {
-            let mut bytes = self.rest().bytes();
-            let found = bytes.find(|byte| !matches!(byte, b' ' | b'\n' | b'\r' | b'\t'));
-            let left = bytes.len() + usize::from(found.is_some());
-            self.begin = self.text.len() - left;
-            if found.is_some() || self.is_ended {
-                return Ok(found);
             }
             self.fill()?;
         }
@@ -389,59 +350,33 @@ impl<'r> Incoming<'r> {
         Ok(())
     }
 
-    fn rest(&self) -> &str {
-        self.text.get(self.begin..).unwrap_or_default()
+    /// The first byte that is no blank.
+    fn peek(&mut self) -> Result<Option<u8>, Interrupted> {
+        self.received.peek().map_err(|error| self.unreceived(error))
     }
 
-    /// Receives once.
     fn fill(&mut self) -> Result<(), Interrupted> {
-        self.text.drain(..self.begin);
-        self.begin = 0;
-        let mut chunk = [0; CHUNK_BYTES];
-        let kept = self.cut.len();
-        let (front, back) = chunk.split_at_mut(kept);
-        front.copy_from_slice(&self.cut);
-        let length = match self.source.read(back) {
-            Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
-            Err(error) => return Err(self.unread(&error)),
-        };
-        self.received += length as u64;
-        if self.received > limits::REQUEST_BODY_MAX_BYTES {
-            return Err(self.fail(super::routes::over_cap()));
-        }
-        if length == 0 {
-            self.is_ended = true;
-            if self.announced.is_some_and(|announced| self.received < announced as u64) {
-                return Err(self.unread(&"it ended before its announced length"));
-            }
-        }
-        let bytes = chunk.get(..kept + length).unwrap_or_default();
-        // Looked at once, and not text by text.
-        let (whole, cut) = match str::from_utf8(bytes) {
-            Ok(text) => (text, &[][..]),
-            Err(error) if error.error_len().is_none() && !self.is_ended => {
-                let (whole, cut) = bytes.split_at(error.valid_up_to());
-                (str::from_utf8(whole).unwrap_or_default(), cut)
-            }
-            Err(error) => return Err(self.malformed(&error)),
-        };
-        self.text.push_str(whole);
-        self.cut = cut.to_vec();
-        Ok(())
+        self.received.fill().map_err(|error| self.unreceived(error))
     }
 
-    fn unread(&mut self, reason: &dyn fmt::Display) -> Interrupted {
-        self.fail(Answer::text(400, &format!("the body cannot be read: {reason}")))
+    fn unreceived(&mut self, error: ReceiveError) -> Interrupted {
+        let unread =
+            |reason: &dyn fmt::Display| Answer::text(400, &format!("the body cannot be read: {reason}"));
+        match error {
+            ReceiveError::Io(error) => self.fail(unread(&error)),
+            ReceiveError::EndedEarly => self.fail(unread(&"it ended before its announced length")),
+            ReceiveError::TooLarge => self.fail(super::routes::over_cap()),
+            ReceiveError::NotText(error) => self.malformed(&error),
+        }
     }
 
     fn malformed(&mut self, reason: &dyn fmt::Display) -> Interrupted {
-        let place = self.received.saturating_sub((self.rest().len() + self.cut.len()) as u64);
+        let place = self.received.place();
         self.fail(Answer::text(400, &format!("malformed JSON: {reason}, counted from byte {place}")))
     }
 
     fn unexpected(&mut self, expected: &str) -> Interrupted {
-        if self.is_ended && self.rest().is_empty() {
+        if self.received.is_ended() && self.received.rest().is_empty() {
             return self.malformed(&format_args!("{expected}, found the end"));
         }
         self.malformed(&expected)
@@ -474,243 +409,5 @@ impl fmt::Debug for Incoming<'_> {
     }
 }
 
-/// Received at once.
-const CHUNK_BYTES: usize = 16 * 1024;
-
-/// Reads name, type and object into an endpoint, as long as they come.
-struct Names<'e>(&'e mut Endpoint);
-
-impl<'de> DeserializeSeed<'de> for Names<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Names<'_> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an endpoint")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self(endpoint) = self;
-        while let Some(name) = map.next_key::<Cow<'_, str>>()? {
-            match &*name {
-                "dnsName" => endpoint.dns_name = map.next_value::<Option<String>>()?.unwrap_or_default(),
-                "recordType" => {
-                    endpoint.record_type = map.next_value::<Option<String>>()?.unwrap_or_default()
-                }
-                "labels" => endpoint.labels = map.next_value::<Option<Labels>>()?.unwrap_or_default(),
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::clock::SystemClock;
-    use crate::model::endpoint::Changes;
-    use crate::webhook::budget::Budget;
-
-    fn share_of(bytes: usize) -> Share {
-        Budget::new(bytes, 0).share(SystemClock.now())
-    }
-
-    /// Hands over so many bytes at a time.
-    struct Pieces<'b> {
-        rest: &'b [u8],
-        length: usize,
-    }
-
-    impl Read for Pieces<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let length = self.length.min(buffer.len()).min(self.rest.len());
-            let (now, later) = self.rest.split_at(length);
-            buffer[..length].copy_from_slice(now);
-            self.rest = later;
-            Ok(length)
-        }
-    }
-
-    type Outcome = Result<Vec<Arrived>, (u16, String)>;
-
-    fn read_pieces(shape: Shape, body: &str, length: usize) -> Outcome {
-        let mut share = share_of(4 << 20);
-        let deadline = Deadline::after(&SystemClock, Duration::from_secs(60));
-        let mut source = Pieces { rest: body.as_bytes(), length };
-        let mut incoming =
-            Incoming::new(&mut source, Some(body.len()), shape, &mut share, deadline, &SystemClock);
-        let mut arrived = Vec::new();
-        while let Ok(Some(next)) = incoming.next_endpoint() {
-            arrived.push(next);
-        }
-        match incoming.finish() {
-            None => Ok(arrived),
-            Some(Answer { status, body, .. }) => Err((status, String::from_utf8(body).unwrap())),
-        }
-    }
-
-    /// However it arrives.
-    fn read(shape: Shape, body: &str) -> Outcome {
-        let whole = read_pieces(shape, body, usize::MAX);
-        for length in [1, 3, 1000] {
-            if body.len() / length < 20_000 {
-                let pieces = read_pieces(shape, body, length);
-                assert_eq!(pieces.is_ok(), whole.is_ok(), "{length}: {pieces:?}");
-                if whole.is_ok() {
-                    assert_eq!(pieces, whole, "{length}");
-                }
-            }
-        }
-        whole
-    }
-
-    fn changes(body: &str) -> Changes {
-        let mut changes = Changes::default();
-        for Arrived { list, endpoint, is_whole } in read(Shape::Changes, body).unwrap() {
-            assert!(is_whole);
-            changes.add(list, endpoint);
-        }
-        changes
-    }
-
-    #[test]
-    fn both_spellings_of_changes_null_and_absent_lists_are_read() {
-        let endpoint = r#"{"dnsName":"a.example.com"}"#;
-        for text in [
-            format!(r#"{{"Create":[{endpoint}],"UpdateOld":null,"UpdateNew":null,"Delete":null}}"#),
-            format!(r#"{{"create":[{endpoint}]}}"#),
-            format!(r#" {{ "new" : {{"a":[1,"]}}"]}} , "number": 12, "create" : [ {endpoint} ] }} "#),
-        ] {
-            let changes = changes(&text);
-            assert_eq!(changes.create.len(), 1, "{text}");
-            assert_eq!(changes.delete, [], "{text}");
-        }
-        assert_eq!(changes("{}\n"), Changes::default());
-        assert_eq!(changes("null"), Changes::default());
-        let endpoint = |name: &str| Endpoint { dns_name: name.to_owned(), ..Endpoint::default() };
-        let all = r#"{"delete":[{"dnsName":"d"}],"updateOld":[{"dnsName":"o"},{}],"updateNew":[{"dnsName":"n"},{}]}"#;
-        let expected = Changes {
-            create: vec![],
-            update_old: vec![endpoint("o"), endpoint("")],
-            update_new: vec![endpoint("n"), endpoint("")],
-            delete: vec![endpoint("d")],
-        };
-        assert_eq!(changes(all), expected);
-    }
-
-    #[test]
-    fn text_of_every_kind_is_read_wherever_it_is_cut() {
-        let names = ["é🦀\\", "a\"b", "{[,]}", "\u{7f}\n", "🦀🦀🦀"];
-        let endpoints = names.map(|name| Endpoint { dns_name: name.to_owned(), ..Endpoint::default() });
-        let body = serde_json::to_string(&endpoints).unwrap();
-        let arrived = read(Shape::Endpoints, &body).unwrap();
-        assert_eq!(arrived.into_iter().map(|arrived| arrived.endpoint).collect::<Vec<_>>(), endpoints);
-    }
-
-    #[test]
-    fn what_is_too_long_is_read_as_far_as_its_name_and_what_follows_is_read() {
-        let long = "x\\\"}]".repeat(limits::ELEMENT_MAX_BYTES / 4);
-        let names = r#""dnsName":"a.example.com","recordType":"A","labels":{"resource":"ingress/n/a"}"#;
-        for (label, element, kind) in [
-            ("a property", format!(r#"{{{names},"providerSpecific":[{{"value":"{long}"}}]}}"#), "A"),
-            (
-                "a target",
-                format!(r#"{{"dnsName":"a.example.com","targets":["{long}"],"recordType":"A"}}"#),
-                "",
-            ),
-        ] {
-            let body = format!(r#"[{{"dnsName":"before"}},{element},{{"dnsName":"after"}}]"#);
-            let arrived = read(Shape::Endpoints, &body).unwrap();
-            let names: Vec<(&str, bool)> =
-                arrived.iter().map(|arrived| (&*arrived.endpoint.dns_name, arrived.is_whole)).collect();
-            assert_eq!(names, [("before", true), ("a.example.com", false), ("after", true)], "{label}");
-            assert_eq!(arrived[1].endpoint.record_type, kind, "{label}");
-        }
-        let nameless = format!(r#"[{{"setIdentifier":"{long}","dnsName":"a.example.com"}}]"#);
-        let (status, said) = read(Shape::Endpoints, &nameless).unwrap_err();
-        assert_eq!(status, 503);
-        assert!(said.contains("more than 128 KiB"), "{said}");
-        let cut = format!(r#"[{{{names},"setIdentifier":"{long}"#);
-        assert_eq!(read(Shape::Endpoints, &cut).unwrap_err().0, 400);
-    }
-
-    /// By what is in it, not by where its pieces end.
-    #[test]
-    fn whether_an_endpoint_is_too_long_does_not_depend_on_how_it_arrives() {
-        let around = r#"{"dnsName":"a","setIdentifier":""}"#.len();
-        for (length, expected) in [(limits::ELEMENT_MAX_BYTES, true), (limits::ELEMENT_MAX_BYTES + 1, false)]
-        {
-            let text = "x".repeat(length - around);
-            let element = format!(r#"{{"dnsName":"a","setIdentifier":"{text}"}}"#);
-            assert_eq!(element.len(), length);
-            for before in [0, 1, 5000, 16_000, 70_000] {
-                let body = format!("[{}{element}]", " ".repeat(before));
-                let arrived = read(Shape::Endpoints, &body).unwrap();
-                assert_eq!(arrived[0].is_whole, expected, "{length} after {before}");
-            }
-        }
-    }
-
-    /// What was read before must not be acted upon.
-    #[test]
-    fn of_a_malformed_body_the_end_is_never_reached() {
-        for body in ["[{}", "[{}]x", "[{},]", "[{}}", "[{\"a\":01}]", "[{}]\u{0}"] {
-            let (status, _) = read(Shape::Endpoints, body).unwrap_err();
-            assert_eq!(status, 400, "{body}");
-        }
-    }
-
-    #[test]
-    fn a_body_that_ends_early_is_told_from_one_that_is_malformed() {
-        let mut share = share_of(1 << 20);
-        let deadline = Deadline::after(&SystemClock, Duration::from_secs(60));
-        let mut source = &b"[{}]"[..];
-        let mut incoming =
-            Incoming::new(&mut source, Some(5), Shape::Endpoints, &mut share, deadline, &SystemClock);
-        assert!(matches!(incoming.next_endpoint(), Ok(Some(_))));
-        assert_eq!(incoming.next_endpoint(), Err(Interrupted));
-        let Answer { status, body, .. } = incoming.finish().unwrap();
-        assert_eq!(status, 400);
-        assert!(String::from_utf8(body).unwrap().contains("announced length"));
-    }
-
-    #[test]
-    fn what_has_no_room_is_refused_softly_and_the_rest_is_read() {
-        let mut share = share_of(64 * 1024);
-        let deadline = Deadline::after(&SystemClock, Duration::from_secs(60));
-        // Several chunks of it.
-        let body = format!("[{}{{}}]", "{},".repeat(CHUNK_BYTES));
-        let mut source = body.as_bytes();
-        let mut incoming = Incoming::new(
-            &mut source,
-            Some(body.len()),
-            Shape::Endpoints,
-            &mut share,
-            deadline,
-            &SystemClock,
-        );
-        let mut kept = 0;
-        while let Ok(Some(_)) = incoming.next_endpoint() {
-            if incoming.keep(10_000).is_err() {
-                break;
-            }
-            kept += 1;
-        }
-        assert_eq!(kept, 6);
-        assert_eq!(incoming.next_endpoint(), Err(Interrupted));
-        let answer = incoming.finish().unwrap();
-        assert_eq!(answer.status, 503);
-        assert!(source.is_empty(), "tiny_http would have to read it");
-    }
-}
+mod tests;
