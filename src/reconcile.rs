@@ -6,6 +6,7 @@
 pub mod adjust;
 pub mod adopt;
 pub mod canonical;
+pub mod claim_state;
 pub mod groups;
 pub mod heritage;
 pub mod listing;
@@ -23,7 +24,6 @@ pub mod service_template;
 pub mod snapshot;
 pub mod stamp;
 pub mod target;
-pub mod trace;
 
 use std::fmt;
 

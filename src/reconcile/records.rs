@@ -9,10 +9,10 @@ use crate::ingress::{Document, Owned, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
+use crate::reconcile::claim_state::{ClaimState, claim_states};
 use crate::reconcile::heritage;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Stamp};
-use crate::reconcile::trace::{Trace, trace};
 use crate::reconcile::{Note, Ownership, Settings};
 
 /// Begins the set identifier of a rule that is stamped and not there any more; its digest follows.
@@ -223,43 +223,49 @@ impl RecordView<'_> {
             return endpoints;
         };
         let digests = &self.stamp.claims.rules;
-        let traces = trace(self.snapshot, self.settings, &hostname, &self.record.content, digests, &[]);
-        let mut by_path: BTreeMap<Option<&str>, Vec<&Trace<'_>>> = BTreeMap::new();
-        for (digest, trace) in &traces {
-            match trace {
-                Trace::Standing { rule, .. } => by_path.entry(rule.path()).or_default().push(trace),
-                Trace::Missing { path, .. } => by_path.entry(path.as_deref()).or_default().push(trace),
+        let states =
+            claim_states(self.snapshot, self.settings, &hostname, &self.record.content, digests, &[]);
+        let mut by_path: BTreeMap<Option<&str>, Vec<&ClaimState<'_>>> = BTreeMap::new();
+        for (digest, state) in &states {
+            match state {
+                ClaimState::Standing { rule, .. } => by_path.entry(rule.path()).or_default().push(state),
+                ClaimState::Missing { path, .. } => by_path.entry(path.as_deref()).or_default().push(state),
                 // The refusal of what is asked for again tells of it.
-                Trace::Ambiguous { rules } if is_one_path(rules) => {
+                ClaimState::Ambiguous { rules } if is_one_path(rules) => {
                     let path = rules.first().and_then(|(_, rule)| rule.path());
-                    by_path.entry(path).or_default().push(trace);
+                    by_path.entry(path).or_default().push(state);
                 }
-                Trace::Lost | Trace::Ambiguous { .. } => {
+                ClaimState::Lost | ClaimState::Ambiguous { .. } => {
                     let set_identifier = format!("{LOST_PREFIX}{digest}");
                     endpoints.push(self.endpoint(&set_identifier, self.with_drift(Vec::new(), ["rule"])));
                 }
             }
         }
         endpoints
-            .extend(by_path.iter().map(|(path, traces)| self.endpoint_of_path(&hostname, *path, traces)));
+            .extend(by_path.iter().map(|(path, states)| self.endpoint_of_path(&hostname, *path, states)));
         endpoints
     }
 
-    fn endpoint_of_path(&self, hostname: &Hostname, path: Option<&str>, traces: &[&Trace<'_>]) -> Endpoint {
+    fn endpoint_of_path(
+        &self,
+        hostname: &Hostname,
+        path: Option<&str>,
+        states: &[&ClaimState<'_>],
+    ) -> Endpoint {
         let led_to = TunnelId::from_hostname(&self.record.content);
-        let is_led_to = |trace: &&&Trace<'_>| trace.tunnel() == led_to.as_ref();
+        let is_led_to = |state: &&&ClaimState<'_>| state.tunnel() == led_to.as_ref();
         let shown =
-            traces.iter().find(is_led_to).or_else(|| traces.iter().find(|trace| trace.rule().is_some()));
+            states.iter().find(is_led_to).or_else(|| states.iter().find(|state| state.rule().is_some()));
         let mut drift = Vec::new();
         let mut properties = Vec::new();
-        if let Some(Trace::Standing { tunnel, rule }) = shown {
+        if let Some(ClaimState::Standing { tunnel, rule }) = shown {
             properties = canonical::properties_of_rule(rule);
             if self.is_shadowed(hostname, tunnel, rule) {
                 drift.push("order");
             }
         }
         // A rule left over in another tunnel by a move that was interrupted.
-        if traces.len() > 1 || shown.is_some_and(|trace| trace.tunnel() != led_to.as_ref()) {
+        if states.len() > 1 || shown.is_some_and(|state| state.tunnel() != led_to.as_ref()) {
             drift.push("tunnel");
         }
         self.endpoint(path.unwrap_or_default(), self.with_drift(properties, drift))

@@ -12,11 +12,11 @@ use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::canonical::{
     self, Canonical, INVALID, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
 };
+use crate::reconcile::claim_state::claim_states;
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::Reader;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::Stamp;
-use crate::reconcile::trace::trace;
 use crate::reconcile::{Note, Settings, adjust, namespace};
 
 const WAY_OUT: &str =
@@ -171,8 +171,8 @@ impl<'a> Place<'a> {
         if path.is_none() && stamp.claims.record_only {
             return Some(vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)]);
         }
-        let traces = trace(snapshot, settings, &hostname, &record.content, &stamp.claims.rules, &[]);
-        let rule = traces.iter().filter_map(|(_, trace)| trace.rule()).find(|rule| rule.path() == path)?;
+        let states = claim_states(snapshot, settings, &hostname, &record.content, &stamp.claims.rules, &[]);
+        let rule = states.iter().filter_map(|(_, state)| state.rule()).find(|rule| rule.path() == path)?;
         let mut properties = canonical::properties_of_rule(rule);
         properties.sort_unstable();
         Some(properties)

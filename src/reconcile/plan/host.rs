@@ -13,6 +13,7 @@ use crate::ingress::{Owned, Rule, RuleEdit};
 use crate::model::{Hostname, Record, RecordId, TunnelId};
 use crate::ordered::push_lean;
 use crate::reconcile::canonical::Publication;
+use crate::reconcile::claim_state::{ClaimState, claim_states};
 use crate::reconcile::plan::host::course::{Course, Order};
 use crate::reconcile::plan::{
     HostPlan, HostRequest, NOTHING_SETTLED, Reason, RecordOperation, Refusal, Settled, Stage,
@@ -20,7 +21,6 @@ use crate::reconcile::plan::{
 use crate::reconcile::records::LOST_PREFIX;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
-use crate::reconcile::trace::{Trace, trace};
 use crate::reconcile::{Note, Settings};
 
 /// What comes of one hostname.
@@ -199,7 +199,7 @@ struct Host<'a> {
     /// Records that are not ours and that a CNAME cannot stand beside.
     foreign_records: Vec<&'a Record>,
     stamp: Option<Stamp>,
-    traces: BTreeMap<Digest, Trace<'a>>,
+    states: BTreeMap<Digest, ClaimState<'a>>,
     /// What of the above is taken over.
     adopted: adoption::Adopted<'a>,
     /// By path, what the tunnel's document does not allow.
@@ -249,12 +249,12 @@ impl<'a> Host<'a> {
             outer_records,
             foreign_records,
             stamp,
-            traces: BTreeMap::new(),
+            states: BTreeMap::new(),
             adopted: adoption::Adopted::default(),
             obstacles: &NO_OBSTACLES,
             settled: &NOTHING_SETTLED,
         };
-        host.traces = host.traces();
+        host.states = host.states();
         host
     }
 
@@ -269,7 +269,7 @@ impl<'a> Host<'a> {
     }
 
     /// The stamp's digests, followed to their rules.
-    fn traces(&self) -> BTreeMap<Digest, Trace<'a>> {
+    fn states(&self) -> BTreeMap<Digest, ClaimState<'a>> {
         let Some(stamp) = &self.stamp else {
             return BTreeMap::new();
         };
@@ -281,7 +281,7 @@ impl<'a> Host<'a> {
             .filter(|path| !path.is_empty())
             .collect();
         let content = self.records().next().map(|record| &*record.content).unwrap_or_default();
-        trace(self.snapshot, self.settings, &self.hostname, content, &stamp.claims.rules, &paths)
+        claim_states(self.snapshot, self.settings, &self.hostname, content, &stamp.claims.rules, &paths)
             .into_iter()
             .collect()
     }
@@ -320,7 +320,7 @@ impl<'a> Host<'a> {
         self.plan_operations(&mut plan, &wanted, &course)?;
         self.plan_txts(&mut plan, &wanted, course.last.is_empty());
         let edited = plan.edits.values().flatten().map(|(tunnel, _)| tunnel);
-        let to_be_edited = course.staying.iter().filter_map(|digest| self.traces.get(digest)?.tunnel());
+        let to_be_edited = course.staying.iter().filter_map(|digest| self.states.get(digest)?.tunnel());
         if let Some(tunnel) = edited.chain(to_be_edited).find(|tunnel| !self.is_writable(tunnel)) {
             return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
         }
@@ -334,7 +334,7 @@ impl<'a> Host<'a> {
 
     /// Whether the digest's rule is ours, or taken over.
     fn has(&self, digest: Digest) -> bool {
-        self.traces.get(&digest).is_some_and(|trace| trace.ambiguous().is_empty())
+        self.states.get(&digest).is_some_and(|state| state.ambiguous().is_empty())
     }
 
     fn empty_plan(&self) -> HostPlan {
@@ -408,7 +408,7 @@ impl<'a> Host<'a> {
     }
 
     fn is_lost(&self, digest: Digest) -> bool {
-        self.is_stamped(digest) && matches!(self.traces.get(&digest), Some(Trace::Lost))
+        self.is_stamped(digest) && matches!(self.states.get(&digest), Some(ClaimState::Lost))
     }
 
     fn claims_record_only(&self) -> bool {
@@ -416,7 +416,7 @@ impl<'a> Host<'a> {
     }
 
     fn digests_for_path(&self, path: Option<&str>) -> impl Iterator<Item = Digest> {
-        self.traces.iter().filter(move |(_, trace)| trace.is_for_path(path)).map(|(digest, _)| *digest)
+        self.states.iter().filter(move |(_, state)| state.is_for_path(path)).map(|(digest, _)| *digest)
     }
 
     /// Those of the wanted endpoints that nothing foreign stands in the way of.
@@ -476,9 +476,9 @@ impl<'a> Host<'a> {
     }
 
     fn stands_at(&self, path: Option<&str>, tunnel: &TunnelId) -> bool {
-        self.traces
+        self.states
             .values()
-            .any(|trace| trace.rule().is_some() && trace.is_for_path(path) && trace.tunnel() == Some(tunnel))
+            .any(|state| state.rule().is_some() && state.is_for_path(path) && state.tunnel() == Some(tunnel))
     }
 
     /// The one tunnel that the hostname can have after this request: where two are asked for, or where rules stay
@@ -486,10 +486,10 @@ impl<'a> Host<'a> {
     fn tunnel_for(&self, wanted: &[Wanted<'_>], withdrawn: &Claims) -> Option<TunnelId> {
         let first = &wanted.first()?.publication.tunnel;
         let led_to = self.led_to().filter(|tunnel| self.snapshot.tunnels.contains_key(tunnel));
-        let stays = self.traces.iter().any(|(digest, trace)| {
+        let stays = self.states.iter().any(|(digest, state)| {
             !withdrawn.rules.contains(digest)
-                && !wanted.iter().any(|wanted| trace.is_for_path(wanted.publication.path()))
-                && trace.tunnel().is_some_and(|tunnel| Some(tunnel) == led_to.as_ref())
+                && !wanted.iter().any(|wanted| state.is_for_path(wanted.publication.path()))
+                && state.tunnel().is_some_and(|tunnel| Some(tunnel) == led_to.as_ref())
         }) || led_to.as_ref().is_some_and(|led_to| self.left_behind(led_to).is_some());
         let two = wanted.iter().any(|wanted| wanted.publication.tunnel != *first);
         let asked_for = |tunnel: &TunnelId| wanted.iter().any(|wanted| wanted.publication.tunnel == *tunnel);
@@ -524,7 +524,7 @@ impl<'a> Host<'a> {
             push_lean(plan.edits.entry(stage).or_default(), (tunnel.clone(), edit));
         };
         for digest in &course.leaving {
-            if let Some(Trace::Standing { tunnel, rule }) = self.traces.get(digest) {
+            if let Some(ClaimState::Standing { tunnel, rule }) = self.states.get(digest) {
                 let path = rule.path().map(Into::into);
                 edit(course.leaves_in, tunnel, RuleEdit::Remove { hostname: self.hostname.clone(), path });
             }

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use crate::ingress::{Rule, WantedRule};
 use crate::model::{Record, RecordId, TunnelId};
 use crate::reconcile::adopt::{Adopt, Need, smallest};
+use crate::reconcile::claim_state::ClaimState;
 use crate::reconcile::heritage::Heritage;
 use crate::reconcile::plan::host::{Host, Wanted, digest_of};
 use crate::reconcile::plan::{Adoption, RecordOperation};
 use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
-use crate::reconcile::trace::Trace;
 use crate::reconcile::{Note, Ownership, Policy};
 
 /// The type in the name of a registry's TXT record: that of the record we ask for.
@@ -61,10 +61,10 @@ impl<'a> Host<'a> {
         }
         self.own_records.extend(&records);
         self.adopted.records = records;
-        let stamped = std::mem::take(&mut self.traces);
-        self.traces = self.traces();
+        let stamped = std::mem::take(&mut self.states);
+        self.states = self.states();
         self.adopted.digests =
-            self.traces.keys().filter(|digest| !stamped.contains_key(digest)).copied().collect();
+            self.states.keys().filter(|digest| !stamped.contains_key(digest)).copied().collect();
     }
 
     /// The host without anything taken over.
@@ -120,7 +120,7 @@ impl<'a> Host<'a> {
             }
             self.adopted.digests.insert(digest);
             self.adopted.rules.push((tunnel.clone(), standing));
-            self.traces.insert(digest, Trace::Standing { tunnel, rule: standing });
+            self.states.insert(digest, ClaimState::Standing { tunnel, rule: standing });
         }
     }
 

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use super::{Host, Wanted, digest_of};
 use crate::model::{NewRecord, Record, TunnelId};
 use crate::reconcile::Note;
+use crate::reconcile::claim_state::ClaimState;
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
 use crate::reconcile::stamp::{Claims, Digest};
-use crate::reconcile::trace::Trace;
 
 /// How the rules that go and those that come in their place follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl<'a> Host<'a> {
     /// Whether visitors may still be led to a rule that is to go: the record is about to be led away from it, or was not
     /// long ago.
     fn is_needed(&self, digest: Digest, moves_to: Option<&TunnelId>) -> bool {
-        let Some(Trace::Standing { tunnel, rule: _ }) = self.traces.get(&digest) else {
+        let Some(ClaimState::Standing { tunnel, rule: _ }) = self.states.get(&digest) else {
             return false;
         };
         match moves_to {
@@ -124,9 +124,9 @@ impl<'a> Host<'a> {
     }
 
     fn stands_elsewhere(&self, digest: Digest, than: &TunnelId) -> bool {
-        let trace = self.traces.get(&digest);
-        trace.is_some_and(|trace| {
-            trace.rule().is_some() && trace.tunnel().is_some_and(|tunnel| tunnel != than)
+        let state = self.states.get(&digest);
+        state.is_some_and(|state| {
+            state.rule().is_some() && state.tunnel().is_some_and(|tunnel| tunnel != than)
         })
     }
 
@@ -136,7 +136,7 @@ impl<'a> Host<'a> {
     }
 
     fn stands(&self, digest: Digest) -> bool {
-        self.traces.get(&digest).is_some_and(|trace| trace.rule().is_some())
+        self.states.get(&digest).is_some_and(|state| state.rule().is_some())
     }
 
     /// The tunnel that is wanted, where a record leads elsewhere till then: ours, one that is taken over, or a wildcard's
@@ -184,7 +184,7 @@ impl<'a> Host<'a> {
         let goes = |record: &Record| *record.name == *name || txts.iter().any(|(_, txt)| txt.id == record.id);
         let mut wildcard = self.zone.wildcard_without(name, &goes).iter();
         let tunnel = wildcard.find_map(|record| TunnelId::from_hostname(&record.content))?;
-        let is_elsewhere = self.traces.keys().any(|digest| self.stands_elsewhere(*digest, &tunnel));
+        let is_elsewhere = self.states.keys().any(|digest| self.stands_elsewhere(*digest, &tunnel));
         let is_led_there = self.has_settled() && self.led_to().as_ref() == Some(&tunnel);
         (is_elsewhere && !is_led_there && self.snapshot.tunnels.contains_key(&tunnel)).then_some(tunnel)
     }

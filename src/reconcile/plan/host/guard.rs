@@ -29,7 +29,7 @@ impl Host<'_> {
         }
         if holder.is_none() {
             // A stamp of several rules may name no object: whose they are, only who asks for one of them can say.
-            let is_free = self.traces.is_empty();
+            let is_free = self.states.is_empty();
             let may_have_it = |wanted: &&Wanted<'_>| {
                 is_free || self.digests_for_path(wanted.publication.path()).next().is_some()
             };

@@ -123,9 +123,9 @@ impl Host<'_> {
     /// The rules that what is shown with this set identifier may be, where that cannot be told.
     pub(super) fn candidates(&self, set_identifier: &str) -> Vec<&(TunnelId, &Rule)> {
         let lost = set_identifier.strip_prefix(LOST_PREFIX).and_then(Digest::parse);
-        let candidates = self.traces.iter().flat_map(|(digest, trace)| {
+        let candidates = self.states.iter().flat_map(|(digest, state)| {
             let is_meant = |rule: &Rule| lost == Some(*digest) || is_at(rule, set_identifier);
-            trace.ambiguous().iter().filter(move |(_, rule)| is_meant(rule))
+            state.ambiguous().iter().filter(move |(_, rule)| is_meant(rule))
         });
         candidates.collect()
     }

@@ -1,4 +1,4 @@
-//! Follows the digests of a stamp to the rules they stand for.
+//! What became of each rule that a stamp claims.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
 
-/// What became of one digest.
+/// What became of the rule of one digest.
 #[derive(Clone, Debug)]
-pub enum Trace<'a> {
+pub enum ClaimState<'a> {
     /// The rule is there.
     Standing {
         /// The tunnel it stands in.
@@ -19,7 +19,7 @@ pub enum Trace<'a> {
         /// The rule.
         rule: &'a Rule,
     },
-    /// The rule is gone, its tunnel and path can be told from the digest.
+    /// The rule is gone. Its tunnel and path are known, as together they have the digest.
     Missing {
         /// The tunnel it stood in.
         tunnel: TunnelId,
@@ -28,14 +28,14 @@ pub enum Trace<'a> {
     },
     /// The rule is gone, and its path with it.
     Lost,
-    /// Several rules have the digest. Which of them is ours cannot be told, so all of them pass for somebody else's.
+    /// Several rules have the digest. Nothing tells which of them is ours, so all of them count as somebody else's.
     Ambiguous {
         /// The rules and their tunnels.
         rules: Vec<(TunnelId, &'a Rule)>,
     },
 }
 
-impl<'a> Trace<'a> {
+impl<'a> ClaimState<'a> {
     /// The tunnel, where it is known.
     pub fn tunnel(&self) -> Option<&TunnelId> {
         match self {
@@ -70,18 +70,18 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// Follows each of `digests`, in their order.
+/// The state of each of `digests`, in their order.
 ///
-/// The record's `content` tells a tunnel that is not configured any more; `paths` are tried besides those of the
-/// hostname's rules.
-pub fn trace<'a>(
+/// The record's `content` names a tunnel that may not be configured any more. A digest tells neither tunnel nor path, so
+/// those of a missing rule are found by trying: the paths of the hostname's rules, and `paths`.
+pub fn claim_states<'a>(
     snapshot: &'a Snapshot,
     settings: &Settings,
     hostname: &Hostname,
     content: &str,
     digests: &BTreeSet<Digest>,
     paths: &[&str],
-) -> Vec<(Digest, Trace<'a>)> {
+) -> Vec<(Digest, ClaimState<'a>)> {
     let mut tunnels: Vec<TunnelId> = settings.tunnels().iter().map(|tunnel| tunnel.id.clone()).collect();
     tunnels.extend(TunnelId::from_hostname(content).filter(|id| !settings.is_configured(id)));
 
@@ -94,23 +94,23 @@ pub fn trace<'a>(
         rules.iter().map(|(_, rule)| rule.path()).chain(paths.iter().copied().map(Some)).chain([None]),
     );
 
-    let follow = |digest: Digest| {
+    let state = |digest: Digest| {
         let has_it = |(id, rule): &&(&TunnelId, &Rule)| Digest::of(id, rule.path()) == digest;
         let standing: Vec<(TunnelId, &Rule)> =
             rules.iter().filter(has_it).map(|(id, rule)| ((*id).clone(), *rule)).collect();
         match &*standing {
             [] => {}
-            [(tunnel, rule)] => return Trace::Standing { tunnel: tunnel.clone(), rule },
-            _ => return Trace::Ambiguous { rules: standing },
+            [(tunnel, rule)] => return ClaimState::Standing { tunnel: tunnel.clone(), rule },
+            _ => return ClaimState::Ambiguous { rules: standing },
         }
         tunnels
             .iter()
             .flat_map(|tunnel| known_paths.iter().map(move |path| (tunnel, *path)))
             .find(|(tunnel, path)| Digest::of(tunnel, *path) == digest)
-            .map_or(Trace::Lost, |(tunnel, path)| Trace::Missing {
+            .map_or(ClaimState::Lost, |(tunnel, path)| ClaimState::Missing {
                 tunnel: tunnel.clone(),
                 path: path.map(Into::into),
             })
     };
-    digests.iter().map(|digest| (*digest, follow(*digest))).collect()
+    digests.iter().map(|digest| (*digest, state(*digest))).collect()
 }
