@@ -7,23 +7,21 @@
 mod host;
 mod mass_deletion;
 mod refusal;
+mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 pub use refusal::{Reason, Refusal};
+pub use request::{WrongOwner, concerns};
 
 use crate::ingress::{Document, RuleEdit};
-use crate::model::endpoint::{Changes, Endpoint};
-use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId, hostname};
-use crate::ordered::{inserted, push_lean};
-use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, RESOURCE_LABEL};
-use crate::reconcile::heritage;
-use crate::reconcile::notes::Notes;
-use crate::reconcile::reading::Reader;
+use crate::model::endpoint::Changes;
+use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
+use crate::ordered::inserted;
+use crate::reconcile::plan::request::Requests;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
-use crate::reconcile::{Note, Ownership, Settings};
+use crate::reconcile::{Note, Settings};
 
 /// The stages of an apply, in the order they are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,28 +145,6 @@ pub struct Subject {
     pub name: Box<str>,
 }
 
-/// The request belongs to another owner: nothing of it may be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrongOwner {
-    /// Whose the request is.
-    pub found: Box<str>,
-    /// Whose requests this program carries out.
-    pub expected: Box<str>,
-}
-
-impl fmt::Display for WrongOwner {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { found, expected } = self;
-        write!(
-            formatter,
-            "the changes are labelled with the owner {found:?}, and OWNER_ID is {expected:?}: set OWNER_ID to the \
-             value of ExternalDNS's --txt-owner-id; nothing was written"
-        )
-    }
-}
-
-impl std::error::Error for WrongOwner {}
-
 /// Plans `changes` against what was read.
 ///
 /// # Errors
@@ -180,16 +156,13 @@ pub fn plan(
     settled: &Settled,
     settings: &Settings,
 ) -> Result<Plan, WrongOwner> {
-    check_owner(changes, settings)?;
-    let mut notes = Vec::new();
-    let mut unowned = Vec::new();
-    let requests = requests(changes, settings, &mut notes, &mut unowned);
+    let Requests { by_hostname, notes, refusals } = Requests::read(changes, settings)?;
     let own = snapshot.own_rules(settings);
     let owned = snapshot.owned(&own);
     let mut obstacles = Obstacles::new();
     let mut plan = loop {
         let mut plan = Plan { own_before: own.clone(), own_after: own.clone(), ..Plan::default() };
-        for (name, request) in &requests {
+        for (name, request) in &by_hostname {
             let none = BTreeMap::new();
             let obstacles = obstacles.get(name).unwrap_or(&none);
             let outcome = host::plan(name, request, obstacles, settled, snapshot, settings, &owned);
@@ -215,10 +188,10 @@ pub fn plan(
         }
     };
     plan.hosts.retain(|host| !host.is_empty());
-    plan.refusals.append(&mut unowned);
+    plan.refusals.extend(refusals);
     plan.refusals.sort_unstable();
-    notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.extend(notes);
+    plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.sort_unstable();
     plan.notes.dedup();
     Ok(plan)
@@ -244,34 +217,6 @@ pub fn disown(
         })
         .collect();
     Plan { hosts, own_after: own.clone(), own_before: own, ..Plan::default() }
-}
-
-/// What is asked for one hostname.
-#[derive(Debug, Default)]
-struct HostRequest {
-    wanted: Vec<Canonical>,
-    /// Set identifiers that are to go.
-    withdrawn: BTreeSet<Box<str>>,
-    /// What ExternalDNS's registry wants to be stored beside what is wanted. Where that is not done the stamp says what
-    /// they would.
-    txts: Vec<RegistryTxt>,
-}
-
-impl HostRequest {
-    /// The object that asks for the hostname, the first of several.
-    fn resource(&self) -> Option<Box<str>> {
-        self.wanted.iter().filter_map(Canonical::resource).min().map(Into::into)
-    }
-}
-
-/// A TXT record of ExternalDNS's registry.
-#[derive(Debug)]
-struct RegistryTxt {
-    /// Its name.
-    name: Box<str>,
-    /// That of the endpoint it is about.
-    set_identifier: Box<str>,
-    text: String,
 }
 
 impl RecordOperation {
@@ -314,96 +259,6 @@ impl HostPlan {
             RecordOperation::Delete(..) => None,
         })
     }
-}
-
-/// Whether an endpoint of this list has a say in a plan. With another owner it has, as nothing is done then.
-pub fn concerns(endpoint: &Endpoint, is_old: bool, settings: &Settings) -> bool {
-    let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.policy.owner);
-    let is_read = endpoint.is_address() || is_registry_txt(endpoint);
-    !is_ours || is_read && !is_old
-}
-
-fn is_registry_txt(endpoint: &Endpoint) -> bool {
-    endpoint.record_type == "TXT" && endpoint.labels.value(OWNED_RECORD_LABEL).is_some()
-}
-
-fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner> {
-    let Changes { create, update_old, update_new, delete } = changes;
-    let foreign = [create, update_old, update_new, delete]
-        .into_iter()
-        .flatten()
-        .filter_map(|endpoint| endpoint.labels.value(OWNER_LABEL))
-        .find(|owner| **owner != *settings.policy.owner);
-    match foreign {
-        Some(owner) => Err(WrongOwner { found: owner.into(), expected: settings.policy.owner.clone() }),
-        None => Ok(()),
-    }
-}
-
-/// The changes by hostname.
-fn requests(
-    changes: &Changes,
-    settings: &Settings,
-    notes: &mut Vec<Note>,
-    refusals: &mut Vec<Refusal>,
-) -> BTreeMap<Box<str>, HostRequest> {
-    let Changes { create, update_old: _, update_new, delete } = changes;
-    let mut requests: BTreeMap<Box<str>, HostRequest> = BTreeMap::new();
-    let has_owner = |endpoint: &&Endpoint| {
-        settings.policy.ownership == Ownership::Comment || endpoint.labels.value(OWNER_LABEL).is_some()
-    };
-    let unowned =
-        update_new.iter().chain(delete).filter(|endpoint| endpoint.is_address() && !has_owner(endpoint));
-    refusals.extend(unowned.map(|endpoint| Refusal {
-        hostname: hostname::normalize(&endpoint.dns_name).into(),
-        set_identifier: Some(endpoint.set_identifier.as_str().into()),
-        resource: endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
-        reason: Reason::NoOwner,
-    }));
-    let wanted = create.iter().chain(update_new.iter().filter(has_owner));
-    let mut reader = Reader::new(settings, Notes::with_room(usize::MAX));
-    for endpoint in wanted.filter(|endpoint| endpoint.is_address()) {
-        let read = reader.read(endpoint);
-        if read.is_empty() {
-            let text = "names neither a service nor a configured tunnel, so it is not published";
-            notes.push(Note::of(endpoint, text.to_owned()));
-        }
-        for mut canonical in read {
-            let name = canonical.endpoint.dns_name.as_str().into();
-            // What they say is in the publication.
-            canonical.endpoint.targets = Vec::new();
-            canonical.endpoint.provider_specific = Vec::new();
-            push_lean(&mut requests.entry(name).or_default().wanted, canonical);
-        }
-    }
-    notes.extend(reader.into_notes().into_sorted().0);
-    for endpoint in delete.iter().filter(has_owner).filter(|endpoint| endpoint.is_address()) {
-        let name = hostname::normalize(&endpoint.dns_name).into();
-        requests.entry(name).or_default().withdrawn.insert(endpoint.set_identifier.as_str().into());
-    }
-    for request in requests.values_mut() {
-        for canonical in &request.wanted {
-            request.withdrawn.remove(canonical.endpoint.set_identifier.as_str());
-        }
-    }
-    for (data_name, txt) in create.iter().chain(update_new).filter_map(registry_txt) {
-        if let Some(request) = requests.get_mut(&*data_name) {
-            request.txts.push(txt);
-        }
-    }
-    requests
-}
-
-/// A TXT record of ExternalDNS's registry, and the hostname it is about. It is told by its label alone: it carries the
-/// properties of the endpoint it is about, and its content may be encrypted.
-fn registry_txt(endpoint: &Endpoint) -> Option<(String, RegistryTxt)> {
-    let data_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| is_registry_txt(endpoint))?;
-    let txt = RegistryTxt {
-        name: hostname::normalize(&endpoint.dns_name).into(),
-        set_identifier: endpoint.set_identifier.as_str().into(),
-        text: heritage::text_of(endpoint.targets.first()?),
-    };
-    Some((hostname::normalize(data_name), txt))
 }
 
 /// Plays the edits on what was read, and answers those that a document refuses: the plan has to be made again without

@@ -15,9 +15,8 @@ use crate::ordered::push_lean;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::claim_state::{ClaimState, claim_states};
 use crate::reconcile::plan::host::course::{Course, Order};
-use crate::reconcile::plan::{
-    HostPlan, HostRequest, NOTHING_SETTLED, Reason, RecordOperation, Refusal, Settled, Stage,
-};
+use crate::reconcile::plan::request::HostRequest;
+use crate::reconcile::plan::{HostPlan, NOTHING_SETTLED, Reason, RecordOperation, Refusal, Settled, Stage};
 use crate::reconcile::records::LOST_PREFIX;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};

@@ -1,0 +1,175 @@
+//! What one request asks for, hostname by hostname.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::{Reason, Refusal};
+use crate::model::endpoint::{Changes, Endpoint};
+use crate::model::hostname;
+use crate::ordered::push_lean;
+use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, RESOURCE_LABEL};
+use crate::reconcile::heritage;
+use crate::reconcile::notes::Notes;
+use crate::reconcile::reading::Reader;
+use crate::reconcile::{Note, Ownership, Settings};
+
+/// A request, read.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    pub(super) by_hostname: BTreeMap<Box<str>, HostRequest>,
+    pub(super) notes: Vec<Note>,
+    /// Endpoints that nothing is done for, wherever they are.
+    pub(super) refusals: Vec<Refusal>,
+}
+
+/// What is asked for one hostname.
+#[derive(Debug, Default)]
+pub(super) struct HostRequest {
+    pub(super) wanted: Vec<Canonical>,
+    /// Set identifiers that are to go.
+    pub(super) withdrawn: BTreeSet<Box<str>>,
+    /// The TXT records in which ExternalDNS's registry keeps what it says of the wanted endpoints.
+    pub(super) txts: Vec<RegistryTxt>,
+}
+
+/// A TXT record of ExternalDNS's registry.
+#[derive(Debug)]
+pub(super) struct RegistryTxt {
+    /// Its name.
+    pub(super) name: Box<str>,
+    /// That of the endpoint it is about.
+    pub(super) set_identifier: Box<str>,
+    pub(super) text: String,
+}
+
+/// The request belongs to another owner: nothing of it may be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongOwner {
+    /// Whose the request is.
+    pub found: Box<str>,
+    /// Whose requests this program carries out.
+    pub expected: Box<str>,
+}
+
+impl fmt::Display for WrongOwner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { found, expected } = self;
+        write!(
+            formatter,
+            "the changes are labelled with the owner {found:?}, and OWNER_ID is {expected:?}: set OWNER_ID to the \
+             value of ExternalDNS's --txt-owner-id; nothing was written"
+        )
+    }
+}
+
+impl std::error::Error for WrongOwner {}
+
+impl HostRequest {
+    /// The object that asks for the hostname, the first of several.
+    pub(super) fn resource(&self) -> Option<Box<str>> {
+        self.wanted.iter().filter_map(Canonical::resource).min().map(Into::into)
+    }
+}
+
+impl Requests {
+    /// Reads `changes`.
+    ///
+    /// # Errors
+    ///
+    /// When an endpoint is labelled with another owner than ours.
+    pub(super) fn read(changes: &Changes, settings: &Settings) -> Result<Self, WrongOwner> {
+        check_owner(changes, settings)?;
+        let Changes { create, update_old: _, update_new, delete } = changes;
+        let has_owner = |endpoint: &&Endpoint| {
+            settings.policy.ownership == Ownership::Comment || endpoint.labels.value(OWNER_LABEL).is_some()
+        };
+        let unowned =
+            update_new.iter().chain(delete).filter(|endpoint| endpoint.is_address() && !has_owner(endpoint));
+        let refusals = unowned.map(|endpoint| Refusal {
+            hostname: hostname::normalize(&endpoint.dns_name).into(),
+            set_identifier: Some(endpoint.set_identifier.as_str().into()),
+            resource: endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
+            reason: Reason::NoOwner,
+        });
+        let mut requests = Self { refusals: refusals.collect(), ..Self::default() };
+        let wanted = create.iter().chain(update_new.iter().filter(has_owner));
+        requests.add_wanted(wanted.filter(|endpoint| endpoint.is_address()), settings);
+        let withdrawn = delete.iter().filter(has_owner);
+        requests.add_withdrawn(withdrawn.filter(|endpoint| endpoint.is_address()));
+        for (data_name, txt) in create.iter().chain(update_new).filter_map(registry_txt) {
+            if let Some(request) = requests.by_hostname.get_mut(&*data_name) {
+                request.txts.push(txt);
+            }
+        }
+        Ok(requests)
+    }
+
+    fn add_wanted<'e>(&mut self, endpoints: impl Iterator<Item = &'e Endpoint>, settings: &Settings) {
+        let mut reader = Reader::new(settings, Notes::with_room(usize::MAX));
+        for endpoint in endpoints {
+            let read = reader.read(endpoint);
+            if read.is_empty() {
+                let text = "names neither a service nor a configured tunnel, so it is not published";
+                self.notes.push(Note::of(endpoint, text.to_owned()));
+            }
+            for mut canonical in read {
+                let name = canonical.endpoint.dns_name.as_str().into();
+                // What they say is in the publication.
+                canonical.endpoint.targets = Vec::new();
+                canonical.endpoint.provider_specific = Vec::new();
+                push_lean(&mut self.by_hostname.entry(name).or_default().wanted, canonical);
+            }
+        }
+        self.notes.extend(reader.into_notes().into_sorted().0);
+    }
+
+    /// What is wanted as well stays.
+    fn add_withdrawn<'e>(&mut self, endpoints: impl Iterator<Item = &'e Endpoint>) {
+        for endpoint in endpoints {
+            let name = hostname::normalize(&endpoint.dns_name).into();
+            let request = self.by_hostname.entry(name).or_default();
+            request.withdrawn.insert(endpoint.set_identifier.as_str().into());
+        }
+        for request in self.by_hostname.values_mut() {
+            for canonical in &request.wanted {
+                request.withdrawn.remove(canonical.endpoint.set_identifier.as_str());
+            }
+        }
+    }
+}
+
+/// Whether an endpoint of this list decides anything in a plan. One of another owner does: nothing is done then.
+pub fn concerns(endpoint: &Endpoint, is_old: bool, settings: &Settings) -> bool {
+    let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.policy.owner);
+    let is_read = endpoint.is_address() || is_registry_txt(endpoint);
+    !is_ours || is_read && !is_old
+}
+
+fn is_registry_txt(endpoint: &Endpoint) -> bool {
+    endpoint.record_type == "TXT" && endpoint.labels.value(OWNED_RECORD_LABEL).is_some()
+}
+
+fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner> {
+    let Changes { create, update_old, update_new, delete } = changes;
+    let foreign = [create, update_old, update_new, delete]
+        .into_iter()
+        .flatten()
+        .filter_map(|endpoint| endpoint.labels.value(OWNER_LABEL))
+        .find(|owner| **owner != *settings.policy.owner);
+    match foreign {
+        Some(owner) => Err(WrongOwner { found: owner.into(), expected: settings.policy.owner.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// A TXT record of ExternalDNS's registry, and the hostname it is about. It is told by its label alone: it carries the
+/// properties of the endpoint it is about, and its content may be encrypted.
+fn registry_txt(endpoint: &Endpoint) -> Option<(String, RegistryTxt)> {
+    let data_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| is_registry_txt(endpoint))?;
+    let txt = RegistryTxt {
+        name: hostname::normalize(&endpoint.dns_name).into(),
+        set_identifier: endpoint.set_identifier.as_str().into(),
+        text: heritage::text_of(endpoint.targets.first()?),
+    };
+    Some((hostname::normalize(data_name), txt))
+}
