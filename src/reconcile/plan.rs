@@ -18,6 +18,7 @@ use crate::ingress::{Document, RuleEdit};
 use crate::model::endpoint::Changes;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::ordered::inserted;
+use crate::reconcile::plan::host::Situation;
 use crate::reconcile::plan::request::Requests;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
@@ -83,10 +84,6 @@ pub struct Settled {
     /// Tunnels that hostnames have waited for so long that what is withdrawn from these does not wait any more.
     pub late: BTreeSet<TunnelId>,
 }
-
-/// No time has passed.
-static NOTHING_SETTLED: Settled =
-    Settled { moved: BTreeSet::new(), handed_over: BTreeSet::new(), late: BTreeSet::new() };
 
 /// Something of somebody else's that becomes ours with the stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,13 +156,14 @@ pub fn plan(
     let Requests { by_hostname, notes, refusals } = Requests::read(changes, settings)?;
     let own = snapshot.own_rules(settings);
     let owned = snapshot.owned(&own);
+    let situation = Situation { snapshot, settings, settled, owned: &owned };
     let mut obstacles = Obstacles::new();
     let mut plan = loop {
         let mut plan = Plan { own_before: own.clone(), own_after: own.clone(), ..Plan::default() };
         for (name, request) in &by_hostname {
-            let none = BTreeMap::new();
+            let none = host::Obstacles::new();
             let obstacles = obstacles.get(name).unwrap_or(&none);
-            let outcome = host::plan(name, request, obstacles, settled, snapshot, settings, &owned);
+            let outcome = host::plan(name, request, obstacles, situation);
             plan.handed_over.extend(outcome.has_heir.then(|| name.clone()));
             plan.refusals.extend(outcome.refusals);
             plan.notes.extend(outcome.notes);
@@ -198,7 +196,7 @@ pub fn plan(
 }
 
 /// What a tunnel's document does not allow, by hostname and path.
-type Obstacles = BTreeMap<Box<str>, BTreeMap<Option<Box<str>>, Reason>>;
+type Obstacles = BTreeMap<Box<str>, host::Obstacles>;
 
 /// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped. Records
 /// that were taken over get their `comments` back, where nothing else of their hostnames is ours.
@@ -209,11 +207,13 @@ pub fn disown(
     settings: &Settings,
 ) -> Plan {
     let own = snapshot.own_rules(settings);
+    let (settled, owned) = (Settled::default(), BTreeMap::new());
+    let situation = Situation { snapshot, settings, settled: &settled, owned: &owned };
     let hosts = disowned
         .iter()
         .filter_map(|(name, digests)| {
             let comments = comments.get(name).map(Vec::as_slice).unwrap_or_default();
-            host::disown(name, digests, comments, snapshot, settings)
+            host::disown(name, digests, comments, situation)
         })
         .collect();
     Plan { hosts, own_after: own.clone(), own_before: own, ..Plan::default() }

@@ -7,7 +7,7 @@ use super::{Reason, Refusal};
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::hostname;
 use crate::ordered::push_lean;
-use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, RESOURCE_LABEL};
+use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::heritage;
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::Reader;
@@ -68,6 +68,11 @@ impl HostRequest {
     /// The object that asks for the hostname, the first of several.
     pub(super) fn resource(&self) -> Option<Box<str>> {
         self.wanted.iter().filter_map(Canonical::resource).min().map(Into::into)
+    }
+
+    /// What is wanted and can be read.
+    pub(super) fn publications(&self) -> impl Iterator<Item = &Publication> {
+        self.wanted.iter().filter_map(|canonical| canonical.publication.as_ref().ok())
     }
 }
 

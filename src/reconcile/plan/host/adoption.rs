@@ -1,416 +1,266 @@
-//! What of a hostname `ADOPT` takes over. Merged into the [`Host`], it is planned for as if it were ours; only the order
-//! differs: a rule that is taken over is not changed before its digest is stamped.
+//! What of somebody else's becomes ours, as far as `ADOPT` allows. It is planned for as if it were ours already; only the
+//! order differs: a rule that is taken over is not changed before its digest is stamped.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::standing::Standing;
+use super::{Desired, heritage, obstacle};
 use crate::ingress::{Rule, WantedRule};
 use crate::model::{Record, RecordId, TunnelId};
 use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::claim_state::ClaimState;
-use crate::reconcile::heritage::Heritage;
-use crate::reconcile::plan::host::{Host, Wanted, digest_of};
-use crate::reconcile::plan::{Adoption, RecordOperation};
-use crate::reconcile::snapshot::ZoneSnapshot;
-use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
-use crate::reconcile::{Note, Ownership, Policy};
-
-/// The type in the name of a registry's TXT record: that of the record we ask for.
-const WANTED_TYPE: &str = "cname";
+use crate::reconcile::plan::Adoption;
+use crate::reconcile::stamp::{Digest, Stamp};
 
 /// What is taken over.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub(super) struct Adopted<'a> {
     pub(super) records: Vec<&'a Record>,
-    rules: Vec<(TunnelId, &'a Rule)>,
-    /// Those of the rules, and those in the records' stamps. None of them is in a stamp of ours yet.
+    /// Digests that came with the stamps of these records.
     digests: BTreeSet<Digest>,
-    /// Of these the rules are as they are wanted, and are taken over only so.
-    kept: BTreeSet<Digest>,
+    rules: Vec<AdoptedRule<'a>>,
+}
+
+struct AdoptedRule<'a> {
+    digest: Digest,
+    tunnel: TunnelId,
+    rule: &'a Rule,
+    /// It is as it is wanted, and is taken over only so.
+    is_kept: bool,
 }
 
 impl Adopted<'_> {
+    /// Whether the digest is in no stamp of ours yet.
+    pub(super) fn brings(&self, digest: Digest) -> bool {
+        self.digests.contains(&digest) || self.rules.iter().any(|adopted| adopted.digest == digest)
+    }
+
+    /// Whether the digest's rule may not be changed when it is taken over.
     pub(super) fn is_kept(&self, digest: Digest) -> bool {
-        self.kept.contains(&digest)
+        self.rules.iter().any(|adopted| adopted.digest == digest && adopted.is_kept)
     }
 }
 
-impl<'a> Host<'a> {
-    /// The host with what may be taken over for the sake of `wanted`.
-    pub(super) fn adopting(mut self, wanted: &[Wanted<'_>]) -> Self {
-        let adopt = &self.settings.policy.adopt;
-        if wanted.is_empty() || *adopt == Adopt::default() {
-            return self;
+/// What stands once everything is taken over that may be for the sake of what is `desired`; `None` where nothing may.
+pub(super) fn adopting<'a>(standing: &Standing<'a>, desired: &[Desired<'_>]) -> Option<Standing<'a>> {
+    let adopt = &standing.policy().adopt;
+    if desired.is_empty() || *adopt == Adopt::default() {
+        return None;
+    }
+    let needs = needs_of_records(standing, desired)?;
+    if !needs.iter().all(|need| adopt.reaches(need)) {
+        return None;
+    }
+    let standing = with_records(standing);
+    let rules = desired.iter().flat_map(|desired| rules_for(&standing, desired)).collect();
+    Some(with_rules(standing, rules))
+}
+
+/// With the records in the way as our own, and the claims of their stamps.
+fn with_records<'a>(standing: &Standing<'a>) -> Standing<'a> {
+    let (records, owner) = (&standing.foreign_records, &standing.policy().owner);
+    let stamp = standing.stamp.clone();
+    let stamp = records.iter().fold(stamp, |stamp, record| Some(merged_stamp(stamp, record, owner)));
+    let standing_ours = Standing {
+        hostname: standing.hostname.clone(),
+        own_records: standing.own_records.iter().chain(records).copied().collect(),
+        outer_records: standing.outer_records.clone(),
+        foreign_records: Vec::new(),
+        stamp,
+        claims: BTreeMap::new(),
+        adopted: Adopted::default(),
+        ..*standing
+    };
+    let claims = standing_ours.claim_states();
+    let is_new = |digest: &&Digest| !standing.claims.contains_key(digest);
+    let digests = claims.keys().filter(is_new).copied().collect();
+    let adopted = Adopted { records: records.clone(), digests, rules: Vec::new() };
+    Standing { claims, adopted, ..standing_ours }
+}
+
+/// Another owner's claims become ours; what somebody wrote into the comment becomes our stamp's remark.
+fn merged_stamp(stamp: Option<Stamp>, record: &Record, owner: &str) -> Stamp {
+    match (stamp, Stamp::of(record)) {
+        (Some(stamp), None) => stamp,
+        (Some(mut stamp), Some(theirs)) => {
+            stamp.claims.merge(&theirs.claims);
+            stamp
         }
-        let needs = self.needs_of_records(wanted);
-        if !needs.is_some_and(|needs| needs.iter().all(|need| adopt.reaches(need))) {
-            return self;
+        (None, Some(mut theirs)) => {
+            theirs.owner = owner.into();
+            theirs
         }
-        if !self.foreign_records.is_empty() {
-            self.adopt_records();
+        (None, None) => {
+            let mut stamp = Stamp::new(owner);
+            stamp.set_remark(&record.comment);
+            stamp
         }
-        for wanted in wanted {
-            self.adopt_rules(wanted);
-        }
-        self
-    }
-
-    fn adopt_records(&mut self) {
-        let records = std::mem::take(&mut self.foreign_records);
-        for record in &records {
-            self.merge_stamp(record);
-        }
-        self.own_records.extend(&records);
-        self.adopted.records = records;
-        let stamped = std::mem::take(&mut self.states);
-        self.states = self.states();
-        self.adopted.digests =
-            self.states.keys().filter(|digest| !stamped.contains_key(digest)).copied().collect();
-    }
-
-    /// The host without anything taken over.
-    pub(super) fn as_it_stands(&self) -> Self {
-        let Self { snapshot, settings, zone, hostname, request, owned, obstacles, .. } = self;
-        Self { obstacles, ..Self::new(snapshot, settings, zone, hostname.clone(), request, owned) }
-    }
-
-    /// Another owner's claims become ours; what somebody wrote into the comment becomes our stamp's remark.
-    fn merge_stamp(&mut self, record: &Record) {
-        let theirs = Stamp::of(record);
-        match (&mut self.stamp, theirs) {
-            (Some(stamp), Some(theirs)) => {
-                stamp.claims.merge(&theirs.claims);
-            }
-            (Some(_), None) => {}
-            (None, Some(mut theirs)) => {
-                theirs.owner = self.settings.policy.owner.clone();
-                self.stamp = Some(theirs);
-            }
-            (None, None) => {
-                let mut stamp = Stamp::new(&self.settings.policy.owner);
-                stamp.set_remark(&record.comment);
-                self.stamp = Some(stamp);
-            }
-        }
-    }
-
-    /// Takes the rules over that stand where `wanted` is to stand, also where the record leads now.
-    fn adopt_rules(&mut self, wanted: &Wanted<'_>) {
-        let (Some(rule), publication) = (&wanted.publication.rule, wanted.publication) else {
-            return;
-        };
-        let led_to = self.led_to().filter(|_| !self.adopted.records.is_empty());
-        let other = led_to.filter(|led_to| *led_to != publication.tunnel);
-        let other = other.or_else(|| self.visited_instead_of(&publication.tunnel));
-        for tunnel in [publication.tunnel.clone()].into_iter().chain(other) {
-            let digest = Digest::of(&tunnel, rule.path_text());
-            let is_takable = !self.has(digest) && self.twin(&tunnel, rule.path_text()).is_none();
-            let Some(standing) = self.standing(&tunnel, rule).filter(|_| is_takable) else {
-                continue;
-            };
-            let need = if tunnel == publication.tunnel || !self.has_record() {
-                self.need_of_rule(&tunnel, standing, rule)
-            } else {
-                Need::Tunnel
-            };
-            if self.takes_back(&tunnel, standing, rule) || !self.settings.policy.adopt.reaches(&need) {
-                continue;
-            }
-            if need == Need::Identical && !self.settings.policy.adopt.reaches(&Need::Tunnel) {
-                self.adopted.kept.insert(digest);
-            }
-            self.adopted.digests.insert(digest);
-            self.adopted.rules.push((tunnel.clone(), standing));
-            self.states.insert(digest, ClaimState::Standing { tunnel, rule: standing });
-        }
-    }
-
-    fn standing(&self, tunnel: &TunnelId, wanted: &WantedRule) -> Option<&'a Rule> {
-        self.rules_of(tunnel).into_iter().find(|rule| rule.path() == wanted.path_text())
-    }
-
-    /// Whether a stamp of ours names the digest.
-    pub(super) fn is_stamped(&self, digest: Digest) -> bool {
-        self.has(digest) && !self.adopted.digests.contains(&digest)
-    }
-
-    /// What it takes to take over every record in the way; nothing where one of them stays whatever is set.
-    pub(super) fn needs_of_records(&self, wanted: &[Wanted<'_>]) -> Option<Vec<Need>> {
-        let needs = self.foreign_records.iter().map(|record| self.needs_of_record(record, wanted));
-        Some(needs.collect::<Option<Vec<_>>>()?.concat())
-    }
-
-    fn needs_of_record(&self, record: &Record, wanted: &[Wanted<'_>]) -> Option<Vec<Need>> {
-        if record.read_only || &*record.kind == "NS" {
-            return None;
-        }
-        if let Some(stamp) = Stamp::of(record) {
-            // One of our own owner leads to a tunnel of another instance, which goes on serving it.
-            let is_other = stamp.owner != self.settings.policy.owner;
-            return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
-        }
-        let owners: Vec<Need> =
-            self.heritage_of(record).into_iter().map(|found| Need::Owner(found.heritage.owner)).collect();
-        if !owners.is_empty() {
-            return Some(owners);
-        }
-        let tunnel = self.settings.tunnel_of_target(&record.content).filter(|_| &*record.kind == "CNAME");
-        Some(vec![match tunnel {
-            Some(tunnel) if self.is_identical(record, tunnel, wanted) => Need::Identical,
-            Some(_) => Need::Tunnel,
-            None => Need::All,
-        }])
-    }
-
-    /// Whether the record and every rule stand already as they are wanted.
-    fn is_identical(&self, record: &Record, led_to: &TunnelId, wanted: &[Wanted<'_>]) -> bool {
-        let is_there = |wanted: &Wanted<'_>| match &wanted.publication.rule {
-            Some(rule) => self
-                .standing(led_to, rule)
-                .is_some_and(|standing| self.need_of_rule(led_to, standing, rule) == Need::Identical),
-            None => true,
-        };
-        record.proxied && wanted.iter().all(|wanted| wanted.publication.tunnel == *led_to && is_there(wanted))
-    }
-
-    /// What it takes to take over a rule that stands where another is wanted.
-    pub(super) fn need_of_rule(&self, tunnel: &TunnelId, rule: &Rule, wanted: &WantedRule) -> Need {
-        let has_record = self.has_record() || !self.foreign_records.is_empty();
-        if !has_record {
-            Need::All
-        } else if rule.equals_in_every_field(wanted) && !self.is_out_of_order(tunnel, wanted) {
-            Need::Identical
-        } else {
-            Need::Tunnel
-        }
-    }
-
-    /// Whether the rule would be moved once it were ours, with the others of the request.
-    fn is_out_of_order(&self, tunnel: &TunnelId, wanted: &WantedRule) -> bool {
-        let is_wanted = |rule: &Rule| {
-            let mut publications =
-                self.request.wanted.iter().filter_map(|wanted| wanted.publication.as_ref().ok());
-            rule.has_hostname(&self.hostname)
-                && publications.any(|wanted| wanted.tunnel == *tunnel && wanted.path() == rule.path())
-        };
-        let owned = self.owned.get(tunnel);
-        owned.is_some_and(|owned| owned.and(&is_wanted).is_shadowed(&self.hostname, wanted.path_text()))
-    }
-
-    /// The value of `ADOPT` that takes over the records, which need `needs`, and the rule in the way of `wanted`.
-    pub(super) fn smallest_value(&self, needs: &[Need], wanted: &Wanted<'_>) -> Box<str> {
-        let tunnel = &wanted.publication.tunnel;
-        let in_the_way = wanted.publication.rule.as_ref().and_then(|rule| {
-            let digest = digest_of(wanted)?;
-            let mut stamps = self.foreign_records.iter().filter_map(|record| Stamp::of(record));
-            // It comes with its record.
-            let is_claimed = stamps.any(|stamp| stamp.claims.rules.contains(&digest));
-            let standing = self.standing(tunnel, rule).filter(|_| !is_claimed)?;
-            Some(self.need_of_rule(tunnel, standing, rule))
-        });
-        smallest(&needs.iter().cloned().chain(in_the_way).collect::<Vec<_>>())
-    }
-
-    /// What becomes ours, and the comments that the records had.
-    pub(super) fn adoptions(&self, wanted: &[Wanted<'_>]) -> (Vec<Adoption>, Vec<(RecordId, Box<str>)>) {
-        let Adopted { records, rules, digests: _, kept: _ } = &self.adopted;
-        let mut adoptions = Vec::new();
-        for Record { kind, content, comment, .. } in records {
-            let mut was = format!("record {kind} {content:?}");
-            if !comment.is_empty() {
-                was.push_str(&format!(" with the comment {comment:?}"));
-            }
-            adoptions.push(Adoption { path: None, was });
-        }
-        for (tunnel, rule) in rules {
-            if wanted.iter().any(|wanted| wanted.publication.path() == rule.path()) {
-                adoptions.push(rule_adoption(tunnel, rule));
-            }
-        }
-        let comments = records.iter().map(|record| (record.id.clone(), record.comment.clone()));
-        (adoptions, comments.collect())
-    }
-
-    /// Deletes ExternalDNS's TXT records of the owners whose records are taken over: the stamp says what they did. Where
-    /// such records are stored, those that are asked for again are taken over with their hostname, unless somebody else
-    /// stored them.
-    pub(super) fn heritage_deletions(&self) -> impl Iterator<Item = RecordOperation> + use<> {
-        let Policy { owner, ownership, .. } = &self.settings.policy;
-        let stays = |txt: &Record| {
-            *ownership == Ownership::Txt
-                && TxtStamp::parse(&txt.comment).is_none_or(|stamp| stamp.owner == *owner)
-                && self.request.txts.iter().any(|asked_for| asked_for.name == txt.name)
-        };
-        let mut deletions: Vec<RecordOperation> = Vec::new();
-        for (zone, txt) in self.txts_adopted() {
-            let is_home = zone.zone.id == self.zone.zone.id;
-            // One under an old name speaks of several records.
-            let deletion = RecordOperation::delete(txt);
-            if is_home && !txt.read_only && !stays(txt) && !deletions.contains(&deletion) {
-                deletions.push(deletion);
-            }
-        }
-        deletions.into_iter()
-    }
-
-    /// Those of them that are in another zone, and so stay.
-    pub(super) fn heritage_left(&self) -> Vec<Note> {
-        let txts = self.txts_adopted().into_iter();
-        txts.filter(|(zone, _)| zone.zone.id != self.zone.zone.id)
-            .map(|(zone, txt)| Note {
-                hostname: self.hostname.as_str().into(),
-                resource: self.resource(),
-                text: format!(
-                    "is taken over, and ExternalDNS's TXT record {:?} of it is left in the zone {}: delete it there",
-                    txt.name, zone.zone.name
-                ),
-            })
-            .collect()
-    }
-
-    /// ExternalDNS's TXT records of what is taken over, found by what they say, or stored by whoever had it.
-    fn txts_adopted(&self) -> Vec<(&'a ZoneSnapshot, &'a Record)> {
-        let Policy { owner, adopt, .. } = &self.settings.policy;
-        let mut txts: Vec<_> = self.heritage_adopted().map(|found| (found.zone, found.record)).collect();
-        for stamp in self.adopted.records.iter().filter_map(|record| Stamp::of(record)) {
-            if stamp.owner != *owner && adopt.owners.contains(&stamp.owner) {
-                txts.extend(self.snapshot.txts_of(self.hostname.as_str(), &stamp.owner));
-            }
-        }
-        txts
-    }
-
-    /// ExternalDNS's TXT records of what is taken over.
-    fn heritage_adopted(&self) -> impl Iterator<Item = Found<'a>> {
-        let found = self.adopted.records.iter().flat_map(|record| self.heritage_of(record));
-        found.filter(|found| self.settings.policy.adopt.owners.contains(&found.heritage.owner))
-    }
-
-    /// The object that ExternalDNS's registry says a record in the way is from.
-    pub(super) fn resource_of_heritage(&self) -> Option<Box<str>> {
-        let found = self.foreign_records.iter().flat_map(|record| self.heritage_of(record));
-        found.filter_map(|found| found.heritage.resource).next()
-    }
-
-    /// What ExternalDNS's registry says of a record without a stamp.
-    fn heritage_of(&self, record: &Record) -> Vec<Found<'a>> {
-        if Stamp::of(record).is_some() {
-            return Vec::new();
-        }
-        let seen: Vec<&str> = self.request.txts.iter().map(|txt| &*txt.name).collect();
-        let names = registry_names(&seen, self.hostname.as_str());
-        let names = names.iter().filter(|(kind, _)| match kind {
-            Some(kind) => record.kind.eq_ignore_ascii_case(kind),
-            None => &*record.kind != "AAAA",
-        });
-        names
-            .filter_map(|(_, name)| Some((self.snapshot.zone_of(name)?, name)))
-            .flat_map(|(zone, name)| zone.records_of(name).iter().map(move |record| (zone, record)))
-            .filter(|(_, record)| &*record.kind == "TXT")
-            .filter_map(|(zone, record)| {
-                Some(Found { zone, record, heritage: Heritage::parse(&record.content)? })
-            })
-            .collect()
     }
 }
 
-fn rule_adoption(tunnel: &TunnelId, rule: &Rule) -> Adoption {
+fn with_rules<'a>(mut standing: Standing<'a>, rules: Vec<AdoptedRule<'a>>) -> Standing<'a> {
+    standing.claims.extend(rules.iter().map(|AdoptedRule { digest, tunnel, rule, is_kept: _ }| {
+        (*digest, ClaimState::Standing { tunnel: tunnel.clone(), rule })
+    }));
+    standing.adopted.rules = rules;
+    standing
+}
+
+/// The rules to take over that stand where one is desired: in its tunnel, and in the one that visitors are led to now.
+fn rules_for<'a>(standing: &Standing<'a>, desired: &Desired<'_>) -> Vec<AdoptedRule<'a>> {
+    let Some(wanted) = &desired.publication.rule else {
+        return Vec::new();
+    };
+    let target = desired.tunnel();
+    let led_to = standing.led_to().filter(|_| !standing.adopted.records.is_empty());
+    let other = led_to.filter(|led_to| led_to != target);
+    let other = other.or_else(|| obstacle::visited_instead_of(standing, target));
+    let tunnels = [target.clone()].into_iter().chain(other);
+    tunnels.filter_map(|tunnel| adopted_rule(standing, tunnel, target, wanted)).collect()
+}
+
+fn adopted_rule<'a>(
+    standing: &Standing<'a>,
+    tunnel: TunnelId,
+    target: &TunnelId,
+    wanted: &WantedRule,
+) -> Option<AdoptedRule<'a>> {
+    let adopt = &standing.policy().adopt;
+    let digest = Digest::of(&tunnel, wanted.path_text());
+    if standing.has(digest) || obstacle::twin(standing, &tunnel, wanted.path_text()).is_some() {
+        return None;
+    }
+    let rule = rule_in_place(standing, &tunnel, wanted)?;
+    let need = if tunnel == *target || !standing.has_record() {
+        need_of_rule(standing, &tunnel, rule, wanted)
+    } else {
+        Need::Tunnel
+    };
+    if obstacle::takes_back(standing, &tunnel, rule, wanted) || !adopt.reaches(&need) {
+        return None;
+    }
+    let is_kept = need == Need::Identical && !adopt.reaches(&Need::Tunnel);
+    Some(AdoptedRule { digest, tunnel, rule, is_kept })
+}
+
+/// The rule that has the place of the wanted one.
+fn rule_in_place<'a>(standing: &Standing<'a>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<&'a Rule> {
+    standing.rules_of(tunnel).into_iter().find(|rule| rule.path() == wanted.path_text())
+}
+
+/// What it takes to take over every record in the way; nothing where one of them stays whatever is set.
+pub(super) fn needs_of_records(standing: &Standing<'_>, desired: &[Desired<'_>]) -> Option<Vec<Need>> {
+    let records = standing.foreign_records.iter();
+    let needs = records.map(|record| needs_of_record(standing, record, desired));
+    Some(needs.collect::<Option<Vec<_>>>()?.concat())
+}
+
+fn needs_of_record(standing: &Standing<'_>, record: &Record, desired: &[Desired<'_>]) -> Option<Vec<Need>> {
+    let settings = standing.settings();
+    if record.read_only || &*record.kind == "NS" {
+        return None;
+    }
+    if let Some(stamp) = Stamp::of(record) {
+        // One of our own owner leads to a tunnel of another instance, which goes on serving it.
+        let is_other = stamp.owner != settings.policy.owner;
+        return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
+    }
+    let found = heritage::of(standing, record).into_iter();
+    let owners: Vec<Need> = found.map(|found| Need::Owner(found.heritage.owner)).collect();
+    if !owners.is_empty() {
+        return Some(owners);
+    }
+    let tunnel = settings.tunnel_of_target(&record.content).filter(|_| &*record.kind == "CNAME");
+    Some(vec![match tunnel {
+        Some(tunnel) if is_identical(standing, record, tunnel, desired) => Need::Identical,
+        Some(_) => Need::Tunnel,
+        None => Need::All,
+    }])
+}
+
+/// Whether the record and every rule stand already as they are desired.
+fn is_identical(
+    standing: &Standing<'_>,
+    record: &Record,
+    led_to: &TunnelId,
+    desired: &[Desired<'_>],
+) -> bool {
+    let is_there = |desired: &Desired<'_>| match &desired.publication.rule {
+        Some(wanted) => rule_in_place(standing, led_to, wanted)
+            .is_some_and(|rule| need_of_rule(standing, led_to, rule, wanted) == Need::Identical),
+        None => true,
+    };
+    record.proxied && desired.iter().all(|desired| desired.tunnel() == led_to && is_there(desired))
+}
+
+/// What it takes to take over a rule that stands where another is wanted.
+pub(super) fn need_of_rule(
+    standing: &Standing<'_>,
+    tunnel: &TunnelId,
+    rule: &Rule,
+    wanted: &WantedRule,
+) -> Need {
+    let has_record = standing.has_record() || !standing.foreign_records.is_empty();
+    if !has_record {
+        Need::All
+    } else if rule.equals_in_every_field(wanted) && !is_out_of_order(standing, tunnel, wanted) {
+        Need::Identical
+    } else {
+        Need::Tunnel
+    }
+}
+
+/// Whether the rule would be moved once it were ours, with the others of the request.
+fn is_out_of_order(standing: &Standing<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> bool {
+    let is_wanted = |rule: &Rule| {
+        rule.has_hostname(&standing.hostname)
+            && standing
+                .request
+                .publications()
+                .any(|other| other.tunnel == *tunnel && other.path() == rule.path())
+    };
+    let owned = standing.situation.owned.get(tunnel);
+    owned.is_some_and(|owned| owned.and(&is_wanted).is_shadowed(&standing.hostname, wanted.path_text()))
+}
+
+/// The value of `ADOPT` that takes over the records, which need `needs`, and the rule in the way of what is `desired`.
+pub(super) fn smallest_value(standing: &Standing<'_>, needs: &[Need], desired: &Desired<'_>) -> Box<str> {
+    let tunnel = desired.tunnel();
+    let in_the_way = desired.publication.rule.as_ref().and_then(|wanted| {
+        let digest = desired.digest()?;
+        let mut stamps = standing.foreign_records.iter().filter_map(|record| Stamp::of(record));
+        // A rule that a record's stamp claims comes with its record.
+        let is_claimed = stamps.any(|stamp| stamp.claims.rules.contains(&digest));
+        let rule = rule_in_place(standing, tunnel, wanted).filter(|_| !is_claimed)?;
+        Some(need_of_rule(standing, tunnel, rule, wanted))
+    });
+    smallest(&needs.iter().cloned().chain(in_the_way).collect::<Vec<_>>())
+}
+
+/// What becomes ours with the paths that are `desired`.
+pub(super) fn adoptions(standing: &Standing<'_>, desired: &[Desired<'_>]) -> Vec<Adoption> {
+    let Adopted { records, rules, digests: _ } = &standing.adopted;
+    let is_desired =
+        |adopted: &&AdoptedRule<'_>| desired.iter().any(|desired| desired.path() == adopted.rule.path());
+    let records = records.iter().map(|record| record_adoption(record));
+    records.chain(rules.iter().filter(is_desired).map(rule_adoption)).collect()
+}
+
+fn record_adoption(Record { kind, content, comment, .. }: &Record) -> Adoption {
+    let mut was = format!("record {kind} {content:?}");
+    if !comment.is_empty() {
+        was.push_str(&format!(" with the comment {comment:?}"));
+    }
+    Adoption { path: None, was }
+}
+
+fn rule_adoption(AdoptedRule { tunnel, rule, .. }: &AdoptedRule<'_>) -> Adoption {
     let was = format!("rule of tunnel {tunnel} with service {:?}", rule.service());
     Adoption { path: Some(rule.path().unwrap_or_default().into()), was }
 }
 
-/// A TXT record of ExternalDNS's registry.
-struct Found<'a> {
-    zone: &'a ZoneSnapshot,
-    record: &'a Record,
-    heritage: Heritage,
-}
-
-/// The names under which ExternalDNS may keep the TXT records of `hostname`, each with the type of the record that it
-/// is for; the names of old releases hold no type. `seen` are those it gave them in this request, which show its prefix
-/// and suffix; without any, it has neither.
-fn registry_names(seen: &[&str], hostname: &str) -> Vec<(Option<&'static str>, String)> {
-    if seen.is_empty() {
-        let typed = [WANTED_TYPE, "a", "aaaa"].map(|kind| (Some(kind), format!("{kind}-{hostname}")));
-        return typed.into_iter().chain([(None, hostname.to_owned())]).collect();
-    }
-    let (label, parent) = hostname.split_once('.').unwrap_or((hostname, ""));
-    let mut names = Vec::new();
-    for name in seen {
-        let rest = format!(".{parent}");
-        let head = name.strip_suffix(&*rest).unwrap_or(name);
-        let in_label = label.matches(WANTED_TYPE).count();
-        match (head.matches(WANTED_TYPE).count(), in_label) {
-            (found, in_label) if found == in_label => names.push((None, name.to_string())),
-            (1, _) => {
-                let with = |kind: &str| head.replacen(WANTED_TYPE, kind, 1) + &rest;
-                names.push((Some(WANTED_TYPE), name.to_string()));
-                names.extend(["a", "aaaa"].map(|kind| (Some(kind), with(kind))));
-                // Without a template the type stands before the label, with a dash.
-                let dashed = format!("{WANTED_TYPE}-");
-                let untyped = if head.contains(&format!("{dashed}{label}")) {
-                    head.replacen(&dashed, "", 1) + &rest
-                } else {
-                    with("")
-                };
-                names.push((None, untyped));
-            }
-            // Which of them is the type cannot be told, and another hostname's record must not be found.
-            _ => names.push((Some(WANTED_TYPE), name.to_string())),
-        }
-    }
-    names
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_names_of_this_requests_records_tell_those_of_the_other_types() {
-        for (seen, hostname, expected) in [
-            (
-                "cname-app.example.com",
-                "app.example.com",
-                "a-app.example.com aaaa-app.example.com app.example.com",
-            ),
-            ("cname-example.com", "example.com", "a-example.com aaaa-example.com example.com"),
-            (
-                "x-cname-app.example.com",
-                "app.example.com",
-                "x-a-app.example.com x-aaaa-app.example.com x-app.example.com",
-            ),
-            (
-                "cname-x.app.example.com",
-                "app.example.com",
-                "a-x.app.example.com aaaa-x.app.example.com -x.app.example.com",
-            ),
-            (
-                "app-cname.example.com",
-                "app.example.com",
-                "app-a.example.com app-aaaa.example.com app-.example.com",
-            ),
-            (
-                "cname-any.example.com",
-                "*.example.com",
-                "a-any.example.com aaaa-any.example.com -any.example.com",
-            ),
-            ("cname-app.cname.test", "app.cname.test", "a-app.cname.test aaaa-app.cname.test app.cname.test"),
-        ] {
-            let names = registry_names(&[seen], hostname);
-            assert_eq!(names.first(), Some(&(Some("cname"), seen.to_owned())));
-            let others: Vec<&str> = names.iter().skip(1).map(|(_, name)| &**name).collect();
-            assert_eq!(others.join(" "), expected, "{seen}");
-            let kinds: Vec<_> = names.iter().map(|(kind, _)| *kind).collect();
-            assert_eq!(kinds, [Some("cname"), Some("a"), Some("aaaa"), None]);
-        }
-    }
-
-    /// `a-cname.example.com` is the TXT record of another hostname.
-    #[test]
-    fn a_type_that_cannot_be_told_from_the_hostname_leads_to_no_other_name() {
-        for (seen, kind) in [("cname-cname.example.com", Some("cname")), ("x-cname.example.com", None)] {
-            let names = registry_names(&[seen], "cname.example.com");
-            assert_eq!(names, [(kind, seen.to_owned())]);
-        }
-    }
+/// The comments of the records that are taken over.
+pub(super) fn comments_before(standing: &Standing<'_>) -> Vec<(RecordId, Box<str>)> {
+    let records = standing.adopted.records.iter();
+    records.map(|record| (record.id.clone(), record.comment.clone())).collect()
 }

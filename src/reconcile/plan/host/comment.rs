@@ -1,0 +1,100 @@
+//! The comment of a hostname's record: its stamp, as long as the zone allows.
+
+use super::Desired;
+use super::decision::Decision;
+use super::standing::Standing;
+use crate::limits;
+use crate::model::{Plan as ZonePlan, Record};
+use crate::reconcile::namespace;
+use crate::reconcile::plan::Reason;
+use crate::reconcile::snapshot::ZoneSnapshot;
+use crate::reconcile::stamp::{Claims, Stamp};
+
+/// The comment in `zone` that has `claims` in place of those of `before`. It is bound to the hostname where it is another
+/// one than `before`.
+pub(super) fn with_claims(
+    standing: &Standing<'_>,
+    zone: &ZoneSnapshot,
+    before: &Stamp,
+    claims: &Claims,
+    decision: &Decision<'_>,
+) -> Result<Box<str>, Reason> {
+    let mut stamp = stamp_for(before, claims, decision);
+    let comment = claimed_for_namespace(standing, zone, &stamp, before, &decision.desired)?;
+    // Nothing is written only to say which hostname it is: after an update of the program that would be everything.
+    if standing.adopted.records.is_empty() && Stamp::parse(&comment).as_ref() == Some(before) {
+        return Ok(comment);
+    }
+    stamp.bind_to(standing.name());
+    claimed_for_namespace(standing, zone, &stamp, before, &decision.desired)
+}
+
+/// The stamp `before` with `claims`; it names the object where there will be one.
+fn stamp_for(before: &Stamp, claims: &Claims, Decision { desired, course, .. }: &Decision<'_>) -> Stamp {
+    let mut stamp = before.clone();
+    // A rule that stays for visitors who are still led to it is nobody's any more.
+    let objects =
+        course.last.rules.difference(&course.staying).count() + usize::from(course.last.record_only);
+    stamp.resource = match &**desired {
+        _ if objects > 1 => None,
+        [desired] => desired.resource.map(Into::into),
+        _ => stamp.resource,
+    };
+    stamp.claims.clone_from(claims);
+    stamp
+}
+
+/// The comment of `stamp`. Where the guard is on, the hostname is claimed for the namespace that asks, unless one has it.
+/// Where that has no room, what is claimed already goes on without it, and nothing new comes: else filling a comment would
+/// free a hostname for other namespaces.
+fn claimed_for_namespace(
+    standing: &Standing<'_>,
+    zone: &ZoneSnapshot,
+    stamp: &Stamp,
+    before: &Stamp,
+    desired: &[Desired<'_>],
+) -> Result<Box<str>, Reason> {
+    let is_known = standing.adopted.records.is_empty() && stamp.claims.is_within(&before.claims);
+    let guard = standing.policy().namespace_guard.as_ref();
+    let Some(namespace) = guard.and_then(|_| namespace::digest_of(desired.first()?.resource?)) else {
+        return render(standing, zone, stamp);
+    };
+    let mut claimed = stamp.clone();
+    claimed.claim_for(&namespace);
+    render(standing, zone, &claimed)
+        .or_else(|full| if is_known { render(standing, zone, stamp) } else { Err(full) })
+}
+
+/// The text of a stamp in `zone`. At home, what somebody wrote into the comment of a record that is taken over is cut
+/// where it has no room.
+pub(super) fn render(
+    standing: &Standing<'_>,
+    zone: &ZoneSnapshot,
+    stamp: &Stamp,
+) -> Result<Box<str>, Reason> {
+    let limit_bytes = max_bytes(zone);
+    let may_be_cut = standing.is_home(zone) && !standing.adopted.records.is_empty();
+    let cut = || stamp.render_cut(limit_bytes).filter(|_| may_be_cut);
+    let text = stamp.render(limit_bytes).or_else(cut);
+    text.map(Into::into).ok_or(Reason::StampFull { limit_bytes })
+}
+
+/// How long a comment may be in the zone.
+pub(super) fn max_bytes(zone: &ZoneSnapshot) -> usize {
+    match zone.zone.plan {
+        ZonePlan::Free => limits::COMMENT_MAX_BYTES_FREE,
+        ZonePlan::Paid => limits::COMMENT_MAX_BYTES_PAID,
+    }
+}
+
+/// Whether `comment` says something else than the record's own. Compared as it will be read again: what had no room in it is
+/// no difference.
+pub(super) fn changes_stamp(standing: &Standing<'_>, record: &Record, comment: &str) -> bool {
+    !standing.adopted.records.is_empty() || Stamp::parse(&record.comment) != Stamp::parse(comment)
+}
+
+/// Whether the record's own comment claims all these rules already.
+pub(super) fn claims_all(standing: &Standing<'_>, record: &Record, claims: &Claims) -> bool {
+    standing.adopted.records.is_empty()
+        && Stamp::parse(&record.comment).is_some_and(|stamp| claims.rules.is_subset(&stamp.claims.rules))
+}

@@ -1,0 +1,191 @@
+//! What is done of what is asked for one hostname, and what is refused.
+
+use super::course::{Course, Order, course};
+use super::standing::Standing;
+use super::{Desired, adoption, obstacle, registry};
+use crate::model::TunnelId;
+use crate::reconcile::claim_state::ClaimState;
+use crate::reconcile::plan::{Reason, Refusal};
+use crate::reconcile::records::LOST_PREFIX;
+use crate::reconcile::stamp::{Claims, Digest};
+
+/// What becomes of one hostname.
+#[derive(Debug)]
+pub(super) struct Decision<'w> {
+    /// What is published, or stays as it is wanted already. All of it in one tunnel.
+    pub(super) desired: Vec<Desired<'w>>,
+    pub(super) course: Course,
+    /// What is not done.
+    pub(super) refusals: Vec<Refusal>,
+}
+
+impl Decision<'_> {
+    /// Where the records lead in the end; `None` where each leads where it led.
+    pub(super) fn target(&self) -> Option<String> {
+        let tunnel = self.desired.first().map(Desired::tunnel);
+        tunnel.or(self.course.heir.as_ref()).map(TunnelId::hostname)
+    }
+}
+
+/// Decides which of the `desired` endpoints are published and which of the withdrawn ones go, `order` one after the other.
+/// Where `withholds`, nothing is withdrawn.
+pub(super) fn decide<'w>(
+    standing: &Standing<'_>,
+    desired: Vec<Desired<'w>>,
+    withholds: bool,
+    order: Order,
+) -> Decision<'w> {
+    let (withdrawn, mut refusals) = withdrawn_claims(standing, withholds);
+    let (desired, refused) = possible(standing, desired, &withdrawn);
+    refusals.extend(refused);
+    let course = course(standing, &desired, &withdrawn, order);
+    refusals.extend(course.reason().map(|reason| standing.whole_refusal(reason)));
+    Decision { desired, course, refusals }
+}
+
+/// Whether something is desired in a tunnel that the hostname cannot move to: what is withdrawn may be the same under
+/// another path.
+pub(super) fn cannot_follow(standing: &Standing<'_>, desired: &[Desired<'_>]) -> bool {
+    if standing.request.withdrawn.is_empty() || standing.led_to().is_none() {
+        return false;
+    }
+    let (withdrawn, _) = withdrawn_claims(standing, false);
+    let tunnel = tunnel_for(standing, desired, &withdrawn);
+    desired.iter().any(|desired| Some(desired.tunnel()) != tunnel.as_ref())
+}
+
+/// The claims that the withdrawn set identifiers stand for, and refusals of those that have to stay.
+fn withdrawn_claims(standing: &Standing<'_>, withholds: bool) -> (Claims, Vec<Refusal>) {
+    let mut withdrawn = Claims::default();
+    let mut refusals = Vec::new();
+    for set_identifier in &standing.request.withdrawn {
+        // Nothing tells which rule is meant.
+        let candidates = obstacle::candidates(standing, set_identifier);
+        if !candidates.is_empty() {
+            refusals.extend(obstacle::refuse_any_of(standing, &candidates));
+            continue;
+        }
+        let path = Some(&**set_identifier).filter(|path| !path.is_empty());
+        let claims = claims_of(standing, set_identifier, path);
+        if claims.is_empty() {
+            continue;
+        }
+        match obstacle_for(standing, path).or_else(|| withholds.then_some(Reason::Withheld)) {
+            Some(reason) => refusals.push(Refusal {
+                set_identifier: Some(set_identifier.clone()),
+                ..standing.whole_refusal(reason)
+            }),
+            None => withdrawn.merge(&claims),
+        }
+    }
+    (withdrawn, refusals)
+}
+
+/// The claims that one set identifier stands for.
+fn claims_of(standing: &Standing<'_>, set_identifier: &str, path: Option<&str>) -> Claims {
+    let of_path = standing.digests_for_path(path).filter(|digest| standing.is_stamped(*digest));
+    // A path may begin like this as well, so only a digest that has no rule is meant.
+    let lost = set_identifier.strip_prefix(LOST_PREFIX).and_then(Digest::parse);
+    let lost = lost.filter(|digest| is_lost(standing, *digest));
+    Claims {
+        record_only: path.is_none() && standing.claims_record_only(),
+        rules: of_path.chain(lost).collect(),
+    }
+}
+
+fn is_lost(standing: &Standing<'_>, digest: Digest) -> bool {
+    standing.is_stamped(digest) && matches!(standing.claims.get(&digest), Some(ClaimState::Lost))
+}
+
+/// Why a tunnel's document does not allow the path to be edited.
+fn obstacle_for(standing: &Standing<'_>, path: Option<&str>) -> Option<Reason> {
+    standing.obstacles.get(&path.map(Into::into)).cloned()
+}
+
+/// The desired endpoints that nothing stands in the way of, and refusals of the others.
+fn possible<'w>(
+    standing: &Standing<'_>,
+    desired: Vec<Desired<'w>>,
+    withdrawn: &Claims,
+) -> (Vec<Desired<'w>>, Vec<Refusal>) {
+    if let Some(record) = standing.foreign_records.first() {
+        let needs = adoption::needs_of_records(standing, &desired);
+        let refused = desired.iter().map(|desired| {
+            let reason = obstacle::record_held(standing, record, desired, needs.as_deref());
+            standing.refusal(desired, reason)
+        });
+        return (Vec::new(), refused.collect());
+    }
+    if let Some(reason) = registry::txt_outside_zones(standing) {
+        let refused = desired.iter().map(|desired| standing.refusal(desired, reason.clone()));
+        return (Vec::new(), refused.collect());
+    }
+    let Some(tunnel) = tunnel_for(standing, &desired, withdrawn) else {
+        return (Vec::new(), Vec::new());
+    };
+    let mut possible = Vec::with_capacity(desired.len());
+    let mut refused = Vec::new();
+    for desired in desired {
+        match obstacle_to(standing, &desired, &tunnel, &possible) {
+            Some(reason) => refused.push((desired, reason)),
+            None => possible.push(desired),
+        }
+    }
+    // The record would take the requests of a path that cannot follow away from its rule.
+    let is_left = |led_to: &TunnelId| {
+        *led_to != tunnel && refused.iter().any(|(desired, _)| stands_at(standing, desired.path(), led_to))
+    };
+    if let Some(led_to) = standing.led_to().filter(is_left) {
+        let reason = Reason::TwoTunnels { tunnel: led_to.as_str().into() };
+        refused.extend(possible.drain(..).map(|desired| (desired, reason.clone())));
+    }
+    (possible, refused.into_iter().map(|(desired, reason)| standing.refusal(&desired, reason)).collect())
+}
+
+/// What stands in the way of one endpoint, where the hostname is to be served through `tunnel` and `others` are possible.
+fn obstacle_to(
+    standing: &Standing<'_>,
+    desired: &Desired<'_>,
+    tunnel: &TunnelId,
+    others: &[Desired<'_>],
+) -> Option<Reason> {
+    if let Some(reason) = obstacle::held_elsewhere(standing, desired) {
+        return Some(reason);
+    }
+    if desired.tunnel() != tunnel {
+        return Some(obstacle::stays_in(standing, tunnel));
+    }
+    if !standing.snapshot().tunnels.contains_key(tunnel) {
+        return Some(Reason::TunnelGone { tunnel: tunnel.as_str().into() });
+    }
+    let rule = desired.publication.rule.as_ref();
+    rule.and_then(|rule| obstacle::of_rule(standing, tunnel, rule))
+        .or_else(|| obstacle_for(standing, desired.path()))
+        .or_else(|| obstacle::digest_taken(desired, others))
+}
+
+fn stands_at(standing: &Standing<'_>, path: Option<&str>, tunnel: &TunnelId) -> bool {
+    standing
+        .claims
+        .values()
+        .any(|state| state.rule().is_some() && state.is_for_path(path) && state.tunnel() == Some(tunnel))
+}
+
+/// The one tunnel that the hostname can have after this request: where two are asked for, or where rules stay that the
+/// request does not name, the one its record leads to, else the first.
+fn tunnel_for(standing: &Standing<'_>, desired: &[Desired<'_>], withdrawn: &Claims) -> Option<TunnelId> {
+    let first = desired.first()?.tunnel();
+    let is_live = |tunnel: &TunnelId| standing.snapshot().tunnels.contains_key(tunnel);
+    let Some(led_to) = standing.led_to().filter(is_live) else {
+        return Some(first.clone());
+    };
+    let stays = standing.claims.iter().any(|(digest, state)| {
+        state.tunnel() == Some(&led_to)
+            && !withdrawn.rules.contains(digest)
+            && !desired.iter().any(|desired| state.is_for_path(desired.path()))
+    });
+    let two = desired.iter().any(|desired| desired.tunnel() != first);
+    let is_asked_for = || desired.iter().any(|desired| *desired.tunnel() == led_to);
+    let is_kept = stays || (two && is_asked_for()) || obstacle::left_behind(standing, &led_to).is_some();
+    Some(if is_kept { led_to } else { first.clone() })
+}

@@ -1,0 +1,183 @@
+//! ExternalDNS's TXT records about a hostname that was not ours: what they say of its owner, and what becomes of them when
+//! its records are taken over.
+
+use super::standing::Standing;
+use crate::model::Record;
+use crate::reconcile::heritage::Heritage;
+use crate::reconcile::plan::RecordOperation;
+use crate::reconcile::snapshot::ZoneSnapshot;
+use crate::reconcile::stamp::{Stamp, TxtStamp};
+use crate::reconcile::{Note, Ownership, Policy};
+
+/// The type in the name of a registry's TXT record: that of the record we ask for.
+const WANTED_TYPE: &str = "cname";
+
+/// A TXT record of ExternalDNS's registry.
+pub(super) struct Found<'a> {
+    zone: &'a ZoneSnapshot,
+    record: &'a Record,
+    pub(super) heritage: Heritage,
+}
+
+/// What ExternalDNS's registry says of a record without a stamp.
+pub(super) fn of<'a>(standing: &Standing<'a>, record: &Record) -> Vec<Found<'a>> {
+    if Stamp::of(record).is_some() {
+        return Vec::new();
+    }
+    let seen: Vec<&str> = standing.request.txts.iter().map(|txt| &*txt.name).collect();
+    let names = registry_names(&seen, standing.name());
+    let names = names.iter().filter(|(kind, _)| match kind {
+        Some(kind) => record.kind.eq_ignore_ascii_case(kind),
+        None => &*record.kind != "AAAA",
+    });
+    names
+        .filter_map(|(_, name)| Some((standing.snapshot().zone_of(name)?, name)))
+        .flat_map(|(zone, name)| zone.records_of(name).iter().map(move |record| (zone, record)))
+        .filter(|(_, record)| &*record.kind == "TXT")
+        .filter_map(|(zone, record)| {
+            Some(Found { zone, record, heritage: Heritage::parse(&record.content)? })
+        })
+        .collect()
+}
+
+/// The object that a record in the way came from.
+pub(super) fn resource(standing: &Standing<'_>) -> Option<Box<str>> {
+    let found = standing.foreign_records.iter().flat_map(|record| of(standing, record));
+    found.filter_map(|found| found.heritage.resource).next()
+}
+
+/// Deletes the TXT records of the owners whose records are taken over: the stamp says what they did. Where such records
+/// are stored, those that are asked for again are taken over with their hostname, unless somebody else stored them.
+pub(super) fn deletions(standing: &Standing<'_>) -> Vec<RecordOperation> {
+    let Policy { owner, ownership, .. } = standing.policy();
+    let stays = |txt: &Record| {
+        *ownership == Ownership::Txt
+            && TxtStamp::parse(&txt.comment).is_none_or(|stamp| stamp.owner == *owner)
+            && standing.request.txts.iter().any(|asked_for| asked_for.name == txt.name)
+    };
+    let mut deletions: Vec<RecordOperation> = Vec::new();
+    for (zone, txt) in adopted(standing) {
+        // A record under an old name is about several records, and so is found several times.
+        let deletion = RecordOperation::delete(txt);
+        if standing.is_home(zone) && !txt.read_only && !stays(txt) && !deletions.contains(&deletion) {
+            deletions.push(deletion);
+        }
+    }
+    deletions
+}
+
+/// Tells of those that are in another zone, and so stay.
+pub(super) fn left(standing: &Standing<'_>) -> impl Iterator<Item = Note> {
+    let txts = adopted(standing).into_iter();
+    txts.filter(|(zone, _)| !standing.is_home(zone)).map(|(zone, txt)| {
+        standing.note(format!(
+            "is taken over, and ExternalDNS's TXT record {:?} of it is left in the zone {}: delete it there",
+            txt.name, zone.zone.name
+        ))
+    })
+}
+
+/// The TXT records of what is taken over, found by what they say, or by the stamp of whoever stored them.
+fn adopted<'a>(standing: &Standing<'a>) -> Vec<(&'a ZoneSnapshot, &'a Record)> {
+    let Policy { owner, adopt, .. } = standing.policy();
+    let records = &standing.adopted.records;
+    let found = records.iter().flat_map(|record| of(standing, record));
+    let found = found.filter(|found| adopt.owners.contains(&found.heritage.owner));
+    let mut txts: Vec<_> = found.map(|found| (found.zone, found.record)).collect();
+    for stamp in records.iter().filter_map(|record| Stamp::of(record)) {
+        if stamp.owner != *owner && adopt.owners.contains(&stamp.owner) {
+            txts.extend(standing.snapshot().txts_of(standing.name(), &stamp.owner));
+        }
+    }
+    txts
+}
+
+/// The names under which ExternalDNS may keep the TXT records of `hostname`, each with the type of the record that it
+/// is for; the names of old releases hold no type. `seen` are those it gave them in this request, which show its prefix
+/// and suffix; without any, it has neither.
+fn registry_names(seen: &[&str], hostname: &str) -> Vec<(Option<&'static str>, String)> {
+    if seen.is_empty() {
+        let typed = [WANTED_TYPE, "a", "aaaa"].map(|kind| (Some(kind), format!("{kind}-{hostname}")));
+        return typed.into_iter().chain([(None, hostname.to_owned())]).collect();
+    }
+    let (label, parent) = hostname.split_once('.').unwrap_or((hostname, ""));
+    let mut names = Vec::new();
+    for name in seen {
+        let rest = format!(".{parent}");
+        let head = name.strip_suffix(&*rest).unwrap_or(name);
+        let in_label = label.matches(WANTED_TYPE).count();
+        match (head.matches(WANTED_TYPE).count(), in_label) {
+            (found, in_label) if found == in_label => names.push((None, name.to_string())),
+            (1, _) => {
+                let with = |kind: &str| head.replacen(WANTED_TYPE, kind, 1) + &rest;
+                names.push((Some(WANTED_TYPE), name.to_string()));
+                names.extend(["a", "aaaa"].map(|kind| (Some(kind), with(kind))));
+                // Without a template the type stands before the label, with a dash.
+                let dashed = format!("{WANTED_TYPE}-");
+                let untyped = if head.contains(&format!("{dashed}{label}")) {
+                    head.replacen(&dashed, "", 1) + &rest
+                } else {
+                    with("")
+                };
+                names.push((None, untyped));
+            }
+            // Which of them is the type cannot be told, and another hostname's record must not be found.
+            _ => names.push((Some(WANTED_TYPE), name.to_string())),
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_this_requests_records_tell_those_of_the_other_types() {
+        for (seen, hostname, expected) in [
+            (
+                "cname-app.example.com",
+                "app.example.com",
+                "a-app.example.com aaaa-app.example.com app.example.com",
+            ),
+            ("cname-example.com", "example.com", "a-example.com aaaa-example.com example.com"),
+            (
+                "x-cname-app.example.com",
+                "app.example.com",
+                "x-a-app.example.com x-aaaa-app.example.com x-app.example.com",
+            ),
+            (
+                "cname-x.app.example.com",
+                "app.example.com",
+                "a-x.app.example.com aaaa-x.app.example.com -x.app.example.com",
+            ),
+            (
+                "app-cname.example.com",
+                "app.example.com",
+                "app-a.example.com app-aaaa.example.com app-.example.com",
+            ),
+            (
+                "cname-any.example.com",
+                "*.example.com",
+                "a-any.example.com aaaa-any.example.com -any.example.com",
+            ),
+            ("cname-app.cname.test", "app.cname.test", "a-app.cname.test aaaa-app.cname.test app.cname.test"),
+        ] {
+            let names = registry_names(&[seen], hostname);
+            assert_eq!(names.first(), Some(&(Some("cname"), seen.to_owned())));
+            let others: Vec<&str> = names.iter().skip(1).map(|(_, name)| &**name).collect();
+            assert_eq!(others.join(" "), expected, "{seen}");
+            let kinds: Vec<_> = names.iter().map(|(kind, _)| *kind).collect();
+            assert_eq!(kinds, [Some("cname"), Some("a"), Some("aaaa"), None]);
+        }
+    }
+
+    /// `a-cname.example.com` is the TXT record of another hostname.
+    #[test]
+    fn a_type_that_cannot_be_told_from_the_hostname_leads_to_no_other_name() {
+        for (seen, kind) in [("cname-cname.example.com", Some("cname")), ("x-cname.example.com", None)] {
+            let names = registry_names(&[seen], "cname.example.com");
+            assert_eq!(names, [(kind, seen.to_owned())]);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What stands at Cloudflare for one hostname, and what of it is ours.
+
+use std::collections::BTreeMap;
+
+use super::adoption::Adopted;
+use super::{Desired, Obstacles, Situation};
+use crate::ingress::Rule;
+use crate::model::{Hostname, Record, TunnelId};
+use crate::ordered::inserted;
+use crate::reconcile::claim_state::{ClaimState, claim_states};
+use crate::reconcile::plan::request::HostRequest;
+use crate::reconcile::plan::{Reason, Refusal};
+use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZoneSnapshot};
+use crate::reconcile::stamp::{Digest, Stamp};
+use crate::reconcile::{Note, Policy, Settings};
+
+/// One hostname before anything is written.
+pub(super) struct Standing<'a> {
+    pub(super) situation: Situation<'a>,
+    /// What is asked for. It names paths that no rule does any more.
+    pub(super) request: &'a HostRequest,
+    /// By path, what a tunnel's document does not allow.
+    pub(super) obstacles: &'a Obstacles,
+    pub(super) hostname: Hostname,
+    /// The hostname's home; where that is not served, the innermost zone that a record of ours stands in.
+    pub(super) zone: &'a ZoneSnapshot,
+    /// Ours in `zone`.
+    pub(super) own_records: Vec<&'a Record>,
+    /// Ours in zones around it, from when it was not there yet.
+    pub(super) outer_records: Vec<OwnRecord<'a>>,
+    /// Records that are not ours and that a CNAME cannot stand beside.
+    pub(super) foreign_records: Vec<&'a Record>,
+    /// The stamp of our records, with the claims of all of them.
+    pub(super) stamp: Option<Stamp>,
+    /// The state of each rule that the stamp claims.
+    pub(super) claims: BTreeMap<Digest, ClaimState<'a>>,
+    /// What of all this is somebody else's until the stamp is written.
+    pub(super) adopted: Adopted<'a>,
+}
+
+impl<'a> Standing<'a> {
+    /// What stands for `hostname` in `zone`, and in zones around it.
+    pub(super) fn of(
+        situation: Situation<'a>,
+        zone: &'a ZoneSnapshot,
+        hostname: Hostname,
+        request: &'a HostRequest,
+        obstacles: &'a Obstacles,
+    ) -> Self {
+        let Situation { snapshot, settings, .. } = situation;
+        let (own, outer_records): (Vec<OwnRecord<'_>>, Vec<OwnRecord<'_>>) = snapshot
+            .own_records_of(hostname.as_str(), settings)
+            .into_iter()
+            .partition(|own| own.zone.zone.id == zone.zone.id);
+        let is_apex = hostname.as_str() == &*zone.zone.name;
+        let is_own = |record: &Record| own.iter().any(|own| own.record.id == record.id);
+        let foreign_records = zone
+            .records_of(hostname.as_str())
+            .iter()
+            .filter(|record| excludes_cname(record, is_apex) && !is_own(record))
+            .collect();
+        let stamp = merged_stamp(own.iter().chain(&outer_records));
+        let standing = Self {
+            situation,
+            request,
+            obstacles,
+            hostname,
+            zone,
+            own_records: own.iter().map(|own| own.record).collect(),
+            outer_records,
+            foreign_records,
+            stamp,
+            claims: BTreeMap::new(),
+            adopted: Adopted::default(),
+        };
+        Self { claims: standing.claim_states(), ..standing }
+    }
+
+    /// The state of each rule that the stamp claims.
+    pub(super) fn claim_states(&self) -> BTreeMap<Digest, ClaimState<'a>> {
+        let Some(stamp) = &self.stamp else {
+            return BTreeMap::new();
+        };
+        let HostRequest { wanted, withdrawn, txts: _ } = self.request;
+        let paths: Vec<&str> = withdrawn
+            .iter()
+            .map(|set_identifier| &**set_identifier)
+            .chain(wanted.iter().map(|canonical| canonical.endpoint.set_identifier.as_str()))
+            .filter(|path| !path.is_empty())
+            .collect();
+        let content = self.records().next().map(|record| &*record.content).unwrap_or_default();
+        let (snapshot, settings) = (self.snapshot(), self.settings());
+        inserted(claim_states(snapshot, settings, &self.hostname, content, &stamp.claims.rules, &paths))
+    }
+
+    pub(super) fn snapshot(&self) -> &'a Snapshot {
+        self.situation.snapshot
+    }
+
+    pub(super) fn settings(&self) -> &'a Settings {
+        self.situation.settings
+    }
+
+    pub(super) fn policy(&self) -> &'a Policy {
+        &self.settings().policy
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.hostname.as_str()
+    }
+
+    /// The object that asks for the hostname, or the one that it came from.
+    pub(super) fn resource(&self) -> Option<Box<str>> {
+        self.request.resource().or_else(|| self.stamp.as_ref()?.resource.clone())
+    }
+
+    /// All records of ours, those at home first.
+    pub(super) fn records(&self) -> impl Iterator<Item = &'a Record> {
+        let outer = self.outer_records.iter().map(|own| own.record);
+        self.own_records.iter().copied().chain(outer)
+    }
+
+    pub(super) fn has_record(&self) -> bool {
+        self.records().next().is_some()
+    }
+
+    /// The tunnel that our record leads to.
+    pub(super) fn led_to(&self) -> Option<TunnelId> {
+        TunnelId::from_hostname(&self.records().next()?.content)
+    }
+
+    /// Whether our record has led where it leads for so long that no visitor is led elsewhere any more.
+    pub(super) fn has_settled(&self) -> bool {
+        self.situation.settled.moved.contains(self.name())
+    }
+
+    /// The hostname's rules in one tunnel, whoever owns them.
+    pub(super) fn rules_of(&self, tunnel: &TunnelId) -> Vec<&'a Rule> {
+        let tunnel = self.snapshot().tunnels.get(tunnel);
+        tunnel.map(|tunnel| tunnel.rules_of(&self.hostname)).unwrap_or_default()
+    }
+
+    /// Whether the digest's rule is ours, or taken over.
+    pub(super) fn has(&self, digest: Digest) -> bool {
+        self.claims.get(&digest).is_some_and(|state| state.ambiguous().is_empty())
+    }
+
+    /// Whether a stamp of ours names the digest already.
+    pub(super) fn is_stamped(&self, digest: Digest) -> bool {
+        self.has(digest) && !self.adopted.brings(digest)
+    }
+
+    /// Whether the stamp claims the record without a rule.
+    pub(super) fn claims_record_only(&self) -> bool {
+        self.adopted.records.is_empty() && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
+    }
+
+    /// Whether something of the stamp is asked for.
+    pub(super) fn claims_already(&self, desired: &Desired<'_>) -> bool {
+        desired.digest().map_or_else(|| self.claims_record_only(), |digest| self.has(digest))
+    }
+
+    /// Our digests of one path, in whichever tunnels.
+    pub(super) fn digests_for_path(&self, path: Option<&str>) -> impl Iterator<Item = Digest> {
+        self.claims.iter().filter(move |(_, state)| state.is_for_path(path)).map(|(digest, _)| *digest)
+    }
+
+    /// Whether it is the zone that the hostname's own record is written to.
+    pub(super) fn is_home(&self, zone: &ZoneSnapshot) -> bool {
+        zone.zone.id == self.zone.zone.id
+    }
+
+    /// Whether this program may write the tunnel's document.
+    pub(super) fn is_writable(&self, tunnel: &TunnelId) -> bool {
+        self.snapshot().tunnels.get(tunnel).is_some_and(|tunnel| tunnel.writable)
+    }
+
+    pub(super) fn note(&self, text: String) -> Note {
+        Note { hostname: self.name().into(), resource: self.resource(), text }
+    }
+
+    /// The refusal of one endpoint.
+    pub(super) fn refusal(&self, desired: &Desired<'_>, reason: Reason) -> Refusal {
+        Refusal {
+            hostname: self.name().into(),
+            set_identifier: Some(desired.path().unwrap_or_default().into()),
+            resource: desired.resource.map(Into::into),
+            reason,
+        }
+    }
+
+    /// The refusal of the whole hostname.
+    pub(super) fn whole_refusal(&self, reason: Reason) -> Refusal {
+        let (hostname, resource) = (self.name().into(), self.resource());
+        Refusal { hostname, set_identifier: None, resource, reason }
+    }
+}
+
+/// The first stamp, with the claims of all of them.
+fn merged_stamp<'o>(mut own: impl Iterator<Item = &'o OwnRecord<'o>>) -> Option<Stamp> {
+    let mut stamp = own.next()?.stamp.clone();
+    for other in own {
+        stamp.claims.merge(&other.stamp.claims);
+    }
+    Some(stamp)
+}
+
+/// A, AAAA and CNAME exclude a CNAME; name servers below the zone's own name exclude everything.
+fn excludes_cname(record: &Record, is_apex: bool) -> bool {
+    match &*record.kind {
+        "A" | "AAAA" | "CNAME" => true,
+        "NS" => !is_apex,
+        _ => false,
+    }
+}
