@@ -7,6 +7,8 @@ mod adoption;
 mod comment;
 mod course;
 mod decision;
+#[cfg(test)]
+mod fixture;
 mod guard;
 mod heritage;
 mod obstacle;
@@ -358,5 +360,146 @@ fn by_batch(steps: Vec<Step<'_>>) -> BTreeMap<(Stage, ZoneId), Vec<RecordOperati
 impl Outcome {
     fn refused(refusals: Vec<Refusal>) -> Self {
         Self { refusals, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixture::{Fixture, HOME, NAME, OFFICE, SERVICE, digest, told, tunnel};
+    use super::*;
+
+    fn plan_of(fixture: &Fixture) -> Outcome {
+        plan(NAME, fixture.request(), &fixture.obstacles, fixture.situation())
+    }
+
+    /// What is written, in order: each edit and operation with its stage.
+    fn written(plan: Option<&HostPlan>) -> Vec<(Stage, &'static str)> {
+        let edits = plan.into_iter().flat_map(|plan| &plan.edits).flat_map(|(stage, edits)| {
+            edits.iter().map(|(_, edit)| match edit {
+                RuleEdit::Put { .. } => (*stage, "put"),
+                RuleEdit::Remove { .. } => (*stage, "remove"),
+            })
+        });
+        let operations = plan.into_iter().flat_map(|plan| &plan.operations);
+        let operations = operations.flat_map(|((stage, _), operations)| {
+            operations.iter().map(|operation| match operation {
+                RecordOperation::Delete(..) => (*stage, "delete"),
+                RecordOperation::Patch(..) => (*stage, "patch"),
+                RecordOperation::Post(_) => (*stage, "post"),
+            })
+        });
+        let mut written: Vec<(Stage, &'static str)> = edits.chain(operations).collect();
+        written.sort_unstable();
+        written
+    }
+
+    #[test]
+    fn a_first_publication_is_a_record_and_a_rule() {
+        let Outcome { plan, refusals, new_digests, .. } = plan_of(&Fixture::new().asks(HOME, "", SERVICE));
+        assert_eq!(written(plan.as_ref()), [(Stage::Stamp, "post"), (Stage::Publish, "put")]);
+        assert_eq!((refusals, new_digests), (vec![], [digest(HOME, "")].into()));
+    }
+
+    #[test]
+    fn what_is_withdrawn_loses_its_rule_before_its_record() {
+        let outcome = plan_of(&Fixture::new().published(&[(HOME, "")]).withdraws(""));
+        let plan = outcome.plan.expect("something is written");
+        assert_eq!(written(Some(&plan)), [(Stage::Publish, "remove"), (Stage::Unstamp, "delete")]);
+        assert!(plan.vanishes);
+    }
+
+    #[test]
+    fn a_move_leads_the_record_over_last() {
+        let outcome = plan_of(&Fixture::new().published(&[(HOME, "")]).asks(OFFICE, "", SERVICE));
+        let plan = outcome.plan.expect("something is written");
+        assert_eq!(
+            written(Some(&plan)),
+            [(Stage::Stamp, "patch"), (Stage::Publish, "put"), (Stage::Repoint, "patch")]
+        );
+        assert_eq!((plan.moves_to.clone(), plan.led_to()), (Some(tunnel(OFFICE)), Some(tunnel(OFFICE))));
+    }
+
+    #[test]
+    fn a_name_outside_the_filter_or_any_zone_is_refused_as_a_whole() {
+        let fixture = Fixture::new().asks(HOME, "", SERVICE);
+        let elsewhere = plan("app.other.test", fixture.request(), &fixture.obstacles, fixture.situation());
+        assert_eq!(told(&elsewhere.refusals), [(None, "no_zone")]);
+        let mut fixture = fixture;
+        fixture.settings.policy.filter = crate::model::DomainFilter::lists(["other.test"], []);
+        assert_eq!(told(&plan_of(&fixture).refusals), [(None, "outside_filter")]);
+    }
+
+    #[test]
+    fn an_invalid_endpoint_is_refused_by_name_and_withholds_deletions() {
+        let fixture =
+            Fixture::new().published(&[(HOME, "^/a")]).asks(HOME, "", "no service").withdraws("^/a");
+        let Outcome { plan, refusals, .. } = plan_of(&fixture);
+        assert!(plan.is_none());
+        assert_eq!(told(&refusals), [(Some("^/a"), "withheld"), (Some(""), "invalid")]);
+    }
+
+    #[test]
+    fn nothing_is_written_to_a_tunnel_with_a_local_configuration() {
+        let outcome = plan_of(&Fixture::new().local(HOME).asks(HOME, "", SERVICE));
+        assert_eq!((outcome.plan, told(&outcome.refusals)), (None, vec![(None, "local_tunnel")]));
+    }
+
+    /// With room for one digest in the comment.
+    fn cramped() -> Fixture {
+        let mut fixture = Fixture::new();
+        fixture.settings.policy.owner = "o".repeat(70).into();
+        fixture.published(&[(HOME, "^/a")])
+    }
+
+    #[test]
+    fn without_room_for_both_the_old_rule_goes_before_the_new_one_comes() {
+        let outcome = plan_of(&cramped().asks(HOME, "^/b", SERVICE).withdraws("^/a"));
+        assert_eq!(
+            written(outcome.plan.as_ref()),
+            [(Stage::Withdraw, "remove"), (Stage::Stamp, "patch"), (Stage::Publish, "put")]
+        );
+        assert_eq!((outcome.refusals, outcome.notes.len()), (vec![], 1));
+    }
+
+    #[test]
+    fn without_room_for_more_what_is_stamped_goes_on() {
+        let outcome = plan_of(&cramped().asks(HOME, "^/a", "http://new:80").asks(HOME, "^/b", SERVICE));
+        assert_eq!(written(outcome.plan.as_ref()), [(Stage::Publish, "put")]);
+        assert_eq!(told(&outcome.refusals), [(Some("^/b"), "stamp_full")]);
+        assert!(outcome.notes.is_empty());
+    }
+
+    #[test]
+    fn a_record_is_taken_over_with_its_stamp_and_only_for_what_can_be_served() {
+        let theirs = || Fixture::new().record(NAME, "CNAME", "somewhere.test", "a text").adopt("all");
+        let outcome = plan_of(&theirs().asks(HOME, "", SERVICE));
+        let plan = outcome.plan.expect("something is written");
+        assert_eq!(
+            written(Some(&plan)),
+            [(Stage::Stamp, "patch"), (Stage::Publish, "put"), (Stage::Repoint, "patch")]
+        );
+        assert_eq!((plan.adoptions.len(), plan.comments_before.len()), (1, 1));
+
+        let outcome = plan_of(&theirs().deleted(OFFICE).asks(OFFICE, "", SERVICE));
+        assert_eq!((outcome.plan, told(&outcome.refusals)), (None, vec![(Some(""), "tunnel_gone")]));
+    }
+
+    #[test]
+    fn what_is_disowned_comes_off_the_stamp_and_the_record_goes_with_the_last_claim() {
+        let fixture = Fixture::new().published(&[(HOME, ""), (HOME, "^/a")]);
+        let disowned =
+            |digests: &[Digest]| disown(NAME, &digests.iter().copied().collect(), &[], fixture.situation());
+        let one = disowned(&[digest(HOME, "")]);
+        assert_eq!(written(one.as_ref()), [(Stage::Stamp, "patch")]);
+        let all = disowned(&[digest(HOME, ""), digest(HOME, "^/a")]);
+        assert_eq!(written(all.as_ref()), [(Stage::Unstamp, "delete")]);
+    }
+
+    #[test]
+    fn a_record_that_turns_out_to_be_somebody_elses_gets_its_comment_back() {
+        let fixture = Fixture::new().published(&[(HOME, "")]);
+        let before = [(RecordId::new("r0"), "a text".into())];
+        let plan = disown(NAME, &[digest(HOME, "")].into(), &before, fixture.situation());
+        assert_eq!(written(plan.as_ref()), [(Stage::Stamp, "patch")]);
     }
 }

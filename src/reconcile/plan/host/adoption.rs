@@ -264,3 +264,93 @@ pub(super) fn comments_before(standing: &Standing<'_>) -> Vec<(RecordId, Box<str
     let records = standing.adopted.records.iter();
     records.map(|record| (record.id.clone(), record.comment.clone())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, HOME, NAME, OFFICE, SERVICE, digest, tunnel};
+    use super::*;
+
+    /// Somebody's CNAME to the tunnel, with somebody's rule.
+    fn theirs(service: &str) -> Fixture {
+        let fixture = Fixture::new().record(NAME, "CNAME", &tunnel(HOME).hostname(), "a text");
+        fixture.rule(HOME, "", service).asks(HOME, "", SERVICE)
+    }
+
+    fn takes_over(fixture: &Fixture) -> bool {
+        adopting(&fixture.standing(), &fixture.desired()).is_some()
+    }
+
+    #[test]
+    fn nothing_is_taken_over_where_it_is_off() {
+        assert!(!takes_over(&theirs(SERVICE)));
+    }
+
+    #[test]
+    fn each_mode_takes_over_as_much_as_it_says() {
+        let address = || Fixture::new().record(NAME, "A", "192.0.2.1", "").asks(HOME, "", SERVICE);
+        let owned = || {
+            let comment = "external-dns owner=other rules=-";
+            Fixture::new().record(NAME, "CNAME", "somewhere.test", comment).asks(HOME, "", SERVICE)
+        };
+        for (mode, identical, tunnel, owner, all) in [
+            ("identical", true, false, false, false),
+            ("tunnel", true, true, false, false),
+            ("owner=other", false, false, true, false),
+            ("all", true, true, true, true),
+        ] {
+            let is = [theirs(SERVICE), theirs("http://old:80"), owned(), address()];
+            assert_eq!(
+                is.map(|fixture| takes_over(&fixture.adopt(mode))),
+                [identical, tunnel, owner, all],
+                "{mode}"
+            );
+        }
+    }
+
+    #[test]
+    fn name_servers_and_what_cloudflare_manages_stay() {
+        let fixture = Fixture::new().record(NAME, "NS", "ns.other.test", "").asks(HOME, "", SERVICE);
+        assert!(!takes_over(&fixture.adopt("all")));
+    }
+
+    #[test]
+    fn what_is_taken_over_is_planned_for_as_ours_and_is_not_stamped_yet() {
+        let fixture = theirs("http://old:80").adopt("all");
+        let standing = adopting(&fixture.standing(), &fixture.desired()).expect("it is taken over");
+        assert_eq!((standing.own_records.len(), standing.foreign_records.len()), (1, 0));
+        let digest = digest(HOME, "");
+        assert!(standing.has(digest) && !standing.is_stamped(digest));
+        let was: Vec<String> =
+            adoptions(&standing, &fixture.desired()).into_iter().map(|adoption| adoption.was).collect();
+        let record = format!("record CNAME {:?} with the comment \"a text\"", tunnel(HOME).hostname());
+        assert_eq!(was, [record, format!("rule of tunnel {HOME} with service \"http://old:80\"")]);
+        assert_eq!(&*comments_before(&standing)[0].1, "a text");
+    }
+
+    #[test]
+    fn another_owners_claims_become_ours() {
+        let comment = format!("external-dns owner=other rules={}", digest(HOME, ""));
+        let fixture = Fixture::new().record(NAME, "CNAME", &tunnel(HOME).hostname(), &comment);
+        let fixture = fixture.rule(HOME, "", SERVICE).asks(HOME, "", SERVICE).adopt("owner=other");
+        let standing = adopting(&fixture.standing(), &fixture.desired()).expect("it is taken over");
+        assert_eq!(standing.stamp.as_ref().map(|stamp| &*stamp.owner), Some("default"));
+        assert!(standing.has(digest(HOME, "")) && !standing.is_stamped(digest(HOME, "")));
+    }
+
+    #[test]
+    fn a_rule_that_may_only_be_taken_over_as_it_is_is_kept() {
+        for (mode, is_kept) in [("identical", true), ("tunnel", false)] {
+            let fixture = theirs(SERVICE).adopt(mode);
+            let standing = adopting(&fixture.standing(), &fixture.desired()).expect("it is taken over");
+            assert_eq!(standing.adopted.is_kept(digest(HOME, "")), is_kept, "{mode}");
+        }
+    }
+
+    #[test]
+    fn the_rule_that_visitors_are_led_to_is_taken_over_with_the_record() {
+        let fixture = Fixture::new().record(NAME, "CNAME", &tunnel(OFFICE).hostname(), "");
+        let fixture = fixture.rule(OFFICE, "", "http://old:80").asks(HOME, "", SERVICE).adopt("tunnel");
+        let standing = adopting(&fixture.standing(), &fixture.desired()).expect("it is taken over");
+        assert!(standing.has(digest(OFFICE, "")));
+    }
+}

@@ -207,3 +207,121 @@ fn heir(standing: &Standing<'_>) -> Option<TunnelId> {
     let is_led_there = standing.has_settled() && led_to == tunnel;
     (is_elsewhere && !is_led_there && snapshot.tunnels.contains_key(&tunnel)).then_some(tunnel)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, HOME, NAME, OFFICE, SERVICE, claims, digest, tunnel};
+    use super::*;
+
+    fn course_of(fixture: &Fixture) -> Course {
+        fixture.decision(Order::Together).course
+    }
+
+    fn moving() -> Fixture {
+        Fixture::new().published(&[(HOME, "")]).asks(OFFICE, "", SERVICE)
+    }
+
+    /// The record leads to its new tunnel, and the old rule is there still.
+    fn moved() -> Fixture {
+        Fixture::new().published(&[(OFFICE, ""), (HOME, "")]).asks(OFFICE, "", SERVICE)
+    }
+
+    /// The wildcard of another tunnel would answer for it.
+    fn below_a_wildcard() -> Fixture {
+        let wildcard = ("*.example.com", tunnel(OFFICE).hostname());
+        Fixture::new().record(wildcard.0, "CNAME", &wildcard.1, "")
+    }
+
+    #[test]
+    fn what_is_published_is_claimed_before_and_after_its_rule_is_written() {
+        let course = course_of(&Fixture::new().asks(HOME, "", SERVICE));
+        let is = claims(&[(HOME, "")]);
+        assert_eq!(course, Course { moves_to: None, ..Course::unclaiming(is) });
+    }
+
+    #[test]
+    fn what_is_withdrawn_is_claimed_until_its_rule_is_gone() {
+        let course = course_of(&Fixture::new().published(&[(HOME, "")]).withdraws(""));
+        assert_eq!(course.first, claims(&[(HOME, "")]));
+        assert!(course.ends() && course.leaves_in == Stage::Publish);
+        assert_eq!(course.leaving, [digest(HOME, "")].into());
+    }
+
+    #[test]
+    fn a_rule_that_is_missing_already_is_not_claimed_any_more() {
+        let comment = Fixture::new().comment(&[(HOME, "")]);
+        let fixture = Fixture::new().record(NAME, "CNAME", &tunnel(HOME).hostname(), &comment);
+        let course = course_of(&fixture.withdraws(""));
+        assert!(course.first.is_empty() && course.ends());
+    }
+
+    #[test]
+    fn one_after_the_other_the_old_rule_goes_before_the_new_one_is_claimed() {
+        let fixture = Fixture::new().published(&[(HOME, "^/a")]).asks(HOME, "^/b", SERVICE).withdraws("^/a");
+        let together = course_of(&fixture);
+        assert_eq!(together.first, claims(&[(HOME, "^/a"), (HOME, "^/b")]));
+        let apart = fixture.decision(Order::Apart).course;
+        assert_eq!((apart.first, apart.leaves_in), (claims(&[(HOME, "^/b")]), Stage::Withdraw));
+    }
+
+    #[test]
+    fn a_hostname_that_moves_keeps_its_old_rule() {
+        let course = course_of(&moving());
+        assert_eq!(course.moves_to, Some(tunnel(OFFICE)));
+        assert_eq!((course.staying, course.leaving), ([digest(HOME, "")].into(), BTreeSet::new()));
+        assert_eq!(course.last, claims(&[(HOME, ""), (OFFICE, "")]));
+    }
+
+    #[test]
+    fn the_old_rule_stays_until_no_visitor_is_led_to_it() {
+        let mut fixture = moved();
+        let course = course_of(&fixture);
+        assert_eq!((course.moves_to, course.staying), (None, [digest(HOME, "")].into()));
+        fixture.settled.moved.insert(NAME.into());
+        let course = course_of(&fixture);
+        assert_eq!((course.staying, course.leaving), (BTreeSet::new(), [digest(HOME, "")].into()));
+    }
+
+    #[test]
+    fn what_is_withdrawn_for_nothing_new_waits_no_longer_for_a_tunnel_that_is_late() {
+        let asked_for = || {
+            let fixture = Fixture::new().published(&[(HOME, "^/a"), (HOME, "^/b")]);
+            fixture.asks(OFFICE, "^/a", SERVICE).withdraws("^/b")
+        };
+        assert!(course_of(&asked_for()).staying.contains(&digest(HOME, "^/b")));
+        let mut late = asked_for();
+        late.settled.late.insert(tunnel(OFFICE));
+        let course = course_of(&late);
+        assert_eq!(
+            (course.staying, course.leaving),
+            ([digest(HOME, "^/a")].into(), [digest(HOME, "^/b")].into())
+        );
+    }
+
+    #[test]
+    fn the_record_alone_gives_way_to_a_rule_and_a_rule_to_the_record_alone() {
+        let course = course_of(&Fixture::new().published(&[]).asks(HOME, "", SERVICE));
+        assert_eq!(course.last, claims(&[(HOME, "")]));
+        let course = course_of(&Fixture::new().published(&[(HOME, "")]).asks(HOME, "", "none"));
+        assert_eq!((course.last, course.leaving), (claims(&[]), [digest(HOME, "")].into()));
+    }
+
+    #[test]
+    fn a_name_without_a_record_moves_away_from_the_wildcard_that_serves_it() {
+        let fixture = below_a_wildcard().asks(HOME, "", SERVICE);
+        assert_eq!(course_of(&fixture).moves_to, Some(tunnel(HOME)));
+        let same = below_a_wildcard().asks(OFFICE, "", SERVICE);
+        assert_eq!(course_of(&same).moves_to, None);
+    }
+
+    #[test]
+    fn a_withdrawn_name_is_handed_over_to_the_wildcard_that_will_serve_it() {
+        let mut fixture = below_a_wildcard().published(&[(HOME, "")]).withdraws("");
+        let course = course_of(&fixture);
+        assert_eq!((course.heir.clone(), course.ends()), (Some(tunnel(OFFICE)), false));
+        assert_eq!(course.reason().map(|reason| reason.label()), Some("moving"));
+        fixture.settled.handed_over.insert(NAME.into());
+        let course = course_of(&fixture);
+        assert_eq!((course.heir.clone(), course.ends()), (None, true));
+    }
+}

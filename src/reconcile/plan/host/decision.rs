@@ -189,3 +189,130 @@ fn tunnel_for(standing: &Standing<'_>, desired: &[Desired<'_>], withdrawn: &Clai
     let is_kept = stays || (two && is_asked_for()) || obstacle::left_behind(standing, &led_to).is_some();
     Some(if is_kept { led_to } else { first.clone() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, HOME, NAME, OFFICE, SERVICE, told};
+    use super::*;
+
+    /// The tunnels and paths that are possible, and what is refused.
+    fn decided(fixture: &Fixture) -> (Vec<(&str, &str)>, Vec<(String, &'static str)>) {
+        let Decision { desired, refusals, .. } = fixture.decision(Order::Together);
+        let place = |desired: &Desired<'_>| {
+            (desired.tunnel().as_str().to_owned(), desired.path().unwrap_or_default().to_owned())
+        };
+        let refused = told(&refusals).into_iter().map(|(of, label)| (of.unwrap_or("all").to_owned(), label));
+        let known = |(id, path): (String, String)| {
+            let id = if id == HOME { "home" } else { "office" };
+            let path = ["", "^/a", "^/b"].into_iter().find(|known| *known == path).expect("one of these");
+            (id, path)
+        };
+        (desired.iter().map(place).map(known).collect(), refused.collect())
+    }
+
+    fn refused(of: &str, label: &'static str) -> Vec<(String, &'static str)> {
+        vec![(of.to_owned(), label)]
+    }
+
+    #[test]
+    fn with_nothing_in_the_way_all_is_possible() {
+        let fixture = Fixture::new().asks(HOME, "", SERVICE).asks(HOME, "^/a", SERVICE);
+        assert_eq!(decided(&fixture), (vec![("home", ""), ("home", "^/a")], vec![]));
+    }
+
+    #[test]
+    fn a_foreign_record_holds_the_whole_hostname() {
+        let fixture = Fixture::new().record(NAME, "A", "192.0.2.1", "").asks(HOME, "", SERVICE);
+        assert_eq!(decided(&fixture), (vec![], refused("", "record_held")));
+    }
+
+    #[test]
+    fn a_foreign_rule_holds_its_path_alone() {
+        let fixture = Fixture::new().published(&[(HOME, "")]).rule(HOME, "^/a", "http://theirs:80");
+        let fixture = fixture.asks(HOME, "", SERVICE).asks(HOME, "^/a", SERVICE);
+        assert_eq!(decided(&fixture), (vec![("home", "")], refused("^/a", "rule_held")));
+    }
+
+    #[test]
+    fn a_rule_that_lost_its_record_is_taken_back_where_it_is_as_it_is_wanted() {
+        let left = || Fixture::new().rule(HOME, "", SERVICE);
+        assert_eq!(decided(&left().asks(HOME, "", SERVICE)), (vec![("home", "")], vec![]));
+        let otherwise = left().asks(HOME, "", "http://other:80");
+        assert_eq!(decided(&otherwise), (vec![], refused("", "rule_held")));
+    }
+
+    #[test]
+    fn of_two_tunnels_the_hostname_has_the_one_that_its_record_leads_to() {
+        let fixture = Fixture::new().published(&[(OFFICE, "^/a")]);
+        let fixture = fixture.asks(HOME, "^/b", SERVICE).asks(OFFICE, "^/a", SERVICE);
+        assert_eq!(decided(&fixture), (vec![("office", "^/a")], refused("^/b", "two_tunnels")));
+    }
+
+    #[test]
+    fn a_rule_that_nobody_names_keeps_the_hostname_in_its_tunnel() {
+        let fixture = Fixture::new().published(&[(HOME, ""), (HOME, "^/a")]).asks(OFFICE, "", SERVICE);
+        assert_eq!(decided(&fixture), (vec![], refused("", "two_tunnels")));
+        let withdrawn = Fixture::new().published(&[(HOME, ""), (HOME, "^/a")]);
+        let withdrawn = withdrawn.asks(OFFICE, "", SERVICE).withdraws("^/a");
+        assert_eq!(decided(&withdrawn), (vec![("office", "")], vec![]));
+    }
+
+    #[test]
+    fn a_hostname_does_not_leave_a_foreign_rule_behind() {
+        let fixture = Fixture::new().published(&[(HOME, "")]).rule(HOME, "^/a", "http://theirs:80");
+        let fixture = fixture.asks(OFFICE, "", SERVICE);
+        assert_eq!(decided(&fixture), (vec![], refused("", "rule_left_behind")));
+    }
+
+    #[test]
+    fn a_path_that_cannot_follow_holds_back_the_others() {
+        let fixture = Fixture::new().published(&[(HOME, ""), (HOME, "^/a")]).refused_edit("^/a");
+        let fixture = fixture.asks(OFFICE, "", SERVICE).asks(OFFICE, "^/a", SERVICE);
+        let both = [refused("^/a", "edit"), refused("", "two_tunnels")].concat();
+        assert_eq!(decided(&fixture), (vec![], both));
+    }
+
+    #[test]
+    fn a_deleted_tunnel_publishes_nothing() {
+        let fixture = Fixture::new().deleted(OFFICE).asks(OFFICE, "", SERVICE);
+        assert_eq!(decided(&fixture), (vec![], refused("", "tunnel_gone")));
+    }
+
+    #[test]
+    fn a_withdrawal_takes_what_is_stamped_and_nothing_else() {
+        let fixture = Fixture::new().published(&[(HOME, "")]).rule(HOME, "^/a", "http://theirs:80");
+        let fixture = fixture.withdraws("").withdraws("^/a").withdraws("^/b");
+        let (claims, refusals) = withdrawn_claims(&fixture.standing(), false);
+        assert_eq!((claims, told(&refusals)), (super::super::fixture::claims(&[(HOME, "")]), vec![]));
+    }
+
+    #[test]
+    fn a_withdrawal_waits_where_it_is_withheld_or_the_document_refuses_it() {
+        let withdrawing = || Fixture::new().published(&[(HOME, "")]).withdraws("");
+        for (fixture, withholds, label) in
+            [(withdrawing(), true, "withheld"), (withdrawing().refused_edit(""), false, "edit")]
+        {
+            let (claims, refusals) = withdrawn_claims(&fixture.standing(), withholds);
+            assert!(claims.is_empty());
+            assert_eq!(told(&refusals), [(Some(""), label)]);
+        }
+    }
+
+    #[test]
+    fn a_lost_rule_is_withdrawn_by_its_digest_and_a_standing_one_is_not() {
+        let digest = super::super::fixture::digest(HOME, "^/a");
+        let comment = Fixture::new().comment(&[(HOME, "^/a")]);
+        let target = super::super::fixture::tunnel(HOME).hostname();
+        let lost = Fixture::new().record(NAME, "CNAME", &target, &comment);
+        for (fixture, rules) in [(lost, 1), (Fixture::new().published(&[(HOME, "^/a")]), 0)] {
+            let fixture = fixture.withdraws(&format!("{LOST_PREFIX}{digest}"));
+            assert_eq!(withdrawn_claims(&fixture.standing(), false).0.rules.len(), rules);
+        }
+    }
+
+    #[test]
+    fn of_two_rules_in_one_place_none_is_withdrawn() {
+        let fixture = Fixture::new().published(&[(HOME, "")]).rule(HOME, "", "http://other:80").withdraws("");
+        assert_eq!(decided(&fixture), (vec![], refused("", "edit")));
+    }
+}

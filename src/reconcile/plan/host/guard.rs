@@ -71,3 +71,84 @@ pub(super) fn withholds_deletions(standing: &Standing<'_>) -> bool {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, HOME, NAME, SERVICE, told, tunnel};
+    use super::*;
+    use crate::reconcile::namespace::NamespaceGuard;
+
+    const SHOP: &str = "http://web.shop.svc:80";
+    const BANK: &str = "http://web.bank.svc:80";
+
+    fn guarding(mut fixture: Fixture) -> Fixture {
+        let guard = NamespaceGuard { cluster_domain: "cluster.local".into() };
+        fixture.settings.policy.namespace_guard = Some(guard);
+        fixture
+    }
+
+    /// The namespaces that are let through, and the labels of what is refused.
+    fn guarded_in(fixture: &Fixture) -> (Vec<&str>, Vec<&'static str>) {
+        let (allowed, refused) = guarded(&fixture.standing(), fixture.desired());
+        let allowed = allowed.iter().filter_map(Desired::namespace).collect();
+        (allowed, told(&refused).into_iter().map(|(_, label)| label).collect())
+    }
+
+    fn held_by(comment: &str) -> Fixture {
+        Fixture::new().record(NAME, "CNAME", &tunnel(HOME).hostname(), comment)
+    }
+
+    #[test]
+    fn without_the_guard_everything_goes_through() {
+        let fixture = Fixture::new().asks(HOME, "", SERVICE);
+        assert_eq!(guarded_in(&fixture), (vec!["shop"], vec![]));
+    }
+
+    #[test]
+    fn an_object_publishes_services_of_its_own_namespace_alone() {
+        let fixture = guarding(Fixture::new()).asks(HOME, "", BANK).asks(HOME, "^/a", SHOP);
+        assert_eq!(guarded_in(&fixture), (vec!["shop"], vec!["namespace_guard"]));
+    }
+
+    #[test]
+    fn a_free_hostname_goes_to_the_first_resource_by_name() {
+        let fixture = guarding(Fixture::new()).asks(HOME, "", SHOP);
+        let fixture = fixture.asks_for("ingress/bank/web", HOME, "^/a", BANK);
+        assert_eq!(guarded_in(&fixture), (vec!["bank"], vec!["namespace_held"]));
+    }
+
+    #[test]
+    fn the_namespace_in_the_stamp_keeps_the_hostname() {
+        let stamped = held_by("external-dns owner=default resource=ingress/shop/old rules=-");
+        let fixture = guarding(stamped).asks(HOME, "", SHOP);
+        let fixture = fixture.asks_for("ingress/bank/web", HOME, "^/a", BANK);
+        assert_eq!(guarded_in(&fixture), (vec!["shop"], vec!["namespace_held"]));
+    }
+
+    #[test]
+    fn another_owners_stamp_tells_a_holder_too() {
+        let stamped = held_by("external-dns owner=other resource=ingress/bank/old rules=-");
+        let fixture = guarding(stamped).asks(HOME, "", SHOP);
+        assert_eq!(guarded_in(&fixture), (vec![], vec!["namespace_held"]));
+    }
+
+    #[test]
+    fn of_rules_without_a_holder_only_who_asks_for_one_of_them_has_it() {
+        let fixture = guarding(Fixture::new().published(&[(HOME, "^/a"), (HOME, "^/b")]));
+        let fixture = fixture.asks(HOME, "^/b", SHOP).asks_for("ingress/bank/web", HOME, "^/c", BANK);
+        assert_eq!(guarded_in(&fixture), (vec!["shop"], vec!["namespace_held"]));
+    }
+
+    #[test]
+    fn an_invalid_endpoint_withholds_deletions_of_its_own_namespace_alone() {
+        let stamp = "external-dns owner=default resource=ingress/shop/old rules=-";
+        for (fixture, resource, withholds) in [
+            (held_by(stamp), "ingress/bank/web", true),
+            (guarding(held_by(stamp)), "ingress/shop/web", true),
+            (guarding(held_by(stamp)), "ingress/bank/web", false),
+        ] {
+            let fixture = fixture.asks_for(resource, HOME, "", "no service");
+            assert_eq!(withholds_deletions(&fixture.standing()), withholds, "{resource}");
+        }
+    }
+}

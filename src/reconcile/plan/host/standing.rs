@@ -213,3 +213,86 @@ fn excludes_cname(record: &Record, is_apex: bool) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, HOME, NAME, OFFICE, SERVICE, digest, tunnel};
+
+    #[test]
+    fn where_nothing_stands_nothing_is_ours() {
+        let fixture = Fixture::new();
+        let standing = fixture.standing();
+        assert!(!standing.has_record() && standing.foreign_records.is_empty() && standing.claims.is_empty());
+        assert_eq!(standing.led_to(), None);
+        assert!(!standing.has(digest(HOME, "")));
+    }
+
+    #[test]
+    fn a_record_with_our_stamp_is_ours_and_so_are_the_rules_it_claims() {
+        let fixture = Fixture::new().published(&[(OFFICE, "^/a")]).rule(OFFICE, "^/b", SERVICE);
+        let standing = fixture.standing();
+        assert_eq!((standing.own_records.len(), standing.foreign_records.len()), (1, 0));
+        assert_eq!(standing.led_to(), Some(tunnel(OFFICE)));
+        assert!(standing.has(digest(OFFICE, "^/a")) && standing.is_stamped(digest(OFFICE, "^/a")));
+        assert!(!standing.has(digest(OFFICE, "^/b")), "no stamp claims it");
+    }
+
+    #[test]
+    fn what_a_cname_cannot_stand_beside_is_in_the_way() {
+        for (kind, is_in_the_way) in
+            [("A", true), ("AAAA", true), ("CNAME", true), ("NS", true), ("TXT", false), ("MX", false)]
+        {
+            let fixture = Fixture::new().record(NAME, kind, "192.0.2.1", "");
+            assert_eq!(fixture.standing().foreign_records.len() == 1, is_in_the_way, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_record_with_another_owners_stamp_is_foreign() {
+        let comment = "external-dns owner=other rules=-";
+        let fixture = Fixture::new().record(NAME, "CNAME", &tunnel(HOME).hostname(), comment);
+        let standing = fixture.standing();
+        assert_eq!((standing.own_records.len(), standing.foreign_records.len()), (0, 1));
+        assert!(standing.stamp.is_none());
+    }
+
+    #[test]
+    fn only_the_request_tells_the_path_of_a_rule_that_is_gone() {
+        let stamped = || {
+            let comment = Fixture::new().comment(&[(HOME, "^/a")]);
+            Fixture::new().record(NAME, "CNAME", &tunnel(HOME).hostname(), &comment)
+        };
+        let state = |fixture: &Fixture| format!("{:?}", fixture.standing().claims.values().next());
+        assert_eq!(state(&stamped()), "Some(Lost)");
+        for fixture in [stamped().asks(HOME, "^/a", SERVICE), stamped().withdraws("^/a")] {
+            assert!(state(&fixture).starts_with("Some(Missing"), "{}", state(&fixture));
+        }
+    }
+
+    #[test]
+    fn of_two_rules_in_one_place_neither_is_ours() {
+        let fixture = Fixture::new().published(&[(HOME, "")]).rule(HOME, "", "http://other:80");
+        let standing = fixture.standing();
+        assert_eq!(standing.claims.len(), 1);
+        assert!(!standing.has(digest(HOME, "")));
+    }
+
+    #[test]
+    fn a_stamp_may_claim_the_record_alone() {
+        let fixture = Fixture::new().published(&[]).asks(HOME, "", "none");
+        let (standing, desired) = (fixture.standing(), fixture.desired());
+        assert!(standing.claims_record_only() && standing.claims.is_empty());
+        assert!(standing.claims_already(&desired[0]));
+    }
+
+    #[test]
+    fn the_object_that_asks_is_told_before_the_one_in_the_stamp() {
+        let stamped = || {
+            let comment = "external-dns owner=default resource=ingress/old/web rules=-";
+            Fixture::new().record(NAME, "CNAME", &tunnel(HOME).hostname(), comment)
+        };
+        assert_eq!(stamped().standing().resource().as_deref(), Some("ingress/old/web"));
+        let asked_for = stamped().asks(HOME, "", SERVICE);
+        assert_eq!(asked_for.standing().resource().as_deref(), Some("ingress/shop/web"));
+    }
+}
