@@ -1,4 +1,4 @@
-//! What one `POST /records` will write: for each hostname its part of every stage, and what was refused.
+//! What one `POST /records` will write: the part of each hostname in every stage, and what is refused.
 //!
 //! The order of the stages keeps an invariant for each rule: its digest is in its host's stamp before the rule
 //! exists, and leaves only after the rule is gone. So after any prefix of the stages `records` still names
@@ -18,8 +18,8 @@ use crate::ingress::{Document, RuleEdit};
 use crate::model::endpoint::Changes;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::ordered::inserted;
-use crate::reconcile::plan::host::Situation;
-use crate::reconcile::plan::request::Requests;
+use crate::reconcile::plan::host::{Obstacles, Situation};
+use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Settings};
@@ -27,20 +27,20 @@ use crate::reconcile::{Note, Settings};
 /// The stages of an apply, in the order they are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Configurations: rules that go before what takes their place is there, as the comment has no room for both.
+    /// Configurations: rules that go before their successors come, because the comment has no room for both.
     Withdraw,
-    /// Records: TXT records that go with a hostname of another zone.
+    /// Records: TXT records that go with a hostname in another zone.
     Unregister,
     /// Records: new ones and new stamps.
     Stamp,
     /// Configurations: everything that comes, changes and goes, in one version.
     Publish,
-    /// Records: digests of rules that are gone are taken off. Records go that nothing is claimed with any more, and those
-    /// that a zone inside theirs has now.
+    /// Records: digests of rules that are gone come off. Records go that claim nothing any more, and those whose
+    /// hostname has its record in a zone inside theirs now.
     Unstamp,
-    /// Records: TXT records of hostnames of another zone.
+    /// Records: TXT records of hostnames in another zone.
     Register,
-    /// Records: hostnames that are served elsewhere are led to their new tunnel, once it serves them.
+    /// Records: lead hostnames to their new tunnel, once it serves them.
     Repoint,
 }
 
@@ -57,16 +57,16 @@ impl Stage {
     ];
 }
 
-/// What the hostnames of one request need.
+/// What one request writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Sorted by name; hostnames that need nothing are not in it.
+    /// Sorted by name, without hostnames that need nothing.
     pub hosts: Vec<HostPlan>,
     /// What is not done, and why.
     pub refusals: Vec<Refusal>,
     /// What an operator should read.
     pub notes: Vec<Note>,
-    /// Hostnames that are withdrawn and stay till a wildcard's tunnel has their visitors.
+    /// Withdrawn hostnames that stay until a wildcard's tunnel has their visitors.
     pub handed_over: Vec<Box<str>>,
     /// The rules that are ours before anything is written.
     pub own_before: OwnRules,
@@ -85,7 +85,7 @@ pub struct Settled {
     pub late: BTreeSet<TunnelId>,
 }
 
-/// Something of somebody else's that becomes ours with the stamp.
+/// Something that was somebody else's and becomes ours with the stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adoption {
     /// The path of the rule, empty for the one without; `None` for a record.
@@ -133,7 +133,7 @@ pub enum RecordOperation {
     Post(NewRecord),
 }
 
-/// The record that an operation is about, for a line of the log: an id tells nobody.
+/// The record that an operation is about, for a line of the log: nobody knows it by its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// `CNAME`, `TXT`, …
@@ -157,34 +157,7 @@ pub fn plan(
     let own = snapshot.own_rules(settings);
     let owned = snapshot.owned(&own);
     let situation = Situation { snapshot, settings, settled, owned: &owned };
-    let mut obstacles = Obstacles::new();
-    let mut plan = loop {
-        let mut plan = Plan { own_before: own.clone(), own_after: own.clone(), ..Plan::default() };
-        for (name, request) in &by_hostname {
-            let none = host::Obstacles::new();
-            let obstacles = obstacles.get(name).unwrap_or(&none);
-            let outcome = host::plan(name, request, obstacles, situation);
-            plan.handed_over.extend(outcome.has_heir.then(|| name.clone()));
-            plan.refusals.extend(outcome.refusals);
-            plan.notes.extend(outcome.notes);
-            plan.own_after.add(name, outcome.new_digests);
-            plan.hosts.extend(outcome.plan);
-        }
-        mass_deletion::withhold(&mut plan, snapshot, settings);
-        let refused = play(&mut plan, snapshot);
-        if refused.is_empty() {
-            break plan;
-        }
-        let mut is_news = false;
-        for (name, path, reason) in refused {
-            is_news |= obstacles.entry(name).or_default().insert(path, reason).is_none();
-        }
-        if !is_news {
-            // Every refused edit belongs to a wanted or a withdrawn path, which the next plan leaves out.
-            plan.hosts.retain(|host| !obstacles.contains_key(&host.hostname));
-            break plan;
-        }
-    };
+    let mut plan = allowed_by_documents(&by_hostname, &own, situation);
     plan.hosts.retain(|host| !host.is_empty());
     plan.refusals.extend(refusals);
     plan.refusals.sort_unstable();
@@ -195,11 +168,8 @@ pub fn plan(
     Ok(plan)
 }
 
-/// What a tunnel's document does not allow, by hostname and path.
-type Obstacles = BTreeMap<Box<str>, host::Obstacles>;
-
-/// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped. Records
-/// that were taken over get their `comments` back, where nothing else of their hostnames is ours.
+/// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped. Where
+/// nothing else of a hostname is ours, its records that were taken over get their `comments` back.
 pub fn disown(
     disowned: &BTreeMap<Box<str>, BTreeSet<Digest>>,
     comments: &BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>>,
@@ -261,10 +231,64 @@ impl HostPlan {
     }
 }
 
-/// Plays the edits on what was read, and answers those that a document refuses: the plan has to be made again without
+/// Plans all hostnames, and again without what a tunnel's document refuses, until it refuses nothing more.
+fn allowed_by_documents(
+    requests: &BTreeMap<Box<str>, HostRequest>,
+    own: &OwnRules,
+    situation: Situation<'_>,
+) -> Plan {
+    let Situation { snapshot, settings, .. } = situation;
+    let mut obstacles = BTreeMap::new();
+    loop {
+        let plan = plan_hosts(requests, &obstacles, own, situation);
+        let plan = mass_deletion::without_mass_deletion(plan, snapshot, settings);
+        let (mut plan, refused) = played(plan, snapshot);
+        if refused.is_empty() {
+            return plan;
+        }
+        let mut is_news = false;
+        for RefusedEdit { hostname, path, reason } in refused {
+            is_news |= obstacles.entry(hostname).or_default().insert(path, reason).is_none();
+        }
+        if !is_news {
+            // Every refused edit belongs to a wanted or a withdrawn path, which the next plan leaves out.
+            plan.hosts.retain(|host| !obstacles.contains_key(&host.hostname));
+            return plan;
+        }
+    }
+}
+
+/// Plans each hostname for itself.
+fn plan_hosts(
+    requests: &BTreeMap<Box<str>, HostRequest>,
+    obstacles: &BTreeMap<Box<str>, Obstacles>,
+    own: &OwnRules,
+    situation: Situation<'_>,
+) -> Plan {
+    let none = Obstacles::new();
+    let mut plan = Plan { own_before: own.clone(), own_after: own.clone(), ..Plan::default() };
+    for (name, request) in requests {
+        let obstacles = obstacles.get(name).unwrap_or(&none);
+        let outcome = host::plan(name, request, obstacles, situation);
+        plan.handed_over.extend(outcome.has_heir.then(|| name.clone()));
+        plan.refusals.extend(outcome.refusals);
+        plan.notes.extend(outcome.notes);
+        plan.own_after.add(name, outcome.new_digests);
+        plan.hosts.extend(outcome.plan);
+    }
+    plan
+}
+
+struct RefusedEdit {
+    hostname: Box<str>,
+    path: Option<Box<str>>,
+    reason: Reason,
+}
+
+/// Plays the edits on what was read, and returns those that a document refuses: the plan has to be made again without
 /// them. Where none is refused, edits without effect are gone from the plan, and rules that no request will reach are
 /// noted.
-fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>, Reason)> {
+fn played(mut plan: Plan, snapshot: &Snapshot) -> (Plan, Vec<RefusedEdit>) {
     let mut documents: BTreeMap<&TunnelId, Document> =
         inserted(snapshot.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.clone())));
     for stage in [Stage::Withdraw, Stage::Publish] {
@@ -276,23 +300,22 @@ fn play(plan: &mut Plan, snapshot: &Snapshot) -> Vec<(Box<str>, Option<Box<str>>
             }
             let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
             if !edited.refused.is_empty() {
-                return edited
-                    .refused
-                    .into_iter()
-                    .filter_map(|(index, refusal)| {
-                        let path = edits.get(index)?.path().map(Into::into);
-                        Some((hosts.get(index)?.clone(), path, Reason::Edit(refusal.to_string())))
-                    })
-                    .collect();
+                let refused = edited.refused.into_iter().filter_map(|(index, refusal)| {
+                    let path = edits.get(index)?.path().map(Into::into);
+                    let reason = Reason::Edit(refusal.to_string());
+                    Some(RefusedEdit { hostname: hosts.get(index)?.clone(), path, reason })
+                });
+                let refused = refused.collect();
+                return (plan, refused);
             }
             plan.drop_idle_edits(stage, tunnel, &edited.effective);
             *document = edited.document;
         }
     }
     let unreachable: Vec<Note> =
-        documents.iter().flat_map(|(tunnel, document)| unreachable_rules(plan, tunnel, document)).collect();
+        documents.iter().flat_map(|(tunnel, document)| unreachable_rules(&plan, tunnel, document)).collect();
     plan.notes.extend(unreachable);
-    Vec::new()
+    (plan, Vec::new())
 }
 
 /// Hostnames that get a record and that the certificate of every zone does not cover: its wildcard stands for one label.
@@ -359,8 +382,8 @@ impl Plan {
             .unzip()
     }
 
-    /// Takes out edits without effect. One that takes a foreign rule over just as it is stays: once its digest is
-    /// stamped, the rule has to be found so again.
+    /// Takes out edits without effect. An edit that takes a foreign rule over as it is stays, because the rule has to be
+    /// found so again once its digest is stamped.
     fn drop_idle_edits(&mut self, stage: Stage, tunnel: &TunnelId, effective: &BTreeSet<usize>) {
         // As `edits_of` counts them.
         let mut indices = 0..;

@@ -4,7 +4,10 @@
 //! hostnames as it takes away, and from the second loop on both stand there. So what is to go is compared with nothing that
 //! is younger; Cloudflare tells when each record was made.
 
+use std::collections::BTreeSet;
+
 use super::{HostPlan, Plan, Reason, Refusal};
+use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -15,15 +18,15 @@ struct Published {
     going: Option<usize>,
 }
 
-/// Leaves out the hostnames that would be gone, where they are more than the limit, and more than those that stay and are
-/// as old. This is asked at each age: a young hostname is compared with more than an old one, and what it may do is no
-/// reason to let the others go with it.
-pub(super) fn withhold(plan: &mut Plan, snapshot: &Snapshot, settings: &Settings) {
+/// The plan without the hostnames that would be gone, where they are more than the limit, and more than those that stay and
+/// are as old. Each age is looked at by itself: a young hostname is compared with more than an old one, and that it may go
+/// is no reason to let the others go with it.
+pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, settings: &Settings) -> Plan {
     let limit = settings.policy.mass_deletion_limit;
     if limit == 0 || plan.hosts.iter().filter(|host| host.vanishes).count() <= limit {
-        return;
+        return plan;
     }
-    let mut published = published(plan, snapshot, settings);
+    let mut published = published(&plan, snapshot, settings);
     published.sort_unstable_by_key(|one| one.created_unix_seconds);
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {
@@ -34,26 +37,21 @@ pub(super) fn withhold(plan: &mut Plan, snapshot: &Snapshot, settings: &Settings
             withheld = going + staying;
         }
     }
-    let hosts = std::mem::take(&mut plan.hosts);
-    let mut is_withheld = vec![false; hosts.len()];
-    for place in published.iter().take(withheld).filter_map(|one| one.going) {
-        if let Some(is_withheld) = is_withheld.get_mut(place) {
-            *is_withheld = true;
-        }
-    }
-    for (host, is_withheld) in hosts.into_iter().zip(is_withheld) {
-        if is_withheld {
-            let HostPlan { hostname, resource, .. } = host;
-            let reason = Reason::MassDeletion;
-            plan.refusals.push(Refusal { hostname, set_identifier: None, resource, reason });
-        } else {
-            plan.hosts.push(host);
-        }
-    }
+    let withheld: BTreeSet<usize> = inserted(published.iter().take(withheld).filter_map(|one| one.going));
+    let mut places = 0..;
+    let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));
+    let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) = plan.hosts.into_iter().partition(is_withheld);
+    plan.refusals.extend(withheld.into_iter().map(|HostPlan { hostname, resource, .. }| Refusal {
+        hostname,
+        set_identifier: None,
+        resource,
+        reason: Reason::MassDeletion,
+    }));
+    Plan { hosts, ..plan }
 }
 
-/// Those that are served, and all that go: each once, wherever its records stand. Where nobody tells when a record was made,
-/// one that goes counts as older than all others and one that stays as younger: that lets the fewest go.
+/// All hostnames that are served or go, each once, wherever their records stand. A record without a date counts as older
+/// than all others where it goes, and as younger where it stays: that lets the fewest go.
 fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<Published> {
     let mut published = Vec::new();
     for zone in &snapshot.zones {
