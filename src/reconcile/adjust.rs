@@ -7,7 +7,7 @@ use crate::limits;
 use crate::model::endpoint::Endpoint;
 use crate::reconcile::canonical::{Canonical, RESOURCE_LABEL, TUNNEL};
 use crate::reconcile::notes::Notes;
-use crate::reconcile::reading::{self, Reader};
+use crate::reconcile::reading::{self, EndpointReader};
 use crate::reconcile::{Note, Settings};
 
 /// The answer, and what it left out of it.
@@ -26,7 +26,7 @@ pub struct Adjusted {
 /// held.
 #[derive(Debug)]
 pub struct Adjuster<'s> {
-    reader: Reader<'s>,
+    reader: EndpointReader<'s>,
     settings: &'s Settings,
     endpoints: Vec<Endpoint>,
 }
@@ -43,7 +43,7 @@ pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
 impl<'s> Adjuster<'s> {
     /// Nothing is wanted yet.
     pub fn new(settings: &'s Settings) -> Self {
-        let reader = Reader::new(settings, Notes::with_room(limits::NOTES_MAX));
+        let reader = EndpointReader::new(settings, Notes::with_room(limits::NOTES_MAX));
         Self { reader, settings, endpoints: Vec::new() }
     }
 
@@ -155,7 +155,7 @@ mod tests {
 
     /// The one rule that is asked for.
     fn read_one(endpoint: &Endpoint, settings: &Settings) -> Canonical {
-        let mut reader = Reader::new(settings, Notes::with_room(0));
+        let mut reader = EndpointReader::new(settings, Notes::with_room(0));
         let [read] = <[Canonical; 1]>::try_from(reader.read(endpoint)).expect("one rule");
         read
     }

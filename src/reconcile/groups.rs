@@ -1,8 +1,8 @@
 //! Named groups: how one object publishes several paths of a hostname.
 //!
 //! `webhook/tunnel-service.api` and `webhook/tunnel-path-prefix.api` belong to the group `api`; each group becomes a rule
-//! of its own, for a path of its own. What is said without a group holds for every group that says nothing else about it,
-//! the path excepted: so Access that is asked for once protects them all.
+//! of its own, for a path of its own. A property without a group, other than the path, holds for every group that does
+//! not set it: so Access that is asked for once protects them all.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! ExternalDNS's TXT records: how their text is quoted at Cloudflare, and whose a record is by what they say.
+//! ExternalDNS's TXT records: how Cloudflare quotes their text, and which owner they name.
 
 use std::iter::Peekable;
 use std::str::Chars;

@@ -1,7 +1,7 @@
-//! What stands at Cloudflare within the scope, whoever's it is: each hostname and path with its record and its rule.
+//! Everything in scope at Cloudflare, ours or not: each hostname and path with its record and its rule.
 //!
-//! What is ours is told as [`records`] tells ExternalDNS. Whether a rule of ours is as the cluster wants it only
-//! ExternalDNS knows, so nothing here says so.
+//! What is ours is listed as [`records`] shows it to ExternalDNS. Only ExternalDNS knows what the cluster wants, so
+//! nothing here says whether a rule of ours is as it is wanted.
 
 use std::cmp::Ordering;
 
@@ -33,7 +33,7 @@ pub struct Entry {
     pub owner: Option<Box<str>>,
     /// What it is to us.
     pub state: State,
-    /// What of ours was changed by hand: `proxied`, `order`, `tunnel`, `rule`, `target` or `type`.
+    /// What was changed by hand on ours: `proxied`, `order`, `tunnel`, `rule`, `target` or `type`.
     pub drift: Vec<Box<str>>,
 }
 
@@ -46,7 +46,7 @@ pub enum State {
     Foreign,
     /// Ours, and changed by hand.
     Drift,
-    /// The rule that our stamp names is gone; or no rule takes the requests that somebody else's record lets in.
+    /// The rule that our stamp claims is gone, or no rule takes the requests that somebody else's record lets in.
     RecordWithoutRule,
     /// No record leads to the rule.
     RuleWithoutRecord,
@@ -116,7 +116,7 @@ fn own_entry(endpoint: &Endpoint, settings: &Settings) -> Entry {
     }
 }
 
-/// A record that leads to a tunnel, whoever's either is.
+/// A CNAME to a tunnel, regardless of who owns the record or the tunnel.
 struct Lead<'a> {
     record: &'a Record,
     tunnel: TunnelId,
@@ -132,7 +132,7 @@ fn leads(snapshot: &Snapshot) -> Vec<Lead<'_>> {
         .collect()
 }
 
-/// The domains below which some rule of a tunnel takes every name; nothing for every host.
+/// The domains below which a rule of a tunnel takes every name; the empty one stands for every host.
 fn patterns(snapshot: &Snapshot) -> Vec<(&TunnelId, String)> {
     let mut patterns = Vec::new();
     for (tunnel, present) in &snapshot.tunnels {
@@ -157,7 +157,7 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// A record of somebody else's. Where its hostname has rules in the tunnel, they stand for it.
+    /// The entry of somebody else's record. Where its hostname has rules in the tunnel, these have the entries.
     fn foreign_record(&self, Lead { record, tunnel }: &Lead<'_>) -> Option<Entry> {
         if !self.settings.policy.filter.matches(&record.name)
             || self.snapshot.own_stamp(record, self.settings).is_some()
@@ -188,7 +188,7 @@ impl Scene<'_> {
         })
     }
 
-    /// A rule of somebody else's; the catch-all publishes nothing.
+    /// The entry of somebody else's rule. The catch-all has none, as it publishes nothing.
     fn foreign_rule(&self, tunnel: &TunnelId, rule: &Rule) -> Option<Entry> {
         let hostname = rule.folded_hostname();
         let name = hostname::normalize(hostname);
@@ -223,8 +223,8 @@ impl Scene<'_> {
                 .is_some_and(|domain| rules.iter().any(|rule| is_below(rule.folded_hostname(), domain)))
     }
 
-    /// Whether a record leads to the tunnel for `hostname`, or for some name that it stands for; or whether that cannot
-    /// be known, as its zone was not read.
+    /// Whether a record leads to the tunnel for `hostname`, or for a name that it stands for. True as well where that is
+    /// not known, because its zone was not read.
     fn is_reached(&self, hostname: &str, tunnel: &TunnelId) -> bool {
         if self.snapshot.zone_of(hostname).is_none() {
             return true;
@@ -236,7 +236,7 @@ impl Scene<'_> {
         self.snapshot.led_to(hostname).as_ref() == Some(tunnel)
     }
 
-    /// Whose stamp names the rule.
+    /// The owner whose stamp claims the rule.
     fn owner(&self, hostname: &str, digest: Digest) -> Option<Box<str>> {
         let records = self.snapshot.zone_of(hostname)?.records_of(hostname);
         let mut stamps = records.iter().filter_map(Stamp::of);

@@ -2,7 +2,7 @@
 //! able to read, and services behind the program's own ports.
 //!
 //! cloudflared refuses a configuration as a whole when it cannot read the `caPool` of one rule, after Cloudflare took it
-//! (`tlsconfig/certreloader.go`, `LoadOriginCA`). Which files are there, only the operator knows.
+//! (`tlsconfig/certreloader.go`, `LoadOriginCA`). Only the operator knows which files are there.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

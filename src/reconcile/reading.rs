@@ -1,8 +1,8 @@
 //! What an endpoint asks for, as `adjust` and `plan` both read it.
 //!
-//! Whoever may write an object chooses its texts, so what costs time or room is bounded for each endpoint, and what is
-//! dear is done once a request. A mistake never lets an endpoint fall out, and never publishes more than was asked for:
-//! the rules of one object are published together or not at all.
+//! Whoever may write an object chooses its texts, so time and room are bounded for each endpoint, and what is expensive
+//! is done once a request. A mistake never drops an endpoint, and never publishes more than was asked for: the rules of
+//! one object are published together or not at all.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +29,7 @@ const UNREAD_PREFIX: &str = "unread:";
 
 /// Reads the endpoints of one request.
 #[derive(Debug)]
-pub struct Reader<'s> {
+pub struct EndpointReader<'s> {
     settings: &'s Settings,
     /// Options that were left out.
     notes: Notes,
@@ -61,7 +61,7 @@ struct PartRead {
     publication: Result<Publication, Vec<Fault>>,
 }
 
-impl<'s> Reader<'s> {
+impl<'s> EndpointReader<'s> {
     /// Knows nothing yet.
     pub fn new(settings: &'s Settings, notes: Notes) -> Self {
         Self { settings, notes, paths: HashMap::new(), names: BTreeMap::new() }
@@ -183,7 +183,7 @@ impl<'s> Reader<'s> {
         match *services {
             [] => {}
             [service] => return Some(ServiceText::Targets(service.into())),
-            // Of several, no service comes: none has a blank in it.
+            // Joined by a blank, several targets cannot parse as a service, so they are refused together.
             _ => return Some(ServiceText::Targets(services.join(", ").into())),
         }
         if is_record {
@@ -233,8 +233,8 @@ impl<'s> Reader<'s> {
 impl PartRead {
     fn into_canonical(self, endpoint: &Endpoint) -> Canonical {
         let Self { set_identifier, target, publication } = self;
-        // ExternalDNS says itself whose an endpoint is when it asks for changes. What a source claims would stop them
-        // all.
+        // ExternalDNS sets the owner label itself when it sends changes. A source's own claim would make this program
+        // refuse them all, so it is removed.
         let labels = endpoint.labels.without(OWNER_LABEL);
         match publication {
             Ok(publication) => {
@@ -288,7 +288,7 @@ impl PartRead {
 pub fn unread(endpoint: &Endpoint, problem: &str, settings: &Settings) -> Canonical {
     let resource = endpoint.labels.value(RESOURCE_LABEL).map(|label| cut(label, limits::RESOURCE_MAX_BYTES));
     let set_identifier = format!("{UNREAD_PREFIX}{}", resource.unwrap_or_default());
-    // A name that is cut must be no other hostname's.
+    // A name that is cut must not become another hostname.
     let name = cut(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
     invalid(
         hostname::normalize(name),
@@ -349,7 +349,7 @@ fn opts_out(part: &Part<'_>) -> bool {
 
 /// Reads what one rule's properties say.
 struct PartReader<'r, 's> {
-    reader: &'r mut Reader<'s>,
+    reader: &'r mut EndpointReader<'s>,
     endpoint: &'r Endpoint,
     targets: &'r [Target],
     part: &'r Part<'r>,

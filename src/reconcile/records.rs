@@ -1,7 +1,7 @@
-//! `GET /records`: what stands at Cloudflare and is ours, in canonical form.
+//! `GET /records`: everything of ours at Cloudflare, in canonical form.
 //!
-//! Whatever of ours was changed by hand shows as a difference from the canonical form, if and only if applying the
-//! endpoint again would write something, so that ExternalDNS plans the update that mends it.
+//! What was changed by hand shows as a difference from the canonical form, so that ExternalDNS plans the update that
+//! mends it. It shows if and only if applying the endpoint again would write something.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
                 continue;
             };
             let mut outer = snapshot.own_records_of(&record.name, settings);
-            // Those of the innermost zone stand for the others.
+            // The record in the innermost zone stands for the others.
             if outer.first().is_some_and(|first| first.zone.zone.id != zone.zone.id) {
                 continue;
             }
@@ -70,9 +70,9 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
-    // Several records of one name and type, put there by hand, are one endpoint with several targets. So are a record
-    // alone and a rule that our stamp names both, which mends the one that is not wanted. The TXT record of several is
-    // one and the same.
+    // Several records of one name and type, put there by hand, become one endpoint with several targets. So do a record
+    // alone and a rule where our stamp claims both: ExternalDNS then mends the one that is not wanted. Endpoints of one
+    // hostname share their TXT record.
     shown.endpoints.dedup_by(|later, first| {
         let same = key(later) == key(first);
         if same && (first.record_type != "TXT" || first.targets != later.targets) {
@@ -92,9 +92,9 @@ pub(super) fn is_home(snapshot: &Snapshot, zone: &ZoneSnapshot, name: &str) -> b
     snapshot.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
 }
 
-/// Whether something is to be done because of the zones that a hostname's records stand in, which all together have
-/// `claims`. Visitors are led to those in `outer` zones until the innermost is active: till then they follow it, and after
-/// that they go.
+/// Whether applying the hostname again would change records because of the zones they stand in; all together they have
+/// `claims`. Records in `outer` zones lead visitors until the innermost zone is active: until then they follow the one
+/// there, after that they go.
 fn is_misplaced(
     innermost: &OwnRecord<'_>,
     outer: &[OwnRecord<'_>],
@@ -102,7 +102,7 @@ fn is_misplaced(
     snapshot: &Snapshot,
 ) -> bool {
     let OwnRecord { zone, record, stamp } = innermost;
-    // Where no zone that is served is the name's home, it is refused by name.
+    // A name whose home is not served is refused by name.
     if !is_home(snapshot, zone, &record.name) {
         return true;
     }
@@ -133,7 +133,7 @@ fn registry_txts(
         .flat_map(|endpoint| {
             txts.iter().map(|(_, txt)| Endpoint {
                 dns_name: txt.name.to_string(),
-                // One string: ExternalDNS takes off the outermost quotes and joins nothing.
+                // One string, as ExternalDNS takes off the outermost quotes and joins nothing.
                 targets: vec![format!("\"{}\"", heritage::text_of(&txt.content))],
                 record_type: "TXT".to_owned(),
                 set_identifier: endpoint.set_identifier.clone(),
@@ -159,7 +159,7 @@ fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> 
     })
 }
 
-/// Zones in which nobody reaches what is published.
+/// Notes on zones in which visitors do not reach what is published.
 fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     snapshot.zones.iter().map(|zone| &zone.zone).filter_map(|zone| {
         let state = idle_state(zone)?;
@@ -190,7 +190,7 @@ fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     })
 }
 
-/// What a tunnel's document says for all its rules, and what an operator may expect otherwise of cloudflared.
+/// Settings of a whole tunnel that cloudflared does not treat as an operator may expect.
 pub fn surprises(document: &Document) -> impl Iterator<Item = &'static str> {
     let texts = [(document.asks_for_access(), GLOBAL_ACCESS), (document.is_bastion(), GLOBAL_BASTION)];
     texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
@@ -206,7 +206,7 @@ struct RecordView<'a> {
     is_misplaced: bool,
 }
 
-/// Whether it is known at least for which path one of these rules is ours.
+/// Whether all of these rules are for one path, so that the path at least is known.
 fn is_one_path(rules: &[(TunnelId, &Rule)]) -> bool {
     rules.windows(2).all(|pair| matches!(pair, [(_, one), (_, other)] if one.path() == other.path()))
 }
@@ -230,7 +230,7 @@ impl RecordView<'_> {
             match state {
                 ClaimState::Standing { rule, .. } => by_path.entry(rule.path()).or_default().push(state),
                 ClaimState::Missing { path, .. } => by_path.entry(path.as_deref()).or_default().push(state),
-                // The refusal of what is asked for again tells of it.
+                // ExternalDNS asks for it again, and the refusal tells why.
                 ClaimState::Ambiguous { rules } if is_one_path(rules) => {
                     let path = rules.first().and_then(|(_, rule)| rule.path());
                     by_path.entry(path).or_default().push(state);
@@ -264,7 +264,7 @@ impl RecordView<'_> {
                 drift.push("order");
             }
         }
-        // A rule left over in another tunnel by a move that was interrupted.
+        // A move that was interrupted leaves a rule in another tunnel.
         if states.len() > 1 || shown.is_some_and(|state| state.tunnel() != led_to.as_ref()) {
             drift.push("tunnel");
         }

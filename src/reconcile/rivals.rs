@@ -1,8 +1,8 @@
-//! Several objects that ask for one hostname and path. ExternalDNS has one row for them and takes one candidate, so here
-//! it is decided which, and the others are named.
+//! Several objects that ask for one hostname and path. ExternalDNS has one row for them and takes one candidate; this
+//! module decides which, and names the others.
 //!
-//! What stands has precedence: an object keeps what it has while it asks for it, whoever else comes, and also with a
-//! mistake in it, which `plan` refuses. Only what nobody has goes to the first by name.
+//! What stands has precedence: an object keeps what it has while it asks for it, whoever else comes. It does so even with
+//! a mistake in it, which `plan` refuses. Only what nobody has goes to the first by name.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::reconcile::canonical::{
 };
 use crate::reconcile::claim_state::claim_states;
 use crate::reconcile::notes::Notes;
-use crate::reconcile::reading::Reader;
+use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Note, Settings, adjust, namespace};
@@ -83,7 +83,7 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
     }
     let mut is_kept = is_kept.into_iter();
     endpoints.retain(|_| is_kept.next().unwrap_or(true));
-    // Their paths differ, or the line of their place would name them.
+    // Their paths differ: with one path, the line about their place would name them.
     let is_told = |merge: &&Merge| notes.binary_search_by(|note| note.hostname.cmp(&merge.hostname)).is_ok();
     let untold = known.merges.iter().filter(|merge| !is_told(merge)).take(limits::NOTES_MAX);
     let merged: Vec<Note> = untold.map(merged).collect();
@@ -189,7 +189,7 @@ impl<'a> Place<'a> {
         // The guard does not look at the path, which takes long to read.
         let mut pathless = candidate.clone();
         pathless.provider_specific.retain(|property| *property.name != *TUNNEL_PATH);
-        let read = Reader::new(self.settings, Notes::with_room(0)).read(&pathless);
+        let read = EndpointReader::new(self.settings, Notes::with_room(0)).read(&pathless);
         let [Canonical { publication: Ok(publication), .. }] = &*read else {
             return false;
         };

@@ -17,7 +17,7 @@ pub(super) const ZONE_ACTIVE: &str = "active";
 pub struct Snapshot {
     /// The zones that were read: those within the domain filter.
     pub zones: Vec<ZoneSnapshot>,
-    /// The names of zones that were not read. What is within one of them belongs there, and not to a zone around it.
+    /// The names of zones that were not read. A name within one of them belongs there, and not to a zone around it.
     pub zones_elsewhere: Vec<Box<str>>,
     /// The configured tunnels, without those that were deleted.
     pub tunnels: BTreeMap<TunnelId, TunnelSnapshot>,
@@ -112,7 +112,7 @@ impl ZoneSnapshot {
             let wildcard = format!("*.{above}");
             let records = self.records_of(&wildcard);
             if !records.is_empty() && wildcard != name {
-                // A name that stands there, or below, is answered for without the wildcard, and all names below it.
+                // A name that stands there, or below, takes all names below it from the wildcard.
                 let mut standing = self.records.iter().filter(|record| counts(record));
                 let is_cut = standing.any(|record| hostname::is_within(&record.name, topmost));
                 return if is_cut { &[] } else { records };
@@ -127,7 +127,7 @@ impl ZoneSnapshot {
         &*self.zone.status == ZONE_ACTIVE
     }
 
-    /// Whether other name servers answer for `name`: below NS records a zone's own records are not looked at.
+    /// Whether other name servers answer for `name`: below NS records nobody asks for a zone's own records.
     fn delegates(&self, name: &str) -> bool {
         let mut rest = name;
         while let Some((_, parent)) = rest.split_once('.')
@@ -187,8 +187,8 @@ impl Snapshot {
         self.zones.iter().filter(move |zone| hostname::is_within(name, &zone.zone.name))
     }
 
-    /// Our records of `name`, those of the innermost zone first. Others are left from when that zone was not there yet,
-    /// and visitors are led to them until it is active.
+    /// Our records of `name`, those of the innermost zone first. The others were made before that zone was there, and
+    /// lead visitors until it is active.
     pub fn own_records_of(&self, name: &str, settings: &Settings) -> Vec<OwnRecord<'_>> {
         let mut zones: Vec<&ZoneSnapshot> = self.zones_around(name).collect();
         zones.sort_unstable_by_key(|zone| Reverse(zone.zone.name.len()));
@@ -201,8 +201,8 @@ impl Snapshot {
         own
     }
 
-    /// The stamp of `record` if it is this program's: our owner's, and not leading to a tunnel that another instance
-    /// may serve. Of what may stand beside a CNAME nothing is ours, though somebody copied our comment there.
+    /// The stamp of `record` if it is ours: it has our owner, and does not lead to a tunnel that another instance may
+    /// serve. A record that may stand beside a CNAME is never ours, even where somebody copied our comment there.
     pub fn own_stamp(&self, record: &Record, settings: &Settings) -> Option<Stamp> {
         if record.read_only || !["A", "AAAA", "CNAME"].contains(&&*record.kind) {
             return None;
@@ -228,7 +228,7 @@ impl Snapshot {
         !self.own_records_of(name, settings).is_empty()
     }
 
-    /// The TXT records that are stored for `hostname` and `owner`'s, in whichever zone, with their zones.
+    /// The TXT records that `owner` stores for `hostname`, in whichever zone, with their zones.
     pub fn txts_of(&self, hostname: &str, owner: &str) -> Vec<(&ZoneSnapshot, &Record)> {
         let digest = TxtStamp::digest_of(hostname);
         let zones = self.zones.iter();
@@ -241,14 +241,14 @@ impl Snapshot {
             .collect()
     }
 
-    /// Every tunnel's rules, with which of them are ours: to ask about many of them.
+    /// Every tunnel's rules and which of them are ours, for questions about many of them.
     pub fn owned(&self, own: &OwnRules) -> BTreeMap<&TunnelId, Owned<'_>> {
         inserted(
             self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.owned(&|rule| own.has(id, rule)))),
         )
     }
 
-    /// Our hostnames that have left rules behind in other tunnels than the one that their records lead to, and that tunnel.
+    /// Our hostnames with rules in other tunnels than the one their records lead to, and that one.
     pub fn left_behind(&self, settings: &Settings) -> BTreeMap<Box<str>, TunnelId> {
         let mut left_behind = BTreeMap::new();
         // With one tunnel there is no other.
@@ -275,7 +275,7 @@ impl Snapshot {
         rules.filter(|(id, rule)| own.has(id, rule))
     }
 
-    /// Which rules are ours, as the stamps tell. Of those that have one digest none is.
+    /// The rules that our stamps claim. Where several rules have one digest, none of them is ours.
     pub fn own_rules(&self, settings: &Settings) -> OwnRules {
         let mut own = OwnRules::default();
         for zone in &self.zones {
@@ -307,7 +307,7 @@ fn is_txt_of(txt: &Record, owner: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnRules {
     digests: BTreeMap<Box<str>, BTreeSet<Digest>>,
-    /// Those of them that several rules have.
+    /// The digests among them that several rules have.
     ambiguous: BTreeSet<(Box<str>, Digest)>,
 }
 
@@ -335,7 +335,7 @@ impl OwnRules {
         self.names(tunnel, rule) && (self.ambiguous.is_empty() || !self.ambiguous.contains(&place()))
     }
 
-    /// Whether the hostname's stamp has the digest of `rule`, be it the only one that has it or not.
+    /// Whether the hostname's stamp has the digest of `rule`, even if other rules have it too.
     pub fn names(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         let digests = self.digests_of(rule.folded_hostname()).filter(|_| rule.is_readable());
         digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path())))

@@ -73,7 +73,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// What of a hostname is an owner's besides the record itself.
+/// What an owner has of a hostname besides the record itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// Whether an endpoint asks for the record only.
@@ -169,7 +169,7 @@ impl Stamp {
             match field.split_once('=') {
                 Some(("resource", value)) => stamp.resource = Some(percent_decoded(value)?.into()),
                 Some(("rules", value)) => claims = Some(Claims::parse(value)?),
-                // In a form that is not known it is a later release's, and says nothing here.
+                // A form that is not known is a later release's, and says nothing here.
                 Some(("h", value)) if Digest::parse(value).is_some() => stamp.hostname = Digest::parse(value),
                 _ => stamp.unknown_fields.push(field.into()),
             }
@@ -178,9 +178,9 @@ impl Stamp {
         Some(stamp)
     }
 
-    /// The comment, at most `limit_bytes` long. The resource is the first to go, as it tells where the other one protects:
-    /// by the hostname's digest a copy of the comment is known. An older release keeps that one too and leaves the resource
-    /// out. `None` when the rest does not fit either.
+    /// The comment, at most `limit_bytes` long. Where it is too long the resource goes first, as it only informs. The
+    /// hostname's digest goes next: it protects, as it shows that a comment was copied, and an older release keeps it as
+    /// well. `None` when the rest does not fit either.
     pub fn render(&self, limit_bytes: usize) -> Option<String> {
         [(self.resource.as_deref(), self.hostname), (None, self.hostname), (None, None)]
             .into_iter()

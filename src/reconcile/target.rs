@@ -14,7 +14,7 @@ use crate::model::tunnel_id::TUNNEL_DOMAIN;
 pub enum Target {
     /// A service, valid or not.
     Service,
-    /// The tunnel with that hostname, whoever's it is.
+    /// The tunnel with that hostname, ours or not.
     Tunnel(TunnelId),
     /// The hostname of some tunnel, written so that it is none.
     NoTunnel,
@@ -32,7 +32,7 @@ pub fn meaning(target: &str) -> Target {
     if is_near_tunnel_domain(host.trim_end_matches('.')) {
         return Target::NoTunnel;
     }
-    // No name holds these; ExternalDNS knows addresses, and calls their endpoints A and AAAA.
+    // No hostname has these characters. An address may, and ExternalDNS makes it an A or AAAA endpoint.
     let is_no_name = target.bytes().any(|byte| b":/".contains(&byte)) && target.parse::<IpAddr>().is_err();
     if is_no_name || looks_like_service(target) {
         return Target::Service;

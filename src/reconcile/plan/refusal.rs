@@ -1,4 +1,4 @@
-//! What is not done although it was asked for, and what the operator can do about it.
+//! What was asked for and is not done, and what the operator can do about it.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -39,7 +39,7 @@ pub enum Reason {
         /// That name.
         name: Box<str>,
     },
-    /// Where TXT records are stored, a deletion or an update that says no owner.
+    /// A deletion or an update without an owner label, where TXT records are stored.
     NoOwner,
     /// Another record has the name.
     RecordHeld {
@@ -47,7 +47,7 @@ pub enum Reason {
         kind: Box<str>,
         /// What it leads to.
         content: Box<str>,
-        /// What its comment tells of who made it.
+        /// Its comment, which may tell who made it.
         comment: Box<str>,
         /// The comment that would make the record ours, where only the stamp is missing.
         remedy: Option<Box<str>>,
@@ -117,9 +117,9 @@ pub enum Reason {
     Undecided(String),
     /// It is served where it was until everything else is ready.
     Moving(String),
-    /// The same, and that takes too long to be waited for.
+    /// The same, for longer than a request waits.
     NotMoved(String),
-    /// What was written is read back otherwise, every time.
+    /// Every time it is written, it is read back otherwise.
     NotKept {
         /// What differs.
         field: Box<str>,

@@ -10,7 +10,7 @@ use crate::ordered::push_lean;
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::heritage;
 use crate::reconcile::notes::Notes;
-use crate::reconcile::reading::Reader;
+use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::{Note, Ownership, Settings};
 
 /// A request, read.
@@ -110,7 +110,7 @@ impl Requests {
     }
 
     fn add_wanted<'e>(&mut self, endpoints: impl Iterator<Item = &'e Endpoint>, settings: &Settings) {
-        let mut reader = Reader::new(settings, Notes::with_room(usize::MAX));
+        let mut reader = EndpointReader::new(settings, Notes::with_room(usize::MAX));
         for endpoint in endpoints {
             let read = reader.read(endpoint);
             if read.is_empty() {
