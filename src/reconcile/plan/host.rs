@@ -224,7 +224,8 @@ struct Attempt<'w> {
 }
 
 impl Attempt<'_> {
-    fn is_too_long(&self) -> Option<Reason> {
+    /// The refusal where the record's comment has no room for the claims.
+    fn stamp_full(&self) -> Option<Reason> {
         self.plan.as_ref().err().filter(|reason| matches!(reason, Reason::StampFull { .. })).cloned()
     }
 }
@@ -256,7 +257,7 @@ fn with_room<'w>(
     attempt: &dyn Fn(Vec<Desired<'w>>, Order) -> Attempt<'w>,
 ) -> (Attempt<'w>, Option<Note>) {
     let together = attempt(desired.clone(), Order::Together);
-    let Some(reason) = together.is_too_long() else {
+    let Some(reason) = together.stamp_full() else {
         return (together, None);
     };
     let apart = attempt(desired.clone(), Order::Apart);
@@ -268,16 +269,16 @@ fn with_room<'w>(
         );
         return (apart, Some(note));
     }
-    let without = |refused: &[Desired<'_>], mut attempt: Attempt<'w>, reason: &Reason| {
+    let refusing = |refused: &[Desired<'_>], reason: &Reason, mut attempt: Attempt<'w>| {
         let refused = refused.iter().map(|desired| standing.refusal(desired, reason.clone()));
         attempt.decision.refusals.extend(refused);
         attempt
     };
     let (old, new): (Vec<_>, Vec<_>) =
         desired.iter().copied().partition(|desired| standing.claims_already(desired));
-    let known = without(&new, attempt(old, Order::Apart), &reason);
-    match known.is_too_long() {
-        Some(reason) => (without(&desired, attempt(Vec::new(), Order::Apart), &reason), None),
+    let known = refusing(&new, &reason, attempt(old, Order::Apart));
+    match known.stamp_full() {
+        Some(reason) => (refusing(&desired, &reason, attempt(Vec::new(), Order::Apart)), None),
         None => (known, None),
     }
 }

@@ -195,87 +195,78 @@ mod tests {
     use super::super::fixture::{Fixture, HOME, NAME, OFFICE, SERVICE, told};
     use super::*;
 
-    /// The tunnels and paths that are possible, and what is refused.
-    fn decided(fixture: &Fixture) -> (Vec<(&str, &str)>, Vec<(String, &'static str)>) {
+    /// The tunnels and paths that are possible, and the paths that are refused with the reasons.
+    fn decided(fixture: &Fixture) -> [Vec<String>; 2] {
         let Decision { desired, refusals, .. } = fixture.decision(Order::Together);
-        let place = |desired: &Desired<'_>| {
-            (desired.tunnel().as_str().to_owned(), desired.path().unwrap_or_default().to_owned())
-        };
-        let refused = told(&refusals).into_iter().map(|(of, label)| (of.unwrap_or("all").to_owned(), label));
-        let known = |(id, path): (String, String)| {
-            let id = if id == HOME { "home" } else { "office" };
-            let path = ["", "^/a", "^/b"].into_iter().find(|known| *known == path).expect("one of these");
-            (id, path)
-        };
-        (desired.iter().map(place).map(known).collect(), refused.collect())
-    }
-
-    fn refused(of: &str, label: &'static str) -> Vec<(String, &'static str)> {
-        vec![(of.to_owned(), label)]
+        let possible = desired.iter().map(|desired| {
+            let tunnel = if desired.tunnel().as_str() == HOME { "home" } else { "office" };
+            format!("{tunnel}:{}", desired.path().unwrap_or_default())
+        });
+        let refused = told(&refusals).into_iter().map(|(of, label)| format!("{}:{label}", of.unwrap_or("*")));
+        [possible.collect(), refused.collect()]
     }
 
     #[test]
     fn with_nothing_in_the_way_all_is_possible() {
         let fixture = Fixture::new().asks(HOME, "", SERVICE).asks(HOME, "^/a", SERVICE);
-        assert_eq!(decided(&fixture), (vec![("home", ""), ("home", "^/a")], vec![]));
+        assert_eq!(decided(&fixture), [vec!["home:", "home:^/a"], vec![]]);
     }
 
     #[test]
     fn a_foreign_record_holds_the_whole_hostname() {
         let fixture = Fixture::new().record(NAME, "A", "192.0.2.1", "").asks(HOME, "", SERVICE);
-        assert_eq!(decided(&fixture), (vec![], refused("", "record_held")));
+        assert_eq!(decided(&fixture), [vec![], vec![":record_held"]]);
     }
 
     #[test]
     fn a_foreign_rule_holds_its_path_alone() {
         let fixture = Fixture::new().published(&[(HOME, "")]).rule(HOME, "^/a", "http://theirs:80");
         let fixture = fixture.asks(HOME, "", SERVICE).asks(HOME, "^/a", SERVICE);
-        assert_eq!(decided(&fixture), (vec![("home", "")], refused("^/a", "rule_held")));
+        assert_eq!(decided(&fixture), [vec!["home:"], vec!["^/a:rule_held"]]);
     }
 
     #[test]
     fn a_rule_that_lost_its_record_is_taken_back_where_it_is_as_it_is_wanted() {
         let left = || Fixture::new().rule(HOME, "", SERVICE);
-        assert_eq!(decided(&left().asks(HOME, "", SERVICE)), (vec![("home", "")], vec![]));
+        assert_eq!(decided(&left().asks(HOME, "", SERVICE)), [vec!["home:"], vec![]]);
         let otherwise = left().asks(HOME, "", "http://other:80");
-        assert_eq!(decided(&otherwise), (vec![], refused("", "rule_held")));
+        assert_eq!(decided(&otherwise), [vec![], vec![":rule_held"]]);
     }
 
     #[test]
     fn of_two_tunnels_the_hostname_has_the_one_that_its_record_leads_to() {
         let fixture = Fixture::new().published(&[(OFFICE, "^/a")]);
         let fixture = fixture.asks(HOME, "^/b", SERVICE).asks(OFFICE, "^/a", SERVICE);
-        assert_eq!(decided(&fixture), (vec![("office", "^/a")], refused("^/b", "two_tunnels")));
+        assert_eq!(decided(&fixture), [vec!["office:^/a"], vec!["^/b:two_tunnels"]]);
     }
 
     #[test]
     fn a_rule_that_nobody_names_keeps_the_hostname_in_its_tunnel() {
         let fixture = Fixture::new().published(&[(HOME, ""), (HOME, "^/a")]).asks(OFFICE, "", SERVICE);
-        assert_eq!(decided(&fixture), (vec![], refused("", "two_tunnels")));
+        assert_eq!(decided(&fixture), [vec![], vec![":two_tunnels"]]);
         let withdrawn = Fixture::new().published(&[(HOME, ""), (HOME, "^/a")]);
         let withdrawn = withdrawn.asks(OFFICE, "", SERVICE).withdraws("^/a");
-        assert_eq!(decided(&withdrawn), (vec![("office", "")], vec![]));
+        assert_eq!(decided(&withdrawn), [vec!["office:"], vec![]]);
     }
 
     #[test]
     fn a_hostname_does_not_leave_a_foreign_rule_behind() {
         let fixture = Fixture::new().published(&[(HOME, "")]).rule(HOME, "^/a", "http://theirs:80");
         let fixture = fixture.asks(OFFICE, "", SERVICE);
-        assert_eq!(decided(&fixture), (vec![], refused("", "rule_left_behind")));
+        assert_eq!(decided(&fixture), [vec![], vec![":rule_left_behind"]]);
     }
 
     #[test]
     fn a_path_that_cannot_follow_holds_back_the_others() {
         let fixture = Fixture::new().published(&[(HOME, ""), (HOME, "^/a")]).refused_edit("^/a");
         let fixture = fixture.asks(OFFICE, "", SERVICE).asks(OFFICE, "^/a", SERVICE);
-        let both = [refused("^/a", "edit"), refused("", "two_tunnels")].concat();
-        assert_eq!(decided(&fixture), (vec![], both));
+        assert_eq!(decided(&fixture), [vec![], vec!["^/a:edit", ":two_tunnels"]]);
     }
 
     #[test]
     fn a_deleted_tunnel_publishes_nothing() {
         let fixture = Fixture::new().deleted(OFFICE).asks(OFFICE, "", SERVICE);
-        assert_eq!(decided(&fixture), (vec![], refused("", "tunnel_gone")));
+        assert_eq!(decided(&fixture), [vec![], vec![":tunnel_gone"]]);
     }
 
     #[test]
@@ -313,6 +304,6 @@ mod tests {
     #[test]
     fn of_two_rules_in_one_place_none_is_withdrawn() {
         let fixture = Fixture::new().published(&[(HOME, "")]).rule(HOME, "", "http://other:80").withdraws("");
-        assert_eq!(decided(&fixture), (vec![], refused("", "edit")));
+        assert_eq!(decided(&fixture), [vec![], vec![":edit"]]);
     }
 }
