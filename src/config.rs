@@ -17,7 +17,7 @@ use regex_lite::Regex;
 use crate::cli::Arguments;
 use crate::cloudflare::{self, BaseUrl, ClientSettings, Credentials, MAKE_TOKEN, Proxy, USER_AGENT};
 use crate::config::names::{all_names, hint, is_injected};
-use crate::ingress::{PathPattern, Service};
+use crate::ingress::{OriginOption, OriginRequest, PathPattern, Service};
 use crate::limits;
 use crate::logging::Format;
 use crate::model::domain_filter::DomainFilter;
@@ -26,7 +26,6 @@ use crate::model::{AccountId, Hostname, ZoneId};
 use crate::provider::ProviderSettings;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
-use crate::reconcile::options::{self, BadOption, OptionsRead, OriginRequest};
 use crate::reconcile::permitted::{self, OwnPort};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
@@ -202,11 +201,6 @@ struct Reader<'a> {
     credential_file: Option<PathBuf>,
     mistakes: Vec<Mistake>,
     warnings: Vec<String>,
-}
-
-/// The property that a setting is the default of: `webhook/origin-ca-pool` for `ORIGIN_CA_POOL`.
-fn origin_property(variable: &str) -> String {
-    format!("webhook/{}", variable.to_ascii_lowercase().replace('_', "-"))
 }
 
 impl Reader<'_> {
@@ -500,24 +494,15 @@ impl Reader<'_> {
         paths.into_iter().map(Into::into).collect()
     }
 
-    /// The variables are named after the properties, each of which says the same of one endpoint.
     fn origin_defaults(&mut self) -> OriginRequest {
-        let variables = Arguments::VARIABLES
-            .iter()
-            .filter(|variable| variable.starts_with("ORIGIN_") && **variable != CA_POOLS);
-        let said: Vec<(String, String)> = variables
-            .clone()
-            .filter_map(|variable| Some((origin_property(variable), self.text(variable)?)))
-            .collect();
-        let text_of =
-            |wanted: &str| said.iter().find(|(name, _)| name == wanted).map(|(_, text)| text.as_str());
-        let OptionsRead { origin_request, left_out, invalid } = options::read(&text_of, &[]);
-        for BadOption { property, problem } in left_out.into_iter().chain(invalid) {
-            let variable = variables.clone().find(|variable| origin_property(variable) == *property);
-            let problem = one_line(&problem, limits::ERROR_TEXT_MAX_CHARS).to_string();
-            self.mistake(variable.expect("the property was made of it"), problem);
-        }
-        origin_request
+        let default = |option: OriginOption| {
+            let text = self.text(option.setting())?;
+            option.parse(&text).unwrap_or_else(|problem| {
+                self.mistake(option.setting(), one_line(&problem, limits::ERROR_TEXT_MAX_CHARS).to_string());
+                None
+            })
+        };
+        OriginOption::all().filter_map(default).collect()
     }
 
     fn adopt(&mut self) -> Adopt {

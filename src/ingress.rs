@@ -7,20 +7,21 @@
 //! What cloudflared itself accepts and matches is pinned by
 //! `tests/emulator/vectors/cloudflared-ingress.jsonl`, which was made by running cloudflared 2026.8.2.
 
+pub mod access;
 pub mod document;
 pub mod edit;
 mod order;
+pub mod origin_option;
 pub mod origin_request;
 pub mod path;
 mod raw_object;
 pub mod rule;
 pub mod service;
-pub mod validate;
 
 pub use document::{Document, DocumentError};
 pub use edit::{EditRefusal, Edited, Owned, RuleEdit};
-pub use origin_request::ORIGIN_FIELDS;
+pub use origin_option::OriginOption;
+pub use origin_request::OriginRequest;
 pub use path::{PathError, PathPattern};
 pub use rule::{Rule, WantedRule};
 pub use service::{Service, ServiceError, looks_like_service};
-pub use validate::{Problem, Violation, check_own, validate};

@@ -12,7 +12,6 @@ pub mod heritage;
 pub mod listing;
 pub mod namespace;
 pub mod notes;
-pub mod options;
 pub mod permitted;
 pub mod plan;
 pub mod policy;

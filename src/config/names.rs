@@ -99,7 +99,6 @@ pub(super) fn hint(name: &str, value: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reconcile::options;
 
     #[test]
     fn a_misspelled_setting_is_told_of_with_the_nearest_one() {
@@ -216,20 +215,6 @@ mod tests {
         listed.sort_unstable();
         known.sort_unstable();
         assert_eq!(listed, known);
-    }
-
-    /// One entry stands for all of them; the table of options names each.
-    #[test]
-    fn the_documents_name_every_option_that_has_a_default() {
-        let (_, text) = include_str!("../../docs/annotations.md")
-            .split_once("\n## Origin options\n")
-            .expect("it is there");
-        let (text, _) = text.split_once("\n### ").expect("it ends");
-        let rows = text.lines().filter_map(|line| line.strip_prefix("| `webhook-origin-")?.split_once('`'));
-        let named: Vec<String> = rows.map(|(name, _)| format!("webhook/origin-{name}")).collect();
-        for property in options::origin_property_names() {
-            assert!(named.iter().any(|name| name == property), "{property} is missing in {named:?}");
-        }
     }
 
     #[test]

@@ -263,9 +263,13 @@ fn every_mistake_is_reported_at_once_and_none_with_a_secret() {
 #[test]
 fn every_option_of_a_rule_has_a_setting_for_its_default() {
     let settings = Arguments::VARIABLES.iter().filter(|variable| variable.starts_with("ORIGIN_"));
-    let settings = settings.filter(|variable| **variable != CA_POOLS);
-    let settings: Vec<String> = settings.map(|variable| origin_property(variable)).collect();
-    assert_eq!(settings, options::origin_property_names().collect::<Vec<_>>());
+    let settings: Vec<&str> = settings.copied().filter(|variable| *variable != CA_POOLS).collect();
+    assert_eq!(settings, OriginOption::all().map(OriginOption::setting).collect::<Vec<_>>());
+    for option in OriginOption::all() {
+        let (_, help) = Arguments::HELP.iter().find(|(name, _)| *name == option.setting()).expect("a flag");
+        let expected = format!("default of {} [{}]", option.annotation(), option.setting());
+        assert_eq!(help.trim(), expected);
+    }
 }
 
 #[test]
@@ -273,8 +277,9 @@ fn a_default_for_an_option_is_read_as_the_option_is() {
     let mut variables = with("ORIGIN_CONNECT_TIMEOUT", "1m");
     variables.push(("ORIGIN_NO_TLS_VERIFY", "false"));
     let config = read(&variables).expect("both are well-formed");
-    let expected = [("connectTimeout", 60.into()), ("noTLSVerify", false.into())];
-    assert_eq!(config.provider.policy.origin_defaults, expected);
+    let values = [(OriginOption::ConnectTimeout, "60s"), (OriginOption::NoTlsVerify, "false")];
+    let expected = values.map(|(option, text)| option.parse(text).expect("it is well-formed"));
+    assert_eq!(config.provider.policy.origin_defaults, expected.into_iter().flatten().collect());
 }
 
 #[test]
@@ -302,7 +307,11 @@ fn a_mistake_in_a_default_names_the_setting_what_was_given_and_what_is_allowed()
 fn only_absolute_paths_are_listed_as_files_of_authorities() {
     let config = read(&with("ORIGIN_CA_POOLS", " /etc/a.pem, /etc/b.pem ,")).expect("a list");
     assert_eq!(config.provider.policy.ca_pools, ["/etc/a.pem".into(), "/etc/b.pem".into()] as [Box<str>; 2]);
-    assert_eq!(config.provider.policy.origin_defaults, Vec::new(), "it is the default of no option");
+    assert_eq!(
+        config.provider.policy.origin_defaults,
+        OriginRequest::default(),
+        "it is the default of no option"
+    );
     for given in ["ca.pem", "/etc/a.pem,../ca.pem", "~/ca.pem", "/etc/\u{7}.pem", ","] {
         let mistakes = read(&with("ORIGIN_CA_POOLS", given)).expect_err(given);
         let [Mistake { variable: "ORIGIN_CA_POOLS", problem: _ }] = &mistakes[..] else {
@@ -369,7 +378,10 @@ fn a_port_that_kubernetes_put_there_is_ignored_with_a_warning() {
         assert!(warning.contains(variable) && warning.contains("Kubernetes"), "{warning}");
     }
     let config = read(&with("ORIGIN_PROXY_PORT", "tcp://10.0.0.1:8888")).expect("it is no mistake");
-    assert_eq!((config.warnings.len(), config.provider.policy.origin_defaults), (1, Vec::new()));
+    assert_eq!(
+        (config.warnings.len(), config.provider.policy.origin_defaults),
+        (1, OriginRequest::default())
+    );
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::fmt;
 use super::document::Document;
 use super::order::{Scope, Slot, is_misplaced, place, place_again};
 use super::rule::{Rule, WantedRule, catch_all};
-use super::validate::{Problem, check_wanted};
 use crate::model::hostname::Hostname;
 
 /// What to do with the rule for one hostname and path.
@@ -89,8 +88,6 @@ pub enum EditRefusal {
     },
     /// Another edit of the same call wants this hostname and path otherwise.
     Contradiction,
-    /// cloudflared would refuse the rule, and with it the document; or it would not do what it says.
-    Invalid(Problem),
 }
 
 impl fmt::Display for EditRefusal {
@@ -117,22 +114,11 @@ impl fmt::Display for EditRefusal {
             Self::Contradiction => {
                 formatter.write_str("two rules are asked for at the same hostname and path: keep one of them")
             }
-            Self::Invalid(problem) => problem.fmt(formatter),
         }
     }
 }
 
-impl Error for EditRefusal {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Invalid(problem) => problem.source(),
-            Self::Conflict { .. }
-            | Self::MutualCover { .. }
-            | Self::Duplicate { .. }
-            | Self::Contradiction => None,
-        }
-    }
-}
+impl Error for EditRefusal {}
 
 /// The list after edits.
 pub(super) struct Applied {
@@ -321,7 +307,6 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
 
 /// Decides what a put may do with the rule that stands at its hostname and path.
 fn claim(rules: &[Rule], put: &Put<'_>) -> Result<Claim, EditRefusal> {
-    check_wanted(put.rule).map_err(EditRefusal::Invalid)?;
     match the_one(rules, put.rule.scope())? {
         None => Ok(Claim::Add),
         Some(index) if put.replaces => Ok(Claim::Replace(index)),

@@ -1,478 +1,482 @@
-//! The options of a rule, `originRequest`: which fields there are, what cloudflared reads in them, and when
-//! two are equal.
+//! The options of a rule, `originRequest`: read from an endpoint's properties, shown as such, and written onto what stands.
 //!
-//! One value of a wrong type makes cloudflared refuse the whole document, so the types are its own
-//! (`config.OriginRequestConfig`). On top of them a rule of ours may hold no value that cloudflared takes
-//! silently and then does something surprising with.
-
-use std::borrow::Cow;
-use std::fmt;
-use std::net::IpAddr;
+//! Both directions go through the JSON value, so that what `adjust` renders and what `records` reads back from a rule
+//! cannot differ.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::raw_object::{RawObject, integer, is_null, is_same_key, list, raw, text};
+use super::access::{self, Access};
+use super::origin_option::{OriginOption, OriginValue};
+use super::raw_object::{RawObject, raw};
+use super::rule::Rule;
+use crate::model::endpoint::Property;
 
-/// The fields of `originRequest` that are managed, in Cloudflare's spelling and order.
-pub const ORIGIN_FIELDS: [&str; 19] = [
-    "connectTimeout",
-    "tlsTimeout",
-    "tcpKeepAlive",
-    "noHappyEyeballs",
-    "keepAliveTimeout",
-    "keepAliveConnections",
-    "httpHostHeader",
-    "originServerName",
-    "matchSNItoHost",
-    "caPool",
-    "noTLSVerify",
-    "disableChunkedEncoding",
-    "http2Origin",
-    "bastionMode",
-    "proxyType",
-    "proxyAddress",
-    "proxyPort",
-    "ipRules",
-    "access",
-];
+const NOTHING_BESIDE_A_DEFAULT: &str = "is an empty list, which says nothing where there is a default: deny what the \
+     default allows, as in [{\"prefix\":\"0.0.0.0/0\",\"allow\":false}]";
 
-/// The fields of `access` that are managed.
-const ACCESS_FIELDS: [&str; 3] = ["required", "teamName", "audTag"];
-
-/// Above this a cloudflared of 32 bits, for arm or 386, cannot read the number, and refuses the whole document that
-/// Cloudflare took.
-pub const COUNT_MAX: u64 = i32::MAX as u64;
-
-/// Above this cloudflared's nanoseconds overflow, silently.
-const SECONDS_MAX: i64 = i64::MAX / 1_000_000_000;
-
-/// What a field holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Seconds,
-    Count,
-    Flag,
-    Text,
-    /// A text that goes into a header or a TLS extension.
-    HostText,
-    ProxyType,
-    Port,
-    IpRules,
-    Access,
+/// The options of a rule as they are wanted, in Cloudflare's order. What it does not name is taken off the rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OriginRequest {
+    options: Vec<OriginValue>,
+    access: Option<Access>,
 }
 
-/// Why the value of a field cannot be used.
+/// One property that could not be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FieldProblem {
-    /// Another JSON type than the one named here: cloudflared refuses the whole document.
-    Type(&'static str),
-    /// A negative number where cloudflared would take it as "no limit" or its default.
-    Negative,
-    /// More seconds than cloudflared can count.
-    TooManySeconds,
-    /// A number above [`COUNT_MAX`].
-    TooMany,
-    /// A port above 65535.
-    Port,
-    /// A proxy type other than none and `socks`.
-    ProxyType,
-    /// A blank or control character in a text that goes into a header or a TLS extension.
-    Character(char),
-    /// An address range of `ipRules` that is none.
-    Prefix(Box<str>),
-    /// Tokens are required without saying of which team.
-    AccessWithoutTeam,
-    /// Tokens are required without saying for which application: every request would be refused.
-    AccessWithoutAudience,
+pub struct BadOption {
+    /// The whole property name.
+    pub property: &'static str,
+    /// What is wrong with it and what is allowed.
+    pub problem: String,
 }
 
-impl fmt::Display for FieldProblem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Type(expected) => write!(formatter, "must be {expected}"),
-            Self::Negative => formatter.write_str("must not be negative"),
-            Self::TooManySeconds => write!(formatter, "must not be more than {SECONDS_MAX} seconds"),
-            Self::TooMany => write!(formatter, "must not be more than {COUNT_MAX}"),
-            Self::Port => formatter.write_str("must hold ports up to 65535"),
-            Self::ProxyType => formatter.write_str("must be empty or \"socks\""),
-            Self::Character(character) => write!(formatter, "cannot hold {character:?}"),
-            Self::Prefix(prefix) => {
-                write!(formatter, "must hold address ranges such as 10.0.0.0/8, not {prefix:?}")
+impl BadOption {
+    pub(super) fn new(property: &'static str, problem: impl Into<String>) -> Self {
+        Self { property, problem: problem.into() }
+    }
+}
+
+/// What the origin options and Access properties of one endpoint amount to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OptionsRead {
+    /// What goes into the rule.
+    pub origin_request: OriginRequest,
+    /// Options that are left out with a warning.
+    pub left_out: Vec<BadOption>,
+    /// Options without which more would be published than was asked for: the endpoint is invalid.
+    pub invalid: Vec<BadOption>,
+}
+
+/// A member of an object, and the value that it is to have.
+type Member = (&'static str, Option<Box<RawValue>>);
+
+impl OriginRequest {
+    /// Reads the texts of the options and of Access. An option that is not said, or left out, has its value of `defaults`.
+    pub fn read<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>, defaults: &Self) -> OptionsRead {
+        let mut read = OptionsRead::default();
+        for option in OriginOption::all() {
+            let default = defaults.value(option);
+            let problem = match text_of(option.property()).map(|text| option.parse(text)) {
+                None => None,
+                Some(Ok(None)) if default.is_none() => continue,
+                // Nothing in the rule would say it, and so the default would come back and allow more.
+                Some(Ok(None)) => Some(NOTHING_BESIDE_A_DEFAULT.to_owned()),
+                Some(Ok(Some(value))) => {
+                    read.origin_request.options.push(value);
+                    continue;
+                }
+                Some(Err(problem)) => Some(problem),
+            };
+            if let Some(problem) = problem {
+                let list = if option.is_needed() { &mut read.invalid } else { &mut read.left_out };
+                list.push(BadOption::new(option.property(), problem));
             }
-            Self::AccessWithoutTeam => formatter.write_str("needs a teamName where it is required"),
-            Self::AccessWithoutAudience => {
-                formatter.write_str("needs an audTag where it is required, else every request is refused")
-            }
+            read.origin_request.options.extend(default.cloned());
         }
+        match Access::read(text_of) {
+            Ok(access) => read.origin_request.access = access,
+            Err(problems) => read.invalid.extend(problems),
+        }
+        read
+    }
+
+    /// Whether it names nothing.
+    pub fn is_empty(&self) -> bool {
+        self.options.is_empty() && self.access.is_none()
+    }
+
+    /// Whether an option is set to `true`.
+    pub fn is_on(&self, option: OriginOption) -> bool {
+        self.value(option).and_then(OriginValue::flag) == Some(true)
+    }
+
+    /// The text of an option that has one.
+    pub fn text(&self, option: OriginOption) -> Option<&str> {
+        self.value(option).and_then(OriginValue::text)
+    }
+
+    /// The canonical properties.
+    pub fn properties(&self) -> Vec<Property> {
+        let options = self.options.iter().filter_map(|value| property(value.option(), &value.to_json()));
+        let access = self.access.iter().flat_map(|access| access::properties(&access.to_json()));
+        options.chain(access).collect()
+    }
+
+    /// Whether an `originRequest` has these values in its managed fields.
+    pub(super) fn is_in(&self, origin: &RawObject<'_>) -> bool {
+        holds(origin, &self.option_members()) && holds(&access_of(origin), &self.access_members())
+    }
+
+    /// The `originRequest` with its managed fields as wanted and all others as they are; nothing where nothing is left.
+    pub(super) fn onto(&self, origin: RawObject<'_>) -> Option<Box<RawValue>> {
+        let (options, access_members) = (self.option_members(), self.access_members());
+        let access = access_of(&origin);
+        let has_access = holds(&access, &access_members);
+        let access = with_members(access, &access_members);
+        let access = (!access.is_empty()).then(|| access.to_raw());
+        let mut edited = with_members(origin, &options);
+        if !has_access {
+            edited.put(access::FIELD, access.as_deref());
+        }
+        (!edited.is_empty()).then(|| edited.to_raw())
+    }
+
+    fn value(&self, option: OriginOption) -> Option<&OriginValue> {
+        self.options.iter().find(|value| value.option() == option)
+    }
+
+    fn option_members(&self) -> Vec<Member> {
+        let member =
+            |option: OriginOption| (option.field(), self.value(option).map(|value| raw(&value.to_json())));
+        OriginOption::all().map(member).collect()
+    }
+
+    fn access_members(&self) -> [Member; 3] {
+        let access = self.access.as_ref().map(Access::to_json);
+        access::MEMBERS.map(|name| (name, access.as_ref().and_then(|access| access.get(name)).map(raw)))
     }
 }
 
-/// The managed field that a key means, in Cloudflare's spelling.
-pub(super) fn managed_field(key: &str) -> Option<&'static str> {
-    ORIGIN_FIELDS.into_iter().find(|field| is_same_key(key, field))
+impl FromIterator<OriginValue> for OriginRequest {
+    fn from_iter<I: IntoIterator<Item = OriginValue>>(values: I) -> Self {
+        Self { options: values.into_iter().collect(), access: None }
+    }
 }
 
-/// Whether cloudflared can read the value: `null` is an absent one.
-pub(super) fn check_type(field: &str, value: &RawValue) -> Result<(), FieldProblem> {
-    if is_null(value) {
-        return Ok(());
-    }
-    let fits = |fits: bool, expected| {
-        if fits { Ok(()) } else { Err(FieldProblem::Type(expected)) }
+/// The canonical properties for the options that stand in a tunnel's document, whoever wrote them there.
+pub fn properties_of_rule(rule: &Rule) -> Vec<Property> {
+    let Some(origin) = rule.origin() else {
+        return Vec::new();
     };
-    match kind(field) {
-        Some(Kind::Seconds) => fits(integer(value).is_some(), "a whole number of seconds"),
-        Some(Kind::Count) => fits(integer(value).is_some(), "a whole number"),
-        Some(Kind::Port) => fits(value.get().parse::<u64>().is_ok(), "a port number"),
-        Some(Kind::Flag) => fits(is_flag(value), "true or false"),
-        Some(Kind::Text | Kind::HostText | Kind::ProxyType) => fits(text(value).is_some(), "a text"),
-        Some(Kind::IpRules) => fits(
-            list(value).is_some_and(|rules| rules.into_iter().all(is_ip_rule)),
-            "a list of {prefix: text, ports: list of numbers, allow: true or false}",
-        ),
-        Some(Kind::Access) => fits(
-            is_access(value),
-            "an object {required: true or false, teamName: text, audTag: list of texts}",
-        ),
-        None => Ok(()),
-    }
-}
-
-/// Whether a rule of ours may hold the value.
-pub(super) fn check(field: &str, value: &RawValue) -> Result<(), FieldProblem> {
-    check_type(field, value)?;
-    if is_null(value) {
-        return Ok(());
-    }
-    match kind(field) {
-        Some(Kind::Seconds) => match integer(value) {
-            Some(..0) => Err(FieldProblem::Negative),
-            Some(seconds) if seconds > SECONDS_MAX => Err(FieldProblem::TooManySeconds),
-            _ => Ok(()),
-        },
-        Some(Kind::Count) => match integer(value) {
-            Some(..0) => Err(FieldProblem::Negative),
-            Some(number) if number.unsigned_abs() > COUNT_MAX => Err(FieldProblem::TooMany),
-            _ => Ok(()),
-        },
-        Some(Kind::Port) if value.get().parse::<u16>().is_err() => Err(FieldProblem::Port),
-        Some(Kind::ProxyType) if !text(value).is_some_and(|text| text.is_empty() || text == "socks") => {
-            Err(FieldProblem::ProxyType)
-        }
-        Some(Kind::HostText) => {
-            let blank = |character: &char| character.is_control() || character.is_whitespace();
-            match text(value).and_then(|text| text.chars().find(blank)) {
-                Some(character) => Err(FieldProblem::Character(character)),
-                None => Ok(()),
-            }
-        }
-        Some(Kind::IpRules) => list(value).unwrap_or_default().into_iter().try_for_each(check_ip_rule),
-        Some(Kind::Access) => check_access(value),
-        Some(Kind::Port | Kind::ProxyType | Kind::Flag | Kind::Text) | None => Ok(()),
-    }
-}
-
-/// Whether the field has the value wanted. Absent and `null` are the same; of `access` only the managed
-/// fields count.
-pub(super) fn is_equal(field: &str, present: Option<&RawValue>, wanted: Option<&Value>) -> bool {
-    let wanted = wanted.filter(|value| !value.is_null());
-    if kind(field) == Some(Kind::Access) {
-        let present = present.and_then(RawObject::parse).unwrap_or_default();
-        return ACCESS_FIELDS.into_iter().all(|name| {
-            let wanted = wanted.and_then(|access| access.get(name)).filter(|value| !value.is_null());
-            is_value(present.last(name), wanted)
-        });
-    }
-    is_value(present, wanted)
-}
-
-/// What to write for `access` so that it is as wanted and keeps the fields that are not managed; nothing
-/// where nothing is left.
-pub(super) fn access_with(present: Option<&RawValue>, wanted: Option<&Value>) -> Option<Box<RawValue>> {
-    let values = ACCESS_FIELDS.map(|name| {
-        let value = wanted.and_then(|access| access.get(name)).filter(|value| !value.is_null());
-        (name, value, value.map(raw))
-    });
-    let mut access = present.and_then(RawObject::parse).unwrap_or_default();
-    for (name, wanted, written) in &values {
-        match written {
-            Some(_) if is_value(access.last(name), *wanted) => {}
-            Some(written) => access.set(name, written),
-            None => access.remove(name),
-        }
-    }
-    (!access.is_empty()).then(|| access.to_raw())
-}
-
-/// Whether `access` holds a field that is not managed.
-pub(super) fn has_unknown_access_field(access: &RawValue) -> bool {
-    RawObject::parse(access).is_some_and(|access| access.has_others_than(&ACCESS_FIELDS))
-}
-
-fn kind(field: &str) -> Option<Kind> {
-    Some(match field {
-        "connectTimeout" | "tlsTimeout" | "tcpKeepAlive" | "keepAliveTimeout" => Kind::Seconds,
-        "keepAliveConnections" => Kind::Count,
-        "noHappyEyeballs"
-        | "matchSNItoHost"
-        | "noTLSVerify"
-        | "disableChunkedEncoding"
-        | "http2Origin"
-        | "bastionMode" => Kind::Flag,
-        "httpHostHeader" | "originServerName" => Kind::HostText,
-        "caPool" | "proxyAddress" => Kind::Text,
-        "proxyType" => Kind::ProxyType,
-        "proxyPort" => Kind::Port,
-        "ipRules" => Kind::IpRules,
-        "access" => Kind::Access,
-        _ => return None,
-    })
-}
-
-fn is_value(present: Option<&RawValue>, wanted: Option<&Value>) -> bool {
-    match (present, wanted) {
-        (None, None) => true,
-        (Some(present), Some(wanted)) => {
-            serde_json::from_str::<Value>(present.get()).is_ok_and(|present| present == *wanted)
-        }
-        (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
-fn is_flag(value: &RawValue) -> bool {
-    matches!(value.get(), "true" | "false")
-}
-
-fn is_null_or(value: &RawValue, fits: impl Fn(&RawValue) -> bool) -> bool {
-    is_null(value) || fits(value)
-}
-
-fn is_list_of(value: &RawValue, fits: impl Fn(&RawValue) -> bool) -> bool {
-    list(value).is_some_and(|items| items.into_iter().all(|item| is_null_or(item, &fits)))
-}
-
-fn is_text(value: &RawValue) -> bool {
-    text(value).is_some()
-}
-
-/// cloudflared reads every duplicate of a key, so every one has to fit.
-fn members_fit(value: &RawValue, fits: impl Fn(&str, &RawValue) -> bool) -> bool {
-    RawObject::parse(value)
-        .is_some_and(|object| object.members().all(|(key, value)| is_null(value) || fits(&key, value)))
-}
-
-fn is_access(value: &RawValue) -> bool {
-    members_fit(value, |key, value| match key {
-        _ if is_same_key(key, "required") => is_flag(value),
-        _ if is_same_key(key, "teamName") || is_same_key(key, "environment") => is_text(value),
-        _ if is_same_key(key, "audTag") => is_list_of(value, is_text),
-        _ => true,
-    })
-}
-
-fn is_ip_rule(value: &RawValue) -> bool {
-    members_fit(value, |key, value| match key {
-        _ if is_same_key(key, "prefix") => is_text(value),
-        _ if is_same_key(key, "ports") => is_list_of(value, |port| integer(port).is_some()),
-        _ if is_same_key(key, "allow") => is_flag(value),
-        _ => true,
-    })
-}
-
-fn check_access(value: &RawValue) -> Result<(), FieldProblem> {
-    let access = RawObject::parse(value).unwrap_or_default();
-    if access.last_value("required").is_none_or(|required| required.get() != "true") {
-        return Ok(());
-    }
-    let team = access.last_value("teamName").and_then(text).unwrap_or_default();
-    if team.trim().is_empty() {
-        return Err(FieldProblem::AccessWithoutTeam);
-    }
-    let audiences = access.last("audTag").and_then(list).unwrap_or_default();
-    let is_named = |audience: &RawValue| text(audience).is_some_and(|text| !text.trim().is_empty());
-    if audiences.is_empty() || !audiences.into_iter().all(is_named) {
-        return Err(FieldProblem::AccessWithoutAudience);
-    }
-    Ok(())
-}
-
-fn check_ip_rule(value: &RawValue) -> Result<(), FieldProblem> {
-    let rule = RawObject::parse(value).unwrap_or_default();
-    let prefix = rule.last("prefix").and_then(text).unwrap_or(Cow::Borrowed(""));
-    if !is_address_range(&prefix) {
-        return Err(FieldProblem::Prefix(prefix.into()));
-    }
-    let ports = rule.last("ports").and_then(list).unwrap_or_default();
-    let is_port =
-        |port: &RawValue| integer(port).is_some_and(|port| (1..=i64::from(u16::MAX)).contains(&port));
-    if ports.into_iter().all(is_port) { Ok(()) } else { Err(FieldProblem::Port) }
-}
-
-/// Whether the text is an address and a prefix length, such as `10.0.0.0/8`.
-pub fn is_address_range(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else {
-        return false;
+    let value = |field: &str| {
+        let raw = origin.last(field)?;
+        Some(serde_json::from_str(raw.get()).unwrap_or_else(|_| Value::from(raw.get())))
     };
-    let maximum = match address.parse::<IpAddr>() {
-        Ok(IpAddr::V4(_)) => 32,
-        Ok(IpAddr::V6(_)) => 128,
-        Err(_) => return false,
-    };
-    length.bytes().all(|byte| byte.is_ascii_digit())
-        && length.parse::<u8>().is_ok_and(|length| length <= maximum)
+    let options = OriginOption::all().filter_map(|option| property(option, &value(option.field())?));
+    let access = value(access::FIELD).map(|access| access::properties(&access));
+    options.chain(access.into_iter().flatten()).collect()
+}
+
+/// Whether an `originRequest` holds a field that is not managed.
+pub(super) fn has_unmanaged_field(origin: &RawObject<'_>) -> bool {
+    let fields: Vec<&str> = OriginOption::all().map(OriginOption::field).chain([access::FIELD]).collect();
+    origin.has_others_than(&fields) || access_of(origin).has_others_than(&access::MEMBERS)
+}
+
+fn property(option: OriginOption, value: &Value) -> Option<Property> {
+    option.render(value).map(|text| Property::new(option.property(), text))
+}
+
+fn access_of<'a>(origin: &RawObject<'a>) -> RawObject<'a> {
+    origin.last(access::FIELD).and_then(RawObject::parse).unwrap_or_default()
+}
+
+fn holds(object: &RawObject<'_>, members: &[Member]) -> bool {
+    members.iter().all(|(name, value)| object.holds(name, value.as_deref()))
+}
+
+fn with_members<'a>(mut object: RawObject<'a>, members: &'a [Member]) -> RawObject<'a> {
+    for (name, value) in members {
+        object.put(name, value.as_deref());
+    }
+    object
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
+    use super::super::access::{ACCESS_AUD_TAG, ACCESS_REQUIRED, ACCESS_TEAM_NAME};
     use super::super::raw_object::from_json;
     use super::*;
 
-    fn problem(field: &str, json: &str) -> Option<FieldProblem> {
-        check(field, &from_json(json.to_owned())).err()
+    const CA_POOL: &str = OriginOption::CaPool.property();
+    const IP_RULES: &str = OriginOption::IpRules.property();
+
+    fn read_all(said: &[(&str, &str)], defaults: &OriginRequest) -> OptionsRead {
+        let text_of = |wanted: &str| said.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
+        OriginRequest::read(&text_of, defaults)
+    }
+
+    fn read_one(name: &str, value: &str) -> OptionsRead {
+        read_all(&[(name, value)], &OriginRequest::default())
+    }
+
+    fn wanted(said: &[(&str, &str)]) -> OriginRequest {
+        let OptionsRead { origin_request, left_out, invalid } = read_all(said, &OriginRequest::default());
+        assert_eq!((left_out, invalid), (Vec::new(), Vec::new()), "{said:?}");
+        origin_request
+    }
+
+    fn written(origin_request: &OriginRequest) -> String {
+        origin_request.onto(RawObject::default()).map(|raw| raw.get().to_owned()).unwrap_or_default()
+    }
+
+    /// What is rendered from the value that was read.
+    fn canonical(name: &str, value: &str) -> Result<Vec<(String, String)>, String> {
+        let read = read_one(name, value);
+        match read.left_out.iter().chain(&read.invalid).next() {
+            Some(bad) => Err(bad.problem.clone()),
+            None => {
+                let rendered = read.origin_request.properties();
+                Ok(rendered
+                    .into_iter()
+                    .map(|property| (property.name.into(), property.value.into()))
+                    .collect())
+            }
+        }
     }
 
     #[test]
-    fn every_managed_field_has_a_kind() {
-        for field in ORIGIN_FIELDS {
-            assert!(kind(field).is_some(), "{field}");
-            assert_eq!(problem(field, "null"), None, "{field}: null is an absent value");
-            assert!(problem(field, "{\"required\":1}").is_some(), "{field}: no field takes any value");
+    fn every_option_has_one_canonical_text() {
+        let table = [
+            ("webhook/origin-connect-timeout", "1m", Some("60s")),
+            ("webhook/origin-connect-timeout", "1h1m1s", Some("3661s")),
+            ("webhook/origin-tls-timeout", "30", Some("30s")),
+            ("webhook/origin-tcp-keep-alive", "0s", Some("0s")),
+            ("webhook/origin-keep-alive-timeout", "90s", Some("90s")),
+            ("webhook/origin-keep-alive-connections", "100", Some("100")),
+            ("webhook/origin-no-happy-eyeballs", "true", Some("true")),
+            ("webhook/origin-no-tls-verify", "false", Some("false")),
+            ("webhook/origin-match-sni-to-host", "true", Some("true")),
+            ("webhook/origin-disable-chunked-encoding", "true", Some("true")),
+            ("webhook/origin-http2-origin", "true", Some("true")),
+            ("webhook/origin-bastion-mode", "true", Some("true")),
+            ("webhook/origin-http-host-header", "app.local", Some("app.local")),
+            ("webhook/origin-server-name", "app.local", Some("app.local")),
+            ("webhook/origin-ca-pool", "/etc/ca.pem", Some("/etc/ca.pem")),
+            ("webhook/origin-proxy-address", "127.0.0.1", Some("127.0.0.1")),
+            ("webhook/origin-proxy-port", "8080", Some("8080")),
+            ("webhook/origin-proxy-type", "socks", Some("socks")),
+            ("webhook/origin-ip-rules", r#"[ {"allow":true, "prefix":"10.0.0.0/8", "ports":[80,443]} ]"#, {
+                Some(r#"[{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true}]"#)
+            }),
+            ("webhook/origin-ip-rules", "[]", None),
+        ];
+        for (name, value, expected) in table {
+            let expected: Vec<(String, String)> =
+                expected.map(|text| (name.to_owned(), text.to_owned())).into_iter().collect();
+            assert_eq!(canonical(name, value), Ok(expected.clone()), "{name}={value}");
+            for (name, value) in &expected {
+                assert_eq!(
+                    canonical(name, value),
+                    Ok(expected.clone()),
+                    "the canonical text of {name} stays as it is"
+                );
+            }
+        }
+        let named: Vec<&str> = table.iter().map(|(name, _, _)| *name).collect();
+        for option in OriginOption::all() {
+            assert!(named.contains(&option.property()), "{option:?} is missing in the table");
+        }
+    }
+
+    /// The JSON of each kind at its limits, as cloudflared reads it.
+    #[test]
+    fn values_are_written_in_the_types_that_cloudflared_reads() {
+        for (name, text, json) in [
+            ("webhook/origin-connect-timeout", "30s", r#"{"connectTimeout":30}"#),
+            ("webhook/origin-connect-timeout", "0", r#"{"connectTimeout":0}"#),
+            ("webhook/origin-keep-alive-timeout", "9223372036s", r#"{"keepAliveTimeout":9223372036}"#),
+            ("webhook/origin-keep-alive-connections", "0", r#"{"keepAliveConnections":0}"#),
+            ("webhook/origin-keep-alive-connections", "2147483647", r#"{"keepAliveConnections":2147483647}"#),
+            ("webhook/origin-no-tls-verify", "false", r#"{"noTLSVerify":false}"#),
+            ("webhook/origin-http-host-header", "app.local:8080", r#"{"httpHostHeader":"app.local:8080"}"#),
+            (CA_POOL, "/etc/my certificates/ca.pem", r#"{"caPool":"/etc/my certificates/ca.pem"}"#),
+            ("webhook/origin-proxy-type", "socks", r#"{"proxyType":"socks"}"#),
+            ("webhook/origin-proxy-port", "65535", r#"{"proxyPort":65535}"#),
+            (
+                IP_RULES,
+                r#"[{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true},{"prefix":"fd00::/8","allow":false}]"#,
+                r#"{"ipRules":[{"allow":true,"ports":[80,443],"prefix":"10.0.0.0/8"},{"allow":false,"ports":[],"prefix":"fd00::/8"}]}"#,
+            ),
+        ] {
+            assert_eq!(written(&wanted(&[(name, text)])), json, "{name}={text}");
         }
     }
 
     #[test]
-    fn values_are_taken_as_cloudflared_reads_them() {
-        for (field, json) in [
-            ("connectTimeout", "30"),
-            ("connectTimeout", "0"),
-            ("keepAliveTimeout", "9223372036"),
-            ("keepAliveConnections", "0"),
-            ("keepAliveConnections", "2147483647"),
-            ("noTLSVerify", "false"),
-            ("httpHostHeader", "\"\""),
-            ("httpHostHeader", "\"app.local:8080\""),
-            ("caPool", "\"/etc/my certificates/ca.pem\""),
-            ("proxyType", "\"\""),
-            ("proxyType", "\"socks\""),
-            ("proxyPort", "65535"),
-            ("ipRules", "[]"),
-            ("ipRules", r#"[{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true},{"prefix":"fd00::/8"}]"#),
-            ("access", "{}"),
-            ("access", r#"{"required":false,"teamName":"","audTag":[]}"#),
-            ("access", r#"{"required":true,"teamName":"team","audTag":["aud"],"future":1}"#),
-            ("future", "{}"),
+    fn an_invalid_option_is_left_out_and_says_what_is_allowed() {
+        for (name, value) in [
+            ("webhook/origin-connect-timeout", "500ms"),
+            ("webhook/origin-connect-timeout", "1.5s"),
+            ("webhook/origin-connect-timeout", "-1s"),
+            ("webhook/origin-connect-timeout", "-1"),
+            ("webhook/origin-connect-timeout", "30.0"),
+            ("webhook/origin-connect-timeout", "3e1"),
+            ("webhook/origin-connect-timeout", "9223372037s"),
+            ("webhook/origin-connect-timeout", "99999999999999999999h"),
+            ("webhook/origin-connect-timeout", "s"),
+            ("webhook/origin-connect-timeout", ""),
+            ("webhook/origin-keep-alive-connections", "many"),
+            ("webhook/origin-keep-alive-connections", "+5"),
+            ("webhook/origin-keep-alive-connections", "-5"),
+            ("webhook/origin-keep-alive-connections", "1.5"),
+            ("webhook/origin-keep-alive-connections", "2147483648"),
+            ("webhook/origin-proxy-port", "65536"),
+            ("webhook/origin-proxy-port", "-1"),
+            ("webhook/origin-proxy-type", "other"),
+            ("webhook/origin-no-tls-verify", "yes"),
+            ("webhook/origin-no-tls-verify", "0"),
+            ("webhook/origin-http-host-header", "a\nb"),
+            ("webhook/origin-http-host-header", "a\r\nb"),
+            ("webhook/origin-server-name", "a b"),
         ] {
-            assert_eq!(problem(field, json), None, "{field} {json}");
+            let read = read_one(name, value);
+            assert!(read.origin_request.is_empty(), "{name}={value:?}");
+            assert_eq!((read.left_out.len(), read.invalid.len()), (1, 0), "{name}={value:?}");
+        }
+    }
+
+    /// An option that is said, one that is left out and one that nobody says, beside defaults for all three.
+    #[test]
+    fn a_default_stands_where_the_endpoint_says_nothing_valid() {
+        let defaults = wanted(&[
+            ("webhook/origin-connect-timeout", "5s"),
+            ("webhook/origin-no-tls-verify", "true"),
+            ("webhook/origin-proxy-port", "80"),
+        ]);
+        let said = [("webhook/origin-no-tls-verify", "false"), ("webhook/origin-proxy-port", "many")];
+        let read = read_all(&said, &defaults);
+        let json = r#"{"connectTimeout":5,"noTLSVerify":false,"proxyPort":80}"#;
+        assert_eq!(written(&read.origin_request), json);
+        assert_eq!((read.left_out.len(), read.invalid.len()), (1, 0), "{read:?}");
+    }
+
+    /// Nothing in a rule would say it, and in the next loop the default would allow what it denies.
+    #[test]
+    fn an_empty_list_of_ip_rules_is_invalid_beside_a_default_that_allows_something() {
+        let defaults = wanted(&[(IP_RULES, r#"[{"prefix":"10.0.0.0/8","ports":[],"allow":true}]"#)]);
+        assert_ne!(read_all(&[(IP_RULES, "[]")], &defaults).invalid, []);
+        let own = r#"[{"prefix":"192.0.2.0/24","ports":[],"allow":true}]"#;
+        let own_rules = read_all(&[(IP_RULES, own)], &defaults).origin_request.properties();
+        assert_eq!(own_rules, [Property::new(IP_RULES, own)]);
+    }
+
+    #[test]
+    fn what_limits_access_is_never_left_out() {
+        let team = ("webhook/access-team-name", "team");
+        let tag = ("webhook/access-aud-tag", "tag");
+        let required = ("webhook/access-required", "true");
+        let table = [
+            ("required alone", vec![required]),
+            ("required without tags", vec![required, team]),
+            ("required without a team", vec![required, tag]),
+            ("a team and tags, and nobody says whether", vec![team, tag]),
+            ("a word that is no boolean", vec![("webhook/access-required", "yes"), team, tag]),
+            ("an empty value", vec![("webhook/access-required", ""), team, tag]),
+            ("an empty list of tags", vec![required, team, ("webhook/access-aud-tag", " , ")]),
+            ("a team without a name", vec![required, tag, ("webhook/access-team-name", " ")]),
+            ("a domain for the team's name", vec![required, tag, ("webhook/access-team-name", "team.test")]),
+            (
+                "another host for the team's",
+                vec![required, tag, ("webhook/access-team-name", "evil.test/x#")],
+            ),
+            ("a team's name in capitals", vec![required, tag, ("webhook/access-team-name", "Team")]),
+            ("a team's name that ends in a dash", vec![required, tag, ("webhook/access-team-name", "team-")]),
+            ("rules that cannot be read", vec![("webhook/origin-ip-rules", "10.0.0.0/8")]),
+            (
+                "rules with a key too many",
+                vec![(IP_RULES, r#"[{"prefix":"10.0.0.0/8","allow":true,"deny":1}]"#)],
+            ),
+            ("an empty file of authorities", vec![(CA_POOL, "")]),
+            ("a file of authorities that is none", vec![(CA_POOL, "/etc\n/ca.pem")]),
+            ("rules without a list", vec![(IP_RULES, "{}")]),
+            ("rules of texts", vec![(IP_RULES, r#"["10.0.0.0/8"]"#)]),
+            ("rules without a prefix", vec![(IP_RULES, r#"[{"ports":[80],"allow":true}]"#)]),
+            ("rules with a bad prefix", vec![(IP_RULES, r#"[{"prefix":"10.0.0.0","allow":true}]"#)]),
+            ("a prefix that is too long", vec![(IP_RULES, r#"[{"prefix":"10.0.0.0/33","allow":true}]"#)]),
+            ("a prefix length with a sign", vec![(IP_RULES, r#"[{"prefix":"::/+8","allow":true}]"#)]),
+            ("the port 0", vec![(IP_RULES, r#"[{"prefix":"::/0","ports":[0],"allow":true}]"#)]),
+            ("a port above 65535", vec![(IP_RULES, r#"[{"prefix":"::/0","ports":[65536],"allow":true}]"#)]),
+            ("a port as a text", vec![(IP_RULES, r#"[{"prefix":"::/0","ports":["80"],"allow":true}]"#)]),
+            ("a number for a flag", vec![(IP_RULES, r#"[{"prefix":"::/0","allow":1}]"#)]),
+        ];
+        for (label, properties) in table {
+            assert_ne!(read_all(&properties, &OriginRequest::default()).invalid, [], "{label}");
         }
     }
 
     #[test]
-    fn values_that_would_break_the_document_or_mislead_are_refused() {
-        use FieldProblem as P;
-        let is_type = |problem: &Option<FieldProblem>| matches!(problem, Some(P::Type(_)));
-        for (field, json) in [
-            ("connectTimeout", "\"30s\""),
-            ("connectTimeout", "30.0"),
-            ("connectTimeout", "3e1"),
-            ("keepAliveConnections", "1.5"),
-            ("noTLSVerify", "0"),
-            ("noTLSVerify", "\"true\""),
-            ("httpHostHeader", "1"),
-            ("proxyPort", "-1"),
-            ("proxyPort", "\"80\""),
-            ("ipRules", "{}"),
-            ("ipRules", "[\"10.0.0.0/8\"]"),
-            ("ipRules", r#"[{"prefix":"10.0.0.0/8","ports":["80"]}]"#),
-            ("ipRules", r#"[{"prefix":"10.0.0.0/8","Allow":1}]"#),
-            ("access", "true"),
-            ("access", r#"{"required":"true"}"#),
-            ("access", r#"{"required":true,"REQUIRED":"true"}"#),
-            ("access", r#"{"audTag":"aud"}"#),
-            ("access", r#"{"audTag":[1]}"#),
-        ] {
-            assert!(is_type(&problem(field, json)), "{field} {json}");
-        }
-        for (field, json, expected) in [
-            ("connectTimeout", "-1", P::Negative),
-            ("connectTimeout", "9223372037", P::TooManySeconds),
-            ("keepAliveConnections", "-5", P::Negative),
-            ("keepAliveConnections", "2147483648", P::TooMany),
-            ("proxyPort", "65536", P::Port),
-            ("proxyType", "\"http\"", P::ProxyType),
-            ("httpHostHeader", "\"a\\r\\nb\"", P::Character('\r')),
-            ("originServerName", "\"a b\"", P::Character(' ')),
-            ("ipRules", r#"[{"ports":[80]}]"#, P::Prefix("".into())),
-            ("ipRules", r#"[{"prefix":"10.0.0.0"}]"#, P::Prefix("10.0.0.0".into())),
-            ("ipRules", r#"[{"prefix":"10.0.0.0/33"}]"#, P::Prefix("10.0.0.0/33".into())),
-            ("ipRules", r#"[{"prefix":"::/+8"}]"#, P::Prefix("::/+8".into())),
-            ("ipRules", r#"[{"prefix":"::/0","ports":[0]}]"#, P::Port),
-            ("access", r#"{"required":true,"audTag":["aud"]}"#, P::AccessWithoutTeam),
-            ("access", r#"{"required":true,"teamName":" ","audTag":["aud"]}"#, P::AccessWithoutTeam),
-            ("access", r#"{"required":true,"teamName":"t"}"#, P::AccessWithoutAudience),
-            ("access", r#"{"required":true,"teamName":"t","audTag":[]}"#, P::AccessWithoutAudience),
-            ("access", r#"{"required":true,"teamName":"t","audTag":["a",""]}"#, P::AccessWithoutAudience),
-        ] {
-            assert_eq!(problem(field, json), Some(expected), "{field} {json}");
-        }
+    fn access_is_read_back_as_it_was_asked_for() {
+        let asked = [
+            ("webhook/access-required", "true"),
+            ("webhook/access-team-name", "team"),
+            ("webhook/access-aud-tag", "one, two"),
+        ];
+        let origin_request = wanted(&asked);
+        let json = r#"{"access":{"required":true,"teamName":"team","audTag":["one","two"]}}"#;
+        assert_eq!(written(&origin_request), json);
+        let rendered = origin_request.properties();
+        assert_eq!(
+            rendered,
+            [
+                Property::new(ACCESS_REQUIRED, "true"),
+                Property::new(ACCESS_TEAM_NAME, "team"),
+                Property::new(ACCESS_AUD_TAG, "one,two")
+            ]
+        );
+    }
+
+    #[test]
+    fn access_that_is_not_required_says_what_nothing_says() {
+        assert_eq!(read_one(ACCESS_REQUIRED, "false"), OptionsRead::default());
+        let empty = json!({"required": false, "teamName": "", "audTag": []});
+        assert_eq!(access::properties(&empty), []);
+    }
+
+    #[test]
+    fn access_is_read_as_cloudflared_reads_it_whatever_the_case_of_its_keys() {
+        let access = json!({"Required": true, "TEAMNAME": "team", "audtag": ["tag"]});
+        assert_eq!(access::properties(&access).len(), 3);
     }
 
     #[test]
     fn values_are_compared_by_what_they_are() {
-        let access = json!({"required": true, "teamName": "t", "audTag": ["a"]});
-        for (field, present, wanted, equal) in [
-            ("connectTimeout", None, None, true),
-            ("connectTimeout", None, Some(json!(null)), true),
-            ("connectTimeout", Some("30"), Some(json!(30)), true),
-            ("connectTimeout", Some("31"), Some(json!(30)), false),
-            ("connectTimeout", Some("30"), None, false),
-            ("connectTimeout", None, Some(json!(30)), false),
-            ("connectTimeout", Some("\"30\""), Some(json!(30)), false),
-            ("caPool", Some(r#""\u002fca""#), Some(json!("/ca")), true),
-            ("noTLSVerify", Some("false"), None, false),
+        const ACCESS: &[(&str, &str)] =
+            &[(ACCESS_REQUIRED, "true"), (ACCESS_TEAM_NAME, "t"), (ACCESS_AUD_TAG, "a")];
+        const TIMEOUT: &[(&str, &str)] = &[("webhook/origin-connect-timeout", "30s")];
+        for (present, said, equal) in [
+            ("{}", &[][..], true),
+            (r#"{"connectTimeout":null}"#, &[], true),
+            (r#"{"connectTimeout":30}"#, TIMEOUT, true),
+            (r#"{"connectTimeout":31}"#, TIMEOUT, false),
+            (r#"{"connectTimeout":30}"#, &[], false),
+            ("{}", TIMEOUT, false),
+            (r#"{"connectTimeout":"30"}"#, TIMEOUT, false),
+            (r#"{"caPool":"\u002fca"}"#, &[(CA_POOL, "/ca")], true),
+            (r#"{"noTLSVerify":false}"#, &[], false),
             (
-                "ipRules",
-                Some(r#"[ {"allow":true, "prefix":"::/0"} ]"#),
-                Some(json!([{"prefix": "::/0", "allow": true}])),
+                r#"{"ipRules":[ {"allow":true, "prefix":"::/0","ports":[]} ]}"#,
+                &[(IP_RULES, r#"[{"prefix":"::/0","allow":true}]"#)],
                 true,
             ),
-            (
-                "access",
-                Some(r#"{"AudTag":["a"],"future":1,"required":true,"teamName":"t"}"#),
-                Some(access.clone()),
-                true,
-            ),
-            (
-                "access",
-                Some(r#"{"audTag":["b"],"required":true,"teamName":"t"}"#),
-                Some(access.clone()),
-                false,
-            ),
-            ("access", Some(r#"{"future":1,"required":null}"#), None, true),
-            ("access", Some("{}"), Some(access), false),
+            (r#"{"access":{"AudTag":["a"],"future":1,"required":true,"teamName":"t"}}"#, ACCESS, true),
+            (r#"{"access":{"audTag":["b"],"required":true,"teamName":"t"}}"#, ACCESS, false),
+            (r#"{"access":{"future":1,"required":null}}"#, &[], true),
+            (r#"{"access":{}}"#, ACCESS, false),
         ] {
-            let present = present.map(|json| from_json(json.to_owned()));
-            assert_eq!(
-                is_equal(field, present.as_deref(), wanted.as_ref()),
-                equal,
-                "{field} {present:?} {wanted:?}"
-            );
+            let raw = from_json(present.to_owned());
+            let origin = RawObject::parse(&raw).expect("an object");
+            assert_eq!(wanted(said).is_in(&origin), equal, "{present} {said:?}");
         }
     }
 
     #[test]
     fn access_keeps_what_is_not_managed() {
-        let present =
-            from_json(r#"{"environment":"x","audTag":["old"],"required":true,"teamName": "t"}"#.to_owned());
-        let wanted = json!({"required": true, "teamName": "t", "audTag": ["new"]});
-        let written = |wanted| access_with(Some(&present), wanted).map(|raw| raw.get().to_owned());
-        assert_eq!(
-            written(Some(&wanted)).as_deref(),
-            Some(r#"{"environment":"x","audTag":["new"],"required":true,"teamName":"t"}"#)
+        let present = from_json(
+            r#"{"access":{"environment":"x","audTag":["old"],"required":true,"teamName": "t"}}"#.to_owned(),
         );
-        assert_eq!(written(None).as_deref(), Some(r#"{"environment":"x"}"#));
-        assert!(access_with(None, None).is_none());
+        let onto = |wanted: &OriginRequest| {
+            let origin = RawObject::parse(&present).expect("an object");
+            wanted.onto(origin).map(|raw| raw.get().to_owned())
+        };
+        let access = wanted(&[(ACCESS_REQUIRED, "true"), (ACCESS_TEAM_NAME, "t"), (ACCESS_AUD_TAG, "new")]);
+        assert_eq!(
+            onto(&access).as_deref(),
+            Some(r#"{"access":{"environment":"x","audTag":["new"],"required":true,"teamName":"t"}}"#)
+        );
+        assert_eq!(onto(&OriginRequest::default()).as_deref(), Some(r#"{"access":{"environment":"x"}}"#));
     }
 }

@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// A member as it was written.
@@ -57,15 +58,30 @@ impl<'a> RawObject<'a> {
         nested
     }
 
-    /// Every member, with its key as Go would compare it.
-    pub(super) fn members(&self) -> impl Iterator<Item = (Cow<'_, str>, &'a RawValue)> {
-        // A key that is no text (a lone surrogate) is unknown to everybody.
-        self.members.iter().map(|member| (text(&member.key).unwrap_or_default(), member.value))
-    }
-
     /// Whether there is a member of none of these names.
     pub(super) fn has_others_than(&self, names: &[&str]) -> bool {
         self.members.iter().any(|member| !names.iter().any(|name| member.is(name)))
+    }
+
+    /// Whether the member has this value, however it is written. Absent and `null` are the same.
+    pub(super) fn holds(&self, name: &str, value: Option<&RawValue>) -> bool {
+        let parsed = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
+        match (self.last(name), value) {
+            (None, None) => true,
+            (Some(present), Some(value)) => {
+                parsed(present).is_some_and(|present| Some(present) == parsed(value))
+            }
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
+    /// Gives the member this value, or takes it away. One that has the value keeps its bytes.
+    pub(super) fn put(&mut self, name: &str, value: Option<&'a RawValue>) {
+        match value {
+            _ if self.holds(name, value) => {}
+            Some(value) => self.set(name, value),
+            None => self.remove(name),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -128,7 +144,7 @@ impl<'de> Deserialize<'de> for RawObject<'de> {
 
 /// Whether Go's `encoding/json` takes the key `key` for the field `field`: by Unicode's simple folding, in
 /// which two characters beyond ASCII fold onto letters of ASCII.
-pub(super) fn is_same_key(key: &str, field: &str) -> bool {
+fn is_same_key(key: &str, field: &str) -> bool {
     let fold = |character| match character {
         'ſ' => 's',
         '\u{212a}' => 'k',
@@ -148,11 +164,6 @@ pub(super) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
         return Some(Cow::Borrowed(borrowed));
     }
     serde_json::from_str::<String>(raw.get()).ok().map(Cow::Owned)
-}
-
-/// A number as Go's `strconv.ParseInt` reads it: no fraction, no exponent.
-pub(super) fn integer(value: &RawValue) -> Option<i64> {
-    value.get().parse().ok()
 }
 
 /// The JSON of a value whose writing cannot fail.

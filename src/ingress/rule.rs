@@ -1,10 +1,9 @@
 //! One rule of the list, as it is read and as it is wanted.
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::order::Scope;
-use super::origin_request::{ORIGIN_FIELDS, access_with, has_unknown_access_field, is_equal};
+use super::origin_request::{OriginRequest, has_unmanaged_field};
 use super::path::PathPattern;
 use super::raw_object::{RawObject, from_json, raw, text};
 use super::service::Service;
@@ -22,8 +21,8 @@ pub struct WantedRule {
     pub path: Option<PathPattern>,
     /// Where its requests go.
     pub service: Service,
-    /// Fields of [`ORIGIN_FIELDS`] and their values, in that order. What is not named is taken off the rule.
-    pub origin_request: Vec<(&'static str, Value)>,
+    /// Its options.
+    pub origin_request: OriginRequest,
 }
 
 impl WantedRule {
@@ -37,17 +36,12 @@ impl WantedRule {
         Scope::new(&self.hostname, self.path_text())
     }
 
-    fn origin_value(&self, name: &str) -> Option<&Value> {
-        let (_, value) = self.origin_request.iter().find(|(field, _)| *field == name)?;
-        (!value.is_null()).then_some(value)
-    }
-
     /// The rule's text, where none stands yet.
     pub(super) fn to_raw(&self) -> Box<RawValue> {
         let path = self.path_text().map(raw);
         let hostname = raw(self.hostname.as_str());
         let service = raw(self.service.as_str());
-        let origin = self.origin_onto(RawObject::default());
+        let origin = self.origin_request.onto(RawObject::default());
         let mut rule = RawObject::default();
         rule.set("hostname", &hostname);
         if let Some(path) = &path {
@@ -58,27 +52,6 @@ impl WantedRule {
             rule.set("originRequest", origin);
         }
         rule.to_raw()
-    }
-
-    /// The managed fields as wanted, all others as they are; nothing where nothing is left.
-    fn origin_onto(&self, origin: RawObject<'_>) -> Option<Box<RawValue>> {
-        let values = ORIGIN_FIELDS.map(|field| {
-            let wanted = self.origin_value(field);
-            let value = match field {
-                "access" => access_with(origin.last(field), wanted),
-                _ => wanted.map(raw),
-            };
-            (field, wanted, value)
-        });
-        let mut edited = origin;
-        for (field, wanted, value) in &values {
-            match value {
-                _ if is_equal(field, edited.last(field), *wanted) => {}
-                Some(value) => edited.set(field, value),
-                None => edited.remove(field),
-            }
-        }
-        (!edited.is_empty()).then(|| edited.to_raw())
     }
 }
 
@@ -160,21 +133,15 @@ impl Rule {
     /// [`Rule::is_for`].
     pub fn equals(&self, wanted: &WantedRule) -> bool {
         let WantedRule { hostname, path: _, service, origin_request: _ } = wanted;
-        *self.hostname == *hostname.as_str()
-            && *self.service == *service.as_str()
-            && self.has_origin_values(wanted)
+        *self.hostname == *hostname.as_str() && *self.service == *service.as_str() && self.has_options(wanted)
     }
 
     /// Whether it equals `wanted` and holds no field beyond what we would write.
     pub fn equals_in_every_field(&self, wanted: &WantedRule) -> bool {
-        let has_others = |object: Option<RawObject<'_>>, names: &[&str]| {
-            object.is_some_and(|object| object.has_others_than(names))
-        };
         self.equals(wanted)
             && self.path() == wanted.path_text()
-            && !has_others(RawObject::parse(&self.raw), &RULE_FIELDS)
-            && !has_others(self.origin(), &ORIGIN_FIELDS)
-            && !self.origin_field("access").is_some_and(has_unknown_access_field)
+            && !RawObject::parse(&self.raw).is_some_and(|rule| rule.has_others_than(&RULE_FIELDS))
+            && !self.origin().is_some_and(|origin| has_unmanaged_field(&origin))
     }
 
     /// Whether it has neither hostname nor path and so matches every request: what the last rule must be.
@@ -202,7 +169,7 @@ impl Rule {
     pub(super) fn with(&self, wanted: &WantedRule) -> Self {
         let hostname = raw(wanted.hostname.as_str());
         let service = raw(wanted.service.as_str());
-        let origin = wanted.origin_onto(self.origin().unwrap_or_default());
+        let origin = wanted.origin_request.onto(self.origin().unwrap_or_default());
         let mut rule = RawObject::parse(&self.raw).unwrap_or_default();
         if *self.hostname != *wanted.hostname.as_str() {
             rule.set("hostname", &hostname);
@@ -213,19 +180,19 @@ impl Rule {
         match &origin {
             // The API may add `{}` by itself: it stays, and so does the field's every byte, where nothing
             // changes.
-            _ if self.has_origin_values(wanted) => {}
+            _ if self.has_options(wanted) => {}
             Some(origin) => rule.set("originRequest", origin),
             None => rule.remove("originRequest"),
         }
         Self::parse(rule.to_raw())
     }
 
-    fn has_origin_values(&self, wanted: &WantedRule) -> bool {
-        let origin = self.origin().unwrap_or_default();
-        ORIGIN_FIELDS.into_iter().all(|field| is_equal(field, origin.last(field), wanted.origin_value(field)))
+    fn has_options(&self, wanted: &WantedRule) -> bool {
+        wanted.origin_request.is_in(&self.origin().unwrap_or_default())
     }
 
-    fn origin(&self) -> Option<RawObject<'_>> {
+    /// Its `originRequest`.
+    pub(super) fn origin(&self) -> Option<RawObject<'_>> {
         RawObject::parse(&self.raw)?.nested("originRequest")
     }
 }

@@ -7,12 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Instant;
 
-use crate::ingress::RuleEdit;
+use crate::ingress::{OriginOption, RuleEdit};
 use crate::limits;
-
 use crate::model::TunnelId;
 use crate::model::text::quoted;
-use crate::reconcile::options::CA_POOL_FIELD;
 
 /// What was written and is not known to be applied, by tunnel, the oldest version first.
 #[derive(Debug, Default)]
@@ -107,11 +105,10 @@ impl WrittenRule {
         let RuleEdit::Put { rule, replaces: _ } = edit else {
             return None;
         };
-        let ca_pool = rule.origin_request.iter().find(|(field, _)| *field == CA_POOL_FIELD);
         Some(Self {
             hostname: rule.hostname.as_str().into(),
             path: rule.path_text().unwrap_or_default().into(),
-            ca_pool: ca_pool.and_then(|(_, path)| path.as_str()).map(Into::into),
+            ca_pool: rule.origin_request.text(OriginOption::CaPool).map(Into::into),
         })
     }
 }
@@ -147,7 +144,10 @@ mod tests {
             hostname: Hostname::parse(hostname).expect("a hostname"),
             path: path.map(|path| PathPattern::parse(path).expect("a path")),
             service: Service::parse("https://web").expect("a service"),
-            origin_request: ca_pool.map(|path| (CA_POOL_FIELD, path.into())).into_iter().collect(),
+            origin_request: ca_pool
+                .and_then(|path| OriginOption::CaPool.parse(path).expect("a path"))
+                .into_iter()
+                .collect(),
         };
         RuleEdit::Put { rule, replaces: false }
     }

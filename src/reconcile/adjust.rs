@@ -120,9 +120,10 @@ fn sort_key(endpoint: &Endpoint) -> impl Ord + '_ {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
+    use crate::ingress::OriginOption;
+    use crate::ingress::origin_option::OriginValue;
     use crate::model::TunnelId;
     use crate::model::endpoint::{Labels, Property};
     use crate::reconcile::canonical::INVALID;
@@ -200,6 +201,10 @@ mod tests {
             set_identifier.to_owned(),
             properties,
         ))
+    }
+
+    fn value(option: OriginOption, text: &str) -> OriginValue {
+        option.parse(text).expect("it is valid").expect("it says something")
     }
 
     #[test]
@@ -395,7 +400,10 @@ mod tests {
     #[test]
     fn default_options_are_filled_in_where_there_is_a_rule_that_does_not_say_otherwise() {
         let mut settings = settings();
-        settings.policy.origin_defaults = vec![("connectTimeout", json!(5)), ("noTLSVerify", json!(true))];
+        settings.policy.origin_defaults =
+            [value(OriginOption::ConnectTimeout, "5s"), value(OriginOption::NoTlsVerify, "true")]
+                .into_iter()
+                .collect();
         let service = ("webhook/tunnel-service", "https://web:443");
         let (timeout, verify) = ("webhook/origin-connect-timeout", "webhook/origin-no-tls-verify");
         let table = [
@@ -624,12 +632,15 @@ mod tests {
             endpoints in prop::collection::vec(any_endpoint(), 0..6),
             default in prop::option::of(prop::sample::select(vec!["http://{name}:80", "http://web:80"])),
             origin_defaults in prop::sample::subsequence(
-                vec![("connectTimeout", json!(5)), ("ipRules", json!([{"prefix": "10.0.0.0/8", "ports": [], "allow": true}]))],
+                vec![
+                    value(OriginOption::ConnectTimeout, "5s"),
+                    value(OriginOption::IpRules, r#"[{"prefix":"10.0.0.0/8","allow":true}]"#),
+                ],
                 0..=2,
             ),
         ) {
             let mut settings = settings();
-            settings.policy.origin_defaults = origin_defaults;
+            settings.policy.origin_defaults = origin_defaults.into_iter().collect();
             settings.policy.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
             let once = adjust(&endpoints, &settings).endpoints;
             let twice = adjust(&once, &settings).endpoints;

@@ -6,12 +6,11 @@
 
 use std::fmt;
 
-use crate::ingress::{Rule, WantedRule};
+use crate::ingress::{Rule, WantedRule, origin_request};
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::text::one_line;
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::options;
 
 /// The service of an endpoint's rule.
 pub const TUNNEL_SERVICE: &str = "webhook/tunnel-service";
@@ -121,7 +120,7 @@ impl Canonical {
 
 /// The canonical properties of a rule as it stands in a tunnel's document.
 pub fn properties_of_rule(rule: &Rule) -> Vec<Property> {
-    let mut properties = options::properties_of_rule(rule);
+    let mut properties = origin_request::properties_of_rule(rule);
     properties.push(Property::new(TUNNEL_SERVICE, rule.service()));
     properties.extend(rule.path().map(|path| Property::new(TUNNEL_PATH, path)));
     properties
@@ -158,8 +157,8 @@ pub fn properties_of(publication: &Publication) -> Vec<Property> {
 
 /// The canonical properties of a rule as it is wanted.
 pub fn properties_of_wanted(rule: &WantedRule) -> Vec<Property> {
-    let WantedRule { hostname: _, path, service, origin_request } = rule;
-    let mut properties = options::properties(origin_request);
+    let WantedRule { hostname: _, path, service, origin_request: options } = rule;
+    let mut properties = options.properties();
     properties.push(Property::new(TUNNEL_SERVICE, service.as_str()));
     properties.extend(path.as_ref().map(|path| Property::new(TUNNEL_PATH, path.as_str())));
     properties

@@ -1,8 +1,7 @@
 //! `NAMESPACE_GUARD`: an object publishes services of its own namespace only, and hostnames that no other namespace
 //! has.
 
-use serde_json::Value;
-
+use crate::ingress::OriginOption;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::stamp;
 
@@ -20,13 +19,9 @@ impl NamespaceGuard {
             // Its record would lead to whatever rule of the tunnel comes first.
             return false;
         };
-        let reaches_beyond = |option: &(&'static str, Value)| match option {
-            // With these the visitor chooses where cloudflared connects to.
-            ("bastionMode", value) => *value != Value::Bool(false),
-            ("proxyType", value) => value.as_str() != Some(""),
-            _ => false,
-        };
-        if rule.origin_request.iter().any(reaches_beyond) {
+        let options = &rule.origin_request;
+        // With these the visitor chooses where cloudflared connects to.
+        if options.is_on(OriginOption::BastionMode) || options.text(OriginOption::ProxyType).is_some() {
             return false;
         }
         let service = rule.service.as_str();
@@ -75,10 +70,10 @@ pub fn digest_of(resource: &str) -> Option<Box<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ingress::{Service, WantedRule};
+    use crate::ingress::{OriginRequest, Service, WantedRule};
     use crate::model::{Hostname, TunnelId};
 
-    fn publication(service: &str, origin_request: Vec<(&'static str, Value)>) -> Publication {
+    fn publication(service: &str, origin_request: OriginRequest) -> Publication {
         let hostname = Hostname::parse("a.example.com").expect("a hostname");
         let service = Service::parse(service).expect("a service");
         Publication {
@@ -117,24 +112,25 @@ mod tests {
             ("bastion", false),
             ("socks-proxy", false),
         ] {
-            let publication = publication(service, Vec::new());
+            let publication = publication(service, OriginRequest::default());
             assert_eq!(guard().allows(&publication, "shop"), is_allowed, "{service}");
         }
-        let record_only = Publication { rule: None, ..publication("http://web.shop.svc", Vec::new()) };
+        let record_only =
+            Publication { rule: None, ..publication("http://web.shop.svc", OriginRequest::default()) };
         assert!(!guard().allows(&record_only, "shop"), "none");
     }
 
     #[test]
     fn options_that_reach_beyond_the_namespace_are_refused() {
-        for (option, is_allowed) in [
-            (("bastionMode", Value::Bool(true)), false),
-            (("bastionMode", Value::Bool(false)), true),
-            (("proxyType", Value::from("socks")), false),
-            (("proxyType", Value::from("")), true),
-            (("caPool", Value::from("/etc/ca.pem")), true),
-            (("noTLSVerify", Value::Bool(true)), true),
+        for (option, text, is_allowed) in [
+            (OriginOption::BastionMode, "true", false),
+            (OriginOption::BastionMode, "false", true),
+            (OriginOption::ProxyType, "socks", false),
+            (OriginOption::CaPool, "/etc/ca.pem", true),
+            (OriginOption::NoTlsVerify, "true", true),
         ] {
-            let with = publication("http://web.shop.svc", vec![option.clone()]);
+            let value = option.parse(text).expect("it is valid");
+            let with = publication("http://web.shop.svc", value.into_iter().collect());
             assert_eq!(guard().allows(&with, "shop"), is_allowed, "{option:?}");
         }
     }

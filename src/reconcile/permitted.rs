@@ -7,10 +7,9 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::ingress::{Service, WantedRule};
+use crate::ingress::{OriginOption, Service, WantedRule};
 use crate::reconcile::Settings;
 use crate::reconcile::canonical::Fault;
-use crate::reconcile::options::{CA_POOL, CA_POOL_FIELD};
 
 /// Names of the machine itself in the hosts files of Kubernetes, Docker and the usual distributions. The names below
 /// `localhost` are left to resolvers, many of which follow RFC 6761.
@@ -27,10 +26,9 @@ const LOCAL_NAMES: [&str; 8] = [
 
 /// What the operator does not permit of a rule whose service `subject` says.
 pub fn faults(rule: &WantedRule, subject: &str, settings: &Settings) -> impl Iterator<Item = Fault> + use<> {
-    let ca_pool = rule.origin_request.iter().find(|(field, _)| *field == CA_POOL_FIELD);
-    let ca_pool = ca_pool.and_then(|(_, path)| path.as_str()).filter(|path| !is_listed(path, settings));
+    let ca_pool = rule.origin_request.text(OriginOption::CaPool).filter(|path| !is_listed(path, settings));
     let ca_pool = ca_pool.map(|path| Fault {
-        subject: CA_POOL.into(),
+        subject: OriginOption::CaPool.property().into(),
         problem: format!(
             "is {path:?}, which ORIGIN_CA_POOLS does not list: a file that a cloudflared cannot read makes it refuse the \
              rules of all hostnames together; list the files that each one has"
@@ -60,9 +58,8 @@ impl fmt::Display for OwnPort {
 
 /// Compared to the letter: another spelling of a listed path may be another file once a link in it changes.
 fn is_listed(path: &str, settings: &Settings) -> bool {
-    let is_default = |(field, value): &(&str, serde_json::Value)| *field == CA_POOL_FIELD && *value == *path;
     settings.policy.ca_pools.iter().any(|listed| **listed == *path)
-        || settings.policy.origin_defaults.iter().any(is_default)
+        || settings.policy.origin_defaults.text(OriginOption::CaPool) == Some(path)
 }
 
 /// The port by which the service leads to one of `own`, as seen from a cloudflared that shares the program's network.

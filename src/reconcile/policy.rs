@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
+use crate::ingress::OriginRequest;
 use crate::limits;
 use crate::model::DomainFilter;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
-use crate::reconcile::options::OriginRequest;
 use crate::reconcile::service_template::ServiceTemplate;
 
 /// The settings that decisions depend on.
@@ -41,7 +41,7 @@ impl Policy {
             owner: owner.into(),
             filter: DomainFilter::default(),
             default_service: None,
-            origin_defaults: OriginRequest::new(),
+            origin_defaults: OriginRequest::default(),
             ca_pools: Vec::new(),
             own_addresses: Vec::new(),
             mass_deletion_limit: limits::MASS_DELETION_LIMIT_DEFAULT,

@@ -4,9 +4,9 @@
 //! A name that is nearly one of ours is a mistake in an object that was meant for a tunnel, and leaving it out could
 //! publish more than was asked for.
 
+use crate::ingress::OriginOption;
 use crate::limits;
 use crate::model::text::{MISSPELLING_MAX_EDITS, differs_by_at_most};
-use crate::reconcile::options::IP_RULES;
 
 /// What every property of ours begins with.
 pub const PREFIX: &str = "webhook/";
@@ -21,15 +21,22 @@ const ACCESS_PREFIX: &str = "webhook/access-";
 const LIMITING_WORDS: [&str; 2] = ["tunnel", "access"];
 
 /// A property's name, and how it looks with dashes alone and without what all begin with.
+#[derive(Clone, Copy)]
 struct Name {
     name: &'static str,
     dashed: &'static str,
     bare: &'static str,
 }
 
+impl Name {
+    const fn of(option: OriginOption) -> Self {
+        Self { name: option.property(), dashed: option.annotation(), bare: option.name() }
+    }
+}
+
 macro_rules! names {
     ($($bare:literal,)+) => {
-        /// Every property that an endpoint may have; of two that another name is as near to, the first is meant.
+        /// Every property but those of [`OriginOption`].
         const NAMES: &[Name] = &[$(Name {
             name: concat!("webhook/", $bare),
             dashed: concat!("webhook-", $bare),
@@ -46,24 +53,11 @@ names! {
     "access-required",
     "access-team-name",
     "access-aud-tag",
-    "origin-ip-rules",
-    "origin-connect-timeout",
-    "origin-tls-timeout",
-    "origin-tcp-keep-alive",
-    "origin-no-happy-eyeballs",
-    "origin-keep-alive-timeout",
-    "origin-keep-alive-connections",
-    "origin-http-host-header",
-    "origin-server-name",
-    "origin-match-sni-to-host",
-    "origin-ca-pool",
-    "origin-no-tls-verify",
-    "origin-disable-chunked-encoding",
-    "origin-http2-origin",
-    "origin-bastion-mode",
-    "origin-proxy-type",
-    "origin-proxy-address",
-    "origin-proxy-port",
+}
+
+/// Every property that an endpoint may have; of two that another name is as near to, the first is meant.
+fn names() -> impl Iterator<Item = Name> {
+    NAMES.iter().copied().chain(OriginOption::all().map(Name::of))
 }
 
 /// So many dots of a name may be the one in front of its group.
@@ -92,7 +86,7 @@ pub enum Meaning {
 
 /// Whether it is one of ours, as it is spelled.
 fn is_known(name: &str) -> bool {
-    NAMES.iter().any(|known| known.name == name)
+    names().any(|known| known.name == name)
 }
 
 /// What somebody meant who wrote this name.
@@ -114,7 +108,9 @@ pub fn meaning(name: &str) -> Meaning {
 
 /// Whether the property says what is published, or who may reach it or what through it.
 fn limits_what_is_published(name: &str) -> bool {
-    [TUNNEL_PREFIX, ACCESS_PREFIX, IP_RULES].into_iter().any(|prefix| name.starts_with(prefix))
+    [TUNNEL_PREFIX, ACCESS_PREFIX, OriginOption::IpRules.property()]
+        .into_iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether a dot was typed for a dash, or for nothing, so that what looks like a group's name ends a property's.
@@ -127,18 +123,18 @@ pub fn is_torn(name: &str, group: &str) -> bool {
 /// does behind; nothing for a name that is too long to be meant for one.
 fn nearest(name: &str) -> Option<&'static str> {
     let spellings = spellings(name);
-    let is_near = |known: &&Name| {
+    let is_near = |known: &Name| {
         let edits = if known.bare.len() <= SHORT_NAME_BYTES { 1 } else { MISSPELLING_MAX_EDITS };
         spellings.iter().any(|spelling| {
             differs_by_at_most(MISSPELLING_MAX_EDITS, spelling, known.dashed)
                 || differs_by_at_most(edits, spelling, known.bare)
         })
     };
-    if let Some(known) = NAMES.iter().find(is_near) {
+    if let Some(known) = names().find(is_near) {
         return Some(known.name);
     }
     let words = spellings.iter().find_map(|spelling| words_of_ours(spelling))?;
-    let limits = NAMES.iter().filter(|known| limits_what_is_published(known.name));
+    let limits = names().filter(|known| limits_what_is_published(known.name));
     // Of several, the one that most of the words stand in.
     let fitting = limits.filter(|known| has_words_of(&words, known));
     fitting.max_by_key(|known| known.bare.matches('-').count()).map(|known| known.name)
@@ -209,16 +205,16 @@ fn is_word(word: &str, wanted: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_REQUIRED, ACCESS_TEAM_NAME};
     use crate::reconcile::canonical::{TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE};
-    use crate::reconcile::options;
 
     #[test]
     fn every_property_that_is_read_is_known() {
-        let access = [options::ACCESS_REQUIRED, options::ACCESS_TEAM_NAME, options::ACCESS_AUD_TAG];
+        let access = [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG];
         let mut read: Vec<&str> =
             [TUNNEL_SERVICE, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL].into_iter().chain(access).collect();
-        read.extend(options::origin_property_names());
-        let mut known: Vec<&str> = NAMES.iter().map(|known| known.name).collect();
+        read.extend(OriginOption::all().map(OriginOption::property));
+        let mut known: Vec<&str> = names().map(|known| known.name).collect();
         read.sort_unstable();
         known.sort_unstable();
         assert_eq!(known, read);
@@ -248,11 +244,11 @@ mod tests {
             ("webhook/prefix-path", TUNNEL_PATH_PREFIX),
             ("webhook/prefix-path-tunnel", TUNNEL_PATH_PREFIX),
             ("webhook/path", TUNNEL_PATH),
-            ("webhook/require-access", options::ACCESS_REQUIRED),
-            ("webhook/cf-access-required", options::ACCESS_REQUIRED),
-            ("webhook-access-required", options::ACCESS_REQUIRED),
-            ("webhook/ip-rules", IP_RULES),
-            ("webhook/origin-iprules", IP_RULES),
+            ("webhook/require-access", ACCESS_REQUIRED),
+            ("webhook/cf-access-required", ACCESS_REQUIRED),
+            ("webhook-access-required", ACCESS_REQUIRED),
+            ("webhook/ip-rules", OriginOption::IpRules.property()),
+            ("webhook/origin-iprules", OriginOption::IpRules.property()),
             ("webhook/origin-no-tls-verfy", "webhook/origin-no-tls-verify"),
         ] {
             let limits = limits_what_is_published(expected);

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use crate::ingress::{PathError, PathPattern, Service, WantedRule};
+use crate::ingress::origin_request::{BadOption, OptionsRead};
+use crate::ingress::{OriginRequest, PathError, PathPattern, Service, WantedRule};
 use crate::limits;
 use crate::model::TunnelId;
 use crate::model::endpoint::{Endpoint, Labels, Property};
@@ -19,7 +20,6 @@ use crate::reconcile::canonical::{
 };
 use crate::reconcile::groups::{self, Groups, Part};
 use crate::reconcile::notes::Notes;
-use crate::reconcile::options::{self, BadOption, OptionsRead};
 use crate::reconcile::property_name::{self, Meaning};
 use crate::reconcile::target::{self, Target};
 use crate::reconcile::{Settings, permitted};
@@ -438,16 +438,17 @@ impl PartReader<'_, '_> {
             ServiceText::Missing => (TUNNEL_SERVICE, ""),
         };
         let is_record = text == RECORD_ONLY;
-        let defaults = if is_record { &[] } else { &*settings.policy.origin_defaults };
+        let no_defaults = OriginRequest::default();
+        let defaults = if is_record { &no_defaults } else { &settings.policy.origin_defaults };
         let part = self.part;
         let OptionsRead { origin_request, left_out, invalid } =
-            options::read(&|name| part.text(name), defaults);
+            OriginRequest::read(&|name| part.text(name), defaults);
         for BadOption { property, problem } in left_out {
             let text = || format!("{property} is left out: it {problem}");
             self.reader.notes.add(self.endpoint, text);
         }
         for BadOption { property, problem } in invalid {
-            self.faults.push(Fault { subject: property, problem });
+            self.faults.push(Fault { subject: property.into(), problem });
         }
         if text.is_empty() {
             self.fault(TUNNEL_SERVICE, "is missing; name the service, or set it to none for the record only");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::ingress::{
-    Document, PathPattern, Rule, RuleEdit, Service, WantedRule,
+    Document, OriginRequest, PathPattern, Rule, RuleEdit, Service, WantedRule,
 };
 use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use proptest::collection::vec;
@@ -11,6 +11,8 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use crate::options::{fields, options, origin_request};
 
 /// Hostnames that we write.
 const HOSTNAMES: [&str; 9] = [
@@ -226,7 +228,7 @@ fn standing(entry: &Entry) -> Option<WantedRule> {
             hostname: Hostname::parse((*hostname)?).ok()?,
             path: path.filter(|path| !path.is_empty()).map(PathPattern::parse).transpose().ok()?,
             service: Service::parse("http://app.ns.svc:8080").ok()?,
-            origin_request: Vec::new(),
+            origin_request: OriginRequest::default(),
         }),
     }
 }
@@ -248,21 +250,14 @@ fn wanted() -> impl Strategy<Value = WantedRule> {
         "http_status:404",
         "unix:/run/a.sock",
     ]);
-    let fields = vec![
-        ("connectTimeout", json!(30)),
-        ("noHappyEyeballs", json!(false)),
-        ("httpHostHeader", json!("app.local")),
-        ("noTLSVerify", json!(true)),
-        ("ipRules", json!([{"prefix": "10.0.0.0/8", "ports": [80, 443], "allow": true}])),
-        ("access", json!({"required": true, "teamName": "team", "audTag": ["a", "b"]})),
-    ];
-    let fields = prop_oneof![Just(Vec::new()), subsequence(fields, 0..=6)];
-    (select(HOSTNAMES.to_vec()), select(PATHS.to_vec()), services, fields).prop_map(
-        |(hostname, path, service, origin_request)| WantedRule {
+    let options = options().map(|(properties, _, _)| properties).to_vec();
+    let options = prop_oneof![Just(Vec::new()), subsequence(options, 0..=6)];
+    (select(HOSTNAMES.to_vec()), select(PATHS.to_vec()), services, options).prop_map(
+        |(hostname, path, service, options)| WantedRule {
             hostname: Hostname::parse(hostname).unwrap(),
             path: (!path.is_empty()).then(|| PathPattern::parse(path).unwrap()),
             service: Service::parse(service).unwrap(),
-            origin_request,
+            origin_request: origin_request(&options.concat()),
         },
     )
 }
@@ -300,7 +295,7 @@ fn rule_text(index: usize, entry: &Entry) -> String {
             Some(wanted.hostname.as_str()),
             wanted.path_text(),
             wanted.service.as_str().to_owned(),
-            wanted.origin_request.clone(),
+            fields(&wanted.origin_request),
             *style,
         ),
         Entry::Foreign { hostname, path, style } => {

@@ -6,9 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use external_dns_cloudflare_tunnel_webhook::ingress::{
-    Document, Edited, ORIGIN_FIELDS, Rule, RuleEdit, validate,
-};
+use cloudflare_emulator::ingress::validate;
+use external_dns_cloudflare_tunnel_webhook::ingress::{Document, Edited, OriginOption, Rule, RuleEdit};
 use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -16,7 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::generator::{HOSTS, Key, REQUEST_PATHS, Scene, has_key, key_of, plain_scene, scene, wanted_key};
-use crate::matcher;
+use crate::{matcher, options};
 
 fn edit(scene: &Scene) -> Edited {
     scene.document().edit(&scene.edits, &|rule| scene.is_own(rule))
@@ -191,8 +190,9 @@ proptest! {
             let (hostname, path) = (&wanted.hostname, wanted.path_text());
             let rules: Vec<_> = edited.document.rules_of(hostname).filter(|rule| rule.is_for(hostname, path)).collect();
             prop_assert_eq!(rules.len(), 1);
-            let has_values = ORIGIN_FIELDS.into_iter().all(|field| {
-                let wanted = wanted.origin_request.iter().find(|(name, _)| *name == field).map(|(_, value)| value);
+            let values = options::fields(&wanted.origin_request);
+            let has_values = OriginOption::all().map(OriginOption::field).chain(["access"]).all(|field| {
+                let wanted = values.iter().find(|(name, _)| *name == field).map(|(_, value)| value);
                 managed_value(rules[0], field).as_ref() == wanted
             });
             prop_assert!(
@@ -261,8 +261,8 @@ proptest! {
     fn a_list_that_was_valid_stays_valid(scene in plain_scene()) {
         let before = scene.document();
         let edited = edit(&scene);
-        if validate(&before.to_raw()).is_ok() {
-            prop_assert_eq!(validate(&edited.document.to_raw()), Ok(()));
+        if validate(before.to_raw().get()).is_ok() {
+            prop_assert_eq!(validate(edited.document.to_raw().get()), Ok(()));
         }
     }
 }
@@ -327,7 +327,7 @@ fn the_documents_are_not_trivial() {
             })
         }));
         let plain = plain_scene().new_tree(&mut runner).unwrap().current();
-        valid += usize::from(!plain.edits.is_empty() && validate(&plain.document().to_raw()).is_ok());
+        valid += usize::from(!plain.edits.is_empty() && validate(plain.document().to_raw().get()).is_ok());
     }
     for (label, count) in [
         ("changed", changed),

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
 use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
+use external_dns_cloudflare_tunnel_webhook::ingress::OriginOption;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
@@ -100,7 +101,8 @@ fn an_option_that_reaches_beyond_the_namespace_is_refused() {
 #[test]
 fn a_default_of_the_operator_is_allowed() {
     let mut world = guarded();
-    world.origin_defaults = vec![("caPool", "/etc/ca.pem".into())];
+    let ca_pool = OriginOption::CaPool.parse("/etc/ca.pem").unwrap();
+    world.origin_defaults = ca_pool.into_iter().collect();
     let plan = run(&mut world, &[of("ingress/shop/web", "", "https://web.shop.svc:443")]);
     assert_eq!(plan.refusals, []);
     assert_eq!(services(&world), [rule("", "https://web.shop.svc:443")]);

@@ -1,14 +1,13 @@
 //! The laws of the core, over random worlds: whatever stands in the tunnels and the zone, whatever is asked for, and
 //! wherever a run is cut off.
 
+use external_dns_cloudflare_tunnel_webhook::ingress::{OriginOption, OriginRequest};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::model::{Record, hostname};
 use external_dns_cloudflare_tunnel_webhook::reconcile::heritage::Heritage;
-use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust, plan};
 use proptest::prelude::*;
-use serde_json::json;
 
 use test_support::external_dns::{Registry, TXT, TXT_BELOW, TxtNames};
 use test_support::world::{HOME, INNER_ZONE, OFFICE, World, tunnel_id};
@@ -139,9 +138,14 @@ fn any_outer_world() -> impl Strategy<Value = World> {
 
 /// The option that endpoints have of themselves is among them.
 fn any_defaults() -> impl Strategy<Value = OriginRequest> {
+    let defaults = [
+        (OriginOption::ConnectTimeout, "5s"),
+        (OriginOption::NoTlsVerify, "true"),
+        (OriginOption::ProxyType, "socks"),
+    ];
     let defaults =
-        vec![("connectTimeout", json!(5)), ("noTLSVerify", json!(true)), ("proxyType", json!("socks"))];
-    prop::sample::subsequence(defaults, 0..=3)
+        defaults.map(|(option, text)| option.parse(text).expect("it is valid").expect("it says something"));
+    prop::sample::subsequence(defaults.to_vec(), 0..=3).prop_map(|values| values.into_iter().collect())
 }
 
 /// Every ownership with every registry, the unfitting ones too.

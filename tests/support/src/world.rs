@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use external_dns_cloudflare_tunnel_webhook::ingress::Document;
+use external_dns_cloudflare_tunnel_webhook::ingress::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT;
 use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
@@ -11,7 +12,6 @@ use external_dns_cloudflare_tunnel_webhook::model::{
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
-use external_dns_cloudflare_tunnel_webhook::reconcile::options::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Settled, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -142,7 +142,7 @@ impl World {
                 .into(),
             ownership: Ownership::Comment,
             registry: Registry::Noop,
-            origin_defaults: OriginRequest::new(),
+            origin_defaults: OriginRequest::default(),
             default_service: None,
             adopt: Adopt::default(),
             namespace_guard: None,

@@ -1,0 +1,129 @@
+//! Cloudflare Access on a rule: the token that cloudflared wants to see before it passes a request on.
+
+use serde_json::{Value, json};
+
+use super::origin_option::parse_flag;
+use super::origin_request::BadOption;
+use crate::model::endpoint::Property;
+use crate::model::hostname;
+
+/// Access tokens have to be valid for a request to reach the service: `true` or `false`.
+pub const ACCESS_REQUIRED: &str = "webhook/access-required";
+
+/// The team's name at Cloudflare Access.
+pub const ACCESS_TEAM_NAME: &str = "webhook/access-team-name";
+
+/// The applications' audience tags, separated by commas.
+pub const ACCESS_AUD_TAG: &str = "webhook/access-aud-tag";
+
+/// The field of `originRequest`.
+pub(super) const FIELD: &str = "access";
+
+/// The fields of `access` that are managed.
+pub(super) const MEMBERS: [&str; 3] = ["required", "teamName", "audTag"];
+
+/// What `access` is to hold. Where tokens are required, it names a team and applications: without a team cloudflared would
+/// refuse the document, and without an application every request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Access {
+    required: bool,
+    team_name: Box<str>,
+    audience_tags: Vec<Box<str>>,
+}
+
+impl Access {
+    /// Reads the properties; nothing where they say what an absent field says.
+    pub(super) fn read<'t>(
+        text_of: &dyn Fn(&str) -> Option<&'t str>,
+    ) -> Result<Option<Self>, Vec<BadOption>> {
+        let [required, team, tags] = [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].map(text_of);
+        let team = team.map(str::trim);
+        let audience_tags = tags.unwrap_or_default().split(',').map(str::trim).filter(|tag| !tag.is_empty());
+        let audience_tags: Vec<Box<str>> = audience_tags.map(Into::into).collect();
+        let mut bad = Vec::new();
+        if let Some(team) = team.filter(|team| !is_team_name(team)) {
+            bad.push(BadOption::new(
+                ACCESS_TEAM_NAME,
+                format!(
+                    "is {team:?}; allowed is the first label of the team's domain, in lower case: for \
+                     my-team.cloudflareaccess.com it is my-team"
+                ),
+            ));
+        }
+        if tags.is_some() && audience_tags.is_empty() {
+            bad.push(BadOption::new(ACCESS_AUD_TAG, "is empty"));
+        }
+        match is_required(required, team.is_some(), tags.is_some()) {
+            Ok(None) => Ok(None),
+            Ok(Some(required)) if bad.is_empty() => {
+                Ok(Some(Self { required, team_name: team.unwrap_or_default().into(), audience_tags }))
+            }
+            Ok(Some(_)) => Err(bad),
+            Err(problem) => {
+                bad.push(problem);
+                Err(bad)
+            }
+        }
+    }
+
+    /// What the field holds.
+    pub(super) fn to_json(&self) -> Value {
+        let Self { required, team_name, audience_tags } = self;
+        json!({"required": required, "teamName": team_name, "audTag": audience_tags})
+    }
+}
+
+/// Whether tokens are required; nothing where the properties together say what an absent field says.
+fn is_required(required: Option<&str>, has_team: bool, has_tags: bool) -> Result<Option<bool>, BadOption> {
+    let required = required.map(parse_flag).transpose();
+    match (required.map_err(|problem| BadOption::new(ACCESS_REQUIRED, problem))?, has_team, has_tags) {
+        // cloudflared does not inherit Access from the tunnel's defaults: `false` alone says what nothing says.
+        (None | Some(false), false, false) => Ok(None),
+        (None, ..) => Err(BadOption::new(
+            ACCESS_REQUIRED,
+            "is missing beside the other Access properties; say true or false",
+        )),
+        (Some(_), false, true) => {
+            Err(BadOption::new(ACCESS_TEAM_NAME, "is missing; the tags mean nothing without it"))
+        }
+        (Some(true), _, false) => Err(BadOption::new(
+            ACCESS_AUD_TAG,
+            "or the team's name is missing; both are needed to check a token",
+        )),
+        (Some(required), true, _) => Ok(Some(required)),
+    }
+}
+
+/// A label of DNS in lower case. cloudflared makes a URL of it as it is, and takes the keys of whatever host comes of that.
+fn is_team_name(text: &str) -> bool {
+    let is_letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.len() <= hostname::LABEL_MAX_BYTES
+        && text.bytes().all(|byte| is_letter_or_digit(byte) || byte == b'-')
+        && [text.bytes().next(), text.bytes().last()]
+            .into_iter()
+            .all(|end| end.is_some_and(is_letter_or_digit))
+}
+
+/// The canonical properties for what `access` holds, whoever wrote it.
+pub(super) fn properties(access: &Value) -> Vec<Property> {
+    // cloudflared's decoder does not look at the case of keys.
+    let field = |name: &str| {
+        let fields = access.as_object()?;
+        fields.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    };
+    let required = field("required").and_then(Value::as_bool).unwrap_or_default();
+    let team = field("teamName").and_then(Value::as_str).unwrap_or_default();
+    let tags: Vec<&str> =
+        field("audTag").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    if !required && team.is_empty() && tags.is_empty() {
+        return Vec::new();
+    }
+    let mut properties = vec![Property::new(ACCESS_REQUIRED, required.to_string())];
+    if !team.is_empty() {
+        properties.push(Property::new(ACCESS_TEAM_NAME, team));
+    }
+    if !tags.is_empty() {
+        properties.push(Property::new(ACCESS_AUD_TAG, tags.join(",")));
+    }
+    properties
+}

@@ -1,0 +1,363 @@
+//! The options that a rule can have: one table of them, and how each kind is read from a text and shown as one.
+//!
+//! A new option is one line of the table and, as `argh` wants each flag declared, one in `cli.rs`; tests compare the
+//! table with the flags and with what the documents say. Field names, types and units are cloudflared's
+//! (`config/configuration.go`, `OriginRequestConfig`): durations are whole seconds. One value of a wrong type makes
+//! cloudflared refuse the whole document, so a value can only be made by [`OriginOption::parse`].
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Above this a cloudflared of 32 bits, for arm or 386, cannot read the number, and refuses the whole document that
+/// Cloudflare took.
+const COUNT_MAX: u64 = i32::MAX as u64;
+
+/// Above this cloudflared's nanoseconds overflow, silently.
+const DURATION_MAX_SECONDS: u64 = i64::MAX as u64 / 1_000_000_000;
+
+macro_rules! origin_options {
+    ($($option:ident: $kind:ident, $name:literal, $setting:literal, $field:literal;)+) => {
+        /// An option of a rule. They are ordered as Cloudflare orders them, and written in that order.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum OriginOption {
+            $(#[doc = concat!("`", $field, "`")] $option,)+
+        }
+
+        impl OriginOption {
+            const ALL: &[Self] = &[$(Self::$option),+];
+
+            const fn row(self) -> &'static Row {
+                match self {
+                    $(Self::$option => &Row {
+                        kind: Kind::$kind,
+                        name: concat!("origin-", $name),
+                        property: concat!("webhook/origin-", $name),
+                        annotation: concat!("webhook-origin-", $name),
+                        setting: concat!("ORIGIN_", $setting),
+                        field: $field,
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+origin_options! {
+    ConnectTimeout: Duration, "connect-timeout", "CONNECT_TIMEOUT", "connectTimeout";
+    TlsTimeout: Duration, "tls-timeout", "TLS_TIMEOUT", "tlsTimeout";
+    TcpKeepAlive: Duration, "tcp-keep-alive", "TCP_KEEP_ALIVE", "tcpKeepAlive";
+    NoHappyEyeballs: Flag, "no-happy-eyeballs", "NO_HAPPY_EYEBALLS", "noHappyEyeballs";
+    KeepAliveTimeout: Duration, "keep-alive-timeout", "KEEP_ALIVE_TIMEOUT", "keepAliveTimeout";
+    KeepAliveConnections: Count, "keep-alive-connections", "KEEP_ALIVE_CONNECTIONS", "keepAliveConnections";
+    HttpHostHeader: HostText, "http-host-header", "HTTP_HOST_HEADER", "httpHostHeader";
+    ServerName: HostText, "server-name", "SERVER_NAME", "originServerName";
+    MatchSniToHost: Flag, "match-sni-to-host", "MATCH_SNI_TO_HOST", "matchSNItoHost";
+    CaPool: File, "ca-pool", "CA_POOL", "caPool";
+    NoTlsVerify: Flag, "no-tls-verify", "NO_TLS_VERIFY", "noTLSVerify";
+    DisableChunkedEncoding: Flag, "disable-chunked-encoding", "DISABLE_CHUNKED_ENCODING", "disableChunkedEncoding";
+    Http2Origin: Flag, "http2-origin", "HTTP2_ORIGIN", "http2Origin";
+    BastionMode: Flag, "bastion-mode", "BASTION_MODE", "bastionMode";
+    ProxyType: ProxyType, "proxy-type", "PROXY_TYPE", "proxyType";
+    ProxyAddress: Text, "proxy-address", "PROXY_ADDRESS", "proxyAddress";
+    ProxyPort: Port, "proxy-port", "PROXY_PORT", "proxyPort";
+    IpRules: IpRules, "ip-rules", "IP_RULES", "ipRules";
+}
+
+/// A line of the table.
+struct Row {
+    kind: Kind,
+    name: &'static str,
+    property: &'static str,
+    annotation: &'static str,
+    setting: &'static str,
+    field: &'static str,
+}
+
+/// What an option takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Duration,
+    Count,
+    Port,
+    Flag,
+    Text,
+    /// A file, as every cloudflared of the tunnel sees it. Without it a service whose certificate it has signed would be
+    /// out of reach.
+    File,
+    /// A text that goes into a header or a TLS extension.
+    HostText,
+    ProxyType,
+    /// The rules of a `socks-proxy` service. They limit what is reachable.
+    IpRules,
+}
+
+/// An option and a value for it that cloudflared takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginValue {
+    option: OriginOption,
+    content: Content,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    Number(u64),
+    Flag(bool),
+    Text(Box<str>),
+    IpRules(Vec<IpRule>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IpRule {
+    prefix: String,
+    #[serde(default)]
+    ports: Vec<u16>,
+    allow: bool,
+}
+
+impl OriginOption {
+    /// Every option.
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        Self::ALL.iter().copied()
+    }
+
+    /// Its name, with which those of property and annotation end.
+    pub const fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The property of an endpoint that says it.
+    pub const fn property(self) -> &'static str {
+        self.row().property
+    }
+
+    /// The same in an annotation, behind the prefix of all of `ExternalDNS`'s annotations.
+    pub const fn annotation(self) -> &'static str {
+        self.row().annotation
+    }
+
+    /// The setting that says what holds where an endpoint says nothing.
+    pub const fn setting(self) -> &'static str {
+        self.row().setting
+    }
+
+    /// The field of `originRequest`, in Cloudflare's spelling.
+    pub const fn field(self) -> &'static str {
+        self.row().field
+    }
+
+    /// Whether a rule without it could publish more than was asked for, or nothing: one that is invalid is not left out.
+    pub(super) const fn is_needed(self) -> bool {
+        matches!(self.row().kind, Kind::IpRules | Kind::File)
+    }
+
+    /// The value that a text says; nothing where it says what an absent field says.
+    ///
+    /// # Errors
+    /// What is wrong with the text and what is allowed.
+    pub fn parse(self, text: &str) -> Result<Option<OriginValue>, String> {
+        let content = self.row().kind.parse(text)?;
+        let is_nothing = matches!(&content, Content::IpRules(rules) if rules.is_empty());
+        Ok((!is_nothing).then_some(OriginValue { option: self, content }))
+    }
+
+    /// The text for a JSON value, whoever wrote it; nothing where the value means the same as an absent field. A value of
+    /// another type than cloudflared takes is shown as it stands.
+    pub(super) fn render(self, value: &Value) -> Option<String> {
+        match (self.row().kind, value) {
+            (_, Value::Null) => None,
+            (Kind::Text | Kind::File | Kind::HostText | Kind::ProxyType, Value::String(text)) => {
+                (!text.is_empty()).then(|| text.clone())
+            }
+            (Kind::Duration, Value::Number(seconds)) => Some(format!("{seconds}s")),
+            (Kind::IpRules, Value::Array(rules)) if rules.is_empty() => None,
+            (Kind::IpRules, rules) => Some(render_ip_rules(rules)),
+            (_, value) => Some(value.to_string()),
+        }
+    }
+}
+
+impl OriginValue {
+    /// The option that it is of.
+    pub(super) const fn option(&self) -> OriginOption {
+        self.option
+    }
+
+    pub(super) fn flag(&self) -> Option<bool> {
+        if let Content::Flag(is_set) = self.content { Some(is_set) } else { None }
+    }
+
+    pub(super) fn text(&self) -> Option<&str> {
+        if let Content::Text(text) = &self.content { Some(text) } else { None }
+    }
+
+    /// What the field holds.
+    pub(super) fn to_json(&self) -> Value {
+        match &self.content {
+            Content::Number(number) => Value::from(*number),
+            Content::Flag(is_set) => Value::from(*is_set),
+            Content::Text(text) => Value::from(&**text),
+            Content::IpRules(rules) => rules
+                .iter()
+                .map(|IpRule { prefix, ports, allow }| json!({"prefix": prefix, "ports": ports, "allow": allow}))
+                .collect(),
+        }
+    }
+}
+
+impl Kind {
+    fn parse(self, text: &str) -> Result<Content, String> {
+        if text.is_empty() {
+            return Err("is empty".to_owned());
+        }
+        match self {
+            Self::Duration => parse_duration(text).map(Content::Number),
+            Self::Count => whole_number(text, COUNT_MAX).map(Content::Number),
+            Self::Port => whole_number(text, u64::from(u16::MAX)).map(Content::Number),
+            Self::Flag => parse_flag(text).map(Content::Flag),
+            Self::Text | Self::File | Self::HostText if text.chars().any(char::is_control) => {
+                Err(format!("is {text:?}; allowed is a text without control characters"))
+            }
+            Self::HostText if text.chars().any(char::is_whitespace) => {
+                Err(format!("is {text:?}; allowed is a text without blanks"))
+            }
+            Self::ProxyType if text != "socks" => Err(format!("is {text:?}; allowed is socks")),
+            Self::Text | Self::File | Self::HostText | Self::ProxyType => Ok(Content::Text(text.into())),
+            Self::IpRules => parse_ip_rules(text).map(Content::IpRules),
+        }
+    }
+}
+
+/// Whole seconds from Go's notation (`1m30s`) or a bare number of seconds.
+fn parse_duration(text: &str) -> Result<u64, String> {
+    const HELP: &str = "allowed are whole seconds, minutes and hours such as 30s or 1m30s";
+    let bad = || format!("is {text:?}; {HELP}");
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return whole_number(text, DURATION_MAX_SECONDS);
+    }
+    let mut seconds: u64 = 0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !character.is_ascii_digit()).ok_or_else(bad)?;
+        let (number, unit_and_rest) = rest.split_at(digits);
+        let unit_seconds = match unit_and_rest.as_bytes() {
+            [b'm', b's', ..] => return Err(bad()),
+            [b'h', ..] => 3600,
+            [b'm', ..] => 60,
+            [b's', ..] => 1,
+            _ => return Err(bad()),
+        };
+        let part = number.parse::<u64>().map_err(|_| bad())?.checked_mul(unit_seconds).ok_or_else(bad)?;
+        seconds = seconds.checked_add(part).ok_or_else(bad)?;
+        rest = unit_and_rest.get(1..).unwrap_or_default();
+    }
+    if seconds > DURATION_MAX_SECONDS { Err(bad()) } else { Ok(seconds) }
+}
+
+fn whole_number(text: &str, maximum: u64) -> Result<u64, String> {
+    text.parse::<u64>()
+        .ok()
+        .filter(|number| text.bytes().all(|byte| byte.is_ascii_digit()) && *number <= maximum)
+        .ok_or_else(|| format!("is {text:?}; allowed is a whole number from 0 to {maximum}"))
+}
+
+/// `true` or `false`, and nothing else: an unknown word must not decide.
+pub(super) fn parse_flag(text: &str) -> Result<bool, String> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("is {text:?}; allowed are true and false")),
+    }
+}
+
+fn parse_ip_rules(text: &str) -> Result<Vec<IpRule>, String> {
+    const HELP: &str = r#"allowed is a list such as [{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true}]"#;
+    let rules: Vec<IpRule> = serde_json::from_str(text)
+        .map_err(|error| format!("is {text:?}, which cannot be read ({error}); {HELP}"))?;
+    if let Some(bad) = rules.iter().find(|rule| !is_address_range(&rule.prefix)) {
+        return Err(format!("has the prefix {:?}, which is no address range; {HELP}", bad.prefix));
+    }
+    if rules.iter().any(|rule| rule.ports.contains(&0)) {
+        return Err(format!("has the port 0; {HELP}"));
+    }
+    Ok(rules)
+}
+
+/// Whether the text is an address and a prefix length, such as `10.0.0.0/8`.
+fn is_address_range(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else {
+        return false;
+    };
+    let maximum = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    length.bytes().all(|byte| byte.is_ascii_digit())
+        && length.parse::<u8>().is_ok_and(|length| length <= maximum)
+}
+
+/// Compact, the keys in Cloudflare's order; serde_json's own map would sort them.
+fn render_ip_rules(rules: &Value) -> String {
+    let Value::Array(rules) = rules else {
+        return rules.to_string();
+    };
+    let rendered: Vec<String> = rules
+        .iter()
+        .map(|rule| {
+            let Value::Object(fields) = rule else {
+                return rule.to_string();
+            };
+            let known = ["prefix", "ports", "allow"];
+            let unknown = fields.keys().map(String::as_str).filter(|key| !known.contains(key));
+            let parts: Vec<String> = known
+                .into_iter()
+                .chain(unknown)
+                .filter_map(|key| Some(format!("{}:{}", Value::from(key), fields.get(key)?)))
+                .collect();
+            format!("{{{}}}", parts.join(","))
+        })
+        .collect();
+    format!("[{}]", rendered.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of docs/annotations.md, with what it says that each option takes.
+    #[test]
+    fn the_documents_have_every_option_in_order_and_what_it_takes() {
+        let (_, text) = include_str!("../../docs/annotations.md")
+            .split_once("\n## Origin options\n")
+            .expect("it is there");
+        let (text, _) = text.split_once("\n### ").expect("another section follows");
+        let mut options = OriginOption::all();
+        for row in text.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let [annotation, takes, field] = cells[..] else { panic!("{row}") };
+            let option = options.next().expect("every row is an option");
+            assert_eq!(annotation, format!("`{}`", option.annotation()));
+            assert_eq!(field, format!("`{}`", option.field()));
+            let (taken, refused) = match takes {
+                "duration" => ("9223372036s", "9223372037s"),
+                "boolean" => ("false", "1"),
+                "number up to 2,147,483,647" => ("2147483647", "2147483648"),
+                "port" => ("65535", "65536"),
+                "text" => ("a b", "a\nb"),
+                "text without blanks" => ("ab", "a b"),
+                "a [listed file](#files-with-authorities)" => ("/a b", "/a\nb"),
+                "`socks`" => ("socks", "http"),
+                "JSON, see below" => (r#"[{"prefix":"::/0","allow":true}]"#, "::/0"),
+                other => panic!("{option:?} takes {other}"),
+            };
+            assert!(
+                option.parse(taken).is_ok() && option.parse(refused).is_err(),
+                "{option:?} takes {takes}"
+            );
+        }
+        assert_eq!(options.next(), None, "it is missing in the documents");
+    }
+}
