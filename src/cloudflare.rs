@@ -23,7 +23,7 @@ mod transport;
 mod tunnel;
 mod zone;
 
-pub use client::{Budget, Client, check_authorities};
+pub use client::{Client, check_authorities};
 pub use configuration::Configuration;
 pub use error::{Cause, Error, Refusal};
 pub use record::Batch;

@@ -140,7 +140,7 @@ impl Provider {
     /// The answer to a scrape of the metrics. Most were counted when they happened; what changes by itself is asked for
     /// now.
     pub fn scrape(&self) -> Answer {
-        let calls_left = self.client.budget().calls_left_in_window;
+        let calls_left = self.client.calls_left();
         let mut values = self.metrics.update();
         values.set(Family::Ready, &[], i64::from(self.health.is_ready()));
         values.set(Family::CallsLeft, &[], i64::from(calls_left));

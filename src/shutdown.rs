@@ -6,8 +6,7 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -86,7 +85,6 @@ pub struct Shutdown {
 #[derive(Debug, Default)]
 struct Shared {
     failure: Mutex<Option<String>>,
-    failed: Condvar,
     waker: Option<iterator::Handle>,
 }
 
@@ -98,7 +96,6 @@ impl Shutdown {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get_or_insert_with(|| reason.into());
-        self.shared.failed.notify_all();
         if let Some(waker) = &self.shared.waker {
             waker.close();
         }
@@ -107,17 +104,6 @@ impl Shutdown {
     /// Why the process has to end, if it has to.
     pub fn failure(&self) -> Option<String> {
         self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Waits for a failure, at most for `limit`. For programs that do not take over signals.
-    pub fn wait_for_failure(&self, limit: Duration) -> Option<String> {
-        let failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        let (failure, _) = self
-            .shared
-            .failed
-            .wait_timeout_while(failure, limit, |failure| failure.is_none())
-            .unwrap_or_else(PoisonError::into_inner);
-        failure.clone()
     }
 }
 
@@ -148,13 +134,5 @@ mod tests {
         ] {
             assert_eq!(cause.to_string(), text);
         }
-    }
-
-    #[test]
-    fn without_signals_a_failure_can_still_be_awaited() {
-        let shutdown = Shutdown::default();
-        assert_eq!(shutdown.wait_for_failure(Duration::from_millis(1)), None);
-        shutdown.fail("gone");
-        assert_eq!(shutdown.wait_for_failure(Duration::ZERO), Some("gone".to_owned()));
     }
 }

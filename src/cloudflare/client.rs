@@ -29,15 +29,6 @@ pub fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
     transport::check_authorities(pem)
 }
 
-/// How much may be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// Calls that may be sent at once, of those granted for five minutes.
-    pub calls_left_in_window: u32,
-    /// How long nothing will be sent, when the rate limit is used up.
-    pub blocked_for: Option<Duration>,
-}
-
 /// One call, however often it is sent.
 #[derive(Clone, Copy)]
 struct Call<'a> {
@@ -157,14 +148,9 @@ impl Client {
         self.credentials() != *used
     }
 
-    /// How much may be sent now.
-    pub fn budget(&self) -> Budget {
-        let now = self.clock.now();
-        let mut limiter = self.limiter();
-        Budget {
-            calls_left_in_window: u32::try_from(limiter.calls_left(now)).unwrap_or(u32::MAX),
-            blocked_for: limiter.blocked_for(now),
-        }
+    /// Calls that may be sent at once, of those granted for five minutes.
+    pub fn calls_left(&self) -> u32 {
+        u32::try_from(self.limiter().calls_left(self.clock.now())).unwrap_or(u32::MAX)
     }
 
     pub(super) fn credentials(&self) -> Arc<Credentials> {

@@ -161,7 +161,7 @@ mod tests {
         )]);
         let config = serde_json::value::to_raw_value(&()).unwrap();
         let error = stage.client.put_configuration(&account(), &id(), &config, stage.deadline()).unwrap_err();
-        assert!(error.refusal().unwrap().is_bad_configuration());
+        assert!(error.refusal().unwrap().has_code(1056));
         assert!(error.to_string().contains("Rule #2 has an invalid regex"), "{error}");
     }
 }

@@ -181,17 +181,6 @@ impl Refusal {
         self.codes().any(|found| found == code)
     }
 
-    /// Another record stands in the way: an address or CNAME with that host (81053, 81054), a delegation (81056),
-    /// or the record itself (81057, 81058).
-    pub fn is_conflict(&self) -> bool {
-        self.codes().any(|code| matches!(code, 81053 | 81054 | 81056 | 81057 | 81058))
-    }
-
-    /// The record to be created is there already, to the letter (81058).
-    pub fn is_identical_record(&self) -> bool {
-        self.has_code(81058)
-    }
-
     /// A record that was to be changed or deleted does not exist (81044).
     pub fn is_missing_record(&self) -> bool {
         self.has_code(81044)
@@ -200,11 +189,6 @@ impl Refusal {
     /// The zone holds as many records as it may (81045).
     pub fn is_record_quota(&self) -> bool {
         self.has_code(81045)
-    }
-
-    /// The tunnel's configuration did not pass Cloudflare's validation (1056).
-    pub fn is_bad_configuration(&self) -> bool {
-        self.has_code(1056)
     }
 }
 
@@ -302,14 +286,14 @@ mod tests {
     #[test]
     fn a_refusal_is_recognised_by_any_of_its_codes() {
         let mut refusal = refusal(400, Some(1004), "x");
-        assert!(!refusal.is_conflict() && !refusal.is_record_quota() && !refusal.is_bad_configuration());
+        assert!(!refusal.has_code(81058) && !refusal.is_record_quota() && !refusal.has_code(1056));
         refusal.chain = vec![Cause { code: Some(81058), message: "x".into() }];
-        assert!(refusal.is_conflict() && refusal.is_identical_record() && !refusal.is_record_quota());
+        assert!(refusal.has_code(81058) && !refusal.is_record_quota());
         refusal.code = Some(81044);
         assert!(refusal.is_missing_record());
         refusal.code = Some(81045);
         assert!(refusal.is_record_quota() && !refusal.is_missing_record());
         refusal.code = Some(1056);
-        assert!(refusal.is_bad_configuration());
+        assert!(refusal.has_code(1056));
     }
 }

@@ -51,7 +51,7 @@ impl Limiter {
     }
 
     /// How long nothing may be sent, if that is so.
-    pub(super) fn blocked_for(&mut self, now: Instant) -> Option<Duration> {
+    fn blocked_for(&mut self, now: Instant) -> Option<Duration> {
         self.forget(now);
         let window_full = || {
             if self.calls.len() < CALLS {

@@ -212,23 +212,15 @@ mod tests {
     #[test]
     fn a_batch_holds_only_what_changes() {
         let stage = Stage::new([success("{}")]);
-        let patch = RecordPatch {
-            id: RecordId::new("r2"),
-            kind: None,
-            content: None,
-            proxied: None,
-            ttl: None,
-            comment: Some("".into()),
-        };
+        let patch =
+            RecordPatch { id: RecordId::new("r2"), content: None, proxied: None, comment: Some("".into()) };
         let batch = Batch {
             deletes: vec![RecordId::new("r1")],
             patches: vec![
                 patch.clone(),
                 RecordPatch {
-                    kind: Some("CNAME".into()),
                     content: Some("b.example".into()),
                     proxied: Some(true),
-                    ttl: Some(1),
                     comment: None,
                     ..patch
                 },
@@ -251,7 +243,7 @@ mod tests {
             concat!(
                 r#"{"deletes":[{"id":"r1"}],"#,
                 r#""patches":[{"id":"r2","comment":""},"#,
-                r#"{"id":"r2","type":"CNAME","content":"b.example","proxied":true,"ttl":1}],"#,
+                r#"{"id":"r2","content":"b.example","proxied":true}],"#,
                 r#""posts":[{"name":"c.example.com","type":"CNAME","content":"d.example","proxied":true,"ttl":1,"comment":"edt=1"}]}"#
             )
         );

@@ -40,18 +40,12 @@ impl Record {
 pub struct RecordPatch {
     /// The record.
     pub id: RecordId,
-    /// Its new type.
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub kind: Option<Box<str>>,
     /// Its new content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Box<str>>,
     /// Whether Cloudflare is to stand before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxied: Option<bool>,
-    /// Seconds, 1 for automatic.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl: Option<u32>,
     /// Its new comment; the empty one takes it away.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<Box<str>>,

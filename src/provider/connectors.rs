@@ -66,7 +66,7 @@ impl Provider {
                 continue;
             }
             seen.looked_at = Some(self.clock.now());
-            if self.client.budget().calls_left_in_window < limits::CONNECTORS_CALLS_LEFT_MIN {
+            if self.client.calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
                 debug!("tunnel={id} few calls are left, so nobody looks at its connectors");
                 continue;
             }

@@ -471,7 +471,7 @@ impl<'a> Execution<'a> {
         let reserve = limits::STEP_MINIMUM * u32::try_from(later.len()).unwrap_or(u32::MAX);
         let reserve = reserve.min(self.narrowing_time / 2);
         self.calls < limits::NARROWING_CALLS_MAX
-            && self.client.budget().calls_left_in_window >= limits::NARROWING_CALLS_LEFT_MIN
+            && self.client.calls_left() >= limits::NARROWING_CALLS_LEFT_MIN
             && self.deadline.remaining(self.clock) >= limits::STEP_MINIMUM + reserve
     }
 

@@ -346,7 +346,7 @@ fn differing_fields(operations: &[RecordOperation]) -> String {
         "TXT" => (format!("TXT record {name:?}"), "content"),
         _ => ("record".to_owned(), "target"),
     };
-    let RecordPatch { id: _, kind: _, content, proxied, ttl: _, comment } = patch;
+    let RecordPatch { id: _, content, proxied, comment } = patch;
     let fields =
         [(target, content.is_some()), ("proxied", proxied.is_some()), ("comment", comment.is_some())];
     let names: Vec<&str> =

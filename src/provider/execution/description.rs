@@ -63,7 +63,7 @@ pub(in crate::provider) fn describe_operation(hostname: &str, operation: &Record
     };
     match operation {
         RecordOperation::Delete(..) => {}
-        RecordOperation::Patch(RecordPatch { id: _, kind: _, content, proxied, ttl: _, comment }, _) => {
+        RecordOperation::Patch(RecordPatch { id: _, content, proxied, comment }, _) => {
             let target = if is_txt { "content" } else { "target" };
             for (field, value) in [(target, content), ("comment", comment)] {
                 if let Some(value) = value {

@@ -1,7 +1,8 @@
 //! The API port with a service that does what a test says.
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
@@ -88,7 +89,17 @@ impl Api {
     }
 
     pub(crate) fn assert_nothing_failed(&self) {
-        assert_eq!(self.shutdown.wait_for_failure(Duration::ZERO), None);
+        assert_eq!(self.shutdown.failure(), None);
+    }
+
+    /// Why the server says that it cannot go on, once it does.
+    #[allow(clippy::disallowed_methods, reason = "the server has threads of its own")]
+    pub(crate) fn wait_for_failure(&self, limit: Duration) -> Option<String> {
+        let begin = Instant::now();
+        while self.shutdown.failure().is_none() && begin.elapsed() < limit {
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.shutdown.failure()
     }
 }
 

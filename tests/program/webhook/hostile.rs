@@ -78,7 +78,7 @@ fn too_many_absurd_lengths_end_the_process_with_a_reason() {
         client.send("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n");
         assert_eq!(client.answer().status, 413);
     }
-    let reason = api.shutdown.wait_for_failure(PATIENCE).expect("a reason");
+    let reason = api.wait_for_failure(PATIENCE).expect("a reason");
     assert!(reason.contains("too large"), "{reason}");
 }
 
@@ -321,7 +321,7 @@ fn workers_that_are_all_held_end_the_process_with_a_reason() {
         ));
         held.push(client);
     }
-    let reason = api.shutdown.wait_for_failure(PATIENCE).expect("a reason");
+    let reason = api.wait_for_failure(PATIENCE).expect("a reason");
     assert!(reason.contains("held"), "{reason}");
 }
 
@@ -391,6 +391,6 @@ fn running_out_of_descriptors_ends_the_process_with_a_reason() {
 fn a_server_that_runs_until_it_fails() {
     let api = start(ServerSettings { check_period: Duration::from_millis(100), ..settings() }, Fake::empty());
     println!("listens on {}", api.address());
-    let reason = api.shutdown.wait_for_failure(PATIENCE);
+    let reason = api.wait_for_failure(PATIENCE);
     println!("failed: {}", reason.expect("a reason before time is up"));
 }

@@ -267,7 +267,6 @@ impl World {
                 let mut records =
                     self.records.iter_mut().filter(|record| places.get(&record.id) == Some(&zone));
                 let record = records.find(|record| record.id == patch.id).expect("81044");
-                assert_eq!((&patch.kind, patch.ttl), (&None, None));
                 record.content = patch.content.clone().unwrap_or_else(|| record.content.clone());
                 record.comment = patch.comment.clone().unwrap_or_else(|| record.comment.clone());
                 record.proxied = patch.proxied.unwrap_or(record.proxied);

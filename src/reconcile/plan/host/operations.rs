@@ -159,7 +159,7 @@ fn stand_in(record: &Record, name: &str, comment: Box<str>) -> RecordOperation {
 pub(super) fn restamp(record: &Record, comment: Option<Box<str>>) -> Option<RecordOperation> {
     let id = record.id.clone();
     let is_one = comment.is_some();
-    let patch = RecordPatch { id, kind: None, content: None, proxied: None, ttl: None, comment };
+    let patch = RecordPatch { id, content: None, proxied: None, comment };
     is_one.then(|| RecordOperation::Patch(patch, record.into()))
 }
 
@@ -169,6 +169,6 @@ fn lead(record: &Record, target: &str, comment: Option<Box<str>>) -> Option<Reco
     let content = (!record.content.eq_ignore_ascii_case(target)).then(|| target.into());
     let proxied = (!record.proxied).then_some(true);
     let changes = content.is_some() || proxied.is_some() || comment.is_some();
-    let patch = RecordPatch { id: record.id.clone(), kind: None, content, proxied, ttl: None, comment };
+    let patch = RecordPatch { id: record.id.clone(), content, proxied, comment };
     changes.then(|| RecordOperation::Patch(patch, record.into()))
 }

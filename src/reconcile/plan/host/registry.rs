@@ -92,7 +92,7 @@ fn store<'a>(
     };
     let patch = |record: &Record, content, comment| {
         let id = record.id.clone();
-        let patch = RecordPatch { id, kind: None, content, proxied: None, ttl: None, comment };
+        let patch = RecordPatch { id, content, proxied: None, comment };
         RecordOperation::Patch(patch, record.into())
     };
     if own.clone().any(|(_, record)| says_it(record)) {
