@@ -377,16 +377,6 @@ pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// A path expression longer than this is a mistake, and would make every loop's comparison slow.
 pub const PATH_MAX_BYTES: usize = 1_024;
 
-/// How deep groups of a path expression may nest.
-pub const PATH_MAX_DEPTH: u32 = 20;
-
-/// What a path expression may take compiled: repetitions of repetitions grow fast, in cloudflared as here, and thousands
-/// of them may come in one request.
-pub const PATH_COMPILED_MAX_BYTES: usize = 32 * 1024;
-
-/// How often one part of a path expression may be repeated by a count: Go's own limit.
-pub const PATH_REPEAT_MAX: u32 = 1_000;
-
 /// Of a longer property no known name is looked for: the search takes time with its length, and a DNSEndpoint may hold a
 /// megabyte.
 pub const PROPERTY_NAME_MAX_BYTES: usize = 64;

@@ -13,7 +13,17 @@ use std::fmt;
 
 use regex_lite::RegexBuilder;
 
-use crate::limits::{PATH_COMPILED_MAX_BYTES, PATH_MAX_BYTES, PATH_MAX_DEPTH, PATH_REPEAT_MAX};
+use crate::limits::PATH_MAX_BYTES;
+
+/// How deep groups may nest.
+const DEPTH_MAX: u32 = 20;
+
+/// What an expression may take compiled: repetitions of repetitions grow fast, in cloudflared as here, and thousands of
+/// them may come in one request.
+const COMPILED_MAX_BYTES: usize = 32 * 1024;
+
+/// How often one part of an expression may be repeated by a count: Go's own limit.
+const REPEAT_MAX: u32 = 1_000;
 
 /// What a regular expression gives a meaning to.
 const SPECIAL: [char; 14] = ['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
@@ -35,8 +45,7 @@ impl PathPattern {
             return Err(PathError::TooLong);
         }
         scanner::check(text)?;
-        let compiled =
-            RegexBuilder::new(text).size_limit(PATH_COMPILED_MAX_BYTES).nest_limit(PATH_MAX_DEPTH).build();
+        let compiled = RegexBuilder::new(text).size_limit(COMPILED_MAX_BYTES).nest_limit(DEPTH_MAX).build();
         match compiled {
             Ok(_) => Ok(Self(text.into())),
             Err(error) => Err(PathError::Engine(error.to_string().into())),
@@ -161,7 +170,7 @@ impl fmt::Display for Syntax {
         let text = match self {
             Self::NothingToRepeat => "nothing to repeat here: write `.*` for anything, `\\*` for a star",
             Self::RepeatedTwice => "a repetition is repeated: put the inner one into a group",
-            Self::RepeatedTooOften => return write!(formatter, "repeated more than {PATH_REPEAT_MAX} times"),
+            Self::RepeatedTooOften => return write!(formatter, "repeated more than {REPEAT_MAX} times"),
             Self::RepeatBackwards => "the count's upper bound is below its lower one",
             Self::Brace => {
                 "a brace that is no count such as `{2,3}`: write `\\{` or `\\}` for the character, \

@@ -106,11 +106,6 @@ impl Rule {
         &self.service
     }
 
-    /// The value of a field of `originRequest`, by Cloudflare's name; nothing where it is absent or `null`.
-    pub fn origin_field(&self, name: &str) -> Option<&RawValue> {
-        self.origin()?.last(name)
-    }
-
     /// The rule's bytes.
     pub fn raw(&self) -> &RawValue {
         &self.raw

@@ -280,7 +280,12 @@ fn the_one_like<'a>(document: &'a Document, rule: &Rule) -> Option<&'a Rule> {
 
 /// The value of an option, of access without what is not managed.
 fn managed_value(rule: &Rule, field: &str) -> Option<Value> {
-    let mut value: Value = serde_json::from_str(rule.origin_field(field)?.get()).unwrap();
+    let member = |object: &Value, name: &str| {
+        let (_, value) = object.as_object()?.iter().find(|(key, _)| key.eq_ignore_ascii_case(name))?;
+        (!value.is_null()).then(|| value.clone())
+    };
+    let rule: Value = serde_json::from_str(rule.raw().get()).unwrap();
+    let mut value = member(&member(&rule, "originRequest")?, field)?;
     if let (Some(access), "access") = (value.as_object_mut(), field) {
         access.remove("environment");
         return (!access.is_empty()).then_some(value);

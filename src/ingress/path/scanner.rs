@@ -6,8 +6,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::{PathError, Syntax};
-use crate::limits::PATH_REPEAT_MAX;
+use super::{PathError, REPEAT_MAX, Syntax};
 
 /// POSIX classes that both know.
 const CLASS_NAMES: [&str; 14] = [
@@ -158,7 +157,7 @@ impl Scanner<'_> {
             if number == Some(0) {
                 return Err(Syntax::Brace);
             }
-            number = Some(number.unwrap_or(0) * 10 + digit).filter(|&number| number <= PATH_REPEAT_MAX);
+            number = Some(number.unwrap_or(0) * 10 + digit).filter(|&number| number <= REPEAT_MAX);
             if number.is_none() {
                 return Err(Syntax::RepeatedTooOften);
             }
@@ -173,7 +172,7 @@ impl Scanner<'_> {
             Operand::Repeated(_) => return Err(Syntax::RepeatedTwice),
             Operand::Atom(weight) => weight.saturating_mul(count),
         };
-        if weight > PATH_REPEAT_MAX {
+        if weight > REPEAT_MAX {
             return Err(Syntax::RepeatedTooOften);
         }
         self.next_if('?');
