@@ -51,12 +51,6 @@ pub const READ_ONCE_MAX: usize = 256;
 /// A snapshot younger than this may decide that there is nothing to write.
 pub const SNAPSHOT_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How long records and configurations may take to reach the edge, until when what a hostname leaves behind stays.
-pub const MOVE_GRACE_DEFAULT: Duration = Duration::from_secs(30);
-
-/// A longer grace would be an error of units: nothing takes so long to reach the edge.
-pub const MOVE_GRACE_MAXIMUM: Duration = Duration::from_secs(3600);
-
 /// How long a request waits, once everything else is done, for the connectors of tunnels that hostnames move to. They
 /// apply a configuration within half a second as a rule; the request has to answer in `REQUEST_TIMEOUT`.
 pub const MOVE_WAIT: Duration = Duration::from_secs(4);
@@ -97,9 +91,6 @@ pub const COMMENT_MAX_BYTES_FREE: usize = 100;
 /// What a comment may hold on a paid zone, in bytes.
 pub const COMMENT_MAX_BYTES_PAID: usize = 500;
 
-/// An owner id longer than this, percent-encoded, would leave too little room for digests.
-pub const OWNER_ID_MAX_BYTES: usize = 40;
-
 /// Operations in one batch on a Free zone.
 pub const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 
@@ -135,12 +126,6 @@ pub const MERGED_HELD: Duration = Duration::from_secs(600);
 /// What is remembered of objects that changed at one name in that time: a thousand hostnames. Of more, those that come
 /// last go on taking turns.
 pub const MERGED_MAX_BYTES: usize = 1024 * 1024;
-
-/// A tunnel's name at Cloudflare. What `cloudflared` runs with, its token, is longer.
-pub const TUNNEL_NAME_MAX_BYTES: usize = 128;
-
-/// A wrong id is repeated up to this length, which is that of a tunnel's. Keys and tokens are longer.
-pub const IDENTIFIER_SHOWN_MAX_CHARS: usize = 36;
 
 /// How long the start tells what is managed before it is ready.
 pub const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -450,9 +435,6 @@ pub const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
 
 /// What may stand in the file of the credentials. A token has 40 to 60 bytes.
 pub const CREDENTIAL_FILE_MAX_BYTES: u64 = 4 * 1024;
-
-/// What may stand in `CF_CA_FILE`: four times all of Mozilla's authorities.
-pub const CA_FILE_MAX_BYTES: u64 = 1024 * 1024;
 
 /// How long the thread that checks sleeps before it sees that something is due, or that the program ends.
 pub const CHECK_PAUSE: Duration = Duration::from_secs(1);

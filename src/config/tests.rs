@@ -1,6 +1,11 @@
 use std::collections::BTreeMap;
 
+use super::values::CA_POOLS;
 use super::*;
+use crate::cloudflare::Credentials;
+use crate::ingress::{OriginOption, OriginRequest};
+use crate::reconcile::Ownership;
+use crate::secret::Secret;
 
 #[derive(Default)]
 struct FakeEnvironment {
