@@ -14,7 +14,6 @@ use serde_json::json;
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use test_support::external_dns::TXT;
 use test_support::harness::{Scene, endpoint, published};
-use test_support::log_recorder::{lines_with, record_log};
 use test_support::world;
 use test_support::world::{HOME, OFFICE, World, tunnel_id};
 
@@ -588,8 +587,8 @@ fn a_foreign_rule_on_a_hostname_of_ours_is_taken_over_too() {
 }
 
 /// Lines of the log about what was taken over or refused.
-fn lines_about(hostname: &str) -> Vec<String> {
-    let mut lines = lines_with(&[hostname]);
+fn lines_about(scene: &Scene, hostname: &str) -> Vec<String> {
+    let mut lines = scene.log.lines_with(&[hostname]);
     lines.retain(|line| ["taken over, was", "refused=", "dry run"].iter().any(|mark| line.contains(mark)));
     lines
 }
@@ -617,7 +616,6 @@ fn put_rules(scene: &Scene, hostnames: &[&str], service: &str) {
 
 #[test]
 fn a_refusal_is_told_once_and_again_when_it_changes() {
-    record_log();
     let name = "told.example.com";
     let scene = dashboard(&[name], "http://theirs:80");
     let program = scene.start();
@@ -625,14 +623,14 @@ fn a_refusal_is_told_once_and_again_when_it_changes() {
     for _ in 0..3 {
         program.external_dns().run_loop(&desired).expect("refused, and answered");
     }
-    let told = lines_about(name);
+    let told = lines_about(&scene, name);
     assert!(matches!(&told[..], [line] if line.contains("set ADOPT=tunnel to take it over")), "{told:#?}");
 
     put_rules(&scene, &[name], WANTED);
     for _ in 0..3 {
         program.external_dns().run_loop(&desired).expect("refused, and answered");
     }
-    let told = lines_about(name);
+    let told = lines_about(&scene, name);
     assert!(
         matches!(&told[..], [_, line] if line.contains("set ADOPT=identical to take it over")),
         "{told:#?}"
@@ -641,7 +639,6 @@ fn a_refusal_is_told_once_and_again_when_it_changes() {
 
 #[test]
 fn what_was_taken_over_is_told_once_with_what_it_was() {
-    record_log();
     let name = "adopted.example.com";
     let scene = dashboard(&[name], "http://theirs:80");
     let dry = scene.start_with(&[("ADOPT", "tunnel"), ("DRY_RUN", "true")]);
@@ -654,7 +651,7 @@ fn what_was_taken_over_is_told_once_with_what_it_was() {
         program.external_dns().run_loop(&[published(name, WANTED)]).expect("taken over");
     }
     let (dry, told): (Vec<String>, Vec<String>) =
-        lines_about(name).into_iter().partition(|line| line.contains("dry run"));
+        lines_about(&scene, name).into_iter().partition(|line| line.contains("dry run"));
     let tunnel = &scene.tunnel;
     let expected = [
         format!(
@@ -671,12 +668,11 @@ fn what_was_taken_over_is_told_once_with_what_it_was() {
 /// Pins that a dry run tells no write that would not be done.
 #[test]
 fn a_dry_run_of_what_is_identical_tells_of_the_stamp_alone() {
-    record_log();
     let name = "identical.example.com";
     let scene = dashboard(&[name], WANTED);
     let program = scene.start_with(&[("ADOPT", "identical"), ("DRY_RUN", "true")]);
     program.external_dns().run_loop(&[published(name, WANTED)]).expect("told");
-    let told = lines_about(name);
+    let told = lines_about(&scene, name);
     assert_eq!(told.iter().filter(|line| line.contains("taken over, was")).count(), 2, "{told:#?}");
     let rest: Vec<&String> = told.iter().filter(|line| !line.contains("taken over")).collect();
     assert!(matches!(&rest[..], [line] if line.contains("record changed, comment=")), "{told:#?}");

@@ -12,7 +12,6 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::rivals::{self, Holders, K
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 
 use test_support::harness::{Scene, published};
-use test_support::log_recorder::{lines_with, record_log};
 use test_support::world::{HOME, World, settings, tunnel_id};
 
 const PROPERTIES_MAX: usize = 64;
@@ -167,7 +166,6 @@ fn one_object_over_a_cap_costs_nobody_else() {
 /// answer takes 15 s; it is played with the same patience. `hostname` is the first one's. Whether all of `everybody` has
 /// to be read, or may stay unread where time is short.
 fn assert_survives(hostname: &str, mut hostile: Vec<Endpoint>, everybody: bool) {
-    record_log();
     let scene = Scene::new();
     let program = scene.start();
     let external_dns = program.external_dns();
@@ -196,7 +194,7 @@ fn assert_survives(hostname: &str, mut hostile: Vec<Endpoint>, everybody: bool) 
     let done = external_dns.run_loop(&desired);
     assert!(matches!(done, Ok(_) | Err(503)), "{done:?}");
     assert_eq!((scene.rules(), scene.cnames()), (rules, records), "what is published stays");
-    let said = lines_with(&[hostname, "refused=invalid"]);
+    let said = scene.log.lines_with(&[hostname, "refused=invalid"]);
     assert!(!said.is_empty(), "nobody is told");
     let longest = said.iter().map(String::len).max().unwrap_or_default();
     assert!(longest <= limits::LOG_MESSAGE_MAX_CHARS, "a line of {longest} bytes");

@@ -4,7 +4,6 @@ use cloudflare_emulator::{Plan, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 
 use test_support::harness::{Program, Scene, endpoint, published};
-use test_support::log_recorder::{lines_with, record_log};
 
 fn of(resource: &str, mut endpoint: Endpoint) -> Endpoint {
     endpoint.labels.set("resource", resource);
@@ -38,15 +37,14 @@ fn writes(scene: &Scene, program: &Program, loops: &[&[Endpoint]]) -> usize {
     scene.cloudflare.count_calls().writes
 }
 
-fn warnings(words: &[&str]) -> Vec<String> {
-    lines_with(words).into_iter().filter(|line| line.starts_with("WARN")).collect()
+fn warnings(scene: &Scene, words: &[&str]) -> Vec<String> {
+    scene.log.lines_with(words).into_iter().filter(|line| line.starts_with("WARN")).collect()
 }
 
 /// Two `HTTPRoute`s of one Gateway, or two Ingresses with one target: ExternalDNS merges them, and keeps the properties of
 /// the one it met first in a Go map.
 #[test]
 fn objects_that_external_dns_shows_in_turns_do_not_take_turns_at_cloudflare() {
-    record_log();
     let (scene, host) = (Scene::new(), "turns.example.com");
     let program = scene.start();
     let [a, b] = [("httproute/na/a", "http://a.na.svc:80"), ("httproute/nb/b", "http://b.nb.svc:80")]
@@ -56,7 +54,7 @@ fn objects_that_external_dns_shows_in_turns_do_not_take_turns_at_cloudflare() {
     }
     assert_eq!(writes(&scene, &program, &[&a, &b, &b, &a, &a, &b]), 0);
     assert_eq!(served(&scene, host, "/"), "http://a.na.svc:80", "the first by name");
-    let said = warnings(&[host]);
+    let said = warnings(&scene, &[host]);
     assert_eq!(said.len(), 1, "{said:#?}");
     for word in ["httproute/na/a", "httproute/nb/b", "path=\"\"", "set-identifier", "merges"] {
         assert!(said[0].contains(word), "{said:#?}");
@@ -66,7 +64,6 @@ fn objects_that_external_dns_shows_in_turns_do_not_take_turns_at_cloudflare() {
 /// Of /one and /two only one was online at a time.
 #[test]
 fn paths_of_objects_that_are_shown_in_turns_are_all_online() {
-    record_log();
     let (scene, host) = (Scene::new(), "paths.example.com");
     let program = scene.start();
     let one = [with_path("ingress/n/one", host, "/one", "http://one:80")];
@@ -77,7 +74,7 @@ fn paths_of_objects_that_are_shown_in_turns_are_all_online() {
     assert_eq!(writes(&scene, &program, &[&two, &one, &one, &two, &two]), 0);
     assert_eq!(served(&scene, host, "/one"), "http://one:80");
     assert_eq!(served(&scene, host, "/two"), "http://two:80");
-    let said = warnings(&[host]);
+    let said = warnings(&scene, &[host]);
     assert_eq!(said.len(), 1, "{said:#?}");
     for word in ["ingress/n/one", "ingress/n/two", "set-identifier"] {
         assert!(said[0].contains(word), "{said:#?}");
@@ -100,7 +97,6 @@ fn an_object_that_takes_the_place_of_another_for_good_is_not_held() {
 /// Who asked first has it while it asks, whoever sorts first, and the other one is told.
 #[test]
 fn who_loses_a_hostname_is_told_once() {
-    record_log();
     let (scene, host) = (Scene::new(), "lost.example.com");
     let program = scene.start();
     let holder = object("ingress/b/web", host, "http://b:80");
@@ -109,7 +105,7 @@ fn who_loses_a_hostname_is_told_once() {
     let both = [rival.clone(), holder];
     assert_eq!(writes(&scene, &program, &[&both, &both, &both]), 0);
     assert_eq!(served(&scene, host, "/"), "http://b:80");
-    let said = warnings(&[host]);
+    let said = warnings(&scene, &[host]);
     assert_eq!(said.len(), 1, "{said:#?}");
     for word in ["ingress/a/web", "ingress/b/web", "path=\"\"", "set-identifier"] {
         assert!(said[0].contains(word), "{said:#?}");
@@ -120,20 +116,18 @@ fn who_loses_a_hostname_is_told_once() {
 
 #[test]
 fn two_objects_that_ask_for_the_same_are_no_conflict() {
-    record_log();
     let (scene, host) = (Scene::new(), "alike.example.com");
     let program = scene.start();
     let [a, b] = ["ingress/n/a", "ingress/n/b"].map(|resource| object(resource, host, "http://web:80"));
     run(&program, &[a.clone(), b.clone()]);
     let [a, b] = [[a], [b]];
     assert_eq!(writes(&scene, &program, &[&a, &b, &a, &b]), 0);
-    assert_eq!(warnings(&[host]), [""; 0]);
+    assert_eq!(warnings(&scene, &[host]), [""; 0]);
 }
 
 /// Names that have no room in the stamp of a Free zone, and a hostname of two rules, whose stamp names no object.
 #[test]
 fn the_namespace_that_holds_a_hostname_changes_it_whoever_else_asks() {
-    record_log();
     let long = "ingress/production-payments/payments-frontend-public-site";
     let hosts = ["long.example.net", "two.example.net"];
     for host in hosts {
@@ -151,7 +145,7 @@ fn the_namespace_that_holds_a_hostname_changes_it_whoever_else_asks() {
         desired[0] = whole(81);
         run(&program, &desired);
         assert_eq!(served(&scene, host, "/"), service(81), "{host}");
-        let said = warnings(&[host, "ingress/aaa/x", long]);
+        let said = warnings(&scene, &[host, "ingress/aaa/x", long]);
         assert_eq!(said.len(), 1, "{said:#?}");
 
         // The first loop after a restart reads before it adjusts.
@@ -246,12 +240,11 @@ fn a_mistake_of_the_holder_hands_its_hostname_to_nobody_and_that_of_a_rival_stop
 
 #[test]
 fn what_names_no_service_is_counted_when_the_count_changes_and_named_for_debugging() {
-    record_log();
     let scene = Scene::new();
     let program = scene.start();
     let plain = |number: u16| of("ingress/n/plain", endpoint(&format!("plain{number}.example.com"), &[]));
     let counted = |count: &str| {
-        lines_with(&["INFO", "name no service"]).iter().filter(|line| line.contains(count)).count()
+        scene.log.lines_with(&["INFO", "name no service"]).iter().filter(|line| line.contains(count)).count()
     };
     let opted_out = endpoint("opted-out.example.com", &[("tunnel", "false")]);
     for _ in 0..2 {
@@ -260,6 +253,6 @@ fn what_names_no_service_is_counted_when_the_count_changes_and_named_for_debuggi
     assert_eq!(counted("2 endpoints"), 1);
     run(&program, &[plain(1), opted_out]);
     assert_eq!((counted("1 endpoint"), counted("LOG_LEVEL=debug")), (1, 2));
-    let named = lines_with(&["DEBUG", "plain2.example.com"]);
+    let named = scene.log.lines_with(&["DEBUG", "plain2.example.com"]);
     assert!(named[0].contains("resource=\"ingress/n/plain\"") && named[0].contains("type=A"), "{named:#?}");
 }

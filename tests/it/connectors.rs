@@ -11,7 +11,6 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 
 use test_support::hands::Hands;
 use test_support::harness::{Program, Scene, endpoint, published};
-use test_support::log_recorder::{lines_with, record_log};
 
 const MISSING: &str = "/etc/nowhere/ca.pem";
 
@@ -49,7 +48,6 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
 /// (`ingress/origin_service.go`, `newHTTPTransport`).
 #[test]
 fn a_file_that_the_operator_did_not_list_never_reaches_a_tunnel() {
-    record_log();
     for guard in ["false", "true"] {
         let scene = scene();
         let good = published("good.example.com", "http://web.shop.svc:80");
@@ -63,9 +61,14 @@ fn a_file_that_the_operator_did_not_list_never_reaches_a_tunnel() {
         assert_eq!(served_now().as_deref(), Some("http://other.shop.svc:80"), "NAMESPACE_GUARD={guard}");
         scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").restart_connectors());
         assert_eq!(served_now().as_deref(), Some("http://other.shop.svc:80"), "NAMESPACE_GUARD={guard}");
+        let refusal = scene.log.lines_with(&[
+            "\"unlisted.example.com\"",
+            "refused=invalid",
+            "ORIGIN_CA_POOLS",
+            MISSING,
+        ]);
+        assert_eq!(refusal.len(), 1, "NAMESPACE_GUARD={guard}: {refusal:#?}");
     }
-    let refusal = lines_with(&["\"unlisted.example.com\"", "refused=invalid", "ORIGIN_CA_POOLS", MISSING]);
-    assert_eq!(refusal.len(), 2, "once for each program: {refusal:#?}");
 }
 
 #[test]
@@ -108,7 +111,6 @@ fn another_spelling_of_a_listed_file_is_refused() {
 /// As after an upgrade from a release that took any file.
 #[test]
 fn a_hostname_whose_file_is_listed_no_longer_stays_as_it_is_and_is_told_of() {
-    record_log();
     let scene = scene();
     let desired = [with_file("kept.example.com", "/etc/ca.pem")];
     let program = scene.start_with(&[("ORIGIN_CA_POOLS", "/etc/ca.pem")]);
@@ -121,7 +123,7 @@ fn a_hostname_whose_file_is_listed_no_longer_stays_as_it_is_and_is_told_of() {
         run(&program, desired);
         assert_eq!(scene.rules(), rules);
     }
-    let told = lines_with(&["WARN", "\"kept.example.com\"", "stays as it is", "ORIGIN_CA_POOLS"]);
+    let told = scene.log.lines_with(&["WARN", "\"kept.example.com\"", "stays as it is", "ORIGIN_CA_POOLS"]);
     assert_eq!(told.len(), 2, "once for each file: {told:#?}");
     run(&program, &[]);
     assert_eq!(served(&scene, "kept.example.com"), None, "it can be withdrawn");
@@ -129,7 +131,6 @@ fn a_hostname_whose_file_is_listed_no_longer_stays_as_it_is_and_is_told_of() {
 
 #[test]
 fn a_service_behind_this_programs_own_ports_is_refused() {
-    record_log();
     let scene = scene();
     let program = scene.start();
     let (api, observation) = (program.external_dns().api.port(), program.observation().port());
@@ -145,7 +146,7 @@ fn a_service_behind_this_programs_own_ports_is_refused() {
         let name = format!("own{index}.example.com");
         run(&program, &[published(&name, service)]);
         assert_eq!(served(&scene, &name), None, "{service}");
-        let told = lines_with(&[&format!("\"{name}\""), "refused=invalid", "this program's own"]);
+        let told = scene.log.lines_with(&[&format!("\"{name}\""), "refused=invalid", "this program's own"]);
         assert_eq!(told.len(), 1, "{service}: {told:#?}");
     }
     let neighbour = format!("http://web.shop.svc:{api}");
@@ -156,7 +157,6 @@ fn a_service_behind_this_programs_own_ports_is_refused() {
 /// The operator's own list may be wrong.
 #[test]
 fn a_rule_that_stops_a_tunnel_is_named_within_a_minute() {
-    record_log();
     let scene = scene();
     let clock = Arc::new(Hands::default());
     let program = scene.start_by(Arc::clone(&clock) as _, &[("ORIGIN_CA_POOLS", MISSING)]);
@@ -170,7 +170,9 @@ fn a_rule_that_stops_a_tunnel_is_named_within_a_minute() {
         clock.put_ahead(time);
         eventually("a look", || looks() >= before + expected);
     };
-    let told = || lines_with(&["WARN", "did not apply", "stop.example.com (caPool \"/etc/nowhere/ca.pem\")"]);
+    let told = || {
+        scene.log.lines_with(&["WARN", "did not apply", "stop.example.com (caPool \"/etc/nowhere/ca.pem\")"])
+    };
     run(&program, &[published("before.example.com", "http://web:80")]);
     pass(Duration::from_secs(15), 1);
     eventually("what it shows", || {

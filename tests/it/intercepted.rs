@@ -6,7 +6,6 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 
 use crate::town::{Town, rest};
 use test_support::harness::{Scene, published};
-use test_support::log_recorder::{lines_with, record_log};
 
 /// What was met in place of an answer.
 const STATUSES: [u16; 9] = [200, 302, 400, 403, 404, 405, 407, 413, 451];
@@ -45,7 +44,6 @@ fn kinds_of_writes() -> [(&'static str, Matcher); 2] {
 
 #[test]
 fn nothing_is_held_against_anybody_where_every_write_gets_a_page() {
-    record_log();
     for status in STATUSES {
         for (kind, matcher) in kinds_of_writes() {
             let label = format!("{status} for {kind}");
@@ -61,7 +59,7 @@ fn nothing_is_held_against_anybody_where_every_write_gets_a_page() {
             assert!(writes <= 3 * 12, "{label}: {writes} writes");
             assert_eq!(served(&scene), [0; 0], "{label}");
             let told = format!("something between here and Cloudflare answered in its place: HTTP {status}");
-            assert!(!lines_with(&["refused=undecided", &name(7), &told]).is_empty(), "{label}");
+            assert!(!scene.log.lines_with(&["refused=undecided", &name(7), &told]).is_empty(), "{label}");
 
             scene.cloudflare.clear_faults();
             assert!(external_dns.run_loop(&all()).is_ok(), "{label}");

@@ -23,7 +23,6 @@ use test_support::external_dns::Answer;
 use test_support::hands::Hands;
 use test_support::harness;
 use test_support::harness::{FOREIGN_DOCUMENT, Program, Scene, TOKEN, published};
-use test_support::log_recorder::{lines_with, record_log};
 
 /// A tunnel's name that would break out of a label's quotes.
 const OFFICE: &str = "of\"fi\\ce";
@@ -98,6 +97,11 @@ impl Stage {
         self.await_looks(1);
         eventually("its result", || self.value(family, labels) == expected);
     }
+
+    /// How many lines hold all of `words`.
+    fn said(&self, words: &[&str]) -> usize {
+        self.scene.log.lines_with(words).len()
+    }
 }
 
 fn is_look(call: &Call) -> bool {
@@ -119,10 +123,6 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
 /// Expected values by the values of labels.
 fn expected<const N: usize>(rows: &[([&str; N], f64)]) -> BTreeMap<Vec<String>, f64> {
     rows.iter().map(|(labels, value)| (labels.map(str::to_owned).to_vec(), *value)).collect()
-}
-
-fn said(words: &[&str]) -> usize {
-    lines_with(words).len()
 }
 
 #[test]
@@ -164,7 +164,6 @@ fn the_documents_have_every_metric_of_the_program_in_its_words() {
 /// One of three updates changes nothing, and one is somebody else's by the time it is written.
 #[test]
 fn the_log_and_the_counters_say_only_what_was_written() {
-    record_log();
     let stage = Stage::new(Scene::new(), &[]);
     let names = ["idle.u06.example.com", "mended.u06.example.com", "written.u06.example.com"];
     let to = |port: usize| names.map(|name| published(name, &format!("http://web:{port}")));
@@ -185,7 +184,7 @@ fn the_log_and_the_counters_say_only_what_was_written() {
     stage.program.external_dns().apply(&changes).expect("applied");
     let published = stage.values(Family::Changes)[&vec!["rule_published".to_owned()]];
     assert_eq!(published, names.len() as f64 + 1.0, "all of them, and one of them again");
-    let lines = names.map(|name| said(&[name, "rule published"]));
+    let lines = names.map(|name| stage.said(&[name, "rule published"]));
     assert_eq!(lines, [1, 1, 2]);
     assert_eq!(stage.scene.rules().iter().filter(|rule| rule.contains(":81")).count(), 2);
 }
@@ -456,7 +455,6 @@ fn connectors_are_shown_with_the_versions_they_have_applied() {
 
 #[test]
 fn trouble_with_connectors_is_said_once_and_again_when_it_comes_back() {
-    record_log();
     let scene = Scene::new();
     let tunnel = scene.cloudflare.add_tunnel("lonely");
     let stage = Stage::new(scene, &[("CF_TUNNEL_ID", "lonely")]);
@@ -468,8 +466,8 @@ fn trouble_with_connectors_is_said_once_and_again_when_it_comes_back() {
         });
         stage.await_looks(2);
     };
-    let lonely = || said(&["WARN", "(\"lonely\")", "has no connector"]);
-    let behind = || said(&["WARN", "(\"lonely\")", "did not apply"]);
+    let lonely = || stage.said(&["WARN", "(\"lonely\")", "has no connector"]);
+    let behind = || stage.said(&["WARN", "(\"lonely\")", "did not apply"]);
     look(1, None);
     assert_eq!((lonely(), behind()), (0, 0));
     look(0, None);
@@ -516,13 +514,12 @@ fn a_loop_costs_the_same_calls_with_looks_in_between_and_waits_for_none() {
 
 #[test]
 fn nobody_looks_while_few_calls_are_left() {
-    record_log();
     let scene = Scene::new();
     let calls = u64::from(limits::CONNECTORS_CALLS_LEFT_MIN) - 1;
     scene.cloudflare.set_rate_limit(RateLimit { calls, ..RateLimit::default() });
     let stage = Stage::new(scene, &[]);
     stage.clock.put_ahead(limits::CONNECTORS_FIRST_LOOK);
-    eventually("the decision", || said(&["DEBUG", "few calls are left"]) > 0);
+    eventually("the decision", || stage.said(&["DEBUG", "few calls are left"]) > 0);
     stage.run_loop(&[published("www.example.com", "http://web:80")]);
     assert_eq!(stage.looks(), 0);
 }

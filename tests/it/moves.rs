@@ -14,7 +14,6 @@ use serde_json::json;
 use crate::passage::{Pace, Passage, Writes};
 use crate::town::Town;
 use test_support::harness::{endpoint, published};
-use test_support::log_recorder::{lines_with, record_log};
 
 const PACE: Pace = Pace { connectors: Vec::new(), records: 0, write: 10 };
 
@@ -59,7 +58,6 @@ fn drift(outcome: &Result<Changes, u16>, host: &str) -> Option<String> {
 
 #[test]
 fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
-    record_log();
     let host = "lagging.example.org";
     let mut passage = passage(&[0, 0]);
     passage.run_to_rest(&[through("home", host)]).expect("published");
@@ -73,7 +71,13 @@ fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
     assert!(took > Duration::from_secs(3) && took < Duration::from_secs(6), "{took:?}");
     assert_eq!(tunnel_of(&passage, host), "home");
     assert_eq!(tunnel_of(&passage, "beside.example.org"), "office", "what is new has nothing to wait for");
-    let said = lines_with(&["refused=moving", host, "connector ", "tunnel ", "serves version"]);
+    let said = passage.town.scene.log.lines_with(&[
+        "refused=moving",
+        host,
+        "connector ",
+        "tunnel ",
+        "serves version",
+    ]);
     assert_eq!(said.len(), 1, "{said:#?}");
 
     // Ten minutes later it is said to be as done as it can be, without another wait.
@@ -82,7 +86,7 @@ fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
     assert!(outcome.is_ok() && took < Duration::from_secs(1), "{outcome:?} {took:?}");
     assert_eq!(writes, Writes::default());
     assert_eq!(tunnel_of(&passage, host), "home");
-    assert_eq!(lines_with(&["refused=not_moved", host, "connector "]).len(), 1);
+    assert_eq!(passage.town.scene.log.lines_with(&["refused=not_moved", host, "connector "]).len(), 1);
 
     passage.town.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").lagging_at = None);
     let (outcome, _, _) = run(&mut passage, &desired);
@@ -92,7 +96,6 @@ fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
 
 #[test]
 fn a_tunnel_without_connectors_gets_no_hostname_that_is_served_elsewhere() {
-    record_log();
     let host = "unconnected.example.org";
     let mut passage = passage(&[0]);
     passage.run_to_rest(&[through("home", host)]).expect("published");
@@ -102,7 +105,15 @@ fn a_tunnel_without_connectors_gets_no_hostname_that_is_served_elsewhere() {
     assert_eq!(outcome, Err(503));
     assert_eq!(tunnel_of(&passage, host), "home");
     assert_eq!(tunnel_of(&passage, "new.unconnected.example.org"), "error 1033", "published all the same");
-    assert_eq!(lines_with(&["refused=moving", host, "no connector", "run a cloudflared"]).len(), 1);
+    assert_eq!(
+        passage
+            .town
+            .scene
+            .log
+            .lines_with(&["refused=moving", host, "no connector", "run a cloudflared"])
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -178,7 +189,6 @@ fn a_path_does_not_give_way_to_one_that_is_refused() {
 /// 22 digests fill the comment of a Free zone.
 #[test]
 fn where_the_comment_has_no_room_for_both_rules_the_old_one_goes_first_and_a_line_says_so() {
-    record_log();
     let host = "full.example.org";
     let mut passage = passage(&[0]);
     let paths = |last: &str| -> Vec<Endpoint> {
@@ -194,7 +204,7 @@ fn where_the_comment_has_no_room_for_both_rules_the_old_one_goes_first_and_a_lin
         matches!(visit, Visit::Served { service, .. } if service == "http://web:80")
     };
     assert!(is_served("/new") && !is_served("/old"));
-    let said = lines_with(&[host, "no room for the old rules beside the new ones"]);
+    let said = passage.town.scene.log.lines_with(&[host, "no room for the old rules beside the new ones"]);
     assert_eq!(said.len(), 1, "{said:#?}");
 }
 
@@ -217,7 +227,6 @@ fn in_a_full_zone_what_goes_makes_room_for_what_comes() {
 /// RFC 4592: the wildcard answers for no name that stands there, nor for any below that.
 #[test]
 fn a_deep_name_below_a_wildcard_is_told_of_once() {
-    record_log();
     let town = Town::holding(|cloudflare| {
         for name in ["*.wild.example.org", "stands.other.wild.example.org"] {
             let record = json!({"name": name, "type": "A", "content": "192.0.2.9", "proxied": true});
@@ -225,8 +234,9 @@ fn a_deep_name_below_a_wildcard_is_told_of_once() {
         }
     });
     let mut passage = Passage::new(town, &[], Pace { connectors: vec![0], ..PACE });
+    let log = passage.town.scene.log.clone();
     let told =
-        |name: &str| lines_with(&[&format!("hostname=\"{name}\""), "\"*.wild.example.org\"", "RFC 4592"]);
+        |name: &str| log.lines_with(&[&format!("hostname=\"{name}\""), "\"*.wild.example.org\"", "RFC 4592"]);
     let deep = "deep.down.wild.example.org";
     let desired = [deep, "flat.wild.example.org", "beside.other.wild.example.org"]
         .map(|name| published(name, "http://web:80"));
@@ -245,7 +255,6 @@ fn a_deep_name_below_a_wildcard_is_told_of_once() {
 /// The old path is asked to go, as its set identifier is another one; the new one would strand what is somebody else's.
 #[test]
 fn a_path_stays_where_its_hostname_cannot_move() {
-    record_log();
     let host = "web.example.com";
     let mut passage = passage(&[0]);
     let of = |tunnel: &str, path: &str| {
@@ -258,8 +267,8 @@ fn a_path_stays_where_its_hostname_cannot_move() {
         pass(&passage, 60);
     }
     assert_eq!(passage.town.state(), state, "somebody's rule for /theirs stands in the office");
-    assert_eq!(lines_with(&[host, "refused=rule_left_behind", "/theirs"]).len(), 1);
-    assert_eq!(lines_with(&[host, "refused=withheld"]).len(), 1);
+    assert_eq!(passage.town.scene.log.lines_with(&[host, "refused=rule_left_behind", "/theirs"]).len(), 1);
+    assert_eq!(passage.town.scene.log.lines_with(&[host, "refused=withheld"]).len(), 1);
     // What is withdrawn altogether goes.
     passage.run_to_rest(&[]).expect("withdrawn");
     assert!(!passage.town.scene.cnames().iter().any(|(name, ..)| name == host));

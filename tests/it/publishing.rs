@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Emulator, NewTunnel, Plan, RuleText, Token};
 use test_support::harness::{FOREIGN_RULE, Scene, TOKEN, endpoint, published};
+use test_support::log::Log;
 
 #[test]
 fn a_hostname_is_published_changed_and_withdrawn() {
@@ -133,7 +134,8 @@ fn a_zone_of_another_account_is_not_touched() {
 fn a_start_without_zones_goes_on_when_the_token_sees_one() {
     let cloudflare = Emulator::start();
     cloudflare.add_token(Token::full(TOKEN));
-    let scene = Scene { zone: String::new(), tunnel: cloudflare.add_tunnel("home"), cloudflare };
+    let scene =
+        Scene { zone: String::new(), tunnel: cloudflare.add_tunnel("home"), cloudflare, log: Log::default() };
     let program = scene.start_unready(&[("CF_ACCOUNT_ID", "")]);
     assert!(scene.cloudflare.wait_for_calls(2, Duration::from_secs(10)), "the token, then the zones");
     scene.cloudflare.add_zone("example.com", Plan::Pro);

@@ -12,7 +12,6 @@ use crate::town::rest;
 use test_support::external_dns::{ExternalDns, TXT};
 use test_support::hands::Hands;
 use test_support::harness::{Program, Scene, TOKEN, endpoint, published};
-use test_support::log_recorder::{lines_with, record_log};
 
 /// ExternalDNS's default interval.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -158,7 +157,6 @@ fn the_list_of_zones_is_read_once_in_ten_minutes_whatever_the_loops_ask_for() {
 
 #[test]
 fn a_list_of_zones_that_cannot_be_read_again_stops_no_loop_and_is_tried_a_minute_later() {
-    record_log();
     for fault in [Fault::status(500), Fault::Hang, Fault::Garbage, Fault::error(403, 10000, "no")] {
         let stage = Stage::new(Scene::new());
         let wanted =
@@ -168,7 +166,7 @@ fn a_list_of_zones_that_cannot_be_read_again_stops_no_loop_and_is_tried_a_minute
         stage.scene.cloudflare.fault_every(Matcher::call("GET", "/zones"), fault.clone());
         stage.wait_for_zones();
         stage.scene.cloudflare.take_calls();
-        let said = lines_with(&["WARN", "the list of zones cannot be read again"]).len();
+        let said = stage.scene.log.lines_with(&["WARN", "the list of zones cannot be read again"]).len();
         stage.external_dns().run_loop(&wanted).expect("the old list stays in use");
         let tries = stage.zone_lists();
         assert!(tries > 0, "{fault:?}");
@@ -176,7 +174,7 @@ fn a_list_of_zones_that_cannot_be_read_again_stops_no_loop_and_is_tried_a_minute
         assert_eq!(stage.zone_lists(), 0, "{fault:?}: tried again at once");
         stage.run_loop(&wanted).expect("the old list stays in use");
         assert!(stage.zone_lists() > 0, "{fault:?}: not tried again");
-        let said_now = lines_with(&["WARN", "the list of zones cannot be read again"]).len();
+        let said_now = stage.scene.log.lines_with(&["WARN", "the list of zones cannot be read again"]).len();
         assert_eq!(said_now, said + 1, "{fault:?}");
         assert_eq!(stage.service("web.example.com"), "http://web:80", "{fault:?}");
 
@@ -393,7 +391,6 @@ fn foreign_records_of_the_name_in_either_zone_are_left_alone() {
 /// Our record answers nobody any more, and nobody may write where it belongs.
 #[test]
 fn a_hostname_of_an_inner_zone_that_is_not_served_is_refused_by_name_and_can_be_withdrawn() {
-    record_log();
     for label in ["filter", "account", "out of sight"] {
         let scene = Scene::new();
         let filter = if label == "filter" { scene.zone.clone() } else { String::new() };
@@ -422,7 +419,7 @@ fn a_hostname_of_an_inner_zone_that_is_not_served_is_refused_by_name_and_can_be_
         }
         assert_eq!(stage.scene.cloudflare.count_calls().writes, 0, "{label}");
         assert_eq!(stage.own(&stage.scene.zone), before, "{label}");
-        assert_eq!(lines_with(&[&host, "refused=no_zone"]).len(), 1, "{label}");
+        assert_eq!(stage.scene.log.lines_with(&[&host, "refused=no_zone"]).len(), 1, "{label}");
         stage.rest(&desired[1..]);
         assert_eq!(stage.own(&stage.scene.zone).len(), 1, "{label}");
         assert_eq!(stage.scene.rules().len(), 2, "{label}");

@@ -16,7 +16,6 @@ use crate::town::Town;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use test_support::external_dns::TXT_BELOW;
 use test_support::harness::{Program, endpoint};
-use test_support::log_recorder::{lines_with, record_log};
 use test_support::world::{HOME, OFFICE, World, tunnel_id};
 
 const PACE: Pace = Pace { connectors: Vec::new(), records: 0, write: 10 };
@@ -127,7 +126,6 @@ fn a_path_that_is_withdrawn_goes_though_its_hostname_waits() {
 
 #[test]
 fn patience_begins_with_the_move_that_waits() {
-    record_log();
     let mut passage = passage(&[300], &[("MOVE_GRACE", "3600s")]);
     let at = |one: &str, two: &str| {
         [through(one, "first.example.org", "http://a:80"), through(two, "second.example.org", "http://b:80")]
@@ -138,7 +136,7 @@ fn patience_begins_with_the_move_that_waits() {
     pass(&passage, 660);
     let (outcome, _) = run(&mut passage, &at("office", "office"));
     let seen = got(&passage, "second.example.org", "/");
-    let said = lines_with(&["not_moved", "second.example.org"]);
+    let said = passage.town.scene.log.lines_with(&["not_moved", "second.example.org"]);
     assert_eq!(seen, "http://b:80 by office", "{:?} {said:#?}", outcome.map(|_| 204));
 }
 

@@ -18,6 +18,7 @@ use external_dns_cloudflare_tunnel_webhook::serve::Running;
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 
 use crate::external_dns::{Answer, ExternalDns, Registry, exchange};
+use crate::log::{Log, MarkingClock};
 
 pub const TOKEN: &str = "an-api-token-that-must-not-be-seen";
 
@@ -33,6 +34,8 @@ pub struct Scene {
     pub cloudflare: Emulator,
     pub zone: String,
     pub tunnel: String,
+    /// What its programs say.
+    pub log: Log,
 }
 
 impl Scene {
@@ -41,7 +44,7 @@ impl Scene {
         cloudflare.add_token(Token::full(TOKEN));
         let zone = cloudflare.add_zone("example.com", Plan::Pro);
         let tunnel = cloudflare.add_tunnel("home");
-        Self { cloudflare, zone, tunnel }
+        Self { cloudflare, zone, tunnel, log: Log::default() }
     }
 
     /// With foreign rules and records.
@@ -96,6 +99,8 @@ impl Scene {
         all.extend(variables.iter().map(|(name, value)| (*name, (*value).to_owned())));
         let config =
             Config::read(&Arguments::default(), &Variables(all)).expect("the configuration is right");
+        self.log.take_thread();
+        let clock = Arc::new(MarkingClock { clock, log: self.log.clone() });
         let running = Running::start(config, clock, Shutdown::default()).expect("loopback has free ports");
         Program { running: Some(running) }
     }

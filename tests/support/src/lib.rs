@@ -16,5 +16,5 @@
 pub mod external_dns;
 pub mod hands;
 pub mod harness;
-pub mod log_recorder;
+pub mod log;
 pub mod world;
