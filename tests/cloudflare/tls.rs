@@ -6,6 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{
+    Client, ClientSettings, Credentials, Error, TransportErrorKind, USER_AGENT,
+};
+use external_dns_cloudflare_tunnel_webhook::model::ZoneId;
+use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 use rustls::crypto::ring::{cipher_suite, default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::server::ServerConfig;
@@ -13,12 +19,6 @@ use rustls::{HandshakeKind, ServerConnection, StreamOwned, SupportedProtocolVers
 
 use crate::certificate::{Certified, EXPIRED, VALID};
 use crate::server::{EMPTY_LIST, TOKEN, Then, answer};
-use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{
-    Client, ClientSettings, Credentials, Error, TransportErrorKind, USER_AGENT,
-};
-use external_dns_cloudflare_tunnel_webhook::model::ZoneId;
-use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 
 /// Answers every request with an empty list, and keeps its connections.
 pub(crate) struct TlsServer {

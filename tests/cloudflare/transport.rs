@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::server::{EMPTY_LIST, Server, TOKEN, Then, answer, answer_bytes, client, client_with, hang};
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
     Batch, Client, ClientSettings, Credentials, Error, Proxy, TransportErrorKind,
@@ -15,6 +14,9 @@ use external_dns_cloudflare_tunnel_webhook::cloudflare::{
 use external_dns_cloudflare_tunnel_webhook::limits::ANSWER_MAX_BYTES;
 use external_dns_cloudflare_tunnel_webhook::model::{AccountId, RecordId, TunnelId, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
+use test_support::own_process::{is_own_process, own_process};
+
+use crate::server::{EMPTY_LIST, Server, TOKEN, Then, answer, answer_bytes, client, client_with, hang};
 
 /// How much later than its deadline a call may end on a machine under load.
 const TOLERANCE: Duration = Duration::from_millis(1500);
@@ -442,13 +444,17 @@ fn calls_go_through_a_proxy_which_sees_its_own_credentials_and_not_the_token() {
     assert!(!connect.contains(TOKEN) && read.contains(TOKEN), "{connect}{read}");
 }
 
-/// ureq would read the environment where nothing is said. It is read by this very test, run once more with variables: a
-/// process cannot change its own safely.
+/// ureq would read the environment where nothing is said. A process cannot change its own safely.
 #[test]
 fn the_environment_says_nothing_to_the_client_by_itself() {
+    if is_own_process() {
+        let error = read(&client("http://api.invalid"), 1000).unwrap_err();
+        assert_eq!(kind(&error), Some(TransportErrorKind::Lookup), "{error}");
+        assert!(error.to_string().contains("name lookup: api.invalid: "), "{error}");
+        return;
+    }
     let proxy = Server::start(ok);
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "transport::with_proxies_in_the_environment"])
+    let output = own_process("transport::the_environment_says_nothing_to_the_client_by_itself", "")
         .envs(
             ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
                 .map(|name| (name, format!("http://{}", proxy.address))),
@@ -456,16 +462,9 @@ fn the_environment_says_nothing_to_the_client_by_itself() {
         .env_remove("NO_PROXY")
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
     assert_eq!(proxy.connections(), 0);
-}
-
-#[test]
-#[ignore = "run by the_environment_says_nothing_to_the_client_by_itself"]
-fn with_proxies_in_the_environment() {
-    let error = read(&client("http://api.invalid"), 1000).unwrap_err();
-    assert_eq!(kind(&error), Some(TransportErrorKind::Lookup), "{error}");
-    assert!(error.to_string().contains("name lookup: api.invalid: "), "{error}");
 }
 
 /// gzip without compression.

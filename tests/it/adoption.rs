@@ -6,12 +6,11 @@ use std::time::Duration;
 use cloudflare_emulator::{Emulator, Fault, Matcher};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use external_dns_cloudflare_tunnel_webhook::model::{Zone, ZoneId};
+use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason, Settled, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::ZoneSnapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use serde_json::json;
-
-use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use test_support::external_dns::TXT;
 use test_support::harness::{Scene, endpoint, published};
 use test_support::world;

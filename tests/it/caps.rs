@@ -10,7 +10,6 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::rivals::{self, Holders, Known};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
-
 use test_support::harness::{Scene, published};
 use test_support::world::{HOME, World, settings, tunnel_id};
 

@@ -2,7 +2,6 @@
 
 use cloudflare_emulator::{Plan, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-
 use test_support::harness::{Program, Scene, endpoint, published};
 
 fn of(resource: &str, mut endpoint: Endpoint) -> Endpoint {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use cloudflare_emulator::Visit;
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-
 use test_support::hands::Hands;
 use test_support::harness::{Program, Scene, endpoint, published};
 

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Fault, Matcher, Plan};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-
-use crate::town::{Town, rest};
 use serde_json::json;
 use test_support::external_dns::{ExternalDns, Registry, TXT};
 use test_support::harness::{FOREIGN_DOCUMENT, Program, endpoint, published};
+
+use crate::town::{Town, rest};
 
 /// Cases of one scenario at work at once. Most of the time of those that hang is waiting.
 const SIDE_BY_SIDE: usize = 8;

@@ -2,7 +2,6 @@
 
 use cloudflare_emulator::{Matcher, RuleText};
 use serde_json::json;
-
 use test_support::harness::{Scene, published};
 
 const NAME: &str = "a.example.com";

@@ -3,9 +3,9 @@
 
 use cloudflare_emulator::{Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::harness::{Scene, published};
 
 use crate::town::{Town, rest};
-use test_support::harness::{Scene, published};
 
 /// What was met in place of an answer.
 const STATUSES: [u16; 9] = [200, 302, 400, 403, 404, 405, 407, 413, 451];

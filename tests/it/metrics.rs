@@ -17,12 +17,12 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use external_dns_cloudflare_tunnel_webhook::observe::metrics::{Definition, Family};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::json;
-
-use exposition::{Exposition, Labels};
 use test_support::external_dns::Answer;
 use test_support::hands::Hands;
 use test_support::harness;
 use test_support::harness::{FOREIGN_DOCUMENT, Program, Scene, TOKEN, published};
+
+use exposition::{Exposition, Labels};
 
 /// A tunnel's name that would break out of a label's quotes.
 const OFFICE: &str = "of\"fi\\ce";

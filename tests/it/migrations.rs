@@ -4,7 +4,6 @@
 use cloudflare_emulator::Visit;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use serde_json::json;
-
 use test_support::external_dns::{ExternalDns, plan};
 use test_support::harness;
 use test_support::harness::{Scene, endpoint, published};

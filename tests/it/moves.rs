@@ -10,10 +10,10 @@ use std::time::Duration;
 use cloudflare_emulator::{RuleText, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
+use test_support::harness::{endpoint, published};
 
 use crate::passage::{Pace, Passage, Writes};
 use crate::town::Town;
-use test_support::harness::{endpoint, published};
 
 const PACE: Pace = Pace { connectors: Vec::new(), records: 0, write: 10 };
 

@@ -9,11 +9,11 @@ use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use serde_json::json;
+use test_support::harness::{Scene, endpoint, published};
+use test_support::world::{World, settings};
 
 use crate::town;
 use crate::town::rest;
-use test_support::harness::{Scene, endpoint, published};
-use test_support::world::{World, settings};
 
 /// The names of our records in a zone.
 fn stamped(scene: &Scene, zone: &str) -> Vec<String> {

@@ -5,10 +5,10 @@ use cloudflare_emulator::{Cloudflare, Fault, Matcher, Refusal, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-
-use crate::town::{Town, is_stamped, rest, stamp, visits};
 use test_support::external_dns::ExternalDns;
 use test_support::harness::{Scene, endpoint, published};
+
+use crate::town::{Town, is_stamped, rest, stamp, visits};
 
 /// What somebody does to the tunnel `home` and the zone `example.com`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

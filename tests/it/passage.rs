@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use cloudflare_emulator::{Fault, Matcher, Time};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use test_support::harness::Program;
 
 use crate::town::Town;
-use test_support::harness::Program;
 
 /// ExternalDNS's own.
 const INTERVAL: Duration = Duration::from_secs(60);

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use cloudflare_emulator::{ConfigSource, Emulator, Fault, Matcher, Plan, Refusal, RuleText, Unconfigured};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use serde_json::json;
-
-use crate::town::{Town, rest, stamp};
 use test_support::external_dns::{ExternalDns, plan};
 use test_support::harness::{Scene, endpoint, published};
+
+use crate::town::{Town, rest, stamp};
 
 /// What a loop over one tunnel and the zones of [`Town`] reads: the tunnel and each zone.
 const OWN_READS: usize = 1 + 2;

@@ -4,10 +4,10 @@ use cloudflare_emulator::{Fault, Matcher, Plan, Record, Refusal};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::json;
-
-use crate::town::{Town, rest};
 use test_support::external_dns::{ExternalDns, Registry, TXT, TXT_BELOW, TxtNames};
 use test_support::harness::{Program, Scene, endpoint, published};
+
+use crate::town::{Town, rest};
 
 const STORED: [(&str, &str); 1] = [("OWNERSHIP", "txt")];
 

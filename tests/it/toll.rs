@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use cloudflare_emulator::{Emulator, Matcher};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-
 use test_support::harness::{Program, Scene};
 
 /// More calls of one kind than any request makes.

@@ -11,7 +11,6 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, Tx
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-
 use test_support::external_dns::ExternalDns;
 use test_support::harness::Scene;
 

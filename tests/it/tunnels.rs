@@ -6,11 +6,11 @@ use cloudflare_emulator::{Cloudflare, ConfigSource, Fault, Matcher, Visit, catch
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
+use test_support::harness::{Program, Scene, endpoint, published};
+use test_support::world::{HOME, World, settings, tunnel_id};
 
 use crate::town;
 use crate::town::rest;
-use test_support::harness::{Program, Scene, endpoint, published};
-use test_support::world::{HOME, World, settings, tunnel_id};
 
 const BOTH: [(&str, &str); 1] = [("CF_TUNNEL_ID", "home,office")];
 

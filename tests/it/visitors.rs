@@ -10,10 +10,10 @@ use std::time::Duration;
 use cloudflare_emulator::{Emulator, Visit, Watched};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
+use test_support::harness::{endpoint, published};
 
 use crate::passage::{Kind, Pace, Passage, Trouble, Writes};
 use crate::town::{OFFICE_DOCUMENT, Town};
-use test_support::harness::{endpoint, published};
 
 /// How long things take, in milliseconds: connectors, records. No way to the edge is longer than the time for which a move
 /// leaves its old rule.

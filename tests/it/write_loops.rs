@@ -3,7 +3,6 @@
 use cloudflare_emulator::{Cloudflare, Record};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
-
 use test_support::external_dns::exchange;
 use test_support::harness::{Program, Scene, published};
 

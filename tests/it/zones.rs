@@ -6,12 +6,12 @@ use std::time::Duration;
 use cloudflare_emulator::{Fault, Matcher, Plan, TokenStatus, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
-
-use crate::town;
-use crate::town::rest;
 use test_support::external_dns::{ExternalDns, TXT};
 use test_support::hands::Hands;
 use test_support::harness::{Program, Scene, TOKEN, endpoint, published};
+
+use crate::town;
+use crate::town::rest;
 
 /// ExternalDNS's default interval.
 const INTERVAL: Duration = Duration::from_secs(60);

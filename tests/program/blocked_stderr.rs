@@ -7,17 +7,19 @@
 )]
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::process::{Process, fill, standard_error_of};
-use crate::raw_http::Client;
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::logging::{self, Format};
 use log::LevelFilter;
 use test_support::harness::{Scene, published};
+use test_support::own_process::{is_own_process, own_process};
+
+use crate::process::{Process, fill, standard_error_of};
+use crate::raw_http::Client;
 
 /// The end may wait for the log so long, and for nothing else.
 const END: Duration = limits::LOG_FLUSH_TIMEOUT.saturating_add(Duration::from_secs(1));
@@ -98,8 +100,10 @@ fn the_last_lines_are_there_when_the_process_has_ended() {
 /// A panic has a line too, and the thread that it ends may hold what others wait for.
 #[test]
 fn a_panic_is_over_at_once_though_nobody_reads_its_line() {
-    let mut child = Command::new(std::env::current_exe().expect("this test has a file"))
-        .args(["--ignored", "--exact", "--nocapture", "blocked_stderr::a_process_in_which_a_thread_panics"])
+    if is_own_process() {
+        return panic_in_a_thread();
+    }
+    let mut child = own_process("blocked_stderr::a_panic_is_over_at_once_though_nobody_reads_its_line", "")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -118,9 +122,7 @@ fn a_panic_is_over_at_once_though_nobody_reads_its_line() {
     assert!(child.wait().expect("it is our child").success());
 }
 
-#[test]
-#[ignore = "run by another test, which does not read what it says"]
-fn a_process_in_which_a_thread_panics() {
+fn panic_in_a_thread() {
     logging::start(LevelFilter::Info, Format::Text).expect("a thread");
     println!("waits for a line");
     std::io::stdin().lines().next();

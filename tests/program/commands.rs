@@ -7,7 +7,6 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::process::program;
 use cloudflare_emulator::{
     Cloudflare, ConfigSource, Fault, Matcher, Permission, Plan, Token, TokenOwner, TokenStatus,
 };
@@ -17,6 +16,8 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use serde::Deserialize;
 use serde_json::json;
 use test_support::harness::{Scene, TOKEN, endpoint, published};
+
+use crate::process::program;
 
 const KEY: &str = "0123456789abcdef0123456789abcdef01234";
 

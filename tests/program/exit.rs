@@ -7,11 +7,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::process;
-use crate::process::{Process, program};
 use cloudflare_emulator::{Fault, Matcher, Token, TokenStatus};
 use socket2::SockRef;
 use test_support::harness::{Scene, TOKEN, published};
+
+use crate::process;
+use crate::process::{Process, program};
 
 fn output(command: &mut Command) -> Output {
     command.output().expect("the program was built")

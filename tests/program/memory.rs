@@ -7,9 +7,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::process::{Process, other_binary};
 use test_support::external_dns::exchange;
 use test_support::harness::Scene;
+
+use crate::process::{Process, other_binary};
 
 const MIB: usize = 1024 * 1024;
 

@@ -162,14 +162,23 @@ impl Process {
     /// Sends a signal; answers the exit code, how long it took, and everything that was said.
     pub(crate) fn end_with(mut self, signal: &str) -> (Option<i32>, Duration, Vec<String>) {
         let begun = Instant::now();
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &id]).status().expect("kill is there").success());
-        let status = self.child.wait().expect("it is our child");
+        self.signal(signal);
+        let code = self.wait();
         let took = begun.elapsed();
         self.unblock_standard_error();
         let mut said = std::mem::take(&mut self.said);
         said.extend(self.lines.iter());
-        (status.code(), took, said)
+        (code, took, said)
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().expect("kill is there").success());
+    }
+
+    /// The exit code, `None` where a signal ended it.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        self.child.wait().expect("it is our child").code()
     }
 }
 

@@ -7,7 +7,6 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{State, listing}
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use serde_json::value::RawValue;
-
 use test_support::world::{HOME, OFFICE, World, tunnel_id};
 
 const NAME: &str = "a.example.com";

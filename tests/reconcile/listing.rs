@@ -5,7 +5,6 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Entry, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
-
 use test_support::external_dns::TXT;
 use test_support::world::{HOME, OFFICE, World, tunnel_id};
 

@@ -7,7 +7,6 @@ use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
-
 use test_support::external_dns::TXT_BELOW;
 use test_support::world;
 use test_support::world::{INNER_ZONE, World};

@@ -17,12 +17,12 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::Service
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use test_support::external_dns::{Registry, TXT};
+use test_support::world::World;
 
 use mistake::{Mistake, Mistaken};
 use object::{DEFAULT_SERVICE, Draft, HOSTNAME, Object};
 use served::Served;
-use test_support::external_dns::{Registry, TXT};
-use test_support::world::World;
 
 /// Random objects with a mistake each, unless `PROPTEST_CASES` asks for more.
 const CASES: u32 = 256;

@@ -8,15 +8,15 @@ use std::time::Duration;
 use cloudflare_emulator::{Fault, Matcher, RuleText, Visit, Watched};
 use external_dns_cloudflare_tunnel_webhook::clock::Clock;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use serde_json::json;
+use test_support::external_dns::TXT_BELOW;
+use test_support::harness::{Program, endpoint};
+use test_support::world::{HOME, OFFICE, World, tunnel_id};
 
 use crate::passage::{Pace, Passage, SharedTime, Writes};
 use crate::town;
 use crate::town::Town;
-use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
-use test_support::external_dns::TXT_BELOW;
-use test_support::harness::{Program, endpoint};
-use test_support::world::{HOME, OFFICE, World, tunnel_id};
 
 const PACE: Pace = Pace { connectors: Vec::new(), records: 0, write: 10 };
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use cloudflare_emulator::{Cloudflare, Matcher, RateLimit, Refusal, RuleText};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::harness::{Scene, published};
 
 use crate::toll::Toll;
-use test_support::harness::{Scene, published};
 
 /// What a call takes at Cloudflare on a good day.
 const CALL: Duration = Duration::from_millis(300);

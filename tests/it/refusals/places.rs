@@ -2,10 +2,10 @@
 
 use cloudflare_emulator::{Call, Fault, Matcher, Plan, Refusal, RuleText, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-
-use crate::town::{Town, rest, stamp};
 use test_support::external_dns::TXT;
 use test_support::harness::{Scene, endpoint, published};
+
+use crate::town::{Town, rest, stamp};
 
 const BOTH: (&str, &str) = ("CF_TUNNEL_ID", "home,office");
 

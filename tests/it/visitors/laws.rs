@@ -10,10 +10,10 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::json;
+use test_support::harness::endpoint;
 
 use crate::passage::{Kind, Pace, Passage, Trouble};
 use crate::town::Town;
-use test_support::harness::endpoint;
 
 /// The same cases in every run, unless `PROPTEST_RNG_SEED` says otherwise.
 const SEED: u64 = 24;

@@ -6,9 +6,9 @@
     reason = "helpers of tests fail loudly, as tests do"
 )]
 
-use std::io::Write;
+use std::io::{BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Answer, RunningResponder};
 use socket2::SockRef;
+use test_support::own_process::{is_own_process, line_after, own_process};
 
 use crate::raw_http::{Client, PATIENCE};
 
@@ -153,29 +154,17 @@ fn what_is_not_http_is_answered_and_closed() {
 /// A server that takes a failed accept for the end, or panics on it, stays deaf for good.
 #[test]
 fn running_out_of_descriptors_passes() {
-    let mut child = Command::new("sh")
-        .arg("-c")
-        .arg("ulimit -n 40 && exec \"$0\" \"$@\"")
-        .arg(std::env::current_exe().unwrap())
-        .args([
-            "--ignored",
-            "--exact",
-            "--nocapture",
-            "observe::hostile::a_responder_that_runs_until_its_input_ends",
-        ])
+    if is_own_process() {
+        return respond_until_the_input_ends();
+    }
+    let mut child = own_process("observe::hostile::running_out_of_descriptors_passes", "ulimit -n 40")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("a shell");
-    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
-    let address: SocketAddr = loop {
-        let mut line = String::new();
-        assert_ne!(std::io::BufRead::read_line(&mut output, &mut line).unwrap(), 0);
-        if let Some((_, address)) = line.split_once("listens on ") {
-            break address.trim_end().parse().unwrap();
-        }
-    };
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let address: SocketAddr = line_after(&mut output, "listens on ").parse().unwrap();
     // Fewer than it may hold, more than it has descriptors for.
     let idle: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(address).unwrap()).collect();
     assert_eq!(Client::connect(address).get("/healthz").status, 200);
@@ -185,9 +174,7 @@ fn running_out_of_descriptors_passes() {
     assert!(child.wait().unwrap().success());
 }
 
-#[test]
-#[ignore = "run by another test, with few descriptors"]
-fn a_responder_that_runs_until_its_input_ends() {
+fn respond_until_the_input_ends() {
     let (address, running) = start();
     println!("listens on {address}");
     let mut line = String::new();

@@ -112,14 +112,3 @@ pub(crate) fn endpoint(name: impl Into<String>) -> Endpoint {
         ..Endpoint::default()
     }
 }
-
-/// What stands behind `beginning` in the first line of a child process that has it.
-pub(crate) fn line_after(output: &mut impl std::io::BufRead, beginning: &str) -> String {
-    loop {
-        let mut line = String::new();
-        assert_ne!(output.read_line(&mut line).unwrap(), 0, "no line with {beginning:?}");
-        if let Some((_, rest)) = line.split_once(beginning) {
-            return rest.trim_end().to_owned();
-        }
-    }
-}

@@ -6,7 +6,8 @@
     reason = "helpers of tests fail loudly, as tests do"
 )]
 
-use std::process::{Command, Stdio};
+use std::io::BufReader;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,8 @@ use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::webhook::server::ServerSettings;
 use socket2::SockRef;
+use test_support::own_process::{is_own_process, line_after, own_process};
 
-use super::api;
 use super::api::{Fake, endpoint, settings, start};
 use crate::raw_http::{Client, PATIENCE, WEBHOOK};
 
@@ -359,36 +360,29 @@ fn nothing_of_a_request_is_repeated_in_a_header() {
 /// left, odd or even, so both are tried.
 #[test]
 fn running_out_of_descriptors_ends_the_process_with_a_reason() {
+    if is_own_process() {
+        return serve_until_it_fails();
+    }
     for limit in [64, 65] {
-        let mut child = Command::new("sh")
-            .arg("-c")
-            .arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\""))
-            .arg(std::env::current_exe().unwrap())
-            .args([
-                "--ignored",
-                "--exact",
-                "--nocapture",
-                "webhook::hostile::a_server_that_runs_until_it_fails",
-            ])
+        let test = "webhook::hostile::running_out_of_descriptors_ends_the_process_with_a_reason";
+        let mut child = own_process(test, &format!("ulimit -n {limit}"))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("a shell");
-        let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
-        let address = api::line_after(&mut output, "listens on ");
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let address = line_after(&mut output, "listens on ");
         let clients: Vec<_> = (0..limit)
             .filter_map(|_| std::net::TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE).ok())
             .collect();
-        let reason = api::line_after(&mut output, "failed: ");
+        let reason = line_after(&mut output, "failed: ");
         assert!(reason.contains("no longer accepts connections"), "with {limit} descriptors: {reason}");
         drop(clients);
         assert!(child.wait().unwrap().success());
     }
 }
 
-#[test]
-#[ignore = "run by another test, with few descriptors"]
-fn a_server_that_runs_until_it_fails() {
+fn serve_until_it_fails() {
     let api = start(ServerSettings { check_period: Duration::from_millis(100), ..settings() }, Fake::empty());
     println!("listens on {}", api.address());
     let reason = api.wait_for_failure(PATIENCE);

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index;
+use test_support::world::{HOME, tunnel_id};
 
 use crate::misspellings::object::Object;
-use test_support::world::{HOME, tunnel_id};
 
 /// The properties that say what is published, and so what is not: left out, more would be.
 pub(crate) const LIMITING: [&str; 8] = [

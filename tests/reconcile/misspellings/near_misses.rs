@@ -7,11 +7,11 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint,
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
+use test_support::world::{HOME, World, tunnel_id};
 
 use crate::misspellings::mistake::{LIMITING, OPTIONAL, is_known};
 use crate::misspellings::object::{DEFAULT_SERVICE, HOSTNAME, Object};
 use crate::misspellings::served::Served;
-use test_support::world::{HOME, World, tunnel_id};
 
 const SERVICE: &str = "http://web.shop.svc:80";
 

@@ -6,9 +6,9 @@ use std::fmt;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
+use test_support::world::{HOME, OFFICE, tunnel_id};
 
 use crate::misspellings::served::{Served, ServedRule};
-use test_support::world::{HOME, OFFICE, tunnel_id};
 
 pub(crate) const HOSTNAME: &str = "a.example.com";
 

@@ -7,7 +7,6 @@ use std::sync::{Mutex, PoisonError};
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use regex::Regex;
 use serde_json::Value;
-
 use test_support::world::{HOME, OFFICE, World, tunnel_id};
 
 /// The tunnel that a hostname's record leads to, and the hostname's rules there.

@@ -17,4 +17,5 @@ pub mod external_dns;
 pub mod hands;
 pub mod harness;
 pub mod log;
+pub mod own_process;
 pub mod world;
