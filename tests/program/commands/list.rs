@@ -1,0 +1,174 @@
+//! `list`: what is published, and whose it is.
+
+use cloudflare_emulator::{Cloudflare, Permission, Plan, TokenStatus};
+use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
+use serde::Deserialize;
+use serde_json::json;
+use test_support::harness::{Scene, TOKEN, endpoint, published};
+
+use super::check::only;
+use super::run;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listing {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    hostname: String,
+    path: Option<String>,
+    service: Option<String>,
+    tunnel: Option<String>,
+    owner: Option<String>,
+    state: String,
+    drift: Vec<String>,
+}
+
+/// Runs `list` twice, wants both to say the same, and answers the lines with one blank between the cells.
+fn list(scene: &Scene, variables: &[(&str, &str)]) -> Vec<String> {
+    let table = run(scene, &["list"], variables);
+    let json = run(scene, &["--json", "list"], variables);
+    assert_eq!((table.code, json.code), (Some(0), Some(0)), "{}{}", table.errors, json.errors);
+    assert_eq!((&*table.errors, &*json.errors), ("", ""));
+    let Listing { entries } = serde_json::from_str(&json.out).expect("it is JSON");
+    let mut lines = table.out.lines();
+    let header = lines.next().expect("a header");
+    assert_eq!(
+        header.split_whitespace().collect::<Vec<_>>(),
+        ["HOSTNAME", "PATH", "SERVICE", "TUNNEL", "OWNER", "STATE"]
+    );
+    let lines: Vec<String> =
+        lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let expected: Vec<String> = entries
+        .iter()
+        .map(|Entry { hostname, path, service, tunnel, owner, state, drift }| {
+            let [path, service, tunnel, owner] =
+                [path, service, tunnel, owner].map(|cell| cell.as_deref().unwrap_or("-"));
+            let drift = if state == "drift" { format!(": {}", drift.join(", ")) } else { String::new() };
+            format!("{hostname} {path} {service} {tunnel} {owner} {state}{drift}")
+        })
+        .collect();
+    assert_eq!(lines, expected, "the table and the document agree");
+    lines
+}
+
+#[test]
+fn a_list_shows_what_is_ours_what_is_foreign_and_what_is_amiss() {
+    let scene = Scene::with_foreign();
+    let external_dns_program = scene.start();
+    let path = [("tunnel-service", "http://api:80"), ("tunnel-path-prefix", "/v1")];
+    let desired = [
+        published("web.example.com", "http://web:80"),
+        endpoint("api.example.com", &path),
+        endpoint("alone.example.com", &[("tunnel-service", "none")]),
+        published("bent.example.com", "http://bent:80"),
+        published("lost.example.com", "http://lost:80"),
+    ];
+    external_dns_program.external_dns().run_loop(&desired).expect("published");
+    drop(external_dns_program);
+
+    let blue = Digest::of(&TunnelId::parse(&scene.tunnel).expect("an id"), None);
+    scene.cloudflare.edit(|cloudflare| {
+        let zone = &scene.zone;
+        let record = |cloudflare: &Cloudflare, name: &str| {
+            let found = cloudflare.records(zone).iter().find(|record| record.name == name);
+            let record = found.expect("it was published");
+            (record.id.clone(), record.comment.clone().expect("it is stamped"))
+        };
+        let (bent, _) = record(cloudflare, "bent.example.com");
+        cloudflare.patch_record(zone, &bent, &json!({"proxied": false})).expect("it can be changed");
+        let (lost, comment) = record(cloudflare, "lost.example.com");
+        let comment = format!("{comment}zzz");
+        cloudflare.patch_record(zone, &lost, &json!({"comment": comment})).expect("it can be changed");
+        let target = cloudflare.tunnel(&scene.tunnel).hostname();
+        let comment = format!("external-dns owner=blue rules={blue}");
+        let theirs =
+            json!({"name": "blue", "type": "CNAME", "content": target, "proxied": true, "comment": comment});
+        cloudflare.add_record(zone, theirs).expect("Cloudflare takes it");
+        let org = cloudflare.add_zone("example.org", Plan::Free);
+        let bare = json!({"name": "bare", "type": "CNAME", "content": target, "proxied": true});
+        cloudflare.add_record(&org, bare).expect("Cloudflare takes it");
+        // Their rule comes, and one of ours goes.
+        let config = cloudflare.configuration(&scene.tunnel).expect("it is configured").get().to_owned();
+        let mut config: serde_json::Value = serde_json::from_str(&config).expect("it is JSON");
+        let rules = config["ingress"].as_array_mut().expect("it has rules");
+        rules.retain(|rule| rule["hostname"] != "api.example.com");
+        rules.insert(0, json!({"hostname": "blue.example.com", "service": "http://blue:80"}));
+        cloudflare.put_configuration(&scene.tunnel, &config.to_string()).expect("cloudflared takes it");
+    });
+
+    let api = TunnelId::parse(&scene.tunnel).expect("an id");
+    let api = Digest::of(&api, Some("^/v1(/|$)"));
+    assert_eq!(
+        list(&scene, &[]),
+        [
+            "*.example.com - http://wild:80 home - foreign".to_owned(),
+            "alone.example.com - none home default ours".to_owned(),
+            format!("api.example.com lost:{api} - home default record without rule"),
+            "bare.example.org - - home - record without rule".to_owned(),
+            "bent.example.com - http://bent:80 home default drift: proxied".to_owned(),
+            "blue.example.com - http://blue:80 home blue foreign".to_owned(),
+            "hand.example.com - http://theirs:80 home - rule without record".to_owned(),
+            "lost.example.com - http://lost:80 home default ours".to_owned(),
+            "lost.example.com lost:zzz - home default record without rule".to_owned(),
+            "web.example.com - http://web:80 home default ours".to_owned(),
+        ]
+    );
+    assert_eq!(
+        list(&scene, &[("DOMAIN_FILTER", "web.example.com")]),
+        ["web.example.com - http://web:80 home default ours"]
+    );
+}
+
+#[test]
+fn a_list_of_thousands_of_rules_is_there_at_once() {
+    let scene = Scene::new();
+    let target = scene.cloudflare.edit(|cloudflare| cloudflare.tunnel(&scene.tunnel).hostname());
+    let names: Vec<String> = (0..3_000).map(|number| format!("host{number:04}.example.com")).collect();
+    let records: Vec<serde_json::Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "type": "CNAME", "content": target, "proxied": true}))
+        .collect();
+    scene.cloudflare.add_records(&scene.zone, &records).expect("Cloudflare takes them");
+    let rules: Vec<String> = names
+        .iter()
+        .map(|name| format!(r#"{{"hostname":"{name}","service":"http://web:80"}}"#))
+        .chain([r#"{"service":"http_status:404"}"#.to_owned()])
+        .collect();
+    let document = format!(r#"{{"ingress":[{}]}}"#, rules.join(","));
+    scene.cloudflare.put_configuration(&scene.tunnel, &document).expect("cloudflared takes it");
+    let lines = list(&scene, &[]);
+    assert_eq!(lines.len(), names.len());
+    assert!(lines.iter().all(|line| line.ends_with(" http://web:80 home - foreign")));
+}
+
+#[test]
+fn a_list_that_cannot_be_read_is_an_error_and_says_why() {
+    for (label, edit, variables, expected) in [
+        (
+            "the token",
+            (|cloudflare| cloudflare.token_mut(TOKEN).status = TokenStatus::Expired) as fn(&mut Cloudflare),
+            &[][..],
+            "the token has expired",
+        ),
+        ("the tunnel", |_| (), &[("CF_TUNNEL_ID", "office")], "\"office\" is no tunnel"),
+        (
+            "the records",
+            |cloudflare| only(cloudflare, &[Permission::ZoneRead, Permission::TunnelEdit]),
+            &[],
+            "reading from Cloudflare failed",
+        ),
+    ] {
+        let scene = Scene::new();
+        scene.cloudflare.edit(edit);
+        for arguments in [&["list"][..], &["list", "--json"]] {
+            let said = run(&scene, arguments, variables);
+            assert_eq!((said.code, &*said.out), (Some(1), ""), "{label}");
+            assert!(said.errors.contains(expected) && said.errors.lines().count() == 1, "{}", said.errors);
+        }
+    }
+}
