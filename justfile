@@ -174,6 +174,12 @@ promtool:
     tests/dashboards/panels deploy/grafana/dashboard.json "$tmp/metrics.txt" >"$tmp/panels_test.yaml"
     promtool test rules "$tmp/panels_test.yaml"
 
+# The laws over other random worlds than those of `just test`, and ten times as many: twenty minutes.
+[group('test')]
+laws cases='2560' seed=`echo $RANDOM`:
+    PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test reconcile -- laws:: misspellings::
+    PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test it -- visitors::laws::
+
 # Break the code in known ways, one at a time, and see the tests go red (needs Python 3.11).
 [group('test')]
 mutations *names:

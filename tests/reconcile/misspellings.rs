@@ -16,7 +16,6 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use test_support::external_dns::{Registry, TXT};
 use test_support::world::World;
 
@@ -27,7 +26,7 @@ use served::Served;
 /// Random objects with a mistake each, unless `PROPTEST_CASES` asks for more.
 const CASES: u32 = 256;
 
-/// The same ones in every run, unless `PROPTEST_RNG_SEED` says otherwise.
+/// Those of an ordinary run.
 const SEED: u64 = 9;
 
 /// A failure is made smaller with as many tries, some seconds of them.
@@ -41,13 +40,8 @@ const REQUESTS: [&str; 9] =
     ["/", "/v1", "/base/x", "/api", "/api/v1/x", "/apis", "/images/x", "/images/x.png", "/other.jpg"];
 
 fn config() -> ProptestConfig {
-    let default = ProptestConfig::default();
-    let rng_seed = match default.rng_seed {
-        RngSeed::Random => RngSeed::Fixed(SEED),
-        asked_for @ RngSeed::Fixed(_) => asked_for,
-    };
-    let cases = default.cases.max(CASES);
-    ProptestConfig { cases, rng_seed, failure_persistence: None, max_shrink_iters: SHRINKS, ..default }
+    let config = test_support::laws::config(SEED);
+    ProptestConfig { cases: config.cases.max(CASES), max_shrink_iters: SHRINKS, ..config }
 }
 
 /// What was there before the mistake.

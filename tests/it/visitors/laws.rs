@@ -8,14 +8,13 @@ use std::time::Duration;
 use cloudflare_emulator::{Emulator, Visit, VisitChange, Watched};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use serde_json::json;
 use test_support::harness::endpoint;
 
 use crate::passage::{Kind, Pace, Passage, Trouble};
 use crate::town::Town;
 
-/// The same cases in every run, unless `PROPTEST_RNG_SEED` says otherwise.
+/// The cases of an ordinary run.
 const SEED: u64 = 24;
 
 /// The laws here share proptest's number of cases, which `PROPTEST_CASES` sets.
@@ -188,13 +187,8 @@ fn end(passage: &Passage) -> Result<Vec<Watched>, String> {
 }
 
 fn config() -> ProptestConfig {
-    let default = ProptestConfig::default();
-    let rng_seed = match default.rng_seed {
-        RngSeed::Random => RngSeed::Fixed(SEED),
-        asked_for @ RngSeed::Fixed(_) => asked_for,
-    };
-    let cases = default.cases.div_ceil(LAWS);
-    ProptestConfig { cases, rng_seed, failure_persistence: None, max_shrink_iters: SHRINKS, ..default }
+    let config = test_support::laws::config(SEED);
+    ProptestConfig { cases: config.cases.div_ceil(LAWS), max_shrink_iters: SHRINKS, ..config }
 }
 
 proptest! {

@@ -16,6 +16,7 @@
 pub mod external_dns;
 pub mod hands;
 pub mod harness;
+pub mod laws;
 pub mod log;
 pub mod own_process;
 pub mod world;
