@@ -22,6 +22,7 @@ pub mod config;
 pub mod ingress;
 pub mod limits;
 pub mod listener;
+mod locks;
 pub mod logging;
 pub mod model;
 pub mod observe;

@@ -6,11 +6,13 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator;
+
+use crate::locks::lock;
 
 /// Why the process ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,11 +93,7 @@ struct Shared {
 impl Shutdown {
     /// Ends the process for `reason`. The first reason stays.
     pub fn fail(&self, reason: impl Into<String>) {
-        self.shared
-            .failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert_with(|| reason.into());
+        lock(&self.shared.failure).get_or_insert_with(|| reason.into());
         if let Some(waker) = &self.shared.waker {
             waker.close();
         }
@@ -103,7 +101,7 @@ impl Shutdown {
 
     /// Why the process has to end, if it has to.
     pub fn failure(&self) -> Option<String> {
-        self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shared.failure).clone()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -19,6 +19,7 @@ use crate::clock::{Clock, Deadline};
 use crate::limits::{
     CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX, WRITE_CONNECTION_MAX_IDLE, WRITE_FRESH_PERIOD,
 };
+use crate::locks::lock;
 use crate::observe::metrics::{Family, Metrics};
 
 /// Reads what [`ClientSettings::ca_file`] will be.
@@ -47,7 +48,7 @@ struct Call<'a> {
 pub struct Client {
     transport: Box<dyn Transport>,
     clock: Arc<dyn Clock>,
-    credentials: RwLock<Arc<Credentials>>,
+    credentials: Mutex<Arc<Credentials>>,
     /// Where their secret came from, where that was a file.
     credential_file: Option<Mutex<CredentialFile>>,
     /// Whether a call failed as it does when the credentials or the tunnels are not what they were.
@@ -78,7 +79,7 @@ impl Client {
         Self {
             transport,
             clock,
-            credentials: RwLock::new(Arc::new(credentials)),
+            credentials: Mutex::new(Arc::new(credentials)),
             credential_file: None,
             in_doubt: AtomicBool::new(false),
             limiter: Mutex::default(),
@@ -96,7 +97,7 @@ impl Client {
 
     /// Makes later calls with other credentials, as when their file has changed.
     pub fn set_credentials(&self, credentials: Credentials) {
-        *self.credentials.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(credentials);
+        *lock(&self.credentials) = Arc::new(credentials);
     }
 
     /// Takes the credentials' secret from this file again when it holds another one: at once when Cloudflare refuses the
@@ -116,7 +117,7 @@ impl Client {
         let Some(file) = &self.credential_file else {
             return false;
         };
-        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(file);
         let credentials = self.credentials();
         let Some(secret) = file.look(credentials.secret(), look) else {
             return false;
@@ -154,7 +155,7 @@ impl Client {
     }
 
     pub(super) fn credentials(&self) -> Arc<Credentials> {
-        Arc::clone(&self.credentials.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.credentials))
     }
 
     /// Reads, again where that can help.
@@ -226,7 +227,7 @@ impl Client {
     }
 
     fn write_lost_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.write_lost_at.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.write_lost_at)
     }
 
     /// Reads all pages of a list. `query` is empty or ends in `&`. A page's bytes are freed before the next is read.
@@ -355,7 +356,7 @@ impl Client {
     }
 
     fn limiter(&self) -> MutexGuard<'_, Limiter> {
-        self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.limiter)
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use ureq::unversioned::transport::NextTimeout;
 
 use crate::clock::Clock;
 use crate::limits::{ADDRESSES_MAX, RESOLVE_MAX_AGE, RESOLVE_OLD_MAX_AGE, RESOLVE_PATIENCE, RESOLVE_TIMEOUT};
+use crate::locks::{lock, wait_while};
 
 /// What is asked for the addresses of a name.
 type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
@@ -129,13 +130,9 @@ impl CachingResolver {
             name.lookup_begun_at = Some(now);
         }
         let patience = name.patience(now).min(timeout);
-        let (mut list, _) = self
-            .names
-            .changed
-            .wait_timeout_while(list, patience, |list| {
-                list.get(index).is_some_and(|name| name.lookups_ended == seen)
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut list = wait_while(&self.names.changed, list, patience, |list| {
+            list.get(index).is_some_and(|name| name.lookups_ended == seen)
+        });
         let name = list.get_mut(index).expect("names are never taken off the list");
         let problem =
             if name.lookups_ended == seen { Some("timed out".into()) } else { name.failure.clone() };
@@ -162,7 +159,7 @@ impl CachingResolver {
 
 impl Names {
     fn lock(&self) -> MutexGuard<'_, Vec<Name>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.list)
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use log::Level;
 
 use crate::limits;
+use crate::locks::{lock, wait, wait_while};
 
 /// What a line says, in no format yet.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,8 +86,7 @@ impl Queue {
 
     /// Waits until everything is written, `limit` at most.
     pub(super) fn flush(&self, limit: Duration) {
-        let state = self.lock();
-        drop(self.emptied.wait_timeout_while(state, limit, |state| !state.is_idle()));
+        drop(wait_while(&self.emptied, self.lock(), limit, |state| !state.is_idle()));
     }
 
     fn next(&self) -> Line {
@@ -98,12 +98,12 @@ impl Queue {
                 return line;
             }
             self.emptied.notify_all();
-            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.filled, state);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, ConfigSource, Configuration, Error};
 use crate::ingress::{Document, DocumentError};
 use crate::limits;
+use crate::locks::lock;
 use crate::model::domain_filter::DomainFilter;
 use crate::model::{AccountId, Record, TunnelId, Zone, ZoneId};
 use crate::ordered::inserted;
@@ -106,7 +107,7 @@ impl Reader {
     }
 
     fn cached_zones(&self) -> MutexGuard<'_, Option<ZoneList>> {
-        self.zones.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.zones)
     }
 
     /// Everything that a decision needs.
@@ -188,7 +189,7 @@ impl Reader {
                 .filter_map(|record| TunnelId::from_hostname(&record.content))
                 .filter(|tunnel| !settings.is_configured(tunnel)),
         );
-        let mut known = self.foreign_tunnels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.foreign_tunnels);
         let now = self.clock.now();
         known.retain(|tunnel, (_, asked_at)| {
             candidates.contains(tunnel)
@@ -285,7 +286,7 @@ fn in_parallel<T: Sync, A: Send>(
             if answer.is_err() {
                 next.store(tasks.len(), Ordering::Relaxed);
             }
-            answers.lock().unwrap_or_else(PoisonError::into_inner).insert(index, answer);
+            lock(&answers).insert(index, answer);
         }
     };
     thread::scope(|scope| {

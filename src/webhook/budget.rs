@@ -4,8 +4,10 @@
 //! budget is for small requests, so that one that wants all there is does not keep ExternalDNS waiting.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use crate::locks::{lock, wait_while};
 
 /// The budget. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -75,7 +77,7 @@ impl Budget {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 
     fn is_small(&self, bytes: usize) -> bool {
@@ -110,9 +112,7 @@ impl Share {
             return Err(NoRoom::TooMuch);
         }
         let needed = if is_small { bytes } else { bytes + reserve };
-        let (mut state, _) = freed
-            .wait_timeout_while(self.budget.state(), patience, |state| state.free < needed)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = wait_while(freed, self.budget.state(), patience, |state| state.free < needed);
         if state.free < needed {
             state.is_missed = true;
             return Err(NoRoom::Busy);

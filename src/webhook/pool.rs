@@ -7,11 +7,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::limits;
+use crate::locks::{lock, wait, wait_while};
 
 /// What a worker of the pool does with a job.
 type Work<J> = dyn Fn(J, &Pool<J>) + Send + Sync;
@@ -100,14 +101,9 @@ impl<J: Send + 'static> Pool<J> {
     /// # Errors
     /// When the queue stays full, or when there is neither a worker nor a thread to be had for one.
     pub fn submit(&self, since: Instant, job: J, patience: Duration) -> Result<(), Refusal<J>> {
-        let state = self.shared.lock();
-        let (mut state, _) = self
-            .shared
-            .room
-            .wait_timeout_while(state, patience, |state| {
-                state.queue.len() >= limits::API_QUEUE_MAX && !state.stopping
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = wait_while(&self.shared.room, self.shared.lock(), patience, |state| {
+            state.queue.len() >= limits::API_QUEUE_MAX && !state.stopping
+        });
         if state.queue.len() >= limits::API_QUEUE_MAX {
             return Err(Refusal::Full(job));
         }
@@ -152,11 +148,7 @@ impl<J: Send + 'static> Pool<J> {
         state.stopping = true;
         self.shared.job.notify_all();
         self.shared.room.notify_all();
-        let (state, _) = self
-            .shared
-            .ended
-            .wait_timeout_while(state, limit, |state| state.workers > state.waiting)
-            .unwrap_or_else(PoisonError::into_inner);
+        let state = wait_while(&self.shared.ended, state, limit, |state| state.workers > state.waiting);
         state.workers == state.waiting
     }
 
@@ -174,9 +166,9 @@ impl<J> Drop for Waiting<'_, J> {
 }
 
 impl<J> Shared<J> {
-    /// No job runs under the lock, so a poisoned one holds nothing half done.
+    /// No job runs under the lock.
     fn lock(&self) -> MutexGuard<'_, State<J>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The next job, or `None` when this worker is to end.
@@ -193,7 +185,7 @@ impl<J> Shared<J> {
                 return None;
             }
             state.idle += 1;
-            state = self.job.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.job, state);
             state.idle -= 1;
         }
     }

@@ -1,7 +1,9 @@
 //! How many large answers are in memory at once, each as bytes until it is parsed.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+
+use crate::locks::{lock, wait_while};
 
 /// Seats for those who hold one.
 #[derive(Debug)]
@@ -21,22 +23,15 @@ impl Seats {
 
     /// A seat, as soon as one is free; nothing where that takes longer than `patience`.
     pub(super) fn take(self: &Arc<Self>, patience: Duration) -> Option<Seat> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut free, timeout) = self
-            .freed
-            .wait_timeout_while(free, patience, |free| *free == 0)
-            .unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() && *free == 0 {
-            return None;
-        }
-        *free -= 1;
+        let mut free = wait_while(&self.freed, lock(&self.free), patience, |free| *free == 0);
+        *free = free.checked_sub(1)?;
         Some(Seat(Arc::clone(self)))
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *lock(&self.0.free) += 1;
         self.0.freed.notify_one();
     }
 }
