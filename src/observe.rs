@@ -4,3 +4,4 @@
 pub mod health;
 pub mod metrics;
 pub mod responder;
+pub mod routes;

@@ -25,7 +25,6 @@ use crate::model::AccountId;
 use crate::model::endpoint::{Changes, Endpoint, List};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
-use crate::observe::responder::Answer;
 pub use crate::provider::connectors::Watch;
 use crate::provider::execution::{Done, Execution, Stop};
 use crate::provider::journal::{Journal, Speaker};
@@ -137,15 +136,14 @@ impl Provider {
         }
     }
 
-    /// The answer to a scrape of the metrics. Most were counted when they happened; what changes by itself is asked for
-    /// now.
-    pub fn scrape(&self) -> Answer {
+    /// The metrics as a scrape shows them. Most were counted when they happened; what changes by itself is asked for now.
+    pub fn scrape(&self) -> String {
         let calls_left = self.client.calls_left();
         let mut values = self.metrics.update();
         values.set(Family::Ready, &[], i64::from(self.health.is_ready()));
         values.set(Family::CallsLeft, &[], i64::from(calls_left));
         drop(values);
-        self.metrics.answer()
+        self.metrics.text()
     }
 
     fn resolved(&self) -> Result<Arc<Resolved>, Failure> {

@@ -20,6 +20,7 @@ use crate::logging;
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 use crate::observe::responder::{self, RunningResponder};
+use crate::observe::routes;
 use crate::provider::{Provider, Watch};
 use crate::shutdown::{Cause, Shutdown, Signals};
 use crate::webhook::server::{self, RunningServer, ServerSettings};
@@ -147,13 +148,11 @@ impl Running {
         let provider = Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&health), metrics);
         let provider = Arc::new(provider);
         let scraped = Arc::clone(&provider);
-        let routes = move |path: &str| match path {
-            "/metrics" => {
-                counted.update().set(Family::LostLogLines, &[], logging::lost_lines());
-                Some(scraped.scrape())
-            }
-            path => health.route(path),
+        let scrape = move || {
+            counted.update().set(Family::LostLogLines, &[], logging::lost_lines());
+            scraped.scrape()
         };
+        let routes = move |path: &str| routes::route(path, &health, &scrape);
         let observation = observation.serve(Arc::new(routes), Arc::clone(&clock))?;
         let failing = shutdown.clone();
         let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), shutdown)?;

@@ -1,12 +1,8 @@
-//! What `/healthz` and `/readyz` say.
+//! What has to be there before the program is ready, and what of it is missing.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use miniserde::{Serialize, json};
-
-use super::responder::Answer;
-
-const JSON: &str = "application/json";
+use crate::locks::lock;
 
 /// What has to be there before the program can serve. Shared between who finds out and who answers probes.
 #[derive(Debug)]
@@ -28,22 +24,15 @@ struct Reason {
     remedy: &'static str,
 }
 
-#[derive(Serialize)]
-struct Status {
-    status: &'static str,
-}
-
-#[derive(Serialize)]
-struct NotReady {
-    status: &'static str,
-    missing: Vec<Missing>,
-}
-
-#[derive(Serialize)]
-struct Missing {
-    what: &'static str,
-    why: String,
-    remedy: &'static str,
+/// One thing that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// `credentials` or `tunnels`.
+    pub what: &'static str,
+    /// Why, for the operator.
+    pub why: Box<str>,
+    /// What to do about it.
+    pub remedy: &'static str,
 }
 
 impl Default for Health {
@@ -74,7 +63,7 @@ impl Latch {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Reason>> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.missing)
     }
 }
 
@@ -95,80 +84,17 @@ impl Health {
         credentials.is_closed() && tunnels.is_closed()
     }
 
-    /// The answer to a probe, `None` for a path that is none of its own.
-    pub fn route(&self, path: &str) -> Option<Answer> {
-        match path {
-            "/healthz" => Some(answer(200, json::to_string(&Status { status: "ok" }))),
-            "/readyz" => Some(self.readiness()),
-            _ => None,
-        }
-    }
-
-    fn readiness(&self) -> Answer {
+    /// Everything that is not there.
+    pub fn missing(&self) -> Vec<Missing> {
         let Self { credentials, tunnels } = self;
-        let missing: Vec<Missing> = [("credentials", credentials), ("tunnels", tunnels)]
+        let latches = [("credentials", credentials), ("tunnels", tunnels)];
+        latches
             .into_iter()
             .filter_map(|(what, latch)| {
                 let missing = latch.lock();
                 let Reason { why, remedy } = missing.as_ref()?;
-                Some(Missing { what, why: why.to_string(), remedy })
+                Some(Missing { what, why: why.clone(), remedy })
             })
-            .collect();
-        if missing.is_empty() {
-            return answer(200, json::to_string(&Status { status: "ready" }));
-        }
-        let body = NotReady { status: "not ready", missing };
-        answer(503, json::to_string(&body))
-    }
-}
-
-fn answer(status: u16, body: String) -> Answer {
-    Answer { status, content_type: JSON, body: body.into_bytes() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn body(health: &Health, path: &str) -> (u16, String) {
-        let answer = health.route(path).expect("a path of its own");
-        assert_eq!(answer.content_type, JSON);
-        (answer.status, String::from_utf8(answer.body).expect("JSON is UTF-8"))
-    }
-
-    #[test]
-    fn readiness_says_what_is_missing_until_nothing_is() {
-        let health = Health::default();
-        assert_eq!(
-            body(&health, "/readyz"),
-            (
-                503,
-                r#"{"status":"not ready","missing":[{"what":"credentials","why":"not verified yet","remedy":"wait a moment"},{"what":"tunnels","why":"not seen yet","remedy":"wait a moment"}]}"#
-                    .to_owned()
-            )
-        );
-        health.credentials().close();
-        assert!(health.tunnels().reopen("no tunnel is named \"shop\"", "name another"));
-        assert!(!health.tunnels().reopen("no tunnel is named \"shop\"", "name another"), "that is no news");
-        assert!(!health.is_ready());
-        assert_eq!(
-            body(&health, "/readyz"),
-            (
-                503,
-                r#"{"status":"not ready","missing":[{"what":"tunnels","why":"no tunnel is named \"shop\"","remedy":"name another"}]}"#
-                    .to_owned()
-            )
-        );
-        health.tunnels().close();
-        assert!(health.is_ready());
-        assert_eq!(body(&health, "/readyz"), (200, r#"{"status":"ready"}"#.to_owned()));
-    }
-
-    #[test]
-    fn health_does_not_depend_on_readiness() {
-        let health = Health::default();
-        assert_eq!(body(&health, "/healthz"), (200, r#"{"status":"ok"}"#.to_owned()));
-        assert_eq!(health.route("/metrics"), None);
-        assert_eq!(health.route("/"), None);
+            .collect()
     }
 }

@@ -4,13 +4,10 @@
 //! cost more to write than everything here together.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::responder::Answer;
-
-/// Prometheus' text format.
-const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+use crate::locks::lock;
 
 /// The upper bounds of a histogram's buckets, in microseconds and in the text of seconds.
 const BUCKETS: [(u128, &str); 6] = [
@@ -124,13 +121,12 @@ struct Series {
 impl Metrics {
     /// The values, to count.
     pub fn update(&self) -> MutexGuard<'_, Values> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.values)
     }
 
-    /// The answer to a scrape.
-    pub fn answer(&self) -> Answer {
-        let body = self.update().to_string().into_bytes();
-        Answer { status: 200, content_type: TEXT_FORMAT, body }
+    /// All of them, in Prometheus' text format.
+    pub fn text(&self) -> String {
+        self.update().to_string()
     }
 }
 
@@ -245,8 +241,7 @@ mod tests {
     use super::*;
 
     fn samples(metrics: &Metrics) -> Vec<String> {
-        let text = String::from_utf8(metrics.answer().body).expect("text");
-        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        metrics.text().lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
     }
 
     #[test]

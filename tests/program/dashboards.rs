@@ -78,7 +78,7 @@ fn regex(pattern: &str) -> Regex {
 fn bounds() -> BTreeSet<String> {
     let metrics = Metrics::default();
     metrics.update().observe(Family::RequestDuration, &["x"], Duration::ZERO);
-    let text = String::from_utf8(metrics.answer().body).expect("text");
+    let text = metrics.text();
     let bound = regex(r#"le="([^"]+)""#);
     let shown: BTreeSet<String> = bound.captures_iter(&text).map(|found| found[1].to_owned()).collect();
     let whole = shown.iter().filter(|bound| bound.parse::<u32>().is_ok());

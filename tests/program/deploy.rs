@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
 use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
 use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
+use external_dns_cloudflare_tunnel_webhook::observe::routes::route;
 use regex::Regex;
 
 const NAME: &str = env!("CARGO_PKG_NAME");
@@ -147,7 +148,11 @@ fn ports_and_probe_paths_are_the_programs_own() {
         }
         // The others are files of a volume.
         for path in file.values("path").filter(|path| path.starts_with('/')) {
-            assert!(health.route(path).is_some(), "{}: {path} is not answered", file.path.display());
+            assert!(
+                route(path, &health, String::new).is_some(),
+                "{}: {path} is not answered",
+                file.path.display()
+            );
             paths += 1;
         }
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
 use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
 use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Answer};
+use external_dns_cloudflare_tunnel_webhook::observe::routes::route;
 
 use crate::raw_http::Client;
 
@@ -21,7 +22,9 @@ fn readiness_follows_what_is_known() {
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = bound.local_addr();
     let known = Arc::clone(&health);
-    let running = bound.serve(Arc::new(move |path: &str| known.route(path)), Arc::new(SystemClock)).unwrap();
+    let running = bound
+        .serve(Arc::new(move |path: &str| route(path, &known, || "up 1\n".to_owned())), Arc::new(SystemClock))
+        .unwrap();
 
     assert_eq!(Client::connect(address).get("/healthz").text(), r#"{"status":"ok"}"#);
     let missing = Client::connect(address).get("/readyz");
@@ -31,7 +34,8 @@ fn readiness_follows_what_is_known() {
     health.credentials().close();
     health.tunnels().close();
     assert_eq!(Client::connect(address).get("/readyz").status, 200);
-    assert_eq!(Client::connect(address).get("/metrics").status, 404);
+    assert_eq!(Client::connect(address).get("/metrics").text(), "up 1\n");
+    assert_eq!(Client::connect(address).get("/elsewhere").status, 404);
     running.stop();
 }
 
@@ -73,8 +77,9 @@ fn a_head_may_come_in_pieces_and_from_a_half_closed_client() {
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = bound.local_addr();
     let health = Health::default();
-    let _running =
-        bound.serve(Arc::new(move |path: &str| health.route(path)), Arc::new(SystemClock)).unwrap();
+    let _running = bound
+        .serve(Arc::new(move |path: &str| route(path, &health, String::new)), Arc::new(SystemClock))
+        .unwrap();
     let mut client = Client::connect(address);
     for byte in "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".bytes() {
         client.send([byte]);
@@ -90,7 +95,9 @@ fn the_unspecified_address_takes_both_families() {
     let port = bound.local_addr().port();
     let has_ipv6 = bound.local_addr().is_ipv6();
     let health = Health::default();
-    let running = bound.serve(Arc::new(move |path: &str| health.route(path)), Arc::new(SystemClock)).unwrap();
+    let running = bound
+        .serve(Arc::new(move |path: &str| route(path, &health, String::new)), Arc::new(SystemClock))
+        .unwrap();
     assert_eq!(Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).get("/healthz").status, 200);
     if has_ipv6 {
         assert_eq!(

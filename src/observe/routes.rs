@@ -1,0 +1,109 @@
+//! The routes of the observation port. Only they know that health and metrics are asked for by HTTP.
+
+use miniserde::{Serialize, json};
+
+use super::health::{Health, Missing};
+use super::responder::Answer;
+
+const JSON: &str = "application/json";
+
+/// Prometheus' text format.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[derive(Serialize)]
+struct Status {
+    status: &'static str,
+}
+
+#[derive(Serialize)]
+struct NotReady {
+    status: &'static str,
+    missing: Vec<MissingPart>,
+}
+
+#[derive(Serialize)]
+struct MissingPart {
+    what: &'static str,
+    why: String,
+    remedy: &'static str,
+}
+
+/// The answer to `GET`, `None` for an unknown path. `metrics` is called where they are asked for.
+pub fn route(path: &str, health: &Health, metrics: impl FnOnce() -> String) -> Option<Answer> {
+    match path {
+        "/healthz" => Some(status(200, "ok")),
+        "/readyz" => Some(readiness(health.missing())),
+        "/metrics" => Some(answer(200, METRICS, metrics())),
+        _ => None,
+    }
+}
+
+fn readiness(missing: Vec<Missing>) -> Answer {
+    if missing.is_empty() {
+        return status(200, "ready");
+    }
+    let missing = missing.into_iter();
+    let parts = missing.map(|Missing { what, why, remedy }| MissingPart { what, why: why.into(), remedy });
+    answer(503, JSON, json::to_string(&NotReady { status: "not ready", missing: parts.collect() }))
+}
+
+fn status(code: u16, status: &'static str) -> Answer {
+    answer(code, JSON, json::to_string(&Status { status }))
+}
+
+fn answer(status: u16, content_type: &'static str, body: String) -> Answer {
+    Answer { status, content_type, body: body.into_bytes() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(health: &Health, path: &str) -> (u16, String) {
+        let answer = route(path, health, || panic!("nobody asked for metrics")).expect("a path of its own");
+        assert_eq!(answer.content_type, JSON);
+        (answer.status, String::from_utf8(answer.body).expect("JSON is UTF-8"))
+    }
+
+    #[test]
+    fn readiness_says_what_is_missing_until_nothing_is() {
+        let health = Health::default();
+        assert_eq!(
+            body(&health, "/readyz"),
+            (
+                503,
+                r#"{"status":"not ready","missing":[{"what":"credentials","why":"not verified yet","remedy":"wait a moment"},{"what":"tunnels","why":"not seen yet","remedy":"wait a moment"}]}"#
+                    .to_owned()
+            )
+        );
+        health.credentials().close();
+        assert!(health.tunnels().reopen("no tunnel is named \"shop\"", "name another"));
+        assert!(!health.tunnels().reopen("no tunnel is named \"shop\"", "name another"), "that is no news");
+        assert!(!health.is_ready());
+        assert_eq!(
+            body(&health, "/readyz"),
+            (
+                503,
+                r#"{"status":"not ready","missing":[{"what":"tunnels","why":"no tunnel is named \"shop\"","remedy":"name another"}]}"#
+                    .to_owned()
+            )
+        );
+        health.tunnels().close();
+        assert!(health.is_ready());
+        assert_eq!(body(&health, "/readyz"), (200, r#"{"status":"ready"}"#.to_owned()));
+    }
+
+    #[test]
+    fn health_does_not_depend_on_readiness() {
+        let health = Health::default();
+        assert_eq!(body(&health, "/healthz"), (200, r#"{"status":"ok"}"#.to_owned()));
+        assert_eq!(route("/", &health, String::new), None);
+    }
+
+    #[test]
+    fn metrics_are_prometheus_text() {
+        let answer =
+            route("/metrics", &Health::default(), || "up 1\n".to_owned()).expect("a path of its own");
+        assert_eq!(answer, Answer { status: 200, content_type: METRICS, body: b"up 1\n".to_vec() });
+    }
+}
