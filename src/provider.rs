@@ -1,16 +1,12 @@
 //! The webhook's service: reads a snapshot, asks the core, and carries its plan out. The only writer.
 
-mod breaker;
 mod connectors;
+mod description;
 mod execution;
 mod journal;
-mod merged;
-mod moves;
+mod memory;
 mod reader;
-mod silence;
-mod startup;
-mod unapplied;
-mod unpublished;
+mod resolution;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -28,15 +24,15 @@ use crate::observe::metrics::{Family, Metrics};
 pub use crate::provider::connectors::Watch;
 use crate::provider::execution::{Done, Execution, Stop};
 use crate::provider::journal::{Journal, Speaker};
-use crate::provider::merged::{Merged, Shown};
-use crate::provider::moves::Moves;
+use crate::provider::memory::Moves;
+use crate::provider::memory::SwallowedHostnames;
+use crate::provider::memory::UnappliedRules;
+use crate::provider::memory::UnpublishedRules;
+use crate::provider::memory::{MergedObjects, Shown};
 pub(crate) use crate::provider::reader::is_of_account;
 use crate::provider::reader::{ReadError, Reader};
-use crate::provider::silence::Silence;
-pub use crate::provider::startup::ProviderSettings;
-pub(crate) use crate::provider::startup::{find_tunnel, shared_account};
-use crate::provider::unapplied::Unapplied;
-use crate::provider::unpublished::Unpublished;
+pub use crate::provider::resolution::ProviderSettings;
+pub(crate) use crate::provider::resolution::{find_tunnel, shared_account};
 use crate::reconcile::adjust::{self, Adjuster};
 use crate::reconcile::canonical::INVALID;
 use crate::reconcile::plan::{self, HostPlan, Plan, Reason, Refusal};
@@ -60,11 +56,11 @@ pub struct Provider {
     /// The last snapshot that was read and not written upon.
     snapshot: Mutex<Remembered>,
     journal: Mutex<Journal>,
-    silence: Mutex<Silence>,
+    silence: Mutex<SwallowedHostnames>,
     adjusted: Mutex<AdjustedBefore>,
     /// Writers in this process take turns.
-    turn: Mutex<Unpublished>,
-    unapplied: Mutex<Unapplied>,
+    turn: Mutex<UnpublishedRules>,
+    unapplied: Mutex<UnappliedRules>,
     moves: Mutex<Moves>,
     /// Whether ExternalDNS asked for changes since it read last. What is refused it asks for in every loop.
     was_asked: AtomicBool,
@@ -82,7 +78,7 @@ struct Remembered {
 /// What `adjust` has to know of its last requests.
 #[derive(Debug, Default)]
 struct AdjustedBefore {
-    merged: Merged,
+    merged: MergedObjects,
     holders: Holders,
     /// How many endpoints named no service.
     unnamed: usize,
@@ -156,7 +152,7 @@ impl Provider {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unapplied(&self) -> MutexGuard<'_, Unapplied> {
+    fn unapplied(&self) -> MutexGuard<'_, UnappliedRules> {
         self.unapplied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,7 +160,7 @@ impl Provider {
         self.moves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn silence(&self) -> MutexGuard<'_, Silence> {
+    fn silence(&self) -> MutexGuard<'_, SwallowedHostnames> {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -313,7 +309,7 @@ impl Provider {
         let notes = plan.notes.iter().map(ToString::to_string);
         self.warn_of_news(Speaker::Apply, lines.chain(notes));
         if self.settings.dry_run {
-            for line in self.journal().news(Speaker::DryRun, execution::describe(plan)) {
+            for line in self.journal().news(Speaker::DryRun, description::describe(plan)) {
                 info!("dry run, not done: {line}");
             }
         }
@@ -349,7 +345,7 @@ impl Provider {
         resolved: &Resolved,
         plan: &Plan,
         snapshot: &Snapshot,
-        unpublished: &mut Unpublished,
+        unpublished: &mut UnpublishedRules,
         deadline: Deadline,
     ) -> (Done, Result<(), Stop>) {
         // From the first write on, what was read before is old.
@@ -369,7 +365,7 @@ impl Provider {
         &self,
         resolved: &Resolved,
         snapshot: &Snapshot,
-        unpublished: &mut Unpublished,
+        unpublished: &mut UnpublishedRules,
         deadline: Deadline,
     ) -> Result<Option<Vec<Refusal>>, Failure> {
         let mut taken = unpublished.taken(snapshot, &resolved.settings);

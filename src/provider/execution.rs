@@ -1,10 +1,9 @@
 //! Carries a plan out, stage by stage. One bad one never stops the rest: whoever is refused in company steps aside until
 //! everybody else is done, and is then narrowed down until the bad ones stand alone.
 
-mod description;
 mod documents;
+mod group_testing;
 mod moves;
-mod narrowing;
 mod records;
 mod work;
 
@@ -14,7 +13,7 @@ use std::time::Duration;
 use log::{debug, info};
 
 use self::documents::Known;
-use self::narrowing::{Narrowing, Pages};
+use self::group_testing::{GroupTesting, Pages};
 use self::work::{Piece, Place, Work, fitting};
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error, Refusal as Answer};
@@ -23,14 +22,13 @@ use crate::limits;
 use crate::model::{AccountId, TunnelId, ZoneId};
 use crate::observe::metrics::Family;
 use crate::ordered::inserted;
-use crate::provider::breaker::Write;
-use crate::provider::unpublished::Unpublished;
+use crate::provider::memory::UnpublishedRules;
+use crate::provider::memory::write_loops::Write;
 use crate::provider::{Provider, Resolved};
 use crate::reconcile::Settings;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
-pub(super) use self::description::{describe, describe_operation};
 pub(super) use self::work::{key, record_work, tunnel_work};
 
 /// Why an execution ended before its plan did.
@@ -120,7 +118,7 @@ pub(super) struct Execution<'a> {
     written: BTreeMap<TunnelId, i64>,
     full_zones: BTreeSet<ZoneId>,
     record_counts: BTreeMap<ZoneId, usize>,
-    unpublished: &'a mut Unpublished,
+    unpublished: &'a mut UnpublishedRules,
     settings: &'a Settings,
     provider: &'a Provider,
 }
@@ -165,7 +163,7 @@ impl<'a> Execution<'a> {
         deadline: Deadline,
         plan: &'a Plan,
         snapshot: &'a Snapshot,
-        unpublished: &'a mut Unpublished,
+        unpublished: &'a mut UnpublishedRules,
         doubts: &Doubts,
     ) -> Self {
         let record_counts =
@@ -332,9 +330,9 @@ impl<'a> Execution<'a> {
             doubtful.into_iter().partition(|piece| stood_alone.contains(piece.hostname));
         let group = doubtful.iter().filter_map(group_of).min().unwrap_or_default();
         for (narrowing, queue) in [
-            (Narrowing::of_untried(others.len()), others),
-            (Narrowing::of_doubtful(doubtful.len(), group), doubtful),
-            (Narrowing::of_doubtful(alone.len(), 1), alone),
+            (GroupTesting::of_untried(others.len()), others),
+            (GroupTesting::of_doubtful(doubtful.len(), group), doubtful),
+            (GroupTesting::of_doubtful(alone.len(), 1), alone),
         ] {
             self.try_groups(step, queue, narrowing)?;
         }
@@ -346,7 +344,7 @@ impl<'a> Execution<'a> {
         &mut self,
         step: Step<'a>,
         mut queue: Vec<Piece<'a>>,
-        mut narrowing: Narrowing,
+        mut narrowing: GroupTesting,
     ) -> Result<(), Stop> {
         let adding: BTreeSet<&str> =
             inserted(queue.iter().filter(|piece| piece.adds()).map(|piece| piece.hostname));

@@ -9,8 +9,9 @@ use crate::limits;
 use crate::model::endpoint::Property;
 use crate::model::{Record, RecordPatch, TunnelId, ZoneId};
 use crate::ordered::inserted;
-use crate::provider::breaker::{Breaker, Write, fingerprint};
-use crate::provider::execution::{Done, Doubts, Rejection, describe_operation, record_work, tunnel_work};
+use crate::provider::description::describe_operation;
+use crate::provider::execution::{Done, Doubts, Rejection, record_work, tunnel_work};
+use crate::provider::memory::write_loops::{Write, WriteLoops, fingerprint};
 use crate::reconcile::canonical;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage, Subject};
 use crate::reconcile::snapshot::Snapshot;
@@ -37,7 +38,7 @@ pub(super) struct Journal {
     doubts: Doubts,
     /// The tunnels' configurations as they were seen, or written by this program, last.
     versions: BTreeMap<TunnelId, i64>,
-    breaker: Breaker,
+    breaker: WriteLoops,
 }
 
 #[derive(Debug)]
@@ -158,7 +159,7 @@ impl Rejected {
 /// Goes over a plan's hostnames and takes out what is not to be written now.
 struct Brake<'a> {
     rejected: &'a HashMap<Box<str>, Rejected>,
-    breaker: &'a mut Breaker,
+    breaker: &'a mut WriteLoops,
     snapshot: &'a Snapshot,
     owned: OwnedRules<'a>,
     now: Instant,

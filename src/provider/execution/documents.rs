@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use log::warn;
 
-use super::description::describe_edit;
 use super::work::Piece;
 use super::{Culprits, Execution, Sent, Step, Stop};
 use crate::cloudflare::{Configuration, Error, Refusal as Answer};
@@ -12,6 +11,7 @@ use crate::ingress::{Document, EditRefusal, RuleEdit};
 use crate::limits;
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
+use crate::provider::description::describe_edit;
 use crate::provider::journal;
 use crate::reconcile::plan::{Reason, Refusal};
 

@@ -2,13 +2,13 @@
 
 use log::info;
 
-use super::description::{describe_adoption, describe_operation};
 use super::work::{Piece, batch_of};
 use super::{Culprits, Execution, Sent, Stop};
 use crate::cloudflare::{Error, Refusal as Answer};
 use crate::limits;
 use crate::model::{Plan as ZonePlan, ZoneId};
 use crate::observe::metrics::Family;
+use crate::provider::description::{describe_adoption, describe_operation};
 use crate::reconcile::plan::{RecordOperation, Stage};
 
 impl<'a> Execution<'a> {

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
 use crate::model::{TunnelId, ZoneId};
-use crate::provider::breaker::fingerprint;
+use crate::provider::memory::write_loops::fingerprint;
 use crate::reconcile::plan::RecordOperation;
 
 /// What one call writes to.

@@ -10,7 +10,7 @@ const WEIGHT_OF_EARLIER: usize = 4;
 
 /// A queue's next trial.
 #[derive(Clone, Debug)]
-pub(super) struct Narrowing {
+pub(super) struct GroupTesting {
     /// The length of the next group.
     next: usize,
     /// Among so many in front is a bad one.
@@ -20,7 +20,7 @@ pub(super) struct Narrowing {
     is_untried: bool,
 }
 
-impl Narrowing {
+impl GroupTesting {
     /// A queue of which nothing is known: all of it first.
     pub(super) fn of_untried(length: usize) -> Self {
         Self { next: length, doubtful: 0, good: 0, bad: 0, is_untried: true }
@@ -129,7 +129,7 @@ mod tests {
     /// The trials that a queue takes in which `is_bad` says who is bad, begun anew after every `interval` of them.
     fn trials(length: usize, interval: usize, is_bad: impl Fn(usize) -> bool) -> usize {
         let mut queue: Vec<usize> = (0..length).collect();
-        let mut narrowing = Narrowing::of_untried(length);
+        let mut narrowing = GroupTesting::of_untried(length);
         let mut trials = 0;
         while !queue.is_empty() {
             trials += 1;
@@ -145,7 +145,7 @@ mod tests {
                 narrowing.was_refused(group);
             }
             if trials % interval == 0 {
-                narrowing = Narrowing::of_doubtful(queue.len(), narrowing.next_later());
+                narrowing = GroupTesting::of_doubtful(queue.len(), narrowing.next_later());
             }
         }
         trials
@@ -182,10 +182,10 @@ mod tests {
 
     #[test]
     fn a_halving_that_is_interrupted_goes_on_where_it_was() {
-        let mut narrowing = Narrowing::of_untried(200);
+        let mut narrowing = GroupTesting::of_untried(200);
         narrowing.was_refused(200);
         narrowing.was_refused(100);
         assert_eq!(narrowing.next_later(), 50);
-        assert_eq!(Narrowing::of_doubtful(200, 50).next(), 50);
+        assert_eq!(GroupTesting::of_doubtful(200, 50).next(), 50);
     }
 }

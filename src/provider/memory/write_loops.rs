@@ -11,14 +11,14 @@ use crate::limits;
 /// One write: where, what, and what stood there when it was decided. Fingerprints, because a first loop may write
 /// thousands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Write {
-    pub(super) place: u64,
-    pub(super) wanted: u64,
-    pub(super) found: u64,
+pub(crate) struct Write {
+    pub(crate) place: u64,
+    pub(crate) wanted: u64,
+    pub(crate) found: u64,
 }
 
 /// A fingerprint of texts; it tells `["ab", "c"]` from `["a", "bc"]`.
-pub(super) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
+pub(crate) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for text in texts {
         hasher.write(text.as_bytes());
@@ -29,7 +29,7 @@ pub(super) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
 
 /// What was written in the last loops.
 #[derive(Debug, Default)]
-pub(super) struct Breaker {
+pub(crate) struct WriteLoops {
     /// Counts loops: readings, and applies that no reading preceded.
     turn: u32,
     is_turn_used: bool,
@@ -49,20 +49,20 @@ struct Last {
     held: Option<(Instant, Duration)>,
 }
 
-impl Breaker {
+impl WriteLoops {
     /// Whether nothing was written in the last loops.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.last.is_empty()
     }
 
     /// A new loop begins.
-    pub(super) fn begin_turn(&mut self) {
+    pub(crate) fn begin_turn(&mut self) {
         self.turn = self.turn.wrapping_add(1);
         self.is_turn_used = false;
     }
 
     /// Whether the write is not to be done now.
-    pub(super) fn holds(&mut self, write: Write, now: Instant) -> bool {
+    pub(crate) fn holds(&mut self, write: Write, now: Instant) -> bool {
         let turn = self.turn;
         let Some(last) = self.last.get_mut(&write.place).filter(|last| last.is_repeated(write, turn)) else {
             return false;
@@ -75,7 +75,7 @@ impl Breaker {
     }
 
     /// The writes were done.
-    pub(super) fn written(&mut self, writes: &[Write], now: Instant) {
+    pub(crate) fn written(&mut self, writes: &[Write], now: Instant) {
         if self.is_turn_used {
             self.begin_turn();
         }
@@ -91,7 +91,7 @@ impl Breaker {
     }
 
     /// Cloudflare took the write and answered that it stored something else; `write.found` is what.
-    pub(super) fn stored_otherwise(&mut self, write: Write, now: Instant) {
+    pub(crate) fn stored_otherwise(&mut self, write: Write, now: Instant) {
         let held = self.last.get(&write.place).filter(|last| last.is_repeated(write, self.turn));
         let pause = held.and_then(|last| last.held).map(|(_, pause)| pause);
         self.note(write, limits::REPEATED_WRITES_MAX, pause, now);
@@ -131,14 +131,14 @@ mod tests {
     const WITHDRAWAL: Write = Write { place: 1, wanted: 3, found: 2 };
 
     struct Loops {
-        breaker: Breaker,
+        breaker: WriteLoops,
         now: Instant,
     }
 
     impl Loops {
         #[allow(clippy::disallowed_methods, reason = "any instant will do")]
         fn new() -> Self {
-            Self { breaker: Breaker::default(), now: Instant::now() }
+            Self { breaker: WriteLoops::default(), now: Instant::now() }
         }
 
         /// One loop a minute; whether the write was done.

@@ -10,14 +10,14 @@ use std::time::Instant;
 use crate::limits;
 use crate::model::endpoint::Endpoint;
 use crate::model::hostname;
-use crate::provider::breaker::fingerprint;
+use crate::provider::memory::write_loops::fingerprint;
 use crate::reconcile::Settings;
 use crate::reconcile::rivals::{self, Merge, resource_of};
 
 /// What earlier requests held, by place: a fingerprint of name and set identifier. It is lost with the process; the
 /// next one finds out anew.
 #[derive(Debug, Default)]
-pub(super) struct Merged {
+pub(crate) struct MergedObjects {
     /// Counts requests.
     request: u64,
     /// What stood where in the last request.
@@ -32,7 +32,7 @@ struct Casts(Vec<(u64, u64)>);
 
 /// What one request shows, put together while it is read.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     casts: Vec<(u64, u64)>,
     is_full: bool,
     /// Those of places that may have to be looked at.
@@ -64,7 +64,7 @@ struct Object {
 
 impl Shown {
     /// Notes an endpoint of the request. How many bytes are kept of it.
-    pub(super) fn note(&mut self, endpoint: &Endpoint, before: &Merged) -> usize {
+    pub(crate) fn note(&mut self, endpoint: &Endpoint, before: &MergedObjects) -> usize {
         let key = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
         let entry = (key, fingerprint([resource_of(endpoint)]));
         if self.casts.len() >= limits::CASTS_MAX && !self.is_full {
@@ -102,9 +102,9 @@ impl Casts {
     }
 }
 
-impl Merged {
+impl MergedObjects {
     /// The endpoints of merged objects that are not shown this time. And what is merged, sorted by hostname.
-    pub(super) fn complete(
+    pub(crate) fn complete(
         &mut self,
         mut shown: Shown,
         settings: &Settings,
@@ -279,14 +279,14 @@ mod tests {
     }
 
     struct Loops {
-        merged: Merged,
+        merged: MergedObjects,
         now: Instant,
     }
 
     impl Loops {
         #[allow(clippy::disallowed_methods, reason = "any instant will do")]
         fn new() -> Self {
-            Self { merged: Merged::default(), now: Instant::now() }
+            Self { merged: MergedObjects::default(), now: Instant::now() }
         }
 
         /// One loop, a minute after the last one. Every object has a service of its own; the names of what is there
@@ -444,7 +444,7 @@ mod tests {
                 ..object(&format!("ingress/n/{round}"), &format!("http://{}:80", "x".repeat(200)))
             });
             loops.see_all(endpoints.collect());
-            let Merged { casts, places, .. } = &loops.merged;
+            let MergedObjects { casts, places, .. } = &loops.merged;
             assert_eq!(casts.0.len(), 5_000);
             assert!(places.values().map(Place::bytes).sum::<usize>() <= limits::MERGED_MAX_BYTES);
             assert!(places.len() < 5_000, "what has no room is not kept: {}", places.len());

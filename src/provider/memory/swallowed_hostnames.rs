@@ -13,7 +13,7 @@ const SWALLOWED: &str = "is wanted, and ExternalDNS does not ask for it: look at
 
 /// What was returned and has neither been asked for nor been there since.
 #[derive(Debug, Default)]
-pub(super) struct Silence(HashMap<Box<str>, Awaited>);
+pub(crate) struct SwallowedHostnames(HashMap<Box<str>, Awaited>);
 
 #[derive(Debug)]
 struct Awaited {
@@ -22,9 +22,9 @@ struct Awaited {
     readings: u32,
 }
 
-impl Silence {
+impl SwallowedHostnames {
     /// `adjust` returned `endpoints`, sorted by name; those that `is_expected` are still to come.
-    pub(super) fn returned(&mut self, endpoints: &[Endpoint], is_expected: impl Fn(&str) -> bool) {
+    pub(crate) fn returned(&mut self, endpoints: &[Endpoint], is_expected: impl Fn(&str) -> bool) {
         self.0.retain(|hostname, _| contains(endpoints, hostname));
         for endpoint in endpoints.iter().filter(|endpoint| is_expected(&endpoint.dns_name)) {
             let resource = || endpoint.labels.value(RESOURCE_LABEL).map(Into::into);
@@ -34,13 +34,13 @@ impl Silence {
     }
 
     /// ExternalDNS asked for a change of `hostname`.
-    pub(super) fn asked_for(&mut self, hostname: &str) {
+    pub(crate) fn asked_for(&mut self, hostname: &str) {
         self.0.remove(hostname);
     }
 
     /// `records` is answered with `endpoints`, sorted by name. A note of each hostname that was waited for long enough,
     /// in no order.
-    pub(super) fn shown(&mut self, endpoints: &[Endpoint]) -> impl Iterator<Item = Note> {
+    pub(crate) fn shown(&mut self, endpoints: &[Endpoint]) -> impl Iterator<Item = Note> {
         self.0.retain(|hostname, _| !contains(endpoints, hostname));
         self.0.values_mut().for_each(|awaited| awaited.readings = awaited.readings.saturating_add(1));
         let silent = self.0.iter().filter(|(_, awaited)| awaited.readings >= limits::SILENT_READINGS);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     /// One loop in which `adjust` returned the hostname. Whether it is silent now.
-    fn run(silence: &mut Silence, is_shown: bool, is_asked_for: bool) -> bool {
+    fn run(silence: &mut SwallowedHostnames, is_shown: bool, is_asked_for: bool) -> bool {
         let shown = if is_shown { &endpoints()[..] } else { &[] };
         let is_silent = silence.shown(shown).next().is_some();
         silence.returned(&endpoints(), |_| !is_shown);
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn what_is_neither_shown_nor_asked_for_in_three_readings_is_silent() {
-        let mut silence = Silence::default();
+        let mut silence = SwallowedHostnames::default();
         let loops: Vec<bool> = (0..6).map(|_| run(&mut silence, false, false)).collect();
         assert_eq!(loops, [false, false, false, true, true, true]);
         assert!(!run(&mut silence, true, false), "it came");
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_or_shown_is_never_silent() {
-        let mut silence = Silence::default();
+        let mut silence = SwallowedHostnames::default();
         for _ in 0..6 {
             assert!(!run(&mut silence, false, true), "refused in every loop");
         }
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_any_more_is_not_waited_for() {
-        let mut silence = Silence::default();
+        let mut silence = SwallowedHostnames::default();
         run(&mut silence, false, false);
         silence.returned(&[], |_| true);
         assert!((0..6).all(|_| silence.shown(&[]).next().is_none()));

@@ -11,7 +11,7 @@ use crate::reconcile::stamp::Digest;
 
 /// Digests by hostname. It is lost with the process, as what a crash leaves behind cannot be told from a rule of ours.
 #[derive(Debug, Default)]
-pub(super) struct Unpublished {
+pub(crate) struct UnpublishedRules {
     digests: BTreeMap<Box<str>, BTreeSet<Digest>>,
     /// The rules that they stand for.
     rules: Vec<(TunnelId, WantedRule)>,
@@ -20,10 +20,10 @@ pub(super) struct Unpublished {
     comments: BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>>,
 }
 
-impl Unpublished {
+impl UnpublishedRules {
     /// Notes that the rule's digest is about to be stamped. A rule that is taken over, whatever it is, is ours with its
     /// stamp.
-    pub(super) fn insert(&mut self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) {
+    pub(crate) fn insert(&mut self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) {
         let RuleEdit::Put { rule, replaces: false } = edit else {
             return;
         };
@@ -34,23 +34,23 @@ impl Unpublished {
     }
 
     /// Notes that records are about to be taken over, with what stands in their comments.
-    pub(super) fn insert_adopted(&mut self, hostname: &str, comments_before: &[(RecordId, Box<str>)]) {
+    pub(crate) fn insert_adopted(&mut self, hostname: &str, comments_before: &[(RecordId, Box<str>)]) {
         self.comments.insert(hostname.into(), comments_before.to_vec());
     }
 
     /// What stood in the comments of records that were taken over and may have to be given back.
-    pub(super) fn comments(&self) -> &BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>> {
+    pub(crate) fn comments(&self) -> &BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>> {
         &self.comments
     }
 
     /// Whether the rule was stamped and certainly not written since.
-    pub(super) fn has(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> bool {
+    pub(crate) fn has(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> bool {
         let digests = self.digests.get(hostname);
         digests.is_some_and(|digests| digest_of(tunnel, edit).is_some_and(|digest| digests.contains(&digest)))
     }
 
     /// The rules were written, or may have been.
-    pub(super) fn remove<'e>(
+    pub(crate) fn remove<'e>(
         &mut self,
         tunnel: &TunnelId,
         edits: impl Iterator<Item = (&'e str, &'e RuleEdit)>,
@@ -65,7 +65,7 @@ impl Unpublished {
     }
 
     /// The digests are off their stamps.
-    pub(super) fn forget(&mut self, gone: &BTreeMap<Box<str>, BTreeSet<Digest>>) {
+    pub(crate) fn forget(&mut self, gone: &BTreeMap<Box<str>, BTreeSet<Digest>>) {
         self.retain(|hostname, digest| !gone.get(hostname).is_some_and(|gone| gone.contains(&digest)));
     }
 
@@ -84,7 +84,7 @@ impl Unpublished {
     /// Those that a stamp names and that a rule stands for: the rule is not ours. One that stands as it is wanted is, as
     /// if it had been written. What no stamp names any more is over: whoever has the hostname later has nothing to do with
     /// it.
-    pub(super) fn taken(
+    pub(crate) fn taken(
         &mut self,
         snapshot: &Snapshot,
         settings: &Settings,

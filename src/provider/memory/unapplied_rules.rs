@@ -14,7 +14,7 @@ use crate::model::text::quoted;
 
 /// What was written and is not known to be applied, by tunnel, the oldest version first.
 #[derive(Debug, Default)]
-pub(super) struct Unapplied(BTreeMap<TunnelId, Vec<Version>>);
+pub(crate) struct UnappliedRules(BTreeMap<TunnelId, Vec<Version>>);
 
 #[derive(Debug)]
 struct Version {
@@ -32,9 +32,9 @@ struct WrittenRule {
     ca_pool: Option<Box<str>>,
 }
 
-impl Unapplied {
+impl UnappliedRules {
     /// A version was written, or may have been, with these edits.
-    pub(super) fn add<'e>(
+    pub(crate) fn add<'e>(
         &mut self,
         tunnel: &TunnelId,
         number: i64,
@@ -57,25 +57,25 @@ impl Unapplied {
     }
 
     /// When those versions of a tunnel were written that are not known to be applied.
-    pub(super) fn writes(&self, tunnel: &TunnelId) -> Vec<Instant> {
+    pub(crate) fn writes(&self, tunnel: &TunnelId) -> Vec<Instant> {
         self.of(tunnel).map(|version| version.written_at).collect()
     }
 
     /// Every connector of the tunnel has applied this version, and so those before it.
-    pub(super) fn forget_applied(&mut self, tunnel: &TunnelId, number: i64) {
+    pub(crate) fn forget_applied(&mut self, tunnel: &TunnelId, number: i64) {
         if let Some(versions) = self.0.get_mut(tunnel) {
             versions.retain(|version| version.number > number);
         }
     }
 
     /// Forgets the tunnels that nobody looks at any more.
-    pub(super) fn retain(&mut self, is_watched: impl Fn(&TunnelId) -> bool) {
+    pub(crate) fn retain(&mut self, is_watched: impl Fn(&TunnelId) -> bool) {
         self.0.retain(|tunnel, versions| !versions.is_empty() && is_watched(tunnel));
     }
 
     /// The rules of ours that came or changed after a version, for a message. Those with a `caPool` first: no other option
     /// is known to keep a connector from a version.
-    pub(super) fn since(&self, tunnel: &TunnelId, number: i64) -> String {
+    pub(crate) fn since(&self, tunnel: &TunnelId, number: i64) -> String {
         let versions = || self.of(tunnel).filter(|version| version.number > number);
         let mut rules: Vec<&WrittenRule> = Vec::new();
         for rule in versions().flat_map(|version| &version.rules) {
@@ -158,8 +158,8 @@ mod tests {
 
     /// Version 1 with the first edits, version 2 with the second, and so on.
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
-    fn written(versions: &[&[RuleEdit]]) -> Unapplied {
-        let mut unapplied = Unapplied::default();
+    fn written(versions: &[&[RuleEdit]]) -> UnappliedRules {
+        let mut unapplied = UnappliedRules::default();
         for (edits, number) in versions.iter().zip(1..) {
             unapplied.add(&tunnel(), number, Instant::now() + Duration::from_secs(1), edits.iter());
         }

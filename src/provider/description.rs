@@ -7,7 +7,7 @@ use crate::model::{NewRecord, RecordPatch, TunnelId};
 use crate::reconcile::plan::{Adoption, Plan, RecordOperation, Subject};
 
 /// A line for each write of a plan.
-pub(in crate::provider) fn describe(plan: &Plan) -> Vec<String> {
+pub(super) fn describe(plan: &Plan) -> Vec<String> {
     let hosts = plan.hosts.iter();
     hosts
         .flat_map(|host| {
@@ -48,7 +48,7 @@ pub(super) fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) 
     }
 }
 
-pub(in crate::provider) fn describe_operation(hostname: &str, operation: &RecordOperation) -> String {
+pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) -> String {
     let (verb, kind, name) = match operation {
         RecordOperation::Delete(_, Subject { kind, name }) => ("deleted", kind, name),
         RecordOperation::Patch(_, Subject { kind, name }) => ("changed", kind, name),

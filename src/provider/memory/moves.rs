@@ -11,7 +11,7 @@ use crate::ordered::inserted;
 use crate::reconcile::plan::{Plan, Settled};
 
 #[derive(Debug, Default)]
-pub(super) struct Moves {
+pub(crate) struct Moves {
     /// Hostnames that have rules left where they were, with the tunnel that they are led to, and since when.
     led: BTreeMap<Box<str>, (TunnelId, Instant)>,
     /// Tunnels that do not serve yet what is to move to them.
@@ -22,12 +22,12 @@ pub(super) struct Moves {
 
 impl Moves {
     /// A record has been led over.
-    pub(super) fn begin(&mut self, hostname: &str, tunnel: TunnelId, now: Instant) {
+    pub(crate) fn begin(&mut self, hostname: &str, tunnel: TunnelId, now: Instant) {
         self.led.insert(hostname.into(), (tunnel, now));
     }
 
     /// What was read shows these. Where another tunnel is led to than before, the time begins anew.
-    pub(super) fn see(&mut self, left_behind: BTreeMap<Box<str>, TunnelId>, now: Instant) {
+    pub(crate) fn see(&mut self, left_behind: BTreeMap<Box<str>, TunnelId>, now: Instant) {
         let mut before = std::mem::take(&mut self.led);
         for (hostname, tunnel) in left_behind {
             let since = before.remove(&hostname).filter(|(led_to, _)| *led_to == tunnel);
@@ -37,7 +37,7 @@ impl Moves {
     }
 
     /// The hostnames that have been led where they are for `grace`, or were to be handed over for longer.
-    pub(super) fn settled(&self, grace: Duration, now: Instant) -> Settled {
+    pub(crate) fn settled(&self, grace: Duration, now: Instant) -> Settled {
         let age = |since: &Instant| now.saturating_duration_since(*since);
         let moved = self.led.iter().filter(|(_, (_, since))| age(since) >= grace);
         let patience = grace + limits::HAND_OVER_PATIENCE;
@@ -51,7 +51,7 @@ impl Moves {
     }
 
     /// Forgets what `plan` does not wait for any more, and notes what it hands over.
-    pub(super) fn follow(&mut self, plan: &Plan, now: Instant) {
+    pub(crate) fn follow(&mut self, plan: &Plan, now: Instant) {
         let is_awaited =
             |tunnel: &TunnelId| plan.hosts.iter().any(|host| host.moves_to.as_ref() == Some(tunnel));
         self.awaited.retain(|tunnel, _| is_awaited(tunnel));
@@ -65,7 +65,7 @@ impl Moves {
     }
 
     /// Of the tunnels that hostnames move to, these are not ready.
-    pub(super) fn wait_for<'t>(&mut self, tunnels: impl Iterator<Item = &'t TunnelId>, now: Instant) {
+    pub(crate) fn wait_for<'t>(&mut self, tunnels: impl Iterator<Item = &'t TunnelId>, now: Instant) {
         let mut before = std::mem::take(&mut self.awaited);
         for tunnel in tunnels {
             let since = before.remove(tunnel).unwrap_or(now);
@@ -74,7 +74,7 @@ impl Moves {
     }
 
     /// Whether so much time has passed that nobody waits for the tunnel within a request any more.
-    pub(super) fn has_given_up(&self, tunnel: &TunnelId, now: Instant) -> bool {
+    pub(crate) fn has_given_up(&self, tunnel: &TunnelId, now: Instant) -> bool {
         let since = self.awaited.get(tunnel);
         since.is_some_and(|since| now.saturating_duration_since(*since) >= limits::MOVE_PATIENCE)
     }
