@@ -18,9 +18,6 @@ use crate::cloudflare::{Client, ClientError};
 use crate::config::Config;
 use crate::limits;
 use crate::logging;
-use crate::observe::health::Health;
-use crate::observe::metrics::Metrics;
-use crate::provider::Provider;
 
 pub use healthcheck::healthcheck;
 
@@ -89,15 +86,9 @@ pub fn list(config: Config, json: bool) -> Result<Report, CommandError> {
     start_logging_calls(&config)?;
     let clock = Arc::new(SystemClock);
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
-    let client = Client::new(config.client, Arc::clone(&clock) as _)?;
-    let provider = Provider::new(
-        client,
-        clock,
-        config.provider,
-        Arc::new(Health::default()),
-        Arc::new(Metrics::default()),
-    );
-    let entries = provider.listing(deadline).map_err(CommandError::Unreadable)?;
+    let client = Arc::new(Client::new(config.client, Arc::clone(&clock) as _)?);
+    let entries =
+        list::entries(&client, clock, &config.provider, deadline).map_err(CommandError::Unreadable)?;
     Ok(list::report(&entries, json))
 }
 

@@ -3,25 +3,22 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use log::{info, warn};
 
-use crate::clock::{Clock, Deadline, SystemClock};
+use crate::clock::{Clock, SystemClock};
 use crate::cloudflare::{Client, ClientError};
 use crate::config::Config;
-use crate::limits;
 use crate::listener::BindError;
 use crate::logging;
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 use crate::observe::responder::{self, RunningResponder};
 use crate::observe::routes;
-use crate::provider::{Provider, Watch};
+use crate::provider::Provider;
 use crate::shutdown::{Cause, Shutdown, Signals};
 use crate::webhook::server::{self, RunningServer, ServerSettings};
 
@@ -157,7 +154,7 @@ impl Running {
         let failing = shutdown.clone();
         let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), shutdown)?;
         let ending = Arc::new(AtomicBool::new(false));
-        spawn_resolver(&provider, &clock, &ending, failing)?;
+        provider.watch().spawn(Arc::clone(&ending), failing)?;
         Ok(Self { api, api_addresses, observation, observation_address, request_timeout, ending })
     }
 
@@ -178,54 +175,5 @@ impl Running {
             warn!("a request was still in hand when its time was over");
         }
         self.observation.stop();
-    }
-}
-
-/// Tries until the token was taken and the tunnels were found, and from then on where a request met something that puts
-/// them in doubt; looks at the file of the credentials and at the tunnels' connectors. The thread is not waited for at the
-/// end: whatever it does is a read.
-fn spawn_resolver(
-    provider: &Arc<Provider>,
-    clock: &Arc<dyn Clock>,
-    ending: &Arc<AtomicBool>,
-    failing: Shutdown,
-) -> io::Result<()> {
-    let (provider, clock, ending) = (Arc::clone(provider), Arc::clone(clock), Arc::clone(ending));
-    thread::Builder::new().name("resolve".to_owned()).spawn(move || {
-        let watching = || watch_over(&provider, &*clock, &ending);
-        // Without it the program would answer 503 for ever, or never learn of a new token: better to start afresh.
-        if panic::catch_unwind(AssertUnwindSafe(watching)).is_err() {
-            failing.fail("the thread that checks the token and the tunnels panicked");
-        }
-    })?;
-    Ok(())
-}
-
-fn watch_over(provider: &Provider, clock: &dyn Clock, ending: &AtomicBool) {
-    let mut watch = Watch::new(clock.now());
-    let mut is_settled = false;
-    let mut pause = limits::START_PAUSE_MIN;
-    let (mut check_at, mut file_at) = (clock.now(), clock.now() + limits::CREDENTIAL_FILE_PERIOD);
-    while !ending.load(Ordering::Relaxed) {
-        if clock.now() >= file_at {
-            if provider.look_at_credential_file() {
-                (is_settled, check_at) = (false, clock.now());
-            }
-            file_at = clock.now() + limits::CREDENTIAL_FILE_PERIOD;
-        }
-        is_settled &= !provider.take_doubt();
-        if !is_settled && clock.now() >= check_at {
-            is_settled = provider.resolve(Deadline::after(clock, limits::START_TIMEOUT));
-            check_at = clock.now() + if is_settled { limits::CHECK_PERIOD_MIN } else { pause };
-            if is_settled {
-                // What it met on its way it has looked into.
-                provider.take_doubt();
-                pause = limits::START_PAUSE_MIN;
-            } else {
-                pause = (pause * 2).min(limits::START_PAUSE_MAX);
-            }
-        }
-        provider.look_at_connectors(&mut watch);
-        clock.sleep(limits::CHECK_PAUSE);
     }
 }

@@ -1,9 +1,14 @@
 //! `list`: what stands at Cloudflare, one line a hostname and path.
 
+use std::sync::Arc;
+
 use miniserde::{Serialize, json};
 
 use super::{Report, table};
-use crate::reconcile::listing::{Entry, State};
+use crate::clock::{Clock, Deadline};
+use crate::cloudflare::Client;
+use crate::provider::{ProviderSettings, Resolved, SnapshotReader, check_token, find_tunnels};
+use crate::reconcile::listing::{Entry, State, listing};
 
 const HEADER: [&str; 6] = ["HOSTNAME", "PATH", "SERVICE", "TUNNEL", "OWNER", "STATE"];
 
@@ -22,6 +27,21 @@ struct Row<'a> {
     owner: Option<&'a str>,
     state: &'static str,
     drift: Vec<&'a str>,
+}
+
+/// What stands there now.
+pub(super) fn entries(
+    client: &Arc<Client>,
+    clock: Arc<dyn Clock>,
+    settings: &ProviderSettings,
+    deadline: Deadline,
+) -> Result<Vec<Entry>, String> {
+    let reader = SnapshotReader::new(Arc::clone(client), clock, settings);
+    let Resolved { account, settings } = check_token(client, settings, deadline)
+        .and_then(|()| find_tunnels(client, &reader, settings, None, deadline))
+        .map_err(|problem| problem.to_string())?;
+    let snapshot = reader.snapshot(&account, &settings, deadline).map_err(|error| error.to_string())?;
+    Ok(listing(&snapshot, &settings))
 }
 
 pub(super) fn report(entries: &[Entry], json: bool) -> Report {

@@ -2,21 +2,24 @@
 //! depends on it, and a look that fails shows nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use log::{debug, warn};
 
-use crate::clock::Deadline;
-use crate::cloudflare::Error;
+use crate::clock::{Clock, Deadline};
+use crate::cloudflare::{Client, Error};
 use crate::limits;
+use crate::locks::lock;
 use crate::model::{AccountId, TunnelId};
-use crate::observe::metrics::Family;
-use crate::provider::{Provider, Resolved};
+use crate::observe::metrics::{Family, Metrics};
+use crate::provider::memory::UnappliedRules;
+use crate::provider::resolution::Resolved;
 use crate::reconcile::ConfiguredTunnel;
 
 /// What the looks so far say of each tunnel, and when the next one is due.
 #[derive(Debug)]
-pub struct Watch {
+pub(super) struct ConnectorWatch {
     first_at: Instant,
     tunnels: BTreeMap<TunnelId, Seen>,
 }
@@ -40,41 +43,53 @@ enum Trouble {
 
 /// What a tunnel's connectors say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
-    pub(super) connectors: usize,
+struct Look {
+    connectors: usize,
     /// The lowest version of the tunnel's configuration that one has applied, where one tells.
-    pub(super) lowest: Option<i64>,
+    lowest: Option<i64>,
     /// The highest one.
-    pub(super) highest: Option<i64>,
+    highest: Option<i64>,
 }
 
-impl Provider {
-    /// Looks at the connectors of each tunnel for which it is time, shows them in the metrics, and warns where nobody reaches
-    /// a tunnel's hostnames or a connector does not take its configuration. While it waits it holds nothing that a request
-    /// needs.
-    pub fn look_at_connectors(&self, watch: &mut Watch) {
-        let Ok(resolved) = self.resolved() else {
-            return;
-        };
-        let Resolved { account, settings } = &*resolved;
-        watch.tunnels.retain(|tunnel, _| settings.is_configured(tunnel));
-        self.unapplied().retain(|tunnel| settings.is_configured(tunnel));
+/// What a look asks, and what it tells.
+#[derive(Clone, Copy)]
+pub(super) struct Means<'a> {
+    pub(super) client: &'a Client,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) metrics: &'a Metrics,
+    pub(super) unapplied_rules: &'a Mutex<UnappliedRules>,
+}
+
+impl ConnectorWatch {
+    /// Before the first look. `now` is when the program starts.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { first_at: now + limits::CONNECTORS_FIRST_LOOK, tunnels: BTreeMap::new() }
+    }
+
+    /// Looks at the connectors of each tunnel for which it is time, shows them in the metrics, and warns where nobody
+    /// reaches a tunnel's hostnames or a connector does not take its configuration. While it waits it holds nothing that a
+    /// request needs.
+    pub(super) fn look(&mut self, means: Means<'_>, resolved: &Resolved) {
+        let Means { client, clock, metrics, unapplied_rules } = means;
+        let Resolved { account, settings } = resolved;
+        self.tunnels.retain(|tunnel, _| settings.is_configured(tunnel));
+        lock(unapplied_rules).retain(|tunnel| settings.is_configured(tunnel));
         for ConfiguredTunnel { id, name, is_local: _ } in settings.tunnels() {
-            let writes = self.unapplied().writes(id);
-            let seen = watch.tunnels.entry(id.clone()).or_default();
-            if !seen.is_due(watch.first_at, &writes, self.clock.now()) {
+            let writes = lock(unapplied_rules).writes(id);
+            let seen = self.tunnels.entry(id.clone()).or_default();
+            if !seen.is_due(self.first_at, &writes, clock.now()) {
                 continue;
             }
-            seen.looked_at = Some(self.clock.now());
-            if self.client.calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
+            seen.looked_at = Some(clock.now());
+            if client.calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
                 debug!("tunnel={id} few calls are left, so nobody looks at its connectors");
                 continue;
             }
             // Before the look: what is written meanwhile no connector can have applied.
-            let written = self.metrics.update().get(Family::ConfigurationVersion, &[name]);
-            let deadline = Deadline::after(&*self.clock, limits::CONNECTORS_TIMEOUT);
-            let look = self.look(account, id, deadline);
-            self.show(name, look.as_ref().ok().copied());
+            let written = metrics.update().get(Family::ConfigurationVersion, &[name]);
+            let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);
+            let look = Look::of(client, account, id, deadline);
+            show(metrics, name, look.as_ref().ok().copied());
             let look = match look {
                 Ok(look) => look,
                 Err(error) => {
@@ -86,68 +101,61 @@ impl Provider {
             if let Some(trouble) = seen.trouble
                 && seen.trouble != before.trouble
             {
-                warn!("tunnel={id} ({name:?}) {}", self.explained(id, trouble));
+                warn!("tunnel={id} ({name:?}) {}", explained(trouble, id, &lock(unapplied_rules)));
             }
             if let Some(applied) = look.applied() {
-                self.unapplied().forget_applied(id, applied);
+                lock(unapplied_rules).forget_applied(id, applied);
             }
         }
     }
+}
 
-    /// What the connectors of a tunnel say now.
-    pub(super) fn look(
-        &self,
-        account: &AccountId,
-        tunnel: &TunnelId,
-        deadline: Deadline,
-    ) -> Result<Look, Error> {
-        let connectors = self.client.connectors(account, tunnel, deadline)?;
-        let versions = || connectors.iter().filter_map(|connector| connector.config_version);
-        Ok(Look { connectors: connectors.len(), lowest: versions().min(), highest: versions().max() })
-    }
-
-    fn show(&self, tunnel_name: &str, look: Option<Look>) {
-        let mut values = self.metrics.update();
-        values.clear(Family::Connectors, &[tunnel_name]);
-        values.clear(Family::ConnectorVersion, &[tunnel_name]);
-        let Some(Look { connectors, lowest, highest }) = look else {
-            return;
-        };
-        values.set(Family::Connectors, &[tunnel_name], connectors as i64);
-        for (bound, version) in [("lowest", lowest), ("highest", highest)] {
-            if let Some(version) = version {
-                values.set(Family::ConnectorVersion, &[tunnel_name, bound], version);
-            }
+fn show(metrics: &Metrics, tunnel_name: &str, look: Option<Look>) {
+    let mut values = metrics.update();
+    values.clear(Family::Connectors, &[tunnel_name]);
+    values.clear(Family::ConnectorVersion, &[tunnel_name]);
+    let Some(Look { connectors, lowest, highest }) = look else {
+        return;
+    };
+    values.set(Family::Connectors, &[tunnel_name], connectors as i64);
+    for (bound, version) in [("lowest", lowest), ("highest", highest)] {
+        if let Some(version) = version {
+            values.set(Family::ConnectorVersion, &[tunnel_name, bound], version);
         }
     }
+}
 
-    fn explained(&self, tunnel: &TunnelId, trouble: Trouble) -> String {
-        match trouble {
-            Trouble::NoConnector => {
-                "has no connector: nobody reaches its hostnames until a cloudflared runs for it".to_owned()
-            }
-            Trouble::Behind(lowest) => format!(
-                "has a connector that did not apply a configuration written half a minute ago or more: it serves version \
-                 {lowest}, and where a rule keeps it from a later one, it answers 503 to everything once it is started \
-                 anew: its log says why. Came or changed since: {}",
-                self.unapplied().since(tunnel, lowest)
-            ),
+fn explained(trouble: Trouble, tunnel: &TunnelId, unapplied: &UnappliedRules) -> String {
+    match trouble {
+        Trouble::NoConnector => {
+            "has no connector: nobody reaches its hostnames until a cloudflared runs for it".to_owned()
         }
+        Trouble::Behind(lowest) => format!(
+            "has a connector that did not apply a configuration written half a minute ago or more: it serves version \
+             {lowest}, and where a rule keeps it from a later one, it answers 503 to everything once it is started \
+             anew: its log says why. Came or changed since: {}",
+            unapplied.since(tunnel, lowest)
+        ),
     }
 }
 
 impl Look {
+    /// What the connectors of a tunnel say now.
+    fn of(
+        client: &Client,
+        account: &AccountId,
+        tunnel: &TunnelId,
+        deadline: Deadline,
+    ) -> Result<Self, Error> {
+        let connectors = client.connectors(account, tunnel, deadline)?;
+        let versions = || connectors.iter().filter_map(|connector| connector.config_version);
+        Ok(Self { connectors: connectors.len(), lowest: versions().min(), highest: versions().max() })
+    }
+
     /// The version that every connector has applied. Those that tell none are not waited for.
-    pub(super) fn applied(self) -> Option<i64> {
+    fn applied(self) -> Option<i64> {
         let Self { connectors, lowest, highest: _ } = self;
         (connectors > 0).then(|| lowest.unwrap_or(i64::MAX))
-    }
-}
-
-impl Watch {
-    /// Before the first look. `now` is when the program starts.
-    pub fn new(now: Instant) -> Self {
-        Self { first_at: now + limits::CONNECTORS_FIRST_LOOK, tunnels: BTreeMap::new() }
     }
 }
 
@@ -245,7 +253,7 @@ mod tests {
         let (mut seen, mut looks, mut unapplied) = (Seen::default(), Vec::new(), Vec::new());
         for second in 0..until {
             unapplied.extend(written_at.iter().filter(|written| **written == second).map(|_| at(second)));
-            if seen.is_due(Watch::new(start).first_at, &unapplied, at(second)) {
+            if seen.is_due(ConnectorWatch::new(start).first_at, &unapplied, at(second)) {
                 seen.looked_at = Some(at(second));
                 looks.push(second);
                 if second >= applied_at {

@@ -1,9 +1,11 @@
-//! What is said of a write that was done, or would be.
+//! What is said of a write: that it was done, that it would be, or what of it does not last.
 
 use std::fmt::Write as _;
 
-use crate::ingress::RuleEdit;
+use crate::ingress::{Rule, RuleEdit};
+use crate::model::endpoint::Property;
 use crate::model::{NewRecord, RecordPatch, TunnelId};
+use crate::reconcile::canonical;
 use crate::reconcile::plan::{Adoption, Plan, RecordOperation, Subject};
 
 /// A line for each write of a plan.
@@ -78,4 +80,34 @@ pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) ->
         }
     }
     text
+}
+
+/// What of the record is to be written again.
+pub(super) fn differing_fields(operations: &[RecordOperation]) -> String {
+    let [RecordOperation::Patch(patch, Subject { kind, name })] = operations else {
+        return "record".to_owned();
+    };
+    let (record, target) = match &**kind {
+        "TXT" => (format!("TXT record {name:?}"), "content"),
+        _ => ("record".to_owned(), "target"),
+    };
+    let RecordPatch { id: _, content, proxied, comment } = patch;
+    let fields =
+        [(target, content.is_some()), ("proxied", proxied.is_some()), ("comment", comment.is_some())];
+    let names: Vec<&str> =
+        fields.into_iter().filter(|(_, is_written)| *is_written).map(|(name, _)| name).collect();
+    format!("{record}'s {}", names.join(" and "))
+}
+
+/// What of the rule is to be written again.
+pub(crate) fn differing_property(edit: &RuleEdit, standing: Option<&Rule>) -> String {
+    let (RuleEdit::Put { rule, replaces: _ }, Some(standing)) = (edit, standing) else {
+        return "rule".to_owned();
+    };
+    let (wanted, found) = (canonical::properties_of_wanted(rule), canonical::properties_of_rule(standing));
+    let differs = |property: &&Property| !(wanted.contains(property) && found.contains(property));
+    match wanted.iter().chain(&found).find(differs) {
+        Some(property) => format!("rule's {}", property.name),
+        None => "rule's place".to_owned(),
+    }
 }

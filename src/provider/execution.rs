@@ -3,102 +3,48 @@
 
 mod documents;
 mod group_testing;
+mod isolation;
 mod moves;
 mod records;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use log::{debug, info};
 
 use self::documents::Known;
-use self::group_testing::{GroupTesting, Pages};
 use self::work::{Piece, Place, Work, fitting};
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error, Refusal as Answer};
 use crate::ingress::RuleEdit;
 use crate::limits;
-use crate::model::{AccountId, TunnelId, ZoneId};
-use crate::observe::metrics::Family;
+use crate::model::{TunnelId, ZoneId};
+use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
-use crate::provider::memory::UnpublishedRules;
-use crate::provider::memory::write_loops::Write;
-use crate::provider::{Provider, Resolved};
-use crate::reconcile::Settings;
+use crate::provider::memory::{Moves, UnappliedRules, UnpublishedRules};
+use crate::provider::outcome::{Done, Doubts, Rejection, Stop};
+use crate::provider::resolution::Resolved;
+use crate::provider::writes::key;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
-pub(super) use self::work::{key, record_work, tunnel_work};
-
-/// Why an execution ended before its plan did.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// A write may or may not have been done: start again at the read.
-    Uncertain(Error),
-    /// Cloudflare cannot be written to now.
-    Failed(Error),
-    /// What is left does not fit into the deadline.
-    OutOfTime,
-}
-
-/// What was refused in company and has not stood alone yet: by its key, how many of such are to be tried together next.
-pub(super) type Doubts = HashMap<u64, usize>;
-
-/// What Cloudflare refused, in the form in which the journal remembers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rejection {
-    pub(super) refusal: Refusal,
-    /// The work that was refused.
-    pub(super) work: Box<str>,
-    /// The zone is full; holds its number of records.
-    pub(super) quota: Option<(ZoneId, usize)>,
-    /// The rest of this tunnel's document may be what is wrong: nothing of ours went into it.
-    pub(super) document: Option<TunnelId>,
-}
-
-/// What an execution did and found out.
-#[derive(Debug, Default)]
-pub(super) struct Done {
-    pub(super) refusals: Vec<Refusal>,
-    pub(super) rejections: Vec<Rejection>,
-    /// What is still in doubt.
-    pub(super) doubts: Doubts,
-    /// Hostnames of which not everything was done.
-    pub(super) dropped: BTreeSet<Box<str>>,
-    /// Those among them that wait for the connectors of their new tunnel. Everything before that was done.
-    pub(super) waiting: BTreeSet<Box<str>>,
-    /// Rules that Cloudflare took, and stored otherwise than they were sent.
-    pub(super) altered: Vec<Write>,
-    /// The versions of the documents that were written, as far as nobody else wrote them.
-    pub(super) versions: BTreeMap<TunnelId, i64>,
-    /// A new rule met a foreign one after its digest was stamped.
-    pub(super) met_foreign: bool,
-    /// A hostname of which one part was refused has other parts that only the next request does.
-    is_unfinished: bool,
-    /// Cloudflare took a write, or refused it for what is in it.
-    is_answered: bool,
-    /// Cloudflare did not accept the credentials for a write.
-    is_forbidden: bool,
-}
-
-impl Done {
-    /// Whether something is left to do that no refusal tells of.
-    pub(super) fn is_unfinished(&self) -> bool {
-        self.is_unfinished
-    }
-
-    /// Whether everything that was tried failed for the credentials.
-    pub(super) fn is_all_forbidden(&self) -> bool {
-        self.is_forbidden && !self.is_answered
-    }
+/// What an execution calls and counts with, and what it notes its writes in.
+pub(super) struct Means<'a> {
+    pub(super) client: &'a Client,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) metrics: &'a Metrics,
+    /// The look at the connectors reads it meanwhile.
+    pub(super) unapplied_rules: &'a Mutex<UnappliedRules>,
+    pub(super) unpublished_rules: &'a mut UnpublishedRules,
+    pub(super) moves: &'a mut Moves,
 }
 
 /// One run over a plan.
 pub(super) struct Execution<'a> {
-    client: &'a Client,
-    account: &'a AccountId,
-    clock: &'a dyn Clock,
+    means: Means<'a>,
+    resolved: &'a Resolved,
     deadline: Deadline,
     plan: &'a Plan,
     snapshot: &'a Snapshot,
@@ -118,24 +64,10 @@ pub(super) struct Execution<'a> {
     written: BTreeMap<TunnelId, i64>,
     full_zones: BTreeSet<ZoneId>,
     record_counts: BTreeMap<ZoneId, usize>,
-    unpublished: &'a mut UnpublishedRules,
-    settings: &'a Settings,
-    provider: &'a Provider,
 }
 
 /// Steps are taken in this order.
 type Step<'a> = (Stage, Place<'a>);
-
-/// The order in which pieces are tried in groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
-    /// What only goes is refused least, and what is withdrawn should be.
-    Goes,
-    /// What comes or changes.
-    Comes,
-    /// What goes from a hostname that something comes to: once that is there, and not where it was refused.
-    GivesWay,
-}
 
 /// How a write ended.
 enum Sent<'a> {
@@ -158,20 +90,18 @@ enum Culprits<'a> {
 impl<'a> Execution<'a> {
     /// A run in which what is in `doubts` comes last.
     pub(super) fn new(
-        provider: &'a Provider,
+        means: Means<'a>,
         resolved: &'a Resolved,
-        deadline: Deadline,
         plan: &'a Plan,
         snapshot: &'a Snapshot,
-        unpublished: &'a mut UnpublishedRules,
         doubts: &Doubts,
+        deadline: Deadline,
     ) -> Self {
         let record_counts =
             inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
         let mut execution = Self {
-            client: &provider.client,
-            account: &resolved.account,
-            clock: &*provider.clock,
+            means,
+            resolved,
             deadline,
             plan,
             snapshot,
@@ -185,9 +115,6 @@ impl<'a> Execution<'a> {
             written: BTreeMap::new(),
             full_zones: BTreeSet::new(),
             record_counts,
-            unpublished,
-            settings: &resolved.settings,
-            provider,
         };
         if !doubts.is_empty() {
             for (_, piece) in plan.hosts.iter().flat_map(steps) {
@@ -230,7 +157,7 @@ impl<'a> Execution<'a> {
             return Ok(());
         }
         (self.is_narrowing, self.calls) = (true, 0);
-        self.narrowing_time = self.deadline.remaining(self.clock);
+        self.narrowing_time = self.time_left();
         self.run_stages(&is_meant)
     }
 
@@ -317,109 +244,6 @@ impl<'a> Execution<'a> {
         })
     }
 
-    /// Writes what was never in doubt, then, in ever better chosen groups, what was.
-    fn narrow_down(&mut self, step: Step<'a>, pieces: Vec<Piece<'a>>) -> Result<(), Stop> {
-        let group_of = |piece: &Piece<'a>| self.done.doubts.get(&key(&piece.content())).copied();
-        let (doubtful, others): (Vec<Piece<'a>>, Vec<Piece<'a>>) =
-            pieces.into_iter().partition(|piece| group_of(piece).is_some());
-        // Who is to be tried alone tells nothing of the groups that suit the others. A hostname stays together: what goes
-        // from it waits for what comes to it.
-        let stood_alone = doubtful.iter().filter(|piece| group_of(piece) == Some(1));
-        let stood_alone: BTreeSet<&str> = inserted(stood_alone.map(|piece| piece.hostname));
-        let (alone, doubtful): (Vec<Piece<'a>>, Vec<Piece<'a>>) =
-            doubtful.into_iter().partition(|piece| stood_alone.contains(piece.hostname));
-        let group = doubtful.iter().filter_map(group_of).min().unwrap_or_default();
-        for (narrowing, queue) in [
-            (GroupTesting::of_untried(others.len()), others),
-            (GroupTesting::of_doubtful(doubtful.len(), group), doubtful),
-            (GroupTesting::of_doubtful(alone.len(), 1), alone),
-        ] {
-            self.try_groups(step, queue, narrowing)?;
-        }
-        Ok(())
-    }
-
-    /// Goes on until the queue is empty, or until the calls or the time are used up.
-    fn try_groups(
-        &mut self,
-        step: Step<'a>,
-        mut queue: Vec<Piece<'a>>,
-        mut narrowing: GroupTesting,
-    ) -> Result<(), Stop> {
-        let adding: BTreeSet<&str> =
-            inserted(queue.iter().filter(|piece| piece.adds()).map(|piece| piece.hostname));
-        let turn = |piece: &Piece<'a>| match (piece.adds(), adding.contains(piece.hostname)) {
-            (false, false) => Turn::Goes,
-            (true, _) => Turn::Comes,
-            (false, true) => Turn::GivesWay,
-        };
-        queue.sort_by_key(turn);
-        let mut cause = None;
-        let mut pages = Pages::default();
-        while let Some(present) = queue.first().map(turn) {
-            if present == Turn::GivesWay {
-                queue.retain(|piece| !self.done.dropped.contains(piece.hostname));
-            }
-            let alike = queue.iter().take_while(|piece| turn(piece) == present).count();
-            if alike == 0 {
-                break;
-            }
-            let length = narrowing.next().min(alike);
-            let length = self.fitting(step, queue.get(..length).unwrap_or_default());
-            if !narrowing.is_untried() && !self.may_narrow(step) {
-                self.leave_undecided(&queue, narrowing.next_later(), cause.as_ref());
-                return Ok(());
-            }
-            let rest = queue.split_off(length);
-            let sent = self.send(step, &queue)?;
-            let group = std::mem::replace(&mut queue, rest);
-            match sent {
-                Sent::Done => {
-                    pages.was_passed();
-                    self.settle(&group);
-                    narrowing.went_through(length);
-                }
-                Sent::Refused { mut pieces, answer, culprits } => {
-                    if answer.is_of_cloudflare() {
-                        pages.was_passed();
-                    }
-                    match culprits {
-                        Culprits::Named(culprits) => {
-                            self.reject_all(step, &culprits, &answer, None);
-                            pieces.retain(|piece| !culprits.contains(piece));
-                            narrowing.was_named(pieces.len());
-                            queue.splice(..0, pieces);
-                        }
-                        Culprits::Elsewhere(where_) => {
-                            pieces.append(&mut queue);
-                            self.reject_all(step, &pieces, &answer, Some(&where_));
-                        }
-                        Culprits::Unknown if pieces.len() == 1 => {
-                            self.reject_all(step, &pieces, &answer, None);
-                            narrowing.stood_alone();
-                            if pages.stood_alone() {
-                                // Their doubts stay: who stood alone comes after them next time.
-                                self.leave_out_all(&queue, &in_between(answer));
-                                return Ok(());
-                            }
-                        }
-                        Culprits::Unknown => {
-                            narrowing.was_refused(pieces.len());
-                            queue.splice(..0, pieces);
-                        }
-                    }
-                    cause = Some(answer);
-                }
-                Sent::Barred(reason) => {
-                    self.leave_out_all(&group, &reason);
-                    self.leave_out_all(&queue, &reason);
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// How many of the first pieces one call takes.
     fn fitting(&self, (_, place): Step<'a>, pieces: &[Piece<'a>]) -> usize {
         match place {
@@ -460,37 +284,10 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Whether there are calls and time left to find out who is bad. The calls are everybody's, and those that were found
-    /// good have further steps to take.
-    fn may_narrow(&self, step: Step<'a>) -> bool {
-        let hosts = self.aside.keys().filter(|hostname| !self.done.dropped.contains(**hostname));
-        let steps = hosts.filter_map(|hostname| self.plan.host(hostname)).flat_map(steps);
-        let later: BTreeSet<Step<'a>> = inserted(steps.map(|(later, _)| later).filter(|later| *later > step));
-        let reserve = limits::STEP_MINIMUM * u32::try_from(later.len()).unwrap_or(u32::MAX);
-        let reserve = reserve.min(self.narrowing_time / 2);
-        self.calls < limits::NARROWING_CALLS_MAX
-            && self.client.calls_left() >= limits::NARROWING_CALLS_LEFT_MIN
-            && self.deadline.remaining(self.clock) >= limits::STEP_MINIMUM + reserve
-    }
-
     /// The pieces went through.
     fn settle(&mut self, pieces: &[Piece<'a>]) {
         for piece in pieces {
             self.done.doubts.remove(&key(&piece.content()));
-        }
-    }
-
-    fn leave_undecided(&mut self, pieces: &[Piece<'a>], group: usize, cause: Option<&Answer>) {
-        let mut text =
-            "it was refused together with others, and who is meant is not found out yet: the next loops go on"
-                .to_owned();
-        if let Some(answer) = cause {
-            text.push_str(&format!("; the last answer was {answer}"));
-        }
-        let reason = Reason::Undecided(text);
-        for piece in pieces {
-            self.done.doubts.insert(key(&piece.content()), group.max(2));
-            self.leave_out(piece.hostname, reason.clone());
         }
     }
 
@@ -564,23 +361,17 @@ impl<'a> Execution<'a> {
     /// Says and counts a change that was made.
     fn report(&self, kind: &str, line: &str) {
         info!("{line}");
-        let mut values = self.provider.metrics.update();
+        let mut values = self.means.metrics.update();
         values.add(Family::Changes, &[kind], 1);
-        values.set(Family::LastWrite, &[], self.clock.unix_seconds());
+        values.set(Family::LastWrite, &[], self.means.clock.unix_seconds());
+    }
+
+    fn time_left(&self) -> Duration {
+        self.deadline.remaining(self.means.clock)
     }
 
     fn check_time(&self) -> Result<(), Stop> {
-        if self.deadline.remaining(self.clock) < limits::STEP_MINIMUM { Err(Stop::OutOfTime) } else { Ok(()) }
-    }
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::OutOfTime => Self::OutOfTime,
-            error if error.may_have_been_done() => Self::Uncertain(error),
-            error => Self::Failed(error),
-        }
+        if self.time_left() < limits::STEP_MINIMUM { Err(Stop::OutOfTime) } else { Ok(()) }
     }
 }
 

@@ -1,14 +1,34 @@
-//! What this process remembers from one request to the next. All of it is lost with the process.
+//! What this process remembers from one request to the next. All of it is lost with the process, and bounded while it
+//! lasts: nothing here grows with the number of loops.
 
+mod last_snapshot;
 mod merged_objects;
 mod moves;
+mod refused_work;
+mod said_lines;
 mod swallowed_hostnames;
 mod unapplied_rules;
 mod unpublished_rules;
-pub(super) mod write_loops;
+mod write_loops;
 
+pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::merged_objects::{MergedObjects, Shown};
 pub(super) use self::moves::Moves;
+pub(super) use self::refused_work::RefusedWork;
+pub(super) use self::said_lines::SaidLines;
 pub(super) use self::swallowed_hostnames::SwallowedHostnames;
 pub(super) use self::unapplied_rules::UnappliedRules;
 pub(super) use self::unpublished_rules::UnpublishedRules;
+pub(super) use self::write_loops::WriteLoops;
+
+#[cfg(test)]
+mod year {
+    use std::time::{Duration, Instant};
+
+    /// The number and the time of each loop of a year, ten minutes apart.
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    pub(super) fn loops() -> impl Iterator<Item = (u64, Instant)> {
+        let start = Instant::now();
+        (0..365 * 24 * 6).map(move |number| (number, start + Duration::from_secs(600) * number as u32))
+    }
+}

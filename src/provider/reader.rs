@@ -1,6 +1,7 @@
 //! Reads a snapshot: the zones within the filter side by side, a few at a time, and the tunnels' configurations.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -16,17 +17,29 @@ use crate::locks::lock;
 use crate::model::domain_filter::DomainFilter;
 use crate::model::{AccountId, Record, TunnelId, Zone, ZoneId};
 use crate::ordered::inserted;
+use crate::provider::ProviderSettings;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 
 /// Why a snapshot could not be read.
 #[derive(Debug)]
-pub(super) enum ReadError {
+pub(crate) enum ReadError {
     /// A call of the API.
     Cloudflare(Error),
     /// A tunnel's configuration is not what cloudflared knows.
     Document(TunnelId, DocumentError),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cloudflare(error) => write!(formatter, "reading from Cloudflare failed: {error}"),
+            Self::Document(tunnel, error) => {
+                write!(formatter, "the configuration of tunnel {tunnel} cannot be read: {error}")
+            }
+        }
+    }
 }
 
 impl From<Error> for ReadError {
@@ -37,7 +50,8 @@ impl From<Error> for ReadError {
 
 /// Reads, and remembers what seldom changes: the list of zones, and which foreign tunnels are alive.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) struct SnapshotReader {
+    client: Arc<Client>,
     zone_ids: Vec<ZoneId>,
     clock: Arc<dyn Clock>,
     allow_local_config: bool,
@@ -53,12 +67,14 @@ struct ZoneList {
     is_stale: bool,
 }
 
-impl Reader {
-    pub(super) fn new(zone_ids: Vec<ZoneId>, clock: Arc<dyn Clock>, allow_local_config: bool) -> Self {
+impl SnapshotReader {
+    pub(crate) fn new(client: Arc<Client>, clock: Arc<dyn Clock>, settings: &ProviderSettings) -> Self {
+        let ProviderSettings { zone_ids, allow_local_config, .. } = settings;
         Self {
-            zone_ids,
+            client,
+            zone_ids: zone_ids.clone(),
             clock,
-            allow_local_config,
+            allow_local_config: *allow_local_config,
             zones: Mutex::new(None),
             foreign_tunnels: Mutex::new(HashMap::new()),
         }
@@ -66,11 +82,11 @@ impl Reader {
 
     /// Every zone that the token sees. A list that is old is read again, as a new zone may hold a name or a part of a zone
     /// that is known; where that fails the old one stays in use, and no loop waits long for it.
-    pub(super) fn zones(&self, client: &Client, deadline: Deadline) -> Result<Arc<[Zone]>, Error> {
+    pub(super) fn zones(&self, deadline: Deadline) -> Result<Arc<[Zone]>, Error> {
         // Not held over the call: who waits for a lock does not look at its deadline.
         let known = self.cached_zones().clone();
         let Some(known) = known else {
-            let zones: Arc<[Zone]> = client.zones(deadline)?.into();
+            let zones: Arc<[Zone]> = self.client.zones(deadline)?.into();
             debug!("zones={} read", zones.len());
             return Ok(self.keep_zones(zones));
         };
@@ -78,7 +94,7 @@ impl Reader {
             return Ok(known.zones);
         }
         let patience = deadline.remaining(&*self.clock).min(limits::ZONE_LIST_TIMEOUT);
-        match client.zones(Deadline::after(&*self.clock, patience)) {
+        match self.client.zones(Deadline::after(&*self.clock, patience)) {
             Ok(zones) => {
                 report_changes(&known.zones, &zones);
                 Ok(self.keep_zones(zones.into()))
@@ -111,14 +127,13 @@ impl Reader {
     }
 
     /// Everything that a decision needs.
-    pub(super) fn snapshot(
+    pub(crate) fn snapshot(
         &self,
-        client: &Client,
         account: &AccountId,
         settings: &Settings,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
-        let zones = self.zones(client, deadline)?;
+        let zones = self.zones(deadline)?;
         let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones.iter().partition(|zone| {
             is_of_account(zone, account) && is_in_scope(zone, &self.zone_ids, &settings.policy.filter)
         });
@@ -128,7 +143,7 @@ impl Reader {
             .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
             .collect();
         let answers =
-            in_parallel(&tasks, |task| task.run(client, account, deadline)).inspect_err(|error| {
+            in_parallel(&tasks, |task| task.run(&self.client, account, deadline)).inspect_err(|error| {
                 // A zone may have left the account.
                 if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
                     self.forget_zones();
@@ -140,20 +155,20 @@ impl Reader {
         };
         for (task, answer) in tasks.iter().zip(answers) {
             match (task, answer) {
-                (Task::Records(zone), Answer::Records(records)) => {
+                (Task::Records(zone), ReadResult::Records(records)) => {
                     snapshot.zones.push(ZoneSnapshot::new((*zone).clone(), records));
                 }
-                (Task::Configuration(id), Answer::Configuration(configuration)) => {
+                (Task::Configuration(id), ReadResult::Configuration(configuration)) => {
                     snapshot
                         .tunnels
                         .insert((*id).clone(), self.tunnel_snapshot(id, &configuration, settings)?);
                 }
-                (Task::Configuration(_), Answer::Gone)
-                | (Task::Records(_), Answer::Configuration(_) | Answer::Gone)
-                | (Task::Configuration(_), Answer::Records(_)) => {}
+                (Task::Configuration(_), ReadResult::Gone)
+                | (Task::Records(_), ReadResult::Configuration(_) | ReadResult::Gone)
+                | (Task::Configuration(_), ReadResult::Records(_)) => {}
             }
         }
-        snapshot.live_elsewhere = self.live_elsewhere(client, account, settings, &snapshot, deadline)?;
+        snapshot.live_elsewhere = self.live_elsewhere(account, settings, &snapshot, deadline)?;
         Ok(snapshot)
     }
 
@@ -176,7 +191,6 @@ impl Reader {
     /// Of the tunnels that records with our owner's stamp lead to and that are not configured: those that exist.
     fn live_elsewhere(
         &self,
-        client: &Client,
         account: &AccountId,
         settings: &Settings,
         snapshot: &Snapshot,
@@ -200,7 +214,7 @@ impl Reader {
             let alive = match known.get(&tunnel) {
                 Some((alive, _)) => *alive,
                 None => {
-                    let alive = !is_gone(client, account, &tunnel, deadline)?;
+                    let alive = !is_gone(&self.client, account, &tunnel, deadline)?;
                     known.insert(tunnel.clone(), (alive, now));
                     alive
                 }
@@ -242,7 +256,7 @@ enum Task<'a> {
     Configuration(&'a TunnelId),
 }
 
-enum Answer {
+enum ReadResult {
     Records(Vec<Record>),
     Configuration(Configuration),
     /// The tunnel was deleted.
@@ -250,12 +264,14 @@ enum Answer {
 }
 
 impl Task<'_> {
-    fn run(&self, client: &Client, account: &AccountId, deadline: Deadline) -> Result<Answer, Error> {
+    fn run(&self, client: &Client, account: &AccountId, deadline: Deadline) -> Result<ReadResult, Error> {
         match self {
-            Self::Records(zone) => client.records(&zone.id, deadline).map(Answer::Records),
+            Self::Records(zone) => client.records(&zone.id, deadline).map(ReadResult::Records),
             Self::Configuration(tunnel) => match client.configuration(account, tunnel, deadline) {
-                Err(Error::NotFound(_)) if is_gone(client, account, tunnel, deadline)? => Ok(Answer::Gone),
-                read => read.map(Answer::Configuration),
+                Err(Error::NotFound(_)) if is_gone(client, account, tunnel, deadline)? => {
+                    Ok(ReadResult::Gone)
+                }
+                read => read.map(ReadResult::Configuration),
             },
         }
     }

@@ -53,7 +53,7 @@ fn words_of(label: &str) -> Option<BTreeSet<String>> {
             let records = include_str!("../../src/provider/execution/records.rs");
             return Some(&words_in(documents, "let kind = ", "};") | &words_in(records, "let kind = ", "};"));
         }
-        "ownership" => (include_str!("../../src/provider.rs"), "for ownership in [", "]"),
+        "ownership" => (include_str!("../../src/provider/readings.rs"), "for ownership in [", "]"),
         "bound" => (include_str!("../../src/provider/connectors.rs"), "for (bound, version) in [", "]"),
         "le" => return Some(bounds()),
         _ => return None,

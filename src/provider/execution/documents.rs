@@ -5,14 +5,16 @@ use std::time::Instant;
 use log::warn;
 
 use super::work::Piece;
-use super::{Culprits, Execution, Sent, Step, Stop};
+use super::{Culprits, Execution, Sent, Step};
 use crate::cloudflare::{Configuration, Error, Refusal as Answer};
 use crate::ingress::{Document, EditRefusal, RuleEdit};
 use crate::limits;
+use crate::locks::lock;
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
-use crate::provider::description::describe_edit;
-use crate::provider::journal;
+use crate::provider::description::{describe_edit, differing_property};
+use crate::provider::outcome::Stop;
+use crate::provider::writes::rule_write;
 use crate::reconcile::plan::{Reason, Refusal};
 
 /// A document as it stood at Cloudflare a moment ago.
@@ -68,9 +70,13 @@ impl<'a> Execution<'a> {
         }
         self.check_time()?;
         self.calls += 1;
-        let begun = self.clock.now();
-        let written =
-            self.client.put_configuration(self.account, tunnel, &edited.document.to_raw(), self.deadline);
+        let begun = self.means.clock.now();
+        let written = self.means.client.put_configuration(
+            &self.resolved.account,
+            tunnel,
+            &edited.document.to_raw(),
+            self.deadline,
+        );
         if written.as_ref().err().is_none_or(Error::may_have_been_done) {
             self.note_published(tunnel, &work);
             // Without an answer, the version that it would be.
@@ -105,7 +111,7 @@ impl<'a> Execution<'a> {
     /// The document that the last trial met. Only while a refused one is narrowed down, where it saves the calls that
     /// bring most trials into a request; and not for long, as somebody else's write in between would be lost.
     fn known_document(&mut self, tunnel: &TunnelId) -> Option<Known> {
-        let now = self.clock.now();
+        let now = self.means.clock.now();
         self.known.take().filter(|known| {
             self.is_narrowing
                 && known.tunnel == *tunnel
@@ -116,13 +122,13 @@ impl<'a> Execution<'a> {
     /// Reads the document anew: between the snapshot and this write others may have written it. It is the tunnel's own
     /// affair where that cannot be done.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<Known, Reason>, Stop> {
-        let seen_at = self.clock.now();
+        let seen_at = self.means.clock.now();
         self.calls += 1;
         let unreadable = |cause: String| {
             Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
         };
         let Configuration { version, source: _, config } =
-            match self.client.configuration(self.account, tunnel, self.deadline) {
+            match self.means.client.configuration(&self.resolved.account, tunnel, self.deadline) {
                 Ok(configuration) => configuration,
                 Err(error) => {
                     let text = error.to_string();
@@ -148,14 +154,14 @@ impl<'a> Execution<'a> {
             let standing =
                 document.rules_of(&rule.hostname).find(|standing| standing.path() == rule.path_text());
             if let Some(standing) = standing.filter(|standing| !standing.equals(rule)) {
-                let field = journal::differing_property(edit, Some(standing)).into();
+                let field = differing_property(edit, Some(standing)).into();
                 self.done.refusals.push(Refusal {
                     hostname: (*hostname).into(),
                     set_identifier: Some(rule.path_text().unwrap_or_default().into()),
                     resource: self.resource_of(hostname),
                     reason: Reason::NotKept { field },
                 });
-                self.done.altered.push(journal::rule_write(tunnel, edit, Some(standing), false));
+                self.done.altered.push(rule_write(tunnel, edit, Some(standing), false));
             }
         }
     }
@@ -163,7 +169,9 @@ impl<'a> Execution<'a> {
     /// The edit; a rule that stands in the place of one that was never written is not to be replaced.
     fn without_claim(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> RuleEdit {
         match edit {
-            RuleEdit::Put { rule, replaces: _ } if self.unpublished.has(tunnel, hostname, edit) => {
+            RuleEdit::Put { rule, replaces: _ }
+                if self.means.unpublished_rules.has(tunnel, hostname, edit) =>
+            {
                 RuleEdit::Put { rule: rule.clone(), replaces: false }
             }
             edit => edit.clone(),
@@ -172,11 +180,11 @@ impl<'a> Execution<'a> {
 
     fn note_unapplied(&self, tunnel: &TunnelId, version: i64, work: &[Edit<'a>]) {
         let edits = work.iter().map(|(_, edit)| *edit);
-        self.provider.unapplied().add(tunnel, version, self.clock.now(), edits);
+        lock(self.means.unapplied_rules).add(tunnel, version, self.means.clock.now(), edits);
     }
 
     fn note_published(&mut self, tunnel: &TunnelId, work: &[Edit<'a>]) {
-        self.unpublished.remove(tunnel, work.iter().map(|(piece, edit)| (piece.hostname, *edit)));
+        self.means.unpublished_rules.remove(tunnel, work.iter().map(|(piece, edit)| (piece.hostname, *edit)));
     }
 
     /// Between the plan and this write a foreign rule has taken the place.
@@ -189,7 +197,7 @@ impl<'a> Execution<'a> {
     ) {
         self.leave_out(hostname, Reason::Edit(refusal.to_string()));
         self.note_what_is_left(step, hostname);
-        self.done.met_foreign |= self.unpublished.has(tunnel, hostname, edit);
+        self.done.met_foreign |= self.means.unpublished_rules.has(tunnel, hostname, edit);
     }
 
     fn note_written(
@@ -199,8 +207,8 @@ impl<'a> Execution<'a> {
         written: &Configuration,
         effective: &[Edit<'_>],
     ) {
-        let name = self.settings.name_of(tunnel);
-        self.provider.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
+        let name = self.resolved.settings.name_of(tunnel);
+        self.means.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
         if version_before >= 0 && written.version > version_before + 1 {
             warn!(
                 "tunnel={tunnel} another writer changed the configuration between our read (version {version_before}) \
@@ -208,7 +216,7 @@ impl<'a> Execution<'a> {
                  write it",
                 written.version
             );
-            self.provider.metrics.update().add(Family::LostUpdates, &[], 1);
+            self.means.metrics.update().add(Family::LostUpdates, &[], 1);
         }
         // Whatever of ours is refused there, the rest of the document is not what is wrong with it.
         for rejection in &mut self.done.rejections {

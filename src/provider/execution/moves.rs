@@ -20,7 +20,7 @@ impl<'a> Execution<'a> {
             movers.filter(|(host, _)| !self.done.dropped.contains(&host.hostname)).collect();
         let targets: BTreeSet<&TunnelId> = inserted(movers.iter().map(|(_, tunnel)| *tunnel));
         let not_ready = self.not_ready(targets);
-        self.provider.moves().wait_for(not_ready.keys().copied(), self.clock.now());
+        self.means.moves.wait_for(not_ready.keys().copied(), self.means.clock.now());
         for (host, tunnel) in movers.into_iter().filter(|(host, _)| !host.moves_now) {
             if let Some(reason) = not_ready.get(tunnel) {
                 self.leave_out(&host.hostname, reason.clone());
@@ -31,17 +31,16 @@ impl<'a> Execution<'a> {
 
     /// Why, of these tunnels, some do not serve yet what was written. Looks until all do or the time is up.
     fn not_ready(&self, tunnels: BTreeSet<&'a TunnelId>) -> BTreeMap<&'a TunnelId, Reason> {
-        let wait_until = self.clock.now() + limits::MOVE_WAIT;
+        let wait_until = self.means.clock.now() + limits::MOVE_WAIT;
         let (mut awaited, mut pause) = (tunnels, limits::MOVE_LOOK_PAUSE);
         let mut not_ready = BTreeMap::new();
         loop {
-            let now = self.clock.now();
-            let is_last = now + pause > wait_until
-                || self.deadline.remaining(self.clock) < pause + 2 * limits::STEP_MINIMUM;
+            let now = self.means.clock.now();
+            let is_last = now + pause > wait_until || self.time_left() < pause + 2 * limits::STEP_MINIMUM;
             let mut later = BTreeSet::new();
             for tunnel in awaited {
                 let Err(cause) = self.look_at(tunnel) else { continue };
-                if self.provider.moves().has_given_up(tunnel, now) {
+                if self.means.moves.has_given_up(tunnel, now) {
                     not_ready.insert(tunnel, Reason::NotMoved(cause));
                 } else if is_last {
                     not_ready.insert(tunnel, Reason::Moving(cause));
@@ -52,7 +51,7 @@ impl<'a> Execution<'a> {
             if later.is_empty() {
                 return not_ready;
             }
-            self.clock.sleep(pause);
+            self.means.clock.sleep(pause);
             (awaited, pause) = (later, pause * 2);
         }
     }
@@ -61,9 +60,9 @@ impl<'a> Execution<'a> {
     /// what they have are not waited for.
     fn look_at(&self, tunnel: &TunnelId) -> Result<(), String> {
         // One that hangs leaves time for the others, and for what is ready to be led over.
-        let left = self.deadline.remaining(self.clock).saturating_sub(limits::STEP_MINIMUM);
-        let deadline = Deadline::after(self.clock, limits::MOVE_LOOK_TIMEOUT.min(left));
-        let connectors = self.client.connectors(self.account, tunnel, deadline).map_err(|error| {
+        let left = self.time_left().saturating_sub(limits::STEP_MINIMUM);
+        let deadline = Deadline::after(self.means.clock, limits::MOVE_LOOK_TIMEOUT.min(left));
+        let connectors = self.means.client.connectors(&self.resolved.account, tunnel, deadline).map_err(|error| {
             format!(
                 "the connectors of tunnel {tunnel} cannot be seen, so what is to move there stays: {error}"
             )
@@ -89,11 +88,11 @@ impl<'a> Execution<'a> {
     }
 
     /// Records have been led over: from now on nobody new comes to what is left behind.
-    pub(super) fn note_led_over(&self, pieces: &[Piece<'a>]) {
-        let now = self.clock.now();
+    pub(super) fn note_led_over(&mut self, pieces: &[Piece<'a>]) {
+        let now = self.means.clock.now();
         for host in pieces.iter().filter_map(|piece| self.plan.host(piece.hostname)) {
             if let Some(tunnel) = host.led_to() {
-                self.provider.moves().begin(&host.hostname, tunnel, now);
+                self.means.moves.begin(&host.hostname, tunnel, now);
             }
         }
     }

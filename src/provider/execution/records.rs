@@ -3,12 +3,13 @@
 use log::info;
 
 use super::work::{Piece, batch_of};
-use super::{Culprits, Execution, Sent, Stop};
+use super::{Culprits, Execution, Sent};
 use crate::cloudflare::{Error, Refusal as Answer};
 use crate::limits;
 use crate::model::{Plan as ZonePlan, ZoneId};
 use crate::observe::metrics::Family;
 use crate::provider::description::{describe_adoption, describe_operation};
+use crate::provider::outcome::Stop;
 use crate::reconcile::plan::{RecordOperation, Stage};
 
 impl<'a> Execution<'a> {
@@ -39,7 +40,7 @@ impl<'a> Execution<'a> {
             return Ok(Sent::Refused { pieces: pieces.to_vec(), answer, culprits });
         }
         self.calls += 1;
-        match self.client.batch(zone, &batch_of(pieces), self.deadline) {
+        match self.means.client.batch(zone, &batch_of(pieces), self.deadline) {
             Ok(()) => {
                 self.done.is_answered = true;
                 self.count_records(zone, pieces);
@@ -80,10 +81,10 @@ impl<'a> Execution<'a> {
         for host in pieces.iter().filter_map(|piece| plan.host(piece.hostname)) {
             self.own.add_from(&plan.own_after, &host.hostname);
             for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
-                self.unpublished.insert(tunnel, &host.hostname, edit);
+                self.means.unpublished_rules.insert(tunnel, &host.hostname, edit);
             }
             if !host.comments_before.is_empty() {
-                self.unpublished.insert_adopted(&host.hostname, &host.comments_before);
+                self.means.unpublished_rules.insert_adopted(&host.hostname, &host.comments_before);
             }
         }
     }
@@ -92,7 +93,7 @@ impl<'a> Execution<'a> {
         for host in pieces.iter().filter_map(|piece| self.plan.host(piece.hostname)) {
             for adoption in &host.adoptions {
                 info!("{}", describe_adoption(&host.hostname, adoption));
-                self.provider.metrics.update().add(Family::Adoptions, &[], 1);
+                self.means.metrics.update().add(Family::Adoptions, &[], 1);
             }
         }
     }

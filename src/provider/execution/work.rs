@@ -5,7 +5,7 @@ use std::fmt;
 use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
 use crate::model::{TunnelId, ZoneId};
-use crate::provider::memory::write_loops::fingerprint;
+use crate::provider::writes::{record_work, tunnel_work};
 use crate::reconcile::plan::RecordOperation;
 
 /// What one call writes to.
@@ -83,25 +83,6 @@ impl<'a> Piece<'a> {
             Work::Operations(operations) => record_work(operations),
         }
     }
-}
-
-/// The content of an edit, by which a refusal of it is remembered. Whether the rule replaces one is left out: the
-/// same rule is as unwelcome either way.
-pub(in crate::provider) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> Box<str> {
-    match edit {
-        RuleEdit::Put { rule, replaces: _ } => format!("{tunnel} {rule:?}").into(),
-        RuleEdit::Remove { hostname, path } => format!("{tunnel} remove {hostname:?} {path:?}").into(),
-    }
-}
-
-/// The content of a hostname's operations, by which a refusal of them is remembered.
-pub(in crate::provider) fn record_work(operations: &[RecordOperation]) -> Box<str> {
-    format!("{operations:?}").into()
-}
-
-/// What is in doubt is remembered by this.
-pub(in crate::provider) fn key(content: &str) -> u64 {
-    fingerprint([content])
 }
 
 /// How many of the first pieces fit into one batch of `limit` operations; a hostname's are never split.

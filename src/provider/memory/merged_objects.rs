@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::limits;
 use crate::model::endpoint::Endpoint;
 use crate::model::hostname;
-use crate::provider::memory::write_loops::fingerprint;
+use crate::provider::writes::fingerprint;
 use crate::reconcile::Settings;
 use crate::reconcile::rivals::{self, Merge, resource_of};
 
@@ -256,6 +256,7 @@ mod tests {
     use super::*;
     use crate::model::TunnelId;
     use crate::model::endpoint::{Labels, Property};
+    use crate::provider::memory::year;
     use crate::reconcile::canonical::{RESOURCE_LABEL, TUNNEL_SERVICE};
     use crate::reconcile::{ConfiguredTunnel, Policy};
 
@@ -453,5 +454,20 @@ mod tests {
             loops.see("");
         }
         assert!(loops.merged.casts.0.is_empty() && loops.merged.places.is_empty());
+    }
+
+    #[test]
+    fn a_year_of_other_objects_in_every_loop_leaves_those_of_the_last_minutes() {
+        let (mut merged, settings) = (MergedObjects::default(), settings());
+        for (number, now) in year::loops() {
+            let mut shown = Shown::default();
+            let own = Endpoint { dns_name: format!("h{number}.example.com"), ..object("a", "http://a:80") };
+            for endpoint in [object(&number.to_string(), &format!("http://{number}:80")), own] {
+                shown.note(&endpoint, &merged);
+            }
+            merged.complete(shown, &settings, now);
+            let objects: usize = merged.places.values().map(|place| place.objects.len()).sum();
+            assert!(merged.casts.0.len() == 2 && merged.places.len() <= 2 && objects <= 4, "{merged:?}");
+        }
     }
 }

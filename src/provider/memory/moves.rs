@@ -83,6 +83,7 @@ impl Moves {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::memory::year;
 
     fn tunnel(digit: char) -> TunnelId {
         TunnelId::parse(&format!("{digit}70ff985-a4ef-4643-bbbc-4a0ed4fc8415")).expect("an id")
@@ -118,5 +119,19 @@ mod tests {
         moves.wait_for([&other].into_iter(), late);
         moves.wait_for([&one, &other].into_iter(), late);
         assert!(!moves.has_given_up(&one, late), "it was ready in between");
+    }
+
+    #[test]
+    fn a_year_of_other_moves_in_every_loop_leaves_those_of_the_last_one() {
+        let mut moves = Moves::default();
+        for (number, now) in year::loops() {
+            let id = format!("{number:08x}-a4ef-4643-bbbc-4a0ed4fc8415");
+            let (hostname, tunnel) = (format!("h{number}.example.com"), TunnelId::parse(&id).expect("an id"));
+            moves.see(BTreeMap::from([(hostname.as_str().into(), tunnel.clone())]), now);
+            moves.follow(&Plan { handed_over: vec![hostname.as_str().into()], ..Plan::default() }, now);
+            moves.wait_for([&tunnel].into_iter(), now);
+            moves.begin(&hostname, tunnel, now);
+            assert_eq!((moves.led.len(), moves.awaited.len(), moves.handed_over.len()), (1, 1, 1));
+        }
     }
 }

@@ -40,15 +40,17 @@ impl SwallowedHostnames {
 
     /// `records` is answered with `endpoints`, sorted by name. A note of each hostname that was waited for long enough,
     /// in no order.
-    pub(crate) fn shown(&mut self, endpoints: &[Endpoint]) -> impl Iterator<Item = Note> {
+    pub(crate) fn shown(&mut self, endpoints: &[Endpoint]) -> Vec<Note> {
         self.0.retain(|hostname, _| !contains(endpoints, hostname));
         self.0.values_mut().for_each(|awaited| awaited.readings = awaited.readings.saturating_add(1));
-        let silent = self.0.iter().filter(|(_, awaited)| awaited.readings >= limits::SILENT_READINGS);
-        silent.map(|(hostname, Awaited { resource, readings: _ })| Note {
-            hostname: hostname.clone(),
-            resource: resource.clone(),
-            text: SWALLOWED.to_owned(),
-        })
+        let swallowed = self.0.iter().filter(|(_, awaited)| awaited.readings >= limits::SILENT_READINGS);
+        swallowed
+            .map(|(hostname, Awaited { resource, readings: _ })| Note {
+                hostname: hostname.clone(),
+                resource: resource.clone(),
+                text: SWALLOWED.to_owned(),
+            })
+            .collect()
     }
 }
 
@@ -59,6 +61,7 @@ fn contains(endpoints: &[Endpoint], hostname: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::memory::year;
 
     fn endpoints() -> [Endpoint; 1] {
         [Endpoint { dns_name: "a.example.com".to_owned(), ..Endpoint::default() }]
@@ -67,7 +70,7 @@ mod tests {
     /// One loop in which `adjust` returned the hostname. Whether it is silent now.
     fn run(silence: &mut SwallowedHostnames, is_shown: bool, is_asked_for: bool) -> bool {
         let shown = if is_shown { &endpoints()[..] } else { &[] };
-        let is_silent = silence.shown(shown).next().is_some();
+        let is_silent = !silence.shown(shown).is_empty();
         silence.returned(&endpoints(), |_| !is_shown);
         if is_asked_for {
             silence.asked_for("a.example.com");
@@ -100,6 +103,17 @@ mod tests {
         let mut silence = SwallowedHostnames::default();
         run(&mut silence, false, false);
         silence.returned(&[], |_| true);
-        assert!((0..6).all(|_| silence.shown(&[]).next().is_none()));
+        assert!((0..6).all(|_| silence.shown(&[]).is_empty()));
+    }
+
+    #[test]
+    fn a_year_of_other_hostnames_in_every_loop_leaves_those_of_the_last_one() {
+        let mut swallowed = SwallowedHostnames::default();
+        for (number, _) in year::loops() {
+            swallowed.shown(&[]);
+            let endpoint = Endpoint { dns_name: format!("h{number}.example.com"), ..Endpoint::default() };
+            swallowed.returned(&[endpoint], |_| true);
+            assert_eq!(swallowed.0.len(), 1);
+        }
     }
 }

@@ -134,6 +134,7 @@ mod tests {
     use super::*;
     use crate::ingress::{PathPattern, Service, WantedRule};
     use crate::model::Hostname;
+    use crate::provider::memory::year;
 
     fn tunnel() -> TunnelId {
         TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id")
@@ -217,5 +218,16 @@ mod tests {
         assert!(line.starts_with("culprit.example.com (caPool \"/ca.pem\"), h0.example.com, "), "{line}");
         assert_eq!(line.matches(".example.com").count(), limits::NAMES_SHOWN_MAX, "{line}");
         assert!(line.ends_with(" more"), "{line}");
+    }
+
+    #[test]
+    fn a_year_of_writes_that_no_connector_applies_keeps_the_first_ones() {
+        let mut unapplied = UnappliedRules::default();
+        let edit = put("a.example.com", None, None);
+        for (number, now) in year::loops() {
+            unapplied.add(&tunnel(), number as i64, now, std::iter::once(&edit));
+            unapplied.retain(|_| true);
+        }
+        assert_eq!(unapplied.writes(&tunnel()).len(), limits::UNAPPLIED_VERSIONS_MAX);
     }
 }

@@ -9,15 +9,24 @@ use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
 
-/// Digests by hostname. It is lost with the process, as what a crash leaves behind cannot be told from a rule of ours.
+/// So many wishes for one place are remembered. More would be a wish that changes in every loop and is never fulfilled.
+const WISHES_MAX: usize = 4;
+
+/// It is lost with the process, as what a crash leaves behind cannot be told from a rule of ours.
 #[derive(Debug, Default)]
 pub(crate) struct UnpublishedRules {
-    digests: BTreeMap<Box<str>, BTreeSet<Digest>>,
-    /// The rules that they stand for.
-    rules: Vec<(TunnelId, WantedRule)>,
+    /// By hostname.
+    stamped: BTreeMap<Box<str>, Stamped>,
     /// By hostname, what stood in its records' comments before they were taken over. It is kept as long as the stamp: what
     /// was somebody else's is given back whenever nothing of its hostname turns out to be ours.
     comments: BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>>,
+}
+
+#[derive(Debug, Default)]
+struct Stamped {
+    digests: BTreeSet<Digest>,
+    /// The rules that they stand for, the oldest wish first.
+    rules: Vec<(TunnelId, WantedRule)>,
 }
 
 impl UnpublishedRules {
@@ -28,8 +37,7 @@ impl UnpublishedRules {
             return;
         };
         if let Some(digest) = digest_of(tunnel, edit) {
-            self.digests.entry(hostname.into()).or_default().insert(digest);
-            self.rules.push((tunnel.clone(), rule.clone()));
+            self.stamped.entry(hostname.into()).or_default().insert(digest, tunnel, rule);
         }
     }
 
@@ -45,8 +53,8 @@ impl UnpublishedRules {
 
     /// Whether the rule was stamped and certainly not written since.
     pub(crate) fn has(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> bool {
-        let digests = self.digests.get(hostname);
-        digests.is_some_and(|digests| digest_of(tunnel, edit).is_some_and(|digest| digests.contains(&digest)))
+        let digest = digest_of(tunnel, edit);
+        digest.is_some_and(|digest| self.has_digest(hostname, digest))
     }
 
     /// The rules were written, or may have been.
@@ -69,15 +77,15 @@ impl UnpublishedRules {
         self.retain(|hostname, digest| !gone.get(hostname).is_some_and(|gone| gone.contains(&digest)));
     }
 
+    fn has_digest(&self, hostname: &str, digest: Digest) -> bool {
+        self.stamped.get(hostname).is_some_and(|stamped| stamped.digests.contains(&digest))
+    }
+
     fn retain(&mut self, stays: impl Fn(&str, Digest) -> bool) {
-        let Self { digests, rules, comments: _ } = self;
-        digests.retain(|hostname, digests| {
+        self.stamped.retain(|hostname, Stamped { digests, rules }| {
             digests.retain(|digest| stays(hostname, *digest));
+            rules.retain(|(tunnel, rule)| digests.contains(&Digest::of(tunnel, rule.path_text())));
             !digests.is_empty()
-        });
-        rules.retain(|(tunnel, rule)| {
-            let digests = digests.get(rule.hostname.as_str());
-            digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path_text())))
         });
     }
 
@@ -90,7 +98,7 @@ impl UnpublishedRules {
         settings: &Settings,
     ) -> BTreeMap<Box<str>, BTreeSet<Digest>> {
         let mut taken: BTreeMap<Box<str>, BTreeSet<Digest>> = BTreeMap::new();
-        if self.digests.is_empty() && self.comments.is_empty() {
+        if self.stamped.is_empty() && self.comments.is_empty() {
             return taken;
         }
         let mut published: BTreeMap<Box<str>, BTreeSet<Digest>> = BTreeMap::new();
@@ -102,8 +110,9 @@ impl UnpublishedRules {
         for (id, tunnel) in &snapshot.tunnels {
             for rule in tunnel.document.rules().iter().filter(|rule| own.names(id, rule)) {
                 let (hostname, digest) = (rule.folded_hostname(), Digest::of(id, rule.path()));
-                if self.digests.get(hostname).is_some_and(|digests| digests.contains(&digest)) {
-                    let is_as_wanted = self.rules.iter().any(|(tunnel, wanted)| {
+                let stamped = self.stamped.get(hostname);
+                if let Some(stamped) = stamped.filter(|stamped| stamped.digests.contains(&digest)) {
+                    let is_as_wanted = stamped.rules.iter().any(|(tunnel, wanted)| {
                         tunnel == id
                             && rule.is_for(&wanted.hostname, wanted.path_text())
                             && rule.equals_in_every_field(wanted)
@@ -118,9 +127,65 @@ impl UnpublishedRules {
     }
 }
 
+impl Stamped {
+    /// The rule joins those that were wanted in its place before, of which one may stand there.
+    fn insert(&mut self, digest: Digest, tunnel: &TunnelId, rule: &WantedRule) {
+        self.digests.insert(digest);
+        self.rules.retain(|(known_tunnel, known)| (known_tunnel, known) != (tunnel, rule));
+        let is_in_its_place = |(known_tunnel, known): &(TunnelId, WantedRule)| {
+            known_tunnel == tunnel && known.path_text() == rule.path_text()
+        };
+        if self.rules.iter().filter(|known| is_in_its_place(known)).count() >= WISHES_MAX
+            && let Some(oldest) = self.rules.iter().position(is_in_its_place)
+        {
+            self.rules.remove(oldest);
+        }
+        self.rules.push((tunnel.clone(), rule.clone()));
+    }
+}
+
 fn digest_of(tunnel: &TunnelId, edit: &RuleEdit) -> Option<Digest> {
     match edit {
         RuleEdit::Put { rule, replaces: _ } => Some(Digest::of(tunnel, rule.path_text())),
         RuleEdit::Remove { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingress::{OriginRequest, Service};
+    use crate::model::Hostname;
+    use crate::provider::memory::year;
+    use crate::reconcile::{ConfiguredTunnel, Policy};
+
+    fn put(hostname: &str, port: u64) -> RuleEdit {
+        let rule = WantedRule {
+            hostname: Hostname::parse(hostname).expect("a hostname"),
+            path: None,
+            service: Service::parse(&format!("http://web:{}", 1 + port % 60_000)).expect("a service"),
+            origin_request: OriginRequest::default(),
+        };
+        RuleEdit::Put { rule, replaces: false }
+    }
+
+    #[test]
+    fn a_year_of_rules_that_are_never_written_leaves_those_that_a_stamp_names() {
+        let tunnel = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id");
+        let configured = ConfiguredTunnel { id: tunnel.clone(), name: "home".into(), is_local: false };
+        let settings = Settings::new(Policy::new("default"), configured, Vec::new());
+        let mut unpublished = UnpublishedRules::default();
+        for (number, _) in year::loops() {
+            let hostname = format!("h{number}.example.com");
+            unpublished.insert(&tunnel, &hostname, &put(&hostname, number));
+            unpublished.insert_adopted(&hostname, &[]);
+            unpublished.taken(&Snapshot::default(), &settings);
+            assert!(unpublished.stamped.is_empty() && unpublished.comments.is_empty(), "{unpublished:?}");
+        }
+        for (number, _) in year::loops() {
+            unpublished.insert(&tunnel, "web.example.com", &put("web.example.com", number));
+            assert!(unpublished.stamped["web.example.com"].rules.len() <= WISHES_MAX);
+        }
+        assert_eq!(unpublished.stamped.len(), 1);
     }
 }

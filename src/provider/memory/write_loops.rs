@@ -1,31 +1,12 @@
-//! Breaks loops of writes: a write that is asked for again because its effect is gone at the next reading, every time.
-//! Either Cloudflare does not keep what was sent, or another program changes it back; and every configuration that is
-//! written makes every replica of `cloudflared` reload.
+//! Loops of writes: a write that is asked for again because its effect is gone at the next reading, every time. Either
+//! Cloudflare does not keep what was sent, or another program changes it back; and every configuration that is written
+//! makes every replica of `cloudflared` reload. So the third one waits.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hasher};
 use std::time::{Duration, Instant};
 
 use crate::limits;
-
-/// One write: where, what, and what stood there when it was decided. Fingerprints, because a first loop may write
-/// thousands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Write {
-    pub(crate) place: u64,
-    pub(crate) wanted: u64,
-    pub(crate) found: u64,
-}
-
-/// A fingerprint of texts; it tells `["ab", "c"]` from `["a", "bc"]`.
-pub(crate) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for text in texts {
-        hasher.write(text.as_bytes());
-        hasher.write_u8(0xff);
-    }
-    hasher.finish()
-}
+use crate::provider::writes::Write;
 
 /// What was written in the last loops.
 #[derive(Debug, Default)]
@@ -126,27 +107,28 @@ impl Last {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::memory::year;
 
     const WRITE: Write = Write { place: 1, wanted: 2, found: 3 };
     const WITHDRAWAL: Write = Write { place: 1, wanted: 3, found: 2 };
 
     struct Loops {
-        breaker: WriteLoops,
+        writes: WriteLoops,
         now: Instant,
     }
 
     impl Loops {
         #[allow(clippy::disallowed_methods, reason = "any instant will do")]
         fn new() -> Self {
-            Self { breaker: WriteLoops::default(), now: Instant::now() }
+            Self { writes: WriteLoops::default(), now: Instant::now() }
         }
 
         /// One loop a minute; whether the write was done.
         fn run(&mut self, write: Option<Write>) -> bool {
             self.now += Duration::from_secs(60);
-            self.breaker.begin_turn();
-            let write = write.filter(|write| !self.breaker.holds(*write, self.now));
-            self.breaker.written(write.as_slice(), self.now);
+            self.writes.begin_turn();
+            let write = write.filter(|write| !self.writes.holds(*write, self.now));
+            self.writes.written(write.as_slice(), self.now);
             write.is_some()
         }
 
@@ -195,9 +177,9 @@ mod tests {
                 loops.run(None);
             }
         }
-        assert!(loops.breaker.last.len() <= 1);
+        assert!(loops.writes.last.len() <= 1);
         loops.run(None);
-        assert!(loops.breaker.last.is_empty(), "and forgotten");
+        assert!(loops.writes.last.is_empty(), "and forgotten");
     }
 
     #[test]
@@ -214,7 +196,7 @@ mod tests {
     #[test]
     fn what_is_stored_otherwise_is_held_back_at_once() {
         let mut loops = Loops::new();
-        loops.breaker.stored_otherwise(WRITE, loops.now);
+        loops.writes.stored_otherwise(WRITE, loops.now);
         assert_eq!(loops.run_many(WRITE, 9), 0);
         assert_eq!(loops.run_many(WRITE, 1), 1);
     }
@@ -223,9 +205,22 @@ mod tests {
     fn without_readings_every_apply_is_a_loop() {
         let mut loops = Loops::new();
         for _ in 0..limits::REPEATED_WRITES_MAX {
-            assert!(!loops.breaker.holds(WRITE, loops.now));
-            loops.breaker.written(&[WRITE], loops.now);
+            assert!(!loops.writes.holds(WRITE, loops.now));
+            loops.writes.written(&[WRITE], loops.now);
         }
-        assert!(loops.breaker.holds(WRITE, loops.now));
+        assert!(loops.writes.holds(WRITE, loops.now));
+    }
+
+    #[test]
+    fn a_year_of_other_writes_in_every_loop_leaves_those_of_the_last_ones() {
+        let mut writes = WriteLoops::default();
+        for (number, now) in year::loops() {
+            writes.begin_turn();
+            let write = Write { place: number, ..WRITE };
+            assert!(!writes.holds(write, now));
+            writes.written(&[write], now);
+            writes.stored_otherwise(write, now);
+            assert!(writes.last.len() <= 1 + limits::REPEATED_WRITES_APART_MAX as usize);
+        }
     }
 }

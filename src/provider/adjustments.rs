@@ -1,0 +1,104 @@
+//! What ExternalDNS wants, in the canonical form: the core's adjustment, with what it has to know of earlier requests.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use log::{Level, debug, info, log_enabled, warn};
+
+use crate::clock::{Clock, Deadline};
+use crate::limits;
+use crate::locks::lock;
+use crate::model::endpoint::Endpoint;
+use crate::provider::memory::{MergedObjects, SaidLines, Shown};
+use crate::provider::request_error::RequestError;
+use crate::reconcile::Settings;
+use crate::reconcile::adjust::{self, Adjuster};
+use crate::reconcile::rivals::{self, Holders, Known};
+use crate::reconcile::snapshot::Snapshot;
+use crate::webhook::incoming::{Arrived, Incoming};
+
+/// What is remembered from one adjustment to the next.
+#[derive(Debug, Default)]
+pub(super) struct Adjustments {
+    merged_objects: Mutex<MergedObjects>,
+    holders: Mutex<Holders>,
+    /// How many endpoints named no service.
+    unnamed: AtomicUsize,
+    said_notes: Mutex<SaidLines>,
+}
+
+impl Adjustments {
+    /// The canonical form of what is wanted. Without a snapshot nobody here knows who has what, and ExternalDNS goes by the
+    /// labels that it remembers.
+    pub(super) fn adjust(
+        &self,
+        wanted: &mut Incoming<'_>,
+        settings: &Settings,
+        last_snapshot: impl FnOnce() -> Option<Arc<Snapshot>>,
+        clock: &dyn Clock,
+        deadline: Deadline,
+    ) -> Result<Vec<Endpoint>, RequestError> {
+        let is_late = || deadline.remaining(clock) < limits::ADJUST_RESERVE;
+        let mut adjuster = Adjuster::new(settings);
+        let mut shown = Shown::default();
+        let mut unnamed = 0;
+        while let Some(Arrived { list: _, endpoint, is_whole }) = wanted.next_endpoint()? {
+            let added = match is_whole {
+                true if is_late() && endpoint.is_address() => adjuster.add_late(&endpoint),
+                true => adjuster.add(&endpoint),
+                false => adjuster.add_too_long(&endpoint),
+            };
+            let mut bytes: usize = added.iter().map(Endpoint::memory_bytes).sum();
+            if added.is_empty() && !adjust::opts_out(&endpoint) {
+                unnamed += 1;
+                debug_unnamed(&endpoint);
+            }
+            if endpoint.is_address() {
+                bytes += shown.note(&endpoint, &lock(&self.merged_objects));
+            }
+            wanted.keep(bytes)?;
+        }
+        let (absent, merges) = lock(&self.merged_objects).complete(shown, settings, clock.now());
+        for endpoint in &absent {
+            adjuster.add(endpoint);
+        }
+        let mut adjusted = adjuster.finish();
+        self.report_unnamed(unnamed);
+        if let Some(snapshot) = last_snapshot() {
+            let mut holders = lock(&self.holders);
+            let known = Known { snapshot: &snapshot, holders: &holders, merges: &merges };
+            let (new_holders, notes) = rivals::settle(&mut adjusted.endpoints, known, settings);
+            *holders = new_holders;
+            adjusted.has_more_notes |= notes.len() > limits::NOTES_MAX;
+            adjusted.notes.extend(notes);
+        }
+        let more = adjusted.has_more_notes.then(|| {
+            format!(
+                "there are more notes about endpoints than these {}: mend what these name",
+                limits::NOTES_MAX
+            )
+        });
+        let notes = adjusted.notes.iter().map(ToString::to_string);
+        for line in lock(&self.said_notes).news(notes.chain(more)) {
+            warn!("{line}");
+        }
+        Ok(adjusted.endpoints)
+    }
+
+    /// Says how many endpoints were left out for want of a service; whoever debugs was told each.
+    fn report_unnamed(&self, unnamed: usize) {
+        if self.unnamed.swap(unnamed, Ordering::Relaxed) != unnamed {
+            info!("{unnamed} endpoints name no service and are not published; LOG_LEVEL=debug names them");
+        }
+    }
+}
+
+fn debug_unnamed(endpoint: &Endpoint) {
+    if log_enabled!(Level::Debug) {
+        let resource = rivals::resource_of(endpoint);
+        let Endpoint { dns_name, record_type, .. } = endpoint;
+        debug!(
+            "hostname={dns_name:?} resource={resource:?} type={record_type} names no service and is not published"
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! What is said once the tunnels are found: what will be managed, and what a loop costs against the rate limit.
+
+use log::{info, warn};
+
+use crate::cloudflare::Error;
+use crate::limits;
+use crate::model::Zone;
+use crate::model::text::quoted;
+use crate::provider::ProviderSettings;
+use crate::provider::reader::is_of_account;
+use crate::provider::resolution::Resolved;
+use crate::reconcile::adopt::Adopt;
+use crate::reconcile::namespace::NamespaceGuard;
+use crate::reconcile::{ConfiguredTunnel, Ownership, Policy};
+
+/// Says what will be managed, and what is unusual about it.
+pub(super) fn announce(resolved: &Resolved, settings: &ProviderSettings, zones: Result<&[Zone], &Error>) {
+    let tunnels = resolved.settings.tunnels();
+    announce_tunnels(resolved);
+    announce_modes(settings);
+    if !settings.allow_local_config {
+        warn_of_local_tunnels(tunnels);
+    }
+    match zones {
+        Ok(zones) => announce_zones(zones, resolved, settings),
+        Err(error) => warn!("the zones could not be read yet: {error}"),
+    }
+}
+
+fn announce_tunnels(Resolved { account, settings }: &Resolved) {
+    let Policy { owner, ownership, filter, .. } = &settings.policy;
+    let tunnels: Vec<String> =
+        settings.tunnels().iter().map(|tunnel| format!("{} ({})", tunnel.name, tunnel.id)).collect();
+    let registry = match ownership {
+        Ownership::Comment => {
+            "ExternalDNS may run with --registry=noop, or with txt whose records are not stored"
+        }
+        Ownership::Txt => "ExternalDNS has to run with --registry=txt",
+    };
+    info!(
+        "managing tunnels={:?} account={account} owner={owner:?} ownership={} filter={} {registry}",
+        tunnels.join(","),
+        ownership.as_str(),
+        quoted(&filter.to_json())
+    );
+}
+
+/// Says what is unusual about what will be managed.
+fn announce_modes(settings: &ProviderSettings) {
+    let Policy { adopt, namespace_guard, default_service, .. } = &settings.policy;
+    if settings.dry_run {
+        warn!("DRY_RUN is set: what would be written is told here, and nothing is written");
+    }
+    if *adopt != Adopt::default() {
+        info!("ADOPT is set: what stands in the way is taken over where it says so");
+    }
+    if let Some(NamespaceGuard { cluster_domain }) = namespace_guard {
+        info!(
+            "NAMESPACE_GUARD is set: services of an object's own namespace below svc.{cluster_domain} only"
+        );
+    }
+    if default_service.is_some() {
+        info!("DEFAULT_SERVICE is set: every address and CNAME of the cluster is published");
+    }
+    if settings.policy.mass_deletion_limit == 0 {
+        warn!("MASS_DELETION_LIMIT is 0: a request may delete all hostnames at once");
+    }
+}
+
+fn warn_of_local_tunnels(tunnels: &[ConfiguredTunnel]) {
+    for ConfiguredTunnel { id, name, .. } in tunnels.iter().filter(|tunnel| tunnel.is_local) {
+        warn!(
+            "tunnel={id} ({name:?}) is configured by a file beside its cloudflared, so nothing is written to it: migrate it \
+             in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over"
+        );
+    }
+}
+
+fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettings) {
+    let in_scope = zones.iter().filter(|zone| settings.takes(zone));
+    let (served, others): (Vec<&Zone>, Vec<&Zone>) =
+        in_scope.partition(|zone| is_of_account(zone, &resolved.account));
+    if !others.is_empty() {
+        warn!(
+            "zones={} are left alone: they belong to another account than the tunnels, and no record there can lead to \
+             these",
+            names(&others)
+        );
+    }
+    let calls = resolved.settings.tunnels().len() + served.len();
+    info!(
+        "zones={} a loop without changes costs {calls} calls of the {} that Cloudflare allows in {} s",
+        names(&served),
+        limits::RATE_CALLS,
+        limits::RATE_WINDOW.as_secs()
+    );
+}
+
+fn names(zones: &[&Zone]) -> String {
+    zones.iter().map(|zone| &*zone.name).collect::<Vec<_>>().join(",")
+}

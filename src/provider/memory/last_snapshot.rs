@@ -1,0 +1,79 @@
+//! The snapshot that was read last, unless something was written since.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::reconcile::snapshot::Snapshot;
+
+#[derive(Debug, Default)]
+pub(crate) struct LastSnapshot {
+    /// With the time at which its reading began.
+    read: Option<(Instant, Arc<Snapshot>)>,
+    /// How often something was written: a reading that was overtaken by a write is old already.
+    writes: u64,
+}
+
+impl LastSnapshot {
+    /// Lets the last snapshot go before the next one is read, as memory would hold both. Says how often something was
+    /// written till now.
+    pub(crate) fn begin_reading(&mut self) -> u64 {
+        self.read = None;
+        self.writes
+    }
+
+    /// A reading ended that began at `begun`, after so many `writes`.
+    pub(crate) fn end_reading(&mut self, snapshot: &Arc<Snapshot>, begun: Instant, writes: u64) {
+        if self.writes == writes {
+            self.read = Some((begun, Arc::clone(snapshot)));
+        }
+    }
+
+    /// Something was written, or is about to be.
+    pub(crate) fn outdate(&mut self) {
+        self.writes += 1;
+        self.read = None;
+    }
+
+    /// Whatever its age: what was published since is not in it.
+    pub(crate) fn of_any_age(&self) -> Option<Arc<Snapshot>> {
+        self.read.as_ref().map(|(_, snapshot)| Arc::clone(snapshot))
+    }
+
+    pub(crate) fn younger_than(&self, age: Duration, now: Instant) -> Option<Arc<Snapshot>> {
+        let (begun, snapshot) = self.read.as_ref()?;
+        (now.saturating_duration_since(*begun) < age).then(|| Arc::clone(snapshot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::memory::year;
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn a_reading_that_a_write_overtook_is_not_remembered_and_no_two_snapshots_ever_are() {
+        let (begun, age) = (Instant::now(), Duration::from_secs(30));
+        let (mut last, snapshot) = (LastSnapshot::default(), Arc::new(Snapshot::default()));
+        let writes = last.begin_reading();
+        last.end_reading(&snapshot, begun, writes);
+        assert!(last.younger_than(age, begun).is_some() && last.younger_than(age, begun + age).is_none());
+        assert!(last.of_any_age().is_some());
+        let writes = last.begin_reading();
+        assert_eq!(Arc::strong_count(&snapshot), 1, "it is let go before the next one is read");
+        last.outdate();
+        last.end_reading(&snapshot, begun, writes);
+        assert!(last.of_any_age().is_none());
+    }
+
+    #[test]
+    fn after_a_year_of_readings_one_snapshot_is_held() {
+        let mut last = LastSnapshot::default();
+        let snapshot = Arc::new(Snapshot::default());
+        for (_, now) in year::loops() {
+            let writes = last.begin_reading();
+            last.end_reading(&snapshot, now, writes);
+        }
+        assert_eq!(Arc::strong_count(&snapshot), 2);
+    }
+}

@@ -1,0 +1,147 @@
+//! Work that Cloudflare refused, so that it is not sent again in every loop, and work of which it is not known yet
+//! whether it is what was refused.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use crate::limits;
+use crate::model::{TunnelId, ZoneId};
+use crate::ordered::inserted;
+use crate::provider::outcome::{Done, Doubts, Rejection};
+use crate::reconcile::plan::Reason;
+use crate::reconcile::snapshot::Snapshot;
+
+/// It is lost with the process; then what is refused is sent once more.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedWork {
+    rejected: HashMap<Box<str>, Rejected>,
+    /// What the last request was asked for and could not decide.
+    doubts: Doubts,
+    /// The tunnels' configurations as they were seen, or written by this program, last.
+    versions: BTreeMap<TunnelId, i64>,
+}
+
+#[derive(Debug)]
+struct Rejected {
+    reason: Reason,
+    quota: Option<(ZoneId, usize)>,
+    document: Option<TunnelId>,
+    retry_at: Instant,
+    pause: Duration,
+}
+
+impl RefusedWork {
+    /// Whether nothing was refused lately.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rejected.is_empty()
+    }
+
+    /// What came to no verdict in the last request.
+    pub(crate) fn doubts(&self) -> &Doubts {
+        &self.doubts
+    }
+
+    /// Why the work is not to be sent now.
+    pub(crate) fn reason(&self, work: &str, snapshot: &Snapshot, now: Instant) -> Option<Reason> {
+        let rejected = self.rejected.get(work)?;
+        (now < rejected.retry_at && !rejected.has_room(snapshot)).then(|| rejected.reason.clone())
+    }
+
+    /// Lets what a tunnel's document was refused for be tried again where somebody else has written it since.
+    pub(crate) fn notice_other_writers(&mut self, snapshot: &Snapshot, now: Instant) {
+        let versions: BTreeMap<TunnelId, i64> =
+            inserted(snapshot.tunnels.iter().map(|(id, tunnel)| (id.clone(), tunnel.version)));
+        let is_news = |tunnel: &TunnelId| {
+            self.versions.get(tunnel).is_some_and(|seen| versions.get(tunnel).is_some_and(|now| now != seen))
+        };
+        for rejected in self.rejected.values_mut() {
+            if rejected.document.as_ref().is_some_and(is_news) {
+                rejected.retry_at = now;
+            }
+        }
+        self.versions = versions;
+    }
+
+    /// Remembers what was refused, and by whom a document was written last.
+    pub(crate) fn learn(&mut self, done: &Done, now: Instant) {
+        for (tunnel, version) in &done.versions {
+            self.versions.insert(tunnel.clone(), *version);
+        }
+        for Rejection { refusal, work, quota, document } in &done.rejections {
+            let pause = self
+                .rejected
+                .get(work)
+                .map_or(limits::REJECTION_PAUSE_MIN, |earlier| earlier.pause * 2)
+                .min(limits::REJECTION_PAUSE_MAX);
+            let (reason, quota, document) = (refusal.reason.clone(), quota.clone(), document.clone());
+            let rejected = Rejected { reason, quota, document, retry_at: now + pause, pause };
+            self.rejected.insert(work.clone(), rejected);
+        }
+        // What nobody asked for in a long time is not asked for any more.
+        self.rejected.retain(|_, rejected| now < rejected.retry_at + limits::REJECTION_PAUSE_MAX);
+    }
+
+    /// Remembers what is left undecided. What the request did not ask for is forgotten.
+    pub(crate) fn keep_doubts(&mut self, done: &Done) {
+        self.doubts.clone_from(&done.doubts);
+    }
+
+    /// The work went through.
+    pub(crate) fn forget(&mut self, work: &str) {
+        self.rejected.remove(work);
+    }
+}
+
+impl Rejected {
+    /// Whether a zone that was full holds fewer records than then.
+    fn has_room(&self, snapshot: &Snapshot) -> bool {
+        let Some((zone, records)) = &self.quota else {
+            return false;
+        };
+        snapshot.zones.iter().any(|snapshot| snapshot.zone.id == *zone && snapshot.records().len() < *records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::memory::year;
+    use crate::reconcile::plan::Refusal;
+
+    fn rejection(work: &str) -> Rejection {
+        let reason = Reason::Cloudflare("no".to_owned());
+        let refusal =
+            Refusal { hostname: "a.example.com".into(), set_identifier: None, resource: None, reason };
+        Rejection { refusal, work: work.into(), quota: None, document: None }
+    }
+
+    #[test]
+    fn what_is_refused_waits_ever_longer_and_an_hour_at_most() {
+        let mut refused = RefusedWork::default();
+        let mut tries = Vec::new();
+        for (number, now) in year::loops().take(24) {
+            if refused.reason("work", &Snapshot::default(), now).is_none() {
+                let rejections = vec![rejection("work")];
+                refused.learn(&Done { rejections, ..Done::default() }, now);
+                tries.push(number);
+            }
+        }
+        assert_eq!(tries, [0, 1, 3, 7, 13, 19], "after 10, 20, 40 minutes and then every hour");
+    }
+
+    #[test]
+    fn a_year_of_other_refused_work_in_every_loop_leaves_that_of_the_last_hours() {
+        let mut refused = RefusedWork::default();
+        for (number, now) in year::loops() {
+            let done = Done {
+                rejections: vec![rejection(&number.to_string())],
+                doubts: Doubts::from([(number, 2)]),
+                ..Done::default()
+            };
+            refused.notice_other_writers(&Snapshot::default(), now);
+            refused.learn(&done, now);
+            refused.keep_doubts(&done);
+            assert!(refused.rejected.len() <= 8 && refused.doubts.len() == 1, "{}", refused.rejected.len());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Reads for requests: what was read is counted, and remembered for those that come soon after.
+
+use std::sync::{Arc, Mutex};
+
+use crate::clock::{Clock, Deadline};
+use crate::limits;
+use crate::locks::lock;
+use crate::observe::metrics::{Family, Metrics};
+use crate::provider::memory::LastSnapshot;
+use crate::provider::reader::{ReadError, SnapshotReader};
+use crate::provider::resolution::Resolved;
+use crate::reconcile::Settings;
+use crate::reconcile::snapshot::Snapshot;
+
+#[derive(Debug)]
+pub(super) struct Readings {
+    reader: SnapshotReader,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    last_snapshot: Mutex<LastSnapshot>,
+}
+
+impl Readings {
+    pub(super) fn new(reader: SnapshotReader, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
+        Self { reader, clock, metrics, last_snapshot: Mutex::default() }
+    }
+
+    pub(super) fn reader(&self) -> &SnapshotReader {
+        &self.reader
+    }
+
+    /// Everything as it stands now.
+    pub(super) fn read(&self, resolved: &Resolved, deadline: Deadline) -> Result<Arc<Snapshot>, ReadError> {
+        let Resolved { account, settings } = resolved;
+        let (begun, writes) = (self.clock.now(), lock(&self.last_snapshot).begin_reading());
+        let snapshot = Arc::new(self.reader.snapshot(account, settings, deadline)?);
+        self.count(&snapshot, settings);
+        lock(&self.last_snapshot).end_reading(&snapshot, begun, writes);
+        Ok(snapshot)
+    }
+
+    /// The last snapshot, whatever its age: what was published since is not in it.
+    pub(super) fn last(&self) -> Option<Arc<Snapshot>> {
+        lock(&self.last_snapshot).of_any_age()
+    }
+
+    /// The last snapshot, where it is young enough to decide that there is nothing to write.
+    pub(super) fn recent(&self) -> Option<Arc<Snapshot>> {
+        lock(&self.last_snapshot).younger_than(limits::SNAPSHOT_MAX_AGE, self.clock.now())
+    }
+
+    /// Something was written, or is about to be, or something else is to be read.
+    pub(super) fn outdate(&self) {
+        lock(&self.last_snapshot).outdate();
+    }
+
+    fn count(&self, snapshot: &Snapshot, settings: &Settings) {
+        let own = snapshot.own_rules(settings);
+        let mut values = self.metrics.update();
+        values.set(Family::LastRead, &[], self.clock.unix_seconds());
+        for (id, tunnel) in &snapshot.tunnels {
+            let name = settings.name_of(id);
+            values.set(Family::ConfigurationVersion, &[name], tunnel.version);
+            for ownership in ["own", "foreign"] {
+                values.set(Family::Rules, &[name, ownership], 0);
+            }
+            for rule in tunnel.document.rules() {
+                let ownership = if own.has(id, rule) { "own" } else { "foreign" };
+                values.add(Family::Rules, &[name, ownership], 1);
+            }
+        }
+        values.clear(Family::Records, &[]);
+        values.clear(Family::ZoneRecords, &[]);
+        for zone in &snapshot.zones {
+            let name = &*zone.zone.name;
+            values.set(Family::ZoneRecords, &[name], zone.records().len() as i64);
+            for record in zone.records() {
+                if snapshot.is_own(record, settings) {
+                    values.add(Family::Records, &[name, &record.kind], 1);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Why a request of ExternalDNS is not carried out, or not to its end.
+
+use std::fmt;
+
+use log::{info, warn};
+
+use crate::cloudflare::Error;
+use crate::provider::outcome::Stop;
+use crate::provider::reader::ReadError;
+use crate::reconcile::plan::WrongOwner;
+use crate::webhook::{Failure, Interrupted};
+
+#[derive(Debug)]
+pub(super) enum RequestError {
+    /// The token or the tunnels were never found good.
+    NotReady,
+    /// The body could not be read.
+    Interrupted(Interrupted),
+    /// Half of an endpoint would be another one.
+    TooLong {
+        dns_name: String,
+    },
+    WrongOwner(WrongOwner),
+    Read(ReadError),
+    Write(Error),
+    OutOfTime,
+    /// Cloudflare accepted the credentials for no write.
+    Forbidden,
+    /// Something has to be asked for again.
+    Unfinished {
+        changes: usize,
+    },
+}
+
+impl RequestError {
+    /// Logs the error, where nothing else has said it, and makes the answer of it.
+    pub(super) fn into_logged_failure(self) -> Failure {
+        match &self {
+            Self::NotReady | Self::Interrupted(_) | Self::Forbidden | Self::Unfinished { .. } => {}
+            Self::OutOfTime => {
+                info!("what is left does not fit into this request's time; the next loop goes on");
+            }
+            Self::TooLong { .. } | Self::WrongOwner(_) | Self::Read(_) | Self::Write(_) => warn!("{self}"),
+        }
+        self.into()
+    }
+
+    /// Whether it may pass by itself.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::WrongOwner(_) | Self::Read(ReadError::Document(..)) => false,
+            Self::Read(ReadError::Cloudflare(error)) | Self::Write(error) => error.is_retryable(),
+            Self::NotReady
+            | Self::Interrupted(_)
+            | Self::TooLong { .. }
+            | Self::OutOfTime
+            | Self::Forbidden
+            | Self::Unfinished { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotReady => formatter.write_str(
+                "not ready: the token or the tunnels could not be checked yet; /readyz on the metrics port says why",
+            ),
+            Self::Interrupted(interrupted) => Failure::from(*interrupted).fmt(formatter),
+            Self::TooLong { dns_name } => {
+                write!(
+                    formatter,
+                    "hostname={dns_name:?} comes with more than adjust returns, so nothing is done"
+                )
+            }
+            Self::WrongOwner(error) => error.fmt(formatter),
+            Self::Read(error) => error.fmt(formatter),
+            Self::Write(error) => write!(formatter, "writing to Cloudflare failed: {error}"),
+            Self::OutOfTime => {
+                formatter.write_str("out of time; the next loop goes on where this one ended")
+            }
+            Self::Forbidden => {
+                formatter.write_str("Cloudflare accepts the token for none of the writes; the log says more")
+            }
+            Self::Unfinished { changes } => {
+                write!(formatter, "{changes} changes are left to do; the log says which")
+            }
+        }
+    }
+}
+
+/// Every failure is soft for ExternalDNS: it tries again in its next loop.
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        let text = error.to_string();
+        if error.may_pass() { Self::unavailable(text) } else { Self::internal(text) }
+    }
+}
+
+impl From<Interrupted> for RequestError {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Interrupted(interrupted)
+    }
+}
+
+impl From<ReadError> for RequestError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<Stop> for RequestError {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Uncertain(error) | Stop::Failed(error) => Self::Write(error),
+            Stop::OutOfTime => Self::OutOfTime,
+        }
+    }
+}

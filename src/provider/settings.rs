@@ -1,0 +1,33 @@
+//! What of the configuration the provider needs.
+
+use std::time::Duration;
+
+use crate::model::{AccountId, Zone, ZoneId};
+use crate::provider::reader::is_in_scope;
+use crate::reconcile::Policy;
+
+/// What is configured, in names that Cloudflare has to resolve.
+#[derive(Clone, Debug)]
+pub struct ProviderSettings {
+    /// What decisions depend on.
+    pub policy: Policy,
+    /// `CF_ACCOUNT_ID`; `None` takes the account that all zones share.
+    pub account: Option<AccountId>,
+    /// `CF_TUNNEL_ID`: ids or names of tunnels, the default first.
+    pub tunnels: Vec<Box<str>>,
+    /// `ZONE_ID_FILTER`: where not empty, only these zones are read.
+    pub zone_ids: Vec<ZoneId>,
+    /// `MOVE_GRACE`.
+    pub move_grace: Duration,
+    /// `DRY_RUN`: nothing is written.
+    pub dry_run: bool,
+    /// `ALLOW_LOCAL_CONFIG`: tunnels with a configuration file of their own may be written.
+    pub allow_local_config: bool,
+}
+
+impl ProviderSettings {
+    /// Whether the zone is read.
+    pub(crate) fn takes(&self, zone: &Zone) -> bool {
+        is_in_scope(zone, &self.zone_ids, &self.policy.filter)
+    }
+}

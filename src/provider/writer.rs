@@ -1,0 +1,307 @@
+//! Carries out what ExternalDNS asks for: reads, plans, writes, and begins again where it cannot know what was done.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use log::{info, warn};
+
+use crate::clock::{Clock, Deadline};
+use crate::cloudflare::Client;
+use crate::limits;
+use crate::locks::lock;
+use crate::model::endpoint::Changes;
+use crate::observe::metrics::{Family, Metrics};
+use crate::provider::description;
+use crate::provider::execution::{Execution, Means};
+use crate::provider::hold_back::hold_back;
+use crate::provider::memory::{Moves, RefusedWork, SaidLines, UnappliedRules, UnpublishedRules, WriteLoops};
+use crate::provider::outcome::{Done, Stop};
+use crate::provider::readings::Readings;
+use crate::provider::request_error::RequestError;
+use crate::provider::resolution::Resolved;
+use crate::provider::writes::works;
+use crate::reconcile::plan::{self, HostPlan, Plan, Reason, Refusal};
+use crate::reconcile::snapshot::Snapshot;
+
+/// The only writer.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) client: Arc<Client>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) readings: Arc<Readings>,
+    pub(super) unapplied_rules: Arc<Mutex<UnappliedRules>>,
+    pub(super) move_grace: Duration,
+    /// Whether what would be written is only told.
+    pub(super) is_dry_run: bool,
+    pub(super) state: State,
+}
+
+/// What the writer remembers.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Requests that write take turns by it.
+    memory: Mutex<Memory>,
+    write_loops: Mutex<WriteLoops>,
+    said_refusals: Mutex<SaidLines>,
+    said_dry_run: Mutex<SaidLines>,
+    /// Whether ExternalDNS asked for changes since it read last. What is refused it asks for in every loop.
+    was_asked: AtomicBool,
+}
+
+/// What only the request needs that writes.
+#[derive(Debug, Default)]
+struct Memory {
+    refused_work: RefusedWork,
+    unpublished_rules: UnpublishedRules,
+    moves: Moves,
+}
+
+/// The turn of one request.
+struct Turn<'a> {
+    writer: &'a Writer,
+    memory: MutexGuard<'a, Memory>,
+    resolved: &'a Resolved,
+    changes: &'a Changes,
+    deadline: Deadline,
+}
+
+/// Where an attempt leads to that did not fail.
+enum Next {
+    Ended,
+    /// It is to be read and planned again.
+    Again,
+}
+
+impl Writer {
+    /// A new loop of ExternalDNS begins. What it did not ask for in the last one is not refused any more.
+    pub(super) fn begin_loop(&self) {
+        lock(&self.state.write_loops).begin_turn();
+        if !self.state.was_asked.swap(false, Ordering::Relaxed) {
+            self.count_refusals([].iter());
+            lock(&self.state.said_refusals).forget();
+            lock(&self.state.said_dry_run).forget();
+        }
+    }
+
+    /// Does what is asked for. Where something is left to do, so that it has to be asked for again, that is an error.
+    pub(super) fn apply(
+        &self,
+        changes: &Changes,
+        resolved: &Resolved,
+        deadline: Deadline,
+    ) -> Result<(), RequestError> {
+        self.state.was_asked.store(true, Ordering::Relaxed);
+        let memory = lock(&self.state.memory);
+        let mut turn = Turn { writer: self, memory, resolved, changes, deadline };
+        if turn.has_nothing_to_write()? {
+            return Ok(());
+        }
+        let mut attempts_left = limits::APPLY_ATTEMPTS_MAX;
+        loop {
+            attempts_left -= 1;
+            match turn.attempt(attempts_left > 0)? {
+                Next::Ended => return Ok(()),
+                Next::Again => {}
+            }
+        }
+    }
+
+    /// Says what was refused and was not said before.
+    fn report(&self, plan: &Plan, done: &Done) {
+        let refusals = plan.refusals.iter().chain(&done.refusals);
+        self.count_refusals(refusals.clone());
+        let lines = Refusal::lines(refusals).into_iter();
+        let notes = plan.notes.iter().map(ToString::to_string);
+        for line in lock(&self.state.said_refusals).news(lines.chain(notes)) {
+            warn!("{line}");
+        }
+        if self.is_dry_run {
+            for line in lock(&self.state.said_dry_run).news(description::describe(plan)) {
+                info!("dry run, not done: {line}");
+            }
+        }
+    }
+
+    /// The same once everything that can be done is done.
+    fn conclude(&self, plan: &Plan, done: &Done) -> Result<(), RequestError> {
+        self.report(plan, done);
+        if done.is_all_forbidden() {
+            return Err(RequestError::Forbidden);
+        }
+        // Where nothing is written nothing gets any further.
+        let is_left = |refusal: &&Refusal| {
+            refusal.reason.is_unfinished()
+                && !(self.is_dry_run && matches!(refusal.reason, Reason::Moving(_)))
+        };
+        let left = plan.refusals.iter().chain(&done.refusals).filter(is_left).count();
+        if left > 0 || done.is_unfinished {
+            return Err(RequestError::Unfinished { changes: left.max(1) });
+        }
+        Ok(())
+    }
+
+    fn count_refusals<'r>(&self, refusals: impl Iterator<Item = &'r Refusal>) {
+        let mut values = self.metrics.update();
+        for family in [Family::Refusals, Family::WithheldDeletions, Family::HeldBackWrites] {
+            values.reset(family);
+        }
+        for Refusal { reason, .. } in refusals {
+            values.add(Family::Refusals, &[reason.label()], 1);
+            match reason {
+                Reason::Withheld | Reason::MassDeletion => values.add(Family::WithheldDeletions, &[], 1),
+                Reason::NotKept { .. } => values.add(Family::HeldBackWrites, &[], 1),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Whether a recent reading tells that nothing is to be written, as in most loops that ask for what is refused.
+    fn has_nothing_to_write(&mut self) -> Result<bool, RequestError> {
+        let Some(snapshot) = self.writer.readings.recent() else {
+            return Ok(false);
+        };
+        if !self.memory.unpublished_rules.taken(&snapshot, &self.resolved.settings).is_empty() {
+            return Ok(false);
+        }
+        let plan = self.plan(&snapshot)?;
+        if !plan.is_empty() {
+            return Ok(false);
+        }
+        self.writer.conclude(&plan, &Done::default()).map(|()| true)
+    }
+
+    /// Reads, plans and writes once.
+    fn attempt(&mut self, may_repeat: bool) -> Result<Next, RequestError> {
+        let (snapshot, disowned) = self.read_what_is_ours()?;
+        let mut plan = self.plan(&snapshot)?;
+        // What a stamp of ours goes on naming is still somebody else's.
+        let taken = self.memory.unpublished_rules.taken(&snapshot, &self.resolved.settings);
+        plan.hosts.retain(|host| !taken.contains_key(&host.hostname));
+        plan.refusals.extend(disowned);
+        if plan.is_empty() || self.writer.is_dry_run {
+            return self.writer.conclude(&plan, &Done::default()).map(|()| Next::Ended);
+        }
+        let (done, outcome) = self.execute(&plan, &snapshot);
+        self.memory.refused_work.keep_doubts(&done);
+        match outcome {
+            Ok(()) => self.remember(&plan, &done, &snapshot),
+            Err(Stop::Uncertain(error)) if may_repeat => {
+                info!("a write may or may not have been done ({error}); it is read again");
+                return Ok(Next::Again);
+            }
+            Err(stop) => {
+                self.writer.report(&plan, &done);
+                return Err(stop.into());
+            }
+        }
+        // The records that stand in are led over by their ids, which the next read shows.
+        let is_led_by_copy = |host: &HostPlan| host.stands_in && !done.dropped.contains(&host.hostname);
+        if may_repeat && plan.hosts.iter().any(is_led_by_copy) {
+            self.writer.report(&plan, &done);
+            return Ok(Next::Again);
+        }
+        let concluded = self.writer.conclude(&plan, &done);
+        if done.met_foreign {
+            let snapshot = self.read()?;
+            self.disown(&snapshot)?;
+        }
+        concluded.map(|()| Next::Ended)
+    }
+
+    fn read(&self) -> Result<Arc<Snapshot>, RequestError> {
+        Ok(self.writer.readings.read(self.resolved, self.deadline)?)
+    }
+
+    /// Reads, once no stamp of ours names a rule of somebody else's, and says what of that was refused.
+    fn read_what_is_ours(&mut self) -> Result<(Arc<Snapshot>, Vec<Refusal>), RequestError> {
+        let snapshot = self.read()?;
+        match self.disown(&snapshot)? {
+            Some(refusals) => {
+                drop(snapshot);
+                Ok((self.read()?, refusals))
+            }
+            None => Ok((snapshot, Vec::new())),
+        }
+    }
+
+    /// Takes the digests off again whose rule is somebody else's: stamped, it would pass for ours. Where there were any,
+    /// what of it was refused.
+    fn disown(&mut self, snapshot: &Snapshot) -> Result<Option<Vec<Refusal>>, RequestError> {
+        let settings = &self.resolved.settings;
+        let mut taken = self.memory.unpublished_rules.taken(snapshot, settings);
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        let plan = plan::disown(&taken, self.memory.unpublished_rules.comments(), snapshot, settings);
+        let mut plan = self.without_held_back(plan, snapshot);
+        let held: Vec<Box<str>> = plan.refusals.iter().map(|refusal| refusal.hostname.clone()).collect();
+        let (done, outcome) = self.execute(&plan, snapshot);
+        outcome?;
+        taken.retain(|hostname, _| !held.contains(hostname) && !done.dropped.contains(hostname));
+        self.memory.unpublished_rules.forget(&taken);
+        plan.refusals.extend(done.refusals);
+        Ok(Some(plan.refusals))
+    }
+
+    /// The plan without what is held back.
+    fn plan(&mut self, snapshot: &Snapshot) -> Result<Plan, RequestError> {
+        let now = self.writer.clock.now();
+        let settings = &self.resolved.settings;
+        let moves = &mut self.memory.moves;
+        moves.see(snapshot.left_behind(settings), now);
+        let settled = moves.settled(self.writer.move_grace, now);
+        let plan =
+            plan::plan(self.changes, snapshot, &settled, settings).map_err(RequestError::WrongOwner)?;
+        moves.follow(&plan, now);
+        Ok(self.without_held_back(plan, snapshot))
+    }
+
+    fn without_held_back(&mut self, plan: Plan, snapshot: &Snapshot) -> Plan {
+        let now = self.writer.clock.now();
+        let refused_work = &mut self.memory.refused_work;
+        refused_work.notice_other_writers(snapshot, now);
+        hold_back(plan, snapshot, refused_work, &mut lock(&self.writer.state.write_loops), now)
+    }
+
+    fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Stop>) {
+        let Writer { client, clock, metrics, readings, unapplied_rules, .. } = self.writer;
+        let Memory { refused_work, unpublished_rules, moves } = &mut *self.memory;
+        let clock = &**clock;
+        let means = Means { client, clock, metrics, unapplied_rules, unpublished_rules, moves };
+        // From the first write on, what was read before is old.
+        readings.outdate();
+        let doubts = refused_work.doubts();
+        let execution = Execution::new(means, self.resolved, plan, snapshot, doubts, self.deadline);
+        let (done, outcome) = execution.run();
+        // And what was read meanwhile.
+        readings.outdate();
+        refused_work.learn(&done, clock.now());
+        (done, outcome)
+    }
+
+    /// Forgets that was refused what went through, and notes what was written or stored otherwise.
+    fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
+        let now = self.writer.clock.now();
+        let owned = snapshot.owned(&plan.own_before);
+        let mut writes = Vec::new();
+        for host in &plan.hosts {
+            let is_waiting = done.waiting.contains(&host.hostname);
+            if done.dropped.contains(&host.hostname) && !is_waiting {
+                continue;
+            }
+            for (work, write) in works(host, snapshot, &owned, !is_waiting) {
+                self.memory.refused_work.forget(&work);
+                writes.extend(write);
+            }
+        }
+        let mut loops = lock(&self.writer.state.write_loops);
+        loops.written(&writes, now);
+        for write in &done.altered {
+            loops.stored_otherwise(*write, now);
+        }
+    }
+}
