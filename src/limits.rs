@@ -41,15 +41,8 @@ pub const BODY_PATIENCE: Duration = Duration::from_secs(5);
 /// An endpoint whose JSON is longer is not held: texts of `ENDPOINT_MAX_BYTES` take less, whatever is escaped in them.
 pub const ELEMENT_MAX_BYTES: usize = 128 * 1024;
 
-/// Places whose objects are remembered from one request to the next, to see which are merged: 16 bytes each. Of more, those
-/// that come last go on taking turns.
-pub const CASTS_MAX: usize = 32 * 1024;
-
 /// Paths and names of properties that are remembered while a request is read: of more, each is read each time.
 pub const READ_ONCE_MAX: usize = 256;
-
-/// A snapshot younger than this may decide that there is nothing to write.
-pub const SNAPSHOT_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// How long a request waits, once everything else is done, for the connectors of tunnels that hostnames move to. They
 /// apply a configuration within half a second as a rule; the request has to answer in `REQUEST_TIMEOUT`.
@@ -61,49 +54,18 @@ pub const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause after the first look at these connectors. It doubles, which makes six looks of `MOVE_WAIT`.
 pub const MOVE_LOOK_PAUSE: Duration = Duration::from_millis(125);
 
-/// A move that has waited for so long is answered as done as far as it can be: ten loops of ExternalDNS have failed for it.
-pub const MOVE_PATIENCE: Duration = Duration::from_secs(600);
-
-/// So much longer than `MOVE_GRACE` a withdrawn hostname stays at most, where its record cannot be led to the wildcard's
-/// tunnel that takes it over; and a withdrawn path, where its hostname waits to move. What is withdrawn has to go: these
-/// are three loops.
-pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(180);
-
-/// The list of zones is read again when it is older: one call in ten minutes is none that anybody would miss.
-pub const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
-
 /// How long a request waits for the list to be read again, where there is an old one. Most of its time is for the records.
 pub const ZONE_LIST_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// After that has failed, the old list is used for so long without another look.
-pub const ZONE_LIST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Zones and tunnels read side by side. A hundred zones at 0.9 s a page take 8 s of the 12 s that a request has; with
 /// four at once it would be 23 s. Of their answers, `ANSWERS_HELD_MAX` are in memory.
 pub const PARALLEL_READS: usize = 12;
-
-/// The stack of a thread that reads. A TLS handshake runs on it. Only what is touched becomes resident.
-pub const READ_STACK_BYTES: usize = 1024 * 1024;
 
 /// What a comment may hold on a Free zone, in bytes; paid zones take `COMMENT_MAX_BYTES_PAID`.
 pub const COMMENT_MAX_BYTES_FREE: usize = 100;
 
 /// What a comment may hold on a paid zone, in bytes.
 pub const COMMENT_MAX_BYTES_PAID: usize = 500;
-
-/// Operations in one batch on a Free zone.
-pub const BATCH_MAX_OPERATIONS_FREE: usize = 200;
-
-/// Operations in one batch on a paid zone.
-pub const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
-
-/// Calls of one request that narrow down what was refused in company. At a usual 0.3 s a call the deadline allows some 33;
-/// where calls are fast, five loops in five minutes must not use up more than a quarter of `RATE_CALLS`.
-pub const NARROWING_CALLS_MAX: usize = 60;
-
-/// With fewer calls left than this nothing is narrowed down: loops may come every few seconds, and what is left is for
-/// everybody's reads and writes.
-pub const NARROWING_CALLS_LEFT_MIN: u32 = 400;
 
 /// How long, while a refused document is narrowed down, the next trial goes by the document that the last one met. In
 /// this time somebody else's write would be lost, and told; a GET and a PUT of their own may take as long.
@@ -115,31 +77,10 @@ pub const REJECTION_PAUSE_MIN: Duration = Duration::from_secs(600);
 /// The longest time for which something refused is not tried again.
 pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// A hostname that `adjust` returned is said to be swallowed when it is in none of so many further answers of
-/// `GET /records`, and was not asked for.
-pub const SILENT_READINGS: u32 = 3;
-
 /// Objects that ExternalDNS merges are shown in turns; each counts for this long after it was shown last. By then one of
 /// two has been shown among ten loops of a minute, but for one time in a thousand.
 pub const MERGED_HELD: Duration = Duration::from_secs(600);
 
-/// What is remembered of objects that changed at one name in that time: a thousand hostnames. Of more, those that come
-/// last go on taking turns.
-pub const MERGED_MAX_BYTES: usize = 1024 * 1024;
-
-/// How long the start tells what is managed before it is ready.
-pub const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// How often the same write is done, one time after another, against the same state. The next one is held back as if it
-/// had been refused.
-pub const REPEATED_WRITES_MAX: u32 = 2;
-
-/// Two writes this many loops apart are one after another. In between the state was as wanted, and somebody changed it
-/// back.
-pub const REPEATED_WRITES_APART_MAX: u32 = 3;
-
-/// How often one request begins again at the read after a write without an answer.
-pub const APPLY_ATTEMPTS_MAX: usize = 3;
 // Cloudflare's API.
 //
 // ```text
@@ -265,11 +206,6 @@ pub const ERROR_CHAIN_MAX_CAUSES: usize = 8;
 /// One attempt to check the token and to find the tunnels.
 pub const START_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// The pause after the first such attempt that fails; doubles with each.
-pub const START_PAUSE_MIN: Duration = Duration::from_secs(1);
-
-/// The longest such pause: what an operator mends should be seen soon, and a wrong token must not use up the budget.
-pub const START_PAUSE_MAX: Duration = Duration::from_secs(30);
 // ---- Listeners -------------------------------------------------------------------------------------------------
 
 /// Requests of the API port worked on at once. ExternalDNS never has two in flight; the rest is room for clients
@@ -327,36 +263,9 @@ pub const ABANDONED_REQUESTS_MAX: usize = 64;
 /// The largest answer to ExternalDNS: above 32 MiB it stops reading, fails to parse, and exits.
 pub const RESPONSE_BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// Open connections of the observation port. One more takes the place of the oldest.
-pub const OBSERVE_CONNECTIONS_MAX: usize = 64;
-
-/// The head of a request on the observation port. The kubelet and Prometheus send a few hundred bytes.
-pub const OBSERVE_HEAD_MAX_BYTES: usize = 4 * 1024;
-
-/// Header fields of a request on the observation port.
-pub const OBSERVE_HEADERS_MAX: usize = 64;
-
 /// How long a request's head may take to arrive at the observation port.
 pub const OBSERVE_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the client may take to read its answer from the observation port.
-pub const OBSERVE_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long the observation port waits for the client to close first, so that a late byte does not reset the
-/// connection and destroy the answer on its way.
-pub const OBSERVE_LINGER: Duration = Duration::from_secs(1);
-
-/// How much an observation client may send beyond its head before it is cut off.
-pub const OBSERVE_LINGER_MAX_BYTES: usize = 64 * 1024;
-
-/// The shortest and the longest pause between two looks at open connections of the observation port.
-pub const OBSERVE_PAUSE_MIN: Duration = Duration::from_micros(500);
-
-/// See [`OBSERVE_PAUSE_MIN`].
-pub const OBSERVE_PAUSE_MAX: Duration = Duration::from_millis(20);
-
-/// The pause after a failed accept: descriptors come back, and spinning would not bring them sooner.
-pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 // What a hostname and a path expression may be.
 
 /// A path expression longer than this is a mistake, and would make every loop's comparison slow.
@@ -409,10 +318,6 @@ pub const CONNECTORS_AFTER_WRITE: [Duration; 2] = [Duration::from_secs(15), Dura
 /// Between two looks at one tunnel, however often it is written.
 pub const CONNECTORS_PAUSE: Duration = Duration::from_secs(15);
 
-/// Versions of one tunnel's configuration whose rules are remembered until they are applied. A version that a connector
-/// does not take is among the first, as it takes none behind it.
-pub const UNAPPLIED_VERSIONS_MAX: usize = 16;
-
 /// One tunnel's connectors, with all repetitions: nobody waits for them.
 pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -424,24 +329,12 @@ pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
 /// JSON holds much of it twice.
 pub const LOG_MESSAGE_MAX_CHARS: usize = 4_096;
 
-/// Log lines that wait for whoever reads stderr. A burst of a thousand lines fits; what does not fit is lost.
-pub const LOG_QUEUE_MAX_BYTES: usize = 256 * 1024;
-
 /// How long the end waits for log lines to be read. Where somebody reads, they are gone within milliseconds.
 pub const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How often the file of the credentials is looked at. Kubernetes itself takes a minute to bring a new secret there.
-pub const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
 
 /// What may stand in the file of the credentials. A token has 40 to 60 bytes.
 pub const CREDENTIAL_FILE_MAX_BYTES: u64 = 4 * 1024;
 
-/// How long the thread that checks sleeps before it sees that something is due, or that the program ends.
-pub const CHECK_PAUSE: Duration = Duration::from_secs(1);
-
-/// After the token and the tunnels were found good, they are not looked at again before this time is over, whatever
-/// requests meet: two calls each.
-pub const CHECK_PERIOD_MIN: Duration = Duration::from_secs(10);
 // The commands beside `serve`.
 
 /// All calls of `check` or `list`: a person waits, and an account may have a hundred zones.

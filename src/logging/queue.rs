@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::limits;
 use crate::locks::{lock, wait, wait_while};
+
+/// Log lines that wait for whoever reads stderr. A burst of a thousand lines fits; what does not fit is lost.
+const LOG_QUEUE_MAX_BYTES: usize = 256 * 1024;
 
 /// What a line says, in no format yet.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,7 +63,7 @@ impl Queue {
     pub(super) fn push(&self, line: Line) {
         let mut state = self.lock();
         let bytes = state.bytes + line.bytes();
-        if state.untold > 0 || bytes > limits::LOG_QUEUE_MAX_BYTES {
+        if state.untold > 0 || bytes > LOG_QUEUE_MAX_BYTES {
             state.untold += 1;
             state.lost += 1;
             return;
@@ -129,6 +131,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits;
 
     fn line(message: &str) -> Line {
         Line::new(Level::Info, "here", message)
@@ -144,7 +147,7 @@ mod tests {
     fn a_full_queue_drops_what_comes_and_says_how_much_once_it_is_empty() {
         let queue = Queue::new();
         let long = "x".repeat(limits::LOG_MESSAGE_MAX_CHARS);
-        let fit = limits::LOG_QUEUE_MAX_BYTES / line(&long).bytes();
+        let fit = LOG_QUEUE_MAX_BYTES / line(&long).bytes();
         for _ in 0..fit {
             queue.push(line(&long));
         }

@@ -19,6 +19,34 @@ use crate::clock::Clock;
 use crate::limits;
 use crate::listener::{self, BindError, path_of};
 
+/// Open connections of the observation port. One more takes the place of the oldest.
+const CONNECTIONS_MAX: usize = 64;
+
+/// The head of a request on the observation port. The kubelet and Prometheus send a few hundred bytes.
+const HEAD_MAX_BYTES: usize = 4 * 1024;
+
+/// Header fields of a request on the observation port.
+const HEADERS_MAX: usize = 64;
+
+/// How long the client may take to read its answer from the observation port.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the observation port waits for the client to close first, so that a late byte does not reset the
+/// connection and destroy the answer on its way.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How much an observation client may send beyond its head before it is cut off.
+const LINGER_MAX_BYTES: usize = 64 * 1024;
+
+/// The shortest and the longest pause between two looks at open connections of the observation port.
+const PAUSE_MIN: Duration = Duration::from_micros(500);
+
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// The pause after a failed accept: descriptors come back, and spinning would not bring them sooner.
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
+
 /// What a route answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -118,8 +146,8 @@ struct Responder {
 impl Responder {
     fn run(mut self) {
         // In the order in which they came.
-        let mut connections: Vec<Connection> = Vec::with_capacity(limits::OBSERVE_CONNECTIONS_MAX);
-        let mut pause = limits::OBSERVE_PAUSE_MIN;
+        let mut connections: Vec<Connection> = Vec::with_capacity(CONNECTIONS_MAX);
+        let mut pause = PAUSE_MIN;
         while !self.stopping.load(Ordering::Acquire) {
             let arrived = self.accept(&mut connections);
             let now = self.clock.now();
@@ -132,8 +160,7 @@ impl Responder {
             if connections.is_empty() {
                 continue;
             }
-            pause =
-                if moved { limits::OBSERVE_PAUSE_MIN } else { (pause * 2).min(limits::OBSERVE_PAUSE_MAX) };
+            pause = if moved { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             self.clock.sleep(pause);
         }
     }
@@ -141,7 +168,7 @@ impl Responder {
     /// Accepts what is there, and waits for a first connection where none is open. Whether one came.
     fn accept(&mut self, connections: &mut Vec<Connection>) -> bool {
         /// Fewer than may be open: each newcomer is looked at before it can be the oldest.
-        const AT_ONCE: usize = limits::OBSERVE_CONNECTIONS_MAX / 2;
+        const AT_ONCE: usize = CONNECTIONS_MAX / 2;
 
         let mut arrived = false;
         for _ in 0..AT_ONCE {
@@ -150,7 +177,7 @@ impl Responder {
             match accepted {
                 Ok((stream, _)) => {
                     self.failing = false;
-                    if connections.len() >= limits::OBSERVE_CONNECTIONS_MAX {
+                    if connections.len() >= CONNECTIONS_MAX {
                         connections.remove(0);
                     }
                     if stream.set_nonblocking(true).is_ok() {
@@ -174,7 +201,7 @@ impl Responder {
                     if !connections.is_empty() {
                         connections.remove(0);
                     }
-                    self.clock.sleep(limits::ACCEPT_RETRY_PAUSE);
+                    self.clock.sleep(ACCEPT_RETRY_PAUSE);
                     break;
                 }
             }
@@ -241,7 +268,7 @@ impl Connection {
                 if *sent >= bytes.len() {
                     self.stream.shutdown(Shutdown::Write)?;
                     self.phase = Phase::Lingering(0);
-                    self.until = now + limits::OBSERVE_LINGER;
+                    self.until = now + LINGER;
                 } else if now >= self.until {
                     return Ok(Turn::Over);
                 }
@@ -250,7 +277,7 @@ impl Connection {
                 let mut buffer = [0; 4096];
                 let length = self.stream.read(&mut buffer)?;
                 *discarded += length;
-                if length == 0 || *discarded > limits::OBSERVE_LINGER_MAX_BYTES || now >= self.until {
+                if length == 0 || *discarded > LINGER_MAX_BYTES || now >= self.until {
                     return Ok(Turn::Over);
                 }
             }
@@ -272,14 +299,14 @@ impl Connection {
 
     fn answer(&mut self, now: Instant, bytes: Vec<u8>) {
         self.phase = Phase::Answer(bytes, 0);
-        self.until = now + limits::OBSERVE_ANSWER_TIMEOUT;
+        self.until = now + ANSWER_TIMEOUT;
     }
 }
 
 /// Reads what is there, up to what a head may hold: how many bytes, 0 when the client closed.
 fn receive_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize> {
-    let mut buffer = [0; limits::OBSERVE_HEAD_MAX_BYTES];
-    let room = limits::OBSERVE_HEAD_MAX_BYTES.saturating_sub(head.len());
+    let mut buffer = [0; HEAD_MAX_BYTES];
+    let room = HEAD_MAX_BYTES.saturating_sub(head.len());
     let (buffer, _) = buffer.split_at_mut(room);
     let length = stream.read(buffer)?;
     head.extend_from_slice(buffer.get(..length).unwrap_or_default());
@@ -288,10 +315,10 @@ fn receive_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize>
 
 /// The answer to a head, `None` while it is not complete.
 fn respond(head: &[u8], routes: &Routes) -> Option<Vec<u8>> {
-    let mut headers = [httparse::EMPTY_HEADER; limits::OBSERVE_HEADERS_MAX];
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let (answer, without_body) = match request.parse(head) {
-        Ok(httparse::Status::Partial) if head.len() < limits::OBSERVE_HEAD_MAX_BYTES => return None,
+        Ok(httparse::Status::Partial) if head.len() < HEAD_MAX_BYTES => return None,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
             (plain(431, "the request's head is too large"), false)
         }

@@ -51,15 +51,6 @@ struct Look {
     highest: Option<i64>,
 }
 
-/// What a look asks, and what it tells.
-#[derive(Clone, Copy)]
-pub(super) struct Means<'a> {
-    pub(super) client: &'a Client,
-    pub(super) clock: &'a dyn Clock,
-    pub(super) metrics: &'a Metrics,
-    pub(super) unapplied_rules: &'a Mutex<UnappliedRules>,
-}
-
 impl ConnectorWatch {
     /// Before the first look. `now` is when the program starts.
     pub(super) fn new(now: Instant) -> Self {
@@ -69,9 +60,14 @@ impl ConnectorWatch {
     /// Looks at the connectors of each tunnel for which it is time, shows them in the metrics, and warns where nobody
     /// reaches a tunnel's hostnames or a connector does not take its configuration. While it waits it holds nothing that a
     /// request needs.
-    pub(super) fn look(&mut self, means: Means<'_>, resolved: &Resolved) {
-        let Means { client, clock, metrics, unapplied_rules } = means;
-        let Resolved { account, settings } = resolved;
+    pub(super) fn look(
+        &mut self,
+        client: &Client,
+        Resolved { account, settings }: &Resolved,
+        unapplied_rules: &Mutex<UnappliedRules>,
+        metrics: &Metrics,
+        clock: &dyn Clock,
+    ) {
         self.tunnels.retain(|tunnel, _| settings.is_configured(tunnel));
         lock(unapplied_rules).retain(|tunnel| settings.is_configured(tunnel));
         for ConfiguredTunnel { id, name, is_local: _ } in settings.tunnels() {

@@ -31,7 +31,7 @@ use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, S
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
 /// What an execution calls and counts with, and what it notes its writes in.
-pub(super) struct Means<'a> {
+pub(super) struct Tools<'a> {
     pub(super) client: &'a Client,
     pub(super) clock: &'a dyn Clock,
     pub(super) metrics: &'a Metrics,
@@ -43,7 +43,7 @@ pub(super) struct Means<'a> {
 
 /// One run over a plan.
 pub(super) struct Execution<'a> {
-    means: Means<'a>,
+    tools: Tools<'a>,
     resolved: &'a Resolved,
     deadline: Deadline,
     plan: &'a Plan,
@@ -90,7 +90,7 @@ enum Culprits<'a> {
 impl<'a> Execution<'a> {
     /// A run in which what is in `doubts` comes last.
     pub(super) fn new(
-        means: Means<'a>,
+        tools: Tools<'a>,
         resolved: &'a Resolved,
         plan: &'a Plan,
         snapshot: &'a Snapshot,
@@ -100,7 +100,7 @@ impl<'a> Execution<'a> {
         let record_counts =
             inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
         let mut execution = Self {
-            means,
+            tools,
             resolved,
             deadline,
             plan,
@@ -361,13 +361,13 @@ impl<'a> Execution<'a> {
     /// Says and counts a change that was made.
     fn report(&self, kind: &str, line: &str) {
         info!("{line}");
-        let mut values = self.means.metrics.update();
+        let mut values = self.tools.metrics.update();
         values.add(Family::Changes, &[kind], 1);
-        values.set(Family::LastWrite, &[], self.means.clock.unix_seconds());
+        values.set(Family::LastWrite, &[], self.tools.clock.unix_seconds());
     }
 
     fn time_left(&self) -> Duration {
-        self.deadline.remaining(self.means.clock)
+        self.deadline.remaining(self.tools.clock)
     }
 
     fn check_time(&self) -> Result<(), Stop> {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use log::{debug, info, warn};
 
@@ -21,6 +21,15 @@ use crate::provider::ProviderSettings;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
+
+/// The list of zones is read again when it is older: one call in ten minutes is none that anybody would miss.
+const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
+
+/// After that has failed, the old list is used for so long without another look.
+const ZONE_LIST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The stack of a thread that reads. A TLS handshake runs on it. Only what is touched becomes resident.
+const READ_STACK_BYTES: usize = 1024 * 1024;
 
 /// Why a snapshot could not be read.
 #[derive(Debug)]
@@ -103,7 +112,7 @@ impl SnapshotReader {
                 if !known.is_stale {
                     warn!("the list of zones cannot be read again, so new ones are not seen: {error}");
                 }
-                let look_again_at = self.clock.now() + limits::ZONE_LIST_PAUSE;
+                let look_again_at = self.clock.now() + ZONE_LIST_PAUSE;
                 let zones = Arc::clone(&known.zones);
                 *self.cached_zones() = Some(ZoneList { look_again_at, is_stale: true, ..known });
                 Ok(zones)
@@ -112,7 +121,7 @@ impl SnapshotReader {
     }
 
     fn keep_zones(&self, zones: Arc<[Zone]>) -> Arc<[Zone]> {
-        let look_again_at = self.clock.now() + limits::ZONE_LIST_MAX_AGE;
+        let look_again_at = self.clock.now() + ZONE_LIST_MAX_AGE;
         *self.cached_zones() = Some(ZoneList { zones: Arc::clone(&zones), look_again_at, is_stale: false });
         zones
     }
@@ -206,8 +215,7 @@ impl SnapshotReader {
         let mut known = lock(&self.foreign_tunnels);
         let now = self.clock.now();
         known.retain(|tunnel, (_, asked_at)| {
-            candidates.contains(tunnel)
-                && now.saturating_duration_since(*asked_at) < limits::ZONE_LIST_MAX_AGE
+            candidates.contains(tunnel) && now.saturating_duration_since(*asked_at) < ZONE_LIST_MAX_AGE
         });
         let mut live = BTreeSet::new();
         for tunnel in candidates {
@@ -307,7 +315,7 @@ fn in_parallel<T: Sync, A: Send>(
     };
     thread::scope(|scope| {
         for _ in 1..limits::PARALLEL_READS.min(tasks.len()) {
-            let thread = thread::Builder::new().name("read".to_owned()).stack_size(limits::READ_STACK_BYTES);
+            let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
             // Without the thread it only takes longer.
             if let Err(error) = thread.spawn_scoped(scope, work) {
                 debug!("a thread cannot be had: {error}");

@@ -1,9 +1,9 @@
 //! Reads for requests: what was read is counted, and remembered for those that come soon after.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
-use crate::limits;
 use crate::locks::lock;
 use crate::observe::metrics::{Family, Metrics};
 use crate::provider::memory::LastSnapshot;
@@ -11,6 +11,9 @@ use crate::provider::reader::{ReadError, SnapshotReader};
 use crate::provider::resolution::Resolved;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
+
+/// A snapshot younger than this may decide that there is nothing to write.
+const SNAPSHOT_MAX_AGE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct Readings {
@@ -46,7 +49,7 @@ impl Readings {
 
     /// The last snapshot, where it is young enough to decide that there is nothing to write.
     pub(super) fn recent(&self) -> Option<Arc<Snapshot>> {
-        lock(&self.last_snapshot).younger_than(limits::SNAPSHOT_MAX_AGE, self.clock.now())
+        lock(&self.last_snapshot).younger_than(SNAPSHOT_MAX_AGE, self.clock.now())
     }
 
     /// Something was written, or is about to be, or something else is to be read.

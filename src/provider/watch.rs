@@ -18,11 +18,30 @@ use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::provider::ProviderSettings;
 use crate::provider::announcement::announce;
-use crate::provider::connectors::{ConnectorWatch, Means};
+use crate::provider::connectors::ConnectorWatch;
 use crate::provider::memory::UnappliedRules;
 use crate::provider::readings::Readings;
 use crate::provider::resolution::{Resolved, Unresolved, check_token, find_tunnels};
 use crate::shutdown::Shutdown;
+
+/// The pause after the first such attempt that fails; doubles with each.
+const START_PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// The longest such pause: what an operator mends should be seen soon, and a wrong token must not use up the budget.
+const START_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// How long the start tells what is managed before it is ready.
+const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How often the file of the credentials is looked at. Kubernetes itself takes a minute to bring a new secret there.
+const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
+
+/// How long the thread that checks sleeps before it sees that something is due, or that the program ends.
+const CHECK_PAUSE: Duration = Duration::from_secs(1);
+
+/// After the token and the tunnels were found good, they are not looked at again before this time is over, whatever
+/// requests meet: two calls each.
+const CHECK_PERIOD_MIN: Duration = Duration::from_secs(10);
 
 /// What the watch looks at, and where it puts what it finds.
 #[derive(Debug)]
@@ -66,14 +85,14 @@ impl Watch {
     fn run(&self, ending: &AtomicBool) {
         let start = self.clock.now();
         let mut connectors = ConnectorWatch::new(start);
-        let mut checks = Checks { are_settled: false, next_at: start, pause: limits::START_PAUSE_MIN };
-        let mut file_at = start + limits::CREDENTIAL_FILE_PERIOD;
+        let mut checks = Checks { are_settled: false, next_at: start, pause: START_PAUSE_MIN };
+        let mut file_at = start + CREDENTIAL_FILE_PERIOD;
         while !ending.load(Ordering::Relaxed) {
             if self.clock.now() >= file_at {
                 if self.client.look_at_credential_file() {
                     (checks.are_settled, checks.next_at) = (false, self.clock.now());
                 }
-                file_at = self.clock.now() + limits::CREDENTIAL_FILE_PERIOD;
+                file_at = self.clock.now() + CREDENTIAL_FILE_PERIOD;
             }
             checks.are_settled &= !self.client.take_doubt();
             if !checks.are_settled && self.clock.now() >= checks.next_at {
@@ -85,7 +104,7 @@ impl Watch {
                 }
             }
             self.look_at_connectors(&mut connectors);
-            self.clock.sleep(limits::CHECK_PAUSE);
+            self.clock.sleep(CHECK_PAUSE);
         }
     }
 
@@ -125,7 +144,7 @@ impl Watch {
     }
 
     fn take_over(&self, resolved: Resolved) {
-        let deadline = Deadline::after(&*self.clock, limits::ANNOUNCE_TIMEOUT);
+        let deadline = Deadline::after(&*self.clock, ANNOUNCE_TIMEOUT);
         let zones = self.readings.reader().zones(deadline);
         announce(&resolved, &self.settings, zones.as_deref());
         *lock(&self.resolved) = Some(Arc::new(resolved));
@@ -152,7 +171,7 @@ impl Watch {
     fn look_at_connectors(&self, connectors: &mut ConnectorWatch) {
         let Self { client, clock, metrics, unapplied_rules, .. } = self;
         if let Some(resolved) = self.known() {
-            connectors.look(Means { client, clock: &**clock, metrics, unapplied_rules }, &resolved);
+            connectors.look(client, &resolved, unapplied_rules, metrics, &**clock);
         }
     }
 }
@@ -160,10 +179,10 @@ impl Watch {
 impl Checks {
     fn after(self, is_good: bool, now: Instant) -> Self {
         if is_good {
-            let next_at = now + limits::CHECK_PERIOD_MIN;
-            return Self { are_settled: true, next_at, pause: limits::START_PAUSE_MIN };
+            let next_at = now + CHECK_PERIOD_MIN;
+            return Self { are_settled: true, next_at, pause: START_PAUSE_MIN };
         }
-        let pause = (self.pause * 2).min(limits::START_PAUSE_MAX);
+        let pause = (self.pause * 2).min(START_PAUSE_MAX);
         Self { are_settled: false, next_at: now + self.pause, pause }
     }
 }

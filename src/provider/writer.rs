@@ -8,12 +8,11 @@ use log::{info, warn};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
-use crate::limits;
 use crate::locks::lock;
 use crate::model::endpoint::Changes;
 use crate::observe::metrics::{Family, Metrics};
 use crate::provider::description;
-use crate::provider::execution::{Execution, Means};
+use crate::provider::execution::{Execution, Tools};
 use crate::provider::hold_back::hold_back;
 use crate::provider::memory::{Moves, RefusedWork, SaidLines, UnappliedRules, UnpublishedRules, WriteLoops};
 use crate::provider::outcome::{Done, Stop};
@@ -23,6 +22,9 @@ use crate::provider::resolution::Resolved;
 use crate::provider::writes::works;
 use crate::reconcile::plan::{self, HostPlan, Plan, Reason, Refusal};
 use crate::reconcile::snapshot::Snapshot;
+
+/// How often one request begins again at the read after a write without an answer.
+const APPLY_ATTEMPTS_MAX: usize = 3;
 
 /// The only writer.
 #[derive(Debug)]
@@ -98,7 +100,7 @@ impl Writer {
         if turn.has_nothing_to_write()? {
             return Ok(());
         }
-        let mut attempts_left = limits::APPLY_ATTEMPTS_MAX;
+        let mut attempts_left = APPLY_ATTEMPTS_MAX;
         loop {
             attempts_left -= 1;
             match turn.attempt(attempts_left > 0)? {
@@ -271,11 +273,11 @@ impl Turn<'_> {
         let Writer { client, clock, metrics, readings, unapplied_rules, .. } = self.writer;
         let Memory { refused_work, unpublished_rules, moves } = &mut *self.memory;
         let clock = &**clock;
-        let means = Means { client, clock, metrics, unapplied_rules, unpublished_rules, moves };
+        let tools = Tools { client, clock, metrics, unapplied_rules, unpublished_rules, moves };
         // From the first write on, what was read before is old.
         readings.outdate();
         let doubts = refused_work.doubts();
-        let execution = Execution::new(means, self.resolved, plan, snapshot, doubts, self.deadline);
+        let execution = Execution::new(tools, self.resolved, plan, snapshot, doubts, self.deadline);
         let (done, outcome) = execution.run();
         // And what was read meanwhile.
         readings.outdate();

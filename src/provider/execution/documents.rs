@@ -70,8 +70,8 @@ impl<'a> Execution<'a> {
         }
         self.check_time()?;
         self.calls += 1;
-        let begun = self.means.clock.now();
-        let written = self.means.client.put_configuration(
+        let begun = self.tools.clock.now();
+        let written = self.tools.client.put_configuration(
             &self.resolved.account,
             tunnel,
             &edited.document.to_raw(),
@@ -111,7 +111,7 @@ impl<'a> Execution<'a> {
     /// The document that the last trial met. Only while a refused one is narrowed down, where it saves the calls that
     /// bring most trials into a request; and not for long, as somebody else's write in between would be lost.
     fn known_document(&mut self, tunnel: &TunnelId) -> Option<Known> {
-        let now = self.means.clock.now();
+        let now = self.tools.clock.now();
         self.known.take().filter(|known| {
             self.is_narrowing
                 && known.tunnel == *tunnel
@@ -122,13 +122,13 @@ impl<'a> Execution<'a> {
     /// Reads the document anew: between the snapshot and this write others may have written it. It is the tunnel's own
     /// affair where that cannot be done.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<Known, Reason>, Stop> {
-        let seen_at = self.means.clock.now();
+        let seen_at = self.tools.clock.now();
         self.calls += 1;
         let unreadable = |cause: String| {
             Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
         };
         let Configuration { version, source: _, config } =
-            match self.means.client.configuration(&self.resolved.account, tunnel, self.deadline) {
+            match self.tools.client.configuration(&self.resolved.account, tunnel, self.deadline) {
                 Ok(configuration) => configuration,
                 Err(error) => {
                     let text = error.to_string();
@@ -170,7 +170,7 @@ impl<'a> Execution<'a> {
     fn without_claim(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> RuleEdit {
         match edit {
             RuleEdit::Put { rule, replaces: _ }
-                if self.means.unpublished_rules.has(tunnel, hostname, edit) =>
+                if self.tools.unpublished_rules.has(tunnel, hostname, edit) =>
             {
                 RuleEdit::Put { rule: rule.clone(), replaces: false }
             }
@@ -180,11 +180,11 @@ impl<'a> Execution<'a> {
 
     fn note_unapplied(&self, tunnel: &TunnelId, version: i64, work: &[Edit<'a>]) {
         let edits = work.iter().map(|(_, edit)| *edit);
-        lock(self.means.unapplied_rules).add(tunnel, version, self.means.clock.now(), edits);
+        lock(self.tools.unapplied_rules).add(tunnel, version, self.tools.clock.now(), edits);
     }
 
     fn note_published(&mut self, tunnel: &TunnelId, work: &[Edit<'a>]) {
-        self.means.unpublished_rules.remove(tunnel, work.iter().map(|(piece, edit)| (piece.hostname, *edit)));
+        self.tools.unpublished_rules.remove(tunnel, work.iter().map(|(piece, edit)| (piece.hostname, *edit)));
     }
 
     /// Between the plan and this write a foreign rule has taken the place.
@@ -197,7 +197,7 @@ impl<'a> Execution<'a> {
     ) {
         self.leave_out(hostname, Reason::Edit(refusal.to_string()));
         self.note_what_is_left(step, hostname);
-        self.done.met_foreign |= self.means.unpublished_rules.has(tunnel, hostname, edit);
+        self.done.met_foreign |= self.tools.unpublished_rules.has(tunnel, hostname, edit);
     }
 
     fn note_written(
@@ -208,7 +208,7 @@ impl<'a> Execution<'a> {
         effective: &[Edit<'_>],
     ) {
         let name = self.resolved.settings.name_of(tunnel);
-        self.means.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
+        self.tools.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
         if version_before >= 0 && written.version > version_before + 1 {
             warn!(
                 "tunnel={tunnel} another writer changed the configuration between our read (version {version_before}) \
@@ -216,7 +216,7 @@ impl<'a> Execution<'a> {
                  write it",
                 written.version
             );
-            self.means.metrics.update().add(Family::LostUpdates, &[], 1);
+            self.tools.metrics.update().add(Family::LostUpdates, &[], 1);
         }
         // Whatever of ours is refused there, the rest of the document is not what is wrong with it.
         for rejection in &mut self.done.rejections {

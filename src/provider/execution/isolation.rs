@@ -12,6 +12,14 @@ use crate::provider::outcome::Stop;
 use crate::provider::writes::key;
 use crate::reconcile::plan::Reason;
 
+/// Calls of one request that narrow down what was refused in company. At a usual 0.3 s a call the deadline allows some 33;
+/// where calls are fast, five loops in five minutes must not use up more than a quarter of `RATE_CALLS`.
+const NARROWING_CALLS_MAX: usize = 60;
+
+/// With fewer calls left than this nothing is narrowed down: loops may come every few seconds, and what is left is for
+/// everybody's reads and writes.
+const NARROWING_CALLS_LEFT_MIN: u32 = 400;
+
 /// The order in which pieces are tried in groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
@@ -135,8 +143,8 @@ impl<'a> Execution<'a> {
         let later: BTreeSet<Step<'a>> = inserted(steps.map(|(later, _)| later).filter(|later| *later > step));
         let reserve = limits::STEP_MINIMUM * u32::try_from(later.len()).unwrap_or(u32::MAX);
         let reserve = reserve.min(self.narrowing_time / 2);
-        self.calls < limits::NARROWING_CALLS_MAX
-            && self.means.client.calls_left() >= limits::NARROWING_CALLS_LEFT_MIN
+        self.calls < NARROWING_CALLS_MAX
+            && self.tools.client.calls_left() >= NARROWING_CALLS_LEFT_MIN
             && self.time_left() >= limits::STEP_MINIMUM + reserve
     }
 

@@ -20,7 +20,7 @@ impl<'a> Execution<'a> {
             movers.filter(|(host, _)| !self.done.dropped.contains(&host.hostname)).collect();
         let targets: BTreeSet<&TunnelId> = inserted(movers.iter().map(|(_, tunnel)| *tunnel));
         let not_ready = self.not_ready(targets);
-        self.means.moves.wait_for(not_ready.keys().copied(), self.means.clock.now());
+        self.tools.moves.wait_for(not_ready.keys().copied(), self.tools.clock.now());
         for (host, tunnel) in movers.into_iter().filter(|(host, _)| !host.moves_now) {
             if let Some(reason) = not_ready.get(tunnel) {
                 self.leave_out(&host.hostname, reason.clone());
@@ -31,16 +31,16 @@ impl<'a> Execution<'a> {
 
     /// Why, of these tunnels, some do not serve yet what was written. Looks until all do or the time is up.
     fn not_ready(&self, tunnels: BTreeSet<&'a TunnelId>) -> BTreeMap<&'a TunnelId, Reason> {
-        let wait_until = self.means.clock.now() + limits::MOVE_WAIT;
+        let wait_until = self.tools.clock.now() + limits::MOVE_WAIT;
         let (mut awaited, mut pause) = (tunnels, limits::MOVE_LOOK_PAUSE);
         let mut not_ready = BTreeMap::new();
         loop {
-            let now = self.means.clock.now();
+            let now = self.tools.clock.now();
             let is_last = now + pause > wait_until || self.time_left() < pause + 2 * limits::STEP_MINIMUM;
             let mut later = BTreeSet::new();
             for tunnel in awaited {
                 let Err(cause) = self.look_at(tunnel) else { continue };
-                if self.means.moves.has_given_up(tunnel, now) {
+                if self.tools.moves.has_given_up(tunnel, now) {
                     not_ready.insert(tunnel, Reason::NotMoved(cause));
                 } else if is_last {
                     not_ready.insert(tunnel, Reason::Moving(cause));
@@ -51,7 +51,7 @@ impl<'a> Execution<'a> {
             if later.is_empty() {
                 return not_ready;
             }
-            self.means.clock.sleep(pause);
+            self.tools.clock.sleep(pause);
             (awaited, pause) = (later, pause * 2);
         }
     }
@@ -61,8 +61,8 @@ impl<'a> Execution<'a> {
     fn look_at(&self, tunnel: &TunnelId) -> Result<(), String> {
         // One that hangs leaves time for the others, and for what is ready to be led over.
         let left = self.time_left().saturating_sub(limits::STEP_MINIMUM);
-        let deadline = Deadline::after(self.means.clock, limits::MOVE_LOOK_TIMEOUT.min(left));
-        let connectors = self.means.client.connectors(&self.resolved.account, tunnel, deadline).map_err(|error| {
+        let deadline = Deadline::after(self.tools.clock, limits::MOVE_LOOK_TIMEOUT.min(left));
+        let connectors = self.tools.client.connectors(&self.resolved.account, tunnel, deadline).map_err(|error| {
             format!(
                 "the connectors of tunnel {tunnel} cannot be seen, so what is to move there stays: {error}"
             )
@@ -89,10 +89,10 @@ impl<'a> Execution<'a> {
 
     /// Records have been led over: from now on nobody new comes to what is left behind.
     pub(super) fn note_led_over(&mut self, pieces: &[Piece<'a>]) {
-        let now = self.means.clock.now();
+        let now = self.tools.clock.now();
         for host in pieces.iter().filter_map(|piece| self.plan.host(piece.hostname)) {
             if let Some(tunnel) = host.led_to() {
-                self.means.moves.begin(&host.hostname, tunnel, now);
+                self.tools.moves.begin(&host.hostname, tunnel, now);
             }
         }
     }

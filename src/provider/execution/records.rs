@@ -5,20 +5,25 @@ use log::info;
 use super::work::{Piece, batch_of};
 use super::{Culprits, Execution, Sent};
 use crate::cloudflare::{Error, Refusal as Answer};
-use crate::limits;
 use crate::model::{Plan as ZonePlan, ZoneId};
 use crate::observe::metrics::Family;
 use crate::provider::description::{describe_adoption, describe_operation};
 use crate::provider::outcome::Stop;
 use crate::reconcile::plan::{RecordOperation, Stage};
 
+/// Operations in one batch on a Free zone.
+const BATCH_MAX_OPERATIONS_FREE: usize = 200;
+
+/// Operations in one batch on a paid zone.
+const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
+
 impl<'a> Execution<'a> {
     /// Operations that one batch of the zone may hold.
     pub(super) fn batch_limit(&self, zone: &ZoneId) -> usize {
         match self.snapshot.zones.iter().find(|snapshot| snapshot.zone.id == *zone).map(|zone| zone.zone.plan)
         {
-            Some(ZonePlan::Paid) => limits::BATCH_MAX_OPERATIONS_PAID,
-            Some(ZonePlan::Free) | None => limits::BATCH_MAX_OPERATIONS_FREE,
+            Some(ZonePlan::Paid) => BATCH_MAX_OPERATIONS_PAID,
+            Some(ZonePlan::Free) | None => BATCH_MAX_OPERATIONS_FREE,
         }
     }
 
@@ -40,7 +45,7 @@ impl<'a> Execution<'a> {
             return Ok(Sent::Refused { pieces: pieces.to_vec(), answer, culprits });
         }
         self.calls += 1;
-        match self.means.client.batch(zone, &batch_of(pieces), self.deadline) {
+        match self.tools.client.batch(zone, &batch_of(pieces), self.deadline) {
             Ok(()) => {
                 self.done.is_answered = true;
                 self.count_records(zone, pieces);
@@ -81,10 +86,10 @@ impl<'a> Execution<'a> {
         for host in pieces.iter().filter_map(|piece| plan.host(piece.hostname)) {
             self.own.add_from(&plan.own_after, &host.hostname);
             for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
-                self.means.unpublished_rules.insert(tunnel, &host.hostname, edit);
+                self.tools.unpublished_rules.insert(tunnel, &host.hostname, edit);
             }
             if !host.comments_before.is_empty() {
-                self.means.unpublished_rules.insert_adopted(&host.hostname, &host.comments_before);
+                self.tools.unpublished_rules.insert_adopted(&host.hostname, &host.comments_before);
             }
         }
     }
@@ -93,7 +98,7 @@ impl<'a> Execution<'a> {
         for host in pieces.iter().filter_map(|piece| self.plan.host(piece.hostname)) {
             for adoption in &host.adoptions {
                 info!("{}", describe_adoption(&host.hostname, adoption));
-                self.means.metrics.update().add(Family::Adoptions, &[], 1);
+                self.tools.metrics.update().add(Family::Adoptions, &[], 1);
             }
         }
     }

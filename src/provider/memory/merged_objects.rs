@@ -14,6 +14,14 @@ use crate::provider::writes::fingerprint;
 use crate::reconcile::Settings;
 use crate::reconcile::rivals::{self, Merge, resource_of};
 
+/// Places whose objects are remembered from one request to the next, to see which are merged: 16 bytes each. Of more, those
+/// that come last go on taking turns.
+const CASTS_MAX: usize = 32 * 1024;
+
+/// What is remembered of objects that changed at one name in that time: a thousand hostnames. Of more, those that come
+/// last go on taking turns.
+const MERGED_MAX_BYTES: usize = 1024 * 1024;
+
 /// What earlier requests held, by place: a fingerprint of name and set identifier. It is lost with the process; the
 /// next one finds out anew.
 #[derive(Debug, Default)]
@@ -67,10 +75,10 @@ impl Shown {
     pub(crate) fn note(&mut self, endpoint: &Endpoint, before: &MergedObjects) -> usize {
         let key = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
         let entry = (key, fingerprint([resource_of(endpoint)]));
-        if self.casts.len() >= limits::CASTS_MAX && !self.is_full {
+        if self.casts.len() >= CASTS_MAX && !self.is_full {
             self.sort();
             // With little room made, the next sorts would make less.
-            self.is_full = self.casts.len() > limits::CASTS_MAX / 2;
+            self.is_full = self.casts.len() > CASTS_MAX / 2;
         }
         if !self.is_full {
             self.casts.push(entry);
@@ -125,7 +133,7 @@ impl MergedObjects {
         if self.places.is_empty() {
             return (Vec::new(), Vec::new());
         }
-        let mut room = limits::MERGED_MAX_BYTES.saturating_sub(self.places.values().map(Place::bytes).sum());
+        let mut room = MERGED_MAX_BYTES.saturating_sub(self.places.values().map(Place::bytes).sum());
         for (key, endpoint) in shown.endpoints {
             if let Some(place) = self.places.get_mut(&key) {
                 place.see(endpoint, request, now, &mut room);
@@ -428,12 +436,12 @@ mod tests {
     fn what_is_remembered_of_places_is_bounded_however_many_there_are() {
         let mut loops = Loops::new();
         let mut shown = Shown::default();
-        for number in 0..3 * limits::CASTS_MAX {
+        for number in 0..3 * CASTS_MAX {
             let dns_name = format!("host-{number}.example.com");
             shown.note(&Endpoint { dns_name, ..object("a", "http://a:80") }, &loops.merged);
         }
         loops.merged.complete(shown, &settings(), loops.now);
-        assert_eq!(loops.merged.casts.0.len(), limits::CASTS_MAX);
+        assert_eq!(loops.merged.casts.0.len(), CASTS_MAX);
     }
 
     #[test]
@@ -447,7 +455,7 @@ mod tests {
             loops.see_all(endpoints.collect());
             let MergedObjects { casts, places, .. } = &loops.merged;
             assert_eq!(casts.0.len(), 5_000);
-            assert!(places.values().map(Place::bytes).sum::<usize>() <= limits::MERGED_MAX_BYTES);
+            assert!(places.values().map(Place::bytes).sum::<usize>() <= MERGED_MAX_BYTES);
             assert!(places.len() < 5_000, "what has no room is not kept: {}", places.len());
         }
         for _ in 0..2 {

@@ -5,10 +5,17 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::limits;
 use crate::model::TunnelId;
 use crate::ordered::inserted;
 use crate::reconcile::plan::{Plan, Settled};
+
+/// A move that has waited for so long is answered as done as far as it can be: ten loops of ExternalDNS have failed for it.
+const MOVE_PATIENCE: Duration = Duration::from_secs(600);
+
+/// So much longer than `MOVE_GRACE` a withdrawn hostname stays at most, where its record cannot be led to the wildcard's
+/// tunnel that takes it over; and a withdrawn path, where its hostname waits to move. What is withdrawn has to go: these
+/// are three loops.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
@@ -40,9 +47,9 @@ impl Moves {
     pub(crate) fn settled(&self, grace: Duration, now: Instant) -> Settled {
         let age = |since: &Instant| now.saturating_duration_since(*since);
         let moved = self.led.iter().filter(|(_, (_, since))| age(since) >= grace);
-        let patience = grace + limits::HAND_OVER_PATIENCE;
+        let patience = grace + HAND_OVER_PATIENCE;
         let handed_over = self.handed_over.iter().filter(|(_, since)| age(since) >= patience);
-        let late = self.awaited.iter().filter(|(_, since)| age(since) >= limits::HAND_OVER_PATIENCE);
+        let late = self.awaited.iter().filter(|(_, since)| age(since) >= HAND_OVER_PATIENCE);
         Settled {
             late: inserted(late.map(|(tunnel, _)| tunnel.clone())),
             moved: inserted(moved.map(|(hostname, _)| hostname.clone())),
@@ -76,7 +83,7 @@ impl Moves {
     /// Whether so much time has passed that nobody waits for the tunnel within a request any more.
     pub(crate) fn has_given_up(&self, tunnel: &TunnelId, now: Instant) -> bool {
         let since = self.awaited.get(tunnel);
-        since.is_some_and(|since| now.saturating_duration_since(*since) >= limits::MOVE_PATIENCE)
+        since.is_some_and(|since| now.saturating_duration_since(*since) >= MOVE_PATIENCE)
     }
 }
 
@@ -113,7 +120,7 @@ mod tests {
         let (one, other) = (tunnel('a'), tunnel('b'));
         let mut moves = Moves::default();
         moves.wait_for([&one].into_iter(), start);
-        let late = start + limits::MOVE_PATIENCE;
+        let late = start + MOVE_PATIENCE;
         moves.wait_for([&one, &other].into_iter(), late);
         assert!(moves.has_given_up(&one, late) && !moves.has_given_up(&other, late));
         moves.wait_for([&other].into_iter(), late);

@@ -3,10 +3,13 @@
 
 use std::collections::HashMap;
 
-use crate::limits;
 use crate::model::endpoint::Endpoint;
 use crate::reconcile::Note;
 use crate::reconcile::canonical::RESOURCE_LABEL;
+
+/// A hostname that `adjust` returned is said to be swallowed when it is in none of so many further answers of
+/// `GET /records`, and was not asked for.
+const SILENT_READINGS: u32 = 3;
 
 const SWALLOWED: &str = "is wanted, and ExternalDNS does not ask for it: look at its --managed-record-types (CNAME has to \
      be among them), --exclude-record-types, --domain-filter and --exclude-domains";
@@ -43,7 +46,7 @@ impl SwallowedHostnames {
     pub(crate) fn shown(&mut self, endpoints: &[Endpoint]) -> Vec<Note> {
         self.0.retain(|hostname, _| !contains(endpoints, hostname));
         self.0.values_mut().for_each(|awaited| awaited.readings = awaited.readings.saturating_add(1));
-        let swallowed = self.0.iter().filter(|(_, awaited)| awaited.readings >= limits::SILENT_READINGS);
+        let swallowed = self.0.iter().filter(|(_, awaited)| awaited.readings >= SILENT_READINGS);
         swallowed
             .map(|(hostname, Awaited { resource, readings: _ })| Note {
                 hostname: hostname.clone(),

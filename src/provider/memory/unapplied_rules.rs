@@ -12,6 +12,10 @@ use crate::limits;
 use crate::model::TunnelId;
 use crate::model::text::quoted;
 
+/// Versions of one tunnel's configuration whose rules are remembered until they are applied. A version that a connector
+/// does not take is among the first, as it takes none behind it.
+const UNAPPLIED_VERSIONS_MAX: usize = 16;
+
 /// What was written and is not known to be applied, by tunnel, the oldest version first.
 #[derive(Debug, Default)]
 pub(crate) struct UnappliedRules(BTreeMap<TunnelId, Vec<Version>>);
@@ -45,7 +49,7 @@ impl UnappliedRules {
         rules.sort_by_key(|rule| rule.ca_pool.is_none());
         let versions = self.0.entry(tunnel.clone()).or_default();
         // The first version that a connector does not take holds the reason for all later ones.
-        if versions.len() >= limits::UNAPPLIED_VERSIONS_MAX
+        if versions.len() >= UNAPPLIED_VERSIONS_MAX
             && let Some(last) = versions.last_mut()
         {
             last.more += rules.len();
@@ -212,8 +216,8 @@ mod tests {
             [&*first].into_iter().chain(std::iter::repeat_n(&*many, 100)).collect();
         let unapplied = written(&versions);
         let kept: usize = unapplied.of(&tunnel()).map(|version| version.rules.len()).sum();
-        assert_eq!(unapplied.writes(&tunnel()).len(), limits::UNAPPLIED_VERSIONS_MAX);
-        assert!(kept <= limits::UNAPPLIED_VERSIONS_MAX * limits::NAMES_SHOWN_MAX);
+        assert_eq!(unapplied.writes(&tunnel()).len(), UNAPPLIED_VERSIONS_MAX);
+        assert!(kept <= UNAPPLIED_VERSIONS_MAX * limits::NAMES_SHOWN_MAX);
         let line = unapplied.since(&tunnel(), 0);
         assert!(line.starts_with("culprit.example.com (caPool \"/ca.pem\"), h0.example.com, "), "{line}");
         assert_eq!(line.matches(".example.com").count(), limits::NAMES_SHOWN_MAX, "{line}");
@@ -228,6 +232,6 @@ mod tests {
             unapplied.add(&tunnel(), number as i64, now, std::iter::once(&edit));
             unapplied.retain(|_| true);
         }
-        assert_eq!(unapplied.writes(&tunnel()).len(), limits::UNAPPLIED_VERSIONS_MAX);
+        assert_eq!(unapplied.writes(&tunnel()).len(), UNAPPLIED_VERSIONS_MAX);
     }
 }

@@ -8,6 +8,14 @@ use std::time::{Duration, Instant};
 use crate::limits;
 use crate::provider::writes::Write;
 
+/// How often the same write is done, one time after another, against the same state. The next one is held back as if it
+/// had been refused.
+const REPEATED_WRITES_MAX: u32 = 2;
+
+/// Two writes this many loops apart are one after another. In between the state was as wanted, and somebody changed it
+/// back.
+const REPEATED_WRITES_APART_MAX: u32 = 3;
+
 /// What was written in the last loops.
 #[derive(Debug, Default)]
 pub(crate) struct WriteLoops {
@@ -75,7 +83,7 @@ impl WriteLoops {
     pub(crate) fn stored_otherwise(&mut self, write: Write, now: Instant) {
         let held = self.last.get(&write.place).filter(|last| last.is_repeated(write, self.turn));
         let pause = held.and_then(|last| last.held).map(|(_, pause)| pause);
-        self.note(write, limits::REPEATED_WRITES_MAX, pause, now);
+        self.note(write, REPEATED_WRITES_MAX, pause, now);
     }
 
     fn note(
@@ -85,7 +93,7 @@ impl WriteLoops {
         pause: Option<Duration>,
         now: Instant,
     ) {
-        let held = (times >= limits::REPEATED_WRITES_MAX).then(|| {
+        let held = (times >= REPEATED_WRITES_MAX).then(|| {
             let pause = pause.map_or(limits::REJECTION_PAUSE_MIN, |earlier| earlier * 2);
             (now, pause.min(limits::REJECTION_PAUSE_MAX))
         });
@@ -100,7 +108,7 @@ impl Last {
     }
 
     fn is_recent(&self, turn: u32) -> bool {
-        turn.wrapping_sub(self.turn) <= limits::REPEATED_WRITES_APART_MAX
+        turn.wrapping_sub(self.turn) <= REPEATED_WRITES_APART_MAX
     }
 }
 
@@ -173,7 +181,7 @@ mod tests {
         let mut loops = Loops::new();
         for _ in 0..10 {
             assert!(loops.run(Some(WRITE)));
-            for _ in 0..limits::REPEATED_WRITES_APART_MAX {
+            for _ in 0..REPEATED_WRITES_APART_MAX {
                 loops.run(None);
             }
         }
@@ -204,7 +212,7 @@ mod tests {
     #[test]
     fn without_readings_every_apply_is_a_loop() {
         let mut loops = Loops::new();
-        for _ in 0..limits::REPEATED_WRITES_MAX {
+        for _ in 0..REPEATED_WRITES_MAX {
             assert!(!loops.writes.holds(WRITE, loops.now));
             loops.writes.written(&[WRITE], loops.now);
         }
@@ -220,7 +228,7 @@ mod tests {
             assert!(!writes.holds(write, now));
             writes.written(&[write], now);
             writes.stored_otherwise(write, now);
-            assert!(writes.last.len() <= 1 + limits::REPEATED_WRITES_APART_MAX as usize);
+            assert!(writes.last.len() <= 1 + REPEATED_WRITES_APART_MAX as usize);
         }
     }
 }
