@@ -14,10 +14,9 @@ use crate::cloudflare::{Client, ConfigSource, Configuration, Error};
 use crate::ingress::{Document, DocumentError};
 use crate::limits;
 use crate::locks::lock;
-use crate::model::domain_filter::DomainFilter;
 use crate::model::{AccountId, Record, TunnelId, Zone, ZoneId};
 use crate::ordered::inserted;
-use crate::provider::ProviderSettings;
+use crate::provider::settings::{ProviderSettings, is_in_scope};
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
@@ -246,11 +245,6 @@ fn report_changes(before: &[Zone], now: &[Zone]) {
             zone.name
         );
     }
-}
-
-/// Whether the zone is read: one of `ids` where there are any, and one in which some name could be served.
-pub(super) fn is_in_scope(zone: &Zone, ids: &[ZoneId], filter: &DomainFilter) -> bool {
-    filter.may_serve_zone(&zone.name) && (ids.is_empty() || ids.contains(&zone.id))
 }
 
 /// Whether a record in the zone can lead to a tunnel of `account`: Cloudflare answers visitors of all others with error

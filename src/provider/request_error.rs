@@ -117,3 +117,46 @@ impl From<Stop> for RequestError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingress::Document;
+    use crate::model::TunnelId;
+    use crate::webhook::FailureStatus::{self, Internal500, Unavailable503};
+
+    fn document_error() -> ReadError {
+        let tunnel = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id");
+        let config = serde_json::value::to_raw_value(&7).expect("JSON");
+        ReadError::Document(tunnel, Document::parse(Some(&config)).expect_err("a configuration is an object"))
+    }
+
+    #[test]
+    fn what_may_pass_by_itself_is_503_and_what_may_not_is_500() {
+        let wrong_owner = WrongOwner { found: "a".into(), expected: "b".into() };
+        let cases: [(RequestError, FailureStatus, &str); 9] = [
+            (RequestError::NotReady, Unavailable503, "not ready: "),
+            (Interrupted.into(), Unavailable503, "the request could not be read"),
+            (
+                RequestError::TooLong { dns_name: "a.test".to_owned() },
+                Unavailable503,
+                "hostname=\"a.test\" comes with more",
+            ),
+            (RequestError::WrongOwner(wrong_owner), Internal500, "the changes are labelled"),
+            (
+                ReadError::Cloudflare(Error::OutOfTime).into(),
+                Unavailable503,
+                "reading from Cloudflare failed: ",
+            ),
+            (document_error().into(), Internal500, "the configuration of tunnel f70ff985"),
+            (Stop::OutOfTime.into(), Unavailable503, "out of time; "),
+            (RequestError::Forbidden, Unavailable503, "Cloudflare accepts the token for none"),
+            (RequestError::Unfinished { changes: 2 }, Unavailable503, "2 changes are left to do"),
+        ];
+        for (error, status, begin) in cases {
+            let failure = Failure::from(error);
+            assert_eq!(failure.status, status, "{failure}");
+            assert!(failure.text.starts_with(begin), "{failure}");
+        }
+    }
+}

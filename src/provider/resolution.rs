@@ -8,8 +8,8 @@ use crate::clock::Deadline;
 use crate::cloudflare::{Client, ConfigSource, Error, MAKE_TOKEN, Tunnel};
 use crate::model::{AccountId, Zone};
 use crate::ordered::inserted;
-use crate::provider::ProviderSettings;
 use crate::provider::reader::SnapshotReader;
+use crate::provider::settings::ProviderSettings;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// The account and the tunnels as Cloudflare knows them.

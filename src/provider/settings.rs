@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::model::domain_filter::DomainFilter;
 use crate::model::{AccountId, Zone, ZoneId};
-use crate::provider::reader::is_in_scope;
 use crate::reconcile::Policy;
 
 /// What is configured, in names that Cloudflare has to resolve.
@@ -30,4 +30,9 @@ impl ProviderSettings {
     pub(crate) fn takes(&self, zone: &Zone) -> bool {
         is_in_scope(zone, &self.zone_ids, &self.policy.filter)
     }
+}
+
+/// Whether the zone is read: one of `ids` where there are any, and one in which some name could be served.
+pub(super) fn is_in_scope(zone: &Zone, ids: &[ZoneId], filter: &DomainFilter) -> bool {
+    filter.may_serve_zone(&zone.name) && (ids.is_empty() || ids.contains(&zone.id))
 }

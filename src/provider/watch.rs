@@ -16,15 +16,15 @@ use crate::limits;
 use crate::locks::lock;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
-use crate::provider::ProviderSettings;
 use crate::provider::announcement::announce;
 use crate::provider::connectors::ConnectorWatch;
 use crate::provider::memory::UnappliedRules;
 use crate::provider::readings::Readings;
 use crate::provider::resolution::{Resolved, Unresolved, check_token, find_tunnels};
+use crate::provider::settings::ProviderSettings;
 use crate::shutdown::Shutdown;
 
-/// The pause after the first such attempt that fails; doubles with each.
+/// The pause after the first attempt to check the token and to find the tunnels that fails; doubles with each.
 const START_PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// The longest such pause: what an operator mends should be seen soon, and a wrong token must not use up the budget.
@@ -184,5 +184,24 @@ impl Checks {
         }
         let pause = (self.pause * 2).min(START_PAUSE_MAX);
         Self { are_settled: false, next_at: now + self.pause, pause }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn checks_that_fail_come_ever_less_often_and_doubts_soon_after_a_good_one() {
+        let start = Instant::now();
+        let mut checks = Checks { are_settled: false, next_at: start, pause: START_PAUSE_MIN };
+        let mut pauses = Vec::new();
+        for is_good in [false, false, false, false, false, false, false, true, false] {
+            checks = checks.after(is_good, start);
+            assert_eq!(checks.are_settled, is_good);
+            pauses.push((checks.next_at - start).as_secs());
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 10, 1]);
     }
 }
