@@ -13,7 +13,7 @@ pub const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PK
 pub struct ClientSettings {
     /// Where the API is: `https://api.cloudflare.com/client/v4`. Plain `http` is possible, for tests.
     pub base_url: String,
-    /// What calls are made with; see [`Client::set_credentials`].
+    /// What calls are made with; see [`Client::set_credentials`](super::Client::set_credentials).
     pub credentials: Credentials,
     /// Certificate authorities trusted besides the compiled-in ones: the contents of a PEM file.
     pub ca_file: Option<Vec<u8>>,
