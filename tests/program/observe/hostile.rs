@@ -12,10 +12,10 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Answer, RunningResponder};
 use socket2::SockRef;
+use test_support::log::system_clock;
 use test_support::own_process::{is_own_process, line_after, own_process};
 
 use crate::raw_http::{Client, PATIENCE};
@@ -33,7 +33,7 @@ fn start() -> (SocketAddr, RunningResponder) {
         "/large" => Some(Answer { status: 200, content_type: "text/plain", body: vec![b'x'; 8 << 20] }),
         _ => None,
     };
-    let running = bound.serve(Arc::new(routes), Arc::new(SystemClock)).unwrap();
+    let running = bound.serve(Arc::new(routes), system_clock()).unwrap();
     (address, running)
 }
 

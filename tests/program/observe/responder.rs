@@ -9,10 +9,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
 use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
 use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Answer};
 use external_dns_cloudflare_tunnel_webhook::observe::routes::route;
+use test_support::log::system_clock;
 
 use crate::raw_http::Client;
 
@@ -23,7 +23,7 @@ fn readiness_follows_what_is_known() {
     let address = bound.local_addr();
     let known = Arc::clone(&health);
     let running = bound
-        .serve(Arc::new(move |path: &str| route(path, &known, || "up 1\n".to_owned())), Arc::new(SystemClock))
+        .serve(Arc::new(move |path: &str| route(path, &known, || "up 1\n".to_owned())), system_clock())
         .unwrap();
 
     assert_eq!(Client::connect(address).get("/healthz").text(), r#"{"status":"ok"}"#);
@@ -51,7 +51,7 @@ fn there_is_one_answer_a_connection_and_it_arrives_whole() {
             body: vec![b'x'; LENGTH],
         })
     };
-    let _running = bound.serve(Arc::new(routes), Arc::new(SystemClock)).unwrap();
+    let _running = bound.serve(Arc::new(routes), system_clock()).unwrap();
 
     let mut client = Client::connect(address);
     // A body nobody asked for, and another request, must not reset the connection under the first answer.
@@ -77,9 +77,8 @@ fn a_head_may_come_in_pieces_and_from_a_half_closed_client() {
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = bound.local_addr();
     let health = Health::default();
-    let _running = bound
-        .serve(Arc::new(move |path: &str| route(path, &health, String::new)), Arc::new(SystemClock))
-        .unwrap();
+    let _running =
+        bound.serve(Arc::new(move |path: &str| route(path, &health, String::new)), system_clock()).unwrap();
     let mut client = Client::connect(address);
     for byte in "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".bytes() {
         client.send([byte]);
@@ -95,9 +94,8 @@ fn the_unspecified_address_takes_both_families() {
     let port = bound.local_addr().port();
     let has_ipv6 = bound.local_addr().is_ipv6();
     let health = Health::default();
-    let running = bound
-        .serve(Arc::new(move |path: &str| route(path, &health, String::new)), Arc::new(SystemClock))
-        .unwrap();
+    let running =
+        bound.serve(Arc::new(move |path: &str| route(path, &health, String::new)), system_clock()).unwrap();
     assert_eq!(Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).get("/healthz").status, 200);
     if has_ipv6 {
         assert_eq!(

@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::clock::Deadline;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Arrived, Incoming};
 use external_dns_cloudflare_tunnel_webhook::webhook::server::{self, RunningServer, ServerSettings};
 use external_dns_cloudflare_tunnel_webhook::webhook::{Failure, Service};
+use test_support::log::system_clock;
 
 type Records = dyn Fn() -> Result<Vec<Endpoint>, Failure> + Send + Sync;
 
@@ -78,8 +79,7 @@ pub(crate) fn start(settings: ServerSettings, service: Arc<Fake>) -> Api {
     let bound = server::bind(settings).expect("loopback is there");
     let addresses = bound.local_addrs().collect();
     let shutdown = Shutdown::default();
-    let running =
-        bound.serve(service, Arc::new(SystemClock), shutdown.clone()).expect("threads can be started");
+    let running = bound.serve(service, system_clock(), shutdown.clone()).expect("threads can be started");
     Api { addresses, shutdown, running }
 }
 

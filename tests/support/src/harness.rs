@@ -18,7 +18,7 @@ use external_dns_cloudflare_tunnel_webhook::serve::Running;
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 
 use crate::external_dns::{Answer, ExternalDns, Registry, exchange};
-use crate::log::{Log, MarkingClock};
+use crate::log::Log;
 
 pub const TOKEN: &str = "an-api-token-that-must-not-be-seen";
 
@@ -100,7 +100,7 @@ impl Scene {
         let config =
             Config::read(&Arguments::default(), &Variables(all)).expect("the configuration is right");
         self.log.take_thread();
-        let clock = Arc::new(MarkingClock { clock, log: self.log.clone() });
+        let clock = self.log.marking(clock);
         let running = Running::start(config, clock, Shutdown::default()).expect("loopback has free ports");
         Program { running: Some(running) }
     }

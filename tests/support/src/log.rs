@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use external_dns_cloudflare_tunnel_webhook::clock::Clock;
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 
 thread_local! {
     static LOG_OF_THREAD: RefCell<Option<Log>> = const { RefCell::new(None) };
@@ -22,6 +22,11 @@ impl Log {
     pub fn lines_with(&self, words: &[&str]) -> Vec<String> {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).cloned().collect()
+    }
+
+    /// `clock`, for a program whose lines are kept here.
+    pub fn marking(&self, clock: Arc<dyn Clock>) -> Arc<dyn Clock> {
+        Arc::new(MarkingClock { clock, log: self.clone() })
     }
 
     /// What this thread says from now on is kept here.
@@ -56,11 +61,16 @@ impl log::Log for Recorder {
     fn flush(&self) {}
 }
 
+/// The system's clock, for a server whose lines nobody looks at.
+pub fn system_clock() -> Arc<dyn Clock> {
+    Log::default().marking(Arc::new(SystemClock))
+}
+
 /// A clock that marks the threads that read it.
 #[derive(Debug)]
-pub(crate) struct MarkingClock {
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) log: Log,
+struct MarkingClock {
+    clock: Arc<dyn Clock>,
+    log: Log,
 }
 
 impl Clock for MarkingClock {
