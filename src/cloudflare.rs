@@ -25,7 +25,7 @@ mod zone;
 
 pub use client::{Client, check_authorities};
 pub use configuration::Configuration;
-pub use error::{Cause, Error, Refusal};
+pub use error::{ApiRejection, Cause, Error};
 pub use record::Batch;
 pub use settings::{ClientError, ClientSettings, Credentials, USER_AGENT};
 pub use token::{MAKE_TOKEN, TOKEN_FORM};

@@ -18,8 +18,8 @@ mod raw_object;
 pub mod rule;
 pub mod service;
 
-pub use document::{Document, DocumentError};
-pub use edit::{EditRefusal, Edited, Owned, RuleEdit};
+pub use document::{Document, DocumentError, Edited};
+pub use edit::{EditRefusal, Owned, RuleEdit};
 pub use origin_option::OriginOption;
 pub use origin_request::OriginRequest;
 pub use path::{PathError, PathPattern};

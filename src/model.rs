@@ -18,4 +18,4 @@ pub use hostname::{Hostname, HostnameError};
 pub use identifier::{AccountId, RecordId, ZoneId};
 pub use record::{NewRecord, Record, RecordPatch};
 pub use tunnel_id::{TunnelId, TunnelIdError};
-pub use zone::{Plan, Zone};
+pub use zone::{Zone, ZonePlan};

@@ -13,6 +13,7 @@ pub mod budget;
 pub mod incoming;
 pub mod media_type;
 pub mod pool;
+pub mod response;
 pub mod routes;
 pub mod server;
 

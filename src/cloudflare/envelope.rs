@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::error::{self, Cause, Error, Refusal};
+use super::error::{self, ApiRejection, Cause, Error};
 use super::error_class::{self, ErrorClass, Resource};
 use super::transport::{TransportError, TransportErrorKind};
 use crate::limits::RATE_LIMIT_PAUSE_DEFAULT;
@@ -149,7 +149,7 @@ impl Context<'_> {
         let mut causes = causes.into_iter();
         let first = causes.next();
         let code = first.as_ref().and_then(|cause| cause.code);
-        let refusal = Refusal {
+        let refusal = ApiRejection {
             status: self.status,
             code,
             message: first.map_or_else(
@@ -163,7 +163,7 @@ impl Context<'_> {
         };
         // Judged before the chain is cut: a code may stand at its end.
         let class = error_class::classify(self.resource, &refusal);
-        let refusal = Refusal { chain: error::cut_chain(refusal.chain), ..refusal };
+        let refusal = ApiRejection { chain: error::cut_chain(refusal.chain), ..refusal };
         match class {
             ErrorClass::Refused => Error::Refused(refusal),
             ErrorClass::Credentials => Error::Credentials(refusal),
@@ -223,7 +223,7 @@ mod tests {
         .read(body.as_bytes())
     }
 
-    fn refusal_of(status: u16, body: &str) -> Refusal {
+    fn refusal_of(status: u16, body: &str) -> ApiRejection {
         match read(status, body) {
             Err(Error::Refused(refusal) | Error::Intercepted(refusal)) => refusal,
             other => panic!("{body} gave {other:?}"),

@@ -12,11 +12,11 @@ use crate::model::text::beginning;
 pub enum Error {
     /// Cloudflare understood the request and refused it: nothing was done, and the same request will be refused
     /// again. Change it or leave it.
-    Refused(Refusal),
+    Refused(ApiRejection),
     /// The token or key is not valid, not permitted to do this, or belongs to another account. An operator has to act.
-    Credentials(Refusal),
+    Credentials(ApiRejection),
     /// What the path or the request names does not exist.
-    NotFound(Refusal),
+    NotFound(ApiRejection),
     /// The rate limit is used up. Nothing was done by this call, and nothing will be sent before this time is over.
     Limited {
         /// How long from now.
@@ -28,11 +28,11 @@ pub enum Error {
     /// its read.
     Unanswered(TransportError),
     /// Cloudflare failed at the request: a write may have been done. Start again at its read.
-    Failed(Refusal),
+    Failed(ApiRejection),
     /// Something on the way answered in Cloudflare's place, as a proxy, a login page or a firewall does. It says nothing
     /// about what was asked. Mostly nothing was passed on; but who keeps an answer back answers like that too, so a write
     /// may have been done.
-    Intercepted(Refusal),
+    Intercepted(ApiRejection),
     /// Too little of the deadline was left: nothing was sent.
     OutOfTime,
     /// The answer is not what the API's description says: a write may have been done.
@@ -72,7 +72,7 @@ impl Error {
     }
 
     /// What was answered, where it can be shown.
-    pub fn refusal(&self) -> Option<&Refusal> {
+    pub fn refusal(&self) -> Option<&ApiRejection> {
         match self {
             Self::Refused(refusal)
             | Self::Credentials(refusal)
@@ -145,7 +145,7 @@ impl std::error::Error for Error {
 
 /// What Cloudflare answered instead of a result. Texts are cut and hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ApiRejection {
     /// The HTTP status, which often fits the error badly.
     pub status: u16,
     /// Cloudflare's number for the first error. Numbers mean different things in different services.
@@ -165,7 +165,7 @@ pub struct Cause {
     pub message: Box<str>,
 }
 
-impl Refusal {
+impl ApiRejection {
     /// Every code, the first error's in front.
     pub fn codes(&self) -> impl Iterator<Item = u32> + '_ {
         self.code.into_iter().chain(self.chain.iter().filter_map(|cause| cause.code))
@@ -192,7 +192,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ApiRejection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "HTTP {}", self.status)?;
         if let Some(code) = self.code {
@@ -226,8 +226,8 @@ pub(super) fn cut_chain(mut chain: Vec<Cause>) -> Vec<Cause> {
 mod tests {
     use super::*;
 
-    fn refusal(status: u16, code: Option<u32>, message: &str) -> Refusal {
-        Refusal { status, code, message: message.into(), chain: Vec::new() }
+    fn refusal(status: u16, code: Option<u32>, message: &str) -> ApiRejection {
+        ApiRejection { status, code, message: message.into(), chain: Vec::new() }
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
     /// Cloudflare's top message, "DNS Validation Error", says nothing by itself.
     #[test]
     fn the_text_shows_the_chain_and_quotes_what_came_from_outside() {
-        let error = Error::Refused(Refusal {
+        let error = Error::Refused(ApiRejection {
             status: 400,
             code: Some(1004),
             message: "DNS Validation Error".into(),

@@ -1,6 +1,6 @@
 //! Sorts what Cloudflare answers instead of a result.
 
-use super::error::Refusal;
+use super::error::ApiRejection;
 
 /// What a call is about: the same code means different things for different ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) enum ErrorClass {
 /// Sorts a refusal. Cloudflare enumerates its codes nowhere; these were met by clients in use. A code counts for more
 /// than the HTTP status: authentication errors come as 400, throttling even as 200. Without one it is somebody else who
 /// answers: a proxy, a login page, a firewall.
-pub(super) fn classify(resource: Resource, refusal: &Refusal) -> ErrorClass {
+pub(super) fn classify(resource: Resource, refusal: &ApiRejection) -> ErrorClass {
     // 10429 is the same in the newer services.
     if refusal.status == 429 || refusal.codes().any(|code| matches!(code, 971 | 10429)) {
         return ErrorClass::Limited;
@@ -69,8 +69,8 @@ mod tests {
     use super::*;
     use crate::cloudflare::error::Cause;
 
-    fn refusal(status: u16, code: Option<u32>, message: &str) -> Refusal {
-        Refusal { status, code, message: message.into(), chain: Vec::new() }
+    fn refusal(status: u16, code: Option<u32>, message: &str) -> ApiRejection {
+        ApiRejection { status, code, message: message.into(), chain: Vec::new() }
     }
 
     /// The codes that clients in use have met, and the statuses they came with.

@@ -115,13 +115,13 @@ fn seconds_since_1970(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::error::Refusal;
+    use crate::cloudflare::error::ApiRejection;
     use crate::cloudflare::transport::{TransportError, TransportErrorKind as Kind};
 
     const PLENTY: Duration = Duration::from_secs(12);
 
-    fn refusal() -> Refusal {
-        Refusal { status: 500, code: None, message: "x".into(), chain: Vec::new() }
+    fn refusal() -> ApiRejection {
+        ApiRejection { status: 500, code: None, message: "x".into(), chain: Vec::new() }
     }
 
     fn lost(kind: Kind) -> TransportError {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::transport::Proxy;
+use super::transport::proxy::Proxy;
 use crate::secret::Secret;
 
 /// How this program names itself to Cloudflare.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::client::Client;
-use super::error::{Error, Refusal};
+use super::error::{ApiRejection, Error};
 use super::error_class::Resource;
 use super::path::path;
 use super::settings::Credentials;
@@ -75,7 +75,7 @@ impl Client {
             "expired" => "the token has expired",
             _ => "the token is not active",
         };
-        Err(Error::Credentials(Refusal {
+        Err(Error::Credentials(ApiRejection {
             status: 200,
             code: None,
             message: message.into(),

@@ -4,7 +4,7 @@ mod base_url;
 mod connect;
 mod crypto;
 mod failure;
-mod proxy;
+pub(super) mod proxy;
 mod seats;
 mod tls;
 mod trust;

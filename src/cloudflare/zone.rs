@@ -10,7 +10,7 @@ use crate::clock::Deadline;
 use crate::limits::ZONES_PER_PAGE;
 use crate::model::hostname;
 use crate::model::json::null_is_default;
-use crate::model::{AccountId, Plan, Zone, ZoneId};
+use crate::model::{AccountId, Zone, ZoneId, ZonePlan};
 
 #[derive(Deserialize)]
 struct WireZone {
@@ -47,8 +47,8 @@ impl<'de> Deserialize<'de> for Zone {
             name: hostname::normalize(&wire.name).into(),
             account: AccountId::new(wire.account.id),
             plan: match &*wire.plan.legacy_id {
-                "" | "free" => Plan::Free,
-                _ => Plan::Paid,
+                "" | "free" => ZonePlan::Free,
+                _ => ZonePlan::Paid,
             },
             status: wire.status,
             paused: wire.paused,
@@ -99,10 +99,10 @@ mod tests {
         assert_eq!(
             zones,
             [
-                zone("z1", "free.example", "a1", Plan::Free, "pending", false),
-                zone("z2", "example.com", "a1", Plan::Paid, "active", true),
-                zone("z3", "bare.example", "", Plan::Free, "", false),
-                zone("z4", "xn--bcher-kva.example", "", Plan::Free, "", false),
+                zone("z1", "free.example", "a1", ZonePlan::Free, "pending", false),
+                zone("z2", "example.com", "a1", ZonePlan::Paid, "active", true),
+                zone("z3", "bare.example", "", ZonePlan::Free, "", false),
+                zone("z4", "xn--bcher-kva.example", "", ZonePlan::Free, "", false),
             ]
         );
     }

@@ -6,7 +6,7 @@ use crate::cloudflare::{Client, ClientSettings, ConfigSource, Credentials, Error
 use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
-use crate::model::{AccountId, Plan, Zone};
+use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{ProviderSettings, find_tunnel, is_of_account, shared_account};
 use crate::reconcile::Ownership;
 use crate::reconcile::Policy;
@@ -307,8 +307,8 @@ impl Check<'_> {
     fn zone(&mut self, zone: &Zone, owners: &mut Vec<Box<str>>) {
         let what = format!("zone {}", zone.name);
         let plan = match zone.plan {
-            Plan::Free => "free",
-            Plan::Paid => "paid",
+            ZonePlan::Free => "free",
+            ZonePlan::Paid => "paid",
         };
         match idle_state(zone) {
             None => self.note(Status::Ok, &what, format!("active, {plan} plan"), ""),

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::origin_option::BadOption;
 use super::origin_option::parse_flag;
-use super::origin_request::BadOption;
 use crate::model::endpoint::Property;
 use crate::model::hostname;
 

@@ -3,12 +3,13 @@
 //! Cloudflare takes a configuration only as a whole, and other authors write it too. So it is edited as the
 //! JSON it came as: what an edit does not name keeps its order and its bytes, at every level.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 
 use serde_json::value::RawValue;
 
-use super::edit::{Applied, Edited, Owned, RuleEdit, apply};
+use super::edit::{Applied, EditRefusal, Owned, RuleEdit, apply};
 use super::order::Scope;
 use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::Rule;
@@ -19,6 +20,19 @@ use crate::model::hostname::Hostname;
 pub struct Document {
     raw: Box<RawValue>,
     rules: Vec<Rule>,
+}
+
+/// What edits made of a document.
+#[derive(Clone, Debug)]
+pub struct Edited {
+    /// The document with the edits that were not refused.
+    pub document: Document,
+    /// Whether it has other bytes than before.
+    pub changed: bool,
+    /// The indices of the edits that made it so. What is asked for by all others stands there already.
+    pub effective: BTreeSet<usize>,
+    /// The indices of the refused edits, ascending, and why.
+    pub refused: Vec<(usize, EditRefusal)>,
 }
 
 impl Document {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 
-use super::document::Document;
 use super::order::{Scope, Slot, is_misplaced, place, place_again};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::model::hostname::Hostname;
@@ -49,23 +48,10 @@ impl RuleEdit {
 
     fn scope(&self) -> Scope<'_> {
         match self {
-            Self::Put { rule, replaces: _ } => rule.scope(),
+            Self::Put { rule, replaces: _ } => Scope::of(rule),
             Self::Remove { hostname, path } => Scope::new(hostname, path.as_deref()),
         }
     }
-}
-
-/// What edits made of a document.
-#[derive(Clone, Debug)]
-pub struct Edited {
-    /// The document with the edits that were not refused.
-    pub document: Document,
-    /// Whether it has other bytes than before.
-    pub changed: bool,
-    /// The indices of the edits that made it so. What is asked for by all others stands there already.
-    pub effective: BTreeSet<usize>,
-    /// The indices of the refused edits, ascending, and why.
-    pub refused: Vec<(usize, EditRefusal)>,
 }
 
 /// Why an edit was not applied. Rules are counted from 1, as cloudflared does.
@@ -162,7 +148,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     let accepted: Vec<&Put<'_>> = claimed
         .iter()
         .filter_map(|(put, claim)| {
-            let equivalent = check_equivalents(&list, put.rule.scope(), claim.replaced());
+            let equivalent = check_equivalents(&list, Scope::of(put.rule), claim.replaced());
             refused.unless(&put.indices, equivalent).map(|()| put)
         })
         .collect();
@@ -307,7 +293,7 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
 
 /// Decides what a put may do with the rule that stands at its hostname and path.
 fn claim(rules: &[Rule], put: &Put<'_>) -> Result<Claim, EditRefusal> {
-    match the_one(rules, put.rule.scope())? {
+    match the_one(rules, Scope::of(put.rule))? {
         None => Ok(Claim::Add),
         Some(index) if put.replaces => Ok(Claim::Replace(index)),
         Some(index) if rules.get(index).is_some_and(|rule| rule.equals_in_every_field(put.rule)) => {
@@ -341,7 +327,7 @@ fn check_equivalents(list: &[Slot<'_>], scope: Scope<'_>, present: Option<usize>
 
 /// Makes the rule so, where it stands or where it has to stand. Whether that changes anything.
 fn put(list: &mut Vec<Slot<'_>>, wanted: &WantedRule) -> bool {
-    let scope = wanted.scope();
+    let scope = Scope::of(wanted);
     let Some(present) = list.iter().position(|slot| scope.is_of(&slot.rule)) else {
         list.insert(place(list, scope), Slot { rule: Cow::Owned(Rule::wanted(wanted)), is_own: true });
         return true;

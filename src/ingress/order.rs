@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use super::path::shape::{self, PathRank};
-use super::rule::Rule;
+use super::rule::{Rule, WantedRule};
 use crate::model::hostname::{HostScope, Hostname};
 
 /// A rule in a list that is being edited.
@@ -43,6 +43,11 @@ impl<'a> Scope<'a> {
     /// An empty path is none.
     pub(super) fn new(hostname: &'a Hostname, path: Option<&'a str>) -> Self {
         Self { hostname, path: path.filter(|path| !path.is_empty()) }
+    }
+
+    /// What a wanted rule is for.
+    pub(super) fn of(wanted: &'a WantedRule) -> Self {
+        Self::new(&wanted.hostname, wanted.path_text())
     }
 
     /// Whether `rule` has this hostname and this path text.

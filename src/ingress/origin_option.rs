@@ -117,6 +117,21 @@ struct IpRule {
     allow: bool,
 }
 
+/// One property that could not be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadOption {
+    /// The whole property name.
+    pub property: &'static str,
+    /// What is wrong with it and what is allowed.
+    pub problem: String,
+}
+
+impl BadOption {
+    pub(super) fn new(property: &'static str, problem: impl Into<String>) -> Self {
+        Self { property, problem: problem.into() }
+    }
+}
+
 impl OriginOption {
     /// Every option.
     pub fn all() -> impl Iterator<Item = Self> + Clone {

@@ -7,9 +7,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::access::{self, Access};
-use super::origin_option::{OriginOption, OriginValue};
+use super::origin_option::{BadOption, OriginOption, OriginValue};
 use super::raw_object::{RawObject, raw};
-use super::rule::Rule;
 use crate::model::endpoint::Property;
 
 const NOTHING_BESIDE_A_DEFAULT: &str = "is an empty list, which says nothing where there is a default: deny what the \
@@ -20,21 +19,6 @@ const NOTHING_BESIDE_A_DEFAULT: &str = "is an empty list, which says nothing whe
 pub struct OriginRequest {
     options: Vec<OriginValue>,
     access: Option<Access>,
-}
-
-/// One property that could not be taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadOption {
-    /// The whole property name.
-    pub property: &'static str,
-    /// What is wrong with it and what is allowed.
-    pub problem: String,
-}
-
-impl BadOption {
-    pub(super) fn new(property: &'static str, problem: impl Into<String>) -> Self {
-        Self { property, problem: problem.into() }
-    }
 }
 
 /// What the origin options and Access properties of one endpoint amount to.
@@ -144,11 +128,8 @@ impl FromIterator<OriginValue> for OriginRequest {
     }
 }
 
-/// The canonical properties for the options that stand in a tunnel's document, whoever wrote them there.
-pub fn properties_of_rule(rule: &Rule) -> Vec<Property> {
-    let Some(origin) = rule.origin() else {
-        return Vec::new();
-    };
+/// The canonical properties for what stands in an `originRequest`, whoever wrote it there.
+pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
     let value = |field: &str| {
         let raw = origin.last(field)?;
         Some(serde_json::from_str(raw.get()).unwrap_or_else(|_| Value::from(raw.get())))

@@ -2,11 +2,11 @@
 
 use serde_json::value::RawValue;
 
-use super::order::Scope;
-use super::origin_request::{OriginRequest, has_unmanaged_field};
+use super::origin_request::{OriginRequest, has_unmanaged_field, properties_in};
 use super::path::PathPattern;
 use super::raw_object::{RawObject, from_json, raw, text};
 use super::service::Service;
+use crate::model::endpoint::Property;
 use crate::model::hostname::{Hostname, fold};
 
 /// The fields of a rule.
@@ -29,11 +29,6 @@ impl WantedRule {
     /// The path's text.
     pub fn path_text(&self) -> Option<&str> {
         self.path.as_ref().map(PathPattern::as_str)
-    }
-
-    /// What it is for.
-    pub(super) fn scope(&self) -> Scope<'_> {
-        Scope::new(&self.hostname, self.path_text())
     }
 
     /// The rule's text, where none stands yet.
@@ -186,8 +181,12 @@ impl Rule {
         wanted.origin_request.is_in(&self.origin().unwrap_or_default())
     }
 
-    /// Its `originRequest`.
-    pub(super) fn origin(&self) -> Option<RawObject<'_>> {
+    /// The canonical properties for its options.
+    pub fn option_properties(&self) -> Vec<Property> {
+        self.origin().map(|origin| properties_in(&origin)).unwrap_or_default()
+    }
+
+    fn origin(&self) -> Option<RawObject<'_>> {
         RawObject::parse(&self.raw)?.nested("originRequest")
     }
 }

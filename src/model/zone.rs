@@ -12,7 +12,7 @@ pub struct Zone {
     /// The account that it belongs to.
     pub account: AccountId,
     /// Decides how long a comment and how large a batch may be.
-    pub plan: Plan,
+    pub plan: ZonePlan,
     /// `active`, `pending`, `initializing` or `moved`.
     pub status: Box<str>,
     /// A paused zone serves DNS only: nothing in it is proxied.
@@ -21,7 +21,7 @@ pub struct Zone {
 
 /// As far as limits depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub enum ZonePlan {
     /// The smaller limits; also assumed where Cloudflare does not tell.
     Free,
     /// Pro, Business and Enterprise.

@@ -49,7 +49,7 @@ const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a route answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     /// The status code.
     pub status: u16,
     /// `Content-Type`: a constant, so that nothing of a request can get into a header.
@@ -60,7 +60,7 @@ pub struct Answer {
 
 /// From a path, without its query, to the answer to `GET`; `None` for an unknown path. It must not block: it runs on
 /// the responder's only thread.
-pub type Routes = dyn Fn(&str) -> Option<Answer> + Send + Sync;
+pub type Routes = dyn Fn(&str) -> Option<Response> + Send + Sync;
 
 /// A socket that listens, and nobody yet who answers.
 #[derive(Debug)]
@@ -221,7 +221,7 @@ enum Phase {
     /// Waiting for the rest of the head.
     Head(Vec<u8>),
     /// Sending; the number of bytes that are sent.
-    Answer(Vec<u8>, usize),
+    Response(Vec<u8>, usize),
     /// Answered and closed on our side; the number of bytes the client sent since.
     Lingering(usize),
 }
@@ -263,7 +263,7 @@ impl Connection {
                     None => {}
                 }
             }
-            Phase::Answer(bytes, sent) => {
+            Phase::Response(bytes, sent) => {
                 *sent += self.stream.write(bytes.get(*sent..).unwrap_or_default())?;
                 if *sent >= bytes.len() {
                     self.stream.shutdown(Shutdown::Write)?;
@@ -293,12 +293,12 @@ impl Connection {
                 self.answer(now, render(&answer, None, false));
                 Turn::Moved
             }
-            Phase::Head(_) | Phase::Answer(..) | Phase::Lingering(_) => Turn::Over,
+            Phase::Head(_) | Phase::Response(..) | Phase::Lingering(_) => Turn::Over,
         }
     }
 
     fn answer(&mut self, now: Instant, bytes: Vec<u8>) {
-        self.phase = Phase::Answer(bytes, 0);
+        self.phase = Phase::Response(bytes, 0);
         self.until = now + ANSWER_TIMEOUT;
     }
 }
@@ -340,18 +340,18 @@ fn respond(head: &[u8], routes: &Routes) -> Option<Vec<u8>> {
     Some(render(&answer, None, without_body))
 }
 
-fn find(routes: &Routes, path: &str) -> Answer {
+fn find(routes: &Routes, path: &str) -> Response {
     panic::catch_unwind(AssertUnwindSafe(|| routes(path)))
         .unwrap_or_else(|_| Some(plain(500, "internal error")))
         .unwrap_or_else(|| plain(404, "not found"))
 }
 
-fn plain(status: u16, line: &str) -> Answer {
-    Answer { status, content_type: "text/plain; charset=utf-8", body: format!("{line}\n").into_bytes() }
+fn plain(status: u16, line: &str) -> Response {
+    Response { status, content_type: "text/plain; charset=utf-8", body: format!("{line}\n").into_bytes() }
 }
 
-fn render(answer: &Answer, allow: Option<&'static str>, without_body: bool) -> Vec<u8> {
-    let Answer { status, content_type, body } = answer;
+fn render(answer: &Response, allow: Option<&'static str>, without_body: bool) -> Vec<u8> {
+    let Response { status, content_type, body } = answer;
     let allow = fmt::from_fn(|formatter| match allow {
         Some(allow) => write!(formatter, "Allow: {allow}\r\n"),
         None => Ok(()),
@@ -388,7 +388,7 @@ fn reason(status: u16) -> &'static str {
 mod tests {
     use super::*;
 
-    fn routes(path: &str) -> Option<Answer> {
+    fn routes(path: &str) -> Option<Response> {
         match path {
             "/healthz" => Some(plain(200, "ok")),
             "/panics" => panic!("a route that is broken"),

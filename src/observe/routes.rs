@@ -3,7 +3,7 @@
 use miniserde::{Serialize, json};
 
 use super::health::{Health, Missing};
-use super::responder::Answer;
+use super::responder::Response;
 
 const JSON: &str = "application/json";
 
@@ -29,7 +29,7 @@ struct MissingPart {
 }
 
 /// The answer to `GET`, `None` for an unknown path. `metrics` is called where they are asked for.
-pub fn route(path: &str, health: &Health, metrics: impl FnOnce() -> String) -> Option<Answer> {
+pub fn route(path: &str, health: &Health, metrics: impl FnOnce() -> String) -> Option<Response> {
     match path {
         "/healthz" => Some(status(200, "ok")),
         "/readyz" => Some(readiness(health.missing())),
@@ -38,7 +38,7 @@ pub fn route(path: &str, health: &Health, metrics: impl FnOnce() -> String) -> O
     }
 }
 
-fn readiness(missing: Vec<Missing>) -> Answer {
+fn readiness(missing: Vec<Missing>) -> Response {
     if missing.is_empty() {
         return status(200, "ready");
     }
@@ -47,12 +47,12 @@ fn readiness(missing: Vec<Missing>) -> Answer {
     answer(503, JSON, json::to_string(&NotReady { status: "not ready", missing: parts.collect() }))
 }
 
-fn status(code: u16, status: &'static str) -> Answer {
+fn status(code: u16, status: &'static str) -> Response {
     answer(code, JSON, json::to_string(&Status { status }))
 }
 
-fn answer(status: u16, content_type: &'static str, body: String) -> Answer {
-    Answer { status, content_type, body: body.into_bytes() }
+fn answer(status: u16, content_type: &'static str, body: String) -> Response {
+    Response { status, content_type, body: body.into_bytes() }
 }
 
 #[cfg(test)]
@@ -104,6 +104,6 @@ mod tests {
     fn metrics_are_prometheus_text() {
         let answer =
             route("/metrics", &Health::default(), || "up 1\n".to_owned()).expect("a path of its own");
-        assert_eq!(answer, Answer { status: 200, content_type: METRICS, body: b"up 1\n".to_vec() });
+        assert_eq!(answer, Response { status: 200, content_type: METRICS, body: b"up 1\n".to_vec() });
     }
 }

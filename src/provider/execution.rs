@@ -17,7 +17,7 @@ use log::{debug, info};
 use self::documents::Known;
 use self::work::{Piece, Place, Work, fitting};
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{Client, Error, Refusal as Answer};
+use crate::cloudflare::{ApiRejection, Client, Error};
 use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::model::{TunnelId, ZoneId};
@@ -74,7 +74,7 @@ enum Sent<'a> {
     /// It is done, or there was nothing to do.
     Done,
     /// Cloudflare refused it for what is in it, or something before Cloudflare did.
-    Refused { pieces: Vec<Piece<'a>>, answer: Answer, culprits: Culprits<'a> },
+    Refused { pieces: Vec<Piece<'a>>, answer: ApiRejection, culprits: Culprits<'a> },
     /// Whatever is in it, nothing can be written at that place now.
     Barred(Reason),
 }
@@ -265,7 +265,7 @@ impl<'a> Execution<'a> {
     }
 
     /// What a write that failed means: a refusal of what is in it, a reason why nothing can be written there, or the end.
-    fn judge(&mut self, error: Error) -> Result<Result<Answer, Reason>, Stop> {
+    fn judge(&mut self, error: Error) -> Result<Result<ApiRejection, Reason>, Stop> {
         match error {
             Error::Refused(answer) => {
                 self.done.is_answered = true;
@@ -292,7 +292,13 @@ impl<'a> Execution<'a> {
     }
 
     /// Each of these was refused; `elsewhere` says what else is to blame.
-    fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &Answer, elsewhere: Option<&str>) {
+    fn reject_all(
+        &mut self,
+        step: Step<'a>,
+        pieces: &[Piece<'a>],
+        answer: &ApiRejection,
+        elsewhere: Option<&str>,
+    ) {
         self.settle(pieces);
         if !answer.is_of_cloudflare() {
             if let [alone] = pieces {
@@ -376,7 +382,7 @@ impl<'a> Execution<'a> {
 }
 
 /// What is said of an answer that is not Cloudflare's.
-fn in_between(answer: Answer) -> Reason {
+fn in_between(answer: ApiRejection) -> Reason {
     Reason::Undecided(Error::Intercepted(answer).to_string())
 }
 

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::ingress::{Rule, WantedRule, origin_request};
+use crate::ingress::{Rule, WantedRule};
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::text::one_line;
@@ -120,7 +120,7 @@ impl Canonical {
 
 /// The canonical properties of a rule as it stands in a tunnel's document.
 pub fn properties_of_rule(rule: &Rule) -> Vec<Property> {
-    let mut properties = origin_request::properties_of_rule(rule);
+    let mut properties = rule.option_properties();
     properties.push(Property::new(TUNNEL_SERVICE, rule.service()));
     properties.extend(rule.path().map(|path| Property::new(TUNNEL_PATH, path)));
     properties

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use crate::ingress::origin_request::{BadOption, OptionsRead};
+use crate::ingress::origin_option::BadOption;
+use crate::ingress::origin_request::OptionsRead;
 use crate::ingress::{OriginRequest, PathError, PathPattern, Service, WantedRule};
 use crate::limits;
 use crate::model::TunnelId;

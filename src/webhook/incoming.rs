@@ -17,7 +17,7 @@ use serde::de::IgnoredAny;
 use self::names::names_in;
 use self::received::{CHUNK_BYTES, ReceiveError, Received};
 use super::budget::{NoRoom, Share};
-use super::routes::Answer;
+use super::response::{self, Response};
 use super::{Failure, Interrupted};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
@@ -36,7 +36,7 @@ pub struct Incoming<'r> {
     deadline: Deadline,
     clock: &'r dyn Clock,
     /// The answer where reading has failed.
-    failure: Option<Answer>,
+    failure: Option<Response>,
 }
 
 /// What a body is.
@@ -177,7 +177,7 @@ impl<'r> Incoming<'r> {
 
     /// Reads what nobody wanted to see, and says what is wrong with the body if something is. What is left unread
     /// tiny_http would read in one piece.
-    pub fn finish(&mut self) -> Option<Answer> {
+    pub fn finish(&mut self) -> Option<Response> {
         let is_list = self.shape != Shape::Object;
         while is_list && self.state != State::End && matches!(self.next_endpoint(), Ok(Some(_))) {}
         self.received.drain();
@@ -361,18 +361,18 @@ impl<'r> Incoming<'r> {
 
     fn unreceived(&mut self, error: ReceiveError) -> Interrupted {
         let unread =
-            |reason: &dyn fmt::Display| Answer::text(400, &format!("the body cannot be read: {reason}"));
+            |reason: &dyn fmt::Display| Response::text(400, &format!("the body cannot be read: {reason}"));
         match error {
             ReceiveError::Io(error) => self.fail(unread(&error)),
             ReceiveError::EndedEarly => self.fail(unread(&"it ended before its announced length")),
-            ReceiveError::TooLarge => self.fail(super::routes::over_cap()),
+            ReceiveError::TooLarge => self.fail(response::over_cap()),
             ReceiveError::NotText(error) => self.malformed(&error),
         }
     }
 
     fn malformed(&mut self, reason: &dyn fmt::Display) -> Interrupted {
         let place = self.received.place();
-        self.fail(Answer::text(400, &format!("malformed JSON: {reason}, counted from byte {place}")))
+        self.fail(Response::text(400, &format!("malformed JSON: {reason}, counted from byte {place}")))
     }
 
     fn unexpected(&mut self, expected: &str) -> Interrupted {
@@ -393,7 +393,7 @@ impl<'r> Incoming<'r> {
         self.fail(Failure::unavailable(text).into())
     }
 
-    fn fail(&mut self, answer: Answer) -> Interrupted {
+    fn fail(&mut self, answer: Response) -> Interrupted {
         self.failure.get_or_insert(answer);
         Interrupted
     }

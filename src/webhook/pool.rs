@@ -24,7 +24,7 @@ pub struct Pool<J> {
 
 /// Why a job was not taken; the job comes back with the reason.
 #[derive(Debug)]
-pub enum Refusal<J> {
+pub enum SubmitError<J> {
     /// The queue stayed full.
     Full(J),
     /// There is no worker, and no thread for one.
@@ -100,12 +100,12 @@ impl<J: Send + 'static> Pool<J> {
     ///
     /// # Errors
     /// When the queue stays full, or when there is neither a worker nor a thread to be had for one.
-    pub fn submit(&self, since: Instant, job: J, patience: Duration) -> Result<(), Refusal<J>> {
+    pub fn submit(&self, since: Instant, job: J, patience: Duration) -> Result<(), SubmitError<J>> {
         let mut state = wait_while(&self.shared.room, self.shared.lock(), patience, |state| {
             state.queue.len() >= limits::API_QUEUE_MAX && !state.stopping
         });
         if state.queue.len() >= limits::API_QUEUE_MAX {
-            return Err(Refusal::Full(job));
+            return Err(SubmitError::Full(job));
         }
         // Idle workers that were woken already still count as idle, and so do the jobs they were woken for.
         if state.queue.len() >= state.idle && state.workers < self.shared.workers_max {
@@ -118,7 +118,7 @@ impl<J: Send + 'static> Pool<J> {
                 Ok(_) => state.workers += 1,
                 // Another worker will come to it.
                 Err(error) if state.workers > 0 => log::warn!("no thread for another worker: {error}"),
-                Err(error) => return Err(Refusal::NoThread(job, error)),
+                Err(error) => return Err(SubmitError::NoThread(job, error)),
             }
         }
         state.queue.push_back((since, job));
@@ -241,7 +241,7 @@ mod tests {
             assert!(pool.submit(later, (), LONG).is_ok());
         }
         assert_eq!(pool.waiting_since(), Some(later));
-        assert!(matches!(pool.submit(later, (), Duration::ZERO), Err(Refusal::Full(()))));
+        assert!(matches!(pool.submit(later, (), Duration::ZERO), Err(SubmitError::Full(()))));
         drop(holder);
         assert!(pool.stop(LONG), "what is queued is done before the end");
     }

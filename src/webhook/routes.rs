@@ -11,13 +11,12 @@ use serde::Deserialize;
 
 use super::incoming::{Incoming, Shape};
 use super::media_type::{self, Protocol};
+use super::response::{OVER_CAP, Response, over_cap};
 use super::{Failure, Interrupted, Service};
 use crate::clock::Deadline;
 use crate::limits;
 use crate::listener::path_of;
 use crate::model::endpoint::Endpoint;
-
-const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What of a request decides about its route.
 #[derive(Clone, Debug)]
@@ -32,21 +31,6 @@ pub struct Head<'a> {
     pub content_type: Vec<&'a str>,
     /// Whether a browser sent it for a page.
     pub is_from_page: bool,
-}
-
-/// An answer. Header values are constants: nothing of a request can get into one.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The status code.
-    pub status: u16,
-    /// `Content-Type`; `None` where there is no body.
-    pub content_type: Option<&'static str>,
-    /// `Allow`, with 405.
-    pub allow: Option<&'static str>,
-    /// `Vary`, where the answer depends on the request's media types.
-    pub vary: Option<&'static str>,
-    /// The body.
-    pub body: Vec<u8>,
 }
 
 /// A request that may be served once its body is there.
@@ -75,38 +59,11 @@ struct Values {
     current: Option<Box<str>>,
 }
 
-impl Answer {
-    /// An answer of one line of text.
-    pub fn text(status: u16, line: &str) -> Self {
-        Self {
-            status,
-            content_type: Some(TEXT),
-            allow: None,
-            vary: None,
-            body: format!("{line}\n").into_bytes(),
-        }
-    }
-
-    fn empty(status: u16) -> Self {
-        Self { status, content_type: None, allow: None, vary: None, body: Vec::new() }
-    }
-
-    fn of_type(protocol: Protocol, body: Vec<u8>) -> Self {
-        Self { status: 200, content_type: Some(protocol.media_type()), allow: None, vary: None, body }
-    }
-}
-
-impl From<Failure> for Answer {
-    fn from(failure: Failure) -> Self {
-        Self::text(failure.status.code(), &failure.text)
-    }
-}
-
 /// Decides whether a request may be served. `announced` is the length of its body in bytes, where it says so.
 ///
 /// # Errors
 /// The answer to send instead, for which nothing of the body has to be read.
-pub fn accept(head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Answer> {
+pub fn accept(head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Response> {
     let path = path_of(head.target);
     accept_at(path, head, announced).map_err(|answer| vary(path, answer))
 }
@@ -145,29 +102,29 @@ pub fn name(method: &str, target: &str) -> &'static str {
     }
 }
 
-fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Answer> {
+fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Response> {
     if head.is_from_page {
-        return Err(Answer::text(
+        return Err(Response::text(
             403,
             "a web page asks (Origin or Sec-Fetch-Site): this port is for ExternalDNS, and has no authentication",
         ));
     }
     let Some((operations, allow)) = operations_of(path) else {
-        return Err(Answer::text(404, "not found"));
+        return Err(Response::text(404, "not found"));
     };
     let Some(operation) = find(operations, head.method) else {
-        return Err(Answer { allow: Some(allow), ..Answer::text(405, "method not allowed") });
+        return Err(Response { allow: Some(allow), ..Response::text(405, "method not allowed") });
     };
     let content = media_type::of_content(&head.content_type);
     if announced.is_some_and(|length| length as u64 > limits::REQUEST_BODY_MAX_BYTES) {
-        return Err(if content.is_some() { over_cap() } else { Answer::text(413, OVER_CAP) });
+        return Err(if content.is_some() { over_cap() } else { Response::text(413, OVER_CAP) });
     }
     if operation == Operation::Health {
         return Ok(Accepted { operation, protocol: Protocol::Webhook });
     }
     let preferred = match (head.method, content) {
         ("POST", None) => {
-            return Err(Answer::text(
+            return Err(Response::text(
                 415,
                 "unsupported media type: use application/external.dns.webhook+json;version=1",
             ));
@@ -175,19 +132,12 @@ fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Ac
         (_, content) => content.unwrap_or(Protocol::Webhook),
     };
     let Some(protocol) = media_type::negotiate(&head.accept, preferred) else {
-        return Err(Answer::text(
+        return Err(Response::text(
             406,
             "not acceptable: the answer is application/external.dns.webhook+json;version=1",
         ));
     };
     Ok(Accepted { operation, protocol })
-}
-
-const OVER_CAP: &str = "the body is larger than 32 MiB";
-
-/// The answer to a body that is larger than it may be. ExternalDNS is told that it failed, so that it goes on.
-pub fn over_cap() -> Answer {
-    Answer::text(503, OVER_CAP)
 }
 
 impl Accepted {
@@ -202,12 +152,12 @@ impl Accepted {
     }
 
     /// Asks the service, and renders what it says. `body` is looked at where there is a [`shape`](Self::shape) alone.
-    pub fn answer(self, body: &mut Incoming<'_>, service: &dyn Service, deadline: Deadline) -> Answer {
+    pub fn answer(self, body: &mut Incoming<'_>, service: &dyn Service, deadline: Deadline) -> Response {
         let answer = match self.operation {
-            Operation::Health => return Answer::text(200, "ok"),
+            Operation::Health => return Response::text(200, "ok"),
             Operation::DomainFilter => {
                 let filter = service.domain_filter().into_string().into_bytes();
-                return vary("/", Answer::of_type(self.protocol, filter));
+                return vary("/", Response::of_type(self.protocol, filter));
             }
             Operation::Records => return self.endpoints(service.records(deadline), None),
             Operation::AdjustEndpoints => {
@@ -215,7 +165,7 @@ impl Accepted {
                 self.endpoints(adjusted, Some(body))
             }
             Operation::ApplyChanges => match service.apply_changes(body, deadline) {
-                Ok(()) => Answer::empty(match self.protocol {
+                Ok(()) => Response::empty(match self.protocol {
                     Protocol::Webhook => 204,
                     Protocol::Plugin => 200,
                 }),
@@ -228,7 +178,7 @@ impl Accepted {
                         previous.as_deref().unwrap_or_default(),
                         current.as_deref().unwrap_or_default(),
                     );
-                    Answer::of_type(self.protocol, format!("{{\"equals\":{equal}}}").into_bytes())
+                    Response::of_type(self.protocol, format!("{{\"equals\":{equal}}}").into_bytes())
                 }
                 Err(interrupted) => Failure::from(interrupted).into(),
             },
@@ -241,7 +191,7 @@ impl Accepted {
         self,
         result: Result<Vec<Endpoint>, Failure>,
         incoming: Option<&mut Incoming<'_>>,
-    ) -> Answer {
+    ) -> Response {
         /// A published hostname with its labels and a property or two.
         const TYPICAL_ENDPOINT_BYTES: usize = 360;
 
@@ -252,7 +202,7 @@ impl Accepted {
         let bytes = Vec::with_capacity(2 + endpoints.len() * TYPICAL_ENDPOINT_BYTES);
         let mut body = Body { bytes, room: 0, incoming };
         match serde_json::to_writer(&mut body, &endpoints) {
-            Ok(()) => Answer::of_type(self.protocol, body.bytes),
+            Ok(()) => Response::of_type(self.protocol, body.bytes),
             // Of a request that goes without memory its own failure is answered.
             Err(error) => Failure::internal(error.to_string()).into(),
         }
@@ -302,8 +252,8 @@ impl Write for Body<'_, '_> {
 }
 
 /// Only `GET /` is cached by anyone, if at all; its answer depends on these.
-fn vary(path: &str, answer: Answer) -> Answer {
-    Answer { vary: (path == "/").then_some("Accept, Content-Type"), ..answer }
+fn vary(path: &str, answer: Response) -> Response {
+    Response { vary: (path == "/").then_some("Accept, Content-Type"), ..answer }
 }
 
 #[cfg(test)]
@@ -311,6 +261,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
+    use super::super::response::TEXT;
     use super::*;
     use crate::clock::{Clock, SystemClock};
     use crate::model::endpoint::Changes;
@@ -371,7 +322,7 @@ mod tests {
         Head { method, target, accept: list(accept), content_type: list(content_type), is_from_page: false }
     }
 
-    fn ask(service: &Echo, head: &Head<'_>, body: impl AsRef<[u8]>) -> Answer {
+    fn ask(service: &Echo, head: &Head<'_>, body: impl AsRef<[u8]>) -> Response {
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(1));
         let mut source = body.as_ref();
         let length = source.len();
@@ -385,7 +336,7 @@ mod tests {
         accepted.answer(&mut body, service, deadline)
     }
 
-    fn text(answer: &Answer) -> &str {
+    fn text(answer: &Response) -> &str {
         std::str::from_utf8(&answer.body).expect("answers are text")
     }
 

@@ -22,12 +22,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tiny_http::{HTTPVersion, Header, Request, Response, StatusCode};
+use tiny_http::{HTTPVersion, Header, Request, StatusCode};
 
 use super::budget::{Budget, Share};
 use super::incoming::{Incoming, Shape};
-use super::pool::{Pool, Refusal};
-use super::routes::{self, Answer, Head};
+use super::pool::{Pool, SubmitError};
+use super::response::Response;
+use super::routes::{self, Head};
 use super::{Failure, Service};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
@@ -325,7 +326,7 @@ impl Taker {
         loop {
             match self.pool.submit(taken, job, common.settings.check_period) {
                 Ok(()) => return,
-                Err(Refusal::Full(returned)) => {
+                Err(SubmitError::Full(returned)) => {
                     self.check();
                     if common.is_stopping() || common.shutdown.failure().is_some() {
                         common.abandon(returned.request);
@@ -333,7 +334,7 @@ impl Taker {
                     }
                     job = returned;
                 }
-                Err(Refusal::NoThread(returned, error)) => {
+                Err(SubmitError::NoThread(returned, error)) => {
                     common.shutdown.fail(format!("no thread to answer ExternalDNS: {error}"));
                     common.abandon(returned.request);
                     return;
@@ -428,7 +429,7 @@ impl Common {
         share: &mut Share,
         deadline: Deadline,
         pool: &Pool<Job>,
-    ) -> Answer {
+    ) -> Response {
         if deadline.is_over(&*self.clock) {
             return Failure::unavailable("no worker was free in time").into();
         }
@@ -460,7 +461,7 @@ impl Common {
 
     /// Sends the answer. Dropping a request makes tiny_http read what is left of its body, into one buffer of that
     /// size; where such a buffer might not be had, the request must not be dropped.
-    fn send(&self, request: Request, answer: Answer) -> io::Result<()> {
+    fn send(&self, request: Request, answer: Response) -> io::Result<()> {
         let droppable = request.body_length().is_none_or(|length| length <= limits::DRAINED_BODY_MAX_BYTES);
         if droppable {
             return respond(request, answer);
@@ -485,12 +486,12 @@ impl Common {
     }
 }
 
-fn respond(request: Request, answer: Answer) -> io::Result<()> {
+fn respond(request: Request, answer: Response) -> io::Result<()> {
     let headers = headers(&answer).filter_map(|(name, value)| Header::from_bytes(name, value).ok()).collect();
-    let Answer { status, body, .. } = answer;
+    let Response { status, body, .. } = answer;
     let length = body.len();
     request.respond(
-        Response::new(StatusCode(status), headers, Cursor::new(body), Some(length), None)
+        tiny_http::Response::new(StatusCode(status), headers, Cursor::new(body), Some(length), None)
             // A length is what ExternalDNS and whoever debugs it expect.
             .with_chunked_threshold(usize::MAX),
     )
@@ -501,20 +502,20 @@ fn respond(request: Request, answer: Answer) -> io::Result<()> {
 ///
 /// tiny_http gives the writer away without dropping the reader in one case only, an upgrade, and then prints a head
 /// of its own first. As an interim answer that head means nothing to the client, and the real one follows.
-fn respond_and_forget(request: Request, answer: &Answer) -> io::Result<()> {
+fn respond_and_forget(request: Request, answer: &Response) -> io::Result<()> {
     if *request.http_version() < HTTPVersion(1, 1) {
         // HTTP/1.0 knows no interim answers.
         mem::forget(request);
         return Ok(());
     }
     let without_body = request.method().as_str() == "HEAD";
-    let mut stream = request.upgrade("none", Response::empty(100));
+    let mut stream = request.upgrade("none", tiny_http::Response::empty(100));
     let result = write_answer(&mut stream, answer, without_body);
     mem::forget(stream);
     result
 }
 
-fn write_answer(stream: &mut dyn Write, answer: &Answer, without_body: bool) -> io::Result<()> {
+fn write_answer(stream: &mut dyn Write, answer: &Response, without_body: bool) -> io::Result<()> {
     let mut head =
         format!("HTTP/1.1 {} {}\r\n", answer.status, StatusCode(answer.status).default_reason_phrase());
     for (name, value) in headers(answer) {
@@ -529,7 +530,7 @@ fn write_answer(stream: &mut dyn Write, answer: &Answer, without_body: bool) -> 
 }
 
 /// The header fields of an answer. tiny_http does not check values for line ends, so all are constants.
-fn headers(answer: &Answer) -> impl Iterator<Item = (&'static str, &'static str)> {
+fn headers(answer: &Response) -> impl Iterator<Item = (&'static str, &'static str)> {
     [
         ("Server", Some(env!("CARGO_PKG_NAME"))),
         ("Content-Type", answer.content_type),
@@ -551,7 +552,7 @@ fn values<'a>(request: &'a Request, name: &'static str) -> Vec<&'a str> {
 
 /// The answer to a request whose end two readers could see in two places. tiny_http takes any `Transfer-Encoding` for
 /// chunked, the first of two lengths, and a length that is no number for none.
-fn ambiguous_framing(request: &Request) -> Option<Answer> {
+fn ambiguous_framing(request: &Request) -> Option<Response> {
     let lengths = values(request, "Content-Length");
     let encodings = values(request, "Transfer-Encoding");
     let clear = match (&*lengths, &*encodings) {
@@ -566,7 +567,7 @@ fn ambiguous_framing(request: &Request) -> Option<Answer> {
         }
         _ => false,
     };
-    (!clear).then(|| Answer::text(400, "ambiguous length"))
+    (!clear).then(|| Response::text(400, "ambiguous length"))
 }
 
 fn announces_body(request: &Request) -> bool {

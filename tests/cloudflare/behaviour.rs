@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{
-    ConfigSource as Source, Emulator, Fault, Matcher, NewTunnel, Permission, Plan as ZonePlan, RateLimit,
-    Token, TokenOwner, TokenStatus, Unconfigured,
+    ConfigSource as Source, Emulator, Fault, Matcher, NewTunnel, Permission, Plan, RateLimit, Token,
+    TokenOwner, TokenStatus, Unconfigured,
 };
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Client, ConfigSource, Credentials, Error};
 use external_dns_cloudflare_tunnel_webhook::model::{
-    AccountId, NewRecord, Plan, RecordPatch, TunnelId, ZoneId,
+    AccountId, NewRecord, RecordPatch, TunnelId, ZoneId, ZonePlan,
 };
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 use serde_json::json;
@@ -32,7 +32,7 @@ impl Scene {
     fn new() -> Self {
         let emulator = Emulator::start();
         emulator.add_token(Token::full(TOKEN));
-        let zone = ZoneId::new(emulator.add_zone("example.com", ZonePlan::Free));
+        let zone = ZoneId::new(emulator.add_zone("example.com", Plan::Free));
         let tunnel = TunnelId::parse(&emulator.add_tunnel("shop")).unwrap();
         Self {
             client: Arc::new(client_with(&emulator.base_url(), token(TOKEN))),
@@ -152,15 +152,15 @@ fn tunnels_are_found_and_unknown_ones_are_not() {
 fn lists_are_read_page_by_page() {
     let scene = Scene::new();
     for number in 0..119 {
-        scene.emulator.add_zone(&format!("zone{number}.example"), ZonePlan::Pro);
+        scene.emulator.add_zone(&format!("zone{number}.example"), Plan::Pro);
     }
     let zones = scene.client.zones(deadline()).unwrap();
     assert_eq!(zones.len(), 120);
-    assert_eq!(zones.iter().filter(|zone| zone.plan == Plan::Free).count(), 1);
+    assert_eq!(zones.iter().filter(|zone| zone.plan == ZonePlan::Free).count(), 1);
     assert!(zones.iter().all(|zone| zone.account == scene.account));
     assert_eq!(scene.emulator.take_calls().len(), 3);
 
-    let large = scene.emulator.add_zone("large.example", ZonePlan::Enterprise);
+    let large = scene.emulator.add_zone("large.example", Plan::Enterprise);
     scene.emulator.edit(|cloudflare| cloudflare.zone_mut(&large).record_quota = 20_000);
     let records: Vec<_> = (0..5_001)
         .map(|number| json!({"type": "A", "name": format!("host{number}"), "content": "192.0.2.1"}))

@@ -10,7 +10,6 @@
 use std::mem::discriminant;
 
 use cloudflare_emulator::ingress::validate;
-use external_dns_cloudflare_tunnel_webhook::ingress::origin_request::properties_of_rule;
 use external_dns_cloudflare_tunnel_webhook::ingress::{
     Document, OriginOption, OriginRequest, PathPattern, Rule, RuleEdit, Service, WantedRule,
 };
@@ -275,7 +274,7 @@ fn accused_option(rule: &Rule, json: &Value) -> Option<(&'static str, Value)> {
     if !(origin.is_null() || origin.is_object()) {
         return Some(("originRequest", origin.clone()));
     }
-    let properties = properties_of_rule(rule);
+    let properties = rule.option_properties();
     let text_of = |name: &str| {
         properties.iter().find(|property| *property.name == *name).map(|property| &*property.value)
     };

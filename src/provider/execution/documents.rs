@@ -6,7 +6,7 @@ use log::warn;
 
 use super::work::Piece;
 use super::{Culprits, Execution, Sent, Step};
-use crate::cloudflare::{Configuration, Error, Refusal as Answer};
+use crate::cloudflare::{ApiRejection, Configuration, Error};
 use crate::ingress::{Document, EditRefusal, RuleEdit};
 use crate::limits;
 use crate::locks::lock;
@@ -238,7 +238,7 @@ impl<'a> Execution<'a> {
 }
 
 /// Whom the answer names, by cloudflared's "Rule #3 has an invalid regex", counted from 1.
-fn culprits<'a>(answer: &Answer, refused: &Document, work: &[Edit<'a>]) -> Culprits<'a> {
+fn culprits<'a>(answer: &ApiRejection, refused: &Document, work: &[Edit<'a>]) -> Culprits<'a> {
     let texts = [&answer.message].into_iter().chain(answer.chain.iter().map(|cause| &cause.message));
     let number: Option<usize> = texts
         .filter_map(|text| text.split_once("Rule #"))

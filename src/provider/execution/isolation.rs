@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::group_testing::{GroupTesting, Pages};
 use super::work::Piece;
 use super::{Culprits, Execution, Sent, Step, in_between, steps};
-use crate::cloudflare::Refusal as Answer;
+use crate::cloudflare::ApiRejection;
 use crate::limits;
 use crate::ordered::inserted;
 use crate::provider::outcome::Stop;
@@ -148,7 +148,7 @@ impl<'a> Execution<'a> {
             && self.time_left() >= limits::STEP_MINIMUM + reserve
     }
 
-    fn leave_undecided(&mut self, pieces: &[Piece<'a>], group: usize, cause: Option<&Answer>) {
+    fn leave_undecided(&mut self, pieces: &[Piece<'a>], group: usize, cause: Option<&ApiRejection>) {
         let mut text =
             "it was refused together with others, and who is meant is not found out yet: the next loops go on"
                 .to_owned();

@@ -4,8 +4,8 @@ use log::info;
 
 use super::work::{Piece, batch_of};
 use super::{Culprits, Execution, Sent};
-use crate::cloudflare::{Error, Refusal as Answer};
-use crate::model::{Plan as ZonePlan, ZoneId};
+use crate::cloudflare::{ApiRejection, Error};
+use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;
 use crate::provider::description::{describe_adoption, describe_operation};
 use crate::provider::outcome::Stop;
@@ -35,7 +35,7 @@ impl<'a> Execution<'a> {
         pieces: &[Piece<'a>],
     ) -> Result<Sent<'a>, Stop> {
         if self.full_zones.contains(zone) && pieces.iter().all(Piece::grows) {
-            let answer = Answer {
+            let answer = ApiRejection {
                 status: 400,
                 code: Some(81045),
                 message: "the zone's record quota is used up".into(),

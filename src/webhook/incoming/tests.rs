@@ -40,7 +40,7 @@ fn read_pieces(shape: Shape, body: &str, length: usize) -> Outcome {
     }
     match incoming.finish() {
         None => Ok(arrived),
-        Some(Answer { status, body, .. }) => Err((status, String::from_utf8(body).unwrap())),
+        Some(Response { status, body, .. }) => Err((status, String::from_utf8(body).unwrap())),
     }
 }
 
@@ -160,7 +160,7 @@ fn a_body_that_ends_early_is_told_from_one_that_is_malformed() {
         Incoming::new(&mut source, Some(5), Shape::Endpoints, &mut share, deadline, &SystemClock);
     assert!(matches!(incoming.next_endpoint(), Ok(Some(_))));
     assert_eq!(incoming.next_endpoint(), Err(Interrupted));
-    let Answer { status, body, .. } = incoming.finish().unwrap();
+    let Response { status, body, .. } = incoming.finish().unwrap();
     assert_eq!(status, 400);
     assert!(String::from_utf8(body).unwrap().contains("announced length"));
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use external_dns_cloudflare_tunnel_webhook::limits;
-use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Answer, RunningResponder};
+use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Response, RunningResponder};
 use socket2::SockRef;
 use test_support::log::system_clock;
 use test_support::own_process::{is_own_process, line_after, own_process};
@@ -29,8 +29,8 @@ fn start() -> (SocketAddr, RunningResponder) {
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = bound.local_addr();
     let routes = |path: &str| match path {
-        "/healthz" => Some(Answer { status: 200, content_type: "text/plain", body: b"ok".to_vec() }),
-        "/large" => Some(Answer { status: 200, content_type: "text/plain", body: vec![b'x'; 8 << 20] }),
+        "/healthz" => Some(Response { status: 200, content_type: "text/plain", body: b"ok".to_vec() }),
+        "/large" => Some(Response { status: 200, content_type: "text/plain", body: vec![b'x'; 8 << 20] }),
         _ => None,
     };
     let running = bound.serve(Arc::new(routes), system_clock()).unwrap();

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
-use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Answer};
+use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Response};
 use external_dns_cloudflare_tunnel_webhook::observe::routes::route;
 use test_support::log::system_clock;
 
@@ -45,7 +45,7 @@ fn there_is_one_answer_a_connection_and_it_arrives_whole() {
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = bound.local_addr();
     let routes = |path: &str| {
-        (path == "/metrics").then(|| Answer {
+        (path == "/metrics").then(|| Response {
             status: 200,
             content_type: "text/plain",
             body: vec![b'x'; LENGTH],

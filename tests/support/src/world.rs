@@ -8,7 +8,7 @@ use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT;
 use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::model::{
-    AccountId, Plan as ZonePlan, Record, RecordId, TunnelId, Zone, ZoneId, hostname,
+    AccountId, Record, RecordId, TunnelId, Zone, ZoneId, ZonePlan, hostname,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;

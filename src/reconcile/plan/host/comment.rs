@@ -4,7 +4,7 @@ use super::Desired;
 use super::decision::Decision;
 use super::standing::Standing;
 use crate::limits;
-use crate::model::{Plan as ZonePlan, Record};
+use crate::model::{Record, ZonePlan};
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Reason;
 use crate::reconcile::snapshot::ZoneSnapshot;

@@ -10,7 +10,7 @@ use super::standing::Standing;
 use super::{Desired, Obstacles, Situation, valid_ones};
 use crate::ingress::{Document, Owned};
 use crate::model::endpoint::{Changes, Endpoint, Labels, Property};
-use crate::model::{AccountId, Hostname, Plan as ZonePlan, Record, RecordId, TunnelId, Zone, ZoneId};
+use crate::model::{AccountId, Hostname, Record, RecordId, TunnelId, Zone, ZoneId, ZonePlan};
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::{RESOURCE_LABEL, TUNNEL, TUNNEL_PATH, TUNNEL_SERVICE};
 use crate::reconcile::plan::request::{HostRequest, Requests};
