@@ -3,6 +3,7 @@
 //! `Standing` is what was read, `Decision` what of the request is done and how, `HostPlan` what that writes. Each is made
 //! of the one before and not changed any more; what is taken over makes another `Standing`.
 
+mod adopted;
 mod adoption;
 mod comment;
 mod course;
@@ -12,6 +13,7 @@ mod fixture;
 mod guard;
 mod heritage;
 mod host_plan;
+mod needs;
 mod obstacle;
 mod operations;
 mod registry;

@@ -1,45 +1,18 @@
 //! What of somebody else's becomes ours, as far as `ADOPT` allows. It is planned for as if it were ours already; only the
 //! order differs: a rule that is taken over is not changed before its digest is stamped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use super::adopted::{Adopted, AdoptedRule};
+use super::needs::{need_of_rule, needs_of_records, rule_in_place};
 use super::standing::Standing;
-use super::{Desired, heritage, obstacle};
-use crate::ingress::{Rule, WantedRule};
+use super::{Desired, obstacle};
+use crate::ingress::WantedRule;
 use crate::model::{Record, RecordId, TunnelId};
-use crate::reconcile::adopt::{Adopt, Need, smallest};
+use crate::reconcile::adopt::{Adopt, Need};
 use crate::reconcile::claim_state::ClaimState;
 use crate::reconcile::plan::Adoption;
 use crate::reconcile::stamp::{Digest, Stamp};
-
-/// What is taken over.
-#[derive(Default)]
-pub(super) struct Adopted<'a> {
-    pub(super) records: Vec<&'a Record>,
-    /// Digests that came with the stamps of these records.
-    digests: BTreeSet<Digest>,
-    rules: Vec<AdoptedRule<'a>>,
-}
-
-struct AdoptedRule<'a> {
-    digest: Digest,
-    tunnel: TunnelId,
-    rule: &'a Rule,
-    /// It is as it is wanted, and is taken over only so.
-    is_kept: bool,
-}
-
-impl Adopted<'_> {
-    /// Whether the digest is in no stamp of ours yet.
-    pub(super) fn brings(&self, digest: Digest) -> bool {
-        self.digests.contains(&digest) || self.rules.iter().any(|adopted| adopted.digest == digest)
-    }
-
-    /// Whether the digest's rule may not be changed when it is taken over.
-    pub(super) fn is_kept(&self, digest: Digest) -> bool {
-        self.rules.iter().any(|adopted| adopted.digest == digest && adopted.is_kept)
-    }
-}
 
 /// What stands once everything is taken over that may be for the sake of what is `desired`; `None` where nothing may.
 pub(super) fn adopting<'a>(standing: &Standing<'a>, desired: &[Desired<'_>]) -> Option<Standing<'a>> {
@@ -141,100 +114,6 @@ fn adopted_rule<'a>(
     }
     let is_kept = need == Need::Identical && !adopt.reaches(&Need::Tunnel);
     Some(AdoptedRule { digest, tunnel, rule, is_kept })
-}
-
-/// The rule that has the place of the wanted one.
-fn rule_in_place<'a>(standing: &Standing<'a>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<&'a Rule> {
-    standing.rules_of(tunnel).into_iter().find(|rule| rule.path() == wanted.path_text())
-}
-
-/// What it takes to take over every record in the way; nothing where one of them stays whatever is set.
-pub(super) fn needs_of_records(standing: &Standing<'_>, desired: &[Desired<'_>]) -> Option<Vec<Need>> {
-    let records = standing.foreign_records.iter();
-    let needs = records.map(|record| needs_of_record(standing, record, desired));
-    Some(needs.collect::<Option<Vec<_>>>()?.concat())
-}
-
-fn needs_of_record(standing: &Standing<'_>, record: &Record, desired: &[Desired<'_>]) -> Option<Vec<Need>> {
-    let settings = standing.settings();
-    if record.read_only || &*record.kind == "NS" {
-        return None;
-    }
-    if let Some(stamp) = Stamp::of(record) {
-        // One of our own owner leads to a tunnel of another instance, which goes on serving it.
-        let is_other = stamp.owner != settings.policy.owner;
-        return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
-    }
-    let found = heritage::of(standing, record).into_iter();
-    let owners: Vec<Need> = found.map(|found| Need::Owner(found.heritage.owner)).collect();
-    if !owners.is_empty() {
-        return Some(owners);
-    }
-    let tunnel = settings.tunnel_of_target(&record.content).filter(|_| &*record.kind == "CNAME");
-    Some(vec![match tunnel {
-        Some(tunnel) if is_identical(standing, record, tunnel, desired) => Need::Identical,
-        Some(_) => Need::Tunnel,
-        None => Need::All,
-    }])
-}
-
-/// Whether the record and every rule stand already as they are desired.
-fn is_identical(
-    standing: &Standing<'_>,
-    record: &Record,
-    led_to: &TunnelId,
-    desired: &[Desired<'_>],
-) -> bool {
-    let is_there = |desired: &Desired<'_>| match &desired.publication.rule {
-        Some(wanted) => rule_in_place(standing, led_to, wanted)
-            .is_some_and(|rule| need_of_rule(standing, led_to, rule, wanted) == Need::Identical),
-        None => true,
-    };
-    record.proxied && desired.iter().all(|desired| desired.tunnel() == led_to && is_there(desired))
-}
-
-/// What it takes to take over a rule that stands where another is wanted.
-pub(super) fn need_of_rule(
-    standing: &Standing<'_>,
-    tunnel: &TunnelId,
-    rule: &Rule,
-    wanted: &WantedRule,
-) -> Need {
-    let has_record = standing.has_record() || !standing.foreign_records.is_empty();
-    if !has_record {
-        Need::All
-    } else if rule.equals_in_every_field(wanted) && !is_out_of_order(standing, tunnel, wanted) {
-        Need::Identical
-    } else {
-        Need::Tunnel
-    }
-}
-
-/// Whether the rule would be moved once it were ours, with the others of the request.
-fn is_out_of_order(standing: &Standing<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> bool {
-    let is_wanted = |rule: &Rule| {
-        rule.has_hostname(&standing.hostname)
-            && standing
-                .request
-                .publications()
-                .any(|other| other.tunnel == *tunnel && other.path() == rule.path())
-    };
-    let owned = standing.situation.owned.get(tunnel);
-    owned.is_some_and(|owned| owned.and(&is_wanted).is_shadowed(&standing.hostname, wanted.path_text()))
-}
-
-/// The value of `ADOPT` that takes over the records, which need `needs`, and the rule in the way of what is `desired`.
-pub(super) fn smallest_value(standing: &Standing<'_>, needs: &[Need], desired: &Desired<'_>) -> Box<str> {
-    let tunnel = desired.tunnel();
-    let in_the_way = desired.publication.rule.as_ref().and_then(|wanted| {
-        let digest = desired.digest()?;
-        let mut stamps = standing.foreign_records.iter().filter_map(|record| Stamp::of(record));
-        // A rule that a record's stamp claims comes with its record.
-        let is_claimed = stamps.any(|stamp| stamp.claims.rules.contains(&digest));
-        let rule = rule_in_place(standing, tunnel, wanted).filter(|_| !is_claimed)?;
-        Some(need_of_rule(standing, tunnel, rule, wanted))
-    });
-    smallest(&needs.iter().cloned().chain(in_the_way).collect::<Vec<_>>())
 }
 
 /// What becomes ours with the paths that are `desired`.

@@ -1,7 +1,7 @@
 //! The comment of a hostname's record: its stamp, as long as the zone allows.
 
 use super::Desired;
-use super::decision::Decision;
+use super::course::Course;
 use super::standing::Standing;
 use crate::limits;
 use crate::model::{Record, ZonePlan};
@@ -17,25 +17,26 @@ pub(super) fn with_claims(
     zone: &ZoneSnapshot,
     before: &Stamp,
     claims: &Claims,
-    decision: &Decision<'_>,
+    desired: &[Desired<'_>],
+    course: &Course,
 ) -> Result<Box<str>, Reason> {
-    let mut stamp = stamp_for(before, claims, decision);
-    let comment = claimed_for_namespace(standing, zone, &stamp, before, &decision.desired)?;
+    let mut stamp = stamp_for(before, claims, desired, course);
+    let comment = claimed_for_namespace(standing, zone, &stamp, before, desired)?;
     // Nothing is written only to say which hostname it is: after an update of the program that would be everything.
     if standing.adopted.records.is_empty() && Stamp::parse(&comment).as_ref() == Some(before) {
         return Ok(comment);
     }
     stamp.bind_to(standing.name());
-    claimed_for_namespace(standing, zone, &stamp, before, &decision.desired)
+    claimed_for_namespace(standing, zone, &stamp, before, desired)
 }
 
 /// The stamp `before` with `claims`; it names the object where there will be one.
-fn stamp_for(before: &Stamp, claims: &Claims, Decision { desired, course, .. }: &Decision<'_>) -> Stamp {
+fn stamp_for(before: &Stamp, claims: &Claims, desired: &[Desired<'_>], course: &Course) -> Stamp {
     let mut stamp = before.clone();
     // A rule that stays for visitors who are still led to it is nobody's any more.
     let objects =
         course.last.rules.difference(&course.staying).count() + usize::from(course.last.record_only);
-    stamp.resource = match &**desired {
+    stamp.resource = match desired {
         _ if objects > 1 => None,
         [desired] => desired.resource.map(Into::into),
         _ => stamp.resource,

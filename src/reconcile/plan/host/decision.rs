@@ -2,7 +2,7 @@
 
 use super::course::{Course, Order, course};
 use super::standing::Standing;
-use super::{Desired, adoption, obstacle, registry};
+use super::{Desired, needs, obstacle};
 use crate::model::TunnelId;
 use crate::reconcile::claim_state::ClaimState;
 use crate::reconcile::plan::{Reason, Refusal};
@@ -109,14 +109,14 @@ fn possible<'w>(
     withdrawn: &Claims,
 ) -> (Vec<Desired<'w>>, Vec<Refusal>) {
     if let Some(record) = standing.foreign_records.first() {
-        let needs = adoption::needs_of_records(standing, &desired);
+        let needs = needs::needs_of_records(standing, &desired);
         let refused = desired.iter().map(|desired| {
             let reason = obstacle::record_held(standing, record, desired, needs.as_deref());
             standing.refusal(desired, reason)
         });
         return (Vec::new(), refused.collect());
     }
-    if let Some(reason) = registry::txt_outside_zones(standing) {
+    if let Some(reason) = obstacle::txt_outside_zones(standing) {
         let refused = desired.iter().map(|desired| standing.refusal(desired, reason.clone()));
         return (Vec::new(), refused.collect());
     }

@@ -1,10 +1,11 @@
 //! What of somebody else's, or not to be told from it, stands in the way of what is asked for.
 
 use super::standing::Standing;
-use super::{Desired, adoption, comment};
+use super::{Desired, comment, needs};
 use crate::ingress::{EditRefusal, Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::{Record, TunnelId};
+use crate::reconcile::Ownership;
 use crate::reconcile::adopt::{self, Need};
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::records::LOST_PREFIX;
@@ -18,7 +19,7 @@ pub(super) fn of_rule(standing: &Standing<'_>, tunnel: &TunnelId, wanted: &Wante
     }
     let rule = standing.rules_of(tunnel).into_iter().find(|rule| rule.path() == path)?;
     let is_ours = standing.has(Digest::of(tunnel, path)) || takes_back(standing, tunnel, rule, wanted);
-    let need = || adoption::need_of_rule(standing, tunnel, rule, wanted);
+    let need = || needs::need_of_rule(standing, tunnel, rule, wanted);
     (!is_ours).then(|| rule_held(tunnel, rule, need()))
 }
 
@@ -171,7 +172,7 @@ pub(super) fn record_held(
         content: record.content.clone(),
         comment: record.comment.clone(),
         remedy: remedy(standing, record),
-        adopt: needs.map(|needs| adoption::smallest_value(standing, needs, desired)),
+        adopt: needs.map(|needs| needs::smallest_value(standing, needs, desired)),
     }
 }
 
@@ -195,6 +196,14 @@ fn remedy(standing: &Standing<'_>, record: &Record) -> Option<Box<str>> {
 /// Whether it is what an endpoint with this set identifier stands for.
 fn is_at(rule: &Rule, set_identifier: &str) -> bool {
     rule.path().unwrap_or_default() == set_identifier
+}
+
+/// Why nothing of the hostname can be published. Without its TXT record ExternalDNS would ask for it in every loop, and
+/// another provider would find it without an owner one day.
+pub(super) fn txt_outside_zones(standing: &Standing<'_>) -> Option<Reason> {
+    let txts = Some(&standing.request.txts).filter(|_| standing.policy().ownership == Ownership::Txt)?;
+    let lost = txts.iter().find(|txt| standing.snapshot().zone_of(&txt.name).is_none())?;
+    Some(Reason::TxtOutsideZones { name: lost.name.clone() })
 }
 
 fn rule_held(tunnel: &TunnelId, rule: &Rule, need: Need) -> Reason {

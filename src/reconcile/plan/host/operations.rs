@@ -60,7 +60,9 @@ fn at_home(
         return Ok(Vec::new());
     }
     let stamp = standing.stamp.clone().unwrap_or_else(|| Stamp::new(&standing.policy().owner));
-    let comment = |claims| comment::with_claims(standing, standing.zone, &stamp, claims, decision);
+    let comment = |claims| {
+        comment::with_claims(standing, standing.zone, &stamp, claims, &decision.desired, &decision.course)
+    };
     let (first, last) = (comment(&decision.course.first)?, comment(&decision.course.last)?);
     let stamped = |operation| (Stage::Stamp, operation);
     let heritage = heritage::deletions(standing).into_iter().map(stamped);
@@ -101,7 +103,9 @@ fn around(
     decision: &Decision<'_>,
 ) -> Result<Vec<(Stage, RecordOperation)>, Reason> {
     let OwnRecord { zone, record, stamp } = own;
-    let comment = |claims: &Claims| comment::with_claims(standing, zone, stamp, claims, decision);
+    let comment = |claims: &Claims| {
+        comment::with_claims(standing, zone, stamp, claims, &decision.desired, &decision.course)
+    };
     let (first, last) = (comment(&decision.course.first)?, comment(&decision.course.last)?);
     Ok(changes(standing, record, decision, first, last))
 }

@@ -12,18 +12,10 @@ use super::standing::Standing;
 use crate::model::{NewRecord, Record, RecordPatch};
 use crate::reconcile::heritage::{Heritage, content_of, text_of};
 use crate::reconcile::plan::request::RegistryTxt;
-use crate::reconcile::plan::{Reason, RecordOperation, Stage};
+use crate::reconcile::plan::{RecordOperation, Stage};
 use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Stamp, TxtStamp};
 use crate::reconcile::{Ownership, Policy};
-
-/// Why nothing of the hostname can be published. Without its TXT record ExternalDNS would ask for it in every loop, and
-/// another provider would find it without an owner one day.
-pub(super) fn txt_outside_zones(standing: &Standing<'_>) -> Option<Reason> {
-    let txts = Some(&standing.request.txts).filter(|_| standing.policy().ownership == Ownership::Txt)?;
-    let lost = txts.iter().find(|txt| standing.snapshot().zone_of(&txt.name).is_none())?;
-    Some(Reason::TxtOutsideZones { name: lost.name.clone() })
-}
 
 /// Stores what comes with the desired endpoints. What is stored goes with the hostname, and in comment mode with the first
 /// request that names the hostname.

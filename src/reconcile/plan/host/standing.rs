@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::adoption::Adopted;
+use super::adopted::Adopted;
 use super::{Desired, Obstacles, Situation};
 use crate::ingress::Rule;
 use crate::model::{Hostname, Record, TunnelId};
