@@ -1,4 +1,5 @@
-//! Every time budget and size cap of the program, with its reason.
+//! Budgets that must fit into each other, and limits that several parts share. What one part alone needs stands beside
+//! its use.
 //!
 //! How the time budgets nest while ExternalDNS waits for `POST /records`:
 //!
@@ -41,9 +42,6 @@ pub const BODY_PATIENCE: Duration = Duration::from_secs(5);
 /// An endpoint whose JSON is longer is not held: texts of `ENDPOINT_MAX_BYTES` take less, whatever is escaped in them.
 pub const ELEMENT_MAX_BYTES: usize = 128 * 1024;
 
-/// Paths and names of properties that are remembered while a request is read: of more, each is read each time.
-pub const READ_ONCE_MAX: usize = 256;
-
 /// How long a request waits, once everything else is done, for the connectors of tunnels that hostnames move to. They
 /// apply a configuration within half a second as a rule; the request has to answer in `REQUEST_TIMEOUT`.
 pub const MOVE_WAIT: Duration = Duration::from_secs(4);
@@ -60,12 +58,6 @@ pub const ZONE_LIST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Zones and tunnels read side by side. A hundred zones at 0.9 s a page take 8 s of the 12 s that a request has; with
 /// four at once it would be 23 s. Of their answers, `ANSWERS_HELD_MAX` are in memory.
 pub const PARALLEL_READS: usize = 12;
-
-/// What a comment may hold on a Free zone, in bytes; paid zones take `COMMENT_MAX_BYTES_PAID`.
-pub const COMMENT_MAX_BYTES_FREE: usize = 100;
-
-/// What a comment may hold on a paid zone, in bytes.
-pub const COMMENT_MAX_BYTES_PAID: usize = 500;
 
 /// How long, while a refused document is narrowed down, the next trial goes by the document that the last one met. In
 /// this time somebody else's write would be lost, and told; a GET and a PUT of their own may take as long.
@@ -97,13 +89,6 @@ pub const CALL_MINIMUM: Duration = Duration::from_millis(100);
 /// Looking up the API's name. In an image without /etc/resolv.conf musl asks a server that is not there.
 pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long looked-up addresses are used. Cloudflare's own records live for minutes.
-pub const RESOLVE_MAX_AGE: Duration = Duration::from_secs(60);
-
-/// How long addresses are used that cannot be looked up again: an outage of DNS is shorter, and Cloudflare's addresses
-/// stay for years.
-pub const RESOLVE_OLD_MAX_AGE: Duration = Duration::from_secs(3600);
-
 /// Looking up a name whose old addresses may be used. A lookup that does not answer by then will not, as a rule, in the
 /// three seconds that a request would lose.
 pub const RESOLVE_PATIENCE: Duration = Duration::from_secs(1);
@@ -114,10 +99,6 @@ pub const ADDRESSES_MAX: usize = 4;
 /// How long one address may take to answer while others are left: a way around the world takes a third, and with
 /// `ADDRESSES_MAX` of them the last one has a second too.
 pub const ADDRESS_PATIENCE: Duration = Duration::from_secs(1);
-
-/// TLS sessions that are kept to be resumed: the API's and, where it has a certificate, a proxy's. rustls counts eight
-/// tickets for each.
-pub const TLS_SESSIONS_KEPT: usize = 16;
 
 /// TCP, a proxy's CONNECT and the TLS handshake together; shared by the addresses that are tried.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
@@ -135,17 +116,10 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
 /// record has a comment of the longest kind or a key in it; `ANSWERS_HELD_MAX` of these fit into a container's 32 MiB.
 pub const ANSWER_MAX_BYTES: u64 = 12 * 1024 * 1024;
 
-/// So much of an answer is read before it needs one of `ANSWERS_HELD_MAX` seats: some 150 records.
-pub const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
-
 /// Large answers in memory at once, from their bytes to what is parsed of them. The time of a read is waiting for the
 /// answer to begin, and a page of 5,000 records is 2 MB. Twelve zones of such pages take 24 MiB at the highest, and with a seat
 /// for each 46 of the 32 MiB that a container may have.
 pub const ANSWERS_HELD_MAX: usize = 2;
-
-/// The head of an answer; Cloudflare's have about 1 KiB. Less than `CONNECTION_BUFFER_BYTES`, or a head that fills the
-/// buffer would be taken for a connection that was lost.
-pub const ANSWER_HEAD_MAX_BYTES: usize = 8 * 1024;
 
 /// Idle connections are kept for the next loop: ExternalDNS's default interval is 60 s.
 pub const CONNECTION_MAX_IDLE: Duration = Duration::from_secs(90);
@@ -158,17 +132,11 @@ pub const WRITE_CONNECTION_MAX_IDLE: Duration = Duration::from_secs(5);
 /// one early will close the next. A handshake for each write is little.
 pub const WRITE_FRESH_PERIOD: Duration = Duration::from_secs(600);
 
-/// Per connection and direction. ureq's 128 KiB would be half of the idle process's memory.
-pub const CONNECTION_BUFFER_BYTES: usize = 16 * 1024;
-
 /// Zones a page; the API takes no more.
 pub const ZONES_PER_PAGE: u32 = 50;
 
 /// Records a page; the largest that Cloudflare documents.
 pub const RECORDS_PER_PAGE: u32 = 5_000;
-
-/// Tunnels a page; the API takes no more.
-pub const TUNNELS_PER_PAGE: u32 = 1_000;
 
 /// Pages of one list, a million records: a server that never ends a list must not fill the memory.
 pub const PAGES_MAX: u32 = 200;
@@ -182,20 +150,8 @@ pub const RATE_RESERVE: usize = 100;
 /// The time over which Cloudflare counts calls.
 pub const RATE_WINDOW: Duration = Duration::from_secs(300);
 
-/// How long nothing is sent after a rate limit that names no time.
-pub const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
-
 /// A longer time named by Cloudflare, or by something on the way, is cut to this: its own block lasts five minutes.
 pub const RATE_LIMIT_PAUSE_MAX: Duration = Duration::from_secs(600);
-
-/// How often a read is repeated.
-pub const READ_RETRIES_MAX: u32 = 3;
-
-/// The pause before the first repetition; doubles with each.
-pub const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
-
-/// The longest pause before a repetition.
-pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// A text from outside in an error is cut to this many characters. cloudflared's validation names a rule and a URL.
 pub const ERROR_TEXT_MAX_CHARS: usize = 400;
@@ -203,65 +159,23 @@ pub const ERROR_TEXT_MAX_CHARS: usize = 400;
 /// Causes shown of one error.
 pub const ERROR_CHAIN_MAX_CAUSES: usize = 8;
 
-/// One attempt to check the token and to find the tunnels.
-pub const START_TIMEOUT: Duration = Duration::from_secs(12);
-
-// ---- Listeners -------------------------------------------------------------------------------------------------
+// Listeners.
 
 /// Requests of the API port worked on at once. ExternalDNS never has two in flight; the rest is room for clients
 /// that hold a worker by sending a body slowly or never.
 pub const API_WORKERS_MAX: usize = 16;
 
-/// Idle workers that stay; those above end when they have nothing to do.
-pub const API_WORKERS_KEPT: usize = 2;
-
-/// Requests that may wait for a worker before the listener's queue is left to grow.
-pub const API_QUEUE_MAX: usize = 64;
-
-/// A worker's stack. The provider's TLS handshakes run on it. Only what is touched becomes resident.
-pub const API_WORKER_STACK_BYTES: usize = 1024 * 1024;
-
 /// The stack of threads that only hand requests on, serve the observation port, or write log lines.
 pub const LISTENER_STACK_BYTES: usize = 128 * 1024;
-
-/// What the kernel may hold of what a client of the API port sent. It counts for the container too, and tiny_http reads as
-/// much at once of a body that nobody wants; by itself it grows to 6 MB.
-pub const API_RECEIVE_BUFFER_BYTES: usize = 128 * 1024;
-
-/// How long a blocked send on the API port may last before the client is given up.
-pub const API_SEND_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long sent data may stay unacknowledged, or a window closed, before the kernel ends the connection.
-pub const API_UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
-
-/// A silent connection is probed after this long. Above the 90 s for which ExternalDNS keeps an idle connection.
-pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(120);
-
-/// Time between two probes of a silent connection.
-pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
-
-/// Probes that may stay unanswered before a connection is dead.
-pub const KEEP_ALIVE_PROBES: u32 = 4;
-
-/// Connections the kernel may hold for a listener that has not accepted them yet. One that finds no room tries again after
-/// a second, which is all that the kubelet gives a probe.
-pub const LISTEN_BACKLOG: i32 = 1024;
 
 /// How often the API's listening sockets are checked to be there: tiny_http loses them without a word when it
 /// runs out of file descriptors at the wrong moment. The check also frees a connection that tiny_http left waiting
 /// in a burst; 2 s and the 12 s of a request are less than ExternalDNS's 15 s.
 pub const LISTENER_CHECK_PERIOD: Duration = Duration::from_secs(2);
 
-/// tiny_http allocates what it drains of an unread body in one piece. Up to here that is only address space; above,
-/// the allocation may fail, which would abort the process, so such a request is never dropped.
-pub const DRAINED_BODY_MAX_BYTES: usize = 256 * 1024 * 1024;
-
 /// Requests too large to be dropped, each of which costs a thread and two file descriptors for good, before the
 /// process ends in order to be started afresh.
 pub const ABANDONED_REQUESTS_MAX: usize = 64;
-
-/// The largest answer to ExternalDNS: above 32 MiB it stops reading, fails to parse, and exits.
-pub const RESPONSE_BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// How long a request's head may take to arrive at the observation port.
 pub const OBSERVE_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -293,9 +207,6 @@ pub const NOTES_MAX: usize = 200;
 /// What is said of one invalid endpoint, in characters. It goes to ExternalDNS and back.
 pub const PROBLEM_MAX_CHARS: usize = 1_000;
 
-/// A label `kind/namespace/name`: Kubernetes allows 253 bytes for a name, 63 for a namespace.
-pub const RESOURCE_MAX_BYTES: usize = 400;
-
 /// With less time left, endpoints are not looked at any more: the answer has to be written and sent. Less than
 /// `REQUEST_TIMEOUT_MINIMUM`, or none would ever be.
 pub const ADJUST_RESERVE: Duration = Duration::from_millis(500);
@@ -303,6 +214,7 @@ pub const ADJUST_RESERVE: Duration = Duration::from_millis(500);
 /// So many hostnames may go in one request whatever their share; above, more than half of all is too much. The upgrades of
 /// ExternalDNS that emptied people's zones met instances with 6 to 13 hostnames.
 pub const MASS_DELETION_LIMIT_DEFAULT: usize = 5;
+
 // The look at the tunnels' connectors, beside all requests.
 
 /// The first look: cloudflared, started together with this program, should be connected by then.
@@ -323,6 +235,7 @@ pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// With fewer calls left than this there is no look: they are for ExternalDNS's requests.
 pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
+
 // What runs beside requests: log lines, credentials that change, and readiness.
 
 /// A log message is cut to this many characters: container runtimes cut lines of more than 16 KiB in pieces, and a line in
@@ -343,14 +256,5 @@ pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The whole of `healthcheck`. Container runtimes give up after a few seconds, and loopback answers at once.
 pub const HEALTHCHECK_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// The part of the answer that `healthcheck` reads, which needs its first line alone.
-pub const HEALTHCHECK_ANSWER_MAX_BYTES: usize = 1024;
-
-/// A token that expires sooner is warned of: making another one may take a ticket.
-pub const TOKEN_EXPIRY_WARNING_DAYS: i64 = 14;
-
 /// Names listed in one message; more would hide what it says.
 pub const NAMES_SHOWN_MAX: usize = 8;
-
-/// ExternalDNS's own default for `--interval`, to say what loops cost.
-pub const EXTERNAL_DNS_INTERVAL: Duration = Duration::from_secs(60);

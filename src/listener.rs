@@ -11,7 +11,25 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::limits;
+/// What the kernel may hold of what a client of the API port sent. It counts for the container too, and tiny_http reads as
+/// much at once of a body that nobody wants; by itself it grows to 6 MB.
+const API_RECEIVE_BUFFER_BYTES: usize = 128 * 1024;
+
+/// How long sent data may stay unacknowledged, or a window closed, before the kernel ends the connection.
+const API_UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
+
+/// A silent connection is probed after this long. Above the 90 s for which ExternalDNS keeps an idle connection.
+const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(120);
+
+/// Time between two probes of a silent connection.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Probes that may stay unanswered before a connection is dead.
+const KEEP_ALIVE_PROBES: u32 = 4;
+
+/// Connections the kernel may hold for a listener that has not accepted them yet. One that finds no room tries again after
+/// a second, which is all that the kubelet gives a probe.
+const LISTEN_BACKLOG: i32 = 1024;
 
 /// A socket that could not be opened.
 #[derive(Debug)]
@@ -75,7 +93,7 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
     // A restarted container must get its port while old connections are still in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
-    socket.listen(limits::LISTEN_BACKLOG)?;
+    socket.listen(LISTEN_BACKLOG)?;
     Ok(socket.into())
 }
 
@@ -91,17 +109,17 @@ pub(crate) fn set_inherited_options(listener: &TcpListener, send_timeout: Durati
     let socket = SockRef::from(listener);
     // Without it an answer of two writes waits some 40 ms for the client's delayed acknowledgement.
     socket.set_tcp_nodelay(true)?;
-    socket.set_recv_buffer_size(limits::API_RECEIVE_BUFFER_BYTES)?;
+    socket.set_recv_buffer_size(API_RECEIVE_BUFFER_BYTES)?;
     // A client that never reads must not hold a worker for good.
     socket.set_write_timeout(Some(send_timeout))?;
     socket.set_tcp_keepalive(
         &TcpKeepalive::new()
-            .with_time(limits::KEEP_ALIVE_IDLE)
-            .with_interval(limits::KEEP_ALIVE_INTERVAL)
-            .with_retries(limits::KEEP_ALIVE_PROBES),
+            .with_time(KEEP_ALIVE_IDLE)
+            .with_interval(KEEP_ALIVE_INTERVAL)
+            .with_retries(KEEP_ALIVE_PROBES),
     )?;
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(limits::API_UNACKNOWLEDGED_MAX))?;
+    socket.set_tcp_user_timeout(Some(API_UNACKNOWLEDGED_MAX))?;
     Ok(())
 }
 
@@ -174,6 +192,6 @@ mod tests {
         assert!(inherited.abs_diff(send_timeout) <= Duration::from_millis(10));
         assert_eq!(socket.read_timeout().expect("readable"), None);
         // The kernel doubles it for what it keeps beside.
-        assert_eq!(socket.recv_buffer_size().expect("readable"), 2 * limits::API_RECEIVE_BUFFER_BYTES);
+        assert_eq!(socket.recv_buffer_size().expect("readable"), 2 * API_RECEIVE_BUFFER_BYTES);
     }
 }

@@ -11,9 +11,11 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::error::{self, ApiRejection, Cause, Error};
 use super::error_class::{self, ErrorClass, Resource};
 use super::transport::{TransportError, TransportErrorKind};
-use crate::limits::RATE_LIMIT_PAUSE_DEFAULT;
 use crate::model::json::null_is_default;
 use crate::secret::Secret;
+
+/// How long nothing is sent after a rate limit that names no time.
+const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
 
 /// A successful answer.
 #[derive(Debug)]

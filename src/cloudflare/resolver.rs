@@ -18,8 +18,15 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
 use crate::clock::Clock;
-use crate::limits::{ADDRESSES_MAX, RESOLVE_MAX_AGE, RESOLVE_OLD_MAX_AGE, RESOLVE_PATIENCE, RESOLVE_TIMEOUT};
+use crate::limits::{ADDRESSES_MAX, RESOLVE_PATIENCE, RESOLVE_TIMEOUT};
 use crate::locks::{lock, wait_while};
+
+/// How long looked-up addresses are used. Cloudflare's own records live for minutes.
+const RESOLVE_MAX_AGE: Duration = Duration::from_secs(60);
+
+/// How long addresses are used that cannot be looked up again: an outage of DNS is shorter, and Cloudflare's addresses
+/// stay for years.
+const RESOLVE_OLD_MAX_AGE: Duration = Duration::from_secs(3600);
 
 /// What is asked for the addresses of a name.
 type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;

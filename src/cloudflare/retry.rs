@@ -6,9 +6,16 @@ use std::time::Duration;
 
 use super::error::Error;
 use crate::clock::days_since_1970;
-use crate::limits::{
-    CALL_MINIMUM, RATE_LIMIT_PAUSE_MAX, READ_RETRIES_MAX, RETRY_PAUSE_FIRST, RETRY_PAUSE_MAX,
-};
+use crate::limits::{CALL_MINIMUM, RATE_LIMIT_PAUSE_MAX};
+
+/// How often a read is repeated.
+const READ_RETRIES_MAX: u32 = 3;
+
+/// The pause before the first repetition; doubles with each.
+const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
+
+/// The longest pause before a repetition.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// How to repeat a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

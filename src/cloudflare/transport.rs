@@ -26,14 +26,23 @@ use super::resolver::CachingResolver;
 use super::settings::{ClientError, ClientSettings, Credentials};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{
-    ANSWER_HEAD_MAX_BYTES, ANSWER_MAX_BYTES, ANSWER_SMALL_BYTES, ANSWERS_HELD_MAX, BODY_TIMEOUT,
-    CONNECT_TIMEOUT, CONNECTION_BUFFER_BYTES, CONNECTION_MAX_IDLE, PARALLEL_READS, RESOLVE_TIMEOUT,
-    RESPONSE_TIMEOUT, SEND_TIMEOUT,
+    ANSWER_MAX_BYTES, ANSWERS_HELD_MAX, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_MAX_IDLE, PARALLEL_READS,
+    RESOLVE_TIMEOUT, RESPONSE_TIMEOUT, SEND_TIMEOUT,
 };
 
 pub use self::base_url::BaseUrl;
 pub use self::failure::{TransportError, TransportErrorKind};
 pub use self::proxy::{Proxy, ProxyError};
+
+/// The head of an answer; Cloudflare's have about 1 KiB. Less than `CONNECTION_BUFFER_BYTES`, or a head that fills the
+/// buffer would be taken for a connection that was lost.
+const ANSWER_HEAD_MAX_BYTES: usize = 8 * 1024;
+
+/// So much of an answer is read before it needs one of `ANSWERS_HELD_MAX` seats: some 150 records.
+const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
+
+/// Per connection and direction. ureq's 128 KiB would be half of the idle process's memory.
+const CONNECTION_BUFFER_BYTES: usize = 16 * 1024;
 
 /// The methods in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

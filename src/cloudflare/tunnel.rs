@@ -7,10 +7,12 @@ use super::error::Error;
 use super::error_class::Resource;
 use super::path::path;
 use crate::clock::Deadline;
-use crate::limits::TUNNELS_PER_PAGE;
 use crate::model::AccountId;
 use crate::model::json::null_is_default;
 use crate::model::{TunnelId, TunnelIdError};
+
+/// Tunnels a page; the API takes no more.
+const TUNNELS_PER_PAGE: u32 = 1_000;
 
 /// A tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -1,5 +1,7 @@
 //! `check`: tries everything that can be tried without writing, and says what to do about what fails.
 
+use std::time::Duration;
+
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{Client, ClientSettings, ConfigSource, Credentials, Error, TOKEN_FORM, Tunnel};
@@ -8,10 +10,15 @@ use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{ProviderSettings, find_tunnel, is_of_account, shared_account};
-use crate::reconcile::Ownership;
-use crate::reconcile::Policy;
 use crate::reconcile::records::{idle_state, surprises};
 use crate::reconcile::stamp::Stamp;
+use crate::reconcile::{Ownership, Policy};
+
+/// A token that expires sooner is warned of: making another one may take a ticket.
+const TOKEN_EXPIRY_WARNING_DAYS: i64 = 14;
+
+/// ExternalDNS's own default for `--interval`, to say what loops cost.
+const EXTERNAL_DNS_INTERVAL: Duration = Duration::from_secs(60);
 
 const ZONE_READ: &str = "give the token the permission Zone: Zone: Read, for the zones that are to be served";
 const DNS_EDIT: &str = "give the token the permission Zone: DNS: Edit for this zone";
@@ -120,7 +127,7 @@ impl Check<'_> {
 
     fn expiry(&mut self, what: &str, expires_on: &str) {
         let today = self.clock.unix_seconds() / 86_400;
-        let is_soon = day_of(expires_on).is_some_and(|day| day - today < limits::TOKEN_EXPIRY_WARNING_DAYS);
+        let is_soon = day_of(expires_on).is_some_and(|day| day - today < TOKEN_EXPIRY_WARNING_DAYS);
         let (status, remedy) =
             if is_soon { (Status::Warning, "make another one in time") } else { (Status::Ok, "") };
         self.note(status, what, format!("active, expires {expires_on}"), remedy);
@@ -363,13 +370,13 @@ impl Check<'_> {
     }
 
     fn rate_limit(&mut self) {
-        let loops = limits::RATE_WINDOW.as_secs().div_ceil(limits::EXTERNAL_DNS_INTERVAL.as_secs());
+        let loops = limits::RATE_WINDOW.as_secs().div_ceil(EXTERNAL_DNS_INTERVAL.as_secs());
         let calls = self.calls;
         let in_window = calls.saturating_mul(usize::try_from(loops).unwrap_or(usize::MAX));
         let found = format!(
             "a loop without changes costs {calls} calls: with an --interval of {} s {in_window} of the {} that Cloudflare \
              allows in {} s",
-            limits::EXTERNAL_DNS_INTERVAL.as_secs(),
+            EXTERNAL_DNS_INTERVAL.as_secs(),
             limits::RATE_CALLS,
             limits::RATE_WINDOW.as_secs()
         );

@@ -6,6 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
 
+/// The part of the answer that `healthcheck` reads, which needs its first line alone.
+const HEALTHCHECK_ANSWER_MAX_BYTES: usize = 1024;
+
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 /// Asks `/healthz` where the observation port is: on loopback, where that is every address.
@@ -52,7 +55,7 @@ fn ask(address: SocketAddr, clock: &dyn Clock, deadline: Deadline) -> io::Result
     stream.write_all(REQUEST)?;
     let mut answer = Vec::new();
     let mut part = [0; 256];
-    while !answer.contains(&b'\n') && answer.len() < limits::HEALTHCHECK_ANSWER_MAX_BYTES {
+    while !answer.contains(&b'\n') && answer.len() < HEALTHCHECK_ANSWER_MAX_BYTES {
         // For each part: a peer that sends a byte now and then would hold it for ever.
         stream.set_read_timeout(Some(left()?))?;
         match stream.read(&mut part)? {

@@ -12,7 +12,6 @@ use log::{debug, warn};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
-use crate::limits;
 use crate::locks::lock;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
@@ -23,6 +22,9 @@ use crate::provider::readings::Readings;
 use crate::provider::resolution::{Resolved, Unresolved, check_token, find_tunnels};
 use crate::provider::settings::ProviderSettings;
 use crate::shutdown::Shutdown;
+
+/// One attempt to check the token and to find the tunnels.
+const START_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The pause after the first attempt to check the token and to find the tunnels that fails; doubles with each.
 const START_PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -111,7 +113,7 @@ impl Watch {
     /// Checks the token and finds the tunnels. Whether they are good.
     fn check(&self) -> bool {
         let was_ready = self.health.is_ready();
-        match self.resolve(Deadline::after(&*self.clock, limits::START_TIMEOUT)) {
+        match self.resolve(Deadline::after(&*self.clock, START_TIMEOUT)) {
             Ok(resolved) => {
                 if !was_ready || !self.is_known(&resolved) {
                     self.take_over(resolved);

@@ -25,6 +25,12 @@ use crate::reconcile::property_name::{self, Meaning};
 use crate::reconcile::target::{self, Target};
 use crate::reconcile::{Settings, permitted};
 
+/// Paths and names of properties that are remembered while a request is read: of more, each is read each time.
+const READ_ONCE_MAX: usize = 256;
+
+/// A label `kind/namespace/name`: Kubernetes allows 253 bytes for a name, 63 for a namespace.
+const RESOURCE_MAX_BYTES: usize = 400;
+
 /// Begins the set identifier of an endpoint of which nothing is read, so that it stands in nobody's way.
 const UNREAD_PREFIX: &str = "unread:";
 
@@ -216,7 +222,7 @@ impl<'s> EndpointReader<'s> {
             return *known;
         }
         let meaning = property_name::meaning(name);
-        if self.names.len() < limits::READ_ONCE_MAX && name.len() <= limits::PROPERTY_NAME_MAX_BYTES {
+        if self.names.len() < READ_ONCE_MAX && name.len() <= limits::PROPERTY_NAME_MAX_BYTES {
             self.names.insert(name.into(), meaning);
         }
         meaning
@@ -224,7 +230,7 @@ impl<'s> EndpointReader<'s> {
 
     fn path(&mut self, property: &'static str, text: &str) -> Result<PathPattern, PathError> {
         let read = if property == TUNNEL_PATH { PathPattern::parse } else { PathPattern::from_prefix };
-        if self.paths.len() >= limits::READ_ONCE_MAX || text.len() > limits::PATH_MAX_BYTES {
+        if self.paths.len() >= READ_ONCE_MAX || text.len() > limits::PATH_MAX_BYTES {
             return read(text);
         }
         self.paths.entry((property, text.into())).or_insert_with(|| read(text)).clone()
@@ -287,7 +293,7 @@ impl PartRead {
 
 /// An endpoint that stays as it is at Cloudflare, unread.
 pub fn unread(endpoint: &Endpoint, problem: &str, settings: &Settings) -> Canonical {
-    let resource = endpoint.labels.value(RESOURCE_LABEL).map(|label| cut(label, limits::RESOURCE_MAX_BYTES));
+    let resource = endpoint.labels.value(RESOURCE_LABEL).map(|label| cut(label, RESOURCE_MAX_BYTES));
     let set_identifier = format!("{UNREAD_PREFIX}{}", resource.unwrap_or_default());
     // A name that is cut must not become another hostname.
     let name = cut(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);

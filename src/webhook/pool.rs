@@ -11,8 +11,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::limits;
 use crate::locks::{lock, wait, wait_while};
+
+/// Idle workers that stay; those above end when they have nothing to do.
+const API_WORKERS_KEPT: usize = 2;
+
+/// Requests that may wait for a worker before the listener's queue is left to grow.
+const API_QUEUE_MAX: usize = 64;
+
+/// A worker's stack. The provider's TLS handshakes run on it. Only what is touched becomes resident.
+const API_WORKER_STACK_BYTES: usize = 1024 * 1024;
 
 /// What a worker of the pool does with a job.
 type Work<J> = dyn Fn(J, &Pool<J>) + Send + Sync;
@@ -102,9 +110,9 @@ impl<J: Send + 'static> Pool<J> {
     /// When the queue stays full, or when there is neither a worker nor a thread to be had for one.
     pub fn submit(&self, since: Instant, job: J, patience: Duration) -> Result<(), SubmitError<J>> {
         let mut state = wait_while(&self.shared.room, self.shared.lock(), patience, |state| {
-            state.queue.len() >= limits::API_QUEUE_MAX && !state.stopping
+            state.queue.len() >= API_QUEUE_MAX && !state.stopping
         });
-        if state.queue.len() >= limits::API_QUEUE_MAX {
+        if state.queue.len() >= API_QUEUE_MAX {
             return Err(SubmitError::Full(job));
         }
         // Idle workers that were woken already still count as idle, and so do the jobs they were woken for.
@@ -112,7 +120,7 @@ impl<J: Send + 'static> Pool<J> {
             let pool = self.clone();
             let spawned = thread::Builder::new()
                 .name("webhook".to_owned())
-                .stack_size(limits::API_WORKER_STACK_BYTES)
+                .stack_size(API_WORKER_STACK_BYTES)
                 .spawn(move || pool.run());
             match spawned {
                 Ok(_) => state.workers += 1,
@@ -179,7 +187,7 @@ impl<J> Shared<J> {
                 self.room.notify_one();
                 return Some(job);
             }
-            if state.stopping || state.idle >= limits::API_WORKERS_KEPT {
+            if state.stopping || state.idle >= API_WORKERS_KEPT {
                 state.workers -= 1;
                 self.ended.notify_all();
                 return None;
@@ -237,7 +245,7 @@ mod tests {
         while pool.waiting_since().is_some() {
             thread::yield_now();
         }
-        for _ in 0..limits::API_QUEUE_MAX {
+        for _ in 0..API_QUEUE_MAX {
             assert!(pool.submit(later, (), LONG).is_ok());
         }
         assert_eq!(pool.waiting_since(), Some(later));
@@ -289,8 +297,8 @@ mod tests {
         let (state, _) = pool
             .shared
             .ended
-            .wait_timeout_while(state, LONG, |state| state.workers > limits::API_WORKERS_KEPT)
+            .wait_timeout_while(state, LONG, |state| state.workers > API_WORKERS_KEPT)
             .unwrap();
-        assert_eq!(state.workers, limits::API_WORKERS_KEPT);
+        assert_eq!(state.workers, API_WORKERS_KEPT);
     }
 }

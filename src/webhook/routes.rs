@@ -18,6 +18,9 @@ use crate::limits;
 use crate::listener::path_of;
 use crate::model::endpoint::Endpoint;
 
+/// The largest answer to ExternalDNS: above 32 MiB it stops reading, fails to parse, and exits.
+const RESPONSE_BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
+
 /// What of a request decides about its route.
 #[derive(Clone, Debug)]
 pub struct Head<'a> {
@@ -223,7 +226,7 @@ impl Body<'_, '_> {
         /// Not every few bytes need a look at what others have.
         const STEP_BYTES: usize = 64 * 1024;
 
-        if self.room >= limits::RESPONSE_BODY_MAX_BYTES {
+        if self.room >= RESPONSE_BODY_MAX_BYTES {
             return Err(io::Error::other("the answer is larger than the 32 MiB that ExternalDNS reads"));
         }
         if let Some(incoming) = &mut self.incoming {
@@ -546,7 +549,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_external_dns_could_not_read_is_a_failure() {
-        let large = Endpoint { dns_name: "x".repeat(limits::RESPONSE_BODY_MAX_BYTES), ..Endpoint::default() };
+        let large = Endpoint { dns_name: "x".repeat(RESPONSE_BODY_MAX_BYTES), ..Endpoint::default() };
         let accepted = accept(&head("GET", "/records", WEBHOOK, ""), None).expect("a good head");
         assert_eq!(accepted.endpoints(Ok(vec![large]), None).status, 500);
     }

@@ -37,6 +37,13 @@ use crate::model::text::quoted;
 use crate::observe::metrics::{Family, Metrics};
 use crate::shutdown::Shutdown;
 
+/// How long a blocked send on the API port may last before the client is given up.
+const API_SEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// tiny_http allocates what it drains of an unread body in one piece. Up to here that is only address space; above,
+/// the allocation may fail, which would abort the process, so such a request is never dropped.
+const DRAINED_BODY_MAX_BYTES: usize = 256 * 1024 * 1024;
+
 #[cfg(not(panic = "unwind"))]
 compile_error!(
     "tiny_http panics when a client resets early: build with panic = \"unwind\", or one packet ends the process"
@@ -70,7 +77,7 @@ impl ServerSettings {
             addresses,
             request_timeout: limits::REQUEST_TIMEOUT_DEFAULT,
             workers: limits::API_WORKERS_MAX,
-            send_timeout: limits::API_SEND_TIMEOUT,
+            send_timeout: API_SEND_TIMEOUT,
             check_period: limits::LISTENER_CHECK_PERIOD,
             metrics: Arc::default(),
         }
@@ -462,7 +469,7 @@ impl Common {
     /// Sends the answer. Dropping a request makes tiny_http read what is left of its body, into one buffer of that
     /// size; where such a buffer might not be had, the request must not be dropped.
     fn send(&self, request: Request, answer: Response) -> io::Result<()> {
-        let droppable = request.body_length().is_none_or(|length| length <= limits::DRAINED_BODY_MAX_BYTES);
+        let droppable = request.body_length().is_none_or(|length| length <= DRAINED_BODY_MAX_BYTES);
         if droppable {
             return respond(request, answer);
         }

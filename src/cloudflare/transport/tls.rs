@@ -17,7 +17,10 @@ use ureq::unversioned::transport::{
 
 use super::connect::time_left;
 use super::crypto;
-use crate::limits::TLS_SESSIONS_KEPT;
+
+/// TLS sessions that are kept to be resumed: the API's and, where it has a certificate, a proxy's. rustls counts eight
+/// tickets for each.
+const TLS_SESSIONS_KEPT: usize = 16;
 
 /// Wraps a connection to an address of `https`.
 #[derive(Debug)]

@@ -3,12 +3,17 @@
 use super::Desired;
 use super::course::Course;
 use super::standing::Standing;
-use crate::limits;
 use crate::model::{Record, ZonePlan};
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Reason;
 use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Claims, Stamp};
+
+/// What a comment may hold on a Free zone, in bytes; paid zones take `COMMENT_MAX_BYTES_PAID`.
+const COMMENT_MAX_BYTES_FREE: usize = 100;
+
+/// What a comment may hold on a paid zone, in bytes.
+const COMMENT_MAX_BYTES_PAID: usize = 500;
 
 /// The comment in `zone` that has `claims` in place of those of `before`. It is bound to the hostname where it is another
 /// one than `before`.
@@ -83,8 +88,8 @@ pub(super) fn render(
 /// How long a comment may be in the zone.
 pub(super) fn max_bytes(zone: &ZoneSnapshot) -> usize {
     match zone.zone.plan {
-        ZonePlan::Free => limits::COMMENT_MAX_BYTES_FREE,
-        ZonePlan::Paid => limits::COMMENT_MAX_BYTES_PAID,
+        ZonePlan::Free => COMMENT_MAX_BYTES_FREE,
+        ZonePlan::Paid => COMMENT_MAX_BYTES_PAID,
     }
 }
 
