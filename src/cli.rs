@@ -210,7 +210,7 @@ arguments! {
 
 /// What the command line says before any setting is read.
 #[derive(Debug)]
-pub enum Early {
+pub enum CliExit {
     /// Text for stdout; the program ends well.
     Help(String),
     /// Text for stderr; the command line cannot be read.
@@ -222,22 +222,22 @@ pub enum Early {
 /// # Errors
 ///
 /// When only help was asked for, or when the arguments cannot be read.
-pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Arguments), Early> {
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Arguments), CliExit> {
     let arguments = split_at_equals(arguments)?;
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let arguments = Arguments::from_args(&[env!("CARGO_PKG_NAME")], &arguments).map_err(
         |EarlyExit { output, status }| match status {
-            Ok(()) => Early::Help(output),
-            Err(()) => Early::Mistake(output),
+            Ok(()) => CliExit::Help(output),
+            Err(()) => CliExit::Mistake(output),
         },
     )?;
     let command = if arguments.version {
         Command::Version
     } else {
-        Command::of(&arguments.words).map_err(Early::Mistake)?
+        Command::of(&arguments.words).map_err(CliExit::Mistake)?
     };
     if arguments.json && !matches!(command, Command::Check | Command::List) {
-        return Err(Early::Mistake("--json goes with the commands check and list".to_owned()));
+        return Err(CliExit::Mistake("--json goes with the commands check and list".to_owned()));
     }
     Ok((command, arguments))
 }
@@ -247,14 +247,16 @@ const SWITCHES: [&str; 2] = ["--json", "--version"];
 
 /// argh knows `--flag value`; Kubernetes manifests mostly say `--flag=value`. Of a flag that is unknown argh then repeats
 /// the name alone, and not the secret that somebody gave with it.
-fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Result<Vec<String>, Early> {
+fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Result<Vec<String>, CliExit> {
     let mut split = Vec::new();
     for argument in arguments {
         match argument.split_once('=') {
             Some((switch, value)) if SWITCHES.contains(&switch) => match value {
                 "true" => split.push(switch.to_owned()),
                 "false" => {}
-                _ => return Err(Early::Mistake(format!("{switch} takes true and false, and is true alone"))),
+                _ => {
+                    return Err(CliExit::Mistake(format!("{switch} takes true and false, and is true alone")));
+                }
             },
             Some((flag, value)) if flag.starts_with('-') => split.extend([flag.to_owned(), value.to_owned()]),
             _ => split.push(argument),
@@ -282,7 +284,7 @@ mod tests {
 
     #[test]
     fn help_names_every_variable_and_is_no_mistake() {
-        let Err(Early::Help(text)) = parse(["--help".to_owned()]) else {
+        let Err(CliExit::Help(text)) = parse(["--help".to_owned()]) else {
             panic!("help was asked for");
         };
         for variable in Arguments::VARIABLES {
@@ -315,7 +317,7 @@ mod tests {
     #[test]
     fn help_lists_the_commands_and_so_does_the_mistake_of_an_unknown_one() {
         for arguments in ["--help", "chek"] {
-            let (Early::Help(text) | Early::Mistake(text)) =
+            let (CliExit::Help(text) | CliExit::Mistake(text)) =
                 parse([arguments.to_owned()]).expect_err("no command");
             for (name, _) in COMMANDS {
                 assert!(text.contains(name), "{name} is missing in:\n{text}");
@@ -326,7 +328,7 @@ mod tests {
     #[test]
     fn a_secret_in_the_place_of_a_command_is_not_repeated() {
         for words in [&["CF_API_TOKEN=secret"][..], &["check", "secret"], &["-cf-api-token=secret"]] {
-            let Err(Early::Mistake(text)) = parse(words.iter().map(ToString::to_string)) else {
+            let Err(CliExit::Mistake(text)) = parse(words.iter().map(ToString::to_string)) else {
                 panic!("{words:?} is a command");
             };
             assert!(!text.contains("secret"), "{text}");
@@ -337,7 +339,7 @@ mod tests {
     fn two_commands_and_a_table_where_there_is_none_are_mistakes() {
         for arguments in [["check", "list"], ["serve", "--json"], ["--json", "--version"]] {
             let read = parse(arguments.map(str::to_owned));
-            assert!(matches!(read, Err(Early::Mistake(_))), "{arguments:?}");
+            assert!(matches!(read, Err(CliExit::Mistake(_))), "{arguments:?}");
         }
     }
 
@@ -356,7 +358,7 @@ mod tests {
         }
         for switch in ["--json", "--version"] {
             let arguments = ["check".to_owned(), format!("{switch}=secret")];
-            let Err(Early::Mistake(text)) = parse(arguments) else {
+            let Err(CliExit::Mistake(text)) = parse(arguments) else {
                 panic!("{switch}=secret is taken");
             };
             assert!(text.contains(switch) && text.contains("true") && !text.contains("secret"), "{text}");
@@ -365,6 +367,6 @@ mod tests {
 
     #[test]
     fn an_unknown_flag_is_a_mistake() {
-        assert!(matches!(parse(["--token=x".to_owned()]), Err(Early::Mistake(_))));
+        assert!(matches!(parse(["--token=x".to_owned()]), Err(CliExit::Mistake(_))));
     }
 }

@@ -72,9 +72,9 @@ impl From<ClientError> for CommandError {
 pub fn check(config: Config, json: bool) -> Result<Report, CommandError> {
     start_logging_calls(&config)?;
     let clock = Arc::new(SystemClock);
-    let (settings, asked) = check::Asked::of(config);
-    let client = Client::new(settings, Arc::clone(&clock) as _)?;
-    Ok(finding::report(&check::check(&client, &*clock, &asked), json))
+    let (client, settings) = check::CheckSettings::from_config(config);
+    let client = Client::new(client, Arc::clone(&clock) as _)?;
+    Ok(finding::report(&check::check(&client, &*clock, &settings), json))
 }
 
 /// Shows what stands at Cloudflare within the scope.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use external_dns_cloudflare_tunnel_webhook::cli::{self, Command, Early};
+use external_dns_cloudflare_tunnel_webhook::cli::{self, CliExit, Command};
 use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
 use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report};
 use external_dns_cloudflare_tunnel_webhook::config::{self, Config, Environment, Mistake};
@@ -20,8 +20,8 @@ fn main() -> ExitCode {
         match cli::parse(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
         {
             Ok(read) => read,
-            Err(Early::Help(text)) => return print(&text),
-            Err(Early::Mistake(text)) => return complain([text]),
+            Err(CliExit::Help(text)) => return print(&text),
+            Err(CliExit::Mistake(text)) => return complain([text]),
         };
     let json = arguments.json;
     let config = || Config::read(&arguments, &ProcessEnvironment);

@@ -27,27 +27,27 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
      the account of the tunnels";
 
 /// What is checked.
-pub(super) struct Asked {
-    settings: ProviderSettings,
+pub(super) struct CheckSettings {
+    provider: ProviderSettings,
     warnings: Vec<String>,
     /// The legacy pair instead of a token.
     is_key: bool,
 }
 
-impl Asked {
-    pub(super) fn of(mut config: Config) -> (ClientSettings, Self) {
+impl CheckSettings {
+    pub(super) fn from_config(mut config: Config) -> (ClientSettings, Self) {
         let warnings = std::mem::take(&mut config.warnings);
         let is_key = matches!(config.client.credentials, Credentials::Key { .. });
-        (config.client, Self { settings: config.provider, warnings, is_key })
+        (config.client, Self { provider: config.provider, warnings, is_key })
     }
 }
 
 /// Every finding, in the order in which one thing needs another.
-pub(super) fn check(client: &Client, clock: &dyn Clock, asked: &Asked) -> Vec<Finding> {
+pub(super) fn check(client: &Client, clock: &dyn Clock, settings: &CheckSettings) -> Vec<Finding> {
     let deadline = Deadline::after(clock, limits::COMMAND_TIMEOUT);
     let mut check =
-        Check { client, clock, deadline, asked, findings: Vec::new(), calls: 0, lacks_permission: false };
-    for warning in &asked.warnings {
+        Check { client, clock, deadline, settings, findings: Vec::new(), calls: 0, lacks_permission: false };
+    for warning in &settings.warnings {
         check.note(Status::Warning, "configuration", warning.clone(), "");
     }
     if check.credentials() {
@@ -67,7 +67,7 @@ struct Check<'a> {
     client: &'a Client,
     clock: &'a dyn Clock,
     deadline: Deadline,
-    asked: &'a Asked,
+    settings: &'a CheckSettings,
     findings: Vec<Finding>,
     /// What a loop without changes costs.
     calls: usize,
@@ -102,8 +102,8 @@ impl Check<'_> {
     }
 
     fn credentials(&mut self) -> bool {
-        let account = self.asked.settings.account.as_ref();
-        let (what, remedy) = match (self.asked.is_key, account) {
+        let account = self.settings.provider.account.as_ref();
+        let (what, remedy) = match (self.settings.is_key, account) {
             (true, _) => {
                 ("key", "see that CF_API_KEY and CF_API_EMAIL belong together; better, make a token")
             }
@@ -150,15 +150,15 @@ impl Check<'_> {
             "cannot be tried without doing it: the token needs Zone: DNS: Edit and Account: Cloudflare Tunnel: Edit",
             "",
         );
-        if self.asked.settings.dry_run {
+        if self.settings.provider.dry_run {
             self.note(Status::Warning, "DRY_RUN", "is set: nothing will be written", "unset it to publish");
         }
         self.rate_limit();
     }
 
     fn account(&mut self, zones: Option<&[Zone]>) -> Option<AccountId> {
-        let settings = &self.asked.settings;
-        if let Some(account) = &self.asked.settings.account {
+        let settings = &self.settings.provider;
+        if let Some(account) = &self.settings.provider.account {
             let in_scope = || zones.into_iter().flatten().filter(|zone| settings.takes(zone));
             let is_theirs = in_scope().any(|zone| is_of_account(zone, account));
             match in_scope().next() {
@@ -193,7 +193,7 @@ impl Check<'_> {
             Ok(present) => present,
             Err(error) => return self.failed("tunnels", &error, TUNNEL_EDIT),
         };
-        for wanted in &self.asked.settings.tunnels {
+        for wanted in &self.settings.provider.tunnels {
             match find_tunnel(&present, wanted) {
                 Ok(tunnel) => self.tunnel(account, tunnel),
                 Err(problem) => {
@@ -257,7 +257,7 @@ impl Check<'_> {
     }
 
     fn config_source(&mut self, Tunnel { id, name, .. }: &Tunnel, is_local: bool) {
-        let (status, source, remedy) = match (is_local, self.asked.settings.allow_local_config) {
+        let (status, source, remedy) = match (is_local, self.settings.provider.allow_local_config) {
             (false, _) => (Status::Ok, "configured at Cloudflare", ""),
             (true, true) => (
                 Status::Warning,
@@ -275,7 +275,7 @@ impl Check<'_> {
 
     /// Answers the owners of the stamps that were found, one for each stamp.
     fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
-        let settings = &self.asked.settings;
+        let settings = &self.settings.provider;
         for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
             self.note(
                 Status::Warning,
@@ -333,7 +333,7 @@ impl Check<'_> {
                 let stamps = records.iter().filter_map(Stamp::of);
                 owners.extend(stamps.map(|stamp| stamp.owner));
                 let new = owners.iter().skip(before);
-                let own = new.filter(|owner| **owner == self.asked.settings.policy.owner).count();
+                let own = new.filter(|owner| **owner == self.settings.provider.policy.owner).count();
                 self.calls += records.len().div_ceil(limits::RECORDS_PER_PAGE as usize).max(1);
                 self.note(Status::Ok, &what, format!("{}, {own} of them ours", records.len()), "");
             }
@@ -345,7 +345,7 @@ impl Check<'_> {
     }
 
     fn ownership(&mut self, owners: Option<&[Box<str>]>) {
-        let Policy { owner, ownership, .. } = &self.asked.settings.policy;
+        let Policy { owner, ownership, .. } = &self.settings.provider.policy;
         let mut others: Vec<&str> = Vec::new();
         for other in owners.unwrap_or_default().iter().filter(|other| *other != owner) {
             if !others.contains(&&**other) && others.len() < limits::NAMES_SHOWN_MAX {

@@ -4,12 +4,12 @@
 //! is written down in `docs/security.md`.
 //!
 //! ```text
-//! connection threads (tiny_http's, one each) ──queue──> taker, one a listener ──pool──> workers
+//! connection threads (tiny_http's, one each) ──queue──> acceptor, one a listener ──pool──> workers
 //!   read heads, and bodies up to 1 KiB                    starts the deadline            read the body, ask the
 //!                                                         checks the listener            service, answer
 //! ```
 //!
-//! A request's deadline starts when a taker gets it. Takers do nothing that blocks, so it does not wait in tiny_http's
+//! A request's deadline starts when a acceptor gets it. Takers do nothing that blocks, so it does not wait in tiny_http's
 //! queue unless our own is full; then the age of what is queued tells, and the process ends.
 
 use std::fmt;
@@ -245,7 +245,7 @@ impl BoundServer {
                 tiny_http::Server::from_listener(listener, None)
                     .map_err(|error| io::Error::other(error.to_string()))?,
             );
-            let taker = Taker {
+            let acceptor = Acceptor {
                 common: Arc::clone(&common),
                 pool: pool.clone(),
                 server: Arc::clone(&server),
@@ -254,7 +254,7 @@ impl BoundServer {
             let thread = thread::Builder::new()
                 .name("webhook-take".to_owned())
                 .stack_size(limits::LISTENER_STACK_BYTES)
-                .spawn(move || taker.run())?;
+                .spawn(move || acceptor.run())?;
             takers.push((server, thread));
         }
         Ok(RunningServer { common, pool, takers })
@@ -266,9 +266,9 @@ impl RunningServer {
     /// all were.
     pub fn stop(self, limit: Duration) -> bool {
         self.common.stopping.store(true, Ordering::Release);
-        for (server, taker) in self.takers {
+        for (server, acceptor) in self.takers {
             server.unblock();
-            if taker.join().is_err() {
+            if acceptor.join().is_err() {
                 log::error!("a thread of the API port panicked");
             }
             // The last owner: dropping it closes the socket.
@@ -288,14 +288,14 @@ impl fmt::Debug for RunningServer {
 }
 
 /// Takes requests from one listener, and watches over it.
-struct Taker {
+struct Acceptor {
     common: Arc<Common>,
     pool: Pool<Job>,
     server: Arc<tiny_http::Server>,
     address: SocketAddr,
 }
 
-impl Taker {
+impl Acceptor {
     fn run(&self) {
         let common = &*self.common;
         let mut checked = common.clock.now();
