@@ -5,9 +5,9 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 name := "external-dns-cloudflare-tunnel-webhook"
 target_dir := env("CARGO_TARGET_DIR", "target")
 static_target := "x86_64-unknown-linux-musl"
-static_binary := target_dir / static_target / "dist" / name
+static_binary := target_dir / static_target / "release" / name
 arm_target := "aarch64-unknown-linux-musl"
-arm_binary := target_dir / arm_target / "dist" / name
+arm_binary := target_dir / arm_target / "release" / name
 # What a release consists of.
 release_files := target_dir / "release-files"
 
@@ -30,13 +30,13 @@ build:
 # The static x86_64 binary that is shipped (needs musl-tools).
 [group('build')]
 static:
-    cargo build --profile dist --locked --target {{ static_target }} --bin {{ name }}
+    cargo build --release --locked --target {{ static_target }} --bin {{ name }}
 
 # The static aarch64 binary (needs gcc-aarch64-linux-gnu and libc6-dev-arm64-cross for ring's C code).
 [group('build')]
 static-aarch64:
     CC_aarch64_unknown_linux_musl=aarch64-linux-gnu-gcc \
-    cargo build --profile dist --locked --target {{ arm_target }} --bin {{ name }}
+    cargo build --release --locked --target {{ arm_target }} --bin {{ name }}
 
 # Size of the static binary; fails above the limit, or if it asks for a dynamic loader.
 [group('build')]
@@ -81,7 +81,7 @@ test:
 # What a hostile neighbour can make the static binary take of the memory: it has to stay within 32 MiB.
 [group('test')]
 memory: static
-    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/dist/{{ name }}' cargo test --locked --test program memory::
+    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' cargo test --locked --test program memory::
 
 # The whole conversation on the emulator, printed; nothing to configure.
 [group('test')]
@@ -158,7 +158,7 @@ image-test: image
     ((EUID == 0)) && as_root=() || as_root=(sudo)
     "${as_root[@]}" tests/image/run "docker-archive:$built/{{ name }}-amd64.tar" "$emulator"
     "${as_root[@]}" tests/image/run --described "docker-archive:$built/{{ name }}-arm64.tar" "$emulator"
-    "${as_root[@]}" tests/image/run --emulated "$built/{{ arm_target }}/dist/{{ name }}" "$emulator"
+    "${as_root[@]}" tests/image/run --emulated "$built/{{ arm_target }}/release/{{ name }}" "$emulator"
 
 # The metrics of a run, the alert rules and the dashboard, as Prometheus' own tools see them (needs promtool and Python).
 [group('test')]
@@ -252,7 +252,7 @@ advisories:
 # The table of docs/operations.md: size, start, memory (builds the static binary first).
 [group('measure')]
 figures: static
-    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/dist/{{ name }}' \
+    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' \
         cargo bench --locked --bench figures
 
 # Archives, SBOMs and sums of both targets, in target/release-files (needs cargo-auditable, cargo-cyclonedx, Python).

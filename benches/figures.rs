@@ -1,6 +1,6 @@
 //! The figures of docs/operations.md, as a Markdown table: `just figures`.
 //!
-//! Measures the static binary (or the one `WEBHOOK_BINARY` names) as ExternalDNS would see it: started as a
+//! Measures the static release binary (or the one `WEBHOOK_BINARY` names) as ExternalDNS would see it: started as a
 //! process against the emulator of Cloudflare, spoken to over a socket, its memory read from `/proc`. Each line is a
 //! fresh process, so that no figure carries another one's peak. Fails when the program answers wrongly, never when a
 //! figure misses its aim: the aims stand beside the figures.
@@ -83,7 +83,7 @@ fn binary() -> Outcome<PathBuf> {
         || {
             let root = Path::new(env!("CARGO_MANIFEST_DIR"));
             let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-            target.join("x86_64-unknown-linux-musl/dist").join(NAME)
+            target.join("x86_64-unknown-linux-musl/release").join(NAME)
         },
         PathBuf::from,
     );
