@@ -86,7 +86,7 @@ memory: static
 # The whole conversation on the emulator, printed; nothing to configure.
 [group('test')]
 demo:
-    cargo run --release --locked --example demo
+    cargo run --locked --example demo
 
 # The real ExternalDNS against the program and the emulator (needs Go; E2E_REQUIRED=1 forbids skipping,
 # WEBHOOK_BINARY and EMULATOR_BINARY name binaries to use instead of a debug build). The first time this compiles all of
@@ -208,8 +208,8 @@ pictures folder='docs/pictures':
     #!/usr/bin/env bash
     set -euo pipefail
     # Cut: cargo's own lines, and what has been seen before.
-    cargo run --release --locked --example demo 2>&1 | docs/pictures/terminal.py \
-        --command 'cargo run --release --example demo' \
+    cargo run --locked --example demo 2>&1 | docs/pictures/terminal.py \
+        --command 'cargo run --example demo' \
         --title 'What the demo prints' \
         --description 'A terminal in which the demo runs: three hostnames are published, their rules standing before a wildcard made by hand; a typing mistake is refused and withdraws nothing; at the end everything of ours is gone, and everything else is as it was.' \
         --cut '' '== A tunnel' \

@@ -1,7 +1,7 @@
 //! The whole conversation of ExternalDNS with this program, for a small shop, against an emulator of Cloudflare.
 //!
 //! ```text
-//! cargo run --release --example demo
+//! cargo run --example demo
 //! ```
 //!
 //! Nothing to configure, no network. Each step prints what was asked, what stands at Cloudflare afterwards and the calls
