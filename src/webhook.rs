@@ -1,6 +1,6 @@
-//! ExternalDNS's webhook protocol: sockets, routes and media types. Knows nothing of Cloudflare.
+//! Speaks ExternalDNS's webhook protocol: sockets, routes and media types. It knows nothing of Cloudflare.
 //!
-//! [`routes`] decides from values alone; [`server`] brings requests to it and answers back.
+//! [`routes`] decides from values alone; [`server`] brings requests to it and sends its answers.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub mod response;
 pub mod routes;
 pub mod server;
 
-/// What answers ExternalDNS. Every method must return before the deadline it is given.
+/// Answers ExternalDNS. Every method must return before the deadline it is given.
 pub trait Service: Send + Sync {
     /// The body of `GET /`: ExternalDNS's `DomainFilter` as JSON. Must not wait for anything.
     fn domain_filter(&self) -> Box<str>;
@@ -25,43 +25,42 @@ pub trait Service: Send + Sync {
     /// Every endpoint that is ours.
     ///
     /// # Errors
-    /// When the list would not be complete: ExternalDNS takes what is missing for deleted.
+    /// When the list would be incomplete: ExternalDNS would take a missing endpoint for a deleted one.
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure>;
 
-    /// The canonical form of what ExternalDNS wants. What is kept of `wanted` is to be taken from its share.
+    /// The canonical form of the endpoints that ExternalDNS wants. What is kept of `wanted` must be taken from its
+    /// share.
     ///
     /// # Errors
-    /// When the canonical form cannot be told yet, or not of all.
+    /// When the canonical form is not known yet, or not for all endpoints.
     fn adjust_endpoints(
         &self,
         wanted: &mut Incoming<'_>,
         deadline: Deadline,
     ) -> Result<Vec<Endpoint>, Failure>;
 
-    /// Carries the changes out, once all of them are there.
+    /// Carries out the changes once the whole body has arrived.
     ///
     /// # Errors
-    /// When something that should have been done was not, and has to be asked for again.
+    /// When any of the work was not done, so that ExternalDNS has to ask for it again.
     fn apply_changes(&self, changes: &mut Incoming<'_>, deadline: Deadline) -> Result<(), Failure>;
 
-    /// Whether two values of the property called `name` mean the same, as the older plugin protocol asks.
+    /// Compares two values of the property `name` by their meaning, for the older plugin protocol.
     fn property_values_equal(&self, name: &str, previous: &str, current: &str) -> bool;
 }
 
-/// Why a request was not carried out. ExternalDNS takes either status for a soft error and asks again in its next
-/// loop; every other status would end it.
+/// A request that was not carried out. ExternalDNS treats both statuses as soft errors and asks again in its next loop;
+/// any other status would end its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The status of the answer.
     pub status: FailureStatus,
     /// A short text for the operator. ExternalDNS discards it.
     pub text: String,
 }
 
-/// The statuses of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureStatus {
-    /// 500: it failed, or the request cannot be served as it is.
+    /// 500: the request failed, or cannot be served as it is.
     Internal500,
     /// 503: it may work later.
     Unavailable503,
@@ -80,7 +79,7 @@ impl Failure {
 }
 
 impl FailureStatus {
-    /// The number on the wire.
+    /// The HTTP status.
     pub fn code(self) -> u16 {
         match self {
             Self::Internal500 => 500,
@@ -89,7 +88,7 @@ impl FailureStatus {
     }
 }
 
-/// A body could not be read to its end, for a reason that becomes the answer. What came of it must not be acted upon.
+/// Reading a body failed, and the answer is set already. What was read before must not be acted upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 

@@ -1,7 +1,8 @@
-//! The memory that all requests together may take for what they bring.
+//! Bounds the memory that all requests together use for their bodies and answers.
 //!
-//! A request takes its share piece by piece, as it arrives, and gives it back when it is answered. The last part of the
-//! budget is for small requests, so that one that wants all there is does not keep ExternalDNS waiting.
+//! A request takes its share piece by piece as its body arrives, and gives it back when it is answered. The last part
+//! of the budget is reserved for small requests, so that one request that wants everything does not keep ExternalDNS
+//! waiting.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::locks::{lock, wait_while};
 
-/// The budget. Cheap to clone.
+/// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 
@@ -24,13 +25,13 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// When the requests came that have a share.
+    /// The arrival times of the requests that hold a share.
     holders: Vec<Instant>,
-    /// Whether somebody got nothing because of them.
+    /// Another request got nothing because of them.
     is_missed: bool,
 }
 
-/// What one request has of a budget. Dropping it gives it back.
+/// One request's part of a budget. Dropping it gives it back.
 pub struct Share {
     budget: Budget,
     since: Instant,
@@ -38,32 +39,32 @@ pub struct Share {
     used: usize,
 }
 
-/// Why a share does not grow.
+/// The reason why a share did not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// Not even alone would the request fit.
+    /// The request would not fit even if it were alone.
     TooMuch,
-    /// Others have what is left, and went on having it.
+    /// Other requests held the rest for the whole wait.
     Busy,
 }
 
-/// Shares grow in such steps, as not every endpoint needs a look at what the others have.
+/// Shares grow in steps of this size, so that most endpoints need no look at the shared state.
 const STEP_BYTES: usize = 16 * 1024;
 
 impl Budget {
-    /// So many bytes, the last `reserve` of which are for requests that take no more than a quarter of it.
+    /// A budget of `total` bytes. Its last `reserve` bytes are for requests that take no more than a quarter of it.
     pub fn new(total: usize, reserve: usize) -> Self {
         let reserve = reserve.min(total);
         let state = State { free: total, holders: Vec::new(), is_missed: false };
         Self(Arc::new(Shared { state: Mutex::new(state), freed: Condvar::new(), total, reserve }))
     }
 
-    /// A share that has nothing yet, for a request that came at `since`.
+    /// An empty share, for a request that came at `since`.
     pub fn share(&self, since: Instant) -> Share {
         Share { budget: self.clone(), since, taken: 0, used: 0 }
     }
 
-    /// Whether a request that came before `instant` still has a share, and another one went without.
+    /// True if a request that came before `instant` still holds a share while another one went without.
     pub fn is_held_since(&self, instant: Instant) -> bool {
         let mut state = self.state();
         let is_held = state.holders.iter().any(|since| *since < instant);
@@ -71,7 +72,7 @@ impl Budget {
         is_held && state.is_missed
     }
 
-    /// What one request may take at most.
+    /// The most that one request may take, in bytes.
     pub fn most(&self) -> usize {
         self.0.total - self.0.reserve
     }
@@ -86,10 +87,10 @@ impl Budget {
 }
 
 impl Share {
-    /// Takes so many bytes more, and waits for them as long as `patience`.
+    /// Takes `bytes` more, waiting for them for at most `patience`.
     ///
     /// # Errors
-    /// When they are not to be had. The share is as it was.
+    /// When they cannot be had; the share then stays as it was.
     pub fn grow(&mut self, bytes: usize, patience: Duration) -> Result<(), NoRoom> {
         let used = self.used.saturating_add(bytes);
         if let Some(missing) = used.checked_sub(self.taken).filter(|missing| *missing > 0) {
@@ -99,7 +100,7 @@ impl Share {
         Ok(())
     }
 
-    /// So many bytes are used no more. They stay with the share: it will grow again.
+    /// Marks `bytes` as unused. They stay with the share, because it will grow again.
     pub fn shrink(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
     }
@@ -216,7 +217,7 @@ mod tests {
         }
     }
 
-    /// A client that sends half a body and neither goes on nor closes.
+    /// The client sends half a body, then neither goes on nor closes.
     #[test]
     fn who_holds_a_share_for_long_shows_once_another_went_without() {
         let budget = Budget::new(2 * STEP, 0);

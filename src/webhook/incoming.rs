@@ -1,9 +1,9 @@
-//! A request's body, read as it arrives. Of a list of endpoints only the one in hand is held, so that a body costs what its
-//! reader keeps of it.
+//! Reads a request's body as it arrives. Only one endpoint of a list is held at a time, so a body costs no more memory
+//! than its reader keeps of it.
 //!
-//! serde_json reads each element from a window of text. One that the window cuts off is read again with twice as much text,
-//! up to a limit above which its names alone are read. The end of the body is the end of the list and nothing behind it:
-//! who acts after that has seen all of a well-formed body.
+//! serde_json parses each element from a window of text. If the window cuts an element off, it is read again from a
+//! window twice as large, up to a limit above which only its names are read. A body ends with its list, and nothing may
+//! follow: whoever acts after the end has seen all of a well-formed body.
 
 mod names;
 mod received;
@@ -23,23 +23,22 @@ use crate::clock::{Clock, Deadline};
 use crate::limits;
 use crate::model::endpoint::{Endpoint, List};
 
-/// The body of one request.
 pub struct Incoming<'r> {
     received: Received<'r>,
     shape: Shape,
     state: State,
-    /// Lists of changes that were there, a bit each.
+    /// The change lists seen so far, one bit each.
     seen: u8,
     share: &'r mut Share,
-    /// What the element in hand takes of the share.
+    /// The part of the share that the current element takes, in bytes.
     in_hand: usize,
     deadline: Deadline,
     clock: &'r dyn Clock,
-    /// The answer where reading has failed.
+    /// The answer, once reading has failed.
     failure: Option<Response>,
 }
 
-/// What a body is.
+/// The structure that a body must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// An array of endpoints.
@@ -50,11 +49,11 @@ pub enum Shape {
     Object,
 }
 
-/// Where in a body reading is.
+/// The reader's position in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Begin,
-    /// Between the fields of changes.
+    /// Between the fields of an object of changes.
     Fields {
         is_first: bool,
     },
@@ -65,26 +64,26 @@ enum State {
     End,
 }
 
-/// One endpoint of a body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrived {
-    /// The list that it is in.
+    /// The list that holds it.
     pub list: List,
-    /// The endpoint.
     pub endpoint: Endpoint,
-    /// Whether all of it was read. If not it has its name, and its type and object where these came early enough.
+    /// False if the endpoint was too long to be read whole. It then has its name, and its type and object where these
+    /// came early enough.
     pub is_whole: bool,
 }
 
-/// Whether a value was read.
+/// The result of reading one value.
 enum Value<T> {
     Read(T),
-    /// It is longer than what is held of one.
+    /// It is longer than the longest that is held.
     TooLong,
 }
 
 impl<'r> Incoming<'r> {
-    /// The body that `source` has, with the length that was announced. What is kept of it is taken from `share`.
+    /// Reads a body from `source`, whose announced length in bytes is `announced`. Memory for what is kept is taken
+    /// from `share`.
     pub fn new(
         source: &'r mut dyn Read,
         announced: Option<usize>,
@@ -106,10 +105,10 @@ impl<'r> Incoming<'r> {
         }
     }
 
-    /// The next endpoint. `None` where the body is over; `null` is Go's way of writing an empty list.
+    /// The next endpoint, or `None` at the end of the body. `null` counts as an empty list, because Go writes it so.
     ///
     /// # Errors
-    /// When the body is malformed, too large or too late. What came before must not be acted upon.
+    /// When the body is malformed, too large or too late. Endpoints read before must not be acted upon.
     pub fn next_endpoint(&mut self) -> Result<Option<Arrived>, Interrupted> {
         if self.failure.is_some() {
             return Err(Interrupted);
@@ -143,7 +142,7 @@ impl<'r> Incoming<'r> {
     /// The whole body as one object.
     ///
     /// # Errors
-    /// As of [`next_endpoint`](Self::next_endpoint).
+    /// The same as for [`next_endpoint`](Self::next_endpoint).
     pub fn whole<T: Default + for<'de> Deserialize<'de>>(&mut self) -> Result<T, Interrupted> {
         if !matches!(self.peek()?, Some(b'{' | b'n')) {
             return Err(self.unexpected("expected '{'"));
@@ -153,10 +152,10 @@ impl<'r> Incoming<'r> {
         Ok(value.unwrap_or_default())
     }
 
-    /// Takes so many bytes for what is kept of this body, until the request is answered.
+    /// Takes `bytes` of memory for what is kept of this body, until the request is answered.
     ///
     /// # Errors
-    /// When they are not to be had in time.
+    /// When they cannot be had in time.
     pub fn keep(&mut self, bytes: usize) -> Result<(), Interrupted> {
         let patience = self.deadline.remaining(self.clock).min(limits::BODY_PATIENCE);
         self.share.grow(bytes, patience).map_err(|no_room| {
@@ -175,8 +174,8 @@ impl<'r> Incoming<'r> {
         })
     }
 
-    /// Reads what nobody wanted to see, and says what is wrong with the body if something is. What is left unread
-    /// tiny_http would read in one piece.
+    /// Reads the rest of the body, and returns the error answer if it is malformed. tiny_http would otherwise read the
+    /// rest into one buffer.
     pub fn finish(&mut self) -> Option<Response> {
         let is_list = self.shape != Shape::Object;
         while is_list && self.state != State::End && matches!(self.next_endpoint(), Ok(Some(_))) {}
@@ -203,7 +202,7 @@ impl<'r> Incoming<'r> {
         Ok(())
     }
 
-    /// Whether a list or an object ends here; if not, what comes is its next part.
+    /// True if the list or object ends here; otherwise its next part follows.
     fn is_closed(&mut self, closing: u8, is_first: bool) -> Result<bool, Interrupted> {
         let next = self.peek()?;
         if next == Some(closing) {
@@ -219,7 +218,7 @@ impl<'r> Incoming<'r> {
         Ok(false)
     }
 
-    /// Up to the first element of a list of changes, or behind a field that is none.
+    /// Advances to the first element of a list of changes, or past a field that is not such a list.
     fn field(&mut self) -> Result<(), Interrupted> {
         if self.peek()? != Some(b'"') {
             return Err(self.unexpected("expected a field"));
@@ -255,7 +254,7 @@ impl<'r> Incoming<'r> {
     }
 
     fn item(&mut self, list: List) -> Result<Arrived, Interrupted> {
-        // serde would take a list for an object with its fields in order.
+        // serde would also accept a list as an object with its fields in order.
         if self.peek()? != Some(b'{') {
             return Err(self.unexpected("expected '{'"));
         }
@@ -272,7 +271,7 @@ impl<'r> Incoming<'r> {
         Ok(Arrived { list, endpoint, is_whole: false })
     }
 
-    /// The value that begins here.
+    /// Reads the value that begins here.
     fn value<T: for<'de> Deserialize<'de>>(&mut self) -> Result<Value<T>, Interrupted> {
         loop {
             let rest = self.received.rest();
@@ -282,7 +281,7 @@ impl<'r> Incoming<'r> {
             let is_at_edge = length == rest.len() && !self.received.is_ended();
             match value {
                 Some(Ok(_)) if length > limits::ELEMENT_MAX_BYTES => return Ok(Value::TooLong),
-                // At the edge of the window a number may go on.
+                // A number at the edge of the window may continue behind it.
                 Some(Ok(value)) if !is_at_edge || !rest.ends_with(|last: char| last.is_ascii_digit()) => {
                     self.received.advance(length);
                     return Ok(Value::Read(value));
@@ -295,7 +294,7 @@ impl<'r> Incoming<'r> {
                 _ => {
                     let wanted = (rest.len() * 2).clamp(1, limits::ELEMENT_MAX_BYTES);
                     if wanted > CHUNK_BYTES {
-                        // What comes of a text takes up to twelve times as much.
+                        // A parsed element takes up to twelve times as much memory as its text.
                         let more = (wanted * 12).saturating_sub(self.in_hand);
                         self.keep(more)?;
                         self.in_hand += more;
@@ -308,7 +307,7 @@ impl<'r> Incoming<'r> {
         }
     }
 
-    /// Past the object that begins here, which is too long to be held.
+    /// Skips the object that begins here, which is too long to be held.
     fn skip_object(&mut self) -> Result<(), Interrupted> {
         let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
         loop {
@@ -339,7 +338,7 @@ impl<'r> Incoming<'r> {
         }
     }
 
-    /// Sees that nothing else comes, and that it is not too late.
+    /// Checks that nothing follows and that it is not too late.
     fn end(&mut self) -> Result<(), Interrupted> {
         if self.peek()?.is_some() {
             return Err(self.unexpected("trailing characters"));
@@ -350,7 +349,7 @@ impl<'r> Incoming<'r> {
         Ok(())
     }
 
-    /// The first byte that is no blank.
+    /// The first byte that is not whitespace.
     fn peek(&mut self) -> Result<Option<u8>, Interrupted> {
         self.received.peek().map_err(|error| self.unreceived(error))
     }

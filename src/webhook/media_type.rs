@@ -1,14 +1,14 @@
-//! Media types of the protocol, read as RFC 9110 has them: without regard to case and blanks, with parameters,
-//! quality and ranges. What is written is written to the byte: ExternalDNS compares strings.
+//! Reads the protocol's media types as RFC 9110 defines them: case and blanks do not matter, parameters, quality and
+//! ranges are allowed. It writes them byte for byte, because ExternalDNS compares strings.
 
 use std::borrow::Cow;
 
-/// The dialects of the protocol that are spoken.
+/// The dialects of the protocol that this program speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// What every released ExternalDNS speaks.
+    /// The dialect of every released ExternalDNS.
     Webhook,
-    /// Its draft, which some clients still speak.
+    /// The draft of the protocol, which some clients still speak.
     Plugin,
 }
 
@@ -25,7 +25,6 @@ struct MediaRange<'a> {
 impl Protocol {
     const ALL: [Self; 2] = [Self::Webhook, Self::Plugin];
 
-    /// The media type to the byte.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Webhook => "application/external.dns.webhook+json;version=1",
@@ -41,8 +40,8 @@ impl Protocol {
     }
 }
 
-/// The protocol that `Content-Type` names. A missing version is taken for ours, another version is not.
-/// Parameters such as `charset` are ignored.
+/// The protocol that `Content-Type` names. A missing version counts as ours; a different one does not. Parameters such
+/// as `charset` are ignored.
 pub fn of_content(values: &[&str]) -> Option<Protocol> {
     let [value] = values else {
         return None;
@@ -53,7 +52,7 @@ pub fn of_content(values: &[&str]) -> Option<Protocol> {
         .find(|protocol| specificity(&range, *protocol).is_some_and(|specificity| specificity >= EXACT))
 }
 
-/// The protocol to answer in, given all `Accept` values of a request; `preferred` breaks a tie. `None` when they
+/// Chooses the protocol of the answer from all `Accept` values of a request; `preferred` breaks a tie. `None` if they
 /// exclude both. No value at all accepts everything.
 pub fn negotiate(accept: &[&str], preferred: Protocol) -> Option<Protocol> {
     if accept.iter().all(|value| value.trim().is_empty()) {
@@ -64,7 +63,7 @@ pub fn negotiate(accept: &[&str], preferred: Protocol) -> Option<Protocol> {
     Protocol::ALL
         .into_iter()
         .filter_map(|protocol| {
-            // The range that says most about a type decides, whatever stands elsewhere in the list.
+            // The most specific range for a type decides, wherever it stands in the list.
             let (specificity, quality) = ranges
                 .iter()
                 .filter_map(|range| Some((specificity(range, protocol)?, range.quality)))
@@ -75,10 +74,10 @@ pub fn negotiate(accept: &[&str], preferred: Protocol) -> Option<Protocol> {
         .map(|(.., protocol)| protocol)
 }
 
-/// From here on a range names the type itself.
+/// A range of this specificity or more names the type itself.
 const EXACT: u8 = 2;
 
-/// How much `range` says about the protocol's type, `None` when it does not include it.
+/// The specificity of `range` for the protocol's type, or `None` if the range does not include it.
 fn specificity(range: &MediaRange<'_>, protocol: Protocol) -> Option<u8> {
     let version_fits = range.version.as_deref().is_none_or(|version| version == "1");
     if !version_fits {
@@ -108,7 +107,7 @@ fn parse(text: &str) -> Option<MediaRange<'_>> {
     }
     let mut range = MediaRange { kind, subtype, version: None, quality: 1000 };
     for parameter in parts {
-        // A stray semicolon says nothing.
+        // A stray semicolon means nothing.
         if parameter.trim().is_empty() {
             continue;
         }
@@ -168,7 +167,7 @@ fn unquote(value: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// `1`, `0.5`, `0.123`: in thousandths.
+/// Reads `1`, `0.5` or `0.123`, in thousandths.
 fn quality(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {

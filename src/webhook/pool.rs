@@ -1,8 +1,9 @@
-//! A small pool of workers that grows while clients hold them.
+//! Runs requests on a small pool of workers that grows while clients hold them.
 //!
-//! A worker that reads a body, or drains what nobody read, blocks for as long as its client pleases: tiny_http has
-//! no read time-out. So there is a worker for each request in hand up to a limit, and who is stuck is not waited
-//! for, at the end neither. A request that found no worker for long shows that all are stuck; its age is there to be asked.
+//! A worker that reads a body, or drains an unread one, blocks for as long as its client pleases, because tiny_http has
+//! no read time-out. So each request gets its own worker, up to a limit, and nobody waits for a stuck worker, not even
+//! at the end of the process. A request that waits long for a worker shows that all of them are stuck; the pool tells
+//! its age.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,20 +23,20 @@ const API_QUEUE_MAX: usize = 64;
 /// A worker's stack. The provider's TLS handshakes run on it. Only what is touched becomes resident.
 const API_WORKER_STACK_BYTES: usize = 1024 * 1024;
 
-/// What a worker of the pool does with a job.
+/// Handles one job on a worker.
 type Work<J> = dyn Fn(J, &Pool<J>) + Send + Sync;
 
-/// The pool. Cheap to clone.
+/// Cheap to clone.
 pub struct Pool<J> {
     shared: Arc<Shared<J>>,
 }
 
-/// Why a job was not taken; the job comes back with the reason.
+/// The reason why a job was not taken. The job comes back with it.
 #[derive(Debug)]
 pub enum SubmitError<J> {
     /// The queue stayed full.
     Full(J),
-    /// There is no worker, and no thread for one.
+    /// There is no worker, and no thread could be started for one.
     NoThread(J, io::Error),
 }
 
@@ -55,7 +56,7 @@ struct State<J> {
     queue: VecDeque<(Instant, J)>,
     idle: usize,
     workers: usize,
-    /// Of the workers, those that wait for a client.
+    /// The workers among them that wait for a client.
     waiting: usize,
     stopping: bool,
 }
@@ -84,7 +85,7 @@ impl<J> fmt::Debug for Pool<J> {
 }
 
 impl<J: Send + 'static> Pool<J> {
-    /// A pool of at most `workers_max` threads, none of which exists yet. `work` must not panic.
+    /// Makes a pool of at most `workers_max` threads, none of which exists yet. `work` must not panic.
     pub fn new(workers_max: usize, work: impl Fn(J, &Self) + Send + Sync + 'static) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -104,10 +105,10 @@ impl<J: Send + 'static> Pool<J> {
         }
     }
 
-    /// Queues a job that came at `since`. Waits for `patience` at most while the queue is full.
+    /// Queues a job that came at `since`. While the queue is full, waits for at most `patience`.
     ///
     /// # Errors
-    /// When the queue stays full, or when there is neither a worker nor a thread to be had for one.
+    /// When the queue stays full, or when there is no worker and no thread can be started for one.
     pub fn submit(&self, since: Instant, job: J, patience: Duration) -> Result<(), SubmitError<J>> {
         let mut state = wait_while(&self.shared.room, self.shared.lock(), patience, |state| {
             state.queue.len() >= API_QUEUE_MAX && !state.stopping
@@ -115,7 +116,7 @@ impl<J: Send + 'static> Pool<J> {
         if state.queue.len() >= API_QUEUE_MAX {
             return Err(SubmitError::Full(job));
         }
-        // Idle workers that were woken already still count as idle, and so do the jobs they were woken for.
+        // Idle workers that were already woken still count as idle, and their jobs still count as queued.
         if state.queue.len() >= state.idle && state.workers < self.shared.workers_max {
             let pool = self.clone();
             let spawned = thread::Builder::new()
@@ -124,7 +125,7 @@ impl<J: Send + 'static> Pool<J> {
                 .spawn(move || pool.run());
             match spawned {
                 Ok(_) => state.workers += 1,
-                // Another worker will come to it.
+                // Another worker will take the job.
                 Err(error) if state.workers > 0 => log::warn!("no thread for another worker: {error}"),
                 Err(error) => return Err(SubmitError::NoThread(job, error)),
             }
@@ -135,13 +136,13 @@ impl<J: Send + 'static> Pool<J> {
         Ok(())
     }
 
-    /// When the job came that has waited longest for a worker.
+    /// The arrival time of the job that has waited longest for a worker.
     pub fn waiting_since(&self) -> Option<Instant> {
         self.shared.lock().queue.front().map(|(since, _)| *since)
     }
 
-    /// Does what lasts as long as a client pleases: [`stop`](Self::stop) does not wait for it. What comes after it must
-    /// not be begun any more where the pool was stopped meanwhile.
+    /// Runs a wait that lasts as long as a client pleases, so that [`stop`](Self::stop) does not wait for it.
+    /// Afterwards the caller must not begin anything if the pool was stopped meanwhile.
     pub fn wait_for_client<R>(&self, wait: impl FnOnce() -> R) -> R {
         self.shared.lock().waiting += 1;
         let _waiting = Waiting(&self.shared);
@@ -149,8 +150,8 @@ impl<J: Send + 'static> Pool<J> {
         wait()
     }
 
-    /// Lets the workers finish what is queued and in hand, and waits for that as long as `limit`, but for what waits for
-    /// a client. Whether they did.
+    /// Lets the workers finish all jobs, queued or running, and waits for them for at most `limit`. Workers that wait
+    /// for a client are not waited for. Returns true if the others finished.
     pub fn stop(&self, limit: Duration) -> bool {
         let mut state = self.shared.lock();
         state.stopping = true;
@@ -174,12 +175,12 @@ impl<J> Drop for Waiting<'_, J> {
 }
 
 impl<J> Shared<J> {
-    /// No job runs under the lock.
+    /// No job runs while the lock is held.
     fn lock(&self) -> MutexGuard<'_, State<J>> {
         lock(&self.state)
     }
 
-    /// The next job, or `None` when this worker is to end.
+    /// The next job, or `None` if this worker has to end.
     fn next(&self) -> Option<J> {
         let mut state = self.lock();
         loop {

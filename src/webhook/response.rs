@@ -1,4 +1,4 @@
-//! What a request is answered with, without sockets.
+//! The answer to a request, without sockets.
 
 use super::Failure;
 use super::media_type::Protocol;
@@ -7,28 +7,25 @@ pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 pub(super) const OVER_CAP: &str = "the body is larger than 32 MiB";
 
-/// The answer to a body that is larger than it may be. ExternalDNS is told that it failed, so that it goes on.
+/// The answer to a body that is too large. It reports a failure, so that ExternalDNS asks again instead of ending.
 pub fn over_cap() -> Response {
     Response::text(503, OVER_CAP)
 }
 
-/// An answer. Header values are constants: nothing of a request can get into one.
+/// An answer. Header values are constants, so that nothing of a request can get into one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status code.
     pub status: u16,
-    /// `Content-Type`; `None` where there is no body.
+    /// The value of `Content-Type`; `None` without a body.
     pub content_type: Option<&'static str>,
-    /// `Allow`, with 405.
+    /// The value of `Allow`, with 405.
     pub allow: Option<&'static str>,
-    /// `Vary`, where the answer depends on the request's media types.
+    /// The value of `Vary`, if the answer depends on the request's media types.
     pub vary: Option<&'static str>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// An answer of one line of text.
     pub fn text(status: u16, line: &str) -> Self {
         Self {
             status,

@@ -1,9 +1,9 @@
-//! From a request to its answer, without sockets: which route it is, whether it may be served, what the service
-//! says.
+//! Turns a request into its answer, without sockets: it finds the route, decides if the request may be served, and asks
+//! the service.
 //!
-//! Which status is for whom: ExternalDNS takes 500 to 510 for a soft error and asks again; any other status ends
-//! its process. So 4xx is only for callers that are not ExternalDNS. There is no redirect anywhere: Go's client
-//! would follow it with a GET, and take the answer to that for the answer to its POST.
+//! ExternalDNS takes the statuses 500 to 510 for soft errors and asks again; any other error status ends its process.
+//! So 4xx is only for callers that are not ExternalDNS. No route redirects, because Go's client would follow a redirect
+//! with a GET and take its answer for the answer to the POST.
 
 use std::io::{self, Write};
 
@@ -21,18 +21,18 @@ use crate::model::endpoint::Endpoint;
 /// The largest answer to ExternalDNS: above 32 MiB it stops reading, fails to parse, and exits.
 const RESPONSE_BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// What of a request decides about its route.
+/// The part of a request that decides its route.
 #[derive(Clone, Debug)]
 pub struct Head<'a> {
     /// The method, as sent.
     pub method: &'a str,
     /// The request target, as sent.
     pub target: &'a str,
-    /// All values of `Accept`.
+    /// Every value of `Accept`.
     pub accept: Vec<&'a str>,
-    /// All values of `Content-Type`.
+    /// Every value of `Content-Type`.
     pub content_type: Vec<&'a str>,
-    /// Whether a browser sent it for a page.
+    /// A browser sent it on behalf of a page.
     pub is_from_page: bool,
 }
 
@@ -53,7 +53,7 @@ enum Operation {
     PropertyValuesEqual,
 }
 
-/// What the older plugin protocol asks of `/propertyvaluesequal`.
+/// The body of the older plugin protocol's `/propertyvaluesequal`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Values {
@@ -62,22 +62,22 @@ struct Values {
     current: Option<Box<str>>,
 }
 
-/// Decides whether a request may be served. `announced` is the length of its body in bytes, where it says so.
+/// Decides if a request may be served. `announced` is the length of its body in bytes, if the request gives one.
 ///
 /// # Errors
-/// The answer to send instead, for which nothing of the body has to be read.
+/// The answer to send instead, without reading the body.
 pub fn accept(head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Response> {
     let path = path_of(head.target);
     accept_at(path, head, announced).map_err(|answer| vary(path, answer))
 }
 
-/// The operations of a path by their methods, and what `Allow` says there.
+/// The operations of a path by method, and its `Allow` value.
 fn operations_of(path: &str) -> Option<(&'static [(&'static str, Operation)], &'static str)> {
     Some(match path {
         "/" => (&[("GET", Operation::DomainFilter)], "GET, HEAD"),
         "/records" => (&[("GET", Operation::Records), ("POST", Operation::ApplyChanges)], "GET, HEAD, POST"),
         "/adjustendpoints" => (&[("POST", Operation::AdjustEndpoints)], "POST"),
-        // The draft's documents and its code disagree about the name.
+        // The draft's documents and its code disagree on the name.
         "/propertyvaluesequal" | "/propertyvaluesequals" => {
             (&[("POST", Operation::PropertyValuesEqual)], "POST")
         }
@@ -91,7 +91,7 @@ fn find(operations: &[(&str, Operation)], method: &str) -> Option<Operation> {
     operations.iter().find(|(name, _)| *name == method).map(|(_, operation)| *operation)
 }
 
-/// What metrics call a request: one of a few texts, whatever a client sends.
+/// The request's label in metrics: one of a few texts, whatever a client sends.
 pub fn name(method: &str, target: &str) -> &'static str {
     let operation = operations_of(path_of(target)).and_then(|(operations, _)| find(operations, method));
     match operation {
@@ -144,7 +144,7 @@ fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Ac
 }
 
 impl Accepted {
-    /// What the body has to be. `None` where there need not be one.
+    /// The structure that the body must have; `None` if the request needs none.
     pub fn shape(self) -> Option<Shape> {
         match self.operation {
             Operation::Health | Operation::DomainFilter | Operation::Records => None,
@@ -154,7 +154,7 @@ impl Accepted {
         }
     }
 
-    /// Asks the service, and renders what it says. `body` is looked at where there is a [`shape`](Self::shape) alone.
+    /// Asks the service and renders its answer. `body` is only read if there is a [`shape`](Self::shape).
     pub fn answer(self, body: &mut Incoming<'_>, service: &dyn Service, deadline: Deadline) -> Response {
         let answer = match self.operation {
             Operation::Health => return Response::text(200, "ok"),
@@ -189,7 +189,7 @@ impl Accepted {
         body.finish().unwrap_or(answer)
     }
 
-    /// What the answer takes is kept of `incoming`.
+    /// Memory for the answer is taken from the share of `incoming`.
     fn endpoints(
         self,
         result: Result<Vec<Endpoint>, Failure>,
@@ -206,24 +206,24 @@ impl Accepted {
         let mut body = Body { bytes, room: 0, incoming };
         match serde_json::to_writer(&mut body, &endpoints) {
             Ok(()) => Response::of_type(self.protocol, body.bytes),
-            // Of a request that goes without memory its own failure is answered.
+            // If the memory ran out, the request's own failure is the answer.
             Err(error) => Failure::internal(error.to_string()).into(),
         }
     }
 }
 
-/// Where an answer is written to. serde_json hands over a few bytes at a time, sixty times an endpoint, and musl's `memcpy`
-/// takes as long for one byte as for a hundred: byte by byte, the whole takes a quarter of the time.
+/// The buffer for an answer's body. serde_json writes a few bytes at a time, sixty times per endpoint, and musl's
+/// `memcpy` takes as long for one byte as for a hundred: copying byte by byte takes a quarter of the time.
 struct Body<'a, 'r> {
     bytes: Vec<u8>,
-    /// How long it may become before more is asked for.
+    /// The length up to which memory is taken already.
     room: usize,
     incoming: Option<&'a mut Incoming<'r>>,
 }
 
 impl Body<'_, '_> {
     fn grow(&mut self) -> io::Result<()> {
-        /// Not every few bytes need a look at what others have.
+        /// Most writes need no look at the shared budget.
         const STEP_BYTES: usize = 64 * 1024;
 
         if self.room >= RESPONSE_BODY_MAX_BYTES {
@@ -242,7 +242,7 @@ impl Write for Body<'_, '_> {
         while self.bytes.len() + bytes.len() > self.room {
             self.grow()?;
         }
-        // The compiler would make a memcpy of `extend`.
+        // The compiler would turn `extend` into a memcpy.
         for byte in bytes {
             self.bytes.push(*byte);
         }
@@ -254,7 +254,7 @@ impl Write for Body<'_, '_> {
     }
 }
 
-/// Only `GET /` is cached by anyone, if at all; its answer depends on these.
+/// Adds `Vary` to the answer of `GET /`, which depends on these headers and is the only one that anybody caches.
 fn vary(path: &str, answer: Response) -> Response {
     Response { vary: (path == "/").then_some("Accept, Content-Type"), ..answer }
 }
@@ -274,7 +274,7 @@ mod tests {
     const WEBHOOK: &str = "application/external.dns.webhook+json;version=1";
     const PLUGIN: &str = "application/external.dns.plugin+json;version=1";
 
-    /// Says back what it is asked.
+    /// Returns what it is asked.
     #[derive(Default)]
     struct Echo {
         applied: Mutex<Vec<Changes>>,
@@ -515,7 +515,7 @@ mod tests {
         assert_eq!(answer.status, 400);
     }
 
-    /// What serde_json hands over in pieces arrives whole, escapes included.
+    /// serde_json writes in pieces, which must arrive complete, escapes included.
     #[test]
     fn endpoints_are_written_as_they_were_read() {
         let long = "long ".repeat(100);

@@ -1,7 +1,7 @@
-//! The API port: tiny_http on loopback, and everything that can be put around it from outside.
+//! Serves the API port: tiny_http on loopback, and the protection that can be put around it from outside.
 //!
-//! The only file that names tiny_http. What is wrong with it, which of that is closed here and how, and what is left
-//! is written down in `docs/security.md`.
+//! No other file names tiny_http. `docs/security.md` lists its weaknesses, how this file closes them, and which of them
+//! remain.
 //!
 //! ```text
 //! connection threads (tiny_http's, one each) ──queue──> acceptor, one a listener ──pool──> workers
@@ -49,24 +49,23 @@ compile_error!(
     "tiny_http panics when a client resets early: build with panic = \"unwind\", or one packet ends the process"
 );
 
-/// What a browser sends with what a page asks for, and ExternalDNS never.
+/// Headers that a browser sends with a page's requests, and ExternalDNS never sends.
 const PAGE_HEADERS: [&str; 2] = ["Origin", "Sec-Fetch-Site"];
 
-/// What the API port is told.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Where to listen. Of several, those of an address family that the machine lacks are left out with a warning.
-    /// Port 0 takes a free port, the same one for all.
+    /// The addresses to listen on. If there are several, those of an address family that the machine lacks are left out
+    /// with a warning. Port 0 takes a free port, the same one for all.
     pub addresses: Vec<SocketAddr>,
-    /// How long a request may take.
+    /// The longest time that a request may take.
     pub request_timeout: Duration,
-    /// How many requests may be in hand at once.
+    /// The most requests that may be in work at once.
     pub workers: usize,
-    /// How long one blocked send of an answer may last.
+    /// The longest time that one blocked send of an answer may take.
     pub send_timeout: Duration,
-    /// How often to check that the listening sockets are still there.
+    /// The time between two checks that the listening sockets are still open.
     pub check_period: Duration,
-    /// Where requests are counted.
+    /// Counts the requests.
     pub metrics: Arc<Metrics>,
 }
 
@@ -84,21 +83,21 @@ impl ServerSettings {
     }
 }
 
-/// Sockets that listen, and nobody yet who answers.
+/// Listening sockets that nobody answers on yet.
 #[derive(Debug)]
 pub struct BoundServer {
     listeners: Vec<(SocketAddr, TcpListener)>,
     settings: ServerSettings,
 }
 
-/// A server at work. Dropping it leaves it at work.
+/// A running server. Dropping it does not stop it.
 pub struct RunningServer {
     common: Arc<Common>,
     pool: Pool<Job>,
     takers: Vec<(Arc<tiny_http::Server>, JoinHandle<()>)>,
 }
 
-/// What all threads of a server share.
+/// The state that all threads of a server share.
 struct Common {
     service: Arc<dyn Service>,
     clock: Arc<dyn Clock>,
@@ -115,14 +114,14 @@ struct Job {
     deadline: Deadline,
 }
 
-/// A body as its client sends it, which the end of the process does not wait for: from then on nothing comes any more.
+/// A body as its client sends it. Once the process is ending it yields nothing more, so that nobody waits for it.
 struct Sent<'a> {
     body: &'a mut dyn Read,
     common: &'a Common,
     pool: &'a Pool<Job>,
-    /// Nothing of it is left.
+    /// Set once nothing of the body is left.
     is_read: &'a mut bool,
-    /// The end of the process came before its own.
+    /// The process began to end before the body did.
     is_cut: bool,
 }
 
@@ -138,8 +137,8 @@ impl Read for Sent<'_> {
     }
 }
 
-/// From now on it is no line in the log where a client resets its connection before tiny_http has accepted it: tiny_http
-/// then panics over the address, in the thread of that connection.
+/// Keeps tiny_http's panic over early resets out of the log. When a client resets its connection before tiny_http has
+/// accepted it, the connection's thread panics over the missing address.
 pub fn ignore_early_resets() {
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |panicked| {
@@ -150,7 +149,7 @@ pub fn ignore_early_resets() {
     }));
 }
 
-/// Whether a panic in this file, which says this, is that one. Others are told of.
+/// Recognises that panic by its file and message. All others are logged.
 fn is_early_reset(file: &str, said: &str) -> bool {
     file.contains("tiny_http") && file.ends_with("client.rs") && said.contains("NotConnected")
 }
@@ -158,7 +157,7 @@ fn is_early_reset(file: &str, said: &str) -> bool {
 /// Opens the listening sockets. Clients that connect from now on are answered once [`BoundServer::serve`] runs.
 ///
 /// # Errors
-/// When an address cannot be had for another reason than a missing address family, or none at all can be had.
+/// When an address cannot be bound although the machine has its family, or when none can be bound.
 pub fn bind(settings: ServerSettings) -> Result<BoundServer, BindError> {
     /// A port that is free on 127.0.0.1 may be taken on ::1.
     const ATTEMPTS: usize = 8;
@@ -211,13 +210,12 @@ fn bind_all(settings: &ServerSettings) -> Result<Vec<(SocketAddr, TcpListener)>,
 }
 
 impl BoundServer {
-    /// Where it listens.
     pub fn local_addrs(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.listeners.iter().map(|(address, _)| *address)
     }
 
-    /// Answers requests from now on, in threads of its own, until [`RunningServer::stop`]. When it cannot go on it
-    /// says so to `shutdown`.
+    /// Starts to answer requests, in threads of its own, until [`RunningServer::stop`]. It tells `shutdown` if it
+    /// cannot go on.
     ///
     /// # Errors
     /// When a thread cannot be started.
@@ -262,8 +260,8 @@ impl BoundServer {
 }
 
 impl RunningServer {
-    /// Closes the listening sockets, and waits until the requests in hand are answered, as long as `limit`. Whether
-    /// all were.
+    /// Closes the listening sockets and waits for at most `limit` until all running requests are answered. Returns true
+    /// if all were.
     pub fn stop(self, limit: Duration) -> bool {
         self.common.stopping.store(true, Ordering::Release);
         for (server, acceptor) in self.takers {
@@ -271,7 +269,7 @@ impl RunningServer {
             if acceptor.join().is_err() {
                 log::error!("a thread of the API port panicked");
             }
-            // The last owner: dropping it closes the socket.
+            // This is the last owner, so dropping it closes the socket.
             drop(server);
         }
         self.pool.stop(limit)
@@ -287,7 +285,7 @@ impl fmt::Debug for RunningServer {
     }
 }
 
-/// Takes requests from one listener, and watches over it.
+/// Takes requests from one listener, and watches it.
 struct Acceptor {
     common: Arc<Common>,
     pool: Pool<Job>,
@@ -350,24 +348,24 @@ impl Acceptor {
         }
     }
 
-    /// Ends the process when nobody listens any more, or when every worker, or the memory for requests, is held for good.
+    /// Ends the process if nobody listens any more, or if all workers or the memory for requests are held for good.
     fn check(&self) {
-        /// A connection to ourselves needs no longer than this, unless the backlog is full.
+        /// Connecting to ourselves takes no longer than this, unless the backlog is full.
         const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
         let common = &*self.common;
         if common.is_stopping() {
             return;
         }
-        // tiny_http panics when it runs out of descriptors between accepting a connection and cloning it. That closes
-        // the listener, and nothing else shows it.
+        // tiny_http panics if it runs out of descriptors between accepting a connection and cloning it. That closes the
+        // listener, and nothing else shows it.
         if let Err(error) = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)
             && error.kind() == io::ErrorKind::ConnectionRefused
             && !common.is_stopping()
         {
             common.shutdown.fail(format!("{} no longer accepts connections", self.address));
         }
-        // Whatever the service does ends with its request's deadline; what lasts longer is a client.
+        // The service ends with its request's deadline, so whatever lasts longer is a client.
         let limit = common.settings.request_timeout * 2;
         if common.clock.now().checked_sub(limit).is_some_and(|instant| common.budget.is_held_since(instant)) {
             common.shutdown.fail(format!(
@@ -391,11 +389,11 @@ impl Common {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Answers one request. Nothing that happens in it ends the worker.
+    /// Answers one request. No failure ends the worker.
     fn work(&self, job: Job, pool: &Pool<Job>) {
         let Job { mut request, taken, deadline } = job;
         let mut is_read = !announces_body(&request);
-        // Until the answer is sent: it is made of what the share was taken for.
+        // The share lasts until the answer is sent, because the answer is made of what it was taken for.
         let mut share = self.budget.share(taken);
         let answer = panic::catch_unwind(AssertUnwindSafe(|| {
             self.answer(&mut request, &mut is_read, &mut share, deadline, pool)
@@ -412,7 +410,7 @@ impl Common {
         );
         self.count(&request, answer.status, duration);
         let send = || panic::catch_unwind(AssertUnwindSafe(|| self.send(request, answer)));
-        // What is left of a body is drained with it.
+        // Sending also drains the rest of the body.
         let sent = if is_read { send() } else { pool.wait_for_client(send) };
         match sent {
             Ok(Ok(())) => {}
@@ -428,7 +426,7 @@ impl Common {
         values.observe(Family::RequestDuration, &[route], duration);
     }
 
-    /// `is_read` becomes true when nothing of the body is left.
+    /// `is_read` becomes true once nothing of the body is left.
     fn answer(
         &self,
         request: &mut Request,
@@ -466,8 +464,8 @@ impl Common {
         if sent.is_cut { Failure::unavailable("the program is ending").into() } else { answer }
     }
 
-    /// Sends the answer. Dropping a request makes tiny_http read what is left of its body, into one buffer of that
-    /// size; where such a buffer might not be had, the request must not be dropped.
+    /// Sends the answer. When a request is dropped, tiny_http reads the rest of its body into one buffer of that size;
+    /// if memory for it may be missing, the request must not be dropped.
     fn send(&self, request: Request, answer: Response) -> io::Result<()> {
         let droppable = request.body_length().is_none_or(|length| length <= DRAINED_BODY_MAX_BYTES);
         if droppable {
@@ -477,7 +475,7 @@ impl Common {
         respond_and_forget(request, &answer)
     }
 
-    /// Gives a request up without an answer, when the process is about to end. Dropping it could block.
+    /// Gives a request up without an answer, because the process is about to end. Dropping it could block.
     fn abandon(&self, request: Request) {
         self.count_abandoned();
         mem::forget(request);
@@ -499,19 +497,19 @@ fn respond(request: Request, answer: Response) -> io::Result<()> {
     let length = body.len();
     request.respond(
         tiny_http::Response::new(StatusCode(status), headers, Cursor::new(body), Some(length), None)
-            // A length is what ExternalDNS and whoever debugs it expect.
+            // ExternalDNS, and people who debug it, expect a length.
             .with_chunked_threshold(usize::MAX),
     )
 }
 
-/// Answers without ever letting go of the request's body. The connection cannot be used again, or even closed: its
-/// thread waits for the body's reader.
+/// Answers without ever letting go of the request's body. The connection cannot be used again or even closed, because
+/// its thread waits for the body's reader.
 ///
-/// tiny_http gives the writer away without dropping the reader in one case only, an upgrade, and then prints a head
-/// of its own first. As an interim answer that head means nothing to the client, and the real one follows.
+/// tiny_http gives the writer away without dropping the reader in one case only, an upgrade, and then prints a head of
+/// its own first. To the client that head is an interim answer without meaning, and the real one follows.
 fn respond_and_forget(request: Request, answer: &Response) -> io::Result<()> {
     if *request.http_version() < HTTPVersion(1, 1) {
-        // HTTP/1.0 knows no interim answers.
+        // HTTP/1.0 has no interim answers.
         mem::forget(request);
         return Ok(());
     }
@@ -536,7 +534,7 @@ fn write_answer(stream: &mut dyn Write, answer: &Response, without_body: bool) -
     stream.flush()
 }
 
-/// The header fields of an answer. tiny_http does not check values for line ends, so all are constants.
+/// The header fields of an answer. All are constants, because tiny_http does not check values for line ends.
 fn headers(answer: &Response) -> impl Iterator<Item = (&'static str, &'static str)> {
     [
         ("Server", Some(env!("CARGO_PKG_NAME"))),
@@ -558,7 +556,7 @@ fn values<'a>(request: &'a Request, name: &'static str) -> Vec<&'a str> {
 }
 
 /// The answer to a request whose end two readers could see in two places. tiny_http takes any `Transfer-Encoding` for
-/// chunked, the first of two lengths, and a length that is no number for none.
+/// chunked, uses the first of two lengths, and ignores a length that is not a number.
 fn ambiguous_framing(request: &Request) -> Option<Response> {
     let lengths = values(request, "Content-Length");
     let encodings = values(request, "Transfer-Encoding");
@@ -566,7 +564,7 @@ fn ambiguous_framing(request: &Request) -> Option<Response> {
         ([], []) => true,
         ([length], []) => length.bytes().all(|byte| byte.is_ascii_digit()) && request.body_length().is_some(),
         ([], [encoding]) => {
-            // After an upgrade the reader is the raw connection, which does not end.
+            // After an upgrade the reader would be the raw connection, which has no end.
             let upgrade = values(request, "Connection")
                 .iter()
                 .any(|value| value.to_ascii_lowercase().contains("upgrade"));

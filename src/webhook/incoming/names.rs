@@ -1,4 +1,4 @@
-//! The names in an endpoint that is too long to be read whole.
+//! Reads the names of an endpoint that is too long to be read whole.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,15 +8,15 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 
 use crate::model::endpoint::{Endpoint, Labels};
 
-/// What of name, type and object stands in `head`, the beginning of an endpoint.
+/// Name, type and object, as far as they stand in `head`, the beginning of an endpoint.
 pub(super) fn names_in(head: &str) -> Endpoint {
     let mut endpoint = Endpoint::default();
-    // It ends early.
+    // The error is expected: the text is cut off.
     let _ = Names(&mut endpoint).deserialize(&mut serde_json::Deserializer::from_str(head));
     endpoint
 }
 
-/// Reads name, type and object into an endpoint, as long as they come.
+/// Reads name, type and object into an endpoint, as far as they come.
 struct Names<'e>(&'e mut Endpoint);
 
 impl<'de> DeserializeSeed<'de> for Names<'_> {

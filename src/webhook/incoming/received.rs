@@ -1,4 +1,4 @@
-//! The text of a body as far as it was received and not read yet.
+//! Holds the text of a body that was received but not read yet.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -6,10 +6,10 @@ use std::str::Utf8Error;
 
 use crate::limits;
 
-/// Received at once.
+/// The most that is received at once.
 pub(super) const CHUNK_BYTES: usize = 16 * 1024;
 
-/// Why no more of a body was received.
+/// The reason why no more of a body was received.
 #[derive(Debug)]
 pub(super) enum ReceiveError {
     Io(io::Error),
@@ -22,16 +22,15 @@ pub(super) enum ReceiveError {
 /// A window of a body.
 pub(super) struct Received<'r> {
     source: &'r mut dyn Read,
-    /// The length that was announced, in bytes.
     announced: Option<usize>,
-    /// How many bytes have come.
+    /// The bytes received so far.
     bytes: u64,
-    /// Whether the source has no more.
+    /// The source has no more.
     is_ended: bool,
-    /// What is being read; before `begin` it has been.
+    /// The text in work; everything before `begin` has been read.
     text: String,
     begin: usize,
-    /// The first bytes of a character that is not whole yet.
+    /// The first bytes of a character that is not complete yet.
     cut: Vec<u8>,
 }
 
@@ -40,27 +39,27 @@ impl<'r> Received<'r> {
         Self { source, announced, bytes: 0, is_ended: false, text: String::new(), begin: 0, cut: Vec::new() }
     }
 
-    /// What was received and not read yet.
+    /// The text that was received but not read yet.
     pub(super) fn rest(&self) -> &str {
         self.text.get(self.begin..).unwrap_or_default()
     }
 
-    /// Counts so many bytes of the rest as read.
+    /// Counts `bytes` of the rest as read.
     pub(super) fn advance(&mut self, bytes: usize) {
         self.begin += bytes;
     }
 
-    /// Whether the source has no more.
+    /// True once the source has no more.
     pub(super) fn is_ended(&self) -> bool {
         self.is_ended
     }
 
-    /// The first byte of the body that was not read yet.
+    /// The position of the first unread byte in the body.
     pub(super) fn place(&self) -> u64 {
         self.bytes.saturating_sub((self.rest().len() + self.cut.len()) as u64)
     }
 
-    /// The first byte that is no blank, once it is there.
+    /// The first byte that is not whitespace; receives until there is one.
     pub(super) fn peek(&mut self) -> Result<Option<u8>, ReceiveError> {
         loop {
             let mut bytes = self.rest().bytes();
@@ -74,7 +73,7 @@ impl<'r> Received<'r> {
         }
     }
 
-    /// Receives once.
+    /// Receives one chunk.
     pub(super) fn fill(&mut self) -> Result<(), ReceiveError> {
         self.text.drain(..self.begin);
         self.begin = 0;
@@ -98,7 +97,7 @@ impl<'r> Received<'r> {
             }
         }
         let bytes = chunk.get(..kept + length).unwrap_or_default();
-        // Looked at once, and not text by text.
+        // Checked once for the whole chunk rather than string by string.
         let (whole, cut) = match str::from_utf8(bytes) {
             Ok(text) => (text, &[][..]),
             Err(error) if error.error_len().is_none() && !self.is_ended => {
@@ -112,7 +111,7 @@ impl<'r> Received<'r> {
         Ok(())
     }
 
-    /// Receives what nobody wants to see, up to what a body may have.
+    /// Receives and drops the rest of the body, up to the largest allowed body.
     pub(super) fn drain(&mut self) {
         let mut chunk = [0; CHUNK_BYTES];
         while !self.is_ended && self.bytes <= limits::REQUEST_BODY_MAX_BYTES {

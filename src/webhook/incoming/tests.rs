@@ -10,7 +10,7 @@ fn share_of(bytes: usize) -> Share {
     Budget::new(bytes, 0).share(SystemClock.now())
 }
 
-/// Hands over so many bytes at a time.
+/// Hands over a few bytes at a time.
 struct Pieces<'b> {
     rest: &'b [u8],
     length: usize,
@@ -44,7 +44,7 @@ fn read_pieces(shape: Shape, body: &str, length: usize) -> Outcome {
     }
 }
 
-/// However it arrives.
+/// Reads `body` in pieces of several sizes; the outcome must not depend on them.
 fn read(shape: Shape, body: &str) -> Outcome {
     let whole = read_pieces(shape, body, usize::MAX);
     for length in [1, 3, 1000] {
@@ -126,7 +126,7 @@ fn what_is_too_long_is_read_as_far_as_its_name_and_what_follows_is_read() {
     assert_eq!(read(Shape::Endpoints, &cut).unwrap_err().0, 400);
 }
 
-/// By what is in it, not by where its pieces end.
+/// The length of an endpoint decides, not the ends of the pieces.
 #[test]
 fn whether_an_endpoint_is_too_long_does_not_depend_on_how_it_arrives() {
     let around = r#"{"dnsName":"a","setIdentifier":""}"#.len();
@@ -142,7 +142,7 @@ fn whether_an_endpoint_is_too_long_does_not_depend_on_how_it_arrives() {
     }
 }
 
-/// What was read before must not be acted upon.
+/// What was read before the error must not be acted upon.
 #[test]
 fn of_a_malformed_body_the_end_is_never_reached() {
     for body in ["[{}", "[{}]x", "[{},]", "[{}}", "[{\"a\":01}]", "[{}]\u{0}"] {
