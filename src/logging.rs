@@ -1,7 +1,8 @@
-//! Lines on stderr: as text, or one JSON object a line. Neither carries the time, as container runtimes stamp each line.
+//! Writes log lines to stderr, as text or as one JSON object per line. Neither has a time, because container runtimes
+//! stamp each line.
 //!
-//! A line stays one line whatever stands in it, and libraries say no more than warnings: ureq-proto's traces show the
-//! token.
+//! A line stays one line whatever it contains. Libraries log warnings and errors only, because ureq-proto's traces show
+//! the token.
 
 mod queue;
 
@@ -19,41 +20,40 @@ use simple_logger::SimpleLogger;
 use self::queue::{Line, Queue};
 use crate::limits;
 
-/// The one thread that writes.
+/// The name of the only thread that writes.
 const WRITER: &str = "log";
 
-/// One for the process, as stderr is.
+/// There is one for the process, as there is one stderr.
 static QUEUE: Queue = Queue::new();
 
-/// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// `LEVEL [target] message`.
     #[default]
     Text,
-    /// An object with `level`, `target`, `message`, and what the message begins with as `key=value`.
+    /// An object with `level`, `target` and `message`, and the `key=value` pairs that the message begins with.
     Json,
 }
 
-/// Logs from now on what this program says up to `level`, and warnings and worse of everything else. Panics become
-/// lines, too.
+/// Starts to log: this program's lines up to `level`, and warnings and errors of everything else. Panics become lines,
+/// too.
 ///
-/// Nobody who logs waits for stderr: a thread of its own writes, and [`Log::flush`] waits for that within bounds.
+/// Nobody who logs waits for stderr: a separate thread writes, and [`Log::flush`] waits for it within bounds.
 ///
 /// # Errors
 ///
-/// When the thread cannot be had.
+/// When the thread cannot be started.
 pub fn start(level: LevelFilter, format: Format) -> io::Result<()> {
-    // Somebody who embeds the library may have set one already.
+    // A program that embeds the library may have set a logger already.
     if log::set_boxed_logger(Box::new(Logger { level })).is_ok() {
         thread::Builder::new()
             .name(WRITER.to_owned())
             .stack_size(limits::LISTENER_STACK_BYTES)
             .spawn(move || write_lines(format))?;
         panic::set_hook(Box::new(move |panicked| {
-            // What the writer panics over is a stderr that is gone.
+            // If the writer itself panics, stderr is gone.
             if thread::current().name() != Some(WRITER) {
-                // Not through the logger: it may be what panics.
+                // Bypasses the logger, which may be what panics.
                 QUEUE.push(Line::new(Level::Error, "panic", &one_line(&panicked.to_string())));
             }
         }));
@@ -62,7 +62,7 @@ pub fn start(level: LevelFilter, format: Format) -> io::Result<()> {
     Ok(())
 }
 
-/// How many lines were dropped because nobody read them.
+/// The number of lines dropped because nobody read stderr.
 pub fn lost_lines() -> i64 {
     QUEUE.lost()
 }
@@ -92,7 +92,7 @@ impl Log for Logger {
 fn write_lines(format: Format) -> ! {
     let text = SimpleLogger::new().with_level(LevelFilter::Trace);
     QUEUE.drain(|line| {
-        // simple_logger panics where stderr is gone. Nobody can be told.
+        // simple_logger panics when stderr is gone. Nobody can be told.
         let _ = panic::catch_unwind(AssertUnwindSafe(|| match format {
             Format::Text => write_text(&text, line),
             Format::Json => write_json(line),
@@ -107,7 +107,7 @@ fn write_text(logger: &SimpleLogger, line: &Line) {
     logger.log(&builder.args(format_args!("{message}")).build());
 }
 
-/// In one write, so that it comes out whole.
+/// Writes the line in one call, so that it comes out whole.
 fn write_json(line: &Line) {
     let _ = io::stderr().lock().write_all(json_line(line).as_bytes());
 }
@@ -122,7 +122,7 @@ fn json_line(line: &Line) -> String {
         if character.is_ascii() {
             text.push(character);
         } else {
-            // Some readers take U+2028 and others for the end of a line.
+            // Some readers take U+2028, among others, for the end of a line.
             for unit in character.encode_utf16(&mut [0; 2]) {
                 let _ = write!(text, "\\u{unit:04x}");
             }
@@ -132,7 +132,7 @@ fn json_line(line: &Line) -> String {
     text
 }
 
-/// `text` with everything escaped that could end a line or change how the rest is shown, and cut.
+/// Escapes everything in `text` that could end a line or change how the rest is shown, and cuts it.
 fn one_line(text: &str) -> Cow<'_, str> {
     let is_plain = |character: char| character == ' ' || character.is_ascii_graphic();
     if text.len() <= limits::LOG_MESSAGE_MAX_CHARS && text.chars().all(is_plain) {
@@ -171,14 +171,14 @@ impl Map for Members<'_> {
     }
 }
 
-/// The pairs that a message begins with, behind some words of ours perhaps: `call method=GET path=/zones status=200`. What
-/// stands further behind is prose, in which anybody's text may look like a pair.
+/// The pairs that a message begins with, perhaps behind a few words of ours: `call method=GET path=/zones status=200`.
+/// Everything behind them is prose, in which text of others may look like a pair.
 fn fields(message: &str) -> Vec<(&str, Cow<'_, str>)> {
     let mut fields: Vec<(&str, Cow<'_, str>)> = Vec::new();
     let mut rest = message;
     loop {
         match pair(rest) {
-            // No key twice, and none of those that every line has.
+            // No key appears twice, and none that every line has.
             Some((key, ..)) if key == "target" || fields.iter().any(|(known, _)| *known == key) => {
                 return fields;
             }
@@ -198,7 +198,7 @@ fn is_word(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b',' | b':'))
 }
 
-/// The pair that a text begins with, and what stands behind it.
+/// The pair that a text begins with, and the text behind it.
 fn pair(text: &str) -> Option<(&str, Cow<'_, str>, &str)> {
     let (key, value) = text.split_once('=')?;
     if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
@@ -212,7 +212,7 @@ fn pair(text: &str) -> Option<(&str, Cow<'_, str>, &str)> {
     Some((key, Cow::Borrowed(value), behind))
 }
 
-/// What was quoted as `{:?}` does, and what stands behind the closing quotation mark.
+/// Undoes the quoting of `{:?}`, and returns the text behind the closing quotation mark as well.
 fn unquoted(quoted: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = quoted.chars();
@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// The members of a line in JSON, in their order.
+    /// The members of a JSON line, in their order.
     fn json(message: &str) -> Vec<(String, String)> {
         let text = json_line(&Line::new(Level::Warn, "here", &one_line(message)));
         assert!(text.is_ascii() && text.matches('\n').count() == 1, "{text}");

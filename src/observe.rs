@@ -1,5 +1,5 @@
-//! The observation port: whether the process answers, whether it is ready, and metrics. Reached by anything in the
-//! cluster, so its listener trusts nobody.
+//! The observation port: liveness, readiness and metrics. Anything in the cluster can reach it, so its listener trusts
+//! nobody.
 
 pub mod health;
 pub mod metrics;

@@ -1,5 +1,5 @@
-//! Log lines on their way to stderr. Whoever logs never waits for whoever reads: one thread writes, and what it cannot
-//! write in time is dropped and counted.
+//! Holds log lines on their way to stderr, so that nobody who logs waits for a slow reader. One thread writes; lines
+//! that it cannot write in time are dropped and counted.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -10,10 +10,10 @@ use log::Level;
 
 use crate::locks::{lock, wait, wait_while};
 
-/// Log lines that wait for whoever reads stderr. A burst of a thousand lines fits; what does not fit is lost.
+/// The size of all waiting lines together. A burst of a thousand lines fits; lines beyond it are lost.
 const LOG_QUEUE_MAX_BYTES: usize = 256 * 1024;
 
-/// What a line says, in no format yet.
+/// A line before it is formatted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) level: Level,
@@ -21,7 +21,7 @@ pub(super) struct Line {
     pub(super) message: Box<str>,
 }
 
-/// The lines that wait, in their order.
+/// The waiting lines, in their order.
 pub(super) struct Queue {
     state: Mutex<State>,
     /// A line came.
@@ -33,12 +33,12 @@ pub(super) struct Queue {
 struct State {
     lines: VecDeque<Line>,
     bytes: usize,
-    /// The writer has a line in hand.
+    /// The writer is writing a line.
     is_writing: bool,
-    /// Lines that were dropped and not told of. While there are some, all that come are dropped too: one gap, of which
-    /// the line at its end tells.
+    /// Dropped lines not reported yet. While there are any, new lines are dropped too, so that there is one gap and the
+    /// line at its end reports all of it.
     untold: i64,
-    /// All lines that were ever dropped.
+    /// All lines ever dropped.
     lost: i64,
 }
 
@@ -47,7 +47,7 @@ impl Line {
         Self { level, target: target.into(), message: message.into() }
     }
 
-    /// What it takes of the memory, nearly.
+    /// Its approximate size in memory.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.target.len() + self.message.len()
     }
@@ -59,7 +59,7 @@ impl Queue {
         Self { state: Mutex::new(state), filled: Condvar::new(), emptied: Condvar::new() }
     }
 
-    /// Queues a line, or drops it. Never waits for the writer.
+    /// Queues a line or drops it, without waiting for the writer.
     pub(super) fn push(&self, line: Line) {
         let mut state = self.lock();
         let bytes = state.bytes + line.bytes();
@@ -74,19 +74,18 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    /// How many lines were dropped so far.
     pub(super) fn lost(&self) -> i64 {
         self.lock().lost
     }
 
-    /// Hands over one line after the other, for ever.
+    /// Hands over one line after the other, forever.
     pub(super) fn drain(&self, mut write: impl FnMut(&Line)) -> ! {
         loop {
             write(&self.next());
         }
     }
 
-    /// Waits until everything is written, `limit` at most.
+    /// Waits until all lines are written, for at most `limit`.
     pub(super) fn flush(&self, limit: Duration) {
         drop(wait_while(&self.emptied, self.lock(), limit, |state| !state.is_idle()));
     }
@@ -110,7 +109,7 @@ impl Queue {
 }
 
 impl State {
-    /// The next line to write. That of a gap comes behind all that were there before it.
+    /// The next line to write. The report of a gap comes after all lines queued before the gap.
     fn take(&mut self) -> Option<Line> {
         if let Some(line) = self.lines.pop_front() {
             self.bytes -= line.bytes();
@@ -137,7 +136,7 @@ mod tests {
         Line::new(Level::Info, "here", message)
     }
 
-    /// What the writer would write by now.
+    /// The lines that the writer would write now.
     fn written(queue: &Queue) -> Vec<String> {
         let mut state = queue.lock();
         std::iter::from_fn(|| state.take()).map(|line| line.message.into_string()).collect()
@@ -154,7 +153,7 @@ mod tests {
         for _ in 0..3 {
             queue.push(line(&long));
         }
-        // It would fit, and would stand before those that were lost.
+        // It would fit, but it would stand before the lines that were lost.
         queue.push(line("short"));
         assert_eq!(queue.lost(), 4);
         let lines = written(&queue);

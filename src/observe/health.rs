@@ -1,20 +1,20 @@
-//! What has to be there before the program is ready, and what of it is missing.
+//! Knows what the program needs before it is ready, and what is still missing.
 
 use std::sync::{Mutex, MutexGuard};
 
 use crate::locks::lock;
 
-/// What has to be there before the program can serve. Shared between who finds out and who answers probes.
+/// The conditions of readiness, shared between the code that checks them and the code that answers probes.
 #[derive(Debug)]
 pub struct Health {
     credentials: Latch,
     tunnels: Latch,
 }
 
-/// One thing that has to be there.
+/// One condition.
 #[derive(Debug)]
 pub struct Latch {
-    /// Why it is not there, for the operator; `None` when it is.
+    /// The reason why the condition is not met, for the operator; `None` if it is met.
     missing: Mutex<Option<Reason>>,
 }
 
@@ -24,19 +24,18 @@ struct Reason {
     remedy: &'static str,
 }
 
-/// One thing that is not there.
+/// One condition that is not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// `credentials` or `tunnels`.
     pub what: &'static str,
-    /// Why, for the operator.
     pub why: Box<str>,
-    /// What to do about it.
+    /// The operator's remedy.
     pub remedy: &'static str,
 }
 
 impl Default for Health {
-    /// Nothing is known yet, so nothing is there.
+    /// Nothing is known yet, so no condition is met.
     fn default() -> Self {
         let remedy = "wait a moment";
         let latch = |why: &str| Latch { missing: Mutex::new(Some(Reason { why: why.into(), remedy })) };
@@ -45,19 +44,18 @@ impl Default for Health {
 }
 
 impl Latch {
-    /// It is there.
+    /// The condition is met.
     pub fn close(&self) {
         *self.lock() = None;
     }
 
-    /// It is not there (any more), why, and what to do. The text is shown to whoever reaches the port: no secrets. True
-    /// when that is news.
+    /// The condition is not met, or no longer met. Whoever reaches the port sees `why` and `remedy`, so they hold no
+    /// secrets. Returns true if the reason is new.
     pub fn reopen(&self, why: &str, remedy: &'static str) -> bool {
         let before = self.lock().replace(Reason { why: why.into(), remedy });
         before.is_none_or(|before| *before.why != *why)
     }
 
-    /// Whether it is there.
     pub fn is_closed(&self) -> bool {
         self.lock().is_none()
     }
@@ -84,7 +82,6 @@ impl Health {
         credentials.is_closed() && tunnels.is_closed()
     }
 
-    /// Everything that is not there.
     pub fn missing(&self) -> Vec<Missing> {
         let Self { credentials, tunnels } = self;
         let latches = [("credentials", credentials), ("tunnels", tunnels)];

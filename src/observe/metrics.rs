@@ -1,7 +1,7 @@
-//! What `/metrics` shows: a table of families, and the values that were counted.
+//! Counts what `/metrics` shows: a table of families and their values.
 //!
-//! A leaf that every part may count into. Values are whole numbers and durations whole microseconds: floating point would
-//! cost more to write than everything here together.
+//! It is a leaf that every module may count into. Values are whole numbers and durations whole microseconds, because
+//! floating point would cost more to write than everything here together.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::locks::lock;
 
-/// The upper bounds of a histogram's buckets, in microseconds and in the text of seconds.
+/// The upper bounds of a histogram's buckets: in microseconds, and in seconds as text.
 const BUCKETS: [(u128, &str); 6] = [
     (50_000, "0.05"),
     (250_000, "0.25"),
@@ -19,16 +19,15 @@ const BUCKETS: [(u128, &str); 6] = [
     (10_000_000, "10"),
 ];
 
-/// What a family is.
+/// The description of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// Its name, with the prefix that all share.
+    /// The name, with the prefix that all families share.
     pub name: &'static str,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
-    /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// What it means, on one line and without a backslash.
+    /// The meaning, on one line and without a backslash.
     pub help: &'static str,
 }
 
@@ -41,10 +40,9 @@ macro_rules! families {
         }
 
         impl Family {
-            /// Every family, in the order in which they are shown.
+            /// Every family, in the order of the output.
             pub const ALL: &[Self] = &[$(Self::$family),+];
 
-            /// What it is.
             pub const fn definition(self) -> &'static Definition {
                 match self {
                     $(Self::$family => &Definition {
@@ -97,41 +95,41 @@ families! {
     LostLogLines: "counter" "lost_log_lines_total" [] "Log lines that were dropped, as nobody read them from stderr.",
 }
 
-/// The counted values, shared by all who count.
+/// The counted values, shared by everything that counts.
 #[derive(Debug, Default)]
 pub struct Metrics {
     values: Mutex<Values>,
 }
 
-/// The values while somebody counts. Held for no longer than that takes: the observation port waits meanwhile.
+/// The values, locked. Hold them no longer than counting takes, because the observation port waits meanwhile.
 #[derive(Debug, Default)]
 pub struct Values(Vec<Series>);
 
 #[derive(Debug)]
 struct Series {
     family: Family,
-    /// As they are shown, without braces.
+    /// The labels as shown, without braces.
     labels: Box<str>,
-    /// Of a histogram the sum, in microseconds.
+    /// For a histogram, the sum in microseconds.
     value: i64,
-    /// Of a histogram the observations up to each bound, and all. Else empty.
+    /// For a histogram, the observations up to each bound, then all of them; otherwise empty.
     buckets: Vec<u64>,
 }
 
 impl Metrics {
-    /// The values, to count.
+    /// Locks the values for counting.
     pub fn update(&self) -> MutexGuard<'_, Values> {
         lock(&self.values)
     }
 
-    /// All of them, in Prometheus' text format.
+    /// All values, in Prometheus' text format.
     pub fn text(&self) -> String {
         self.update().to_string()
     }
 }
 
 impl Values {
-    /// Adds to a counter or a gauge. `labels` are the values in the order of the family's definition.
+    /// Adds to a counter or a gauge. `labels` are the label values, in the order of the family's definition.
     pub fn add(&mut self, family: Family, labels: &[&str], by: i64) {
         self.series(family, labels).value += by;
     }
@@ -141,13 +139,13 @@ impl Values {
         self.series(family, labels).value = value;
     }
 
-    /// The present value, `None` where it was never counted.
+    /// The current value; `None` if it was never counted.
     pub fn get(&self, family: Family, labels: &[&str]) -> Option<i64> {
         let labels = label_text(family, labels);
         self.of(family).find(|series| *series.labels == *labels).map(|series| series.value)
     }
 
-    /// Takes note of how long something took.
+    /// Adds one observation to a histogram.
     pub fn observe(&mut self, family: Family, labels: &[&str], duration: Duration) {
         let microseconds = duration.as_micros();
         let series = self.series(family, labels);
@@ -159,12 +157,12 @@ impl Values {
         }
     }
 
-    /// Sets every value of a family to 0, to count it anew.
+    /// Sets every value of a family to 0, so that it can be counted anew.
     pub fn reset(&mut self, family: Family) {
         self.0.iter_mut().filter(|series| series.family == family).for_each(|series| series.value = 0);
     }
 
-    /// Forgets the values of a family whose first labels these are: what they are about may be gone.
+    /// Removes the values of a family whose first labels are `labels`, because their subject may be gone.
     pub fn clear(&mut self, family: Family, labels: &[&str]) {
         let labels = label_text(family, labels);
         self.0.retain(|series| series.family != family || !series.labels.starts_with(&labels));
@@ -191,7 +189,7 @@ impl fmt::Display for Values {
         for &family in Family::ALL {
             let Definition { name, kind, labels, help } = family.definition();
             writeln!(formatter, "# HELP {name} {help}\n# TYPE {name} {kind}")?;
-            // What has no labels is there from the start.
+            // A family without labels is shown from the start.
             if labels.is_empty() && self.of(family).next().is_none() {
                 writeln!(formatter, "{name} 0")?;
             }
@@ -214,7 +212,6 @@ impl fmt::Display for Values {
     }
 }
 
-/// The labels as they are shown.
 fn label_text(family: Family, values: &[&str]) -> String {
     let mut text = String::new();
     for (name, value) in family.definition().labels.iter().zip(values) {

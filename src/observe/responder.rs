@@ -1,10 +1,10 @@
 //! A small HTTP/1.1 responder that no client can hold up.
 //!
 //! One thread looks at every open connection in turn and never blocks on any of them, so slow, idle, endless and
-//! half-open clients cost each other nothing. Everything is bounded: connections (one too many takes the place of the
-//! oldest), the head, the time for each phase, and what a client may send after its head. There is one answer a
-//! connection. While no connection is open the thread sleeps in `accept`; there is no poll in the standard library, so
-//! while one is, the thread looks again after a pause that grows to 20 ms.
+//! half-open clients cost each other nothing. Everything is bounded: the connections (one too many replaces the
+//! oldest), the head, the time for each phase, and the bytes that a client may send after its head. Each connection
+//! gets one answer. While no connection is open, the thread sleeps in `accept`. While one is open, the thread looks
+//! again after a pause that grows to 20 ms, because the standard library has no poll.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::limits;
 use crate::listener::{self, BindError, path_of};
 
-/// Open connections of the observation port. One more takes the place of the oldest.
+/// Open connections of the observation port. One more replaces the oldest.
 const CONNECTIONS_MAX: usize = 64;
 
 /// The head of a request on the observation port. The kubelet and Prometheus send a few hundred bytes.
@@ -28,14 +28,14 @@ const HEAD_MAX_BYTES: usize = 4 * 1024;
 /// Header fields of a request on the observation port.
 const HEADERS_MAX: usize = 64;
 
-/// How long the client may take to read its answer from the observation port.
+/// The time that a client of the observation port has to read its answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the observation port waits for the client to close first, so that a late byte does not reset the
+/// The time that the observation port waits for the client to close first, so that a late byte does not reset the
 /// connection and destroy the answer on its way.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How much an observation client may send beyond its head before it is cut off.
+/// The bytes that a client of the observation port may send beyond its head before it is cut off.
 const LINGER_MAX_BYTES: usize = 64 * 1024;
 
 /// The shortest and the longest pause between two looks at open connections of the observation port.
@@ -44,32 +44,30 @@ const PAUSE_MIN: Duration = Duration::from_micros(500);
 /// See [`PAUSE_MIN`].
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
-/// The pause after a failed accept: descriptors come back, and spinning would not bring them sooner.
+/// The pause after a failed accept. Descriptors come back by themselves, and spinning would not bring them sooner.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a route answers.
+/// The answer of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status code.
     pub status: u16,
-    /// `Content-Type`: a constant, so that nothing of a request can get into a header.
+    /// The value of `Content-Type`: a constant, so that nothing of a request can get into a header.
     pub content_type: &'static str,
-    /// The body.
     pub body: Vec<u8>,
 }
 
-/// From a path, without its query, to the answer to `GET`; `None` for an unknown path. It must not block: it runs on
-/// the responder's only thread.
+/// Maps a path without its query to the answer to `GET`, or to `None` if the path is unknown. It must not block,
+/// because it runs on the responder's only thread.
 pub type Routes = dyn Fn(&str) -> Option<Response> + Send + Sync;
 
-/// A socket that listens, and nobody yet who answers.
+/// A listening socket that nobody answers on yet.
 #[derive(Debug)]
 pub struct BoundResponder {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// A responder at work. Dropping it leaves it at work.
+/// A running responder. Dropping it does not stop it.
 #[derive(Debug)]
 pub struct RunningResponder {
     address: SocketAddr,
@@ -77,10 +75,10 @@ pub struct RunningResponder {
     thread: JoinHandle<()>,
 }
 
-/// Opens the listening socket. `[::]` takes IPv4 too, and becomes `0.0.0.0` where IPv6 is off.
+/// Opens the listening socket. `[::]` also takes IPv4, and becomes `0.0.0.0` if IPv6 is off.
 ///
 /// # Errors
-/// When the address cannot be had.
+/// When the address cannot be bound.
 pub fn bind(address: SocketAddr) -> Result<BoundResponder, BindError> {
     let listener = listener::bind(address)?;
     let address = listener.local_addr().map_err(|error| BindError::at(address, error))?;
@@ -88,12 +86,11 @@ pub fn bind(address: SocketAddr) -> Result<BoundResponder, BindError> {
 }
 
 impl BoundResponder {
-    /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers from now on, in a thread of its own, until [`RunningResponder::stop`].
+    /// Starts to answer requests, in a thread of its own, until [`RunningResponder::stop`].
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -115,9 +112,9 @@ impl BoundResponder {
 }
 
 impl RunningResponder {
-    /// Closes the listening socket and what is open.
+    /// Closes the listening socket and all open connections.
     pub fn stop(self) {
-        /// A connection to ourselves is there at once, or the thread is not waiting for one.
+        /// Connecting to ourselves succeeds at once if the thread is waiting for a connection.
         const WAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
         self.stopping.store(true, Ordering::Release);
@@ -127,7 +124,7 @@ impl RunningResponder {
             ip => ip,
         };
         let address = SocketAddr::new(ip, self.address.port());
-        // Wakes the thread from `accept`. Without the connection it stays there, and is not waited for.
+        // Wakes the thread from `accept`. If the connection fails, the thread stays there and is not waited for.
         if TcpStream::connect_timeout(&address, WAKE_TIMEOUT).is_ok() && self.thread.join().is_err() {
             log::error!("the thread of the observation port panicked");
         }
@@ -139,13 +136,13 @@ struct Responder {
     routes: Arc<Routes>,
     clock: Arc<dyn Clock>,
     stopping: Arc<AtomicBool>,
-    /// The last `accept` failed; said once, not ten times a second.
+    /// The last `accept` failed. It is logged once, not ten times a second.
     failing: bool,
 }
 
 impl Responder {
     fn run(mut self) {
-        // In the order in which they came.
+        // In the order of their arrival.
         let mut connections: Vec<Connection> = Vec::with_capacity(CONNECTIONS_MAX);
         let mut pause = PAUSE_MIN;
         while !self.stopping.load(Ordering::Acquire) {
@@ -165,9 +162,9 @@ impl Responder {
         }
     }
 
-    /// Accepts what is there, and waits for a first connection where none is open. Whether one came.
+    /// Accepts waiting connections; if none is open, waits for the first one. Returns true if one came.
     fn accept(&mut self, connections: &mut Vec<Connection>) -> bool {
-        /// Fewer than may be open: each newcomer is looked at before it can be the oldest.
+        /// Fewer than may be open, so that each newcomer is served once before it can be the oldest.
         const AT_ONCE: usize = CONNECTIONS_MAX / 2;
 
         let mut arrived = false;
@@ -192,7 +189,7 @@ impl Responder {
                         error.kind(),
                         io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
                     ) => {}
-                // No descriptors, mostly. Closing the oldest connection gives one back.
+                // Mostly the descriptors ran out. Closing the oldest connection frees one.
                 Err(error) => {
                     if !self.failing {
                         log::warn!("the observation port cannot accept: {error}");
@@ -213,16 +210,16 @@ impl Responder {
 struct Connection {
     stream: TcpStream,
     phase: Phase,
-    /// When the present phase has to be over.
+    /// The end of the current phase.
     until: Instant,
 }
 
 enum Phase {
     /// Waiting for the rest of the head.
     Head(Vec<u8>),
-    /// Sending; the number of bytes that are sent.
+    /// Sending the answer; the number is the bytes sent so far.
     Response(Vec<u8>, usize),
-    /// Answered and closed on our side; the number of bytes the client sent since.
+    /// Answered, and closed on our side; the number is the bytes that the client has sent since.
     Lingering(usize),
 }
 
@@ -238,7 +235,7 @@ impl Connection {
         Self { stream, phase: Phase::Head(Vec::new()), until: now + limits::OBSERVE_HEAD_TIMEOUT }
     }
 
-    /// Does what can be done without waiting.
+    /// Does everything that is possible without waiting.
     fn take_turn(&mut self, now: Instant, routes: &Routes) -> Turn {
         match self.advance(now, routes) {
             Ok(turn) => turn,
@@ -258,7 +255,7 @@ impl Connection {
                 }
                 match respond(head, routes) {
                     Some(answer) => self.answer(now, answer),
-                    // One byte now and then does not lengthen the time for the whole.
+                    // A byte now and then does not extend the time for the whole head.
                     None if now >= self.until => return Ok(self.give_up(now)),
                     None => {}
                 }
@@ -285,7 +282,7 @@ impl Connection {
         Ok(Turn::Moved)
     }
 
-    /// The time of the present phase is over. Who began a request is told.
+    /// Ends a phase whose time is over. A client that began a request gets an answer.
     fn give_up(&mut self, now: Instant) -> Turn {
         match &self.phase {
             Phase::Head(head) if !head.is_empty() => {
@@ -303,7 +300,7 @@ impl Connection {
     }
 }
 
-/// Reads what is there, up to what a head may hold: how many bytes, 0 when the client closed.
+/// Reads what is there, up to the size of a head. Returns the number of bytes, 0 if the client closed.
 fn receive_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize> {
     let mut buffer = [0; HEAD_MAX_BYTES];
     let room = HEAD_MAX_BYTES.saturating_sub(head.len());
@@ -313,7 +310,7 @@ fn receive_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize>
     Ok(length)
 }
 
-/// The answer to a head, `None` while it is not complete.
+/// The answer to a head; `None` while the head is incomplete.
 fn respond(head: &[u8], routes: &Routes) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -379,7 +376,7 @@ fn reason(status: u16) -> &'static str {
         500 => "Internal Server Error",
         503 => "Service Unavailable",
         505 => "HTTP Version Not Supported",
-        // The reason says nothing that the number does not, and may be empty.
+        // The reason phrase says nothing that the number does not, and may be empty.
         _ => "",
     }
 }

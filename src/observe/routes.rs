@@ -1,4 +1,4 @@
-//! The routes of the observation port. Only they know that health and metrics are asked for by HTTP.
+//! The routes of the observation port. Only they know that health and metrics are served over HTTP.
 
 use miniserde::{Serialize, json};
 
@@ -7,7 +7,6 @@ use super::responder::Response;
 
 const JSON: &str = "application/json";
 
-/// Prometheus' text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Serialize)]
@@ -28,7 +27,7 @@ struct MissingPart {
     remedy: &'static str,
 }
 
-/// The answer to `GET`, `None` for an unknown path. `metrics` is called where they are asked for.
+/// The answer to `GET`; `None` for an unknown path. `metrics` is only called for the metrics' path.
 pub fn route(path: &str, health: &Health, metrics: impl FnOnce() -> String) -> Option<Response> {
     match path {
         "/healthz" => Some(status(200, "ok")),
