@@ -1,8 +1,8 @@
-//! Cloudflare's API: a typed, blocking client.
+//! A typed, blocking client of Cloudflare's API.
 //!
-//! It knows HTTP, paging, retries, rate limits and the API's envelope, and nothing of ExternalDNS. Reads are
-//! repeated within the caller's deadline where that can help; a write is sent at most once, and its error
-//! says whether it may have been done.
+//! It knows HTTP, paging, retries, rate limits and the API's envelope, and nothing of ExternalDNS. Reads are repeated
+//! within the caller's deadline if that can help. A write is sent at most once, and its error says if it may have been
+//! done.
 
 mod client;
 mod configuration;

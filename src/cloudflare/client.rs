@@ -1,4 +1,4 @@
-//! The client: credentials, the rate limit, and the way of every call.
+//! Sends every call: with credentials, within the rate limit, and again if it is a read that may succeed.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,39 +22,38 @@ use crate::limits::{
 use crate::locks::lock;
 use crate::observe::metrics::{Family, Metrics};
 
-/// Reads what [`ClientSettings::ca_file`] will be.
+/// Checks the contents of [`ClientSettings::ca_file`].
 ///
 /// # Errors
-/// When there is no certificate in it, or a damaged one.
+/// When they hold no certificate, or a damaged one.
 pub fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
     transport::check_authorities(pem)
 }
 
-/// One call, however often it is sent.
+/// One call, which may be sent several times.
 #[derive(Clone, Copy)]
 struct Call<'a> {
     resource: Resource,
     method: Method,
-    /// Below the base address, with its query.
+    /// The path below the base address, with its query.
     path: &'a str,
     body: Option<&'a [u8]>,
 }
 
 /// A client of Cloudflare's API, shared by threads.
 ///
-/// Every call is given a deadline and ends by it. Calls that read are repeated where that can help; calls that write are
-/// sent at most once.
+/// Every call gets a deadline and ends by it. Reads are repeated if that can help; writes are sent at most once.
 #[derive(Debug)]
 pub struct Client {
     transport: Box<dyn Transport>,
     clock: Arc<dyn Clock>,
     credentials: Mutex<Arc<Credentials>>,
-    /// Where their secret came from, where that was a file.
+    /// The file that the secret came from, if it came from a file.
     credential_file: Option<Mutex<CredentialFile>>,
-    /// Whether a call failed as it does when the credentials or the tunnels are not what they were.
+    /// A call failed in a way that suggests that the credentials or the tunnels have changed.
     in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
-    /// When a write was lost with its connection last.
+    /// The time of the last write that was lost with its connection.
     write_lost_at: Mutex<Option<Instant>>,
     jitter: Jitter,
     metrics: Arc<Metrics>,
@@ -64,7 +63,7 @@ impl Client {
     /// Makes a client. Nothing is sent yet.
     ///
     /// # Errors
-    /// When a setting is wrong.
+    /// When a setting is invalid.
     pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
         let transport = HttpTransport::new(&settings, Arc::clone(&clock))?;
         Ok(Self::with_transport(Box::new(transport), settings.credentials, clock, Jitter::random()))
@@ -89,26 +88,26 @@ impl Client {
         }
     }
 
-    /// Counts its calls there.
+    /// Counts calls in `metrics`.
     #[must_use]
     pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics, ..self }
     }
 
-    /// Makes later calls with other credentials, as when their file has changed.
+    /// Uses other credentials for later calls, for example because their file has changed.
     pub fn set_credentials(&self, credentials: Credentials) {
         *lock(&self.credentials) = Arc::new(credentials);
     }
 
-    /// Takes the credentials' secret from this file again when it holds another one: at once when Cloudflare refuses the
-    /// one in use, else at [`Client::look_at_credential_file`].
+    /// Reads the secret again from this file when the file changes: at once when Cloudflare refuses the secret in use,
+    /// otherwise at [`Client::look_at_credential_file`].
     #[must_use]
     pub fn with_credential_file(self, path: Option<PathBuf>) -> Self {
         Self { credential_file: path.map(|path| Mutex::new(CredentialFile::new(path))), ..self }
     }
 
-    /// Looks at the file of the credentials, and takes what two looks have seen there. True when that is another secret
-    /// than before.
+    /// Looks at the credentials' file, and uses its secret once two looks have seen the same one. Returns true if that
+    /// is a new secret.
     pub fn look_at_credential_file(&self) -> bool {
         self.look(Look::Routine)
     }
@@ -126,14 +125,14 @@ impl Client {
         true
     }
 
-    /// Whether a call failed, since this was asked last, as it does when the credentials or the tunnels are not what they
-    /// were.
+    /// Returns true, once, if a call has failed in a way that suggests that the credentials or the tunnels have
+    /// changed.
     pub fn take_doubt(&self) -> bool {
         self.in_doubt.swap(false, Ordering::Relaxed)
     }
 
-    /// What is to be done about a failed call besides telling: with credentials that are refused, looks at their file, and
-    /// says whether there are others now.
+    /// Takes note of a failed call. If the credentials were refused, looks at their file, and returns true if there are
+    /// others now.
     fn has_other_credentials(&self, resource: Resource, error: &Error, used: &Arc<Credentials>) -> bool {
         match (error, resource) {
             (Error::Credentials(_), _) | (Error::NotFound(_), Resource::Tunnels) => {
@@ -145,11 +144,11 @@ impl Client {
             return false;
         }
         self.look(Look::Refused);
-        // Perhaps it was another thread that saw them.
+        // Another thread may have read the new ones.
         self.credentials() != *used
     }
 
-    /// Calls that may be sent at once, of those granted for five minutes.
+    /// The calls that may be sent at once, of those granted for five minutes.
     pub fn calls_left(&self) -> u32 {
         u32::try_from(self.limiter().calls_left(self.clock.now())).unwrap_or(u32::MAX)
     }
@@ -158,7 +157,7 @@ impl Client {
         Arc::clone(&lock(&self.credentials))
     }
 
-    /// Reads, again where that can help.
+    /// Sends a read, and repeats it if that can help.
     pub(super) fn read<T: DeserializeOwned>(
         &self,
         resource: Resource,
@@ -194,7 +193,7 @@ impl Client {
         }
     }
 
-    /// Writes, at most once, and at once or not at all: what was read before must still be true.
+    /// Sends a write at most once, and at once or not at all, because what was read before must still be true.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
         resource: Resource,
@@ -216,8 +215,9 @@ impl Client {
         outcome
     }
 
-    /// How long a connection that a write takes may have been idle. A read that is lost is repeated on a fresh one, which
-    /// the write after it would take: so whatever closes kept connections would get every attempt at a write.
+    /// The longest time that a connection may have been idle before a write uses it. A read that is lost is repeated on
+    /// a fresh connection, which the next write would reuse; so a peer that closes kept connections would hit every
+    /// attempt at a write.
     fn write_connection_max_idle(&self) -> Duration {
         let now = self.clock.now();
         match *self.write_lost_at() {
@@ -230,7 +230,8 @@ impl Client {
         lock(&self.write_lost_at)
     }
 
-    /// Reads all pages of a list. `query` is empty or ends in `&`. A page's bytes are freed before the next is read.
+    /// Reads all pages of a list. `query` is empty or ends in `&`. Each page's bytes are freed before the next page is
+    /// read.
     pub(super) fn list<T: DeserializeOwned>(
         &self,
         resource: Resource,
@@ -251,7 +252,7 @@ impl Client {
                 items.append(&mut page_items);
             }
             if is_last {
-                // Kept for the length of a snapshot, and grown by doubling.
+                // The list is kept as long as a snapshot, and doubling left room at its end.
                 items.shrink_to_fit();
                 return Ok(items);
             }
@@ -262,19 +263,19 @@ impl Client {
         })
     }
 
-    /// Waits until the rate limit lets a call through, when that is soon enough.
+    /// Waits until the rate limit admits a call, if that is soon enough.
     fn await_admission(&self, deadline: Deadline) -> Result<(), Error> {
         while let Err(wait) = self.admit(deadline)? {
             if wait + CALL_MINIMUM > deadline.remaining(&*self.clock) {
                 return Err(Error::Limited { retry_after: wait });
             }
-            // Never nothing, or a clock that stands still would turn this into a busy loop.
+            // A wait of zero would turn this into a busy loop if the clock stood still.
             self.clock.sleep(wait.max(Duration::from_millis(1)));
         }
         Ok(())
     }
 
-    /// Counts a call that is about to be sent, or says how long none may be.
+    /// Counts a call that is about to be sent, or returns the time until calls are admitted again.
     fn admit(&self, deadline: Deadline) -> Result<Result<(), Duration>, Error> {
         if deadline.remaining(&*self.clock) < CALL_MINIMUM {
             return Err(Error::OutOfTime);
@@ -282,7 +283,7 @@ impl Client {
         Ok(self.limiter().admit(self.clock.now()))
     }
 
-    /// Sends a request that was admitted, and reads its answer.
+    /// Sends an admitted request, and reads its answer.
     fn call<T: DeserializeOwned>(
         &self,
         call: Call<'_>,
@@ -302,7 +303,7 @@ impl Client {
         });
         let duration = self.clock.now().saturating_duration_since(begun);
         let milliseconds = duration.as_millis();
-        // Without the query: it holds nothing that helps.
+        // The query is left out, because it does not help.
         let shown_path = path.split('?').next().unwrap_or_default();
         let method = method.as_str();
         let status = outcome.as_ref().map_or_else(|_| "none".to_owned(), |answer| answer.status.to_string());
@@ -328,7 +329,7 @@ impl Client {
         }
     }
 
-    /// Reads an answer, and takes note of what it says about the rate limit.
+    /// Reads an answer, and records what it says about the rate limit.
     fn open<T: DeserializeOwned>(
         &self,
         resource: Resource,
@@ -360,7 +361,7 @@ impl Client {
     }
 }
 
-/// What metrics call the target of a call.
+/// The label of a call's target in metrics.
 fn label(resource: Resource, path: &str) -> &'static str {
     match resource {
         Resource::Tokens => "token",

@@ -1,4 +1,4 @@
-//! The configuration of a tunnel: read whole, written whole.
+//! Reads and replaces the configuration of a tunnel, always as a whole.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -16,15 +16,14 @@ use crate::model::TunnelId;
 /// The version of a configuration that was never written; cloudflared starts at the same one.
 const NEVER_CONFIGURED: i64 = -1;
 
-/// A tunnel's configuration.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// Grows by one with each write, whoever makes it; -1 where Cloudflare tells none. The first write gives 0 or 1.
+    /// Grows by one with each write, whoever makes it; -1 if Cloudflare gives none. The first write gives 0 or 1.
     pub version: i64,
-    /// Who wrote it, where Cloudflare tells.
+    /// The owner that Cloudflare names, if any.
     pub source: Option<ConfigSource>,
-    /// `config` to the byte: unknown fields and the order of all are the caller's to keep. `None` for a tunnel that
-    /// was never configured.
+    /// The bytes of `config`: the caller has to keep unknown fields and the order of all. `None` for a tunnel that was
+    /// never configured.
     pub config: Option<Box<RawValue>>,
 }
 
@@ -47,8 +46,6 @@ impl From<WireConfiguration> for Configuration {
 
 impl Client {
     /// Reads a tunnel's configuration. A tunnel that was never configured has one without `config`.
-    ///
-    /// # Errors
     /// See [`Error`]; nothing is written.
     pub fn configuration(
         &self,
@@ -65,11 +62,10 @@ impl Client {
         }
     }
 
-    /// Replaces a tunnel's configuration, whole and without any precondition: whatever stands there is gone. Sent at
-    /// most once.
+    /// Replaces a tunnel's whole configuration without any precondition: the present one is lost. Sent at most once.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::may_have_been_done`] says whether the configuration has to be read again.
+    /// [`Error::may_have_been_done`] says if the configuration has to be read again.
     pub fn put_configuration(
         &self,
         account: &AccountId,
@@ -100,7 +96,7 @@ mod tests {
     use crate::cloudflare::testing::{Stage, failure, success};
 
     const PATH: &str = "/accounts/a1/cfd_tunnel/6ff42ae2-765d-4adf-8112-31c55c1551ef/configurations";
-    /// Unknown fields, their order, odd blanks and numbers that floating point would change.
+    /// Holds unknown fields, their order, odd blanks, and numbers that floating point would change.
     const CONFIG: &str = "{\"warp-routing\":{ \"enabled\" : true},\n \"ingress\":[{\"service\":\"http_status:404\",\"x\":1.10}],\"b\":12345678901234567890,\"a\":null}";
 
     fn account() -> AccountId {
@@ -129,7 +125,7 @@ mod tests {
         assert_eq!(sent[1].body.as_deref().unwrap(), format!(r#"{{"config":{CONFIG}}}"#));
     }
 
-    /// cloudflared#1029 saw the first, clients in use the second.
+    /// cloudflared#1029 reports the first form, clients in use the second.
     #[test]
     fn a_tunnel_that_was_never_configured_has_no_config() {
         for (label, answer, version) in [

@@ -1,4 +1,4 @@
-//! The file that a secret came from, looked at again and again: Kubernetes puts a new one there while the program runs.
+//! Watches the file that a secret came from, because Kubernetes replaces it while the program runs.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +6,21 @@ use crate::limits::CREDENTIAL_FILE_MAX_BYTES;
 use crate::regular_file;
 use crate::secret::Secret;
 
-/// A file, and what was seen of it.
 #[derive(Debug)]
 pub(super) struct CredentialFile {
     path: PathBuf,
-    /// What was in it at the last look, where that is not in use yet.
+    /// The secret seen at the last look, if it is not in use yet.
     candidate: Option<Secret>,
-    /// What was wrong with it at the last look.
+    /// The problem found at the last look.
     problem: Option<String>,
 }
 
-/// How much a change has to prove before it is taken.
+/// The proof that a changed secret needs before it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Two looks have to see the same: somebody may be in the middle of writing.
+    /// Two looks have to see the same secret, because somebody may be in the middle of writing.
     Routine,
-    /// The one in use is refused, so that nothing is lost.
+    /// The secret in use is refused, so a new one cannot make things worse.
     Refused,
 }
 
@@ -30,8 +29,8 @@ impl CredentialFile {
         Self { path, candidate: None, problem: None }
     }
 
-    /// The file's secret where it is another one than the one in use. A file that is missing, empty or broken changes
-    /// nothing; that is said once.
+    /// The file's secret, if it differs from the one in use. A file that is missing, empty or broken changes nothing;
+    /// the problem is logged once.
     pub(super) fn look(&mut self, in_use: &Secret, look: Look) -> Option<Secret> {
         let Self { path, candidate, problem } = self;
         match read(path) {

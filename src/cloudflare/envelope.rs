@@ -1,7 +1,7 @@
-//! What every answer of the API is wrapped in: `{success, errors, messages, result, result_info}`.
+//! Reads the envelope around every answer of the API: `{success, errors, messages, result, result_info}`.
 //!
-//! `success` decides, not the codes: a successful token verification carries code 10000 among its messages. What
-//! is no envelope, as a proxy's page of HTML, is nothing that Cloudflare said.
+//! `success` decides, not the codes: a successful token verification has code 10000 among its messages. An answer
+//! without an envelope, such as a proxy's HTML page, does not come from Cloudflare.
 
 use std::time::Duration;
 
@@ -17,7 +17,6 @@ use crate::secret::Secret;
 /// How long nothing is sent after a rate limit that names no time.
 const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// A successful answer.
 #[derive(Debug)]
 pub(super) struct Envelope<T> {
     pub(super) result: Option<T>,
@@ -32,7 +31,7 @@ impl<T> Envelope<T> {
     }
 }
 
-/// How far a list goes. Numbers are read as floating point because the API's description calls some of them so.
+/// The paging of a list. Numbers are read as floating point, because the API's description declares some of them so.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct PageInfo {
     per_page: Option<f64>,
@@ -40,10 +39,10 @@ pub(super) struct PageInfo {
 }
 
 impl PageInfo {
-    /// Whether page `page` with `length` items was the last one, when `per_page` items were asked for.
-    /// `total_count` is not looked at: it counts "without any search parameters", and tunnels have no `total_pages`.
+    /// True if page `page`, with `length` items of the `per_page` requested, was the last one. `total_count` is not
+    /// used: it counts "without any search parameters", and tunnels have no `total_pages`.
     pub(super) fn is_last(self, page: u32, length: usize, per_page: u32) -> bool {
-        // Where the server makes smaller pages than it was asked for, those are the full ones.
+        // If the server makes smaller pages than requested, those count as full.
         let full_page = f64::from(per_page);
         let full_page = match self.per_page {
             Some(given) if given >= 1.0 => given.min(full_page),
@@ -65,7 +64,7 @@ struct WireEnvelope<T> {
     result_info: PageInfo,
 }
 
-/// An item of `errors`: an object in the API's description, a mere string in some services.
+/// An item of `errors`: an object in the API's description, a plain string in some services.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum WireError {
@@ -100,24 +99,23 @@ enum Message {
     Absent,
 }
 
-/// What is needed to read an answer besides its body.
+/// The context needed to read an answer's body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
     pub(super) resource: Resource,
     pub(super) status: u16,
     pub(super) retry_after: Option<Duration>,
-    /// Must not appear in an error, whoever wrote it there.
+    /// Must not appear in an error, whoever put it into the answer.
     pub(super) secret: &'a Secret,
 }
 
 impl Context<'_> {
-    /// Reads an answer's body.
     pub(super) fn read<T: DeserializeOwned>(self, body: &[u8]) -> Result<Envelope<T>, Error> {
         let unreadable = match serde_json::from_slice::<WireEnvelope<T>>(body) {
             Ok(envelope) => return self.open(envelope),
             Err(error) => error,
         };
-        // A failure may carry a `result` of any shape; its errors count.
+        // A failure may have a `result` of any shape; only its errors count.
         match serde_json::from_slice::<WireEnvelope<IgnoredAny>>(body) {
             Ok(envelope) if !envelope.success => Err(self.refuse(envelope.errors)),
             Ok(_) if self.is_success() => {
@@ -163,7 +161,7 @@ impl Context<'_> {
             ),
             chain: causes.collect(),
         };
-        // Judged before the chain is cut: a code may stand at its end.
+        // Classified before the chain is cut, because the decisive code may stand at its end.
         let class = error_class::classify(self.resource, &refusal);
         let refusal = ApiRejection { chain: error::cut_chain(refusal.chain), ..refusal };
         match class {
@@ -178,7 +176,7 @@ impl Context<'_> {
         }
     }
 
-    /// Flattens a problem and its chain, the problem in front.
+    /// Flattens an error and its chain; the error itself comes first.
     fn collect(self, problem: WireError, causes: &mut Vec<Cause>) {
         match problem {
             WireError::Text(message) => causes.push(Cause { code: None, message: self.clean(&message) }),
@@ -202,7 +200,7 @@ impl Context<'_> {
         }
     }
 
-    /// Redacted first: a cut could leave half a secret that is no longer found.
+    /// Redacts before cutting, because a cut could leave half a secret that redaction would not find.
     fn clean(self, text: &str) -> Box<str> {
         error::cut(&self.secret.redact(text))
     }
@@ -232,7 +230,7 @@ mod tests {
         }
     }
 
-    /// Code 10000 stands among the messages of every successful token verification.
+    /// Every successful token verification has code 10000 among its messages.
     #[test]
     fn success_decides_and_not_the_codes() {
         let body = r#"{"success":true,"errors":[],"messages":[{"code":10000,"message":"This API Token is valid and active"}],"result":[1]}"#;
@@ -333,7 +331,7 @@ mod tests {
         assert!(reason.contains("line 1 column") && !reason.contains(TOKEN), "{reason}");
     }
 
-    /// An answer without a length that is cut off looks complete to HTTP.
+    /// HTTP takes a cut answer without a length for a complete one.
     #[test]
     fn an_answer_that_ends_in_the_middle_is_a_lost_connection() {
         let error = read(200, r#"{"success":true,"result":[1,"#).unwrap_err();

@@ -1,4 +1,4 @@
-//! What went wrong, sorted by what the caller must do about it.
+//! Sorts errors by what the caller must do about them.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,45 +7,39 @@ use super::transport::{TransportError, TransportErrorKind};
 use crate::limits::{ERROR_CHAIN_MAX_CAUSES, ERROR_TEXT_MAX_CHARS};
 use crate::model::text::beginning;
 
-/// Why a call of Cloudflare's API brought no result.
+/// The reason why a call of Cloudflare's API brought no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Cloudflare understood the request and refused it: nothing was done, and the same request will be refused
-    /// again. Change it or leave it.
+    /// Cloudflare understood the request and refused it. Nothing was done, and the same request will be refused again.
     Refused(ApiRejection),
     /// The token or key is not valid, not permitted to do this, or belongs to another account. An operator has to act.
     Credentials(ApiRejection),
-    /// What the path or the request names does not exist.
+    /// Something that the path or the request names does not exist.
     NotFound(ApiRejection),
-    /// The rate limit is used up. Nothing was done by this call, and nothing will be sent before this time is over.
+    /// The rate limit is used up. This call did nothing, and nothing will be sent before `retry_after` is over.
     Limited {
-        /// How long from now.
+        /// The time from now.
         retry_after: Duration,
     },
-    /// No connection came about: nothing was sent.
+    /// No connection could be made, so nothing was sent.
     Unreachable(TransportError),
-    /// The request was sent, wholly or in part, and no whole answer came: a write may have been done. Start again at
+    /// The request was sent, at least in part, but no complete answer came. A write may have been done; start again at
     /// its read.
     Unanswered(TransportError),
-    /// Cloudflare failed at the request: a write may have been done. Start again at its read.
+    /// Cloudflare failed on the request. A write may have been done; start again at its read.
     Failed(ApiRejection),
-    /// Something on the way answered in Cloudflare's place, as a proxy, a login page or a firewall does. It says nothing
-    /// about what was asked. Mostly nothing was passed on; but who keeps an answer back answers like that too, so a write
-    /// may have been done.
+    /// Something on the way answered in Cloudflare's place, such as a proxy, a login page or a firewall. Its answer
+    /// says nothing about the request. Mostly nothing was passed on, but a box that holds answers back replies like
+    /// this too, so a write may have been done.
     Intercepted(ApiRejection),
-    /// Too little of the deadline was left: nothing was sent.
+    /// Too little of the deadline was left, so nothing was sent.
     OutOfTime,
-    /// The answer is not what the API's description says: a write may have been done.
-    Unreadable {
-        /// The HTTP status of the answer.
-        status: u16,
-        /// What is wrong with it.
-        reason: Box<str>,
-    },
+    /// The answer does not match the API's description. A write may have been done.
+    Unreadable { status: u16, reason: Box<str> },
 }
 
 impl Error {
-    /// Whether a write that ended in this error may have been done nevertheless.
+    /// True if a write that ended in this error may nevertheless have been done.
     pub fn may_have_been_done(&self) -> bool {
         match self {
             Self::Unanswered(_) | Self::Failed(_) | Self::Intercepted(_) | Self::Unreadable { .. } => true,
@@ -58,7 +52,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later although nobody changes anything.
+    /// True if the same call may succeed later without anybody changing anything.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Limited { .. } | Self::Failed(_) | Self::OutOfTime => true,
@@ -71,7 +65,7 @@ impl Error {
         }
     }
 
-    /// What was answered, where it can be shown.
+    /// Cloudflare's answer, if there is one to show.
     pub fn refusal(&self) -> Option<&ApiRejection> {
         match self {
             Self::Refused(refusal)
@@ -87,12 +81,12 @@ impl Error {
         }
     }
 
-    /// Whether the connection was lost under the request, as when the server closes one that it took for idle.
+    /// The connection was lost during the request, for example because the server closed it as idle.
     pub(super) fn is_disconnect(&self) -> bool {
         matches!(self, Self::Unanswered(error) if error.kind() == TransportErrorKind::Disconnected)
     }
 
-    /// Whether there was a connection, and no whole answer came on it.
+    /// There was a connection, but no complete answer came on it.
     pub(super) fn is_connection_lost(&self) -> bool {
         match self {
             Self::Unanswered(_) => true,
@@ -109,7 +103,7 @@ impl fmt::Display for Error {
             Self::Credentials(refusal) => write!(formatter, "credentials not accepted: {refusal}"),
             Self::NotFound(refusal) => write!(formatter, "not found: {refusal}"),
             Self::Limited { retry_after } => {
-                // Rounded up: a second too early would be limited again.
+                // Rounded up, because a second too early would be limited again.
                 let seconds = retry_after.as_millis().div_ceil(1000);
                 write!(formatter, "rate limit used up, nothing is sent for {seconds} s")
             }
@@ -143,40 +137,36 @@ impl std::error::Error for Error {
     }
 }
 
-/// What Cloudflare answered instead of a result. Texts are cut and hold no secret.
+/// Cloudflare's answer instead of a result. Texts are cut and hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiRejection {
-    /// The HTTP status, which often fits the error badly.
+    /// The HTTP status, which often does not match the error.
     pub status: u16,
-    /// Cloudflare's number for the first error. Numbers mean different things in different services.
+    /// Cloudflare's number for the first error. The same number means different things in different services.
     pub code: Option<u32>,
-    /// The first error's text; for an answer without one, what is known.
+    /// The first error's text; for an answer without one, whatever is known.
     pub message: Box<str>,
-    /// The causes of the first error (`error_chain`, where the real reason mostly stands), then the other errors.
+    /// The causes of the first error (`error_chain`, which mostly has the real reason), then the other errors.
     pub chain: Vec<Cause>,
 }
 
-/// One cause of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// Cloudflare's number for it.
     pub code: Option<u32>,
-    /// Cloudflare's text.
     pub message: Box<str>,
 }
 
 impl ApiRejection {
-    /// Every code, the first error's in front.
+    /// Every code, beginning with that of the first error.
     pub fn codes(&self) -> impl Iterator<Item = u32> + '_ {
         self.code.into_iter().chain(self.chain.iter().filter_map(|cause| cause.code))
     }
 
-    /// Whether Cloudflare said it: only its own errors have codes.
+    /// True if Cloudflare itself said it: only its own errors have codes.
     pub fn is_of_cloudflare(&self) -> bool {
         self.codes().next().is_some()
     }
 
-    /// Whether one of the codes is `code`.
     pub fn has_code(&self, code: u32) -> bool {
         self.codes().any(|found| found == code)
     }
@@ -210,13 +200,13 @@ impl fmt::Display for ApiRejection {
     }
 }
 
-/// A text from outside, cut to a length that a log line bears.
+/// Cuts text from outside to a length that suits a log line.
 pub(super) fn cut(text: &str) -> Box<str> {
     beginning(text, ERROR_TEXT_MAX_CHARS)
         .map_or_else(|| text.into(), |beginning| format!("{beginning}…").into())
 }
 
-/// Keeps the causes that are shown and drops the rest.
+/// Keeps the causes that will be shown.
 pub(super) fn cut_chain(mut chain: Vec<Cause>) -> Vec<Cause> {
     chain.truncate(ERROR_CHAIN_MAX_CAUSES);
     chain

@@ -1,8 +1,8 @@
-//! Sorts what Cloudflare answers instead of a result.
+//! Classifies Cloudflare's error answers.
 
 use super::error::ApiRejection;
 
-/// What a call is about: the same code means different things for different ones.
+/// The subject of a call, because the same code means different things for different subjects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resource {
     Tokens,
@@ -11,7 +11,7 @@ pub(super) enum Resource {
     Tunnels,
 }
 
-/// What an error demands of the caller.
+/// The reaction that an error requires of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorClass {
     Refused,
@@ -22,17 +22,18 @@ pub(super) enum ErrorClass {
     Intercepted,
 }
 
-/// Sorts a refusal. Cloudflare enumerates its codes nowhere; these were met by clients in use. A code counts for more
-/// than the HTTP status: authentication errors come as 400, throttling even as 200. Without one it is somebody else who
-/// answers: a proxy, a login page, a firewall.
+/// Classifies a refusal. Cloudflare lists its codes nowhere; these were met by clients in use. A code outweighs the
+/// HTTP status, because authentication errors come as 400 and throttling even as 200. An answer without a code comes
+/// from something else: a proxy, a login page, a firewall.
 pub(super) fn classify(resource: Resource, refusal: &ApiRejection) -> ErrorClass {
-    // 10429 is the same in the newer services.
+    // 10429 means the same in the newer services.
     if refusal.status == 429 || refusal.codes().any(|code| matches!(code, 971 | 10429)) {
         return ErrorClass::Limited;
     }
     let message = refusal.message.to_ascii_lowercase();
     match refusal.code {
-        // Malformed (6003 with 6111 or 6103), missing or unknown headers, and what the token may not touch.
+        // Malformed headers (6003 with 6111 or 6103), missing or unknown ones, and resources that the token may not
+        // access.
         Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return ErrorClass::Credentials,
         Some(10001) if message.contains("internal") => return ErrorClass::Failed,
         // "Method not allowed for token".
@@ -40,9 +41,9 @@ pub(super) fn classify(resource: Resource, refusal: &ApiRejection) -> ErrorClass
         Some(1000) if ["timeout", "timed out", "internal"].iter().any(|text| message.contains(text)) => {
             return ErrorClass::Failed;
         }
-        // "Invalid API Token", the token verification's answer.
+        // "Invalid API Token" is the token verification's answer.
         Some(1000) if message.contains("token") => return ErrorClass::Credentials,
-        // No such route: an id in the path has the wrong shape.
+        // There is no such route, because an id in the path has the wrong shape.
         Some(7003) => return ErrorClass::NotFound,
         // The tunnel, its token, its configuration.
         Some(1002 | 1054 | 1055) if resource == Resource::Tunnels => return ErrorClass::NotFound,
@@ -73,7 +74,7 @@ mod tests {
         ApiRejection { status, code, message: message.into(), chain: Vec::new() }
     }
 
-    /// The codes that clients in use have met, and the statuses they came with.
+    /// The codes and statuses that clients in use have met.
     #[test]
     fn every_known_code_is_sorted_by_what_the_caller_must_do() {
         use ErrorClass::{Credentials, Failed, Limited, NotFound, Refused};

@@ -1,25 +1,25 @@
-//! Cloudflare's rate limit, kept from this side: how many calls may still be sent, and since when none may.
+//! Keeps to Cloudflare's rate limit: it knows how many calls may still be sent, and until when none may.
 //!
-//! A sliding window of our own calls, a block that an answer asked for, and what the `Ratelimit` header grants, which
-//! may only lower the first: other programs use the same limit. Instants are passed in.
+//! It combines a sliding window of our own calls, a block that an answer asked for, and the grant of the `Ratelimit`
+//! header, which may only lower the first, because other programs use the same limit. Instants are passed in.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::limits::{RATE_CALLS, RATE_LIMIT_PAUSE_MAX, RATE_RESERVE, RATE_WINDOW};
 
-/// What this program allows itself in a window.
+/// The calls that this program allows itself per window.
 const CALLS: usize = RATE_CALLS - RATE_RESERVE;
 
 #[derive(Debug, Default)]
 pub(super) struct Limiter {
-    /// When each call of the window was sent, the oldest in front; at most `CALLS`.
+    /// The times at which the window's calls were sent, the oldest first; at most `CALLS`.
     calls: VecDeque<Instant>,
     blocked_until: Option<Instant>,
     grant: Option<Grant>,
 }
 
-/// What Cloudflare last said may still be sent.
+/// The calls that Cloudflare last granted.
 #[derive(Clone, Copy, Debug)]
 struct Grant {
     calls: usize,
@@ -27,7 +27,7 @@ struct Grant {
 }
 
 impl Limiter {
-    /// Counts a call that is about to be sent, or says how long nothing may be sent.
+    /// Counts a call that is about to be sent, or returns the time until one may be sent.
     pub(super) fn admit(&mut self, now: Instant) -> Result<(), Duration> {
         self.forget(now);
         if let Some(wait) = self.blocked_for(now) {
@@ -40,7 +40,7 @@ impl Limiter {
         Ok(())
     }
 
-    /// How many calls may be sent at once.
+    /// The calls that may be sent at once.
     pub(super) fn calls_left(&mut self, now: Instant) -> usize {
         self.forget(now);
         if self.blocked_until.is_some() {
@@ -50,7 +50,7 @@ impl Limiter {
         self.grant.map_or(own, |grant| own.min(grant.calls))
     }
 
-    /// How long nothing may be sent, if that is so.
+    /// The time until calls are possible again, if they are blocked.
     fn blocked_for(&mut self, now: Instant) -> Option<Duration> {
         self.forget(now);
         let window_full = || {
@@ -67,8 +67,8 @@ impl Limiter {
             .map(|until| until.saturating_duration_since(now))
     }
 
-    /// Takes note that nothing may be sent for `pause`, and says how long it will be. A block is never shortened:
-    /// answers overtake each other.
+    /// Blocks calls for `pause`, and returns the time until they are possible again. A block is never shortened,
+    /// because answers overtake each other.
     pub(super) fn block(&mut self, pause: Duration, now: Instant) -> Duration {
         let until = now + pause.min(RATE_LIMIT_PAUSE_MAX);
         let until = self.blocked_until.map_or(until, |present| present.max(until));
@@ -76,7 +76,7 @@ impl Limiter {
         until.saturating_duration_since(now)
     }
 
-    /// Takes note of a `Ratelimit` header, `"default";r=50;t=30`: calls left, and seconds until there are more.
+    /// Reads a `Ratelimit` header, `"default";r=50;t=30`: the calls left, and the seconds until there are more.
     pub(super) fn observe(&mut self, header: &str, now: Instant) {
         self.forget(now);
         for policy in header.split(',') {
@@ -94,7 +94,7 @@ impl Limiter {
         }
     }
 
-    /// Drops what is over.
+    /// Drops expired entries.
     fn forget(&mut self, now: Instant) {
         while self.calls.front().is_some_and(|sent| now.saturating_duration_since(*sent) >= RATE_WINDOW) {
             self.calls.pop_front();
@@ -104,7 +104,7 @@ impl Limiter {
     }
 }
 
-/// The whole number of `;name=number` in one policy.
+/// The integer in `;name=number` of one policy.
 fn parameter(policy: &str, name: &str) -> Option<u64> {
     policy
         .split(';')
@@ -196,10 +196,10 @@ mod tests {
         limiter.observe("\"default\";r=100000;t=30", start);
         assert_eq!(limiter.calls_left(start), CALLS);
         limiter.observe("\"default\";r=5;t=30", start);
-        // An answer to an earlier call overtaken by the one before.
+        // The answer to an earlier call arrives after that to a later one.
         limiter.observe("\"default\";r=6;t=30", start);
         assert_eq!(limiter.calls_left(start), 5);
-        // However long it claims to hold, it cannot outlast the window.
+        // Whatever time the header claims, the grant cannot outlast the window.
         limiter.observe("\"default\";r=0;t=99999999", start);
         assert_eq!(limiter.calls_left(start + RATE_WINDOW), CALLS);
     }

@@ -1,8 +1,8 @@
-//! Paths of the API.
+//! Builds paths of the API.
 
 use crate::model::text::percent_encoded;
 
-/// A path below the API's base address. Whatever stands in an id stays within its segment.
+/// A path below the API's base address. Each segment is escaped, so an id cannot leave its own.
 pub(super) fn path(segments: &[&str]) -> String {
     let mut path = String::with_capacity(96);
     for segment in segments {

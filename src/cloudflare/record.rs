@@ -1,4 +1,4 @@
-//! DNS records, read by the thousand and written in batches.
+//! Reads DNS records by the thousand, and writes them in batches.
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,27 +14,24 @@ use crate::model::hostname;
 use crate::model::json::null_is_default;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, ZoneId};
 
-/// Changes of one zone's records. Cloudflare runs deletes, then patches, then posts, in one transaction: all or nothing.
+/// Changes to one zone's records. Cloudflare runs deletes, then patches, then posts, in one transaction: all or
+/// nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Batch {
-    /// Records that go.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "ids_as_objects")]
     pub deletes: Vec<RecordId>,
-    /// Records that change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<RecordPatch>,
-    /// Records that come.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub posts: Vec<NewRecord>,
 }
 
 impl Batch {
-    /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.operations() == 0
     }
 
-    /// What counts against the limit of a batch.
+    /// The number that counts against the limit of a batch.
     pub fn operations(&self) -> usize {
         let Self { deletes, patches, posts } = self;
         deletes.len() + patches.len() + posts.len()
@@ -80,7 +77,7 @@ impl<'de> Deserialize<'de> for Record {
         let wire = WireRecord::deserialize(deserializer)?;
         Ok(Self {
             id: wire.id,
-            // Punycode by the specification; some have seen Unicode.
+            // The specification says punycode, but some have seen Unicode.
             name: hostname::normalize(&wire.name).into(),
             kind: wire.kind,
             content: wire.content,
@@ -96,9 +93,6 @@ impl<'de> Deserialize<'de> for Record {
 
 impl Client {
     /// Every record of a zone, ordered by id.
-    ///
-    /// # Errors
-    /// See [`Error`]; nothing is written.
     pub fn records(&self, zone: &ZoneId, deadline: Deadline) -> Result<Vec<Record>, Error> {
         let mut records: Vec<Record> = self.list(
             Resource::Records,
@@ -108,7 +102,7 @@ impl Client {
             deadline,
         )?;
         records.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-        // A record made between two pages pushes another one onto the next page.
+        // A record created between two page reads pushes another one onto the next page.
         records.dedup_by(|a, b| a.id == b.id);
         Ok(records)
     }
@@ -116,7 +110,7 @@ impl Client {
     /// Changes records of a zone, all or nothing. Sent at most once; an empty batch is not sent.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::may_have_been_done`] says whether the zone has to be read again.
+    /// [`Error::may_have_been_done`] says if the zone has to be read again.
     pub fn batch(&self, zone: &ZoneId, batch: &Batch, deadline: Deadline) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
@@ -190,7 +184,7 @@ mod tests {
         assert_eq!(stage.script.paths(), ["/zones/z1/dns_records?page=1&per_page=5000"]);
     }
 
-    /// A record made between two pages pushes the last one of the first onto the second.
+    /// A record created between two page reads pushes the last one of the first page onto the second.
     #[test]
     fn a_record_on_two_pages_is_one_record() {
         let page = |ids: [&str; 2]| {

@@ -1,8 +1,8 @@
-//! Looks up the API's name, seldom and by its absolute name, and says in which order its addresses are tried.
+//! Looks up the API's hostname, rarely and by its absolute name, and decides in which order its addresses are tried.
 //!
-//! ureq asks for every request, also when it then reuses a connection, and musl with Kubernetes' `ndots:5` and three
-//! search domains turns each of that into eight queries. Here the addresses are kept for a minute, and for an hour where
-//! they cannot be looked up again; one lookup runs at a time however many calls wait for it, and `host.` is asked for
+//! ureq asks for every request, even if it then reuses a connection, and musl with Kubernetes' `ndots:5` and three
+//! search domains turns each question into eight queries. So addresses are kept for a minute, or for an hour while they
+//! cannot be looked up again. Only one lookup runs at a time, however many calls wait for it, and `host.` is tried
 //! before `host`.
 
 use std::fmt;
@@ -28,10 +28,10 @@ const RESOLVE_MAX_AGE: Duration = Duration::from_secs(60);
 /// stay for years.
 const RESOLVE_OLD_MAX_AGE: Duration = Duration::from_secs(3600);
 
-/// What is asked for the addresses of a name.
+/// Looks up the addresses of a name.
 type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
-/// Keeps what it has looked up. Clones share it.
+/// A resolver with a cache. Clones share it.
 #[derive(Clone)]
 pub(super) struct CachingResolver {
     names: Arc<Names>,
@@ -39,7 +39,7 @@ pub(super) struct CachingResolver {
     clock: Arc<dyn Clock>,
 }
 
-/// The names asked for: the API's and perhaps a proxy's, so the list stays short.
+/// The names looked up: the API's and perhaps a proxy's, so the list stays short.
 #[derive(Default)]
 struct Names {
     list: Mutex<Vec<Name>>,
@@ -50,23 +50,22 @@ struct Name {
     host: Box<str>,
     addresses: Vec<IpAddr>,
     looked_up_at: Option<Instant>,
-    /// Whether nobody was reached at the addresses since.
+    /// No connection to the addresses has succeeded since.
     is_in_doubt: bool,
-    /// The address that was connected to last.
+    /// The address of the last connection.
     connected: Option<IpAddr>,
-    /// The one that was connected to, and then no call came through.
+    /// An address that accepted a connection on which no call got through.
     given_up: Option<IpAddr>,
-    /// Why the last lookup failed.
+    /// The reason why the last lookup failed.
     failure: Option<Box<str>>,
-    /// Since when it is being looked up.
+    /// The time at which the running lookup began.
     lookup_begun_at: Option<Instant>,
     lookups_ended: u64,
-    /// Whether the log says that old addresses are in use.
+    /// The log has said that old addresses are in use.
     is_told: bool,
 }
 
-/// A name that could not be looked up. ureq's own errors would not tell this from a connection that failed, or took too
-/// long.
+/// A failed lookup. ureq's own errors would not tell it from a connection that failed or took too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LookupError {
     host: Box<str>,
@@ -83,7 +82,7 @@ impl fmt::Display for LookupError {
 impl std::error::Error for LookupError {}
 
 impl CachingResolver {
-    /// Asks the machine's resolver.
+    /// Makes a resolver that asks the machine's own.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self::with_lookup(clock, |host| {
             Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
@@ -97,7 +96,7 @@ impl CachingResolver {
         Self { names: Arc::default(), lookup: Arc::new(lookup), clock }
     }
 
-    /// Lets the next call look up again, and begin elsewhere: nobody could be reached at the addresses known.
+    /// Nobody could be reached at the known addresses: the next call looks up again and begins with another address.
     pub(super) fn forget(&self) {
         for name in self.names.lock().iter_mut() {
             name.is_in_doubt = true;
@@ -105,14 +104,14 @@ impl CachingResolver {
         }
     }
 
-    /// Lets later connections begin with this address.
+    /// Makes later connections begin with this address.
     pub(super) fn connected(&self, address: IpAddr) {
         if let Some(name) = self.names.lock().iter_mut().find(|name| name.addresses.contains(&address)) {
             name.connected = Some(address);
         }
     }
 
-    /// The addresses in the order in which they are tried.
+    /// The addresses, in the order in which they are to be tried.
     fn addresses(&self, host: &str, timeout: Duration) -> Result<Vec<IpAddr>, LookupError> {
         let mut list = self.names.lock();
         let index = match list.iter().position(|name| &*name.host == host) {
@@ -129,8 +128,8 @@ impl CachingResolver {
         }
         let seen = name.lookups_ended;
         if name.lookup_begun_at.is_none() {
-            // On a thread of its own, because a lookup can neither be bounded nor ended; and only one at a time, so that
-            // a silent name server does not collect threads.
+            // A lookup can neither be bounded nor cancelled, so it gets its own thread. There is only one at a time, so
+            // that a silent name server does not collect threads.
             if let Err(error) = self.start_lookup(host) {
                 return name.old_addresses(&error.to_string(), now);
             }
@@ -190,8 +189,8 @@ impl Name {
         self.looked_up_at.is_some_and(|at| now.saturating_duration_since(at) < age)
     }
 
-    /// How long to wait for the lookup that is running. Where there are addresses it is not worth the time of a request,
-    /// and waiting once is enough.
+    /// The time to wait for the running lookup. If there are addresses already, the lookup is not worth a request's
+    /// time, and one wait is enough.
     fn patience(&self, now: Instant) -> Duration {
         match self.lookup_begun_at {
             Some(begun) if self.is_younger(RESOLVE_OLD_MAX_AGE, now) => {
@@ -220,7 +219,7 @@ impl Name {
         LookupError { host: self.host.clone(), problem: problem.into() }
     }
 
-    /// The addresses that were found at an earlier time, where that is not too long ago.
+    /// The addresses of an earlier lookup, unless they are too old.
     fn old_addresses(&mut self, problem: &str, now: Instant) -> Result<Vec<IpAddr>, LookupError> {
         let error = self.error(problem);
         if !self.is_younger(RESOLVE_OLD_MAX_AGE, now) {
@@ -239,9 +238,10 @@ impl Name {
     }
 }
 
-/// Addresses of both families in turn (RFC 8305, section 4), so that one family whose packets vanish costs little time.
-/// In front is the one that connected last, where it is still one of them; its family begins, else not that of the one that
-/// was given up, else IPv6. The one that was given up is the last of its family.
+/// Orders addresses so that the families alternate (RFC 8305, section 4), so that a family whose packets vanish costs
+/// little time. The address that connected last comes first, if it is still among them, and its family begins. Without
+/// one, the family begins that is not that of the address that was given up; without either, IPv6 begins. The address
+/// that was given up comes last in its family.
 fn in_turn(addresses: &[IpAddr], connected: Option<IpAddr>, given_up: Option<IpAddr>) -> Vec<IpAddr> {
     let ipv4_begins = match (connected, given_up) {
         (Some(connected), _) => connected.is_ipv4(),
@@ -267,7 +267,7 @@ fn in_turn(addresses: &[IpAddr], connected: Option<IpAddr>, given_up: Option<IpA
     ordered
 }
 
-/// Asks for the absolute name, and for the name as it is written where that has none: it may be one of the cluster's.
+/// Looks up the absolute name, then the name as written: it may be one of the cluster's.
 fn look_up(lookup: &Lookup, host: &str) -> io::Result<Vec<IpAddr>> {
     let found = |addresses: &Vec<IpAddr>| !addresses.is_empty();
     if host.contains('.')
@@ -332,7 +332,7 @@ mod tests {
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 
-    /// Which names were asked for, in order.
+    /// The names asked for, in order.
     type Asked = Arc<Mutex<Vec<String>>>;
 
     fn recording(
@@ -364,7 +364,7 @@ mod tests {
         Ok(resolved.iter().copied().collect())
     }
 
-    /// What a lookup that failed says.
+    /// The text of a failed lookup.
     fn problem(outcome: Result<Vec<SocketAddr>, ureq::Error>) -> String {
         let Err(ureq::Error::Other(error)) = outcome else {
             panic!("{outcome:?}");
@@ -372,7 +372,7 @@ mod tests {
         error.downcast_ref::<LookupError>().unwrap().to_string()
     }
 
-    /// Without this, each call costs a thread and, in a cluster, eight queries.
+    /// Otherwise each call would cost a thread and, in a cluster, eight queries.
     #[test]
     fn the_name_is_looked_up_once_a_minute() {
         let (clock, asked) = (FakeClock::new(), Asked::default());
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(asked.lock().unwrap().len(), 1);
     }
 
-    /// A trailing dot keeps the cluster's search domains out.
+    /// The trailing dot avoids the cluster's search domains.
     #[test]
     fn absolute_names_are_asked_for_first() {
         for (uri, only, expected) in [
@@ -474,7 +474,7 @@ mod tests {
         resolve(&resolver, "http://a.example/").unwrap_err();
     }
 
-    /// Two of each family, written as what they end in: 4x is IPv4, 6x IPv6.
+    /// Each address is written as its end: 4x is IPv4, 6x is IPv6.
     #[test]
     fn addresses_of_both_families_are_tried_in_turn_beginning_with_the_one_that_connected_last() {
         let address = |name: &str| -> IpAddr {
@@ -490,7 +490,7 @@ mod tests {
             ("61 62 63 41 42 43", "42", "", "42 61 41 62"),
             ("61 62 63 41 42 43", "43", "", "43 61 41 62"),
             ("61 62 63 41 42 43", "62", "", "62 41 61 42"),
-            // It is none of them any more; what it says of the families still holds.
+            // It is no longer one of the addresses, but what it says about the families still holds.
             ("61 62 41 42", "49", "", "41 61 42 62"),
             ("61 62 41 42", "69", "", "61 41 62 42"),
             ("61 62 63 64 65", "", "", "61 62 63 64"),
@@ -500,7 +500,7 @@ mod tests {
             ("61 41", "41", "", "41 61"),
             ("41", "", "", "41"),
             ("", "", "", ""),
-            // It takes connections, and then nothing more: neither does its family, perhaps.
+            // It accepts connections and then stays silent; its family may do the same.
             ("61 62 41 42", "", "61", "41 62 42 61"),
             ("61 62 41 42", "", "41", "61 42 62 41"),
             ("61 62 41 42", "42", "61", "42 62 41 61"),
@@ -527,7 +527,7 @@ mod tests {
         assert_eq!(first(), ADDRESS, "no call came through");
     }
 
-    /// With ExternalDNS's default interval of a minute every loop looks up.
+    /// With ExternalDNS's default interval of a minute, every loop looks up.
     #[test]
     fn addresses_are_used_for_an_hour_where_the_name_cannot_be_looked_up_any_more() {
         for hangs in [false, true] {
@@ -562,7 +562,7 @@ mod tests {
         }
     }
 
-    /// The time of one request is for its calls.
+    /// The time of a request is for its calls.
     #[test]
     fn a_lookup_that_hangs_is_waited_for_once_where_there_are_addresses() {
         let now = FakeClock::new().now();

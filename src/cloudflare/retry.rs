@@ -1,4 +1,4 @@
-//! When a read is repeated, and after how long. Writes never are.
+//! Decides if a read is repeated, and after what time. Writes never are.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,25 +17,24 @@ const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
 /// The longest pause before a repetition.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// How to repeat a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Retry {
-    /// After how long.
+    /// The time to wait first.
     pub(super) pause: Duration,
-    /// On a connection that was not used before.
+    /// Uses a fresh connection.
     pub(super) fresh: bool,
 }
 
-/// Whether and how a read that failed is repeated. `retries` were made already, `remaining` is left of the deadline,
-/// and `fraction` from 0 to 1 spreads clients that failed together.
+/// Decides how a failed read is repeated, if at all. `retries` is the number of retries so far, `remaining` the time
+/// left of the deadline, and `fraction`, from 0 to 1, spreads clients that failed together.
 pub(super) fn retry(error: &Error, retries: u32, remaining: Duration, fraction: f64) -> Option<Retry> {
     if retries >= READ_RETRIES_MAX || !error.is_retryable() {
         return None;
     }
     let pause = match error {
-        // The limiter makes the next call wait, or fail when that would take too long.
+        // The limiter delays the next call, or fails it if the delay would be too long.
         Error::Limited { .. } => Duration::ZERO,
-        // Mostly a kept connection that the server had just given up.
+        // Mostly this is a kept connection that the server has just closed.
         error if error.is_disconnect() && retries == 0 => Duration::ZERO,
         _ => backoff(retries, fraction),
     };
@@ -45,13 +44,13 @@ pub(super) fn retry(error: &Error, retries: u32, remaining: Duration, fraction: 
     Some(Retry { pause, fresh: matches!(error, Error::Unanswered(_)) })
 }
 
-/// Doubles with each retry, and takes between half and all of that.
+/// A pause that doubles with each retry, of which `fraction` picks between a half and all.
 fn backoff(retries: u32, fraction: f64) -> Duration {
     let whole = RETRY_PAUSE_FIRST.saturating_mul(2_u32.saturating_pow(retries)).min(RETRY_PAUSE_MAX);
     whole.mul_f64(0.5 + 0.5 * fraction.clamp(0.0, 1.0))
 }
 
-/// A source of fractions for [`retry`]. Good enough to spread clients, and nothing more.
+/// Generates the fractions for [`retry`]. It is good enough to spread clients, and for nothing else.
 #[derive(Debug)]
 pub(super) struct Jitter(AtomicU64);
 
@@ -65,9 +64,9 @@ impl Jitter {
         Self::seeded(RandomState::new().hash_one(0_u8))
     }
 
-    /// From 0 to 1.
+    /// A number from 0 to 1.
     pub(super) fn fraction(&self) -> f64 {
-        // SplitMix64: a counter, well stirred.
+        // SplitMix64: a counter whose bits are mixed.
         let mut bits =
             self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -77,12 +76,12 @@ impl Jitter {
     }
 }
 
-/// Reads `Retry-After`: seconds, or a date, which is set against the answer's own `Date` so that no clock of ours has to
-/// be right. `None` when it says nothing usable.
+/// Reads `Retry-After`: seconds, or a date, which is compared with the answer's own `Date`, so that our clock need not
+/// be right. `None` if it has no usable value.
 pub(super) fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // Only overflow is left to fail.
+        // Overflow is the only possible failure.
         return Some(
             value.parse().map_or(RATE_LIMIT_PAUSE_MAX, Duration::from_secs).min(RATE_LIMIT_PAUSE_MAX),
         );
@@ -93,7 +92,7 @@ pub(super) fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(RATE_LIMIT_PAUSE_MAX))
 }
 
-/// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, the one form of date that HTTP still lets servers write.
+/// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, the only form of date that HTTP still lets servers write.
 fn seconds_since_1970(text: &str) -> Option<i64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -1,38 +1,34 @@
-//! What a client is made of.
+//! The settings of a client.
 
 use std::fmt;
 
 use super::transport::proxy::Proxy;
 use crate::secret::Secret;
 
-/// How this program names itself to Cloudflare.
+/// The name that this program gives Cloudflare.
 pub const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
-/// What a client is made of.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// Where the API is: `https://api.cloudflare.com/client/v4`. Plain `http` is possible, for tests.
+    /// The API's address: `https://api.cloudflare.com/client/v4`. Plain `http` is possible, for tests.
     pub base_url: String,
-    /// What calls are made with; see [`Client::set_credentials`](super::Client::set_credentials).
+    /// Can be replaced later with [`Client::set_credentials`](super::Client::set_credentials).
     pub credentials: Credentials,
     /// Certificate authorities trusted besides the compiled-in ones: the contents of a PEM file.
     pub ca_file: Option<Vec<u8>>,
-    /// What calls go through, if anything.
     pub proxy: Option<Proxy>,
-    /// Mostly [`USER_AGENT`].
+    /// Normally [`USER_AGENT`].
     pub user_agent: String,
 }
 
-/// What a call is made with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// An API token, of a user or of an account.
+    /// An API token of a user or of an account.
     Token(Secret),
-    /// The older pair.
+    /// The older pair of key and email.
     Key {
-        /// The global API key.
         key: Secret,
-        /// The user that it belongs to.
+        /// The key's user.
         email: Box<str>,
     },
 }
@@ -44,7 +40,7 @@ impl Credentials {
         }
     }
 
-    /// The same kind, with another secret.
+    /// The same kind of credentials with another secret.
     pub(super) fn with_secret(&self, secret: Secret) -> Self {
         match self {
             Self::Token(_) => Self::Token(secret),
@@ -53,14 +49,14 @@ impl Credentials {
     }
 }
 
-/// Why there is no client: a setting is wrong.
+/// An invalid setting, so that there is no client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientError {
     /// Not `https://host` or `http://host`, perhaps with port and path; or with a user, a query or a fragment.
     BaseUrl,
-    /// The PEM file, and what is wrong with it.
+    /// The PEM file, and the problem with it.
     Certificates(&'static str),
-    /// Cannot be sent in a header.
+    /// It cannot be sent in a header.
     UserAgent,
 }
 

@@ -51,7 +51,6 @@ impl Clock for FakeClock {
     }
 }
 
-/// What a scripted transport was asked to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) method: Method,
@@ -62,13 +61,13 @@ pub(super) struct Sent {
     pub(super) connection_max_idle: Duration,
 }
 
-/// Answers in the order of its script; asked for more, the test has failed.
+/// Answers in the order of its script. A call beyond its end fails the test.
 #[derive(Debug)]
 pub(super) struct Script {
     answers: Mutex<VecDeque<Result<Response, TransportError>>>,
     sent: Mutex<Vec<Sent>>,
     clock: Arc<FakeClock>,
-    /// What each call takes.
+    /// The time that each call takes.
     latency: Duration,
 }
 
@@ -102,7 +101,7 @@ impl Transport for Arc<Script> {
     }
 }
 
-/// A client that follows a script, and what is needed to look at it.
+/// A client that follows a script, with handles to inspect it.
 pub(super) struct Stage {
     pub(super) client: Client,
     pub(super) script: Arc<Script>,

@@ -1,4 +1,4 @@
-//! Whether the credentials are any good.
+//! Verifies the credentials.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -19,11 +19,12 @@ macro_rules! token_form {
     };
 }
 
-/// The dashboard's form for a token, with what this program needs filled in: the keys and levels of
-/// `/fundamentals/api/how-to/account-owned-token-template/`. `argotunnel` is the tunnels' permission under each of its names.
+/// The dashboard's form for a token, with this program's permissions filled in: the keys and levels of
+/// `/fundamentals/api/how-to/account-owned-token-template/`. `argotunnel` is the tunnels' permission under each of its
+/// names.
 pub const TOKEN_FORM: &str = token_form!();
 
-/// What to do where there is no token, or none that is accepted.
+/// The remedy for a missing or refused token.
 pub const MAKE_TOKEN: &str = concat!(
     "make a token with the permissions Zone Read, DNS Edit and Cloudflare Tunnel Edit (some dashboards call the last one \
      Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)) for the zones and the account \
@@ -39,14 +40,15 @@ struct WireToken {
 }
 
 impl Client {
-    /// Asks Cloudflare whether the credentials are valid. That says nothing of what they may do. Tokens belong to a
-    /// user or to an account, and the wrong one of the two endpoints answers like one that was given a bad token: the
-    /// account's is asked second, when an account is known. For a key, which has no such endpoint, one zone list is read.
+    /// Asks Cloudflare if the credentials are valid, which says nothing about their permissions. A token belongs to a
+    /// user or to an account, and each of the two endpoints answers the other's tokens as if they were invalid: the
+    /// account's endpoint is asked second, if an account is known. A key has no such endpoint, so one list of zones is
+    /// read instead.
     ///
-    /// Answers when a token expires, as Cloudflare writes it (`2027-01-31T23:59:59Z`), where it does.
+    /// Returns the token's expiry as Cloudflare writes it (`2027-01-31T23:59:59Z`), if it expires.
     ///
     /// # Errors
-    /// [`Error::Credentials`] when they are invalid, disabled or expired; see [`Error`] for the others.
+    /// [`Error::Credentials`] if they are invalid, disabled or expired.
     pub fn verify_token(
         &self,
         account: Option<&AccountId>,
@@ -109,7 +111,7 @@ mod tests {
             ("of an unknown account", vec![invalid()], None, false, &[USER]),
             ("disabled", vec![success(r#"{"status":"disabled"}"#)], None, false, &[USER]),
             ("expired", vec![success(r#"{"status":"expired"}"#)], None, false, &[USER]),
-            // Whose it is is known then, and the other one would only say that it knows no such token.
+            // The answer tells whose token it is; the other endpoint would only say that it knows no such token.
             ("a user's, expired", vec![success(r#"{"status":"expired"}"#)], Some(&account), false, &[USER]),
         ] {
             let stage = Stage::new(answers);
@@ -135,7 +137,7 @@ mod tests {
         }
     }
 
-    /// The account's endpoint could not answer better.
+    /// The account's endpoint would answer no better.
     #[test]
     fn trouble_at_cloudflare_says_nothing_about_the_token() {
         let stage = Stage::new((0..4).map(|_| answer(500, "")));

@@ -1,4 +1,4 @@
-//! HTTP. Beside what lies below this module and the resolver, nothing knows ureq.
+//! Sends HTTP requests. Only this folder and the resolver know ureq.
 
 mod base_url;
 mod connect;
@@ -44,7 +44,6 @@ const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
 /// Per connection and direction. ureq's 128 KiB would be half of the idle process's memory.
 const CONNECTION_BUFFER_BYTES: usize = 16 * 1024;
 
-/// The methods in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Get,
@@ -62,40 +61,37 @@ impl Method {
     }
 }
 
-/// One request.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub(super) method: Method,
-    /// Below the base address; may carry a query.
+    /// The path below the base address, perhaps with a query.
     pub(super) path: &'a str,
     pub(super) credentials: &'a Credentials,
     pub(super) body: Option<&'a [u8]>,
-    /// For all phases together.
+    /// The limit for all phases together.
     pub(super) timeout: Duration,
-    /// A kept connection is not used when it has been idle for longer.
+    /// A kept connection that was idle for longer is not used.
     pub(super) connection_max_idle: Duration,
 }
 
-/// What is needed of an answer.
+/// The parts of an answer that are needed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Response {
     pub(super) status: u16,
     pub(super) retry_after: Option<String>,
     pub(super) date: Option<String>,
     pub(super) rate_limit: Option<String>,
-    /// Decompressed. Cut off where the connection ended early and the status says failure anyway.
+    /// The decompressed body. It is cut if the connection ended early and the status reports a failure anyway.
     pub(super) body: Vec<u8>,
-    /// What a large body needs: until this is dropped, few others are read.
+    /// Held for a large body: until it is dropped, few others are read.
     pub(super) seat: Option<Arc<Seat>>,
 }
 
-/// Sends requests.
 pub(super) trait Transport: fmt::Debug + Send + Sync {
-    /// Sends once and reads the whole answer, whatever its status.
+    /// Sends the request once and reads the whole answer, whatever its status.
     fn send(&self, request: &Request<'_>) -> Result<Response, TransportError>;
 }
 
-/// The transport over ureq.
 #[derive(Debug)]
 pub(super) struct HttpTransport {
     base: Box<str>,
@@ -131,8 +127,8 @@ impl HttpTransport {
         let take_seat = || self.seats.take(deadline.remaining(&*self.clock));
         let outcome = exchange(&self.agent, &self.base, request, body.as_mut())
             .and_then(|answer| receive(answer, &take_seat));
-        // Nothing acts on a request whose body it has not seen. A read leaves no trace either way; it counts as sent
-        // once there was a connection to send it on.
+        // Nothing acts on a request whose body it has not seen. A read leaves no trace either way, and counts as sent
+        // once it had a connection.
         let body_begun = body.map(|body| body.begun);
         outcome.map_err(|error| {
             let (kind, detail) = failure::describe(&error);
@@ -154,7 +150,7 @@ impl Transport for HttpTransport {
         if let Err(error) = &outcome
             && (!error.was_sent() || error.kind() == TransportErrorKind::TimedOut)
         {
-            // Perhaps it is somewhere else by now, or this address takes connections and nothing more.
+            // The API may have moved, or this address accepts connections and then stays silent.
             self.resolver.forget();
         }
         outcome
@@ -168,7 +164,7 @@ pub(super) fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
 
 fn agent(base: &BaseUrl, settings: &ClientSettings, tls: TlsConnector, resolver: CachingResolver) -> Agent {
     let config = Agent::config_builder()
-        // Said in any case, or ureq would read the environment itself.
+        // Always set, because ureq would otherwise read the environment itself.
         .proxy(settings.proxy.clone().map(Proxy::into_inner))
         .http_status_as_error(false)
         .https_only(base.is_https())
@@ -272,13 +268,13 @@ fn receive(
     match outcome {
         Ok(_) if !is_whole => Err(ureq::Error::BodyExceedsLimit(ANSWER_MAX_BYTES)),
         Ok(_) => Ok(response),
-        // The status alone decides then; a 429 above all must not be lost.
+        // The status decides alone then; above all, a 429 must not be lost.
         Err(_) if is_failure => Ok(response),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The body of a write, and whether any of it was taken to be sent.
+/// The body of a write, and a flag that it was begun to be sent.
 struct ObservedBody<'a> {
     rest: &'a [u8],
     begun: bool,
@@ -310,7 +306,7 @@ mod tests {
     use super::*;
     use crate::cloudflare::testing::{FakeClock, TOKEN, token};
 
-    /// A transport to `port`, and how often it has looked its name up.
+    /// A transport to `port`, and a counter of its lookups.
     fn transport_to(port: u16) -> (HttpTransport, Arc<AtomicUsize>) {
         transport_with(port, &[Ipv4Addr::LOCALHOST])
     }

@@ -1,4 +1,4 @@
-//! Tunnels, as far as their configuration is concerned.
+//! Reads tunnels and their connectors, as far as the tunnels' configuration is concerned.
 
 use serde::Deserialize;
 
@@ -14,24 +14,22 @@ use crate::model::{TunnelId, TunnelIdError};
 /// Tunnels a page; the API takes no more.
 const TUNNELS_PER_PAGE: u32 = 1_000;
 
-/// A tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "WireTunnel")]
 pub struct Tunnel {
-    /// Its id.
     pub id: TunnelId,
-    /// Its name, unique among the account's tunnels that are not deleted.
+    /// The name, unique among the account's tunnels that are not deleted.
     pub name: Box<str>,
-    /// Who owns its configuration.
+    /// The owner of its configuration.
     pub config_src: ConfigSource,
-    /// Whether it was deleted; Cloudflare goes on answering for it.
+    /// It was deleted; Cloudflare still answers for it.
     pub deleted: bool,
 }
 
-/// Who owns a tunnel's configuration.
+/// The owner of a tunnel's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
-    /// A file beside each cloudflared. A configuration written through the API takes over from it, for good.
+    /// A file beside each cloudflared. A configuration written through the API replaces it for good.
     Local,
     /// Cloudflare: the dashboard and the API.
     Cloudflare,
@@ -50,10 +48,10 @@ impl ConfigSource {
 /// A connector: one replica of `cloudflared` that serves a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Connector {
-    /// Its id, as the dashboard shows it; empty where it tells none.
+    /// The id that the dashboard shows; empty if Cloudflare gives none.
     #[serde(default, deserialize_with = "null_is_default")]
     pub id: Box<str>,
-    /// The version of the tunnel's configuration that it has applied, where it tells.
+    /// The version of the tunnel's configuration that it has applied, if it reports one.
     pub config_version: Option<i64>,
 }
 
@@ -89,14 +87,11 @@ impl TryFrom<WireTunnel> for Tunnel {
 
 impl Client {
     /// The account's tunnels that are not deleted, ordered by id.
-    ///
-    /// # Errors
-    /// See [`Error`]; nothing is written.
     pub fn tunnels(&self, account: &AccountId, deadline: Deadline) -> Result<Vec<Tunnel>, Error> {
         let mut tunnels: Vec<Tunnel> = self.list(
             Resource::Tunnels,
             &path(&["accounts", account.as_str(), "cfd_tunnel"]),
-            // Left out, the deleted ones come too.
+            // Without this, deleted tunnels come too.
             "is_deleted=false&",
             TUNNELS_PER_PAGE,
             deadline,
@@ -107,10 +102,7 @@ impl Client {
         Ok(tunnels)
     }
 
-    /// One tunnel, deleted or not; `None` when the account never had it.
-    ///
-    /// # Errors
-    /// See [`Error`]; nothing is written.
+    /// One tunnel, deleted or not; `None` if the account never had it.
     pub fn tunnel(
         &self,
         account: &AccountId,
@@ -120,16 +112,13 @@ impl Client {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str()]);
         match self.read(Resource::Tunnels, &path, deadline) {
             Ok(answer) => answer.into_result().map(Some),
-            // 7003 says that the path is none: the account's id has the wrong shape.
+            // 7003 says that there is no such path, because the account's id has the wrong shape.
             Err(Error::NotFound(refusal)) if refusal.code != Some(7003) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// The connectors that serve a tunnel now.
-    ///
-    /// # Errors
-    /// See [`Error`]; nothing is written.
     pub fn connectors(
         &self,
         account: &AccountId,

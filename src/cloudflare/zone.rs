@@ -1,4 +1,4 @@
-//! Zones.
+//! Reads the zones.
 
 use serde::{Deserialize, Deserializer};
 
@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for Zone {
         let wire = WireZone::deserialize(deserializer)?;
         Ok(Self {
             id: wire.id,
-            // Punycode by the specification; some have seen Unicode.
+            // The specification says punycode, but some have seen Unicode.
             name: hostname::normalize(&wire.name).into(),
             account: AccountId::new(wire.account.id),
             plan: match &*wire.plan.legacy_id {
@@ -58,14 +58,11 @@ impl<'de> Deserialize<'de> for Zone {
 
 impl Client {
     /// Every zone that the credentials can see, ordered by id.
-    ///
-    /// # Errors
-    /// See [`Error`]; nothing is written.
     pub fn zones(&self, deadline: Deadline) -> Result<Vec<Zone>, Error> {
         let mut zones: Vec<Zone> =
             self.list(Resource::Zones, &path(&["zones"]), "", ZONES_PER_PAGE, deadline)?;
         zones.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-        // A zone added between two pages pushes another one onto the next page.
+        // A zone added between two page reads pushes another one onto the next page.
         zones.dedup_by(|a, b| a.id == b.id);
         Ok(zones)
     }

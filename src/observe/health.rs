@@ -44,12 +44,12 @@ impl Default for Health {
 }
 
 impl Latch {
-    /// The condition is met.
+    /// Marks the condition as met.
     pub fn close(&self) {
         *self.lock() = None;
     }
 
-    /// The condition is not met, or no longer met. Whoever reaches the port sees `why` and `remedy`, so they hold no
+    /// Marks the condition as not met. Whoever reaches the port sees `why` and `remedy`, so they hold no
     /// secrets. Returns true if the reason is new.
     pub fn reopen(&self, why: &str, remedy: &'static str) -> bool {
         let before = self.lock().replace(Reason { why: why.into(), remedy });
@@ -76,7 +76,6 @@ impl Health {
         &self.tunnels
     }
 
-    /// Whether everything is there.
     pub fn is_ready(&self) -> bool {
         let Self { credentials, tunnels } = self;
         credentials.is_closed() && tunnels.is_closed()

@@ -87,7 +87,7 @@ fn after_a_lost_connection_a_read_goes_out_at_once_on_a_fresh_one() {
     assert_eq!(stage.clock.sleeps(), []);
 }
 
-/// A write that was done but not answered would be done twice.
+/// A write that was done but not answered would otherwise be done twice.
 #[test]
 fn a_write_is_never_sent_twice() {
     for (label, first, may_have_been_done) in [
@@ -124,7 +124,7 @@ fn a_write_is_never_sent_twice() {
     }
 }
 
-/// All three attempts of a request would be lost in the same way, and those of the next one.
+/// Otherwise all three attempts of this request would be lost in the same way, and those of the next one too.
 #[test]
 fn after_a_write_lost_with_its_connection_writes_open_fresh_ones_for_ten_minutes() {
     for (first, expected) in [
@@ -170,7 +170,7 @@ fn a_rate_limit_longer_than_the_deadline_is_remembered_and_nothing_is_sent_until
     let stage = Stage::new([limited(Some("300"))]);
     assert_eq!(records(&stage), Err(Error::Limited { retry_after: 300 * SECOND }));
     stage.clock.advance(100 * SECOND);
-    // Reads and writes alike, and neither waits.
+    // This holds for reads and writes, and neither waits.
     assert_eq!(records(&stage), Err(Error::Limited { retry_after: 200 * SECOND }));
     assert_eq!(
         stage.client.batch(&zone(), &one_delete(), stage.deadline()),
@@ -190,7 +190,7 @@ fn a_rate_limit_without_a_time_stops_all_calls_for_a_minute() {
     assert_eq!(records(&stage), Err(Error::Limited { retry_after: 60 * SECOND }));
 }
 
-/// What was read just before must still be true when a write goes out.
+/// What was read just before a write must still be true when the write goes out.
 #[test]
 fn a_write_does_not_wait_for_a_rate_limit() {
     let stage = Stage::new([limited(Some("1"))]);

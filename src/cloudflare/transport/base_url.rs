@@ -1,4 +1,4 @@
-//! Where the API is.
+//! Parses the API's base address.
 
 use std::net::IpAddr;
 
@@ -6,10 +6,10 @@ use ureq::http::Uri;
 
 use crate::cloudflare::settings::ClientError;
 
-/// The base address, checked.
+/// A checked base address.
 #[derive(Debug)]
 pub struct BaseUrl {
-    /// Without a slash at its end.
+    /// The address without a slash at its end.
     pub(super) text: Box<str>,
     host: Box<str>,
     port: u16,
@@ -18,11 +18,11 @@ pub struct BaseUrl {
 }
 
 impl BaseUrl {
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
     ///
-    /// When it is none of `http` or `https`, or holds what could be secret.
+    /// When it is neither `http` nor `https`, or holds parts that could be secret.
     pub fn parse(text: &str) -> Result<Self, ClientError> {
         let text = text.trim().trim_end_matches('/');
         let uri: Uri = text.parse().map_err(|_| ClientError::BaseUrl)?;
@@ -32,7 +32,7 @@ impl BaseUrl {
             _ => return Err(ClientError::BaseUrl),
         };
         let authority = uri.authority().ok_or(ClientError::BaseUrl)?;
-        // A password there would be seen wherever the address is shown.
+        // A password would be visible wherever the address is shown.
         if authority.as_str().contains('@') || authority.host().is_empty() || text.contains(['?', '#']) {
             return Err(ClientError::BaseUrl);
         }
@@ -52,22 +52,21 @@ impl BaseUrl {
         &self.host
     }
 
-    /// As given, or the scheme's own.
+    /// The port given, or else the scheme's own.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether it is reached by TLS.
     pub fn is_https(&self) -> bool {
         self.is_https
     }
 
-    /// Whether it is on this machine.
+    /// True if it is on this machine.
     pub fn is_loopback(&self) -> bool {
         self.is_loopback
     }
 
-    /// Whether nobody on the way can read what is sent there: it is encrypted, or stays on this machine.
+    /// True if nobody on the way can read the traffic, because it is encrypted or stays on this machine.
     pub fn is_private(&self) -> bool {
         self.is_https || self.is_loopback
     }

@@ -11,8 +11,8 @@ use crate::limits::ADDRESS_PATIENCE;
 
 /// Tries one address after the other, and remembers the one that answered.
 ///
-/// ureq by itself gives half of the time to the first, a quarter to the second and so on. Where the packets of one family
-/// vanish, too little is left for a handshake with the other, on every connection.
+/// ureq itself gives the first address half of the time, the second a quarter, and so on. If the packets of one family
+/// vanish, too little time is left for a handshake with the other, on every connection.
 #[derive(Debug)]
 pub(super) struct AddressesInTurn {
     pub(super) resolver: CachingResolver,
@@ -28,7 +28,7 @@ impl<In: Transport> Connector<In> for AddressesInTurn {
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
         if chained.is_some() {
-            // By way of a proxy there is a connection already.
+            // A proxy has made a connection already.
             return self.tcp.connect(details, chained);
         }
         let mut failure = Error::ConnectionFailed;
@@ -39,7 +39,7 @@ impl<In: Transport> Connector<In> for AddressesInTurn {
                     self.resolver.connected(address.ip());
                     return Ok(transport);
                 }
-                // That there is no way to an address says less than what another has answered.
+                // An error that there is no route to an address says less than another address's error.
                 Err(error) if is_without_route(&failure) => failure = error,
                 Err(_) => {}
             }
@@ -58,7 +58,7 @@ impl AddressesInTurn {
     ) -> Result<Option<<TcpConnector as Connector<In>>::Out>, Error> {
         let timeout = patience(time_left(details), addresses_left);
         if timeout.after.is_zero() {
-            // ureq would take it for a second.
+            // ureq would take a time-out of zero for one of a second.
             return Err(Error::Timeout(timeout.reason));
         }
         let mut addrs = details.resolver.empty();
@@ -79,7 +79,7 @@ impl AddressesInTurn {
     }
 }
 
-/// What is left of the time for connecting.
+/// The time left for connecting.
 pub(super) fn time_left(details: &ConnectionDetails<'_>) -> NextTimeout {
     let timeout = NextTimeout { reason: Timeout::Connect, ..details.timeout };
     match (details.timeout.after, details.now, (details.current_time)()) {
@@ -91,7 +91,7 @@ pub(super) fn time_left(details: &ConnectionDetails<'_>) -> NextTimeout {
     }
 }
 
-/// Of the time that is left, what one of so many addresses gets. The last one has it all.
+/// The part of the remaining time for one of `addresses_left` addresses. The last one gets all of it.
 fn patience(left: NextTimeout, addresses_left: u32) -> NextTimeout {
     match (left.after, addresses_left) {
         (Duration::Exact(after), 2..) => {

@@ -1,7 +1,7 @@
-//! The cryptography of TLS: what of ring is used.
+//! Chooses the cryptography of TLS from ring.
 //!
-//! rustls's own choice is everything that ring has, client keys included: 0.15 MB that no connection to Cloudflare needs.
-//! Here is what RFC 8446 section 9.1 demands of every implementation, with the larger AES and the larger curve.
+//! rustls's own choice is everything in ring, client keys included: 0.15 MB that no connection to Cloudflare needs.
+//! This one is what RFC 8446 section 9.1 requires of every implementation, with the larger AES and the larger curve.
 
 use std::sync::Arc;
 
@@ -19,10 +19,9 @@ use webpki::ring::{
     RSA_PSS_2048_8192_SHA384_LEGACY_KEY, RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
 };
 
-/// What rustls is to use.
 pub(super) fn provider() -> CryptoProvider {
     CryptoProvider {
-        // Without ChaCha20, which a server may offer but none may insist on.
+        // ChaCha20 is left out: a server may offer it, but none may insist on it.
         cipher_suites: vec![
             cipher_suite::TLS13_AES_256_GCM_SHA384,
             cipher_suite::TLS13_AES_128_GCM_SHA256,
@@ -31,7 +30,8 @@ pub(super) fn provider() -> CryptoProvider {
             cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
             cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         ],
-        // P-256 in front, which every server of TLS 1.3 must know. Some hardened ones offer X25519 alone nevertheless.
+        // P-256 comes first, because every TLS 1.3 server must know it. Some hardened ones nevertheless offer X25519
+        // alone.
         kx_groups: vec![kx_group::SECP256R1, kx_group::X25519, kx_group::SECP384R1],
         signature_verification_algorithms: SIGNATURES,
         secure_random: &Ring,
@@ -69,7 +69,7 @@ static SIGNATURES: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     ],
 };
 
-/// What rustls has of the same kind, but keeps to itself.
+/// Stands in for rustls's own type for ring, which is private.
 #[derive(Debug)]
 struct Ring;
 
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn no_compiled_in_root_is_lost_by_the_choice() {
         let default = rustls::crypto::ring::default_provider().signature_verification_algorithms;
-        // An algorithm identifier comes first: tag and length, then what webpki compares.
+        // An algorithm identifier starts with tag and length; webpki compares the rest.
         let knows = |algorithms: &WebPkiSupportedAlgorithms, key: &[u8]| {
             algorithms.all.iter().any(|algorithm| key[2..].starts_with(&algorithm.public_key_alg_id()))
         };

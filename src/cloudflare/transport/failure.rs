@@ -1,4 +1,4 @@
-//! Why there is no answer.
+//! Classifies the reasons why no answer came.
 
 use std::fmt;
 use std::io;
@@ -7,25 +7,23 @@ use ureq::Timeout;
 
 use crate::cloudflare::resolver::LookupError;
 
-/// Why there is no answer. The text holds neither addresses' credentials nor headers.
+/// The reason why no answer came. Its text holds neither the credentials of addresses nor headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
     kind: TransportErrorKind,
-    /// Whether the server may have seen the request: for a write, whether its body was begun.
+    /// The server may have seen the request: for a write, its body was begun.
     was_sent: bool,
     detail: Box<str>,
 }
 
-/// What failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportErrorKind {
-    /// The name could not be looked up.
     Lookup,
     /// TCP or a proxy's CONNECT.
     Connect,
     /// TLS: the certificate is not trusted, or not for this name.
     Certificate,
-    /// TLS otherwise.
+    /// Any other failure of TLS.
     Tls,
     /// One of the phases took too long.
     TimedOut,
@@ -33,7 +31,7 @@ pub enum TransportErrorKind {
     Disconnected,
     /// The answer is larger than the cap.
     TooLarge,
-    /// The answer is not HTTP, or not the compression that it claims.
+    /// The answer is not HTTP, or not compressed as it claims.
     Protocol,
 }
 
@@ -46,7 +44,6 @@ impl TransportError {
         Self { kind, was_sent, detail: detail.into() }
     }
 
-    /// What failed.
     pub fn kind(&self) -> TransportErrorKind {
         self.kind
     }
@@ -55,7 +52,7 @@ impl TransportError {
         self.was_sent
     }
 
-    /// Whether the next request will fail in the same way.
+    /// True if the next request will fail in the same way.
     pub(in crate::cloudflare) fn is_permanent(&self) -> bool {
         matches!(self.kind, TransportErrorKind::Certificate | TransportErrorKind::TooLarge)
     }
@@ -79,7 +76,8 @@ impl fmt::Display for TransportError {
 
 impl std::error::Error for TransportError {}
 
-/// Sorts ureq's errors. Their texts are kept only where they cannot hold anything of the request or of a proxy's address.
+/// Classifies ureq's errors. Their texts are kept only if they cannot hold anything of the request or of a proxy's
+/// address.
 pub(super) fn describe(error: &ureq::Error) -> (TransportErrorKind, Box<str>) {
     use TransportErrorKind as Kind;
     match error {
@@ -108,7 +106,7 @@ fn describe_io(error: &io::Error) -> (TransportErrorKind, Box<str>) {
     use TransportErrorKind as Kind;
     let text = error.to_string();
     match error.kind() {
-        // rustls reports through these.
+        // rustls reports its errors with this kind.
         io::ErrorKind::InvalidData => describe_tls(&text),
         io::ErrorKind::ConnectionRefused
         | io::ErrorKind::HostUnreachable

@@ -1,28 +1,29 @@
-//! A proxy on the way to the API.
+//! Parses the address of a proxy on the way to the API.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// A proxy that can be used: `http` or `https`, by CONNECT. It is shown as host and port, and its credentials nowhere.
+/// An `http` or `https` proxy, used with CONNECT. Only its host and port are ever shown, never its credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy(ureq::Proxy);
 
-/// Why an address is of no use as a proxy's. It repeats nothing of the address: what looks like a host may be a piece of
-/// a password.
+/// The reason why an address is not a valid proxy. It repeats nothing of the address, because what looks like a host
+/// may be a piece of a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyError {
     /// SOCKS of any version.
     Socks,
-    /// Anything else that is not `http://host:port` or `https://host:port`, with credentials in front of the host or not.
+    /// Anything else that is not `http://host:port` or `https://host:port`, with or without credentials in front of the
+    /// host.
     Address,
 }
 
 impl Proxy {
-    /// Reads what curl and Go read, `host:port` among it, and refuses what they would read in different ways.
+    /// Parses what curl and Go accept, including `host:port`, and refuses addresses that they read in different ways.
     ///
     /// # Errors
     ///
-    /// When it is no address of a proxy of the two kinds.
+    /// When it is not the address of an `http` or `https` proxy.
     pub fn parse(text: &str) -> Result<Self, ProxyError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let scheme = scheme.to_ascii_lowercase();
@@ -63,7 +64,7 @@ fn is_host_and_port(text: &str) -> bool {
     is_host && port.is_none_or(is_port)
 }
 
-/// Whether these are credentials as an address has them (RFC 3986, section 3.2.1).
+/// True if these are valid credentials of an address (RFC 3986, section 3.2.1).
 fn is_percent_encoded(credentials: &str) -> bool {
     let mut parts = credentials.split('%');
     let is_plain = |text: &str| {

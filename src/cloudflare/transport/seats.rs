@@ -1,18 +1,18 @@
-//! How many large answers are in memory at once, each as bytes until it is parsed.
+//! Limits how many large answers are in memory at once; each is held as bytes until it is parsed.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use crate::locks::{lock, wait_while};
 
-/// Seats for those who hold one.
+/// The seats that large answers share.
 #[derive(Debug)]
 pub(in crate::cloudflare) struct Seats {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-/// Taken until it is dropped.
+/// A taken seat. Dropping it frees it.
 #[derive(Debug)]
 pub(in crate::cloudflare) struct Seat(Arc<Seats>);
 
@@ -21,7 +21,7 @@ impl Seats {
         Arc::new(Self { free: Mutex::new(count), freed: Condvar::new() })
     }
 
-    /// A seat, as soon as one is free; nothing where that takes longer than `patience`.
+    /// Takes a seat as soon as one is free; `None` if that takes longer than `patience`.
     pub(super) fn take(self: &Arc<Self>, patience: Duration) -> Option<Seat> {
         let mut free = wait_while(&self.freed, lock(&self.free), patience, |free| *free == 0);
         *free = free.checked_sub(1)?;

@@ -1,8 +1,8 @@
-//! The connector that speaks TLS.
+//! Adds TLS to a connection.
 //!
-//! ureq's own makes a new configuration for each connection of a request that has settings, as all of ours have, so that
-//! no session is ever resumed. And it takes either the compiled-in roots or the operator's: trying one after the other
-//! hides what the first has to say of a certificate.
+//! ureq's own connector makes a new configuration for each connection of a request that has settings, as all of ours
+//! have, so it never resumes a session. And it uses either the compiled-in roots or the operator's: trying one after
+//! the other would hide the first one's error about a certificate.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -22,7 +22,7 @@ use super::crypto;
 /// tickets for each.
 const TLS_SESSIONS_KEPT: usize = 16;
 
-/// Wraps a connection to an address of `https`.
+/// Adds TLS to the connections of `https` addresses.
 #[derive(Debug)]
 pub(super) struct TlsConnector(Arc<ClientConfig>);
 
@@ -67,7 +67,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
     }
 }
 
-/// A connection on which the handshake is done.
+/// A connection whose handshake is done.
 pub(super) struct TlsTransport {
     stream: StreamOwned<ClientConnection, TransportAdapter>,
     buffers: LazyBuffers,

@@ -1,4 +1,4 @@
-//! Whose certificates are trusted.
+//! Builds the set of trusted certificate authorities.
 
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -6,7 +6,7 @@ use rustls::pki_types::pem::PemObject as _;
 
 use crate::cloudflare::settings::ClientError;
 
-/// The roots compiled in, Mozilla's, and the operator's.
+/// Mozilla's roots, which are compiled in, and the operator's.
 pub(super) fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, ClientError> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(pem) = authorities {
@@ -15,13 +15,13 @@ pub(super) fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, ClientE
     Ok(roots)
 }
 
-/// Reads the certificates of a PEM file; keys in it are left alone.
+/// Reads the certificates of a PEM file, and ignores keys in it.
 pub(super) fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let mut certificates = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|_| ClientError::Certificates("is not PEM"))?;
-        // rustls leaves out what it cannot parse, without a word; a file of nothing else would only show when no
-        // handshake succeeds any more.
+        // rustls silently leaves out certificates that it cannot parse. A file of nothing else would only show when
+        // every handshake fails.
         if !is_der_sequence(&certificate) {
             return Err(ClientError::Certificates("a certificate in it is damaged"));
         }
@@ -33,7 +33,7 @@ pub(super) fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'stati
     Ok(certificates)
 }
 
-/// Whether the bytes are one DER sequence of the length that it claims, as every certificate is.
+/// True if the bytes are one DER sequence of the length that it claims, as every certificate is.
 fn is_der_sequence(der: &[u8]) -> bool {
     let [0x30, first, rest @ ..] = der else {
         return false;
@@ -56,14 +56,14 @@ fn is_der_sequence(der: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// PEM around bytes: base64 without padding needs, three bytes at a time.
+    /// PEM around `base64`, which needs no padding if it holds a multiple of three bytes.
     fn pem(label: &str, base64: &str) -> String {
         format!("-----BEGIN {label}-----\n{base64}\n-----END {label}-----\n")
     }
 
     #[test]
     fn a_file_of_certificate_authorities_must_hold_a_whole_certificate() {
-        // A DER sequence of one null, and one that claims more than there is.
+        // A DER sequence with one null, and one that claims more bytes than there are.
         let (whole, damaged) = (pem("CERTIFICATE", "MAIFAA=="), pem("CERTIFICATE", "MIIFAA=="));
         let key = pem("PRIVATE KEY", "MAIFAA==");
         for (label, text, expected) in [
