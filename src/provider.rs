@@ -1,4 +1,4 @@
-//! The webhook's service: reads a snapshot, asks the core, and carries its plan out. The only writer.
+//! The webhook's service: it reads a snapshot, asks the core for a plan, and carries it out. It is the only writer.
 
 mod adjustments;
 mod announcement;
@@ -43,7 +43,7 @@ use crate::reconcile::{Settings, plan, records};
 use crate::webhook::incoming::{Arrived, Incoming};
 use crate::webhook::{Failure, Service};
 
-/// What ExternalDNS talks to, through the webhook.
+/// Serves ExternalDNS through the webhook.
 #[derive(Debug)]
 pub struct Provider {
     client: Arc<Client>,
@@ -51,7 +51,7 @@ pub struct Provider {
     settings: Arc<ProviderSettings>,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
-    /// Nothing until the account and every tunnel are known.
+    /// `None` until the account and every tunnel are known.
     resolved: Arc<Mutex<Option<Arc<Resolved>>>>,
     readings: Arc<Readings>,
     adjustments: Adjustments,
@@ -62,7 +62,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// A provider that answers 503 until its [`Watch`] has found the tunnels.
+    /// Makes a provider that answers 503 until its [`Watch`] has found the tunnels.
     pub fn new(
         client: Client,
         clock: Arc<dyn Clock>,
@@ -103,7 +103,7 @@ impl Provider {
         }
     }
 
-    /// What has to run beside the requests.
+    /// The work that has to run beside the requests.
     pub fn watch(&self) -> Watch {
         Watch {
             client: Arc::clone(&self.client),
@@ -117,7 +117,8 @@ impl Provider {
         }
     }
 
-    /// The metrics as a scrape shows them. Most were counted when they happened; what changes by itself is asked for now.
+    /// The metrics as a scrape shows them. Most were counted when they happened; those that change by themselves are
+    /// read now.
     pub fn scrape(&self) -> String {
         let calls_left = self.client.calls_left();
         let mut values = self.metrics.update();
@@ -147,7 +148,7 @@ impl Provider {
         let settings = &resolved.settings;
         let last = || self.readings.last();
         let adjusted = self.adjustments.adjust(wanted, settings, last, &*self.clock, deadline)?;
-        // What is not published yet ExternalDNS has to ask for.
+        // ExternalDNS has to ask for everything that is not published yet.
         if let Some(snapshot) = self.readings.recent() {
             lock(&self.swallowed_hostnames).returned(&adjusted, |hostname| {
                 settings.policy.filter.matches(hostname) && !snapshot.holds(hostname, settings)
@@ -188,7 +189,7 @@ impl Service for Provider {
     }
 
     fn property_values_equal(&self, _name: &str, previous: &str, current: &str) -> bool {
-        // What adjust returned is canonical, so equal is what is the same.
+        // `adjust` returned canonical values, so equal texts mean the same.
         previous == current
     }
 }
@@ -199,12 +200,12 @@ fn warn_of_news(said: &Mutex<SaidLines>, lines: impl Iterator<Item = String>) {
     }
 }
 
-/// What of a request has a say in its plan, once all of it is there.
+/// Reads the whole request, and keeps the endpoints that affect its plan.
 fn planned_changes(incoming: &mut Incoming<'_>, settings: &Settings) -> Result<Changes, RequestError> {
     let mut changes = Changes::default();
     while let Some(Arrived { list, endpoint, is_whole }) = incoming.next_endpoint()? {
         if !is_whole {
-            // Nothing that adjust returned is so long, and half of a request would be another one.
+            // `adjust` never returns one so long, and half of a request would be a different request.
             return Err(RequestError::TooLong { dns_name: endpoint.dns_name });
         }
         if plan::concerns(&endpoint, list == List::UpdateOld, settings) {
@@ -215,11 +216,11 @@ fn planned_changes(incoming: &mut Incoming<'_>, settings: &Settings) -> Result<C
     Ok(changes)
 }
 
-/// What an endpoint takes until it is planned and carried out.
+/// The bytes that an endpoint takes until it is planned and carried out.
 fn planned_bytes(endpoint: &Endpoint) -> usize {
-    /// A hostname's part of a plan, and of what is sent for it.
+    /// The hostname's part of the plan and of the calls for it.
     const HOSTNAME: usize = 2 * 1024;
-    /// That of a TXT record, or of what is refused.
+    /// The same for a TXT record or a refused endpoint.
     const OTHER: usize = 256;
 
     let is_planned = endpoint.is_address() && endpoint.property(INVALID).is_none();

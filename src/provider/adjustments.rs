@@ -1,4 +1,4 @@
-//! What ExternalDNS wants, in the canonical form: the core's adjustment, with what it has to know of earlier requests.
+//! Adjusts endpoints: it adds to the core's adjustment what is known from earlier requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,19 +17,19 @@ use crate::reconcile::rivals::{self, Holders, Known};
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::incoming::{Arrived, Incoming};
 
-/// What is remembered from one adjustment to the next.
+/// The memory from one adjustment to the next.
 #[derive(Debug, Default)]
 pub(super) struct Adjustments {
     merged_objects: Mutex<MergedObjects>,
     holders: Mutex<Holders>,
-    /// How many endpoints named no service.
+    /// The number of endpoints that named no service.
     unnamed: AtomicUsize,
     said_notes: Mutex<SaidLines>,
 }
 
 impl Adjustments {
-    /// The canonical form of what is wanted. Without a snapshot nobody here knows who has what, and ExternalDNS goes by the
-    /// labels that it remembers.
+    /// The canonical form of `wanted`. Without a snapshot nobody here knows who holds a hostname, and ExternalDNS goes
+    /// by the labels that it remembers.
     pub(super) fn adjust(
         &self,
         wanted: &mut Incoming<'_>,
@@ -85,7 +85,7 @@ impl Adjustments {
         Ok(adjusted.endpoints)
     }
 
-    /// Says how many endpoints were left out for want of a service; whoever debugs was told each.
+    /// Logs how many endpoints were left out because they name no service; each one is logged at debug level.
     fn report_unnamed(&self, unnamed: usize) {
         if self.unnamed.swap(unnamed, Ordering::Relaxed) != unnamed {
             info!("{unnamed} endpoints name no service and are not published; LOG_LEVEL=debug names them");

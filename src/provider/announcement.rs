@@ -1,4 +1,4 @@
-//! What is said once the tunnels are found: what will be managed, and what a loop costs against the rate limit.
+//! Announces, once the tunnels are found, what will be managed, and what a loop costs of the rate limit.
 
 use log::{info, warn};
 
@@ -13,7 +13,7 @@ use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::{ConfiguredTunnel, Ownership, Policy};
 
-/// Says what will be managed, and what is unusual about it.
+/// Logs what will be managed, and anything unusual about it.
 pub(super) fn announce(resolved: &Resolved, settings: &ProviderSettings, zones: Result<&[Zone], &Error>) {
     let tunnels = resolved.settings.tunnels();
     announce_tunnels(resolved);
@@ -45,7 +45,7 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
     );
 }
 
-/// Says what is unusual about what will be managed.
+/// Logs unusual settings of what will be managed.
 fn announce_modes(settings: &ProviderSettings) {
     let Policy { adopt, namespace_guard, default_service, .. } = &settings.policy;
     if settings.dry_run {

@@ -1,5 +1,5 @@
-//! What the connectors of the tunnels say, asked for now and then beside all requests: nothing waits for it, nothing
-//! depends on it, and a look that fails shows nothing.
+//! Watches the connectors of the tunnels, now and then and beside all requests. Nothing waits for it and nothing
+//! depends on it; a look that fails shows nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,19 +17,19 @@ use crate::provider::memory::UnappliedRules;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::ConfiguredTunnel;
 
-/// What the looks so far say of each tunnel, and when the next one is due.
+/// The results of the looks at each tunnel, and when the next look is due.
 #[derive(Debug)]
 pub(super) struct ConnectorWatch {
     first_at: Instant,
     tunnels: BTreeMap<TunnelId, Seen>,
 }
 
-/// What the looks so far say of one tunnel.
+/// The results of the looks at one tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
     /// The last look, or the last time at which one would have been due.
     looked_at: Option<Instant>,
-    /// The version that was written before the last look, where a connector had not applied it yet.
+    /// The version written before the last look, if a connector had not applied it yet.
     awaited: Option<i64>,
     trouble: Option<Trouble>,
 }
@@ -41,25 +41,25 @@ enum Trouble {
     Behind(i64),
 }
 
-/// What a tunnel's connectors say.
+/// The connectors of a tunnel at one look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     connectors: usize,
-    /// The lowest version of the tunnel's configuration that one has applied, where one tells.
+    /// The lowest version of the tunnel's configuration that a connector reports as applied.
     lowest: Option<i64>,
-    /// The highest one.
+    /// The highest such version.
     highest: Option<i64>,
 }
 
 impl ConnectorWatch {
-    /// Before the first look. `now` is when the program starts.
+    /// The state before the first look. `now` is the program's start.
     pub(super) fn new(now: Instant) -> Self {
         Self { first_at: now + limits::CONNECTORS_FIRST_LOOK, tunnels: BTreeMap::new() }
     }
 
-    /// Looks at the connectors of each tunnel for which it is time, shows them in the metrics, and warns where nobody
-    /// reaches a tunnel's hostnames or a connector does not take its configuration. While it waits it holds nothing that a
-    /// request needs.
+    /// Looks at the connectors of each tunnel that is due, updates the metrics, and warns if nobody reaches a tunnel's
+    /// hostnames or if a connector does not take its configuration. While it waits it holds nothing that a request
+    /// needs.
     pub(super) fn look(
         &mut self,
         client: &Client,
@@ -81,7 +81,7 @@ impl ConnectorWatch {
                 debug!("tunnel={id} few calls are left, so nobody looks at its connectors");
                 continue;
             }
-            // Before the look: what is written meanwhile no connector can have applied.
+            // Read before the look, because no connector can have applied what is written meanwhile.
             let written = metrics.update().get(Family::ConfigurationVersion, &[name]);
             let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);
             let look = Look::of(client, account, id, deadline);
@@ -136,7 +136,7 @@ fn explained(trouble: Trouble, tunnel: &TunnelId, unapplied: &UnappliedRules) ->
 }
 
 impl Look {
-    /// What the connectors of a tunnel say now.
+    /// Reads the connectors of a tunnel.
     fn of(
         client: &Client,
         account: &AccountId,
@@ -148,7 +148,7 @@ impl Look {
         Ok(Self { connectors: connectors.len(), lowest: versions().min(), highest: versions().max() })
     }
 
-    /// The version that every connector has applied. Those that tell none are not waited for.
+    /// The version that every connector has applied. Connectors that report none are not waited for.
     fn applied(self) -> Option<i64> {
         let Self { connectors, lowest, highest: _ } = self;
         (connectors > 0).then(|| lowest.unwrap_or(i64::MAX))
@@ -156,7 +156,7 @@ impl Look {
 }
 
 impl Seen {
-    /// Whether it is time for a look, where the tunnel was written at these times and not everything is known to be applied.
+    /// True if a look is due, given the times of the writes that may not be applied everywhere.
     fn is_due(self, first_at: Instant, writes: &[Instant], now: Instant) -> bool {
         let last = self.looked_at;
         if last.is_some_and(|last| now < last + limits::CONNECTORS_PAUSE) {
@@ -169,7 +169,7 @@ impl Seen {
         is_new(last.map_or(first_at, |last| last + limits::CONNECTORS_PERIOD)) || after_writes.any(is_new)
     }
 
-    /// After another look. `written` is the version that all connectors should have.
+    /// The state after another look. `written` is the version that all connectors should have.
     fn after(self, look: Look, written: Option<i64>) -> Self {
         let is_behind = |version: &i64| look.lowest.is_some_and(|lowest| lowest < *version);
         let trouble = match (look.connectors, self.awaited.filter(is_behind)) {
@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// A look: how many connectors, the lowest version applied, the version written.
+    /// A look: the number of connectors, the lowest applied version, and the written version.
     type Told = (usize, Option<i64>, Option<i64>);
 
     fn troubles(looks: &[Told]) -> Vec<Option<Trouble>> {
@@ -240,8 +240,8 @@ mod tests {
         }
     }
 
-    /// Seconds from the program's start at which a look is due, where the tunnel is written at some seconds and a look takes
-    /// no time. Everything that was written is applied from `applied_at` on.
+    /// The seconds from the program's start at which a look is due. The tunnel is written at `written_at`, looks take
+    /// no time, and everything written is applied from `applied_at` on.
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
     fn looks(written_at: &[u64], applied_at: u64, until: u64) -> Vec<u64> {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! What is said of a write: that it was done, that it would be, or what of it does not last.
+//! Describes a write for the log: that it was done, that it would be done, or which part of it does not last.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ pub(super) fn describe(plan: &Plan) -> Vec<String> {
     let hosts = plan.hosts.iter();
     hosts
         .flat_map(|host| {
-            // What is taken over just as it is, is only looked at.
+            // A rule that is taken over unchanged is only looked at.
             let edits = host.edits.values().flatten().filter(|(_, edit)| {
                 let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
                 let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
@@ -56,7 +56,7 @@ pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) ->
         RecordOperation::Patch(_, Subject { kind, name }) => ("changed", kind, name),
         RecordOperation::Post(NewRecord { kind, name, .. }) => ("created", kind, name),
     };
-    // One of a registry, by a name of its own.
+    // A TXT record belongs to a registry, under a name of its own.
     let is_txt = &**kind == "TXT";
     let mut text = if is_txt {
         format!("hostname={hostname} TXT record {verb}, name={name:?}")
@@ -82,7 +82,7 @@ pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) ->
     text
 }
 
-/// What of the record is to be written again.
+/// The fields of the record that have to be written again.
 pub(super) fn differing_fields(operations: &[RecordOperation]) -> String {
     let [RecordOperation::Patch(patch, Subject { kind, name })] = operations else {
         return "record".to_owned();
@@ -99,7 +99,7 @@ pub(super) fn differing_fields(operations: &[RecordOperation]) -> String {
     format!("{record}'s {}", names.join(" and "))
 }
 
-/// What of the rule is to be written again.
+/// The property of the rule that has to be written again.
 pub(crate) fn differing_property(edit: &RuleEdit, standing: Option<&Rule>) -> String {
     let (RuleEdit::Put { rule, replaces: _ }, Some(standing)) = (edit, standing) else {
         return "rule".to_owned();

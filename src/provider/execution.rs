@@ -1,5 +1,5 @@
-//! Carries a plan out, stage by stage. One bad one never stops the rest: whoever is refused in company steps aside until
-//! everybody else is done, and is then narrowed down until the bad ones stand alone.
+//! Carries out a plan, stage by stage. One bad piece never stops the rest: hostnames that are refused together step
+//! aside until all others are done, and then the group is narrowed down until the bad ones stand alone.
 
 mod documents;
 mod group_testing;
@@ -30,12 +30,12 @@ use crate::provider::writes::key;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
-/// What an execution calls and counts with, and what it notes its writes in.
+/// The execution's clients, counters and memories.
 pub(super) struct Tools<'a> {
     pub(super) client: &'a Client,
     pub(super) clock: &'a dyn Clock,
     pub(super) metrics: &'a Metrics,
-    /// The look at the connectors reads it meanwhile.
+    /// The look at the connectors reads it at the same time.
     pub(super) unapplied_rules: &'a Mutex<UnappliedRules>,
     pub(super) unpublished_rules: &'a mut UnpublishedRules,
     pub(super) moves: &'a mut Moves,
@@ -49,15 +49,15 @@ pub(super) struct Execution<'a> {
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     done: Done,
-    /// The rules that are ours by the stamps that are written by now.
+    /// The rules that are ours by the stamps written so far.
     own: OwnRules,
-    /// Hostnames that wait until all others are done, and the step from which on they have to be worked on.
+    /// Hostnames that wait until all others are done, with the step from which their work continues.
     aside: BTreeMap<&'a str, Option<Step<'a>>>,
-    /// Whether these are worked on.
+    /// True while the hostnames that stepped aside are worked on.
     is_narrowing: bool,
-    /// Calls made in doing so.
+    /// The calls made while narrowing down.
     calls: usize,
-    /// What was left of the deadline when it began.
+    /// The time left of the deadline when narrowing down began.
     narrowing_time: Duration,
     known: Option<Known>,
     /// The versions that were written.
@@ -69,26 +69,26 @@ pub(super) struct Execution<'a> {
 /// Steps are taken in this order.
 type Step<'a> = (Stage, Place<'a>);
 
-/// How a write ended.
+/// The result of a write.
 enum Sent<'a> {
     /// It is done, or there was nothing to do.
     Done,
-    /// Cloudflare refused it for what is in it, or something before Cloudflare did.
+    /// Cloudflare, or something before it, refused the content.
     Refused { pieces: Vec<Piece<'a>>, answer: ApiRejection, culprits: Culprits<'a> },
-    /// Whatever is in it, nothing can be written at that place now.
+    /// Nothing can be written to that place now, whatever its content.
     Barred(Reason),
 }
 
-/// Whose fault a refusal is, as far as the answer tells.
+/// The cause of a refusal, as far as the answer tells.
 enum Culprits<'a> {
     Unknown,
     Named(Vec<Piece<'a>>),
-    /// Something that stood there before; says what.
+    /// Something that stood there before; the text describes it.
     Elsewhere(String),
 }
 
 impl<'a> Execution<'a> {
-    /// A run in which what is in `doubts` comes last.
+    /// Prepares a run in which the work in `doubts` comes last.
     pub(super) fn new(
         tools: Tools<'a>,
         resolved: &'a Resolved,
@@ -127,7 +127,7 @@ impl<'a> Execution<'a> {
         execution
     }
 
-    /// Carries out every stage. Who moves is led over after everybody else has what was asked for.
+    /// Carries out every stage. Hostnames that move are led over after all others have been served.
     pub(super) fn run(mut self) -> (Done, Result<(), Stop>) {
         let mut outcome = self.run_twice(|stage| stage != Stage::Repoint);
         if outcome.is_ok() {
@@ -139,8 +139,8 @@ impl<'a> Execution<'a> {
         (self.done, outcome)
     }
 
-    /// What is withdrawn, or changed under a stamp that it has, does not wait until all zones can be written again. That
-    /// this fails too is no news.
+    /// Writes withdrawals, and changes under a stamp that exists already: they do not wait until all zones can be
+    /// written again. If this fails too, that is no news.
     fn write_what_needs_no_stamp(&mut self) {
         let is_stamped = |host: &&HostPlan| host.operations.keys().any(|(stage, _)| *stage <= Stage::Stamp);
         let waiting = self.plan.hosts.iter().filter(is_stamped).map(|host| host.hostname.clone());
@@ -149,7 +149,7 @@ impl<'a> Execution<'a> {
         let _ = self.run_stages(&|stage| [Stage::Publish, Stage::Unstamp].contains(&stage));
     }
 
-    /// Carries out stages for those of whom Cloudflare refused nothing, then for the others.
+    /// Carries out the stages for hostnames of which Cloudflare refused nothing, then for the others.
     fn run_twice(&mut self, is_meant: impl Fn(Stage) -> bool) -> Result<(), Stop> {
         self.is_narrowing = false;
         self.run_stages(&is_meant)?;
@@ -181,12 +181,12 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Whether a piece of a step is to be written now.
+    /// True if a piece of a step is to be written now.
     fn is_due(&self, piece: &Piece<'a>, step: Step<'a>) -> bool {
         let is_dropped = self.done.dropped.contains(piece.hostname);
         match self.aside.get(piece.hostname) {
             None => !self.is_narrowing && !is_dropped,
-            // What stood beside a refused one of the same hostname.
+            // This piece stood beside a refused one of the same hostname.
             Some(since) if is_dropped => {
                 let mut rejections = self.done.rejections.iter();
                 self.is_narrowing
@@ -197,7 +197,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Writes everything at once, as far as one call takes it. Who is refused in company steps aside.
+    /// Writes all pieces with as few calls as possible. Hostnames that are refused together step aside.
     fn write_all(&mut self, step: Step<'a>, mut pieces: &[Piece<'a>]) -> Result<(), Stop> {
         while !pieces.is_empty() {
             let (group, rest) = pieces.split_at(self.fitting(step, pieces));
@@ -211,7 +211,7 @@ impl<'a> Execution<'a> {
                         }
                     }
                     Culprits::Elsewhere(where_) => self.reject_all(step, &pieces, &answer, Some(&where_)),
-                    // What goes first makes room for it.
+                    // Deletions that come first make room for it.
                     Culprits::Unknown if answer.is_record_quota() && self.frees(step) => {
                         for piece in &pieces {
                             self.aside.entry(piece.hostname).or_insert(Some(step));
@@ -220,7 +220,7 @@ impl<'a> Execution<'a> {
                     Culprits::Unknown if pieces.len() == 1 => self.reject_all(step, &pieces, &answer, None),
                     Culprits::Unknown => {
                         for piece in &pieces {
-                            // Alone is tried first who stood alone.
+                            // Only pieces that have stood alone are tried alone first.
                             self.done.doubts.insert(key(&piece.content()), (pieces.len() / 2).max(2));
                             self.aside.entry(piece.hostname).or_insert(Some(step));
                         }
@@ -236,7 +236,7 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Whether a later step of this run deletes records in the same zone.
+    /// True if a later step of this run deletes records in the same zone.
     fn frees(&self, (stage, place): Step<'a>) -> bool {
         self.plan.hosts.iter().flat_map(steps).any(|((later, at), piece)| {
             let mut operations = piece.operations().iter();
@@ -244,7 +244,7 @@ impl<'a> Execution<'a> {
         })
     }
 
-    /// How many of the first pieces one call takes.
+    /// The number of first pieces that fit into one call.
     fn fitting(&self, (_, place): Step<'a>, pieces: &[Piece<'a>]) -> usize {
         match place {
             Place::Tunnel(_) => pieces.len(),
@@ -264,7 +264,7 @@ impl<'a> Execution<'a> {
         Ok(sent)
     }
 
-    /// What a write that failed means: a refusal of what is in it, a reason why nothing can be written there, or the end.
+    /// Classifies a failed write: its content is refused, nothing can be written there, or the run ends.
     fn judge(&mut self, error: Error) -> Result<Result<ApiRejection, Reason>, Stop> {
         match error {
             Error::Refused(answer) => {
@@ -272,9 +272,10 @@ impl<'a> Execution<'a> {
                 Ok(Ok(answer))
             }
             Error::Intercepted(answer) => Ok(Ok(answer)),
-            // One of the records is not there any more.
+            // One of the records has gone meanwhile.
             Error::NotFound(answer) if answer.is_missing_record() => Ok(Ok(answer)),
-            // The token may write other places. Not remembered: once it may write this one too, nothing waits.
+            // The token may be able to write elsewhere. The failure is not remembered, so nothing waits once it may
+            // write here too.
             error @ Error::Credentials(_) => {
                 self.done.is_forbidden = true;
                 Ok(Err(Reason::Cloudflare(error.to_string())))
@@ -284,14 +285,14 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The pieces went through.
+    /// The pieces are decided.
     fn settle(&mut self, pieces: &[Piece<'a>]) {
         for piece in pieces {
             self.done.doubts.remove(&key(&piece.content()));
         }
     }
 
-    /// Each of these was refused; `elsewhere` says what else is to blame.
+    /// Notes that each piece was refused; `elsewhere` names another cause.
     fn reject_all(
         &mut self,
         step: Step<'a>,
@@ -302,13 +303,13 @@ impl<'a> Execution<'a> {
         self.settle(pieces);
         if !answer.is_of_cloudflare() {
             if let [alone] = pieces {
-                // The next request begins with the others: they may be what is let through.
+                // The next request begins with the other pieces, because they may be let through.
                 self.done.doubts.insert(key(&alone.content()), 1);
             }
             return self.leave_out_all(pieces, &in_between(answer.clone()));
         }
         if answer.is_missing_record() {
-            // It was there when the snapshot was read.
+            // The record existed when the snapshot was read.
             let reason = Reason::Undecided(format!("a record of it has gone meanwhile: {answer}"));
             return self.leave_out_all(pieces, &reason);
         }
@@ -338,8 +339,8 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// A rule that is refused holds back what else its hostname needs in this request alone. Of a withdrawal or a
-    /// move that is refused everything else waits.
+    /// A refused rule delays the rest of its hostname's work only for this request. After a refused withdrawal or move,
+    /// everything else waits.
     fn note_what_is_left(&mut self, step: Step<'a>, hostname: &str) {
         let host = self.plan.host(hostname).filter(|host| host.moves_to.is_none());
         self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(|(later, _)| later > step));
@@ -364,7 +365,7 @@ impl<'a> Execution<'a> {
         self.plan.host(hostname)?.resource.clone()
     }
 
-    /// Says and counts a change that was made.
+    /// Logs and counts a change.
     fn report(&self, kind: &str, line: &str) {
         info!("{line}");
         let mut values = self.tools.metrics.update();
@@ -381,12 +382,12 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// What is said of an answer that is not Cloudflare's.
+/// The reason given when an answer is not Cloudflare's.
 fn in_between(answer: ApiRejection) -> Reason {
     Reason::Undecided(Error::Intercepted(answer).to_string())
 }
 
-/// The steps that a hostname takes, and its piece of each.
+/// A hostname's steps, with its piece of each.
 fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_>)> {
     let hostname = &*host.hostname;
     let edits = host.edits.iter().flat_map(move |(stage, edits)| {

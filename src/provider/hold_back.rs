@@ -1,5 +1,5 @@
-//! Takes out of a plan what is not to be written now: what Cloudflare refused before and would refuse again, and what it
-//! does not keep.
+//! Takes out of a plan what must not be written now: work that Cloudflare refused and would refuse again, and work that
+//! it does not keep.
 
 use std::mem;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::provider::writes::{
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::Snapshot;
 
-/// The plan without what is held back, which is refused by name instead.
+/// The plan without the work held back, which becomes refusals.
 pub(super) fn hold_back(
     mut plan: Plan,
     snapshot: &Snapshot,
@@ -45,7 +45,7 @@ struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// What of a hostname is to be written, where anything is, and what of it is refused.
+    /// The part of a hostname that is to be written, if any, and the refusals for the rest.
     fn pass(&mut self, mut host: HostPlan) -> (Option<HostPlan>, Vec<Refusal>) {
         let is_moving = host.moves_to.is_some();
         let mut refusals = Vec::new();
@@ -56,8 +56,8 @@ impl Gate<'_> {
             };
             let is_refused = !matches!(reason, Reason::NotKept { .. });
             refusals.push(refusal(&host, None, reason));
-            // Without its record or its stamp no rule of the hostname is of use. And nobody would ask again for a TXT
-            // record that outlives its hostname. One that comes after everything else holds up nothing.
+            // Without its record or its stamp, no rule of the hostname is of use. A TXT record that outlived its
+            // hostname would never be asked for again. A step that comes after everything else delays nothing.
             let goes_first = batch.0 == Stage::Unregister;
             let comes_last = batch.0 == Stage::Register;
             if !comes_last && (is_refused || is_moving || goes_first || operations.iter().any(carries_stamp))
@@ -75,8 +75,8 @@ impl Gate<'_> {
                     continue;
                 };
                 refusals.push(refusal(&host, edit.path(), reason));
-                // The digest of a rule that stays must not come off. And led to its new tunnel without one of its
-                // rules, or to an outdated one, the hostname would lose what that rule serves.
+                // The digest of a rule that stays must not be removed. And a hostname that is led to its new tunnel
+                // while one of its rules is missing or outdated there would lose what that rule serves.
                 if matches!(edit, RuleEdit::Remove { .. }) || is_moving {
                     return (None, refusals);
                 }
@@ -124,7 +124,7 @@ fn refusal(host: &HostPlan, path: Option<&str>, reason: Reason) -> Refusal {
     }
 }
 
-/// Whether a stamp is lost with the operation: a new record, or another comment.
+/// True if the operation carries a stamp: a new record, or another comment.
 fn carries_stamp(operation: &RecordOperation) -> bool {
     match operation {
         RecordOperation::Delete(..) => false,

@@ -1,5 +1,5 @@
-//! What this process remembers from one request to the next. All of it is lost with the process, and bounded while it
-//! lasts: nothing here grows with the number of loops.
+//! What this process remembers from one request to the next. All of it is lost with the process and bounded while the
+//! process lives: nothing here grows with the number of loops.
 
 mod last_snapshot;
 mod merged_objects;
@@ -25,7 +25,7 @@ pub(super) use self::write_loops::WriteLoops;
 mod year {
     use std::time::{Duration, Instant};
 
-    /// The number and the time of each loop of a year, ten minutes apart.
+    /// The number and time of each loop of a year, ten minutes apart.
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
     pub(super) fn loops() -> impl Iterator<Item = (u64, Instant)> {
         let start = Instant::now();

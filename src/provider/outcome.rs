@@ -1,4 +1,4 @@
-//! How the execution of a plan ended, and what it found out.
+//! The result of an execution.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,59 +7,59 @@ use crate::model::{TunnelId, ZoneId};
 use crate::provider::writes::Write;
 use crate::reconcile::plan::Refusal;
 
-/// Why an execution ended before its plan did.
+/// The reason why an execution ended before its plan did.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// A write may or may not have been done: start again at the read.
+    /// A write may or may not have been done; start again at the read.
     Uncertain(Error),
     /// Cloudflare cannot be written to now.
     Failed(Error),
-    /// What is left does not fit into the deadline.
+    /// The rest does not fit into the deadline.
     OutOfTime,
 }
 
-/// What was refused in company and has not stood alone yet: by its key, how many of such are to be tried together next.
+/// Work that was refused in a group and has not stood alone yet: its key, and how many of such to try together next.
 pub(super) type Doubts = HashMap<u64, usize>;
 
-/// What Cloudflare refused, in the form in which it is remembered.
+/// Work that Cloudflare refused, as it is remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rejection {
     pub(super) refusal: Refusal,
-    /// The work that was refused.
+    /// The refused work.
     pub(super) work: Box<str>,
-    /// The zone is full; holds its number of records.
+    /// The full zone, and its number of records.
     pub(super) quota: Option<(ZoneId, usize)>,
-    /// The rest of this tunnel's document may be what is wrong: nothing of ours went into it.
+    /// The tunnel whose document may itself be at fault, because none of our work has gone into it.
     pub(super) document: Option<TunnelId>,
 }
 
-/// What an execution did and found out.
+/// The results of an execution.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) refusals: Vec<Refusal>,
     pub(super) rejections: Vec<Rejection>,
-    /// What is still in doubt.
+    /// Work still in doubt.
     pub(super) doubts: Doubts,
-    /// Hostnames of which not everything was done.
+    /// Hostnames whose work was not done completely.
     pub(super) dropped: BTreeSet<Box<str>>,
-    /// Those among them that wait for the connectors of their new tunnel. Everything before that was done.
+    /// Those of them that only wait for the connectors of their new tunnel.
     pub(super) waiting: BTreeSet<Box<str>>,
-    /// Rules that Cloudflare took, and stored otherwise than they were sent.
+    /// Rules that Cloudflare accepted but stored differently.
     pub(super) altered: Vec<Write>,
-    /// The versions of the documents that were written, as far as nobody else wrote them.
+    /// The versions of the documents that this run wrote, as far as nobody else wrote them.
     pub(super) versions: BTreeMap<TunnelId, i64>,
     /// A new rule met a foreign one after its digest was stamped.
     pub(super) met_foreign: bool,
-    /// A hostname of which one part was refused has other parts that only the next request does.
+    /// A hostname lost one part to a refusal, and the next request will do its other parts.
     pub(super) is_unfinished: bool,
-    /// Cloudflare took a write, or refused it for what is in it.
+    /// Cloudflare accepted a write, or refused one for its content.
     pub(super) is_answered: bool,
     /// Cloudflare did not accept the credentials for a write.
     pub(super) is_forbidden: bool,
 }
 
 impl Done {
-    /// Whether everything that was tried failed for the credentials.
+    /// True if everything that was tried failed because of the credentials.
     pub(super) fn is_all_forbidden(&self) -> bool {
         self.is_forbidden && !self.is_answered
     }

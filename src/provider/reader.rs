@@ -1,4 +1,4 @@
-//! Reads a snapshot: the zones within the filter side by side, a few at a time, and the tunnels' configurations.
+//! Reads a snapshot: the zones within the filter, a few at a time in parallel, and the tunnels' configurations.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -21,21 +21,20 @@ use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 
-/// The list of zones is read again when it is older: one call in ten minutes is none that anybody would miss.
+/// A list of zones older than this is read again: one call in ten minutes costs next to nothing.
 const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
 
-/// After that has failed, the old list is used for so long without another look.
+/// After a failed attempt to read it again, the old list is used for this long without another attempt.
 const ZONE_LIST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The stack of a thread that reads. A TLS handshake runs on it. Only what is touched becomes resident.
+/// The stack of a reading thread, on which a TLS handshake runs. Only the pages that are touched become resident.
 const READ_STACK_BYTES: usize = 1024 * 1024;
 
-/// Why a snapshot could not be read.
+/// The reason why a snapshot could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// A call of the API.
     Cloudflare(Error),
-    /// A tunnel's configuration is not what cloudflared knows.
+    /// A tunnel's configuration does not have the form that cloudflared knows.
     Document(TunnelId, DocumentError),
 }
 
@@ -56,7 +55,7 @@ impl From<Error> for ReadError {
     }
 }
 
-/// Reads, and remembers what seldom changes: the list of zones, and which foreign tunnels are alive.
+/// Reads, and remembers what rarely changes: the list of zones, and the foreign tunnels that are alive.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
     client: Arc<Client>,
@@ -71,7 +70,7 @@ pub(crate) struct SnapshotReader {
 struct ZoneList {
     zones: Arc<[Zone]>,
     look_again_at: Instant,
-    /// Whether the last look failed.
+    /// The last attempt failed.
     is_stale: bool,
 }
 
@@ -88,10 +87,10 @@ impl SnapshotReader {
         }
     }
 
-    /// Every zone that the token sees. A list that is old is read again, as a new zone may hold a name or a part of a zone
-    /// that is known; where that fails the old one stays in use, and no loop waits long for it.
+    /// Every zone that the token sees. An old list is read again, because a new zone may hold a name or a part of a
+    /// known zone. If that fails, the old list stays in use, and no loop waits long for it.
     pub(super) fn zones(&self, deadline: Deadline) -> Result<Arc<[Zone]>, Error> {
-        // Not held over the call: who waits for a lock does not look at its deadline.
+        // The lock is not held during the call, because waiting for a lock has no deadline.
         let known = self.cached_zones().clone();
         let Some(known) = known else {
             let zones: Arc<[Zone]> = self.client.zones(deadline)?.into();
@@ -125,7 +124,7 @@ impl SnapshotReader {
         zones
     }
 
-    /// Lets the list of zones be read again.
+    /// Makes the next use read the list of zones again.
     pub(super) fn forget_zones(&self) {
         *self.cached_zones() = None;
     }
@@ -134,7 +133,7 @@ impl SnapshotReader {
         lock(&self.zones)
     }
 
-    /// Everything that a decision needs.
+    /// Reads everything that a decision needs.
     pub(crate) fn snapshot(
         &self,
         account: &AccountId,
@@ -196,7 +195,7 @@ impl SnapshotReader {
         Ok(TunnelSnapshot::new(document, writable, configuration.version))
     }
 
-    /// Of the tunnels that records with our owner's stamp lead to and that are not configured: those that exist.
+    /// The existing tunnels among those that are not configured, but that records with our owner's stamp lead to.
     fn live_elsewhere(
         &self,
         account: &AccountId,
@@ -247,8 +246,9 @@ fn report_changes(before: &[Zone], now: &[Zone]) {
     }
 }
 
-/// Whether a record in the zone can lead to a tunnel of `account`: Cloudflare answers visitors of all others with error
-/// 1014. The tunnels of another account cannot be asked for either, so a record that leads to one would look abandoned.
+/// True if a record in the zone can lead to a tunnel of `account`: Cloudflare answers visitors with error 1014
+/// otherwise. The tunnels of another account cannot be looked up either, so a record that leads to one would look
+/// abandoned.
 pub(crate) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
     zone.account == *account || zone.account.as_str().is_empty()
 }
@@ -279,7 +279,7 @@ impl Task<'_> {
     }
 }
 
-/// Whether a tunnel does not exist any more, and is not merely out of reach.
+/// True if a tunnel does not exist any more, and is not merely unreachable.
 fn is_gone(
     client: &Client,
     account: &AccountId,
@@ -289,7 +289,7 @@ fn is_gone(
     Ok(client.tunnel(account, tunnel, deadline)?.is_none_or(|found| found.deleted))
 }
 
-/// The answers in the order of the tasks, or the first error; after one nothing new is begun.
+/// The answers in the order of the tasks, or the first error. After an error no new task is begun.
 fn in_parallel<T: Sync, A: Send>(
     tasks: &[T],
     run: impl Fn(&T) -> Result<A, Error> + Sync,
@@ -310,7 +310,7 @@ fn in_parallel<T: Sync, A: Send>(
     thread::scope(|scope| {
         for _ in 1..limits::PARALLEL_READS.min(tasks.len()) {
             let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
-            // Without the thread it only takes longer.
+            // Without the thread, reading only takes longer.
             if let Err(error) = thread.spawn_scoped(scope, work) {
                 debug!("a thread cannot be had: {error}");
             }
@@ -328,7 +328,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers a call only once so many are waiting.
+    /// A server that answers a call only when enough calls are waiting.
     #[test]
     fn as_many_reads_are_under_way_at_once_as_the_limit_says_and_answers_keep_their_order() {
         let (waiting, arrived) = (Mutex::new(0_usize), Condvar::new());
@@ -359,7 +359,7 @@ mod tests {
         assert!(begun.into_inner() <= limits::PARALLEL_READS);
     }
 
-    /// With two pages of the list of zones before them, a tunnel among them, and a step's time to spare.
+    /// Two pages of the list of zones come first, a tunnel is among the reads, and a step's time is left over.
     #[test]
     fn a_hundred_zones_at_900_ms_a_page_are_read_within_the_default_deadline() {
         let page = Duration::from_millis(900);

@@ -1,4 +1,4 @@
-//! Reads for requests: what was read is counted, and remembered for those that come soon after.
+//! Reads for requests, counts what was read, and keeps it for requests that follow soon.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::provider::resolution::Resolved;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 
-/// A snapshot younger than this may decide that there is nothing to write.
+/// A snapshot younger than this may show that there is nothing to write.
 const SNAPSHOT_MAX_AGE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Readings {
         &self.reader
     }
 
-    /// Everything as it stands now.
+    /// Reads the present state.
     pub(super) fn read(&self, resolved: &Resolved, deadline: Deadline) -> Result<Arc<Snapshot>, ReadError> {
         let Resolved { account, settings } = resolved;
         let (begun, writes) = (self.clock.now(), lock(&self.last_snapshot).begin_reading());
@@ -42,17 +42,17 @@ impl Readings {
         Ok(snapshot)
     }
 
-    /// The last snapshot, whatever its age: what was published since is not in it.
+    /// The last snapshot, whatever its age. Later publications are not in it.
     pub(super) fn last(&self) -> Option<Arc<Snapshot>> {
         lock(&self.last_snapshot).of_any_age()
     }
 
-    /// The last snapshot, where it is young enough to decide that there is nothing to write.
+    /// The last snapshot, if it is young enough to show that there is nothing to write.
     pub(super) fn recent(&self) -> Option<Arc<Snapshot>> {
         lock(&self.last_snapshot).younger_than(SNAPSHOT_MAX_AGE, self.clock.now())
     }
 
-    /// Something was written, or is about to be, or something else is to be read.
+    /// Something was written or is about to be, or the scope has changed.
     pub(super) fn outdate(&self) {
         lock(&self.last_snapshot).outdate();
     }

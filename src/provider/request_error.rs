@@ -1,4 +1,4 @@
-//! Why a request of ExternalDNS is not carried out, or not to its end.
+//! The reasons why a request of ExternalDNS is not carried out, or not completely.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use crate::webhook::{Failure, Interrupted};
 
 #[derive(Debug)]
 pub(super) enum RequestError {
-    /// The token or the tunnels were never found good.
+    /// The token or the tunnels have never been found valid.
     NotReady,
     /// The body could not be read.
     Interrupted(Interrupted),
-    /// Half of an endpoint would be another one.
+    /// Half of an endpoint would be a different endpoint.
     TooLong {
         dns_name: String,
     },
@@ -24,16 +24,16 @@ pub(super) enum RequestError {
     Read(ReadError),
     Write(Error),
     OutOfTime,
-    /// Cloudflare accepted the credentials for no write.
+    /// Cloudflare accepted the credentials for none of the writes.
     Forbidden,
-    /// Something has to be asked for again.
+    /// Some work has to be asked for again.
     Unfinished {
         changes: usize,
     },
 }
 
 impl RequestError {
-    /// Logs the error, where nothing else has said it, and makes the answer of it.
+    /// Logs the error, unless it was logged already, and turns it into the answer.
     pub(super) fn into_logged_failure(self) -> Failure {
         match &self {
             Self::NotReady | Self::Interrupted(_) | Self::Forbidden | Self::Unfinished { .. } => {}
@@ -45,7 +45,7 @@ impl RequestError {
         self.into()
     }
 
-    /// Whether it may pass by itself.
+    /// True if it may pass by itself.
     fn may_pass(&self) -> bool {
         match self {
             Self::WrongOwner(_) | Self::Read(ReadError::Document(..)) => false,
@@ -89,7 +89,7 @@ impl fmt::Display for RequestError {
     }
 }
 
-/// Every failure is soft for ExternalDNS: it tries again in its next loop.
+/// Every failure is soft for ExternalDNS, which tries again in its next loop.
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         let text = error.to_string();

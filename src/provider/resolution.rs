@@ -1,4 +1,4 @@
-//! What has to be known before the first request can be answered: a token that works, the account, and the id of every
+//! Finds what must be known before the first request can be answered: a working token, the account, and the id of every
 //! configured tunnel.
 
 use std::collections::BTreeSet;
@@ -12,14 +12,14 @@ use crate::provider::reader::SnapshotReader;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
-/// The account and the tunnels as Cloudflare knows them.
+/// The account and the tunnels, as Cloudflare knows them.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) account: AccountId,
     pub(crate) settings: Settings,
 }
 
-/// Why they are not known.
+/// The reason why they are not known.
 #[derive(Debug)]
 pub(crate) enum Unresolved {
     Credentials(Error),
@@ -28,7 +28,7 @@ pub(crate) enum Unresolved {
 }
 
 impl Unresolved {
-    /// Whether it says nothing against what was found before.
+    /// True if it does not contradict what was found before.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Credentials(error) | Self::Cloudflare(error) => error.is_retryable(),
@@ -36,7 +36,7 @@ impl Unresolved {
         }
     }
 
-    /// What an operator can do about it.
+    /// The operator's remedy.
     pub(super) fn remedy(&self) -> &'static str {
         match self {
             Self::Credentials(error) | Self::Cloudflare(error) => remedy(error),
@@ -54,7 +54,7 @@ impl fmt::Display for Unresolved {
     }
 }
 
-/// Asks Cloudflare whether it takes the token.
+/// Asks Cloudflare if the token is valid.
 pub(crate) fn check_token(
     client: &Client,
     settings: &ProviderSettings,
@@ -64,7 +64,7 @@ pub(crate) fn check_token(
     Ok(())
 }
 
-/// Finds the account, where it is not known from earlier, and its tunnels.
+/// Finds the account, unless it is already known, and its tunnels.
 pub(crate) fn find_tunnels(
     client: &Client,
     reader: &SnapshotReader,
@@ -103,13 +103,13 @@ fn account_of_zones(
 ) -> Result<AccountId, Unresolved> {
     let zones = reader.zones(deadline).map_err(Unresolved::Cloudflare)?;
     shared_account(&zones, settings).map_err(|problem| {
-        // The token may be mended while this waits.
+        // The token may be corrected while this waits.
         reader.forget_zones();
         Unresolved::Configuration(problem.to_owned())
     })
 }
 
-/// The account that all zones in scope share; else what to do.
+/// The account that all zones in scope share, or else the remedy.
 pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Result<AccountId, &'static str> {
     let wanted = zones.iter().filter(|zone| settings.takes(zone));
     let accounts: BTreeSet<&AccountId> = inserted(wanted.map(|zone| &zone.account));
@@ -126,7 +126,7 @@ pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Res
     }
 }
 
-/// The tunnel of that name or id; else why there is none to be taken, and which there are.
+/// The tunnel of that name or id, or else the reason why there is none, with the tunnels that exist.
 pub(crate) fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<&'a Tunnel, String> {
     let mut matching = present
         .iter()
@@ -146,7 +146,7 @@ pub(crate) fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<&'a
     }
 }
 
-/// What an operator can do about an error that keeps the start from being complete.
+/// The remedy for an error that prevents a complete start.
 fn remedy(error: &Error) -> &'static str {
     match error {
         Error::Credentials(_) => MAKE_TOKEN,

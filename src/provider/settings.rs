@@ -1,4 +1,4 @@
-//! What of the configuration the provider needs.
+//! The part of the configuration that the provider needs.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use crate::model::domain_filter::DomainFilter;
 use crate::model::{AccountId, Zone, ZoneId};
 use crate::reconcile::Policy;
 
-/// What is configured, in names that Cloudflare has to resolve.
+/// The provider's settings, in names that Cloudflare has to resolve.
 #[derive(Clone, Debug)]
 pub struct ProviderSettings {
-    /// What decisions depend on.
+    /// The settings that decisions depend on.
     pub policy: Policy,
     /// `CF_ACCOUNT_ID`; `None` takes the account that all zones share.
     pub account: Option<AccountId>,
@@ -26,13 +26,13 @@ pub struct ProviderSettings {
 }
 
 impl ProviderSettings {
-    /// Whether the zone is read.
+    /// True if the zone is read.
     pub(crate) fn takes(&self, zone: &Zone) -> bool {
         is_in_scope(zone, &self.zone_ids, &self.policy.filter)
     }
 }
 
-/// Whether the zone is read: one of `ids` where there are any, and one in which some name could be served.
+/// True if the zone is read: it is one of `ids`, if there are any, and some name in it could be served.
 pub(super) fn is_in_scope(zone: &Zone, ids: &[ZoneId], filter: &DomainFilter) -> bool {
     filter.may_serve_zone(&zone.name) && (ids.is_empty() || ids.contains(&zone.id))
 }

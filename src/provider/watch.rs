@@ -1,5 +1,5 @@
-//! What runs beside all requests: tries until the token was taken and the tunnels were found, and again where a request met
-//! something that puts them in doubt; looks at the file of the credentials and at the tunnels' connectors.
+//! Runs beside all requests. It checks the token and finds the tunnels until both succeed, and again after a request
+//! has met something that puts them in doubt. It also looks at the credentials' file and at the tunnels' connectors.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -26,26 +26,26 @@ use crate::shutdown::Shutdown;
 /// One attempt to check the token and to find the tunnels.
 const START_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// The pause after the first attempt to check the token and to find the tunnels that fails; doubles with each.
+/// The pause after the first failed check of the token and the tunnels. It doubles with each failure.
 const START_PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// The longest such pause: what an operator mends should be seen soon, and a wrong token must not use up the budget.
+/// The longest such pause: a repair should be noticed soon, but a wrong token must not use up the rate limit.
 const START_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// How long the start tells what is managed before it is ready.
+/// The time that announcing what is managed may delay readiness.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often the file of the credentials is looked at. Kubernetes itself takes a minute to bring a new secret there.
+/// The time between two looks at the credentials' file. Kubernetes itself takes a minute to bring a new secret there.
 const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
 
-/// How long the thread that checks sleeps before it sees that something is due, or that the program ends.
+/// The watch sleeps this long before it sees that work is due or that the program ends.
 const CHECK_PAUSE: Duration = Duration::from_secs(1);
 
-/// After the token and the tunnels were found good, they are not looked at again before this time is over, whatever
-/// requests meet: two calls each.
+/// Once the token and the tunnels were found valid, they are not checked again before this time is over, whatever
+/// requests meet, because a check takes two calls.
 const CHECK_PERIOD_MIN: Duration = Duration::from_secs(10);
 
-/// What the watch looks at, and where it puts what it finds.
+/// The watch, with what it looks at and where it puts its findings.
 #[derive(Debug)]
 pub struct Watch {
     pub(super) client: Arc<Client>,
@@ -58,25 +58,26 @@ pub struct Watch {
     pub(super) unapplied_rules: Arc<Mutex<UnappliedRules>>,
 }
 
-/// When to check the token and the tunnels.
+/// The schedule for checks of the token and the tunnels.
 #[derive(Debug)]
 struct Checks {
-    /// Whether the last one found them good, and nothing has put them in doubt since.
+    /// The last check succeeded, and nothing has put it in doubt since.
     are_settled: bool,
     next_at: Instant,
-    /// After one that fails.
+    /// The pause after a check that fails.
     pause: Duration,
 }
 
 impl Watch {
-    /// Watches until `ending` is true. The thread is not waited for then: whatever it does is a read.
+    /// Watches until `ending` is true. The thread is not waited for then, because everything it does is a read.
     ///
     /// # Errors
     ///
-    /// When the thread cannot be had.
+    /// When the thread cannot be started.
     pub fn spawn(self, ending: Arc<AtomicBool>, failing: Shutdown) -> io::Result<()> {
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
-            // Without it the program would answer 503 for ever, or never learn of a new token: better to start afresh.
+            // Without the watch the program would answer 503 forever, or never learn of a new token, so it had better
+            // start afresh.
             if panic::catch_unwind(AssertUnwindSafe(|| self.run(&ending))).is_err() {
                 failing.fail("the thread that checks the token and the tunnels panicked");
             }
@@ -101,7 +102,7 @@ impl Watch {
                 let is_good = self.check();
                 checks = checks.after(is_good, self.clock.now());
                 if is_good {
-                    // What it met on its way it has looked into.
+                    // The check has settled the doubts that arose before it.
                     self.client.take_doubt();
                 }
             }
@@ -110,7 +111,7 @@ impl Watch {
         }
     }
 
-    /// Checks the token and finds the tunnels. Whether they are good.
+    /// Checks the token and finds the tunnels. Returns true if both succeeded.
     fn check(&self) -> bool {
         let was_ready = self.health.is_ready();
         match self.resolve(Deadline::after(&*self.clock, START_TIMEOUT)) {
@@ -132,7 +133,7 @@ impl Watch {
         check_token(&self.client, &self.settings, deadline)?;
         self.health.credentials().close();
         let known = self.known();
-        // Once it is known, a zone of another account that the token comes to see changes nothing about the account.
+        // Once the account is known, a zone of another account that becomes visible does not change it.
         let account = known.as_ref().map(|known| &known.account);
         find_tunnels(&self.client, self.readings.reader(), &self.settings, account, deadline)
     }
@@ -153,7 +154,7 @@ impl Watch {
         self.readings.outdate();
     }
 
-    /// Says why they are not good. Trouble that may pass says nothing against what was found before.
+    /// Logs why the check failed. A failure that may pass does not contradict what was found before.
     fn report(&self, problem: &Unresolved) {
         if problem.may_pass() && self.known().is_some() {
             debug!("the token and the tunnels cannot be looked at again: {problem}");

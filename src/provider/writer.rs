@@ -1,4 +1,5 @@
-//! Carries out what ExternalDNS asks for: reads, plans, writes, and begins again where it cannot know what was done.
+//! Carries out the changes that ExternalDNS asks for: it reads, plans and writes, and begins again if a write's outcome
+//! is unknown.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,10 +24,9 @@ use crate::provider::writes::works;
 use crate::reconcile::plan::{self, HostPlan, Plan, Reason, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
-/// How often one request begins again at the read after a write without an answer.
+/// The number of times that one request begins at the read, after writes without an answer.
 const APPLY_ATTEMPTS_MAX: usize = 3;
 
-/// The only writer.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) client: Arc<Client>,
@@ -35,24 +35,24 @@ pub(super) struct Writer {
     pub(super) readings: Arc<Readings>,
     pub(super) unapplied_rules: Arc<Mutex<UnappliedRules>>,
     pub(super) move_grace: Duration,
-    /// Whether what would be written is only told.
+    /// Writes are only logged.
     pub(super) is_dry_run: bool,
     pub(super) state: State,
 }
 
-/// What the writer remembers.
+/// The writer's memory.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Requests that write take turns by it.
+    /// The lock that makes writing requests take turns.
     memory: Mutex<Memory>,
     write_loops: Mutex<WriteLoops>,
     said_refusals: Mutex<SaidLines>,
     said_dry_run: Mutex<SaidLines>,
-    /// Whether ExternalDNS asked for changes since it read last. What is refused it asks for in every loop.
+    /// ExternalDNS has asked for changes since its last read. It asks for refused work in every loop.
     was_asked: AtomicBool,
 }
 
-/// What only the request needs that writes.
+/// The memory that only the writing request needs.
 #[derive(Debug, Default)]
 struct Memory {
     refused_work: RefusedWork,
@@ -60,7 +60,7 @@ struct Memory {
     moves: Moves,
 }
 
-/// The turn of one request.
+/// One request's turn to write.
 struct Turn<'a> {
     writer: &'a Writer,
     memory: MutexGuard<'a, Memory>,
@@ -69,15 +69,15 @@ struct Turn<'a> {
     deadline: Deadline,
 }
 
-/// Where an attempt leads to that did not fail.
+/// The next step after a successful attempt.
 enum Next {
     Ended,
-    /// It is to be read and planned again.
+    /// Read and plan again.
     Again,
 }
 
 impl Writer {
-    /// A new loop of ExternalDNS begins. What it did not ask for in the last one is not refused any more.
+    /// Begins a new loop of ExternalDNS. Work that it did not ask for in the last loop is no longer refused.
     pub(super) fn begin_loop(&self) {
         lock(&self.state.write_loops).begin_turn();
         if !self.state.was_asked.swap(false, Ordering::Relaxed) {
@@ -87,7 +87,7 @@ impl Writer {
         }
     }
 
-    /// Does what is asked for. Where something is left to do, so that it has to be asked for again, that is an error.
+    /// Carries out the changes. Unfinished work is an error, so that ExternalDNS asks for it again.
     pub(super) fn apply(
         &self,
         changes: &Changes,
@@ -110,7 +110,7 @@ impl Writer {
         }
     }
 
-    /// Says what was refused and was not said before.
+    /// Logs the refusals that were not logged before.
     fn report(&self, plan: &Plan, done: &Done) {
         let refusals = plan.refusals.iter().chain(&done.refusals);
         self.count_refusals(refusals.clone());
@@ -126,13 +126,13 @@ impl Writer {
         }
     }
 
-    /// The same once everything that can be done is done.
+    /// Reports, once everything possible is done, and fails if work is left.
     fn conclude(&self, plan: &Plan, done: &Done) -> Result<(), RequestError> {
         self.report(plan, done);
         if done.is_all_forbidden() {
             return Err(RequestError::Forbidden);
         }
-        // Where nothing is written nothing gets any further.
+        // Without writes, no work gets any further.
         let is_left = |refusal: &&Refusal| {
             refusal.reason.is_unfinished()
                 && !(self.is_dry_run && matches!(refusal.reason, Reason::Moving(_)))
@@ -161,7 +161,7 @@ impl Writer {
 }
 
 impl Turn<'_> {
-    /// Whether a recent reading tells that nothing is to be written, as in most loops that ask for what is refused.
+    /// True if a recent reading shows that nothing is to be written, as in most loops that ask for refused work.
     fn has_nothing_to_write(&mut self) -> Result<bool, RequestError> {
         let Some(snapshot) = self.writer.readings.recent() else {
             return Ok(false);
@@ -180,7 +180,7 @@ impl Turn<'_> {
     fn attempt(&mut self, may_repeat: bool) -> Result<Next, RequestError> {
         let (snapshot, disowned) = self.read_what_is_ours()?;
         let mut plan = self.plan(&snapshot)?;
-        // What a stamp of ours goes on naming is still somebody else's.
+        // What a stamp of ours still names is still somebody else's.
         let taken = self.memory.unpublished_rules.taken(&snapshot, &self.resolved.settings);
         plan.hosts.retain(|host| !taken.contains_key(&host.hostname));
         plan.refusals.extend(disowned);
@@ -200,7 +200,7 @@ impl Turn<'_> {
                 return Err(stop.into());
             }
         }
-        // The records that stand in are led over by their ids, which the next read shows.
+        // The stand-in records are led over by their ids, which the next read shows.
         let is_led_by_copy = |host: &HostPlan| host.stands_in && !done.dropped.contains(&host.hostname);
         if may_repeat && plan.hosts.iter().any(is_led_by_copy) {
             self.writer.report(&plan, &done);
@@ -218,7 +218,7 @@ impl Turn<'_> {
         Ok(self.writer.readings.read(self.resolved, self.deadline)?)
     }
 
-    /// Reads, once no stamp of ours names a rule of somebody else's, and says what of that was refused.
+    /// Disowns and reads until no stamp of ours names a rule of somebody else. Returns the refusals as well.
     fn read_what_is_ours(&mut self) -> Result<(Arc<Snapshot>, Vec<Refusal>), RequestError> {
         let snapshot = self.read()?;
         match self.disown(&snapshot)? {
@@ -230,8 +230,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes the digests off again whose rule is somebody else's: stamped, it would pass for ours. Where there were any,
-    /// what of it was refused.
+    /// Removes the digests of rules that are somebody else's, because a stamped rule would pass for ours. If there were
+    /// any, returns the refusals.
     fn disown(&mut self, snapshot: &Snapshot) -> Result<Option<Vec<Refusal>>, RequestError> {
         let settings = &self.resolved.settings;
         let mut taken = self.memory.unpublished_rules.taken(snapshot, settings);
@@ -249,7 +249,7 @@ impl Turn<'_> {
         Ok(Some(plan.refusals))
     }
 
-    /// The plan without what is held back.
+    /// The plan without the work that is held back.
     fn plan(&mut self, snapshot: &Snapshot) -> Result<Plan, RequestError> {
         let now = self.writer.clock.now();
         let settings = &self.resolved.settings;
@@ -274,18 +274,18 @@ impl Turn<'_> {
         let Memory { refused_work, unpublished_rules, moves } = &mut *self.memory;
         let clock = &**clock;
         let tools = Tools { client, clock, metrics, unapplied_rules, unpublished_rules, moves };
-        // From the first write on, what was read before is old.
+        // From the first write on, earlier readings are outdated.
         readings.outdate();
         let doubts = refused_work.doubts();
         let execution = Execution::new(tools, self.resolved, plan, snapshot, doubts, self.deadline);
         let (done, outcome) = execution.run();
-        // And what was read meanwhile.
+        // So are readings made meanwhile.
         readings.outdate();
         refused_work.learn(&done, clock.now());
         (done, outcome)
     }
 
-    /// Forgets that was refused what went through, and notes what was written or stored otherwise.
+    /// Forgets the refusals of work that passed, and notes what was written or stored differently.
     fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
         let now = self.writer.clock.now();
         let owned = snapshot.owned(&plan.own_before);

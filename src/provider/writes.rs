@@ -1,4 +1,5 @@
-//! What a write is remembered by: its content, and its fingerprint with what stood in its place.
+//! Identifies writes, so that they can be remembered: by their content, and by a fingerprint with what stood in their
+//! place.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,11 +11,11 @@ use crate::provider::description::describe_operation;
 use crate::reconcile::plan::{HostPlan, RecordOperation, Stage};
 use crate::reconcile::snapshot::Snapshot;
 
-/// Every tunnel's rules, with which of them are ours.
+/// Every tunnel's rules, each marked as ours or not.
 pub(super) type OwnedRules<'a> = BTreeMap<&'a TunnelId, Owned<'a>>;
 
-/// One write: where, what, and what stood there when it was decided. Fingerprints, because a first loop may write
-/// thousands.
+/// One write: its place, its content, and what stood there when it was decided. These are fingerprints, because a first
+/// loop may write thousands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) place: u64,
@@ -22,7 +23,7 @@ pub(super) struct Write {
     pub(super) found: u64,
 }
 
-/// A fingerprint of texts; it tells `["ab", "c"]` from `["a", "bc"]`.
+/// A fingerprint of texts. It distinguishes `["ab", "c"]` from `["a", "bc"]`.
 pub(super) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for text in texts {
@@ -32,8 +33,8 @@ pub(super) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
     hasher.finish()
 }
 
-/// The content of an edit, by which a refusal of it is remembered. Whether the rule replaces one is left out: the
-/// same rule is as unwelcome either way.
+/// The content of an edit, by which a refusal is remembered. `replaces` does not count, because the same rule is
+/// refused either way.
 pub(super) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> Box<str> {
     match edit {
         RuleEdit::Put { rule, replaces: _ } => format!("{tunnel} {rule:?}").into(),
@@ -41,18 +42,18 @@ pub(super) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> Box<str> {
     }
 }
 
-/// The content of a hostname's operations, by which a refusal of them is remembered.
+/// The content of a hostname's operations, by which a refusal is remembered.
 pub(super) fn record_work(operations: &[RecordOperation]) -> Box<str> {
     format!("{operations:?}").into()
 }
 
-/// What is in doubt is remembered by this.
+/// The key by which work in doubt is remembered.
 pub(super) fn key(content: &str) -> u64 {
     fingerprint([content])
 }
 
-/// Every piece of a hostname's work, but for leading its record over unless it `has_moved`: by what a refusal of it is
-/// remembered, and what is written where.
+/// Every piece of a hostname's work: the content by which a refusal is remembered, and its write. Leading its record
+/// over is left out unless it `has_moved`.
 pub(super) fn works(
     host: &HostPlan,
     snapshot: &Snapshot,
@@ -72,8 +73,7 @@ pub(super) fn works(
     works
 }
 
-/// The write of an edit. Nothing where the rule stands already as it is wanted, and only others of the document are
-/// written.
+/// The write of an edit. `None` if the rule already stands as wanted, and only other rules of the document are written.
 pub(super) fn rule_write_against(
     tunnel: &TunnelId,
     edit: &RuleEdit,
@@ -92,7 +92,7 @@ pub(super) fn rule_write_against(
     (!is_done).then(|| rule_write(tunnel, edit, standing, is_shadowed))
 }
 
-/// The write of an edit where `standing` is what stands at its place.
+/// The write of an edit, where `standing` is the rule at its place.
 pub(crate) fn rule_write(
     tunnel: &TunnelId,
     edit: &RuleEdit,
@@ -107,7 +107,7 @@ pub(crate) fn rule_write(
     }
 }
 
-/// The rule that stands in the place of an edit.
+/// The rule at the place of an edit.
 pub(super) fn standing_rule<'a>(
     tunnel: &TunnelId,
     edit: &RuleEdit,
@@ -117,7 +117,7 @@ pub(super) fn standing_rule<'a>(
     rules.into_iter().find(|rule| rule.path() == edit.path())
 }
 
-/// The write of a hostname's records. Their ids do not count: what somebody made again has a new one.
+/// The write of a hostname's records. Ids do not count, because a record that somebody made again has a new one.
 pub(super) fn record_write(
     hostname: &str,
     (stage, zone): &(Stage, ZoneId),
@@ -140,7 +140,7 @@ pub(super) fn record_write(
         } = record;
         let _ = writeln!(found, "{kind} {content} {proxied} {comment}");
     }
-    // What one of two stages writes in a zone the other takes back.
+    // What one of the two stages writes in a zone, the other takes back.
     let is_deletion = operations.iter().all(|one| matches!(one, RecordOperation::Delete(..)));
     let stage = match *stage {
         Stage::Unregister => Stage::Register,

@@ -17,21 +17,21 @@ use crate::provider::outcome::Stop;
 use crate::provider::writes::rule_write;
 use crate::reconcile::plan::{Reason, Refusal};
 
-/// A document as it stood at Cloudflare a moment ago.
+/// A document as it was at Cloudflare a moment ago.
 #[derive(Debug)]
 pub(super) struct Known {
     tunnel: TunnelId,
     document: Document,
     version: i64,
-    /// When the call began that read or wrote it.
+    /// The start of the call that read or wrote it.
     seen_at: Instant,
 }
 
-/// An edit, and the piece that it is.
+/// An edit, and its piece.
 type Edit<'a> = (Piece<'a>, &'a RuleEdit);
 
 impl<'a> Execution<'a> {
-    /// GET, edit, PUT. A hostname whose edit the document does not allow is left out.
+    /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out.
     pub(super) fn send_edits(
         &mut self,
         step: Step<'a>,
@@ -54,7 +54,7 @@ impl<'a> Execution<'a> {
                 self.drop_conflicting(step, piece.hostname, (tunnel, edit), refusal);
             }
         }
-        // Also what is left of a hostname that was dropped meanwhile: it is in the document, and so it is ours.
+        // This includes what is left of a hostname that was dropped meanwhile: it is in the document, so it is ours.
         let is_refused = |index: usize| edited.refused.iter().any(|(refused, _)| *refused == index);
         let effective: Vec<Edit<'a>> =
             edited.effective.iter().filter_map(|index| work.get(*index).copied()).collect();
@@ -79,7 +79,7 @@ impl<'a> Execution<'a> {
         );
         if written.as_ref().err().is_none_or(Error::may_have_been_done) {
             self.note_published(tunnel, &work);
-            // Without an answer, the version that it would be.
+            // Without an answer, this is the version that the write would have made.
             let version = written.as_ref().map_or(known.version + 1, |answer| answer.version);
             self.note_unapplied(tunnel, version, &effective);
         }
@@ -88,7 +88,7 @@ impl<'a> Execution<'a> {
                 self.done.is_answered = true;
                 self.note_written(tunnel, known.version, &answer, &effective);
                 self.note_altered(tunnel, &answer, &work);
-                // What was sent, not what is shown: nobody promises that the answer shows everything.
+                // The next edit starts from what was sent, because nobody promises that the answer shows everything.
                 let (document, version) = (edited.document, answer.version);
                 self.known = Some(Known { tunnel: tunnel.clone(), document, version, seen_at: begun });
                 Ok(Sent::Done)
@@ -108,8 +108,9 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The document that the last trial met. Only while a refused one is narrowed down, where it saves the calls that
-    /// bring most trials into a request; and not for long, as somebody else's write in between would be lost.
+    /// The document of the last trial. It is reused only while a refused one is narrowed down, where it saves the calls
+    /// that fit most trials into a request, and only for a short time, because a write by somebody else in between
+    /// would be lost.
     fn known_document(&mut self, tunnel: &TunnelId) -> Option<Known> {
         let now = self.tools.clock.now();
         self.known.take().filter(|known| {
@@ -119,8 +120,8 @@ impl<'a> Execution<'a> {
         })
     }
 
-    /// Reads the document anew: between the snapshot and this write others may have written it. It is the tunnel's own
-    /// affair where that cannot be done.
+    /// Reads the document anew, because others may have written it since the snapshot. A failure concerns this tunnel
+    /// only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<Known, Reason>, Stop> {
         let seen_at = self.tools.clock.now();
         self.calls += 1;
@@ -141,8 +142,8 @@ impl<'a> Execution<'a> {
         })
     }
 
-    /// Cloudflare may store a rule otherwise than it was sent, a default as nothing for one. Sent again it would come
-    /// out the same.
+    /// Notes rules that Cloudflare stores differently, for example without a property that has its default. Sending
+    /// such a rule again would have the same result.
     fn note_altered(&mut self, tunnel: &TunnelId, stored: &Configuration, work: &[Edit<'a>]) {
         let Ok(document) = Document::parse(stored.config.as_deref()) else {
             return;
@@ -166,7 +167,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The edit; a rule that stands in the place of one that was never written is not to be replaced.
+    /// The edit, which must not replace a rule that stands in the place of one that was never written.
     fn without_claim(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> RuleEdit {
         match edit {
             RuleEdit::Put { rule, replaces: _ }
@@ -187,7 +188,7 @@ impl<'a> Execution<'a> {
         self.tools.unpublished_rules.remove(tunnel, work.iter().map(|(piece, edit)| (piece.hostname, *edit)));
     }
 
-    /// Between the plan and this write a foreign rule has taken the place.
+    /// A foreign rule has taken the place between the plan and this write.
     fn drop_conflicting(
         &mut self,
         step: Step<'a>,
@@ -218,7 +219,7 @@ impl<'a> Execution<'a> {
             );
             self.tools.metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        // Whatever of ours is refused there, the rest of the document is not what is wrong with it.
+        // A piece of ours was refused, so the rest of the document is not what is wrong.
         for rejection in &mut self.done.rejections {
             rejection.document = rejection.document.take().filter(|document| document != tunnel);
         }
@@ -237,7 +238,7 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// Whom the answer names, by cloudflared's "Rule #3 has an invalid regex", counted from 1.
+/// The pieces that the answer names, by cloudflared's "Rule #3 has an invalid regex", counted from 1.
 fn culprits<'a>(answer: &ApiRejection, refused: &Document, work: &[Edit<'a>]) -> Culprits<'a> {
     let texts = [&answer.message].into_iter().chain(answer.chain.iter().map(|cause| &cause.message));
     let number: Option<usize> = texts

@@ -1,19 +1,20 @@
-//! How many of a queue are tried together next, so that the bad ones of it soon stand alone. Pure: it is told how each
-//! trial ended, and knows nothing of what is tried.
+//! Chooses how many pieces of a queue are tried together next, so that the bad ones soon stand alone. It is pure: it is
+//! told how each trial ended, and does not know what is tried.
 //!
-//! Group testing with groups that suit the share of bad ones seen so far: one that goes through as often as not tells
-//! most. A refused group is halved until one stands alone; what stood behind it goes back to the queue, as nothing is
-//! known of it. Forty bad ones among two hundred take about 175 trials, where information theory asks for 141.
+//! This is group testing with group sizes that suit the share of bad pieces seen so far: a group that passes half of
+//! the time tells most. A refused group is halved until one piece stands alone; the pieces behind it return to the
+//! queue, because nothing is known of them. Forty bad pieces among two hundred take about 175 trials; the theoretical
+//! minimum is 141.
 
-/// How much an estimate of an earlier request counts, in bad ones seen: it should hold against the first surprise.
+/// The weight of an earlier request's estimate, in bad pieces seen, so that one surprise does not overturn it.
 const WEIGHT_OF_EARLIER: usize = 4;
 
-/// A queue's next trial.
+/// Decides a queue's next trial.
 #[derive(Clone, Debug)]
 pub(super) struct GroupTesting {
     /// The length of the next group.
     next: usize,
-    /// Among so many in front is a bad one.
+    /// One of this many first pieces is bad.
     doubtful: usize,
     good: usize,
     bad: usize,
@@ -21,15 +22,16 @@ pub(super) struct GroupTesting {
 }
 
 impl GroupTesting {
-    /// A queue of which nothing is known: all of it first.
+    /// A queue about which nothing is known: all of it is tried first.
     pub(super) fn of_untried(length: usize) -> Self {
         Self { next: length, doubtful: 0, good: 0, bad: 0, is_untried: true }
     }
 
-    /// A queue of `length` of which groups were refused; `group` is what the last request would have tried next.
+    /// A queue of `length` of which groups were refused. `group` is the size that the last request would have tried
+    /// next.
     pub(super) fn of_doubtful(length: usize, group: usize) -> Self {
         let next = group.clamp(1, length.max(1));
-        // The half of the queue says nothing about the share of the bad ones yet.
+        // Half of the queue says nothing about the share of bad pieces yet.
         let (good, bad) = if next * 2 >= length {
             (0, 0)
         } else {
@@ -38,29 +40,29 @@ impl GroupTesting {
         Self { next, doubtful: 0, good, bad, is_untried: false }
     }
 
-    /// Whether nothing of the queue was ever refused.
+    /// True if no part of the queue was ever refused.
     pub(super) fn is_untried(&self) -> bool {
         self.is_untried
     }
 
-    /// The length of the next group, which may be longer than what is left.
+    /// The length of the next group, which may exceed what is left.
     pub(super) fn next(&self) -> usize {
         self.next
     }
 
-    /// What [`Self::of_doubtful`] takes to go on in a later request.
+    /// The group size with which [`Self::of_doubtful`] goes on in a later request.
     pub(super) fn next_later(&self) -> usize {
         if self.doubtful > 0 && self.bad == 0 { self.next } else { self.suitable() }
     }
 
-    /// The first `length` went through.
+    /// The first `length` pieces passed.
     pub(super) fn went_through(&mut self, length: usize) {
         self.good += length;
         self.doubtful = self.doubtful.saturating_sub(length);
         self.next = if self.doubtful > 0 { (self.doubtful / 2).max(1) } else { self.suitable() };
     }
 
-    /// The first one was refused alone.
+    /// The first piece was refused alone.
     pub(super) fn stood_alone(&mut self) {
         self.bad += 1;
         self.doubtful = 0;
@@ -68,21 +70,21 @@ impl GroupTesting {
         self.is_untried = false;
     }
 
-    /// The first `length` were refused, more than one.
+    /// The first `length` pieces were refused, more than one.
     pub(super) fn was_refused(&mut self, length: usize) {
         self.doubtful = length;
         self.next = (length / 2).max(1);
         self.is_untried = false;
     }
 
-    /// The first `length` were refused, and the answer named the bad ones; `rest` are the others.
+    /// The first `length` pieces were refused, and the answer named the bad ones; `rest` are the others.
     pub(super) fn was_named(&mut self, rest: usize) {
         self.doubtful = 0;
         self.next = rest.max(1);
         self.is_untried = false;
     }
 
-    /// The length of a group that goes through as often as not: ln 2 is 0.7.
+    /// The length of a group that passes half of the time: ln 2 is 0.7.
     fn suitable(&self) -> usize {
         match self.bad {
             0 => usize::MAX,
@@ -91,7 +93,7 @@ impl GroupTesting {
     }
 }
 
-/// Whether something answers in Cloudflare's place whatever is sent: told of every answer that a queue gets.
+/// Recognises that something answers in Cloudflare's place, whatever is sent. It is told of every answer to a queue.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     alone: usize,
@@ -104,8 +106,8 @@ impl Pages {
         self.is_passed = true;
     }
 
-    /// One piece was refused alone. Where it is the second and nothing was ever let through, it is not for what is in
-    /// them.
+    /// One piece was refused alone. Returns true if it is the second and nothing has ever passed: then the content is
+    /// not the cause.
     pub(super) fn stood_alone(&mut self) -> bool {
         self.alone += 1;
         !self.is_passed && self.alone > 1
@@ -126,7 +128,7 @@ mod tests {
         assert!(!pages.stood_alone());
     }
 
-    /// The trials that a queue takes in which `is_bad` says who is bad, begun anew after every `interval` of them.
+    /// The number of trials for a queue whose bad pieces `is_bad` names, starting anew after every `interval` trials.
     fn trials(length: usize, interval: usize, is_bad: impl Fn(usize) -> bool) -> usize {
         let mut queue: Vec<usize> = (0..length).collect();
         let mut narrowing = GroupTesting::of_untried(length);
@@ -151,7 +153,7 @@ mod tests {
         trials
     }
 
-    /// Numbers that look random, the same every time.
+    /// Pseudo-random numbers, the same in each run.
     fn hash(number: usize, seed: usize) -> usize {
         let mut bits = (number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ ((seed as u64) << 17);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

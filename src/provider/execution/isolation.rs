@@ -1,4 +1,4 @@
-//! Finds out who of a refused group is meant: groups of the others go through, until the bad ones stand alone.
+//! Isolates the bad pieces of a refused group: groups of the others pass, until the bad ones stand alone.
 
 use std::collections::BTreeSet;
 
@@ -12,33 +12,33 @@ use crate::provider::outcome::Stop;
 use crate::provider::writes::key;
 use crate::reconcile::plan::Reason;
 
-/// Calls of one request that narrow down what was refused in company. At a usual 0.3 s a call the deadline allows some 33;
-/// where calls are fast, five loops in five minutes must not use up more than a quarter of `RATE_CALLS`.
+/// The calls per request that narrow down a refused group. At a usual 0.3 s per call the deadline allows some 33; if
+/// calls are fast, five loops in five minutes must not use more than a quarter of `RATE_CALLS`.
 const NARROWING_CALLS_MAX: usize = 60;
 
-/// With fewer calls left than this nothing is narrowed down: loops may come every few seconds, and what is left is for
+/// With fewer calls left than this, nothing is narrowed down: loops may come every few seconds, and the rest is for
 /// everybody's reads and writes.
 const NARROWING_CALLS_LEFT_MIN: u32 = 400;
 
 /// The order in which pieces are tried in groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
-    /// What only goes is refused least, and what is withdrawn should be.
+    /// Deletions: they are refused least, and withdrawals should not wait.
     Goes,
-    /// What comes or changes.
+    /// Additions and changes.
     Comes,
-    /// What goes from a hostname that something comes to: once that is there, and not where it was refused.
+    /// Deletions for a hostname that also gets additions: they go once those are there, and not if those were refused.
     GivesWay,
 }
 
 impl<'a> Execution<'a> {
-    /// Writes what was never in doubt, then, in ever better chosen groups, what was.
+    /// Writes the pieces that were never in doubt, then those in doubt, in groups of improving size.
     pub(super) fn narrow_down(&mut self, step: Step<'a>, pieces: Vec<Piece<'a>>) -> Result<(), Stop> {
         let group_of = |piece: &Piece<'a>| self.done.doubts.get(&key(&piece.content())).copied();
         let (doubtful, others): (Vec<Piece<'a>>, Vec<Piece<'a>>) =
             pieces.into_iter().partition(|piece| group_of(piece).is_some());
-        // Who is to be tried alone tells nothing of the groups that suit the others. A hostname stays together: what goes
-        // from it waits for what comes to it.
+        // Pieces to be tried alone say nothing about the best group size for the others. A hostname stays together,
+        // because its deletions wait for its additions.
         let stood_alone = doubtful.iter().filter(|piece| group_of(piece) == Some(1));
         let stood_alone: BTreeSet<&str> = inserted(stood_alone.map(|piece| piece.hostname));
         let (alone, doubtful): (Vec<Piece<'a>>, Vec<Piece<'a>>) =
@@ -54,7 +54,7 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Goes on until the queue is empty, or until the calls or the time are used up.
+    /// Goes on until the queue is empty, or the calls or the time are used up.
     fn try_groups(
         &mut self,
         step: Step<'a>,
@@ -113,7 +113,7 @@ impl<'a> Execution<'a> {
                             self.reject_all(step, &pieces, &answer, None);
                             narrowing.stood_alone();
                             if pages.stood_alone() {
-                                // Their doubts stay: who stood alone comes after them next time.
+                                // Their doubts stay: the piece that stood alone comes after them next time.
                                 self.leave_out_all(&queue, &in_between(answer));
                                 return Ok(());
                             }
@@ -135,8 +135,8 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Whether there are calls and time left to find out who is bad. The calls are everybody's, and those that were found
-    /// good have further steps to take.
+    /// True if there are calls and time left to isolate bad pieces. The calls are shared by everybody, and the pieces
+    /// found good have further steps to take.
     fn may_narrow(&self, step: Step<'a>) -> bool {
         let hosts = self.aside.keys().filter(|hostname| !self.done.dropped.contains(**hostname));
         let steps = hosts.filter_map(|hostname| self.plan.host(hostname)).flat_map(steps);

@@ -1,4 +1,4 @@
-//! Leads the records over of hostnames that are served elsewhere until their new tunnel serves them.
+//! Leads the records of moving hostnames over to their new tunnel once it serves them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use crate::ordered::inserted;
 use crate::reconcile::plan::{HostPlan, Reason};
 
 impl<'a> Execution<'a> {
-    /// Waits until all connectors of the tunnels that hostnames move to have applied what was written. Hostnames of a tunnel
-    /// with one that has not are left out, and stay served where they are.
+    /// Waits until all connectors of the tunnels that hostnames move to have applied what was written. Hostnames of a
+    /// tunnel with a late connector are left out, and stay served where they are.
     pub(super) fn await_connectors(&mut self) {
         let plan = self.plan;
         let movers = plan.hosts.iter().filter_map(|host| Some((host, host.moves_to.as_ref()?)));
@@ -29,7 +29,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Why, of these tunnels, some do not serve yet what was written. Looks until all do or the time is up.
+    /// The reasons why some of these tunnels do not serve yet what was written. Looks until all do or the time is up.
     fn not_ready(&self, tunnels: BTreeSet<&'a TunnelId>) -> BTreeMap<&'a TunnelId, Reason> {
         let wait_until = self.tools.clock.now() + limits::MOVE_WAIT;
         let (mut awaited, mut pause) = (tunnels, limits::MOVE_LOOK_PAUSE);
@@ -56,10 +56,10 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Whether every connector of the tunnel has applied what stands there by now, and if not, why. Those that do not tell
-    /// what they have are not waited for.
+    /// Checks that every connector of the tunnel has applied its present configuration, and says why not. Connectors
+    /// that report no version are not waited for.
     fn look_at(&self, tunnel: &TunnelId) -> Result<(), String> {
-        // One that hangs leaves time for the others, and for what is ready to be led over.
+        // One slow tunnel must leave time for the others, and for the hostnames that are ready.
         let left = self.time_left().saturating_sub(limits::STEP_MINIMUM);
         let deadline = Deadline::after(self.tools.clock, limits::MOVE_LOOK_TIMEOUT.min(left));
         let connectors = self.tools.client.connectors(&self.resolved.account, tunnel, deadline).map_err(|error| {
@@ -87,7 +87,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Records have been led over: from now on nobody new comes to what is left behind.
+    /// Records have been led over, so from now on no new visitor reaches what is left behind.
     pub(super) fn note_led_over(&mut self, pieces: &[Piece<'a>]) {
         let now = self.tools.clock.now();
         for host in pieces.iter().filter_map(|piece| self.plan.host(piece.hostname)) {

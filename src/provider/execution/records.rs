@@ -1,4 +1,4 @@
-//! Writes records: one batch, all or nothing.
+//! Writes records in batches; each is all or nothing.
 
 use log::info;
 
@@ -18,7 +18,7 @@ const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
 
 impl<'a> Execution<'a> {
-    /// Operations that one batch of the zone may hold.
+    /// The largest number of operations in one batch of the zone.
     pub(super) fn batch_limit(&self, zone: &ZoneId) -> usize {
         match self.snapshot.zones.iter().find(|snapshot| snapshot.zone.id == *zone).map(|zone| zone.zone.plan)
         {
@@ -27,7 +27,6 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// One batch.
     pub(super) fn send_batch(
         &mut self,
         stage: Stage,
@@ -61,10 +60,10 @@ impl<'a> Execution<'a> {
                 Ok(Sent::Done)
             }
             Err(error) => {
-                // Whether it was done shows at the next read, which no longer shows what there was before.
+                // Only the next read shows if it was done, but no longer what stood there before.
                 if stage == Stage::Stamp && error.may_have_been_done() {
                     self.note_stamped(pieces);
-                    // Where something in between answers, it mostly was not, and is tried again at once.
+                    // If something in between answered, it mostly was not done, and is tried again at once.
                     if !matches!(error, Error::Intercepted(_)) {
                         self.report_adoptions(pieces);
                     }
@@ -79,8 +78,8 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The hostnames have their stamps, or may have them, and wait for their rules. Of one whose stamp was refused nothing
-    /// waits: a rule and a stamp that stand there later are another replica's.
+    /// The hostnames have their stamps, or may have them, and wait for their rules. A hostname whose stamp was refused
+    /// does not wait: a rule and a stamp that stand there later come from another replica.
     fn note_stamped(&mut self, pieces: &[Piece<'a>]) {
         let plan = self.plan;
         for host in pieces.iter().filter_map(|piece| plan.host(piece.hostname)) {

@@ -1,4 +1,4 @@
-//! What an execution writes, in the pieces that are refused or go through as one.
+//! Divides an execution's work into pieces, each of which is refused or passes as a whole.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::model::{TunnelId, ZoneId};
 use crate::provider::writes::{record_work, tunnel_work};
 use crate::reconcile::plan::RecordOperation;
 
-/// What one call writes to.
+/// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place<'a> {
     /// A tunnel's configuration.
@@ -26,7 +26,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// A part of one hostname's work in a stage at a place.
+/// One hostname's work in one stage at one place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece<'a> {
     pub(super) hostname: &'a str,
@@ -42,7 +42,7 @@ pub(super) enum Work<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// The rule that is edited.
+    /// The edited rule.
     pub(super) fn edit(&self) -> Option<&'a RuleEdit> {
         match self.work {
             Work::Edit(_, edit) => Some(edit),
@@ -50,7 +50,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// The operations on records; none for a rule.
+    /// The operations on records; empty for a rule.
     pub(super) fn operations(&self) -> &'a [RecordOperation] {
         match self.work {
             Work::Edit(..) => &[],
@@ -58,7 +58,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Whether it makes something that was not there, or changes it: what only goes is refused less often.
+    /// True if it adds or changes something. A piece that only deletes is refused less often.
     pub(super) fn adds(&self) -> bool {
         match self.work {
             Work::Edit(_, edit) => matches!(edit, RuleEdit::Put { .. }),
@@ -66,7 +66,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Whether the zone holds more records after it.
+    /// True if the zone holds more records afterwards.
     pub(super) fn grows(&self) -> bool {
         let is_delete = |operation: &RecordOperation| matches!(operation, RecordOperation::Delete(..));
         self.posts() && !self.operations().iter().any(is_delete)
@@ -76,7 +76,7 @@ impl<'a> Piece<'a> {
         self.operations().iter().any(|operation| matches!(operation, RecordOperation::Post(_)))
     }
 
-    /// Its content, by which a refusal of it is remembered.
+    /// The content, by which a refusal is remembered.
     pub(super) fn content(&self) -> Box<str> {
         match self.work {
             Work::Edit(tunnel, edit) => tunnel_work(tunnel, edit),
@@ -85,7 +85,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// How many of the first pieces fit into one batch of `limit` operations; a hostname's are never split.
+/// The number of first pieces that fit into one batch of `limit` operations. A hostname's operations are never split.
 pub(super) fn fitting(pieces: &[Piece<'_>], limit: usize) -> usize {
     let mut operations = 0;
     let fitting = pieces.iter().take_while(|piece| {

@@ -1,4 +1,4 @@
-//! The snapshot that was read last, unless something was written since.
+//! Keeps the last snapshot until something is written.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,21 +7,21 @@ use crate::reconcile::snapshot::Snapshot;
 
 #[derive(Debug, Default)]
 pub(crate) struct LastSnapshot {
-    /// With the time at which its reading began.
+    /// The snapshot, with the time at which its reading began.
     read: Option<(Instant, Arc<Snapshot>)>,
-    /// How often something was written: a reading that was overtaken by a write is old already.
+    /// The number of writes. It shows if a write has overtaken a reading, whose result is then outdated.
     writes: u64,
 }
 
 impl LastSnapshot {
-    /// Lets the last snapshot go before the next one is read, as memory would hold both. Says how often something was
-    /// written till now.
+    /// Drops the last snapshot before the next one is read, because memory would otherwise hold both. Returns the
+    /// number of writes so far.
     pub(crate) fn begin_reading(&mut self) -> u64 {
         self.read = None;
         self.writes
     }
 
-    /// A reading ended that began at `begun`, after so many `writes`.
+    /// Stores a reading that began at `begun`, after `writes` writes.
     pub(crate) fn end_reading(&mut self, snapshot: &Arc<Snapshot>, begun: Instant, writes: u64) {
         if self.writes == writes {
             self.read = Some((begun, Arc::clone(snapshot)));
@@ -34,7 +34,7 @@ impl LastSnapshot {
         self.read = None;
     }
 
-    /// Whatever its age: what was published since is not in it.
+    /// The last snapshot, whatever its age. Later publications are not in it.
     pub(crate) fn of_any_age(&self) -> Option<Arc<Snapshot>> {
         self.read.as_ref().map(|(_, snapshot)| Arc::clone(snapshot))
     }

@@ -1,8 +1,8 @@
-//! Objects that ExternalDNS merges before it asks for an adjustment: those of one name, set identifier and target become
-//! one endpoint, with the properties of the one it met first in a Go map, another one in every loop.
+//! Finds objects that ExternalDNS merges before it asks for an adjustment. Objects of one name, set identifier and
+//! target become one endpoint, with the properties of the first one in a Go map, which is another one in every loop.
 //!
-//! An object that comes back where another one had taken its place is taken for merged. From then on all that were seen
-//! lately are put back beside the one that is shown, and `rivals` decides between them.
+//! If an object returns after another one had taken its place, the two count as merged. From then on all objects seen
+//! there lately are put back beside the one that is shown, and `rivals` decides between them.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -14,36 +14,36 @@ use crate::provider::writes::fingerprint;
 use crate::reconcile::Settings;
 use crate::reconcile::rivals::{self, Merge, resource_of};
 
-/// Places whose objects are remembered from one request to the next, to see which are merged: 16 bytes each. Of more, those
-/// that come last go on taking turns.
+/// The number of places whose objects are remembered from one request to the next, at 16 bytes each. If there are more,
+/// the last ones go on taking turns.
 const CASTS_MAX: usize = 32 * 1024;
 
-/// What is remembered of objects that changed at one name in that time: a thousand hostnames. Of more, those that come
-/// last go on taking turns.
+/// The memory for objects that changed at one name in that time: a thousand hostnames. If there are more, the last ones
+/// go on taking turns.
 const MERGED_MAX_BYTES: usize = 1024 * 1024;
 
-/// What earlier requests held, by place: a fingerprint of name and set identifier. It is lost with the process; the
-/// next one finds out anew.
+/// The objects of earlier requests, by place: a fingerprint of name and set identifier. The memory is lost with the
+/// process; the next one finds out anew.
 #[derive(Debug, Default)]
 pub(crate) struct MergedObjects {
-    /// Counts requests.
+    /// The number of the current request.
     request: u64,
-    /// What stood where in the last request.
+    /// The objects of the last request, by place.
     casts: Casts,
-    /// Where the objects changed lately.
+    /// The places where the objects changed lately.
     places: HashMap<u64, Place>,
 }
 
-/// Places and the objects there, by their fingerprints. Sorted, each once.
+/// Places and their objects, as fingerprints. Sorted, without duplicates.
 #[derive(Debug, Default)]
 struct Casts(Vec<(u64, u64)>);
 
-/// What one request shows, put together while it is read.
+/// The endpoints of one request, collected while it is read.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     casts: Vec<(u64, u64)>,
     is_full: bool,
-    /// Those of places that may have to be looked at.
+    /// The endpoints of places that may have to be examined.
     endpoints: Vec<(u64, Endpoint)>,
 }
 
@@ -52,32 +52,32 @@ struct Place {
     /// The objects before the first change.
     first_cast: Box<[(u64, u64)]>,
     changed_at: Instant,
-    /// Those that were seen since.
+    /// The objects seen since.
     objects: Vec<Object>,
     is_merged: bool,
-    /// Whether there was no room for an endpoint of it.
+    /// There was no room for one of its endpoints.
     is_cut: bool,
 }
 
 #[derive(Debug)]
 struct Object {
-    /// Of its resource.
+    /// The fingerprint of its resource.
     fingerprint: u64,
-    /// The last two requests that it was in; the latter came at `seen_at`.
+    /// The last two requests that contained it; the second came at `seen_at`.
     requests: (u64, u64),
     seen_at: Instant,
-    /// None where it stood alone until the request in which its place changed, and was not seen since.
+    /// Empty if it stood alone until the request in which its place changed, and was not seen since.
     endpoints: Vec<Endpoint>,
 }
 
 impl Shown {
-    /// Notes an endpoint of the request. How many bytes are kept of it.
+    /// Notes an endpoint of the request. Returns the number of bytes kept of it.
     pub(crate) fn note(&mut self, endpoint: &Endpoint, before: &MergedObjects) -> usize {
         let key = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
         let entry = (key, fingerprint([resource_of(endpoint)]));
         if self.casts.len() >= CASTS_MAX && !self.is_full {
             self.sort();
-            // With little room made, the next sorts would make less.
+            // If sorting frees little room, the next sorts would free less.
             self.is_full = self.casts.len() > CASTS_MAX / 2;
         }
         if !self.is_full {
@@ -100,7 +100,7 @@ impl Shown {
 }
 
 impl Casts {
-    /// What stands at one place.
+    /// The objects at one place.
     fn at(&self, key: u64) -> &[(u64, u64)] {
         let Self(casts) = self;
         let begin = casts.partition_point(|(place, _)| *place < key);
@@ -111,7 +111,7 @@ impl Casts {
 }
 
 impl MergedObjects {
-    /// The endpoints of merged objects that are not shown this time. And what is merged, sorted by hostname.
+    /// The endpoints of merged objects that the request does not show, and all merges, sorted by hostname.
     pub(crate) fn complete(
         &mut self,
         mut shown: Shown,
@@ -145,7 +145,7 @@ impl MergedObjects {
             for (_, fingerprint) in cast {
                 place.object(*fingerprint, request, now, &mut room);
             }
-            // Where nothing is shown any more nothing is wanted.
+            // If a place is not shown any more, nobody wants it.
             place.is_merged = place.is_merged || place.is_taking_turns(cast, request, settings);
             !cast.is_empty() && !place.is_cut
         });
@@ -211,15 +211,15 @@ impl Place {
         Some(object)
     }
 
-    /// Forgets objects that were not shown lately. Whether the place is worth looking at any longer.
+    /// Forgets objects that were not shown lately. Returns true while the place is worth watching.
     fn outlasts(&mut self, last_request: u64, now: Instant) -> bool {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < limits::MERGED_HELD;
         self.objects.retain(|object| is_recent(object.seen_at));
         is_recent(self.changed_at) || self.is_merged && self.absent(last_request).next().is_some()
     }
 
-    /// Whether an object is there that was away in the last request, and one is away that was there then and asks for
-    /// something else. Pods of one deployment do not.
+    /// True if an object has returned after it was absent from the last request, and another one has gone that was
+    /// there then and asks for something else. Pods of one deployment ask for the same.
     fn is_taking_turns(&self, cast: &[(u64, u64)], request: u64, settings: &Settings) -> bool {
         let is_as_before = *cast == *self.first_cast;
         let has_come_back = |object: &Object| {
@@ -298,8 +298,8 @@ mod tests {
             Self { merged: MergedObjects::default(), now: Instant::now() }
         }
 
-        /// One loop, a minute after the last one. Every object has a service of its own; the names of what is there
-        /// afterwards.
+        /// Runs one loop, a minute after the last one. Every object has its own service. Returns the names of what is
+        /// there afterwards.
         fn see(&mut self, names: &str) -> String {
             let objects = names.split_whitespace().map(|name| object(name, &format!("http://{name}:80")));
             self.see_all(objects.collect()).0
@@ -319,7 +319,7 @@ mod tests {
     }
 
     impl Loops {
-        /// The endpoints and those that are put beside them.
+        /// The endpoints, and those put back beside them.
         fn complete(&mut self, mut endpoints: Vec<Endpoint>) -> (Vec<Endpoint>, Vec<Merge>) {
             let mut shown = Shown::default();
             for endpoint in &endpoints {
@@ -348,7 +348,7 @@ mod tests {
         let mut loops = Loops::new();
         let seen = loops.see_in_turn(&["a", "b", "c", "b", "a"]);
         assert_eq!(seen, ["a", "b", "c", "b c", "a b c"]);
-        // A fourth that has another target, and is never merged.
+        // The fourth has another target and is never merged.
         let mut loops = Loops::new();
         let seen = loops.see_in_turn(&["a z", "b z", "a z", "b z"]);
         assert_eq!(seen, ["a z", "b z", "a b z", "a b z"]);
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(endpoints[1].property(TUNNEL_SERVICE), Some("http://changed:80"));
     }
 
-    /// A rename, an object that is made anew, one without its address for a while: none of them is a merger.
+    /// A rename, a new object of the same name, or one that lacks its address for a while is not a merge.
     #[test]
     fn what_goes_or_comes_by_itself_is_left_alone() {
         for history in [
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(loops.see("a"), "a", "after more than ten minutes");
     }
 
-    /// Pods of one deployment are as many objects, merged too, and one is as good as another.
+    /// Pods of one deployment are separate objects that are merged too, but any of them will do.
     #[test]
     fn objects_that_ask_for_the_same_are_not_put_back() {
         let mut loops = Loops::new();
@@ -417,7 +417,7 @@ mod tests {
         assert!(loops.merged.places.is_empty());
     }
 
-    /// Most of a cluster's hostnames stay as they are, and many are none of ours.
+    /// Most of a cluster's hostnames stay as they are, and many are not ours.
     #[test]
     fn of_what_stands_where_it_stood_nothing_is_held() {
         let mut loops = Loops::new();

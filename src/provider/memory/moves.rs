@@ -1,6 +1,7 @@
-//! Since when hostnames that have changed their tunnel are led to the new one, and since when others wait for it.
+//! Remembers since when hostnames that changed their tunnel have been led to the new one, and since when others have
+//! waited for it.
 //!
-//! It is lost with the process; then the time counts anew.
+//! The memory is lost with the process; then the time counts anew.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,21 +10,22 @@ use crate::model::TunnelId;
 use crate::ordered::inserted;
 use crate::reconcile::plan::{Plan, Settled};
 
-/// A move that has waited for so long is answered as done as far as it can be: ten loops of ExternalDNS have failed for it.
+/// A move that has waited this long is answered as done as far as possible: by then ten loops of ExternalDNS have
+/// failed for it.
 const MOVE_PATIENCE: Duration = Duration::from_secs(600);
 
-/// So much longer than `MOVE_GRACE` a withdrawn hostname stays at most, where its record cannot be led to the wildcard's
-/// tunnel that takes it over; and a withdrawn path, where its hostname waits to move. What is withdrawn has to go: these
-/// are three loops.
+/// The most that a withdrawn hostname stays beyond `MOVE_GRACE` if its record cannot be led to the wildcard's tunnel
+/// that takes it over; the same for a withdrawn path whose hostname waits to move. Withdrawals have to happen, so this
+/// is three loops.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
-    /// Hostnames that have rules left where they were, with the tunnel that they are led to, and since when.
+    /// Hostnames with rules left at their old tunnel, the tunnel that they are led to, and the time since then.
     led: BTreeMap<Box<str>, (TunnelId, Instant)>,
     /// Tunnels that do not serve yet what is to move to them.
     awaited: BTreeMap<TunnelId, Instant>,
-    /// Hostnames that are withdrawn and stay till a wildcard's tunnel has their visitors.
+    /// Withdrawn hostnames that stay until a wildcard's tunnel has their visitors.
     handed_over: BTreeMap<Box<str>, Instant>,
 }
 
@@ -33,7 +35,8 @@ impl Moves {
         self.led.insert(hostname.into(), (tunnel, now));
     }
 
-    /// What was read shows these. Where another tunnel is led to than before, the time begins anew.
+    /// Takes over the moves that a reading shows. If a hostname is led to another tunnel than before, its time begins
+    /// anew.
     pub(crate) fn see(&mut self, left_behind: BTreeMap<Box<str>, TunnelId>, now: Instant) {
         let mut before = std::mem::take(&mut self.led);
         for (hostname, tunnel) in left_behind {
@@ -43,7 +46,7 @@ impl Moves {
         }
     }
 
-    /// The hostnames that have been led where they are for `grace`, or were to be handed over for longer.
+    /// The hostnames that have been led to their present tunnel for `grace`, or have waited longer to be handed over.
     pub(crate) fn settled(&self, grace: Duration, now: Instant) -> Settled {
         let age = |since: &Instant| now.saturating_duration_since(*since);
         let moved = self.led.iter().filter(|(_, (_, since))| age(since) >= grace);
@@ -57,7 +60,7 @@ impl Moves {
         }
     }
 
-    /// Forgets what `plan` does not wait for any more, and notes what it hands over.
+    /// Forgets what `plan` no longer waits for, and notes what it hands over.
     pub(crate) fn follow(&mut self, plan: &Plan, now: Instant) {
         let is_awaited =
             |tunnel: &TunnelId| plan.hosts.iter().any(|host| host.moves_to.as_ref() == Some(tunnel));
@@ -71,7 +74,7 @@ impl Moves {
         }
     }
 
-    /// Of the tunnels that hostnames move to, these are not ready.
+    /// These tunnels, of those that hostnames move to, are not ready.
     pub(crate) fn wait_for<'t>(&mut self, tunnels: impl Iterator<Item = &'t TunnelId>, now: Instant) {
         let mut before = std::mem::take(&mut self.awaited);
         for tunnel in tunnels {
@@ -80,7 +83,7 @@ impl Moves {
         }
     }
 
-    /// Whether so much time has passed that nobody waits for the tunnel within a request any more.
+    /// True if the tunnel has been late for so long that no request waits for it any more.
     pub(crate) fn has_given_up(&self, tunnel: &TunnelId, now: Instant) -> bool {
         let since = self.awaited.get(tunnel);
         since.is_some_and(|since| now.saturating_duration_since(*since) >= MOVE_PATIENCE)

@@ -1,5 +1,5 @@
-//! Work that Cloudflare refused, so that it is not sent again in every loop, and work of which it is not known yet
-//! whether it is what was refused.
+//! Remembers work that Cloudflare refused, so that it is not sent again in every loop, and work that was refused in a
+//! group and may not be the cause.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use crate::provider::outcome::{Done, Doubts, Rejection};
 use crate::reconcile::plan::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
-/// It is lost with the process; then what is refused is sent once more.
+/// The memory is lost with the process; then refused work is sent once more.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedWork {
     rejected: HashMap<Box<str>, Rejected>,
-    /// What the last request was asked for and could not decide.
+    /// The work that the last request could not decide.
     doubts: Doubts,
-    /// The tunnels' configurations as they were seen, or written by this program, last.
+    /// The tunnels' configuration versions, as last seen or written by this program.
     versions: BTreeMap<TunnelId, i64>,
 }
 
@@ -31,23 +31,23 @@ struct Rejected {
 }
 
 impl RefusedWork {
-    /// Whether nothing was refused lately.
+    /// True if nothing was refused lately.
     pub(crate) fn is_empty(&self) -> bool {
         self.rejected.is_empty()
     }
 
-    /// What came to no verdict in the last request.
+    /// The work that the last request could not decide.
     pub(crate) fn doubts(&self) -> &Doubts {
         &self.doubts
     }
 
-    /// Why the work is not to be sent now.
+    /// The reason why the work must not be sent now.
     pub(crate) fn reason(&self, work: &str, snapshot: &Snapshot, now: Instant) -> Option<Reason> {
         let rejected = self.rejected.get(work)?;
         (now < rejected.retry_at && !rejected.has_room(snapshot)).then(|| rejected.reason.clone())
     }
 
-    /// Lets what a tunnel's document was refused for be tried again where somebody else has written it since.
+    /// Lets refused work on a tunnel's document be tried again if somebody else has written the document since.
     pub(crate) fn notice_other_writers(&mut self, snapshot: &Snapshot, now: Instant) {
         let versions: BTreeMap<TunnelId, i64> =
             inserted(snapshot.tunnels.iter().map(|(id, tunnel)| (id.clone(), tunnel.version)));
@@ -62,7 +62,7 @@ impl RefusedWork {
         self.versions = versions;
     }
 
-    /// Remembers what was refused, and by whom a document was written last.
+    /// Remembers what was refused, and which versions this program wrote.
     pub(crate) fn learn(&mut self, done: &Done, now: Instant) {
         for (tunnel, version) in &done.versions {
             self.versions.insert(tunnel.clone(), *version);
@@ -77,11 +77,11 @@ impl RefusedWork {
             let rejected = Rejected { reason, quota, document, retry_at: now + pause, pause };
             self.rejected.insert(work.clone(), rejected);
         }
-        // What nobody asked for in a long time is not asked for any more.
+        // Work that has not been asked for in a long time will not be asked for again.
         self.rejected.retain(|_, rejected| now < rejected.retry_at + limits::REJECTION_PAUSE_MAX);
     }
 
-    /// Remembers what is left undecided. What the request did not ask for is forgotten.
+    /// Remembers the undecided work, and forgets what the request did not ask for.
     pub(crate) fn keep_doubts(&mut self, done: &Done) {
         self.doubts.clone_from(&done.doubts);
     }
@@ -93,7 +93,7 @@ impl RefusedWork {
 }
 
 impl Rejected {
-    /// Whether a zone that was full holds fewer records than then.
+    /// True if a zone that was full has fewer records now.
     fn has_room(&self, snapshot: &Snapshot) -> bool {
         let Some((zone, records)) = &self.quota else {
             return false;

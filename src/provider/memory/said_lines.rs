@@ -1,15 +1,15 @@
-//! Lines that were said about a state that lasts, so that they are not said again in every loop.
+//! Remembers the lines logged about a lasting state, so that they are not repeated in every loop.
 
 use std::collections::BTreeSet;
 
 use crate::ordered::inserted;
 
-/// What somebody who looks at one state in every loop said the last time.
+/// The lines of the last loop about one state.
 #[derive(Debug, Default)]
 pub(crate) struct SaidLines(BTreeSet<String>);
 
 impl SaidLines {
-    /// The lines that were not said the last time. A line that is not in `lines` any more may be said again.
+    /// The lines that are new since the last time. A line that is missing from `lines` may be logged again later.
     pub(crate) fn news(&mut self, lines: impl IntoIterator<Item = String>) -> Vec<String> {
         let lines: BTreeSet<String> = inserted(lines);
         let news = lines.difference(&self.0).cloned().collect();
@@ -17,7 +17,7 @@ impl SaidLines {
         news
     }
 
-    /// Nothing that was said is so any more.
+    /// Nothing that was logged holds any more.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }

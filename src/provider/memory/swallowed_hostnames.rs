@@ -1,5 +1,5 @@
-//! Hostnames that ExternalDNS never asks for although `adjust` returned them. One of its flags swallows them, and it
-//! says so to nobody.
+//! Finds hostnames that ExternalDNS never asks for although `adjust` returned them: one of its flags swallows them
+//! without telling anybody.
 
 use std::collections::HashMap;
 
@@ -7,26 +7,26 @@ use crate::model::endpoint::Endpoint;
 use crate::reconcile::Note;
 use crate::reconcile::canonical::RESOURCE_LABEL;
 
-/// A hostname that `adjust` returned is said to be swallowed when it is in none of so many further answers of
-/// `GET /records`, and was not asked for.
+/// A hostname that `adjust` returned counts as swallowed if it is missing from this many further answers of `GET
+/// /records` and was not asked for.
 const SILENT_READINGS: u32 = 3;
 
 const SWALLOWED: &str = "is wanted, and ExternalDNS does not ask for it: look at its --managed-record-types (CNAME has to \
      be among them), --exclude-record-types, --domain-filter and --exclude-domains";
 
-/// What was returned and has neither been asked for nor been there since.
+/// Hostnames that were returned, and have neither been asked for nor been published since.
 #[derive(Debug, Default)]
 pub(crate) struct SwallowedHostnames(HashMap<Box<str>, Awaited>);
 
 #[derive(Debug)]
 struct Awaited {
-    /// The object that it came from.
+    /// The object that the hostname came from.
     resource: Option<Box<str>>,
     readings: u32,
 }
 
 impl SwallowedHostnames {
-    /// `adjust` returned `endpoints`, sorted by name; those that `is_expected` are still to come.
+    /// `adjust` returned `endpoints`, sorted by name; those that are `is_expected` are still to come.
     pub(crate) fn returned(&mut self, endpoints: &[Endpoint], is_expected: impl Fn(&str) -> bool) {
         self.0.retain(|hostname, _| contains(endpoints, hostname));
         for endpoint in endpoints.iter().filter(|endpoint| is_expected(&endpoint.dns_name)) {
@@ -41,8 +41,8 @@ impl SwallowedHostnames {
         self.0.remove(hostname);
     }
 
-    /// `records` is answered with `endpoints`, sorted by name. A note of each hostname that was waited for long enough,
-    /// in no order.
+    /// `records` returns `endpoints`, sorted by name. Returns a note for each hostname that has been missing for long
+    /// enough, in no order.
     pub(crate) fn shown(&mut self, endpoints: &[Endpoint]) -> Vec<Note> {
         self.0.retain(|hostname, _| !contains(endpoints, hostname));
         self.0.values_mut().for_each(|awaited| awaited.readings = awaited.readings.saturating_add(1));
@@ -70,7 +70,7 @@ mod tests {
         [Endpoint { dns_name: "a.example.com".to_owned(), ..Endpoint::default() }]
     }
 
-    /// One loop in which `adjust` returned the hostname. Whether it is silent now.
+    /// Runs one loop in which `adjust` returned the hostname. Returns true if it counts as swallowed now.
     fn run(silence: &mut SwallowedHostnames, is_shown: bool, is_asked_for: bool) -> bool {
         let shown = if is_shown { &endpoints()[..] } else { &[] };
         let is_silent = !silence.shown(shown).is_empty();

@@ -1,7 +1,7 @@
-//! Which rules of ours came or changed with which version of a tunnel's configuration, until every connector has applied
-//! it: one rule that a connector cannot start keeps it from that version and from all later ones.
+//! Remembers which of our rules came or changed with which version of a tunnel's configuration, until every connector
+//! has applied it: a rule that a connector cannot start keeps it from that version and all later ones.
 //!
-//! Only what this process wrote; a connector's own log says the rest.
+//! Only writes of this process are known; a connector's own log says the rest.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,11 +12,11 @@ use crate::limits;
 use crate::model::TunnelId;
 use crate::model::text::quoted;
 
-/// Versions of one tunnel's configuration whose rules are remembered until they are applied. A version that a connector
-/// does not take is among the first, as it takes none behind it.
+/// The versions of one tunnel's configuration whose rules are remembered until they are applied. A version that a
+/// connector does not take is among the first, because it takes none after it.
 const UNAPPLIED_VERSIONS_MAX: usize = 16;
 
-/// What was written and is not known to be applied, by tunnel, the oldest version first.
+/// Written versions that may not be applied yet, by tunnel, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct UnappliedRules(BTreeMap<TunnelId, Vec<Version>>);
 
@@ -25,7 +25,7 @@ struct Version {
     number: i64,
     written_at: Instant,
     rules: Vec<WrittenRule>,
-    /// Rules that are not kept.
+    /// The number of rules that are not kept.
     more: usize,
 }
 
@@ -48,7 +48,7 @@ impl UnappliedRules {
         let mut rules: Vec<WrittenRule> = edits.filter_map(WrittenRule::of).collect();
         rules.sort_by_key(|rule| rule.ca_pool.is_none());
         let versions = self.0.entry(tunnel.clone()).or_default();
-        // The first version that a connector does not take holds the reason for all later ones.
+        // The first version that a connector does not take explains all later ones.
         if versions.len() >= UNAPPLIED_VERSIONS_MAX
             && let Some(last) = versions.last_mut()
         {
@@ -60,25 +60,25 @@ impl UnappliedRules {
         versions.push(Version { number, written_at, rules, more });
     }
 
-    /// When those versions of a tunnel were written that are not known to be applied.
+    /// The times at which the versions of a tunnel were written that may not be applied yet.
     pub(crate) fn writes(&self, tunnel: &TunnelId) -> Vec<Instant> {
         self.of(tunnel).map(|version| version.written_at).collect()
     }
 
-    /// Every connector of the tunnel has applied this version, and so those before it.
+    /// Every connector of the tunnel has applied this version, and so all earlier ones.
     pub(crate) fn forget_applied(&mut self, tunnel: &TunnelId, number: i64) {
         if let Some(versions) = self.0.get_mut(tunnel) {
             versions.retain(|version| version.number > number);
         }
     }
 
-    /// Forgets the tunnels that nobody looks at any more.
+    /// Forgets the tunnels that are no longer watched.
     pub(crate) fn retain(&mut self, is_watched: impl Fn(&TunnelId) -> bool) {
         self.0.retain(|tunnel, versions| !versions.is_empty() && is_watched(tunnel));
     }
 
-    /// The rules of ours that came or changed after a version, for a message. Those with a `caPool` first: no other option
-    /// is known to keep a connector from a version.
+    /// Lists our rules that came or changed after a version, for a message. Rules with a `caPool` come first, because
+    /// no other option is known to keep a connector from a version.
     pub(crate) fn since(&self, tunnel: &TunnelId, number: i64) -> String {
         let versions = || self.of(tunnel).filter(|version| version.number > number);
         let mut rules: Vec<&WrittenRule> = Vec::new();
@@ -104,7 +104,7 @@ impl UnappliedRules {
 }
 
 impl WrittenRule {
-    /// The rule that an edit brings; one that it takes away keeps nobody from anything.
+    /// The rule that an edit writes. A removed rule keeps no connector from anything.
     fn of(edit: &RuleEdit) -> Option<Self> {
         let RuleEdit::Put { rule, replaces: _ } = edit else {
             return None;
@@ -161,7 +161,7 @@ mod tests {
         RuleEdit::Remove { hostname: Hostname::parse(hostname).expect("a hostname"), path: None }
     }
 
-    /// Version 1 with the first edits, version 2 with the second, and so on.
+    /// A memory of version 1 with the first edits, version 2 with the second, and so on.
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
     fn written(versions: &[&[RuleEdit]]) -> UnappliedRules {
         let mut unapplied = UnappliedRules::default();
@@ -205,7 +205,7 @@ mod tests {
         assert!(unapplied.0.is_empty());
     }
 
-    /// However much is written while nobody can look, and the reason stays among what is kept.
+    /// However much is written while nobody can look, the reason is still among what is kept.
     #[test]
     fn the_first_versions_are_kept_and_the_rest_is_counted() {
         let many: Vec<RuleEdit> =

@@ -1,5 +1,5 @@
-//! What this process stamped and has not published: a stamp comes before its rule, and somebody else may take the
-//! rule's place in between. Whoever then went by the stamp alone would change or delete a rule that is not ours.
+//! Remembers rules that this process stamped but has not published. A stamp comes before its rule, and somebody else
+//! may take the rule's place in between. Going by the stamp alone would then change or delete a rule that is not ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,29 +9,30 @@ use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
 
-/// So many wishes for one place are remembered. More would be a wish that changes in every loop and is never fulfilled.
+/// The number of wishes remembered for one place. More would mean a wish that changes in every loop and is never
+/// fulfilled.
 const WISHES_MAX: usize = 4;
 
-/// It is lost with the process, as what a crash leaves behind cannot be told from a rule of ours.
+/// The memory is lost with the process: what a crash leaves behind cannot be told from a rule of ours.
 #[derive(Debug, Default)]
 pub(crate) struct UnpublishedRules {
     /// By hostname.
     stamped: BTreeMap<Box<str>, Stamped>,
-    /// By hostname, what stood in its records' comments before they were taken over. It is kept as long as the stamp: what
-    /// was somebody else's is given back whenever nothing of its hostname turns out to be ours.
+    /// By hostname, the comments of its records before they were taken over. They are kept as long as the stamp:
+    /// somebody else's comment is given back if nothing of its hostname turns out to be ours.
     comments: BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>>,
 }
 
 #[derive(Debug, Default)]
 struct Stamped {
     digests: BTreeSet<Digest>,
-    /// The rules that they stand for, the oldest wish first.
+    /// The rules behind the digests, the oldest first.
     rules: Vec<(TunnelId, WantedRule)>,
 }
 
 impl UnpublishedRules {
-    /// Notes that the rule's digest is about to be stamped. A rule that is taken over, whatever it is, is ours with its
-    /// stamp.
+    /// Notes that the rule's digest is about to be stamped. A rule that is taken over is ours as soon as it is stamped,
+    /// whatever it is.
     pub(crate) fn insert(&mut self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) {
         let RuleEdit::Put { rule, replaces: false } = edit else {
             return;
@@ -41,17 +42,17 @@ impl UnpublishedRules {
         }
     }
 
-    /// Notes that records are about to be taken over, with what stands in their comments.
+    /// Notes that records are about to be taken over, with their present comments.
     pub(crate) fn insert_adopted(&mut self, hostname: &str, comments_before: &[(RecordId, Box<str>)]) {
         self.comments.insert(hostname.into(), comments_before.to_vec());
     }
 
-    /// What stood in the comments of records that were taken over and may have to be given back.
+    /// The comments of records that were taken over and may have to be given back.
     pub(crate) fn comments(&self) -> &BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>> {
         &self.comments
     }
 
-    /// Whether the rule was stamped and certainly not written since.
+    /// True if the rule was stamped and certainly not written since.
     pub(crate) fn has(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> bool {
         let digest = digest_of(tunnel, edit);
         digest.is_some_and(|digest| self.has_digest(hostname, digest))
@@ -72,7 +73,7 @@ impl UnpublishedRules {
         self.forget(&gone);
     }
 
-    /// The digests are off their stamps.
+    /// The digests have been removed from their stamps.
     pub(crate) fn forget(&mut self, gone: &BTreeMap<Box<str>, BTreeSet<Digest>>) {
         self.retain(|hostname, digest| !gone.get(hostname).is_some_and(|gone| gone.contains(&digest)));
     }
@@ -89,9 +90,9 @@ impl UnpublishedRules {
         });
     }
 
-    /// Those that a stamp names and that a rule stands for: the rule is not ours. One that stands as it is wanted is, as
-    /// if it had been written. What no stamp names any more is over: whoever has the hostname later has nothing to do with
-    /// it.
+    /// The digests that a stamp names although the rule at their place is not ours. A rule that stands as it is wanted
+    /// is ours, as if it had been written. Digests that no stamp names any more are forgotten, because they do not
+    /// concern whoever has the hostname later.
     pub(crate) fn taken(
         &mut self,
         snapshot: &Snapshot,
@@ -128,7 +129,7 @@ impl UnpublishedRules {
 }
 
 impl Stamped {
-    /// The rule joins those that were wanted in its place before, of which one may stand there.
+    /// The rule joins those that were wanted in its place before, because any of them may stand there.
     fn insert(&mut self, digest: Digest, tunnel: &TunnelId, rule: &WantedRule) {
         self.digests.insert(digest);
         self.rules.retain(|(known_tunnel, known)| (known_tunnel, known) != (tunnel, rule));

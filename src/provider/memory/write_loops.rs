@@ -1,6 +1,6 @@
-//! Loops of writes: a write that is asked for again because its effect is gone at the next reading, every time. Either
-//! Cloudflare does not keep what was sent, or another program changes it back; and every configuration that is written
-//! makes every replica of `cloudflared` reload. So the third one waits.
+//! Detects loops of writes: a write that is asked for again because its effect is gone at every next reading. Either
+//! Cloudflare does not keep what was sent, or another program changes it back. Every written configuration makes every
+//! replica of `cloudflared` reload, so the third write waits.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 use crate::limits;
 use crate::provider::writes::Write;
 
-/// How often the same write is done, one time after another, against the same state. The next one is held back as if it
+/// The number of times that the same write is done in a row against the same state. The next one is held back as if it
 /// had been refused.
 const REPEATED_WRITES_MAX: u32 = 2;
 
-/// Two writes this many loops apart are one after another. In between the state was as wanted, and somebody changed it
-/// back.
+/// Two writes this many loops apart still count as in a row: in between the state was as wanted, and somebody changed
+/// it back.
 const REPEATED_WRITES_APART_MAX: u32 = 3;
 
-/// What was written in the last loops.
+/// The writes of the last loops.
 #[derive(Debug, Default)]
 pub(crate) struct WriteLoops {
-    /// Counts loops: readings, and applies that no reading preceded.
+    /// The number of the loop. A loop begins with a reading, or with an apply that no reading preceded.
     turn: u32,
     is_turn_used: bool,
     last: HashMap<u64, Last>,
@@ -30,16 +30,16 @@ pub(crate) struct WriteLoops {
 struct Last {
     wanted: u64,
     found: u64,
-    /// How often it was written, one time after another.
+    /// The number of times that it was written in a row.
     times: u32,
-    /// When it was asked for last.
+    /// The loop in which it was last asked for.
     turn: u32,
-    /// Since when, and for how long, it is not written again.
+    /// The start and the length of the pause in which it is not written.
     held: Option<(Instant, Duration)>,
 }
 
 impl WriteLoops {
-    /// Whether nothing was written in the last loops.
+    /// True if nothing was written in the last loops.
     pub(crate) fn is_empty(&self) -> bool {
         self.last.is_empty()
     }
@@ -50,7 +50,7 @@ impl WriteLoops {
         self.is_turn_used = false;
     }
 
-    /// Whether the write is not to be done now.
+    /// True if the write must not be done now.
     pub(crate) fn holds(&mut self, write: Write, now: Instant) -> bool {
         let turn = self.turn;
         let Some(last) = self.last.get_mut(&write.place).filter(|last| last.is_repeated(write, turn)) else {
@@ -79,7 +79,7 @@ impl WriteLoops {
         self.last.retain(|_, last| last.is_recent(turn));
     }
 
-    /// Cloudflare took the write and answered that it stored something else; `write.found` is what.
+    /// Cloudflare accepted the write but answered that it stored something else, which is in `write.found`.
     pub(crate) fn stored_otherwise(&mut self, write: Write, now: Instant) {
         let held = self.last.get(&write.place).filter(|last| last.is_repeated(write, self.turn));
         let pause = held.and_then(|last| last.held).map(|(_, pause)| pause);
@@ -102,7 +102,7 @@ impl WriteLoops {
 }
 
 impl Last {
-    /// Whether `write` is the same again, a few loops later at most.
+    /// True if `write` is the same again within a few loops.
     fn is_repeated(&self, write: Write, turn: u32) -> bool {
         (self.wanted, self.found) == (write.wanted, write.found) && self.is_recent(turn)
     }
@@ -131,7 +131,7 @@ mod tests {
             Self { writes: WriteLoops::default(), now: Instant::now() }
         }
 
-        /// One loop a minute; whether the write was done.
+        /// Runs one loop, a minute long. Returns true if the write was done.
         fn run(&mut self, write: Option<Write>) -> bool {
             self.now += Duration::from_secs(60);
             self.writes.begin_turn();
