@@ -1,6 +1,6 @@
-//! What the one binary does besides `serve`: look once, print, and say by the exit code whether all is well.
+//! The commands beside `serve`: each looks once, prints, and reports success by its exit code.
 //!
-//! Nothing here writes to Cloudflare, and nothing listens.
+//! None of them writes to Cloudflare or listens.
 
 mod check;
 mod finding;
@@ -21,21 +21,21 @@ use crate::logging;
 
 pub use healthcheck::healthcheck;
 
-/// What a command has to say.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// For stdout: a table, or one JSON document.
+    /// The output on stdout: a table, or one JSON document.
     pub text: String,
-    /// Whether nothing failed.
+    /// True if nothing failed.
     pub is_well: bool,
 }
 
-/// Why a command has nothing to say.
+/// The reason why a command has no report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandError {
-    /// The client's settings are wrong.
+    /// The client's settings are invalid.
     Client(ClientError),
-    /// What it was to show cannot be read.
+    /// The data that it should show cannot be read.
     Unreadable(String),
 }
 
@@ -63,12 +63,12 @@ impl From<ClientError> for CommandError {
     }
 }
 
-/// Tries everything that can be tried without writing: credentials, account, tunnels and zones. The report says what
-/// to do about what fails.
+/// Tries everything that can be tried without writing: credentials, account, tunnels and zones. The report gives the
+/// remedy for each failure.
 ///
 /// # Errors
 ///
-/// When a setting of the client is wrong.
+/// When a setting of the client is invalid.
 pub fn check(config: Config, json: bool) -> Result<Report, CommandError> {
     start_logging_calls(&config)?;
     let clock = Arc::new(SystemClock);
@@ -77,11 +77,11 @@ pub fn check(config: Config, json: bool) -> Result<Report, CommandError> {
     Ok(finding::report(&check::check(&client, &*clock, &settings), json))
 }
 
-/// Shows what stands at Cloudflare within the scope.
+/// Shows everything in scope at Cloudflare, ours or not.
 ///
 /// # Errors
 ///
-/// When a setting of the client is wrong, or what stands there cannot be read.
+/// When a setting of the client is invalid, or Cloudflare cannot be read.
 pub fn list(config: Config, json: bool) -> Result<Report, CommandError> {
     start_logging_calls(&config)?;
     let clock = Arc::new(SystemClock);
@@ -92,7 +92,7 @@ pub fn list(config: Config, json: bool) -> Result<Report, CommandError> {
     Ok(list::report(&entries, json))
 }
 
-/// A command says itself what there is to say; the log is for who wants to see each call.
+/// Logs calls only on request, because the report already says what an operator needs.
 fn start_logging_calls(config: &Config) -> Result<(), CommandError> {
     if config.log_level < LevelFilter::Debug {
         return Ok(());

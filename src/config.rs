@@ -1,5 +1,5 @@
-//! Configuration: flags, then environment, then defaults, parsed once into typed values. Every mistake is reported at
-//! once, with the variable's name and what is allowed, and never with a secret.
+//! Reads the configuration: flags, then the environment, then defaults, parsed once into typed values. One start
+//! reports every mistake, with the variable's name and the allowed values, and never with a secret.
 
 pub mod names;
 mod proxy;
@@ -22,15 +22,15 @@ use crate::model::ZoneId;
 use crate::provider::ProviderSettings;
 use crate::reconcile::Policy;
 
-/// Where the API is unless configured otherwise.
+/// The API's address, unless configured otherwise.
 pub const API_BASE_URL_DEFAULT: &str = "https://api.cloudflare.com/client/v4";
 
-/// What the configuration is read from.
+/// The source of the configuration.
 pub trait Environment {
-    /// A variable of the environment; an empty one counts as absent.
+    /// The value of an environment variable; an empty one counts as absent.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The names of all variables of the environment, in any order; none where only what is asked for is known.
+    /// The names of all environment variables, in any order; none if only single variables can be read.
     fn names(&self) -> Vec<String> {
         Vec::new()
     }
@@ -39,39 +39,33 @@ pub trait Environment {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, is none, or holds more than `max_bytes`.
+    /// When the file cannot be read, is not a regular file, or holds more than `max_bytes`.
     fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>>;
 }
 
-/// Everything that is configured.
 #[derive(Debug)]
 pub struct Config {
-    /// How Cloudflare is called.
     pub client: ClientSettings,
-    /// Where the secret among the credentials was read, where that was a file.
+    /// The file that the credentials' secret was read from, if it came from a file.
     pub credential_file: Option<PathBuf>,
-    /// What is managed.
     pub provider: ProviderSettings,
-    /// How long a request may take.
+    /// The longest time that a request may take.
     pub request_timeout: Duration,
-    /// Where ExternalDNS reaches the API.
+    /// The addresses at which ExternalDNS reaches the API.
     pub api_addresses: Vec<SocketAddr>,
-    /// Where probes reach the health routes.
+    /// The address at which probes reach the health routes.
     pub observation_address: SocketAddr,
     /// The most detailed level that is logged.
     pub log_level: LevelFilter,
-    /// How log lines look.
     pub log_format: Format,
-    /// What an operator should read although nothing is wrong.
+    /// Remarks that an operator should read although nothing is wrong.
     pub warnings: Vec<String>,
 }
 
-/// One mistake in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The variable.
     pub variable: &'static str,
-    /// What is wrong and what is allowed.
+    /// The problem, and the allowed values.
     pub problem: String,
 }
 
@@ -86,10 +80,10 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// With every mistake there is.
+    /// Every mistake in it.
     pub fn read(arguments: &Arguments, environment: &dyn Environment) -> Result<Self, Vec<Mistake>> {
         let mut reader = SettingsReader::new(arguments, environment);
-        // All of them before the first return, so that one start reports every mistake.
+        // All settings are read before the first return, so that one start reports every mistake.
         let credentials = reader.credentials();
         let tunnels = reader.tunnels();
         let filter = reader.domain_filter();
@@ -161,11 +155,11 @@ impl Config {
     }
 }
 
-/// Where the routes for probes are, whatever else is configured, or not.
+/// The address of the health routes, whatever the other settings are.
 ///
 /// # Errors
 ///
-/// With every mistake in the settings that say it.
+/// Every mistake in the settings of this address.
 pub fn observation_address(
     arguments: &Arguments,
     environment: &dyn Environment,

@@ -1,4 +1,4 @@
-//! `check`: tries everything that can be tried without writing, and says what to do about what fails.
+//! `check`: tries everything that can be tried without writing, and gives the remedy for each failure.
 
 use std::time::Duration;
 
@@ -26,11 +26,11 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
      Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)), and see that CF_ACCOUNT_ID is \
      the account of the tunnels";
 
-/// What is checked.
+/// The subject of the check.
 pub(super) struct CheckSettings {
     provider: ProviderSettings,
     warnings: Vec<String>,
-    /// The legacy pair instead of a token.
+    /// The credentials are the legacy pair, not a token.
     is_key: bool,
 }
 
@@ -42,7 +42,7 @@ impl CheckSettings {
     }
 }
 
-/// Every finding, in the order in which one thing needs another.
+/// Every finding, in the order in which the checks depend on each other.
 pub(super) fn check(client: &Client, clock: &dyn Clock, settings: &CheckSettings) -> Vec<Finding> {
     let deadline = Deadline::after(clock, limits::COMMAND_TIMEOUT);
     let mut check =
@@ -69,9 +69,9 @@ struct Check<'a> {
     deadline: Deadline,
     settings: &'a CheckSettings,
     findings: Vec<Finding>,
-    /// What a loop without changes costs.
+    /// The calls that a loop without changes costs.
     calls: usize,
-    /// Whether something was not permitted.
+    /// Something was not permitted.
     lacks_permission: bool,
 }
 
@@ -81,7 +81,7 @@ impl Check<'_> {
         self.findings.push(Finding { status, what: what.to_owned(), found, remedy });
     }
 
-    /// A read that failed. `remedy` is for one that is refused, or whose subject is not there.
+    /// Notes a read that failed. `remedy` applies if it was refused, or if its subject does not exist.
     fn failed(&mut self, what: &str, error: &Error, remedy: &str) {
         self.lacks_permission |= matches!(error, Error::Credentials(_));
         let remedy = match error {
@@ -273,7 +273,7 @@ impl Check<'_> {
         self.note(status, &format!("tunnel {name}"), format!("{id}, {source}"), remedy);
     }
 
-    /// Answers the owners of the stamps that were found, one for each stamp.
+    /// Returns the owners in the stamps that were found, one for each stamp.
     fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
         let settings = &self.settings.provider;
         for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {

@@ -1,4 +1,4 @@
-//! What `check` found, as a table or a JSON document.
+//! Shows the findings of `check` as a table or a JSON document.
 
 use miniserde::{Serialize, json};
 
@@ -7,7 +7,7 @@ use super::{Report, table};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Ok,
-    /// It works, and somebody should know.
+    /// It works, but somebody should know.
     Warning,
     Failed,
     /// It could not be tried.
@@ -25,13 +25,13 @@ impl Status {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug)]
 pub(super) struct Finding {
     pub(super) status: Status,
     pub(super) what: String,
     pub(super) found: String,
-    /// Empty where there is nothing to do.
+    /// Empty if there is nothing to do.
     pub(super) remedy: String,
 }
 

@@ -1,4 +1,4 @@
-//! `healthcheck`: asks a running program on this machine whether it is alive, for images that hold no other program.
+//! `healthcheck`: asks a running instance on this machine if it is alive, for images that hold no other program.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -11,11 +11,11 @@ const HEALTHCHECK_ANSWER_MAX_BYTES: usize = 1024;
 
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-/// Asks `/healthz` where the observation port is: on loopback, where that is every address.
+/// Asks `/healthz` at the observation port's address, or on loopback if that is every address.
 ///
 /// # Errors
 ///
-/// Why it is not alive, or cannot be asked.
+/// The reason why the instance is not alive or cannot be asked.
 pub fn healthcheck(address: SocketAddr, clock: &dyn Clock) -> Result<(), String> {
     if address.port() == 0 {
         return Err("METRICS_PORT is 0, so nobody knows the port".to_owned());
@@ -24,7 +24,7 @@ pub fn healthcheck(address: SocketAddr, clock: &dyn Clock) -> Result<(), String>
     let mut outcomes = hosts(address.ip()).into_iter().map(|host| {
         let address = SocketAddr::new(host, address.port());
         ask(address, clock, deadline).map_err(|error| match error.kind() {
-            // The former is how a socket's time-out looks on Linux.
+            // On Linux a socket's time-out is reported as `WouldBlock`.
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 format!("{address}: no answer within {} ms", limits::HEALTHCHECK_TIMEOUT.as_millis())
             }
@@ -35,7 +35,7 @@ pub fn healthcheck(address: SocketAddr, clock: &dyn Clock) -> Result<(), String>
     first.or_else(|problem| if outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { Err(problem) })
 }
 
-/// The first one says why where neither answers; the second is for a machine without IPv4.
+/// If no address answers, the first one's error counts; the second is for a machine without IPv4.
 fn hosts(host: IpAddr) -> Vec<IpAddr> {
     if host.is_unspecified() {
         vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
@@ -46,7 +46,7 @@ fn hosts(host: IpAddr) -> Vec<IpAddr> {
 
 fn ask(address: SocketAddr, clock: &dyn Clock, deadline: Deadline) -> io::Result<()> {
     let left = || match deadline.remaining(clock) {
-        // A time-out of nothing would be none.
+        // The socket would take a time-out of zero for none at all.
         left if left.is_zero() => Err(io::Error::from(io::ErrorKind::TimedOut)),
         left => Ok(left),
     };
@@ -56,7 +56,8 @@ fn ask(address: SocketAddr, clock: &dyn Clock, deadline: Deadline) -> io::Result
     let mut answer = Vec::new();
     let mut part = [0; 256];
     while !answer.contains(&b'\n') && answer.len() < HEALTHCHECK_ANSWER_MAX_BYTES {
-        // For each part: a peer that sends a byte now and then would hold it for ever.
+        // The time-out is renewed for each read, because a peer that sends a byte now and then would otherwise hold it
+        // forever.
         stream.set_read_timeout(Some(left()?))?;
         match stream.read(&mut part)? {
             0 => break,

@@ -1,4 +1,4 @@
-//! `list`: what stands at Cloudflare, one line a hostname and path.
+//! `list`: shows what is at Cloudflare, one line per hostname and path.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ struct Document<'a> {
     entries: Vec<Row<'a>>,
 }
 
-/// What is `null` is not there, or not known.
+/// `null` means absent or unknown.
 #[derive(Serialize)]
 struct Row<'a> {
     hostname: &'a str,
@@ -29,7 +29,7 @@ struct Row<'a> {
     drift: Vec<&'a str>,
 }
 
-/// What stands there now.
+/// The present state, as rows.
 pub(super) fn entries(
     client: &Arc<Client>,
     clock: Arc<dyn Clock>,

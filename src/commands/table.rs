@@ -1,15 +1,15 @@
-//! Columns, aligned.
+//! Formats aligned columns.
 
 use crate::limits::ERROR_TEXT_MAX_CHARS;
 use crate::model::text::one_line;
 
-/// What stands in an empty cell, so that each row has as many words as columns.
+/// The text of an empty cell, so that each row has as many words as columns.
 const EMPTY: &str = "-";
 
 const GAP: &str = "  ";
 
-/// One line a row, in columns as wide as their widest cell. The cells may hold whatever somebody wrote: control
-/// characters are escaped, and long texts cut.
+/// Renders one line per row, in columns as wide as their widest cell. Cells may hold text of others, so control
+/// characters are escaped and long texts cut.
 pub(super) fn render(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();

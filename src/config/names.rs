@@ -1,21 +1,21 @@
-//! The names of settings: ours, those of other programs for the same thing, and those that somebody meant for one.
+//! Knows the names of settings: ours, those of other programs for the same thing, and misspelled ones.
 
 use crate::cli::Arguments;
 use crate::limits;
 use crate::model::text::{edit_distance, quoted};
 
-/// Settings without a flag: a command line can be read by any process of the machine.
+/// Settings without a flag, because any process on the machine can read a command line.
 const SECRETS: [&str; 2] = ["CF_API_TOKEN", "CF_API_KEY"];
 
-/// What only our settings begin with. Whatever else begins so was meant for us.
+/// Prefixes that only our settings have. Any variable that begins with one was meant for us.
 const PREFIXES: [&str; 5] = ["CF_", "CLOUDFLARE_", "ORIGIN_", "DOMAIN_FILTER", "REGEXP_DOMAIN_"];
 
-/// Every setting, without its other names.
+/// The primary name of every setting.
 pub fn settings() -> impl Iterator<Item = &'static str> {
     SECRETS.into_iter().chain(Arguments::VARIABLES.iter().copied())
 }
 
-/// Names that other programs use for the same thing.
+/// The names that other programs use for the same setting.
 pub fn aliases(variable: &str) -> &'static [&'static str] {
     match variable {
         "CF_API_TOKEN" => &["CLOUDFLARE_API_TOKEN"],
@@ -34,12 +34,12 @@ pub fn aliases(variable: &str) -> &'static [&'static str] {
     }
 }
 
-/// A setting's name and its other names, the one that counts first in front.
+/// All names of a setting; the first one that is set counts.
 pub(super) fn all_names(variable: &'static str) -> impl Iterator<Item = &'static str> {
     [variable].into_iter().chain(aliases(variable).iter().copied())
 }
 
-/// Whether Kubernetes put a variable there, for a Service whose name is the first part of the variable's.
+/// True if Kubernetes set the variable for a Service, whose name is the first part of the variable's.
 pub(super) fn is_injected(name: &str, value: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     // NAME_SERVICE_HOST, NAME_SERVICE_PORT, NAME_SERVICE_PORT_HTTPS
@@ -59,7 +59,7 @@ pub(super) fn is_injected(name: &str, value: &str) -> bool {
     })
 }
 
-/// What to set in place of a setting of earlier versions.
+/// The setting that replaces one of an earlier version.
 fn replacement(name: &str) -> Option<&'static str> {
     match name {
         "ALLOW_MASS_DELETION" => Some("set MASS_DELETION_LIMIT=0 to let any number of hostnames go at once"),
@@ -67,9 +67,9 @@ fn replacement(name: &str) -> Option<&'static str> {
     }
 }
 
-/// What to tell of a variable that looks as if it were meant for this program and is not known to it.
+/// A hint about a variable that seems to be meant for this program but is unknown to it.
 pub(super) fn hint(name: &str, value: &str) -> Option<String> {
-    // cloudflared's own begin with TUNNEL_, whatever they resemble.
+    // cloudflared's own variables begin with TUNNEL_, whatever they resemble.
     let is_known = settings().any(|variable| all_names(variable).any(|known| known == name));
     if is_known || name.starts_with("TUNNEL_") || is_injected(name, value) {
         return None;
@@ -86,7 +86,7 @@ pub(super) fn hint(name: &str, value: &str) -> Option<String> {
         .map(|known| (edit_distance(&folded, known), known))
         .min_by_key(|(edits, _)| *edits);
     match nearest {
-        // Two edits make PORT of HOST.
+        // Two edits turn HOST into PORT.
         Some((edits, known)) if is_of_ours || edits <= (known.len() / 3).min(2) => Some(format!(
             "{} is no setting of this program and is ignored; the nearest is {known}",
             quoted(name)
@@ -163,8 +163,8 @@ mod tests {
         }
     }
 
-    /// The names, the other names and the default of each setting in the documents: an entry begins with them, as in
-    /// "- `NAME` (also `OTHER`; default `value`): …".
+    /// The names, the other names and the default of each setting in the documents. An entry begins with them, as in "-
+    /// `NAME` (also `OTHER`; default `value`): …".
     fn entries() -> Vec<(Vec<&'static str>, Vec<&'static str>, String)> {
         let (_, section) =
             include_str!("../../docs/configuration.md").split_once("\n## Settings\n").expect("a section");
@@ -178,7 +178,7 @@ mod tests {
                     Some((others, default)) => (others, default),
                     None => (inner, ""),
                 };
-                // The first backtick is gone with the line's beginning.
+                // The first backtick was cut off with the beginning of the line.
                 let names = names.split('`').step_by(2).collect();
                 (names, in_backticks(others), default.replace('`', ""))
             })
@@ -189,7 +189,7 @@ mod tests {
         text.split('`').skip(1).step_by(2).collect()
     }
 
-    /// The default that the help names.
+    /// The default according to the help.
     fn default_in_help(variable: &str) -> Option<&'static str> {
         let (_, help) = Arguments::HELP.iter().find(|(name, _)| *name == variable)?;
         Some(help.split_once("(default: ")?.1.split_once(')')?.0)

@@ -1,19 +1,19 @@
-//! Which proxy calls of the API go through: the environment's, read as curl and Go read it.
+//! Chooses the proxy for calls of the API from the environment, as curl and Go do.
 //!
-//! ureq's own reading passes over what it cannot use, and sends directly what should have gone through a proxy.
+//! ureq ignores values that it cannot use, and would send directly what should go through a proxy.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::Mistake;
 use crate::cloudflare::{BaseUrl, Proxy};
 
-/// The variables for each scheme of the API's address, the one that counts first in front. What is said for `http` says
-/// nothing about `https`.
+/// The variables for each scheme of the API's address; the first one that is set counts. A proxy for `http` does not
+/// apply to `https`.
 const HTTPS: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 const HTTP: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// The proxy to the API. A value is read only where it counts, so a proxy for other programs is no mistake.
+/// The proxy to the API. Only the variable that counts is parsed, so a proxy for other programs is never a mistake.
 pub(super) fn proxy(
     target: &BaseUrl,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -26,7 +26,7 @@ pub(super) fn proxy(
     let Some((name, text)) = names.into_iter().find_map(given) else {
         return Ok(None);
     };
-    // A proxy's loopback is another machine's.
+    // A proxy's loopback is a different machine's.
     if target.is_loopback()
         || EXCEPTIONS.into_iter().find_map(given).is_some_and(|(_, list)| excepts(&list, target))
     {
@@ -38,14 +38,14 @@ pub(super) fn proxy(
 fn excepts(list: &str, target: &BaseUrl) -> bool {
     let host = target.host().to_ascii_lowercase();
     let host = host.trim_end_matches('.');
-    // Go separates by commas alone, curl by blanks too.
+    // Go separates entries by commas only, curl also by blanks.
     list.to_ascii_lowercase()
         .split(|separator: char| separator == ',' || separator.is_whitespace())
         .any(|entry| is_meant(entry, host, target.port()))
 }
 
-/// Whether an entry means this host: itself and the names below it, or these alone where a dot is in front; an address, or
-/// a network of addresses; each with a port or without.
+/// True if an entry matches this host. An entry is a name, which also matches all names below it, or only those if it
+/// begins with a dot; or an address or a network. Each may have a port.
 fn is_meant(entry: &str, host: &str, port: u16) -> bool {
     if entry == "*" {
         return true;
@@ -77,7 +77,7 @@ fn is_address_meant(entry: &str, address: IpAddr, port: u16) -> bool {
 }
 
 fn is_within(address: IpAddr, network: IpAddr, bits: u32) -> bool {
-    // The bits that count are the first ones; a shift by all of them leaves nothing.
+    // Only the first bits of the prefix count; a shift by all bits leaves nothing.
     match (address, network) {
         (IpAddr::V4(address), IpAddr::V4(network)) => u32::BITS
             .checked_sub(bits)
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Traffic that was to go through a proxy never goes directly without a word.
+    /// Traffic that was meant for a proxy never goes directly without a warning.
     #[test]
     fn what_cannot_be_used_is_a_mistake_of_the_variable_that_counts() {
         for (name, text) in [
@@ -143,7 +143,7 @@ mod tests {
         ] {
             let mistake = read(CLOUDFLARE, &[(name, text)]).expect_err(text);
             assert!(mistake.starts_with(name) && !mistake.contains("ter2"), "{mistake}");
-            // What is not used is nobody's mistake.
+            // A value that is not used cannot be a mistake.
             assert_eq!(
                 read(CLOUDFLARE, &[(name, text), ("NO_PROXY", "api.cloudflare.com")]),
                 Ok(None),

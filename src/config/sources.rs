@@ -1,5 +1,5 @@
-//! Where a setting is said: a flag, a variable or a file. What is wrong with it is noted, and a default taken, so that one
-//! start tells every mistake.
+//! Reads a setting from its flag, variable or file. A wrong value is noted and replaced by a default, so that one start
+//! reports every mistake.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use crate::limits;
 use crate::model::text::quoted;
 use crate::secret::Secret;
 
-/// A wrong id is repeated up to this length, which is that of a tunnel's. Keys and tokens are longer.
+/// A wrong id is shown up to this length, that of a tunnel's id. Keys and tokens are longer and are not shown.
 const IDENTIFIER_SHOWN_MAX_CHARS: usize = 36;
 
 pub(super) struct SettingsReader<'a> {
@@ -34,13 +34,13 @@ impl<'a> SettingsReader<'a> {
         self.mistakes.push(Mistake { variable, problem: problem.into() });
     }
 
-    /// A value that is none of those allowed. A long one is cut: it would hide what is.
+    /// Notes a value that is not allowed. A long one is cut, because it would hide the allowed ones.
     pub(super) fn wrong(&mut self, variable: &'static str, given: &str, allowed: &str) {
         self.mistake(variable, format!("is {}; allowed {allowed}", quoted(given)));
     }
 
-    /// The flag, else the variable, else one of its other names. Blanks around it do not count, and an empty one counts
-    /// as absent.
+    /// The flag, else the variable, else one of its other names. Surrounding blanks are removed, and an empty value
+    /// counts as absent.
     pub(super) fn text(&mut self, variable: &'static str) -> Option<String> {
         let trimmed = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         if let Some(text) = self.arguments.flag_for(variable).and_then(trimmed) {
@@ -76,18 +76,18 @@ impl<'a> SettingsReader<'a> {
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         let entries: Vec<String> = entries.map(str::to_owned).collect();
         if entries.is_empty() {
-            // A filter of nothing but separators would let everything through.
+            // A filter of only separators would let everything through.
             self.mistake(variable, format!("is {}, a list without an entry", quoted(&text)));
         }
         entries
     }
 
-    /// Ids as Cloudflare gives them to accounts and zones.
+    /// Ids in the form that Cloudflare gives accounts and zones.
     pub(super) fn identifiers(&mut self, variable: &'static str) -> Vec<String> {
         let ids = self.list(variable);
         let is_id = |id: &&String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         if let Some(other) = ids.iter().find(|id| !is_id(id)) {
-            // Longer than any id, it may be a token in the wrong variable.
+            // A text longer than any id may be a token in the wrong variable.
             let given = match other.chars().count() {
                 length if length > IDENTIFIER_SHOWN_MAX_CHARS => {
                     format!("has an entry of {length} characters")
@@ -104,7 +104,7 @@ impl<'a> SettingsReader<'a> {
         ids
     }
 
-    /// Names in the environment that were meant for this program, it seems.
+    /// Warns of environment variables that seem to be meant for this program.
     pub(super) fn unknown_names(&mut self) {
         let names = self.environment.names();
         let value = |name: &str| self.environment.variable(name).unwrap_or_default();
@@ -122,8 +122,8 @@ impl<'a> SettingsReader<'a> {
         }
     }
 
-    /// A secret given as itself, as `file:/path`, or by the variable that names a file. `Some(None)` when it is given
-    /// and cannot be used.
+    /// A secret, given directly, as `file:/path`, or by the variable that names a file. `Some(None)` if it is given but
+    /// cannot be used.
     #[allow(clippy::option_option, reason = "absent and unusable are told apart once, by the caller")]
     pub(super) fn secret(
         &mut self,
@@ -142,7 +142,7 @@ impl<'a> SettingsReader<'a> {
             (None, Some(path)) => (file_variable, path),
             (None, None) => return None,
         };
-        // What has no slash may be the secret itself.
+        // A text without a slash may be the secret itself.
         let file =
             if path.contains('/') { format!("the file {}", quoted(&path)) } else { "a file".to_owned() };
         match self.environment.read(Path::new(&path), limits::CREDENTIAL_FILE_MAX_BYTES) {

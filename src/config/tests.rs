@@ -55,7 +55,7 @@ fn a_token_and_a_tunnel_are_enough() {
     assert_eq!(config.warnings, [""; 0]);
 }
 
-/// Templates write `--owner-id=` where nothing is set, and a stamp without an owner is no stamp.
+/// Templates write `--owner-id=` for an unset value, and a stamp needs an owner.
 #[test]
 fn an_empty_flag_is_an_absent_one() {
     let arguments = Arguments { owner_id: Some(" ".to_owned()), ..Arguments::default() };
@@ -75,7 +75,8 @@ fn a_token_in_the_place_of_its_file_is_not_repeated() {
     assert!(mistakes[0].problem.contains("/run/none"), "{mistakes:?}");
 }
 
-/// Every setting that can be wrong by itself, what is given, and what the mistake says is allowed.
+/// Each setting that can be wrong by itself, with a wrong value and the part of the mistake that names the allowed
+/// ones.
 #[test]
 fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
     let mut tried: Vec<&str> = Vec::new();
@@ -118,7 +119,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         assert!(rest.contains(allowed), "{variable} {problem}");
         tried.push(variable);
     }
-    // What is left is a secret or where to find one, may be anything, or has a test of its own.
+    // The remaining settings are secrets or their files, accept anything, or have a test of their own.
     let untried: Vec<&str> =
         names::settings().filter(|name| !tried.contains(name) && !name.starts_with("ORIGIN_")).collect();
     assert_eq!(
@@ -127,7 +128,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
     );
 }
 
-/// A variable may hold 128 KiB, and a log line is cut in its middle.
+/// A variable may hold 128 KiB, and long log lines are cut.
 #[test]
 fn a_mistake_does_not_repeat_a_long_text() {
     for text in [&"(".repeat(120_000), &"x y,".repeat(30_000), &format!("http://{}", "/".repeat(120_000))] {
@@ -325,7 +326,7 @@ fn only_absolute_paths_are_listed_as_files_of_authorities() {
     }
 }
 
-/// The default service of the first two is a place of its own for each object, and is looked at there.
+/// The default service of the first two differs from object to object, and is checked there.
 #[test]
 fn the_default_service_is_not_this_programs_own_port() {
     let default_service = |service: &'static str, port: &'static str| {
@@ -421,7 +422,7 @@ fn a_flag_counts_before_the_environment() {
     assert_eq!(config.provider.tunnels, ["from-the-flag".into()]);
 }
 
-/// A token in the wrong variable: the account's id goes into a line of the log, a tunnel's name into `/readyz`.
+/// A token may be in the wrong variable: an account's id is logged, and a tunnel's name is shown at `/readyz`.
 #[test]
 fn a_token_in_the_place_of_an_id_or_a_name_is_a_mistake_that_does_not_repeat_it() {
     const LONG: &str = "eyJhIjoiMDIzZTEwNWY0ZWNlZjhhZDljYTMxYTgzNzJkMGMzNTMiLCJ0IjoiNmZmNDJhZTItNzY1ZC00YWRmLTgxMTItMzFjNTVjMTU1MWVmIiwicyI6Ik5rTXpNekkifQ";
@@ -433,7 +434,7 @@ fn a_token_in_the_place_of_an_id_or_a_name_is_a_mistake_that_does_not_repeat_it(
     }
 }
 
-/// What remains of a template whose values are empty: without a filter everything would be served.
+/// A template with empty values leaves such a list. Without a filter, everything would be served.
 #[test]
 fn a_list_of_nothing_but_separators_is_a_mistake() {
     for variable in ["DOMAIN_FILTER", "ZONE_ID_FILTER", "CF_ACCOUNT_ID", "ADOPT"] {

@@ -1,4 +1,4 @@
-//! What each setting may be.
+//! Parses each setting's value.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -28,22 +28,23 @@ const METRICS_PORT_DEFAULT: u16 = 8080;
 const OWNER_ID_DEFAULT: &str = "default";
 const CLUSTER_DOMAIN_DEFAULT: &str = "cluster.local";
 
-/// Begins like the defaults of options, and is none.
+/// Has the prefix of the options' defaults, but is not one of them.
 pub(super) const CA_POOLS: &str = "ORIGIN_CA_POOLS";
 
 /// An owner id longer than this, percent-encoded, would leave too little room for digests.
 const OWNER_ID_MAX_BYTES: usize = 40;
 
-/// A tunnel's name at Cloudflare. What `cloudflared` runs with, its token, is longer.
+/// The length of a tunnel's name at Cloudflare. The token that `cloudflared` runs with is longer.
 const TUNNEL_NAME_MAX_BYTES: usize = 128;
 
-/// What may stand in `CF_CA_FILE`: four times all of Mozilla's authorities.
+/// The size of `CF_CA_FILE`: four times that of all of Mozilla's authorities.
 const CA_FILE_MAX_BYTES: u64 = 1024 * 1024;
 
-/// How long records and configurations may take to reach the edge, until when what a hostname leaves behind stays.
+/// The time that records and configurations may take to reach the edge. Until it is over, the rules that a hostname
+/// leaves behind stay.
 const MOVE_GRACE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// A longer grace would be an error of units: nothing takes so long to reach the edge.
+/// A longer grace would be a mistake in the unit, because nothing takes so long to reach the edge.
 const MOVE_GRACE_MAXIMUM: Duration = Duration::from_secs(3600);
 
 impl SettingsReader<'_> {
@@ -94,7 +95,7 @@ impl SettingsReader<'_> {
             );
         }
         if tunnels.iter().any(|tunnel| tunnel.len() > TUNNEL_NAME_MAX_BYTES) {
-            // What is not found is told to whoever asks /readyz.
+            // A tunnel that is not found is named to whoever reads /readyz.
             self.mistake(
                 "CF_TUNNEL_ID",
                 "has an entry that is too long for an id or a name: is it the token that cloudflared runs with?",
@@ -143,7 +144,7 @@ impl SettingsReader<'_> {
         domains
     }
 
-    /// Both Go and this program have to read it: what Go cannot read would end ExternalDNS.
+    /// Both Go and this program have to accept the expression; one that Go cannot read would end ExternalDNS.
     pub(super) fn expression(&mut self, variable: &'static str) -> Option<Regex> {
         let text = self.text(variable)?;
         let compiled = PathPattern::parse(&text)
@@ -185,7 +186,7 @@ impl SettingsReader<'_> {
         let template = ServiceTemplate::parse(&text)
             .map_err(|error| self.mistake("DEFAULT_SERVICE", format!("is {}: it {error}", quoted(&text))))
             .ok()?;
-        // What it becomes for each object is looked at again there.
+        // The service of each object is checked again there.
         let own_port =
             Service::parse(&text).ok().and_then(|service| permitted::own_port(&service, own_addresses));
         if let Some(port) = own_port {
@@ -194,7 +195,7 @@ impl SettingsReader<'_> {
         Some(template)
     }
 
-    /// Relative ones would be looked for wherever cloudflared was started.
+    /// Relative paths would depend on where cloudflared was started.
     pub(super) fn ca_pools(&mut self) -> Vec<Box<str>> {
         let paths = self.list(CA_POOLS);
         if let Some(other) =
@@ -249,7 +250,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// Where the API is, and the proxy on the way to it.
+    /// The API's address, and the proxy to it.
     pub(super) fn api_base_url(&mut self) -> (String, Option<Proxy>) {
         let url = self.text("CF_API_BASE_URL").unwrap_or_else(|| API_BASE_URL_DEFAULT.to_owned());
         let mut proxy = None;
@@ -266,7 +267,7 @@ impl SettingsReader<'_> {
                 });
             }
             Err(error) => {
-                // A password or a token may be in it.
+                // It may contain a password or a token.
                 let given =
                     if url.contains(['@', '?', '#']) { "wrong".to_owned() } else { quoted(&url).to_string() };
                 self.mistake("CF_API_BASE_URL", format!("is {given}: {error}"));
