@@ -1,6 +1,6 @@
-//! The nouns that every part speaks of: names, ids, records, zones, and ExternalDNS's endpoints.
+//! The nouns of the domain: names, ids, records, zones, and ExternalDNS's endpoints.
 //!
-//! Values and how they are written, and no decision. It imports nothing of this program.
+//! They are values and their text forms, and decide nothing. This folder imports nothing of the rest of the program.
 
 pub mod domain_filter;
 pub mod endpoint;

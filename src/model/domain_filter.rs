@@ -1,7 +1,7 @@
-//! Which names this program serves. `GET /` tells ExternalDNS, and every write is held against it again.
+//! Decides which names this program serves. `GET /` tells ExternalDNS, and every write is checked against it again.
 //!
-//! The meaning is ExternalDNS's own (`endpoint.DomainFilter`): `example.com` takes the name itself and all below
-//! it, `.example.com` only what is below. Where expressions are used, exclusion wins, and names are matched in
+//! The filter means what ExternalDNS's own (`endpoint.DomainFilter`) means: `example.com` matches the name itself and
+//! all names below it, `.example.com` only those below. With expressions, exclusion wins, and names are matched in
 //! lower-case Unicode.
 
 use regex_lite::Regex;
@@ -9,19 +9,19 @@ use serde::Serialize;
 
 use super::hostname::{self, is_within};
 
-/// The filter in one of its two forms; lists and expressions exclude each other.
+/// A filter in one of its two forms, lists or expressions, which exclude each other.
 #[derive(Clone, Debug)]
 pub enum DomainFilter {
     /// Names and the names below them.
     Lists {
-        /// Empty takes every name.
+        /// If empty, every name is included.
         include: Vec<Box<str>>,
         /// Wins over `include`.
         exclude: Vec<Box<str>>,
     },
     /// Expressions of the common subset of RE2.
     Expressions {
-        /// None takes every name.
+        /// If `None`, every name is included.
         include: Option<Regex>,
         /// Wins over `include`.
         exclude: Option<Regex>,
@@ -35,7 +35,7 @@ impl Default for DomainFilter {
 }
 
 impl DomainFilter {
-    /// A filter of lists; names are normalized, empty entries dropped.
+    /// Makes a filter of lists. Names are normalized, and empty entries dropped.
     pub fn lists<'a>(
         include: impl IntoIterator<Item = &'a str>,
         exclude: impl IntoIterator<Item = &'a str>,
@@ -51,7 +51,7 @@ impl DomainFilter {
         Self::Lists { include: names(include), exclude: names(exclude) }
     }
 
-    /// Whether `name` is served.
+    /// True if `name` is served.
     pub fn matches(&self, name: &str) -> bool {
         match self {
             Self::Lists { include, exclude } => {
@@ -68,7 +68,7 @@ impl DomainFilter {
         }
     }
 
-    /// Whether a name in the zone called `zone` could be served. Expressions cannot tell, so they take every zone.
+    /// True if some name in the zone called `zone` could be served. Expressions cannot tell, so they accept every zone.
     pub fn may_serve_zone(&self, zone: &str) -> bool {
         let Self::Lists { include, exclude } = self else {
             return true;
@@ -115,7 +115,7 @@ fn list_entry_takes(filter: &str, name: &str) -> bool {
     }
 }
 
-/// The form that people write; a label that is no punycode stays as it is.
+/// The form that people write. A label that is not valid punycode stays as it is.
 fn to_unicode(name: &str) -> String {
     let labels = name.split('.').map(|label| {
         let decoded = label.strip_prefix("xn--").and_then(|encoded| punycode::decode(encoded).ok());

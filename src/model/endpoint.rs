@@ -1,9 +1,8 @@
-//! ExternalDNS's words: endpoints, their properties, and the changes it asks for.
+//! ExternalDNS's vocabulary: endpoints, their properties, and the changes it asks for.
 //!
-//! The shapes are those of `endpoint.Endpoint` and `plan.Changes` in ExternalDNS. Go leaves out what is
-//! empty, writes `null` for a nil list, and up to 0.16.1 spelled the keys of Changes in upper case; all of
-//! that is read, lists by [`crate::webhook::incoming`]. What is written leaves out what is empty too, so that both
-//! sides look alike.
+//! The types mirror `endpoint.Endpoint` and `plan.Changes` of ExternalDNS. Go omits empty fields, writes `null` for a
+//! nil list, and up to 0.16.1 wrote the keys of Changes in upper case. All of that is read, lists by
+//! [`crate::webhook::incoming`]. Empty fields are also omitted when writing, so that both sides look alike.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::json::null_is_default;
 
-/// One record, as ExternalDNS writes it.
+/// One record, in ExternalDNS's form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Endpoint {
@@ -24,7 +23,7 @@ pub struct Endpoint {
         skip_serializing_if = "String::is_empty"
     )]
     pub dns_name: String,
-    /// What the name leads to.
+    /// The targets that the name leads to.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// `A`, `AAAA`, `CNAME`, `TXT`, …
@@ -34,20 +33,20 @@ pub struct Endpoint {
         skip_serializing_if = "String::is_empty"
     )]
     pub record_type: String,
-    /// Tells endpoints of one name and type apart.
+    /// Distinguishes endpoints of the same name and type.
     #[serde(
         rename = "setIdentifier",
         deserialize_with = "null_is_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub set_identifier: String,
-    /// Seconds; 0 where none is asked for.
+    /// In seconds; 0 if none is asked for.
     #[serde(rename = "recordTTL", deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
     pub record_ttl: i64,
     /// `owner`, `resource`, …
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
-    /// What only the provider understands.
+    /// Properties that only the provider understands.
     #[serde(
         rename = "providerSpecific",
         deserialize_with = "null_is_default",
@@ -57,12 +56,12 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Whether it is of a type that a published hostname may have come from.
+    /// True if the type is one that a published hostname may have come from.
     pub fn is_address(&self) -> bool {
         ["A", "AAAA", "CNAME"].contains(&&*self.record_type)
     }
 
-    /// The bytes of all its texts.
+    /// The number of bytes in all its texts.
     pub fn text_bytes(&self) -> usize {
         let Self { dns_name, targets, record_type, set_identifier, record_ttl: _, labels, provider_specific } =
             self;
@@ -74,11 +73,11 @@ impl Endpoint {
             + targets.iter().map(String::len).chain(pairs).sum::<usize>()
     }
 
-    /// What it takes of the memory, roughly: each text, and each list, is an allocation of its own.
+    /// Its approximate size in memory: each text and each list is a separate allocation.
     pub fn memory_bytes(&self) -> usize {
-        /// What an allocator keeps for itself and rounds up.
+        /// The allocator's overhead, rounding included.
         const ALLOCATION_BYTES: usize = 20;
-        /// Lists begin with room for so many.
+        /// The initial capacity of a list.
         const ROOM: usize = 4;
 
         let Self { targets, labels, provider_specific, .. } = self;
@@ -100,45 +99,43 @@ impl Endpoint {
     }
 }
 
-/// One provider-specific property. An empty value arrives as an absent one.
+/// A provider-specific property. An empty value arrives as an absent one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Property {
     /// For example `webhook/tunnel-service`.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub name: Box<str>,
-    /// Verbatim what the annotation said.
+    /// The annotation's value, verbatim.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub value: Box<str>,
 }
 
 impl Property {
-    /// A property.
     pub fn new(name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
         Self { name: name.into(), value: value.into() }
     }
 }
 
-/// The labels of an endpoint, sorted by key. A sorted list: a map for each of thousands of endpoints would cost
-/// four times the memory. Names and values as properties are, so that one sort serves both. Shared, as what comes of an
-/// endpoint has the same ones.
+/// The labels of an endpoint, sorted by key. They are a sorted list, because a map for each of thousands of endpoints
+/// would take four times the memory. They have the type of properties, so that one sort serves both, and are shared
+/// with the endpoints derived from this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Labels(Arc<[Property]>);
 
 impl Labels {
-    /// Sets `key` to `value`, whether it was there or not.
+    /// Sets `key` to `value`, replacing any value it had.
     pub fn set(&mut self, key: &str, value: &str) {
         let others = self.0.iter().filter(|label| *label.name != *key).cloned();
         *self = Self::of(others.chain([Property::new(key, value)]).collect());
     }
 
-    /// The value of `key`.
     pub fn value(&self, key: &str) -> Option<&str> {
         let index = self.position(key).ok()?;
         self.0.get(index).map(|label| &*label.value)
     }
 
-    /// All labels but `key`.
+    /// All labels except `key`.
     #[must_use]
     pub fn without(&self, key: &str) -> Self {
         if self.position(key).is_err() {
@@ -147,7 +144,6 @@ impl Labels {
         Self(self.0.iter().filter(|label| *label.name != *key).cloned().collect())
     }
 
-    /// Whether there is no label.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -156,8 +152,8 @@ impl Labels {
         self.0.binary_search_by(|label| (*label.name).cmp(key))
     }
 
-    /// Sorted once: to set one after another would take the square of their number. Go writes no key twice; of a key that
-    /// is there twice, the lesser value is kept.
+    /// Sorts once, because setting labels one by one takes quadratic time. Go never repeats a key; of a repeated key,
+    /// the lesser value is kept.
     fn of(mut labels: Vec<Property>) -> Self {
         labels.sort_unstable();
         labels.dedup_by(|next, kept| next.name == kept.name);
@@ -201,19 +197,19 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// What `POST /records` asks for. `update_old` and `update_new` are parallel lists.
+/// The changes that `POST /records` asks for. `update_old` and `update_new` are parallel lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
-    /// Endpoints that are to be made.
+    /// Endpoints to be created.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub create: Vec<Endpoint>,
-    /// Endpoints as `GET /records` showed them, paired with `update_new`.
+    /// Endpoints as `GET /records` showed them, each paired with one of `update_new`.
     #[serde(rename = "updateOld", skip_serializing_if = "Vec::is_empty")]
     pub update_old: Vec<Endpoint>,
-    /// The same endpoints as they are wanted.
+    /// The same endpoints in their wanted form.
     #[serde(rename = "updateNew", skip_serializing_if = "Vec::is_empty")]
     pub update_new: Vec<Endpoint>,
-    /// Endpoints that are to go.
+    /// Endpoints to be deleted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub delete: Vec<Endpoint>,
 }
@@ -221,20 +217,20 @@ pub struct Changes {
 /// The list that an endpoint came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
-    /// What ExternalDNS wants, to be adjusted.
+    /// The endpoints that ExternalDNS wants, to be adjusted.
     Wanted,
-    /// See [`Changes`].
+    /// See [`Changes::create`].
     Create,
-    /// The same.
+    /// See [`Changes::update_old`].
     UpdateOld,
-    /// The same.
+    /// See [`Changes::update_new`].
     UpdateNew,
-    /// The same.
+    /// See [`Changes::delete`].
     Delete,
 }
 
 impl List {
-    /// The list that a field of changes holds, by its name. Up to 0.16.1 ExternalDNS wrote them in upper case.
+    /// The list that a field of changes holds. Up to 0.16.1 ExternalDNS wrote the field names in upper case.
     pub fn of_field(name: &str) -> Option<Self> {
         Some(match name {
             "create" | "Create" => Self::Create,
@@ -247,7 +243,7 @@ impl List {
 }
 
 impl Changes {
-    /// Adds an endpoint to a list. What is wanted and is not there yet is to be made.
+    /// Adds an endpoint to a list. A wanted endpoint counts as one to be created.
     pub fn add(&mut self, list: List, endpoint: Endpoint) {
         let list = match list {
             List::Wanted | List::Create => &mut self.create,
@@ -287,7 +283,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&labels).expect("plain data"), r#"{"a":"","b":"1","c":"3"}"#);
     }
 
-    /// One after another in its place they took minutes.
+    /// Inserting them one by one took minutes.
     #[test]
     fn half_a_million_labels_in_the_worst_order_are_read_in_seconds() {
         let mut text = String::from(r#"{"labels":{"last":"""#);
@@ -300,7 +296,7 @@ mod tests {
         assert_eq!(endpoint.labels.value("000007"), Some(""));
     }
 
-    /// Nothing of this comes from Go. Whatever does, the request has to be read: one that cannot be ends ExternalDNS.
+    /// Go sends nothing like this. If it ever does, the request must still be read, because a failure ends ExternalDNS.
     #[test]
     fn what_an_endpoint_may_hold_in_excess_is_read() {
         let nested = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));

@@ -1,39 +1,37 @@
-//! Hostname patterns: how they are written, and which of two includes the other.
+//! Hostname patterns: their canonical text, and which of two includes the other.
 //!
-//! cloudflared compares the request's host, without its port and byte by byte, with the rule's text; with an
-//! exact hostname also in its IDNA form; and where the text begins with `*.`, with the end of the host. So
-//! only lower-case punycode without a trailing dot is sure to match what browsers send, and nothing else is
-//! written.
+//! cloudflared compares the request's host, without its port and byte by byte, with the rule's text; if that is an
+//! exact hostname, also with its IDNA form; and if it begins with `*.`, only with the end of the host. So only
+//! lower-case punycode without a trailing dot is sure to match what browsers send, and nothing else is written.
 
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
-/// A hostname's length in DNS, in its text form without the trailing dot.
+/// The longest hostname in DNS, as text without the trailing dot.
 pub const HOSTNAME_MAX_BYTES: usize = 253;
 
-/// The length of one label of a hostname.
+/// The longest label of a hostname.
 pub const LABEL_MAX_BYTES: usize = 63;
 
-/// What cloudflared lets a pattern begin with to match every name below the rest.
+/// The prefix that makes cloudflared match every name below the rest.
 const WILDCARD: &str = "*.";
 
-/// How a label in punycode begins.
+/// The prefix of a label in punycode.
 const PUNYCODE: &str = "xn--";
 
-/// A hostname pattern as we write it: lower-case punycode, no trailing dot, optionally `*.` in front.
+/// A hostname pattern in the form that we write: lower-case punycode, no trailing dot, optionally `*.` in front.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hostname(Box<str>);
 
 impl Hostname {
-    /// Reads a hostname in any case, in Unicode or punycode, with or without a trailing dot.
+    /// Parses a hostname in any case, in Unicode or punycode, with or without a trailing dot.
     ///
-    /// Unicode is taken as it is composed: there are no normalisation tables here, so a letter written as a
-    /// base and a combining mark, and forms that IDNA would fold (full width, ligatures), are refused.
+    /// There are no tables for Unicode normalisation here. So letters written as a base and a combining mark, and forms
+    /// that IDNA would fold (full width, ligatures), are refused.
     ///
     /// # Errors
-    /// When cloudflared would refuse the name, when it could never match a request, or when DNS has no such
-    /// name.
+    /// When cloudflared would refuse the name, when it could never match a request, or when DNS has no such name.
     pub fn parse(text: &str) -> Result<Self, HostnameError> {
         let name = text.strip_suffix('.').unwrap_or(text);
         let bare = name.strip_prefix(WILDCARD).unwrap_or(name);
@@ -62,24 +60,23 @@ impl Hostname {
         Ok(Self(written.into()))
     }
 
-    /// The pattern as it is written in a rule.
+    /// The pattern as written in a rule.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it begins with `*.`.
+    /// True if it begins with `*.`.
     pub fn is_wildcard(&self) -> bool {
         self.0.starts_with(WILDCARD)
     }
 }
 
-/// Whether `name` is `domain` or below it on a label boundary, both in normal form. A wildcard is below the domain it
-/// stands on.
+/// True if `name` is `domain` or is below it on a label boundary, both in normal form. A wildcard is below its domain.
 pub fn is_within(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Whether `name` is below `domain`, both in normal form.
+/// True if `name` is below `domain`, both in normal form.
 pub fn is_below(name: &str, domain: &str) -> bool {
     name != domain && is_within(name, domain)
 }
@@ -90,14 +87,14 @@ impl fmt::Display for Hostname {
     }
 }
 
-/// Why a text is not a hostname that can be published.
+/// The reason why a text is not a hostname that can be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostnameError {
     /// Nothing is left without the trailing dot.
     Empty,
-    /// A `*` elsewhere than in a leading `*.`.
+    /// A `*` in any place but a leading `*.`.
     Wildcard,
-    /// A `:` and what follows.
+    /// A `:`, as before a port.
     Port,
     /// Two dots with nothing between them, or a dot in front.
     EmptyLabel,
@@ -107,7 +104,7 @@ pub enum HostnameError {
     LabelTooLong(Box<str>),
     /// Over 253 bytes, in punycode.
     TooLong,
-    /// A character that no hostname holds, or that cannot be turned into punycode without IDNA's tables.
+    /// A character that no hostname contains, or that cannot be turned into punycode without IDNA's tables.
     Character(char),
 }
 
@@ -149,15 +146,15 @@ impl fmt::Display for HostnameError {
 
 impl Error for HostnameError {}
 
-/// The normal form of a name that may be invalid, as far as it has one: lower case, one trailing dot off,
-/// Unicode labels in punycode where that works. Idempotent.
+/// The normal form of a name that may be invalid, as far as it has one: lower case, without one trailing dot, with
+/// Unicode labels in punycode if possible. Idempotent.
 pub fn normalize(text: &str) -> String {
-    // Of two trailing dots none is taken off: the second call would take the other.
+    // Two trailing dots both stay, because a second call would remove the second one.
     let name = text.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(text);
     fold(name)
 }
 
-/// Lower case and punycode, as far as that works. Two patterns that fold alike are held to be the same name.
+/// Lower case and punycode, as far as possible. Two patterns with the same result count as the same name.
 pub(crate) fn fold(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
@@ -169,15 +166,15 @@ pub(crate) fn fold(text: &str) -> String {
     labels.collect::<Vec<_>>().join(".")
 }
 
-/// Which hosts a pattern matches in cloudflared, for the text of any rule.
+/// The hosts that a pattern matches in cloudflared, for the text of any rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HostScope<'a> {
     /// No hostname, or `*`.
     All,
-    /// What `*.` stands before, with the dot. cloudflared takes it as it is written, so in upper case or
-    /// Unicode it matches nothing that a browser sends.
+    /// The text behind the `*` of `*.`, with the dot. cloudflared uses it as written, so in upper case or Unicode it
+    /// matches nothing that a browser sends.
     Suffix(&'a str),
-    /// The text, and its IDNA form where it has one.
+    /// The text, and its IDNA form if it has one.
     Exact(&'a str),
 }
 
@@ -192,11 +189,11 @@ impl<'a> HostScope<'a> {
         }
     }
 
-    /// Whether every host that `hostname` matches is matched by this one.
+    /// True if this pattern matches every host that `hostname` matches.
     pub(crate) fn includes(&self, hostname: &Hostname) -> bool {
         match self {
             Self::All => true,
-            // Of a wildcard its own suffix is compared: `*.b.example.com` is below `*.example.com`.
+            // The wildcard's own suffix is compared: `*.b.example.com` is below `*.example.com`.
             Self::Suffix(suffix) => hostname.0.trim_start_matches('*').ends_with(suffix),
             Self::Exact(_) if hostname.is_wildcard() => false,
             Self::Exact(text) => *text == &*hostname.0 || is_lookup_form(text, &hostname.0),
@@ -204,8 +201,8 @@ impl<'a> HostScope<'a> {
     }
 }
 
-/// Whether `idna.Lookup.ToASCII`, which cloudflared asks for a second form of an exact hostname, makes `form`
-/// of `text`. It refuses some names. Rather no than a wrong yes: it is concluded from it that a rule matches.
+/// True if `form` is what `idna.Lookup.ToASCII`, which cloudflared asks for a second form of an exact hostname, makes
+/// of `text`. It refuses some names. In doubt the answer is no, because a wrong yes would mean that a rule matches.
 fn is_lookup_form(text: &str, form: &str) -> bool {
     if text.is_ascii() && !text.eq_ignore_ascii_case(form) {
         return false;
@@ -239,12 +236,12 @@ fn label_in_punycode(label: &str) -> Result<Cow<'_, str>, HostnameError> {
     encode(&label).map(Cow::Owned).ok_or_else(|| HostnameError::LabelTooLong((*label).into()))
 }
 
-/// Letters, digits, hyphen, underscore (service names have it), and of Unicode what IDNA takes as it stands.
+/// Letters, digits, hyphen, underscore (which service names contain), and the Unicode that IDNA keeps unchanged.
 fn is_allowed(character: char) -> bool {
     match character {
         '-' | '_' => true,
         '\u{ad}' => false,
-        // Combining marks: mostly a decomposed letter, whose punycode would be another name.
+        // Combining marks: mostly part of a decomposed letter, whose punycode would be a different name.
         '\u{300}'..='\u{36f}' => false,
         // General punctuation, with joiners and invisible marks.
         '\u{2000}'..='\u{206f}' => false,
@@ -258,7 +255,7 @@ fn is_allowed(character: char) -> bool {
     }
 }
 
-/// Character by character, as IDNA maps: `str::to_lowercase` would treat a final sigma apart.
+/// Maps each character by itself, as IDNA does; `str::to_lowercase` would treat a final sigma differently.
 fn lower_case(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return text.into();
@@ -266,9 +263,9 @@ fn lower_case(text: &str) -> Cow<'_, str> {
     text.chars().flat_map(char::to_lowercase).collect()
 }
 
-/// A lower-case label in punycode; nothing where it is ASCII already or does not fit a label.
+/// A lower-case label in punycode; `None` if it is ASCII already or does not fit a label.
 fn encode(label: &str) -> Option<String> {
-    // Longer labels never fit, and the encoder's arithmetic is safe below this.
+    // Longer labels never fit, and below this length the encoder's arithmetic cannot overflow.
     if label.is_ascii() || label.chars().count() > LABEL_MAX_BYTES {
         return None;
     }
@@ -374,7 +371,7 @@ mod tests {
         }
     }
 
-    /// cloudflared takes a wildcard as it is written and an exact name in IDNA form too; see the vectors.
+    /// cloudflared uses a wildcard as written, and an exact name also in IDNA form; see the vectors.
     #[test]
     fn a_foreign_pattern_includes_what_cloudflared_matches_with_it() {
         for (pattern, name, includes) in [

@@ -1,4 +1,4 @@
-//! The ids that Cloudflare gives to zones, accounts and records.
+//! The ids that Cloudflare gives zones, accounts and records.
 
 use std::fmt;
 
@@ -12,12 +12,11 @@ macro_rules! identifier {
         pub struct $name(Box<str>);
 
         impl $name {
-            /// Takes the id as it is: Cloudflare alone knows what is one.
+            /// Wraps the id unchecked, because only Cloudflare knows which ids exist.
             pub fn new(text: impl Into<Box<str>>) -> Self {
                 Self(text.into())
             }
 
-            /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

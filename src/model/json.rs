@@ -1,8 +1,8 @@
-//! What Go and Cloudflare write in JSON where there is nothing.
+//! Reads the `null` that Go and Cloudflare write in JSON for nothing.
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads `null` as what a missing member is.
+/// Reads `null` like a missing member.
 pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,69 +1,64 @@
-//! DNS records: as they stand, and the changes that are asked for.
+//! DNS records as they are, and the changes to them.
 
 use serde::Serialize;
 
 use super::identifier::RecordId;
 
-/// A record as Cloudflare has it. A zone may hold thousands, hence the boxed texts and nothing that is not needed.
+/// A record as Cloudflare has it. A zone may hold thousands, so texts are boxed and only needed fields are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its id.
     pub id: RecordId,
     /// The full name in lower-case punycode, without a trailing dot.
     pub name: Box<str>,
     /// `A`, `AAAA`, `CNAME`, `TXT`, …
     pub kind: Box<str>,
-    /// What it says; of a CNAME, the target. Empty for types that have only `data`.
+    /// The value; for a CNAME, its target. Empty for types that have only `data`.
     pub content: Box<str>,
-    /// Whether Cloudflare stands before it.
+    /// True if Cloudflare proxies its traffic.
     pub proxied: bool,
-    /// Seconds; 1 stands for automatic, which is what every proxied record has.
+    /// In seconds; 1 means automatic, which every proxied record has.
     pub ttl: u32,
-    /// Empty where there is none.
+    /// Empty if there is none.
     pub comment: Box<str>,
-    /// Made by one of Cloudflare's services (Email Routing): it can be neither changed nor deleted.
+    /// The record was made by one of Cloudflare's services (Email Routing), and can be neither changed nor deleted.
     pub read_only: bool,
-    /// When it was made, in whole seconds since 1970; `None` where that is not told or cannot be read. A change leaves it
-    /// as it is.
+    /// The creation time, in whole seconds since 1970; `None` if it is missing or unreadable. A change does not affect
+    /// it.
     pub created_unix_seconds: Option<u32>,
 }
 
 impl Record {
-    /// Whether it is a TXT record that can be changed.
+    /// True if it is a TXT record that can be changed.
     pub fn is_writable_txt(&self) -> bool {
         &*self.kind == "TXT" && !self.read_only
     }
 }
 
-/// A change of one record. What is `None` stays.
+/// A change of one record. Fields that are `None` stay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordPatch {
-    /// The record.
     pub id: RecordId,
-    /// Its new content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Box<str>>,
-    /// Whether Cloudflare is to stand before it.
+    /// True if Cloudflare is to proxy its traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxied: Option<bool>,
-    /// Its new comment; the empty one takes it away.
+    /// The new comment; an empty one removes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<Box<str>>,
 }
 
-/// A record to be made.
+/// A record to be created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NewRecord {
-    /// The full name.
     pub name: Box<str>,
     /// `A`, `AAAA`, `CNAME`, `TXT`, …
     #[serde(rename = "type")]
     pub kind: Box<str>,
-    /// What it says.
     pub content: Box<str>,
-    /// Whether Cloudflare is to stand before it.
+    /// True if Cloudflare is to proxy its traffic.
     pub proxied: bool,
-    /// Seconds, 1 for automatic.
+    /// In seconds; 1 for automatic.
     pub ttl: u32,
     /// Empty for none.
     #[serde(skip_serializing_if = "str::is_empty")]

@@ -1,13 +1,14 @@
-//! Texts that anybody may have written: shown on one line, quoted, percent-encoded, compared with what was meant.
+//! Handles text of any origin: shows it on one line, quotes it, percent-encodes it, and finds what a misspelled word
+//! meant.
 
 use std::fmt::{self, Write};
 use std::mem::swap;
 
-/// What is shown of a value beside the words about it.
+/// The longest part of a value that is shown within a message.
 pub(crate) const QUOTED_MAX_CHARS: usize = 120;
 
-/// `text` without anything that could end a line or change how the rest is shown, and cut. Shown once more it stays the
-/// same.
+/// Shows `text` cut, and without anything that could end a line or change how the rest is shown. Applying it twice
+/// changes nothing more.
 pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
     fmt::from_fn(move |formatter| {
         let mut room = max_chars;
@@ -28,7 +29,7 @@ pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
     })
 }
 
-/// `text` in quotation marks, escaped and cut.
+/// Shows `text` in quotation marks, escaped and cut.
 pub(crate) fn quoted(text: &str) -> impl fmt::Display {
     fmt::from_fn(move |formatter| match beginning(text, QUOTED_MAX_CHARS) {
         Some(beginning) => write!(formatter, "{beginning:?}…"),
@@ -36,13 +37,13 @@ pub(crate) fn quoted(text: &str) -> impl fmt::Display {
     })
 }
 
-/// The first characters of `text`, where it has more.
+/// The first characters of `text`, if it has more.
 pub(crate) fn beginning(text: &str, max_chars: usize) -> Option<&str> {
     let (end, _) = text.char_indices().nth(max_chars)?;
     text.get(..end)
 }
 
-/// `text` with every byte percent-encoded that is neither an ASCII letter or digit nor one of `kept`.
+/// Percent-encodes every byte of `text` that is neither an ASCII letter or digit nor one of `kept`.
 pub(crate) fn percent_encoded(text: &str, kept: &[u8]) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -55,7 +56,7 @@ pub(crate) fn percent_encoded(text: &str, kept: &[u8]) -> String {
     encoded
 }
 
-/// The text that was percent-encoded; `None` where it cannot have been.
+/// Undoes percent-encoding; `None` if the text is not validly encoded.
 pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut parts = text.split('%');
@@ -68,14 +69,14 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// So many edits away from a word that was meant, another is taken for it misspelled.
+/// A word within this many edits of a known one counts as that one misspelled.
 pub(crate) const MISSPELLING_MAX_EDITS: usize = 2;
 
-/// The edits that make `to` of `from`: characters left out, added, taken for another one, or swapped with their neighbour
-/// (the optimal string alignment distance). In bytes: names of properties and of variables are ASCII.
+/// The number of edits that turn `from` into `to`: characters omitted, added, replaced, or swapped with their neighbour
+/// (the optimal string alignment distance). It counts bytes, because names of properties and variables are ASCII.
 pub(crate) fn edit_distance(from: &str, to: &str) -> usize {
     let (from, to) = (from.as_bytes(), to.as_bytes());
-    // The rows for one character less and two less of `from`; a cell holds the distance to that much of `to`.
+    // The rows for one and for two characters less of `from`. A cell holds the distance to that much of `to`.
     let mut row: Vec<usize> = (0..=to.len()).collect();
     let mut above = row.clone();
     let mut above_that = row.clone();
@@ -104,14 +105,14 @@ pub(crate) fn edit_distance(from: &str, to: &str) -> usize {
     row.last().copied().unwrap_or_default()
 }
 
-/// Whether `edit_distance` is at most `edits`. What cannot be is told apart without looking closely.
+/// True if `edit_distance` is at most `edits`. Words with too different letters are rejected quickly.
 pub(crate) fn differs_by_at_most(edits: usize, from: &str, to: &str) -> bool {
-    // An edit takes one character for another at most.
+    // One edit replaces at most one character with another.
     let has_the_letters = || (letters(from) ^ letters(to)).count_ones() as usize <= 2 * edits;
     from.len().abs_diff(to.len()) <= edits && has_the_letters() && edit_distance(from, to) <= edits
 }
 
-/// Which bytes occur, by their last five bits.
+/// The set of bytes that occur, by their last five bits.
 fn letters(text: &str) -> u32 {
     text.bytes().fold(0, |letters, byte| letters | 1 << (byte & 31))
 }

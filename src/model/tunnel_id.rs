@@ -1,24 +1,24 @@
-//! The name of a tunnel: a UUID, which is also the first label of the hostname that records lead to.
+//! The id of a tunnel: a UUID, which is also the first label of the hostname that records lead to.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// The domain below which every tunnel has a hostname of its own.
+/// The domain in which every tunnel has a hostname.
 pub(crate) const TUNNEL_DOMAIN: &str = "cfargotunnel.com";
 
-/// Lengths of the groups of hexadecimal digits in a UUID.
+/// The lengths of the groups of hexadecimal digits in a UUID.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// A tunnel's id: a UUID in lower case. Shared, as thousands of endpoints lead to one tunnel.
+/// A tunnel's id: a UUID in lower case. It is shared, because thousands of endpoints lead to one tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TunnelId(Arc<str>);
 
 impl TunnelId {
-    /// Reads a UUID in either case.
+    /// Parses a UUID in either case.
     ///
     /// # Errors
-    /// When `text` is not five groups of hexadecimal digits with a hyphen between them.
+    /// When `text` is not five groups of hexadecimal digits joined by hyphens.
     pub fn parse(text: &str) -> Result<Self, TunnelIdError> {
         let groups_fit = text.split('-').map(str::len).eq(GROUPS);
         let digits_fit = text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
@@ -28,18 +28,17 @@ impl TunnelId {
         Ok(Self(text.to_ascii_lowercase().into()))
     }
 
-    /// The id in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The hostname that a record of a published hostname leads to.
+    /// The hostname that the records of published hostnames lead to.
     pub fn hostname(&self) -> String {
         [self.as_str(), ".", TUNNEL_DOMAIN].concat()
     }
 
-    /// The tunnel a record leads to, in any case and with or without a trailing dot; nothing where it leads
-    /// elsewhere.
+    /// The tunnel that a record leads to, given its target in any case, with or without a trailing dot; `None` if it
+    /// leads elsewhere.
     pub fn from_hostname(hostname: &str) -> Option<Self> {
         let (id, domain) = hostname.split_once('.')?;
         let domain = domain.strip_suffix('.').unwrap_or(domain);

@@ -5,24 +5,22 @@ use super::identifier::{AccountId, ZoneId};
 /// A zone that the credentials can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// Its id.
     pub id: ZoneId,
-    /// Its apex in lower-case punycode, without a trailing dot.
+    /// The apex in lower-case punycode, without a trailing dot.
     pub name: Box<str>,
-    /// The account that it belongs to.
     pub account: AccountId,
-    /// Decides how long a comment and how large a batch may be.
+    /// Determines the maximum size of comments and batches.
     pub plan: ZonePlan,
     /// `active`, `pending`, `initializing` or `moved`.
     pub status: Box<str>,
-    /// A paused zone serves DNS only: nothing in it is proxied.
+    /// A paused zone serves only DNS, and proxies nothing.
     pub paused: bool,
 }
 
-/// As far as limits depend on it.
+/// The plan, as far as limits depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZonePlan {
-    /// The smaller limits; also assumed where Cloudflare does not tell.
+    /// The smaller limits; also assumed if Cloudflare does not say.
     Free,
     /// Pro, Business and Enterprise.
     Paid,
