@@ -1,11 +1,10 @@
 //! The ingress list of a Cloudflare Tunnel: an ordered list of rules in which the first match wins.
 //!
-//! Pure editing of a document that has other authors too. It decides where a rule of ours stands, what of a
-//! rule changes and what is valid; who owns a rule is told to it. It must not know HTTP, ExternalDNS or
-//! Cloudflare's client.
+//! This folder purely edits a document that has other authors too. It decides where a rule of ours stands, what changes
+//! in a rule, and what is valid; it is told who owns a rule. It must not know HTTP, ExternalDNS or Cloudflare's client.
 //!
-//! What cloudflared itself accepts and matches is pinned by
-//! `tests/emulator/vectors/cloudflared-ingress.jsonl`, which was made by running cloudflared 2026.8.2.
+//! `tests/emulator/vectors/cloudflared-ingress.jsonl` pins what cloudflared itself accepts and matches; it was made by
+//! running cloudflared 2026.8.2.
 
 pub mod access;
 pub mod document;

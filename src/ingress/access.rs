@@ -1,4 +1,4 @@
-//! Cloudflare Access on a rule: the token that cloudflared wants to see before it passes a request on.
+//! Cloudflare Access on a rule: cloudflared then requires a token before it passes a request on.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::origin_option::parse_flag;
 use crate::model::endpoint::Property;
 use crate::model::hostname;
 
-/// Access tokens have to be valid for a request to reach the service: `true` or `false`.
+/// Requires a valid Access token before a request reaches the service: `true` or `false`.
 pub const ACCESS_REQUIRED: &str = "webhook/access-required";
 
 /// The team's name at Cloudflare Access.
@@ -19,10 +19,10 @@ pub const ACCESS_AUD_TAG: &str = "webhook/access-aud-tag";
 /// The field of `originRequest`.
 pub(super) const FIELD: &str = "access";
 
-/// The fields of `access` that are managed.
+/// The members of `access` that are managed.
 pub(super) const MEMBERS: [&str; 3] = ["required", "teamName", "audTag"];
 
-/// What `access` is to hold. Where tokens are required, it names a team and applications: without a team cloudflared would
+/// The wanted `access`. If tokens are required, it names a team and applications: without a team cloudflared would
 /// refuse the document, and without an application every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Access {
@@ -32,7 +32,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Reads the properties; nothing where they say what an absent field says.
+    /// Reads the properties; `None` if they mean the same as an absent field.
     pub(super) fn read<'t>(
         text_of: &dyn Fn(&str) -> Option<&'t str>,
     ) -> Result<Option<Self>, Vec<BadOption>> {
@@ -66,18 +66,18 @@ impl Access {
         }
     }
 
-    /// What the field holds.
+    /// The field's value.
     pub(super) fn to_json(&self) -> Value {
         let Self { required, team_name, audience_tags } = self;
         json!({"required": required, "teamName": team_name, "audTag": audience_tags})
     }
 }
 
-/// Whether tokens are required; nothing where the properties together say what an absent field says.
+/// Decides if tokens are required; `None` if the properties together mean the same as an absent field.
 fn is_required(required: Option<&str>, has_team: bool, has_tags: bool) -> Result<Option<bool>, BadOption> {
     let required = required.map(parse_flag).transpose();
     match (required.map_err(|problem| BadOption::new(ACCESS_REQUIRED, problem))?, has_team, has_tags) {
-        // cloudflared does not inherit Access from the tunnel's defaults: `false` alone says what nothing says.
+        // cloudflared does not inherit Access from the tunnel's defaults, so `false` alone means the same as no field.
         (None | Some(false), false, false) => Ok(None),
         (None, ..) => Err(BadOption::new(
             ACCESS_REQUIRED,
@@ -94,7 +94,8 @@ fn is_required(required: Option<&str>, has_team: bool, has_tags: bool) -> Result
     }
 }
 
-/// A label of DNS in lower case. cloudflared makes a URL of it as it is, and takes the keys of whatever host comes of that.
+/// True if the text is a DNS label in lower case. cloudflared builds a URL from it unchecked, and trusts the keys of
+/// the resulting host.
 fn is_team_name(text: &str) -> bool {
     let is_letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.len() <= hostname::LABEL_MAX_BYTES
@@ -104,9 +105,9 @@ fn is_team_name(text: &str) -> bool {
             .all(|end| end.is_some_and(is_letter_or_digit))
 }
 
-/// The canonical properties for what `access` holds, whoever wrote it.
+/// The canonical properties of an `access`, whoever wrote it.
 pub(super) fn properties(access: &Value) -> Vec<Property> {
-    // cloudflared's decoder does not look at the case of keys.
+    // cloudflared's decoder ignores the case of keys.
     let field = |name: &str| {
         let fields = access.as_object()?;
         fields.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)

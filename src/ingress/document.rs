@@ -1,7 +1,7 @@
 //! The `config` of a tunnel, and the edits of its rules.
 //!
-//! Cloudflare takes a configuration only as a whole, and other authors write it too. So it is edited as the
-//! JSON it came as: what an edit does not name keeps its order and its bytes, at every level.
+//! Cloudflare accepts a configuration only as a whole, and others write it too. So it is edited as the JSON that it
+//! came as: whatever an edit does not name keeps its order and its bytes, at every level.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -22,25 +22,25 @@ pub struct Document {
     rules: Vec<Rule>,
 }
 
-/// What edits made of a document.
+/// The result of editing a document.
 #[derive(Clone, Debug)]
 pub struct Edited {
-    /// The document with the edits that were not refused.
+    /// The document with all edits that were not refused.
     pub document: Document,
-    /// Whether it has other bytes than before.
+    /// True if its bytes differ from before.
     pub changed: bool,
-    /// The indices of the edits that made it so. What is asked for by all others stands there already.
+    /// The indices of the edits that changed something. The document already was as all other edits ask.
     pub effective: BTreeSet<usize>,
-    /// The indices of the refused edits, ascending, and why.
+    /// The indices of the refused edits, ascending, with the reasons.
     pub refused: Vec<(usize, EditRefusal)>,
 }
 
 impl Document {
-    /// Reads a configuration. Nothing, `null`, `{}` and an absent, `null` or empty `ingress` are an empty
-    /// document: that of a tunnel never configured.
+    /// Parses a configuration. A missing one, `null`, `{}`, and one whose `ingress` is absent, `null` or empty are an
+    /// empty document, as of a tunnel that was never configured.
     ///
     /// # Errors
-    /// When `config` is not an object or its `ingress` is not a list. A rule that cannot be read is no error.
+    /// When `config` is not an object or its `ingress` is not a list. A rule that cannot be read is not an error.
     pub fn parse(config: Option<&RawValue>) -> Result<Self, DocumentError> {
         let config = config.filter(|config| !is_null(config));
         let raw = config.map_or_else(|| from_json("{}".to_owned()), ToOwned::to_owned);
@@ -53,27 +53,27 @@ impl Document {
         Ok(Self { raw, rules })
     }
 
-    /// The rules in their order, the catch-all included.
+    /// The rules in their order, including the catch-all.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The rules for this hostname, with whatever path.
+    /// The rules for this hostname, with any path.
     pub fn rules_of<'a>(&'a self, hostname: &Hostname) -> impl Iterator<Item = &'a Rule> {
         self.rules.iter().filter(move |rule| rule.has_hostname(hostname))
     }
 
-    /// The document's bytes. An absent or `null` one is `{}`.
+    /// The document's bytes. An absent or `null` document is `{}`.
     pub fn to_raw(&self) -> Box<RawValue> {
         self.raw.clone()
     }
 
-    /// Applies the edits, in an order of its own: the result does not depend on theirs. `own` says which
-    /// rules of this document are ours; a rule that a `Put` may replace is ours too. Applying the same edits
-    /// again changes nothing, and where nothing changes the document keeps every byte.
+    /// Applies the edits in an order of its own, so the result does not depend on theirs. `own` names the rules of this
+    /// document that are ours; a rule that a `Put` may replace is ours too. Applying the same edits again changes
+    /// nothing, and a document that does not change keeps every byte.
     ///
-    /// A refused edit changes nothing, and the others are applied. A document that changes ends with a
-    /// catch-all: the one it has, else `http_status:404`.
+    /// A refused edit changes nothing, and the others are applied. A document that changes ends with a catch-all: its
+    /// own, or else `http_status:404`.
     pub fn edit(&self, edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Edited {
         let Applied { rules, effective, refused } = apply(&self.rules, edits, own);
         let changed = rules.is_some();
@@ -81,30 +81,30 @@ impl Document {
         Edited { document, changed, effective, refused }
     }
 
-    /// The rules, with which of them are ours: to ask about many of them.
+    /// The rules, each marked as ours or not, for asking about many of them.
     pub fn owned(&self, own: &dyn Fn(&Rule) -> bool) -> Owned<'_> {
         Owned::new(&self.rules, own)
     }
 
-    /// [`Owned::is_shadowed`], to ask once.
+    /// [`Owned::is_shadowed`] for a single question.
     pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>, own: &dyn Fn(&Rule) -> bool) -> bool {
         self.owned(own).is_shadowed(hostname, path)
     }
 
-    /// The rule in front of the one for this hostname and path that takes every request from it, whoever's it
-    /// is: no request reaches the latter. Nothing where there is no such rule.
+    /// The rule, ours or not, that stands in front of the one for this hostname and path and takes all of its requests.
+    /// `None` if there is no such rule.
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
         let scope = Scope::new(hostname, path);
         let present = self.rules.iter().position(|rule| scope.is_of(rule))?;
         self.rules.iter().take(present).find(|rule| scope.is_covered_by(rule))
     }
 
-    /// Whether the tunnel's own `originRequest` asks for Access, which cloudflared heeds in rules alone.
+    /// True if the tunnel's own `originRequest` requires Access, which cloudflared only respects in rules.
     pub fn asks_for_access(&self) -> bool {
         self.origin().and_then(|origin| is_set(&origin.nested("access")?, "required")).unwrap_or_default()
     }
 
-    /// Whether the tunnel's own `originRequest` makes a bastion of every rule with an address that does not say
+    /// True if the tunnel's own `originRequest` turns every rule with an address into a bastion, unless the rule says
     /// otherwise.
     pub fn is_bastion(&self) -> bool {
         self.origin().and_then(|origin| is_set(&origin, "bastionMode")).unwrap_or_default()
@@ -135,7 +135,7 @@ impl PartialEq for Document {
 
 impl Eq for Document {}
 
-/// Why a configuration cannot be edited.
+/// The reason why a configuration cannot be edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentError {
     /// The configuration is not a JSON object.

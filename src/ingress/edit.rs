@@ -1,4 +1,4 @@
-//! Edits of the list of rules: which are refused, and what the others make of it.
+//! Edits the list of rules: it decides which edits are refused, and applies the others.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,28 +9,21 @@ use super::order::{Scope, Slot, is_misplaced, place, place_again};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::model::hostname::Hostname;
 
-/// What to do with the rule for one hostname and path.
+/// An edit of the rule for one hostname and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleEdit {
-    /// Make the rule so. It wins over a `Remove` of the same hostname and path.
+    /// Write the rule. This wins over a `Remove` of the same hostname and path.
     Put {
-        /// The rule as it shall be.
         rule: WantedRule,
-        /// Whether a rule that stands at its hostname and path is ours and may be changed. If not, one that
-        /// equals the wanted one in every field is left as it is, and any other is a conflict.
+        /// True if the rule that stands at its hostname and path is ours and may be changed. If not, a rule that equals
+        /// the wanted one in every field is left as it is, and any other is a conflict.
         replaces: bool,
     },
-    /// Take the rule for this hostname and path away, if there is one.
-    Remove {
-        /// Its hostname.
-        hostname: Hostname,
-        /// Its path text.
-        path: Option<Box<str>>,
-    },
+    /// Remove the rule for this hostname and path, if there is one.
+    Remove { hostname: Hostname, path: Option<Box<str>> },
 }
 
 impl RuleEdit {
-    /// The hostname of the rule.
     pub fn hostname(&self) -> &Hostname {
         match self {
             Self::Put { rule, replaces: _ } => &rule.hostname,
@@ -38,7 +31,7 @@ impl RuleEdit {
         }
     }
 
-    /// The path text of the rule; `None` for the one without.
+    /// The path's text; `None` for a rule without a path.
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::Put { rule, replaces: _ } => rule.path_text(),
@@ -54,25 +47,19 @@ impl RuleEdit {
     }
 }
 
-/// Why an edit was not applied. Rules are counted from 1, as cloudflared does.
+/// The reason why an edit was not applied. Rules are counted from 1, as in cloudflared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditRefusal {
     /// A rule that is not ours stands at the same hostname and path.
-    Conflict {
-        /// Its number.
-        rule: usize,
-    },
-    /// A foreign rule and the wanted one each match all that the other matches.
+    Conflict { rule: usize },
+    /// A foreign rule and the wanted one match exactly the same requests.
     MutualCover {
-        /// The foreign rule's number.
+        /// The number of the foreign rule.
         rule: usize,
     },
-    /// Several rules have this hostname and path: which is ours cannot be told.
-    Duplicate {
-        /// Their numbers.
-        rules: Vec<usize>,
-    },
-    /// Another edit of the same call wants this hostname and path otherwise.
+    /// Several rules have this hostname and path, so ours cannot be told from the others.
+    Duplicate { rules: Vec<usize> },
+    /// Another edit of the same call asks for a different rule at this hostname and path.
     Contradiction,
 }
 
@@ -108,17 +95,17 @@ impl Error for EditRefusal {}
 
 /// The list after edits.
 pub(super) struct Applied {
-    /// Nothing where every rule stands as it stood.
+    /// `None` if no rule changes.
     pub(super) rules: Option<Vec<Rule>>,
-    /// The indices of the edits to which that is owed.
+    /// The indices of the edits that changed something.
     pub(super) effective: BTreeSet<usize>,
     pub(super) refused: Vec<(usize, EditRefusal)>,
 }
 
 /// Applies edits to `rules`, of which those that `own` names are ours.
 ///
-/// What is refused is decided first, on the list as it came; then rules are taken away; then rules are put,
-/// in the order they have among themselves. So nothing depends on the order of the edits.
+/// First it decides on the list as it came which edits are refused; then it removes rules; then it puts rules, in the
+/// order that they have among themselves. So nothing depends on the order of the edits.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let mut list = Owned::new(rules, own).list;
     let mut refused = Refused::default();
@@ -137,8 +124,8 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             effective.extend(indices);
         }
     }
-    // What is replaced or taken away is ours towards all others, so this is known before any of them is
-    // judged.
+    // Collected before any edit is judged, because a rule that is replaced or removed counts as ours for all other
+    // edits.
     let replaced = claimed.iter().filter_map(|(_, claim)| claim.replaced());
     for index in replaced.chain(removed.iter().copied()) {
         if let Some(slot) = list.get_mut(index) {
@@ -173,7 +160,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     Applied { rules: is_changed.then_some(edited), effective, refused: refused.sorted() }
 }
 
-/// A document's rules, and which of them are ours.
+/// A document's rules, each marked as ours or not.
 #[derive(Clone, Debug)]
 pub struct Owned<'a> {
     rules: &'a [Rule],
@@ -186,17 +173,17 @@ impl<'a> Owned<'a> {
         Self { rules, list: rules.iter().map(slot).collect() }
     }
 
-    /// The same, with those that `own` names ours as well.
+    /// The same, with the rules that `own` names marked as ours as well.
     pub fn and(&self, own: &dyn Fn(&Rule) -> bool) -> Self {
         let mut owned = self.clone();
         owned.list.iter_mut().for_each(|slot| slot.is_own |= own(&slot.rule));
         owned
     }
 
-    /// Whether putting our rule for this hostname and path again would change which requests it answers: a
-    /// rule that covers it stands in front of it, or one of ours that by our order stands behind it; or its
-    /// hostname is spelled so that it matches nothing. False where the put would be refused, where there is
-    /// no such rule, and where it is not ours.
+    /// True if putting our rule for this hostname and path again would change which requests it answers: a rule that
+    /// covers it stands in front of it, be it foreign or one of ours that belongs behind it; or its hostname is spelled
+    /// so that it matches nothing. False if the put would be refused, if there is no such rule, or if the rule is not
+    /// ours.
     pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>) -> bool {
         let scope = Scope::new(hostname, path);
         let Ok(Some(present)) = the_one(self.rules, scope) else {
@@ -211,23 +198,23 @@ impl<'a> Owned<'a> {
     }
 }
 
-/// A rule that is wanted, and which edits want it.
+/// A wanted rule, and the edits that want it.
 struct Put<'a> {
     rule: &'a WantedRule,
     replaces: bool,
     indices: Vec<usize>,
 }
 
-/// A rule that is not wanted any more, and which edits say so.
+/// A rule to be removed, and the edits that ask for it.
 struct Removal<'a> {
     scope: Scope<'a>,
     indices: Vec<usize>,
 }
 
-/// What a put does to the list.
+/// The effect of a put on the list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
-    /// What it wants stands already and is not ours: it stays as it is.
+    /// The wanted rule stands already and is not ours, so it stays as it is.
     Nothing,
     Add,
     Replace(usize),
@@ -246,7 +233,7 @@ impl Claim {
 struct Refused(Vec<(usize, EditRefusal)>);
 
 impl Refused {
-    /// What was decided about the edits at `indices`; notes them where they are refused.
+    /// The result for the edits at `indices`, which are noted as refused if it is an error.
     fn unless<T>(&mut self, indices: &[usize], decided: Result<T, EditRefusal>) -> Option<T> {
         decided.map_err(|refusal| self.0.extend(indices.iter().map(|index| (*index, refusal.clone())))).ok()
     }
@@ -257,9 +244,9 @@ impl Refused {
     }
 }
 
-/// What is asked for, once for each hostname and path, in the order our rules have among themselves. Of
-/// different rules wanted at one, the one with the smallest text is taken, so that it is the same one in
-/// every loop.
+/// The wanted rules and removals, one for each hostname and path, in the order that our rules have among themselves. If
+/// several rules are wanted at one place, the one with the smallest text is taken, so that it is the same one in every
+/// loop.
 fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Vec<Removal<'a>>) {
     let mut by_scope: BTreeMap<_, (Scope<'a>, Vec<(usize, &'a RuleEdit)>)> = BTreeMap::new();
     for (index, edit) in edits.iter().enumerate() {
@@ -291,7 +278,7 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
     (puts, removals)
 }
 
-/// Decides what a put may do with the rule that stands at its hostname and path.
+/// Decides what a put may do to the rule at its hostname and path.
 fn claim(rules: &[Rule], put: &Put<'_>) -> Result<Claim, EditRefusal> {
     match the_one(rules, Scope::of(put.rule))? {
         None => Ok(Claim::Add),
@@ -303,7 +290,7 @@ fn claim(rules: &[Rule], put: &Put<'_>) -> Result<Claim, EditRefusal> {
     }
 }
 
-/// The rule for `scope`, if there is one.
+/// The only rule for `scope`, if there is one.
 fn the_one(rules: &[Rule], scope: Scope<'_>) -> Result<Option<usize>, EditRefusal> {
     let found: Vec<usize> =
         rules.iter().enumerate().filter(|(_, rule)| scope.is_of(rule)).map(|(index, _)| index).collect();
@@ -314,8 +301,8 @@ fn the_one(rules: &[Rule], scope: Scope<'_>) -> Result<Option<usize>, EditRefusa
     }
 }
 
-/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule
-/// behind ours got none already, unless ours is spelled so that it matches nothing.
+/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule behind
+/// ours gets none already, unless ours is spelled so that it matches nothing.
 fn check_equivalents(list: &[Slot<'_>], scope: Scope<'_>, present: Option<usize>) -> Result<(), EditRefusal> {
     let is_live = |index: &usize| list.get(*index).is_some_and(|slot| scope.is_covered_by(&slot.rule));
     let in_front = list.get(..present.filter(is_live).unwrap_or(list.len())).unwrap_or_default();
@@ -325,7 +312,7 @@ fn check_equivalents(list: &[Slot<'_>], scope: Scope<'_>, present: Option<usize>
     }
 }
 
-/// Makes the rule so, where it stands or where it has to stand. Whether that changes anything.
+/// Writes the rule, at its place or where it has to stand. Returns true if that changes anything.
 fn put(list: &mut Vec<Slot<'_>>, wanted: &WantedRule) -> bool {
     let scope = Scope::of(wanted);
     let Some(present) = list.iter().position(|slot| scope.is_of(&slot.rule)) else {
@@ -343,7 +330,8 @@ fn put(list: &mut Vec<Slot<'_>>, wanted: &WantedRule) -> bool {
         return !is_equal;
     }
     let slot = list.remove(present);
-    // Spelled right it answers requests that it did not answer before: its place is that of a new rule.
+    // With its spelling corrected the rule answers requests that it did not answer before, so it is placed like a new
+    // one.
     let place = if is_live { place_again(list, present, scope) } else { place(list, scope) };
     list.insert(place, slot);
     !is_equal || place != present

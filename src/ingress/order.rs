@@ -1,22 +1,22 @@
-//! Where a rule of ours stands in the list.
+//! Decides where a rule of ours stands in the list.
 //!
-//! The first rule that matches a request answers it, so a place is a decision about requests:
+//! The first rule that matches a request answers it, so placing a rule decides about requests:
 //!
-//! 1. It stands in front of every foreign rule that covers it, else no request would reach it.
-//! 2. It stands behind every foreign rule that is in front of the first such one. Those overlap it in part at
-//!    most, and keep their requests.
-//! 3. Within the run of our rules at that place, uninterrupted by a foreign one, narrower stands in front of
-//!    wider: exact hostnames, deeper wildcards, shallower ones; then paths by [`PathRank`]; then by bytes.
+//! 1. It stands in front of every foreign rule that covers it, because no request would reach it otherwise.
+//! 2. It stands behind every foreign rule that is in front of the first such one. Those overlap it at most in part, and
+//!    keep their requests.
+//! 3. Within the run of our rules at that place, uninterrupted by a foreign one, narrower rules stand in front of wider
+//!    ones: exact hostnames, deeper wildcards, shallower ones; then paths by [`PathRank`]; then by bytes.
 //!
-//! A rule of ours that covers it and is wider is an edge like the foreign one of 1.
+//! A wider rule of ours that covers it is an edge, like the foreign rule of 1.
 //!
-//! A rule that stands already is moved only when it breaks 1, or 3 towards a rule that it shares hosts with.
-//! Somebody may have put a foreign rule behind it that overlaps it in part: moving it would hand that rule
+//! A rule that stands already is only moved if it breaks 1, or breaks 3 towards a rule that it shares hosts with.
+//! Somebody may have put a foreign rule behind it that overlaps it in part, and moving ours would hand that rule
 //! requests. The order of rules that share no host means nothing.
 //!
-//! What makes the law hold, that a request changes its rule only from one that covers ours to ours: when ours
-//! is put directly before the first rule that covers it, a request that now reaches it was answered by that
-//! rule, or by a rule of ours between the two.
+//! The law is that a request only changes its rule from one that covers ours to ours. It holds because our rule is put
+//! directly before the first rule that covers it: a request that now reaches ours was answered by that rule before, or
+//! by a rule of ours between the two.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -25,14 +25,14 @@ use super::path::shape::{self, PathRank};
 use super::rule::{Rule, WantedRule};
 use crate::model::hostname::{HostScope, Hostname};
 
-/// A rule in a list that is being edited.
+/// A rule of a list in work.
 #[derive(Clone, Debug)]
 pub(super) struct Slot<'a> {
     pub(super) rule: Cow<'a, Rule>,
     pub(super) is_own: bool,
 }
 
-/// What a rule of ours is for.
+/// The hostname and path of a rule of ours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope<'a> {
     hostname: &'a Hostname,
@@ -40,37 +40,35 @@ pub(super) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// An empty path is none.
+    /// An empty path counts as none.
     pub(super) fn new(hostname: &'a Hostname, path: Option<&'a str>) -> Self {
         Self { hostname, path: path.filter(|path| !path.is_empty()) }
     }
 
-    /// What a wanted rule is for.
     pub(super) fn of(wanted: &'a WantedRule) -> Self {
         Self::new(&wanted.hostname, wanted.path_text())
     }
 
-    /// Whether `rule` has this hostname and this path text.
+    /// True if `rule` has this hostname and this path text.
     pub(super) fn is_of(&self, rule: &Rule) -> bool {
         rule.is_for(self.hostname, self.path)
     }
 
-    /// Whether every request that is for this scope matches `rule`, as far as texts say.
+    /// True if `rule` matches every request for this scope, as far as the texts tell.
     pub(super) fn is_covered_by(&self, rule: &Rule) -> bool {
         rule.is_readable()
             && HostScope::of(rule.hostname()).includes(self.hostname)
             && shape::covers(rule.path(), self.path)
     }
 
-    /// Whether this scope and `rule` each match all that the other matches: neither place would leave both of
-    /// them a request.
+    /// True if this scope and `rule` match exactly the same requests: one of them would get none, whatever their order.
     pub(super) fn is_equivalent_to(&self, rule: &Rule) -> bool {
         self.is_covered_by(rule)
             && rule.folded_hostname() == self.hostname.as_str()
             && shape::covers(self.path, rule.path())
     }
 
-    /// Whether some host is for both, of two rules of ours.
+    /// True if this scope and `rule`, both ours, have a host in common.
     fn shares_hosts_with(&self, rule: &Rule) -> bool {
         let includes = |wide: &str, narrow: &str| match HostScope::of(wide) {
             HostScope::All => true,
@@ -86,7 +84,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The order of our rules among themselves: smaller stands in front.
+/// The order of our rules among themselves: a smaller key stands in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key<'a> {
     hosts: HostRank,
@@ -98,7 +96,7 @@ pub(super) struct Key<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum HostRank {
     Exact,
-    /// By the number of labels, most first.
+    /// By the number of labels, the most first.
     Wildcard(Reverse<usize>),
     All,
 }
@@ -118,13 +116,13 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Where to put a rule for `scope` into a list that has none for it.
+/// The place of a rule for `scope` in a list that has none for it.
 pub(super) fn place(list: &[Slot<'_>], scope: Scope<'_>) -> usize {
     place_before(list, list.len(), scope)
 }
 
-/// Where to put our rule for `scope` that was taken from `index` because it was misplaced there. It goes
-/// towards the front only: a foreign rule behind it is not passed.
+/// The new place of our rule for `scope`, which was misplaced at `index`. It moves only towards the front, so it never
+/// passes a foreign rule behind it.
 pub(super) fn place_again(list: &[Slot<'_>], index: usize, scope: Scope<'_>) -> usize {
     let foreign = list.iter().skip(index).position(|slot| !slot.is_own);
     place_before(list, foreign.map_or(list.len(), |offset| index + offset), scope)
@@ -140,8 +138,8 @@ fn place_before(list: &[Slot<'_>], end: usize, scope: Scope<'_>) -> usize {
     let wider = wider.unwrap_or(run.len());
     let narrower = run.iter().rposition(|slot| shares_hosts(slot) && Key::of(&slot.rule) < key);
     let narrower = narrower.map_or(0, |index| index + 1);
-    // Between the two any place will do, so the one that keeps a sorted run sorted. Where a wider rule stands
-    // in front of a narrower one, those two are out of order themselves: this one at least is reached.
+    // Between the two any place will do, so this takes the one that keeps a sorted run sorted. If a wider rule stands
+    // in front of a narrower one, those two are misplaced themselves, but this one at least is reached.
     let sorted = run
         .iter()
         .take(wider)
@@ -151,8 +149,7 @@ fn place_before(list: &[Slot<'_>], end: usize, scope: Scope<'_>) -> usize {
     beginning + sorted
 }
 
-/// Whether our rule at `index` has to be put elsewhere: a rule in front covers it, and by the order should
-/// stand behind it.
+/// True if our rule at `index` must move: a rule in front of it covers it, and belongs behind it.
 pub(super) fn is_misplaced(list: &[Slot<'_>], index: usize, scope: Scope<'_>) -> bool {
     let key = scope.key();
     let in_front = list.get(..index).unwrap_or_default();
@@ -160,7 +157,7 @@ pub(super) fn is_misplaced(list: &[Slot<'_>], index: usize, scope: Scope<'_>) ->
     in_front.iter().any(|slot| is_edge(slot, scope)) || run_before(list, index).iter().any(is_wider)
 }
 
-/// Whether a rule for `scope` stands in front of this one, wherever it is.
+/// True if a rule for `scope` has to stand in front of this one.
 fn is_edge(slot: &Slot<'_>, scope: Scope<'_>) -> bool {
     scope.is_covered_by(&slot.rule) && (!slot.is_own || Key::of(&slot.rule) > scope.key())
 }

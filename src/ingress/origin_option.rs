@@ -1,25 +1,25 @@
-//! The options that a rule can have: one table of them, and how each kind is read from a text and shown as one.
+//! The options of a rule: one table of them, and how each kind is parsed and rendered.
 //!
-//! A new option is one line of the table and, as `argh` wants each flag declared, one in `cli.rs`; tests compare the
-//! table with the flags and with what the documents say. Field names, types and units are cloudflared's
+//! A new option is one line of the table and one in `cli.rs`, because `argh` wants each flag declared; tests compare
+//! the table with the flags and with the documents. Field names, types and units are cloudflared's
 //! (`config/configuration.go`, `OriginRequestConfig`): durations are whole seconds. One value of a wrong type makes
-//! cloudflared refuse the whole document, so a value can only be made by [`OriginOption::parse`].
+//! cloudflared refuse the whole document, so only [`OriginOption::parse`] makes values.
 
 use std::net::IpAddr;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Above this a cloudflared of 32 bits, for arm or 386, cannot read the number, and refuses the whole document that
-/// Cloudflare took.
+/// A 32-bit cloudflared, for arm or 386, cannot read a number above this, and refuses the whole document although
+/// Cloudflare accepted it.
 const COUNT_MAX: u64 = i32::MAX as u64;
 
-/// Above this cloudflared's nanoseconds overflow, silently.
+/// Above this, cloudflared's nanoseconds overflow silently.
 const DURATION_MAX_SECONDS: u64 = i64::MAX as u64 / 1_000_000_000;
 
 macro_rules! origin_options {
     ($($option:ident: $kind:ident, $name:literal, $setting:literal, $field:literal;)+) => {
-        /// An option of a rule. They are ordered as Cloudflare orders them, and written in that order.
+        /// An option of a rule. Options are ordered as Cloudflare orders them, and written in that order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum OriginOption {
             $(#[doc = concat!("`", $field, "`")] $option,)+
@@ -75,7 +75,7 @@ struct Row {
     field: &'static str,
 }
 
-/// What an option takes.
+/// The type of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Duration,
@@ -83,17 +83,17 @@ enum Kind {
     Port,
     Flag,
     Text,
-    /// A file, as every cloudflared of the tunnel sees it. Without it a service whose certificate it has signed would be
-    /// out of reach.
+    /// A file path that every cloudflared of the tunnel can read. Without it, a service whose certificate that file's
+    /// authority signed is out of reach.
     File,
     /// A text that goes into a header or a TLS extension.
     HostText,
     ProxyType,
-    /// The rules of a `socks-proxy` service. They limit what is reachable.
+    /// The rules of a `socks-proxy` service, which limit what is reachable.
     IpRules,
 }
 
-/// An option and a value for it that cloudflared takes.
+/// An option, with a value that cloudflared accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginValue {
     option: OriginOption,
@@ -117,12 +117,12 @@ struct IpRule {
     allow: bool,
 }
 
-/// One property that could not be taken.
+/// A property that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadOption {
-    /// The whole property name.
+    /// The full property name.
     pub property: &'static str,
-    /// What is wrong with it and what is allowed.
+    /// The problem, and the allowed values.
     pub problem: String,
 }
 
@@ -133,27 +133,26 @@ impl BadOption {
 }
 
 impl OriginOption {
-    /// Every option.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
         Self::ALL.iter().copied()
     }
 
-    /// Its name, with which those of property and annotation end.
+    /// The name; those of property and annotation end with it.
     pub const fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// The property of an endpoint that says it.
+    /// The endpoint property that sets it.
     pub const fn property(self) -> &'static str {
         self.row().property
     }
 
-    /// The same in an annotation, behind the prefix of all of `ExternalDNS`'s annotations.
+    /// The annotation that sets it, behind the prefix of all of `ExternalDNS`'s annotations.
     pub const fn annotation(self) -> &'static str {
         self.row().annotation
     }
 
-    /// The setting that says what holds where an endpoint says nothing.
+    /// The setting with its default for endpoints that do not set it.
     pub const fn setting(self) -> &'static str {
         self.row().setting
     }
@@ -163,23 +162,24 @@ impl OriginOption {
         self.row().field
     }
 
-    /// Whether a rule without it could publish more than was asked for, or nothing: one that is invalid is not left out.
+    /// True if a rule without it could publish more than was asked for, or nothing. An invalid value then refuses the
+    /// endpoint.
     pub(super) const fn is_needed(self) -> bool {
         matches!(self.row().kind, Kind::IpRules | Kind::File)
     }
 
-    /// The value that a text says; nothing where it says what an absent field says.
+    /// Parses a value; `None` if it means the same as an absent field.
     ///
     /// # Errors
-    /// What is wrong with the text and what is allowed.
+    /// The problem with the text, and the allowed values.
     pub fn parse(self, text: &str) -> Result<Option<OriginValue>, String> {
         let content = self.row().kind.parse(text)?;
         let is_nothing = matches!(&content, Content::IpRules(rules) if rules.is_empty());
         Ok((!is_nothing).then_some(OriginValue { option: self, content }))
     }
 
-    /// The text for a JSON value, whoever wrote it; nothing where the value means the same as an absent field. A value of
-    /// another type than cloudflared takes is shown as it stands.
+    /// The text of a JSON value, whoever wrote it; `None` if the value means the same as an absent field. A value of a
+    /// type that cloudflared does not take is shown as JSON.
     pub(super) fn render(self, value: &Value) -> Option<String> {
         match (self.row().kind, value) {
             (_, Value::Null) => None,
@@ -195,7 +195,6 @@ impl OriginOption {
 }
 
 impl OriginValue {
-    /// The option that it is of.
     pub(super) const fn option(&self) -> OriginOption {
         self.option
     }
@@ -208,7 +207,7 @@ impl OriginValue {
         if let Content::Text(text) = &self.content { Some(text) } else { None }
     }
 
-    /// What the field holds.
+    /// The field's value.
     pub(super) fn to_json(&self) -> Value {
         match &self.content {
             Content::Number(number) => Value::from(*number),
@@ -245,7 +244,7 @@ impl Kind {
     }
 }
 
-/// Whole seconds from Go's notation (`1m30s`) or a bare number of seconds.
+/// Parses whole seconds, in Go's notation (`1m30s`) or as a plain number.
 fn parse_duration(text: &str) -> Result<u64, String> {
     const HELP: &str = "allowed are whole seconds, minutes and hours such as 30s or 1m30s";
     let bad = || format!("is {text:?}; {HELP}");
@@ -278,7 +277,7 @@ fn whole_number(text: &str, maximum: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("is {text:?}; allowed is a whole number from 0 to {maximum}"))
 }
 
-/// `true` or `false`, and nothing else: an unknown word must not decide.
+/// Accepts only `true` or `false`, because an unknown word must not decide anything.
 pub(super) fn parse_flag(text: &str) -> Result<bool, String> {
     match text {
         "true" => Ok(true),
@@ -300,7 +299,7 @@ fn parse_ip_rules(text: &str) -> Result<Vec<IpRule>, String> {
     Ok(rules)
 }
 
-/// Whether the text is an address and a prefix length, such as `10.0.0.0/8`.
+/// True if the text is an address with a prefix length, such as `10.0.0.0/8`.
 fn is_address_range(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else {
         return false;
@@ -314,7 +313,7 @@ fn is_address_range(text: &str) -> bool {
         && length.parse::<u8>().is_ok_and(|length| length <= maximum)
 }
 
-/// Compact, the keys in Cloudflare's order; serde_json's own map would sort them.
+/// Compact JSON with the keys in Cloudflare's order; serde_json's own map would sort them.
 fn render_ip_rules(rules: &Value) -> String {
     let Value::Array(rules) = rules else {
         return rules.to_string();
@@ -342,7 +341,7 @@ fn render_ip_rules(rules: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// The table of docs/annotations.md, with what it says that each option takes.
+    /// Compares the table of docs/annotations.md: the options, their order, and the values that each accepts.
     #[test]
     fn the_documents_have_every_option_in_order_and_what_it_takes() {
         let (_, text) = include_str!("../../docs/annotations.md")

@@ -1,7 +1,8 @@
-//! The options of a rule, `originRequest`: read from an endpoint's properties, shown as such, and written onto what stands.
+//! The options of a rule, `originRequest`: read from an endpoint's properties, rendered as properties, and written into
+//! the present JSON.
 //!
-//! Both directions go through the JSON value, so that what `adjust` renders and what `records` reads back from a rule
-//! cannot differ.
+//! Both directions go through the JSON value, so that the properties that `adjust` renders and those that `records`
+//! reads back from a rule cannot differ.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -14,29 +15,30 @@ use crate::model::endpoint::Property;
 const NOTHING_BESIDE_A_DEFAULT: &str = "is an empty list, which says nothing where there is a default: deny what the \
      default allows, as in [{\"prefix\":\"0.0.0.0/0\",\"allow\":false}]";
 
-/// The options of a rule as they are wanted, in Cloudflare's order. What it does not name is taken off the rule.
+/// The wanted options of a rule, in Cloudflare's order. Options that it does not name are removed from the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginRequest {
     options: Vec<OriginValue>,
     access: Option<Access>,
 }
 
-/// What the origin options and Access properties of one endpoint amount to.
+/// The result of reading an endpoint's origin options and Access properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OptionsRead {
-    /// What goes into the rule.
+    /// The options for the rule.
     pub origin_request: OriginRequest,
-    /// Options that are left out with a warning.
+    /// Options that are left out, with a warning.
     pub left_out: Vec<BadOption>,
-    /// Options without which more would be published than was asked for: the endpoint is invalid.
+    /// Invalid options without which more would be published than was asked for; they make the endpoint invalid.
     pub invalid: Vec<BadOption>,
 }
 
-/// A member of an object, and the value that it is to have.
+/// A member of an object, and its wanted value.
 type Member = (&'static str, Option<Box<RawValue>>);
 
 impl OriginRequest {
-    /// Reads the texts of the options and of Access. An option that is not said, or left out, has its value of `defaults`.
+    /// Reads the texts of the options and of Access. An option that is not set, or is left out, takes its value from
+    /// `defaults`.
     pub fn read<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>, defaults: &Self) -> OptionsRead {
         let mut read = OptionsRead::default();
         for option in OriginOption::all() {
@@ -44,7 +46,7 @@ impl OriginRequest {
             let problem = match text_of(option.property()).map(|text| option.parse(text)) {
                 None => None,
                 Some(Ok(None)) if default.is_none() => continue,
-                // Nothing in the rule would say it, and so the default would come back and allow more.
+                // The rule cannot express this value, so the default would come back and allow more.
                 Some(Ok(None)) => Some(NOTHING_BESIDE_A_DEFAULT.to_owned()),
                 Some(Ok(Some(value))) => {
                     read.origin_request.options.push(value);
@@ -65,17 +67,16 @@ impl OriginRequest {
         read
     }
 
-    /// Whether it names nothing.
     pub fn is_empty(&self) -> bool {
         self.options.is_empty() && self.access.is_none()
     }
 
-    /// Whether an option is set to `true`.
+    /// True if the option is `true`.
     pub fn is_on(&self, option: OriginOption) -> bool {
         self.value(option).and_then(OriginValue::flag) == Some(true)
     }
 
-    /// The text of an option that has one.
+    /// The text of an option, if its value is a text.
     pub fn text(&self, option: OriginOption) -> Option<&str> {
         self.value(option).and_then(OriginValue::text)
     }
@@ -87,12 +88,12 @@ impl OriginRequest {
         options.chain(access).collect()
     }
 
-    /// Whether an `originRequest` has these values in its managed fields.
+    /// True if an `originRequest` has these values in its managed fields.
     pub(super) fn is_in(&self, origin: &RawObject<'_>) -> bool {
         holds(origin, &self.option_members()) && holds(&access_of(origin), &self.access_members())
     }
 
-    /// The `originRequest` with its managed fields as wanted and all others as they are; nothing where nothing is left.
+    /// The `originRequest` with its managed fields as wanted and all others unchanged; `None` if nothing is left.
     pub(super) fn onto(&self, origin: RawObject<'_>) -> Option<Box<RawValue>> {
         let (options, access_members) = (self.option_members(), self.access_members());
         let access = access_of(&origin);
@@ -128,7 +129,7 @@ impl FromIterator<OriginValue> for OriginRequest {
     }
 }
 
-/// The canonical properties for what stands in an `originRequest`, whoever wrote it there.
+/// The canonical properties of an `originRequest`, whoever wrote it.
 pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
     let value = |field: &str| {
         let raw = origin.last(field)?;
@@ -139,7 +140,7 @@ pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
     options.chain(access.into_iter().flatten()).collect()
 }
 
-/// Whether an `originRequest` holds a field that is not managed.
+/// True if an `originRequest` has a field that is not managed.
 pub(super) fn has_unmanaged_field(origin: &RawObject<'_>) -> bool {
     let fields: Vec<&str> = OriginOption::all().map(OriginOption::field).chain([access::FIELD]).collect();
     origin.has_others_than(&fields) || access_of(origin).has_others_than(&access::MEMBERS)
@@ -194,7 +195,7 @@ mod tests {
         origin_request.onto(RawObject::default()).map(|raw| raw.get().to_owned()).unwrap_or_default()
     }
 
-    /// What is rendered from the value that was read.
+    /// The properties rendered from the value that was read.
     fn canonical(name: &str, value: &str) -> Result<Vec<(String, String)>, String> {
         let read = read_one(name, value);
         match read.left_out.iter().chain(&read.invalid).next() {
@@ -310,7 +311,7 @@ mod tests {
         }
     }
 
-    /// An option that is said, one that is left out and one that nobody says, beside defaults for all three.
+    /// One option is set, one is left out and one is not set; all three have defaults.
     #[test]
     fn a_default_stands_where_the_endpoint_says_nothing_valid() {
         let defaults = wanted(&[
@@ -325,7 +326,7 @@ mod tests {
         assert_eq!((read.left_out.len(), read.invalid.len()), (1, 0), "{read:?}");
     }
 
-    /// Nothing in a rule would say it, and in the next loop the default would allow what it denies.
+    /// The rule could not express it, and in the next loop the default would allow what it denies.
     #[test]
     fn an_empty_list_of_ip_rules_is_invalid_beside_a_default_that_allows_something() {
         let defaults = wanted(&[(IP_RULES, r#"[{"prefix":"10.0.0.0/8","ports":[],"allow":true}]"#)]);

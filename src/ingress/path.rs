@@ -1,9 +1,9 @@
-//! Path expressions: the part of RE2's syntax that every reader of them agrees on.
+//! Path expressions: the part of RE2's syntax on which all readers agree.
 //!
-//! cloudflared compiles a rule's path with Go's `regexp` and searches the request's path, decoded, for it:
-//! without `^` it may match anywhere. An expression that Go refuses makes cloudflared refuse the whole
-//! document. There is no Go here, so only what Go and `regex-lite` both read is taken; the little that is
-//! lost has a plainer spelling.
+//! cloudflared compiles a rule's path with Go's `regexp` and searches the decoded path of the request for it, so
+//! without `^` it may match anywhere. An expression that Go refuses makes cloudflared refuse the whole document. There
+//! is no Go here, so only the syntax that both Go and `regex-lite` read is accepted; the little that is lost has a
+//! plainer spelling.
 
 mod scanner;
 pub(super) mod shape;
@@ -15,28 +15,28 @@ use regex_lite::RegexBuilder;
 
 use crate::limits::PATH_MAX_BYTES;
 
-/// How deep groups may nest.
+/// The depth to which groups may nest.
 const DEPTH_MAX: u32 = 20;
 
-/// What an expression may take compiled: repetitions of repetitions grow fast, in cloudflared as here, and thousands of
-/// them may come in one request.
+/// The memory of a compiled expression. Nested repetitions grow fast, in cloudflared as here, and one request may bring
+/// thousands of them.
 const COMPILED_MAX_BYTES: usize = 32 * 1024;
 
-/// How often one part of an expression may be repeated by a count: Go's own limit.
+/// The largest repetition count for a part of an expression; this is Go's own limit.
 const REPEAT_MAX: u32 = 1_000;
 
-/// What a regular expression gives a meaning to.
+/// The characters that have a meaning in regular expressions.
 const SPECIAL: [char; 14] = ['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
 
-/// A path expression inside the common subset of Go's RE2 and regex-lite.
+/// A path expression in the common subset of Go's RE2 and regex-lite.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathPattern(Box<str>);
 
 impl PathPattern {
-    /// Reads an expression. It is kept as it is written.
+    /// Parses an expression, which is kept as written.
     ///
     /// # Errors
-    /// When Go would refuse the expression, or read it otherwise than other engines do.
+    /// When Go would refuse the expression, or read it differently from other engines.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         if text.is_empty() {
             return Err(PathError::Empty);
@@ -52,13 +52,13 @@ impl PathPattern {
         }
     }
 
-    /// The expression for a path and everything below it: `/api` becomes `^/api(/|$)`, with what is special
-    /// in an expression escaped. A slash at the end says nothing more and is dropped; `/` becomes `^/`, which
-    /// matches everything and so stands behind every narrower rule of its host.
+    /// The expression for a path and everything below it: `/api` becomes `^/api(/|$)`, with special characters escaped.
+    /// A slash at the end adds nothing and is dropped. `/` becomes `^/`, which matches everything and so stands behind
+    /// every narrower rule of its host.
     ///
     /// # Errors
-    /// When the text does not begin with a slash, or holds what no decoded path holds or what was meant as a
-    /// pattern.
+    /// When the text does not begin with a slash, or holds characters that no decoded path contains or that were meant
+    /// as a pattern.
     pub fn from_prefix(prefix: &str) -> Result<Self, PathError> {
         if !prefix.starts_with('/') {
             return Err(PathError::PrefixWithoutSlash);
@@ -86,7 +86,6 @@ impl PathPattern {
         Self::parse(&expression)
     }
 
-    /// The expression.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -98,31 +97,26 @@ impl fmt::Display for PathPattern {
     }
 }
 
-/// Why a text is not a path expression that can be used. Positions count characters from 1.
+/// The reason why a text cannot be used as a path expression. Positions count characters from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathError {
-    /// There is no text: a rule for all paths has no path.
+    /// The text is empty. A rule for all paths has no path.
     Empty,
-    /// Over the length that is taken.
+    /// The text is longer than allowed.
     TooLong,
-    /// Something at this position that is not in the common subset.
-    Syntax {
-        /// Where it stands.
-        position: usize,
-        /// What it is.
-        problem: Syntax,
-    },
-    /// The second check, regex-lite's own, refused it.
+    /// The text at this position is not in the common subset.
+    Syntax { position: usize, problem: Syntax },
+    /// The second check, by regex-lite, refused it.
     Engine(Box<str>),
-    /// A prefix that does not begin with `/`.
+    /// The prefix does not begin with `/`.
     PrefixWithoutSlash,
-    /// A character that no decoded path holds, or that was meant as a pattern.
+    /// A character that no decoded path contains, or that was meant as a pattern.
     PrefixCharacter(char),
     /// A percent-encoded character: cloudflared compares the decoded path.
     PrefixEncoded,
 }
 
-/// What in an expression is outside the common subset.
+/// The problem that is outside the common subset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
     /// `*`, `+`, `?` or a count with nothing in front of it.
@@ -133,7 +127,7 @@ pub enum Syntax {
     RepeatedTooOften,
     /// A count such as `{3,1}`.
     RepeatBackwards,
-    /// `{` or `}` that is no count.
+    /// `{` or `}` that is not part of a count.
     Brace,
     /// `]` outside a class, or `[` inside one.
     Bracket,
@@ -141,19 +135,19 @@ pub enum Syntax {
     UnclosedGroup,
     /// `)` without its `(`.
     UnopenedGroup,
-    /// Look-around and other groups that begin `(?`.
+    /// Look-around or another group that begins with `(?`.
     GroupKind,
-    /// A group's name that is not letters, digits and underscores.
+    /// A group name with characters other than letters, digits and underscores.
     GroupName,
     /// `[` without its `]`.
     UnclosedClass,
-    /// A class that holds nothing.
+    /// An empty class.
     EmptyClass,
     /// A range such as `z-a`.
     RangeBackwards,
-    /// A hyphen in the middle of a class that is no range.
+    /// A hyphen in the middle of a class that does not form a range.
     ClassHyphen,
-    /// A POSIX class that does not exist.
+    /// An unknown POSIX class.
     ClassName,
     /// `&&`, `--` or `~~` in a class: an operation on sets in some engines.
     ClassOperation,
@@ -382,7 +376,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// The scanner is the stricter one: what it takes, regex-lite takes too.
+        /// The scanner is stricter: regex-lite accepts whatever it accepts.
         #[test]
         fn what_the_scanner_takes_compiles(text in r"[a-c/0-3.+*?()|\[\]{},^$\\:PidwbAz<>&~-]{1,12}") {
             if scanner::check(&text).is_ok() {

@@ -1,7 +1,7 @@
 //! A JSON object whose members keep their order, their duplicates and their bytes.
 //!
-//! Members are found as Go's `encoding/json` finds them, because that is what cloudflared reads a
-//! configuration with: without case, and of duplicates the last.
+//! Members are found as Go's `encoding/json` finds them, because cloudflared reads a configuration with it: case is
+//! ignored, and the last of duplicates counts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A member as it was written.
+/// A member as written.
 #[derive(Clone, Debug)]
 struct Member<'a> {
     key: Cow<'a, RawValue>,
@@ -24,31 +24,31 @@ impl Member<'_> {
     }
 }
 
-/// An object as it was written, and with what was changed since.
+/// An object as written, with the changes since.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawObject<'a> {
     members: Vec<Member<'a>>,
 }
 
 impl<'a> RawObject<'a> {
-    /// Nothing where `raw` is not an object.
+    /// Parses an object; `None` if `raw` is something else.
     pub(super) fn parse(raw: &'a RawValue) -> Option<Self> {
         serde_json::from_str(raw.get()).ok()
     }
 
-    /// The value of the last member called `name`; nothing where there is none or it is `null`.
+    /// The value of the last member called `name`; `None` if there is none or it is `null`.
     pub(super) fn last(&self, name: &str) -> Option<&'a RawValue> {
         let last = self.members.iter().rfind(|member| member.is(name))?;
         (!is_null(last.value)).then_some(last.value)
     }
 
-    /// Like `last`, for what Go reads into a plain string or struct: there a `null` leaves what stood before.
+    /// Like `last`, for values that Go reads into a plain string or struct: there a `null` keeps the earlier value.
     pub(super) fn last_value(&self, name: &str) -> Option<&'a RawValue> {
         let last = self.members.iter().rfind(|member| member.is(name) && !is_null(member.value))?;
         Some(last.value)
     }
 
-    /// The members of every object called `name`, one after the other: Go reads duplicates into one struct.
+    /// The members of all objects called `name`, joined, because Go reads duplicates into one struct.
     pub(super) fn nested(&self, name: &str) -> Option<Self> {
         let objects = self.members.iter().filter(|member| member.is(name));
         let mut nested: Option<Self> = None;
@@ -58,12 +58,12 @@ impl<'a> RawObject<'a> {
         nested
     }
 
-    /// Whether there is a member of none of these names.
+    /// True if there is a member with a name that is not among `names`.
     pub(super) fn has_others_than(&self, names: &[&str]) -> bool {
         self.members.iter().any(|member| !names.iter().any(|name| member.is(name)))
     }
 
-    /// Whether the member has this value, however it is written. Absent and `null` are the same.
+    /// True if the member has this value, in any notation. Absent and `null` are the same.
     pub(super) fn holds(&self, name: &str, value: Option<&RawValue>) -> bool {
         let parsed = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
         match (self.last(name), value) {
@@ -75,7 +75,7 @@ impl<'a> RawObject<'a> {
         }
     }
 
-    /// Gives the member this value, or takes it away. One that has the value keeps its bytes.
+    /// Sets the member to this value, or removes it. A member that has the value already keeps its bytes.
     pub(super) fn put(&mut self, name: &str, value: Option<&'a RawValue>) {
         match value {
             _ if self.holds(name, value) => {}
@@ -88,8 +88,7 @@ impl<'a> RawObject<'a> {
         self.members.is_empty()
     }
 
-    /// Gives the last member called `name` this value and takes its duplicates away; puts it at the end where
-    /// there is none.
+    /// Sets the last member called `name` to this value and removes its duplicates; appends it if there is none.
     pub(super) fn set(&mut self, name: &str, value: &'a RawValue) {
         let Some(last) = self.members.iter().rposition(|member| member.is(name)) else {
             self.members.push(Member { key: Cow::Owned(raw(name)), value });
@@ -106,12 +105,12 @@ impl<'a> RawObject<'a> {
         });
     }
 
-    /// Takes every member called `name` away.
+    /// Removes every member called `name`.
     pub(super) fn remove(&mut self, name: &str) {
         self.members.retain(|member| !member.is(name));
     }
 
-    /// The object's text: keys and untouched values with their bytes, without blanks between members.
+    /// The object's text: keys and untouched values keep their bytes, without blanks between members.
     pub(super) fn to_raw(&self) -> Box<RawValue> {
         let members = self.members.iter().map(|member| [member.key.get(), ":", member.value.get()].concat());
         from_json(format!("{{{}}}", members.collect::<Vec<_>>().join(",")))
@@ -142,8 +141,8 @@ impl<'de> Deserialize<'de> for RawObject<'de> {
     }
 }
 
-/// Whether Go's `encoding/json` takes the key `key` for the field `field`: by Unicode's simple folding, in
-/// which two characters beyond ASCII fold onto letters of ASCII.
+/// True if Go's `encoding/json` takes the key `key` for the field `field`: it uses Unicode's simple folding, in which
+/// two characters beyond ASCII fold to ASCII letters.
 fn is_same_key(key: &str, field: &str) -> bool {
     let fold = |character| match character {
         'ſ' => 's',
@@ -157,7 +156,7 @@ pub(super) fn is_null(raw: &RawValue) -> bool {
     raw.get() == "null"
 }
 
-/// The text of a JSON string; nothing where `raw` is something else, or no Unicode.
+/// The text of a JSON string; `None` if `raw` is something else, or not Unicode.
 pub(super) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     // Most strings need no unescaping, and `Cow` alone would always copy.
     if let Ok(borrowed) = serde_json::from_str::<&str>(raw.get()) {
@@ -166,18 +165,18 @@ pub(super) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str::<String>(raw.get()).ok().map(Cow::Owned)
 }
 
-/// The JSON of a value whose writing cannot fail.
+/// The JSON of a value that can always be serialised.
 pub(super) fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
     serde_json::value::to_raw_value(value)
         .expect("strings and JSON values have string keys and no writer that fails")
 }
 
-/// A raw value put together from others.
+/// A raw value made of a JSON text that was put together from others.
 pub(super) fn from_json(json: String) -> Box<RawValue> {
     RawValue::from_string(json).expect("it was put together from JSON values")
 }
 
-/// The members of the list `raw`; nothing where it is no list.
+/// The members of the list `raw`; `None` if it is not a list.
 pub(super) fn list(raw: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(raw.get()).ok()
 }

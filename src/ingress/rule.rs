@@ -1,4 +1,4 @@
-//! One rule of the list, as it is read and as it is wanted.
+//! One rule of the list, as it stands and as it is wanted.
 
 use serde_json::value::RawValue;
 
@@ -12,26 +12,24 @@ use crate::model::hostname::{Hostname, fold};
 /// The fields of a rule.
 const RULE_FIELDS: [&str; 4] = ["hostname", "path", "service", "originRequest"];
 
-/// A rule as we want it.
+/// A rule in its wanted form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedRule {
-    /// The hosts it is for.
+    /// The hosts that it matches.
     pub hostname: Hostname,
-    /// The paths it is for; all where there is none.
+    /// The paths that it matches; `None` for all.
     pub path: Option<PathPattern>,
-    /// Where its requests go.
+    /// The destination of its requests.
     pub service: Service,
-    /// Its options.
     pub origin_request: OriginRequest,
 }
 
 impl WantedRule {
-    /// The path's text.
     pub fn path_text(&self) -> Option<&str> {
         self.path.as_ref().map(PathPattern::as_str)
     }
 
-    /// The rule's text, where none stands yet.
+    /// The text of a new rule.
     pub(super) fn to_raw(&self) -> Box<RawValue> {
         let path = self.path_text().map(raw);
         let hostname = raw(self.hostname.as_str());
@@ -50,21 +48,21 @@ impl WantedRule {
     }
 }
 
-/// One rule of a document, read only. Its bytes are kept.
+/// A rule of a document, which keeps its bytes.
 #[derive(Clone, Debug)]
 pub struct Rule {
     raw: Box<RawValue>,
     is_readable: bool,
     hostname: Box<str>,
-    /// Where it is another text than `hostname`.
+    /// Set if it differs from `hostname`.
     folded_hostname: Option<Box<str>>,
     path: Option<Box<str>>,
     service: Box<str>,
 }
 
 impl Rule {
-    /// Reads what cloudflared would read. What it could not read is a rule that matches nothing: it is no
-    /// one's reason to fail here.
+    /// Reads what cloudflared would read. A rule that cloudflared could not read matches nothing, and is no reason to
+    /// fail here.
     pub(super) fn parse(raw: Box<RawValue>) -> Self {
         let read = |name| -> Option<Box<str>> {
             match RawObject::parse(&raw)?.last_value(name) {
@@ -86,47 +84,45 @@ impl Rule {
         }
     }
 
-    /// The hostname as it is written; empty where there is none.
+    /// The hostname as written; empty if there is none.
     pub fn hostname(&self) -> &str {
         &self.hostname
     }
 
-    /// The path expression as it is written; nothing where it is absent or empty.
+    /// The path expression as written; `None` if it is absent or empty.
     pub fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
 
-    /// The service as it is written; empty where there is none.
+    /// The service as written; empty if there is none.
     pub fn service(&self) -> &str {
         &self.service
     }
 
-    /// The rule's bytes.
     pub fn raw(&self) -> &RawValue {
         &self.raw
     }
 
-    /// Whether it is for this hostname, compared without case and in punycode, and for this path text. An
-    /// empty path is none.
+    /// True if the rule has this hostname, compared without case and in punycode, and this path text. An empty path
+    /// counts as none.
     pub fn is_for(&self, hostname: &Hostname, path: Option<&str>) -> bool {
         self.has_hostname(hostname) && self.path() == path.filter(|path| !path.is_empty())
     }
 
-    /// Whether it is for this hostname, with whatever path.
+    /// True if the rule has this hostname, with any path.
     pub fn has_hostname(&self, hostname: &Hostname) -> bool {
         self.is_readable && self.folded_hostname() == hostname.as_str()
     }
 
-    /// Whether writing `wanted` onto it would change nothing: its hostname is written as wanted, service and
-    /// managed fields have the values wanted. Absent and `null` are the same, and so is an `originRequest`
-    /// without managed fields; fields that are not managed do not count. The path is not compared: see
-    /// [`Rule::is_for`].
+    /// True if writing `wanted` onto the rule would change nothing: its hostname is written as wanted, and its service
+    /// and managed fields have the wanted values. Absent and `null` are the same, and so is an `originRequest` without
+    /// managed fields; unmanaged fields do not count. The path is not compared: see [`Rule::is_for`].
     pub fn equals(&self, wanted: &WantedRule) -> bool {
         let WantedRule { hostname, path: _, service, origin_request: _ } = wanted;
         *self.hostname == *hostname.as_str() && *self.service == *service.as_str() && self.has_options(wanted)
     }
 
-    /// Whether it equals `wanted` and holds no field beyond what we would write.
+    /// True if it equals `wanted` and has no field beyond those that we would write.
     pub fn equals_in_every_field(&self, wanted: &WantedRule) -> bool {
         self.equals(wanted)
             && self.path() == wanted.path_text()
@@ -134,28 +130,28 @@ impl Rule {
             && !self.origin().is_some_and(|origin| has_unmanaged_field(&origin))
     }
 
-    /// Whether it has neither hostname nor path and so matches every request: what the last rule must be.
+    /// True if it has neither hostname nor path, so that it matches every request, as the last rule must.
     pub(super) fn is_catch_all(&self) -> bool {
         self.is_readable && matches!(&*self.hostname, "" | "*") && self.path.is_none()
     }
 
-    /// Whether cloudflared could read it.
+    /// True if cloudflared could read it.
     pub fn is_readable(&self) -> bool {
         self.is_readable
     }
 
-    /// The hostname in lower case and punycode, by which a rule is found. A trailing dot stays: no request of the name
-    /// without it matches.
+    /// The hostname in lower case and punycode, by which a rule is found. A trailing dot stays, because no request for
+    /// the name without it matches.
     pub fn folded_hostname(&self) -> &str {
         self.folded_hostname.as_deref().unwrap_or(&self.hostname)
     }
 
-    /// A rule as wanted, where none stands yet.
+    /// A new rule in its wanted form.
     pub(super) fn wanted(wanted: &WantedRule) -> Self {
         Self::parse(wanted.to_raw())
     }
 
-    /// The rule as wanted: what is not ours to manage stays as it is.
+    /// The rule changed to its wanted form. Whatever we do not manage stays as it is.
     pub(super) fn with(&self, wanted: &WantedRule) -> Self {
         let hostname = raw(wanted.hostname.as_str());
         let service = raw(wanted.service.as_str());
@@ -168,8 +164,7 @@ impl Rule {
             rule.set("service", &service);
         }
         match &origin {
-            // The API may add `{}` by itself: it stays, and so does the field's every byte, where nothing
-            // changes.
+            // The API may add `{}` by itself. It stays, and so does every byte of the field, if no option changes.
             _ if self.has_options(wanted) => {}
             Some(origin) => rule.set("originRequest", origin),
             None => rule.remove("originRequest"),
@@ -181,7 +176,7 @@ impl Rule {
         wanted.origin_request.is_in(&self.origin().unwrap_or_default())
     }
 
-    /// The canonical properties for its options.
+    /// The canonical properties of its options.
     pub fn option_properties(&self) -> Vec<Property> {
         self.origin().map(|origin| properties_in(&origin)).unwrap_or_default()
     }
@@ -191,7 +186,7 @@ impl Rule {
     }
 }
 
-/// The rule that answers what no other rule matches, where a document has none.
+/// The rule that answers everything else, for a document without one.
 pub(super) fn catch_all() -> Rule {
     Rule::parse(from_json(r#"{"service":"http_status:404"}"#.to_owned()))
 }

@@ -1,8 +1,8 @@
-//! Where a rule sends its requests: the service, as cloudflared reads it.
+//! The service of a rule, where its requests go, as cloudflared reads it.
 //!
-//! cloudflared takes some words, three prefixes, and URLs read by Go's `url.Parse`; any scheme it does not
-//! know becomes TCP over WebSocket, and of a URL it silently ignores userinfo, query and fragment. What is
-//! taken here is narrower: what would be ignored, or served as something else than it says, is refused.
+//! cloudflared knows some words, three prefixes, and URLs parsed by Go's `url.Parse`. A scheme that it does not know
+//! becomes TCP over WebSocket, and it silently ignores userinfo, query and fragment of a URL. This module accepts less:
+//! it refuses whatever would be ignored, or served as something else than it says.
 
 use std::error::Error;
 use std::fmt;
@@ -11,28 +11,28 @@ use std::ops::RangeInclusive;
 
 use crate::model::hostname::{HOSTNAME_MAX_BYTES, LABEL_MAX_BYTES};
 
-/// Services that are a word.
+/// Services that are a single word.
 pub(crate) const WORDS: [&str; 4] = ["hello_world", "hello-world", "bastion", "socks-proxy"];
 
-/// In front of a socket's path. cloudflared compares these with case and does not read the rest as a URL.
+/// The prefixes of a socket's path. cloudflared compares them case-sensitively and does not read the rest as a URL.
 const SOCKETS: [&str; 2] = ["unix:", "unix+tls:"];
 
-/// In front of the status that answers every request.
+/// The prefix of a status that answers every request.
 const STATUS: &str = "http_status:";
 
-/// What visitors see as the answer that was meant. cloudflared takes 100 to 999: below 200 they get 200 or nothing, and
-/// above 599 no status means anything.
+/// The statuses that reach visitors as written. cloudflared accepts 100 to 999, but below 200 visitors get 200 or
+/// nothing, and above 599 no status has a meaning.
 const STATUSES: RangeInclusive<u16> = 200..=599;
 
-/// Schemes with a protocol behind them.
+/// Schemes with a protocol of their own.
 const SCHEMES: [&str; 8] = ["http", "https", "ws", "wss", "tcp", "ssh", "rdp", "smb"];
 
-/// A service as cloudflared takes it, canonical: the scheme in lower case, a lone trailing `/` removed.
+/// A service that cloudflared accepts, in canonical form: the scheme in lower case, without a lone trailing `/`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Service(Box<str>);
 
 impl Service {
-    /// Reads a service and brings it into its canonical form.
+    /// Parses a service into its canonical form.
     ///
     /// # Errors
     /// When cloudflared would refuse the service, or would do something else than it says.
@@ -41,7 +41,7 @@ impl Service {
             return Err(ServiceError::Empty);
         }
         let is_blank = |&character: &char| character.is_control() || character.is_whitespace();
-        // Most hold none, and are told by their bytes.
+        // Most texts have no such character, which their bytes show quickly.
         if !text.bytes().all(|byte| byte.is_ascii_graphic())
             && let Some(character) = text.chars().find(is_blank)
         {
@@ -62,12 +62,12 @@ impl Service {
         url(text).map(|url| Self(url.into()))
     }
 
-    /// The service as it is written in a rule.
+    /// The service as written in a rule.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The host, brackets included, and the port that cloudflared connects to; nothing where the service is no URL.
+    /// The host, including brackets, and the port that cloudflared connects to; `None` if the service is not a URL.
     pub fn host_and_port(&self) -> Option<(&str, u16)> {
         let (scheme, authority) = self.0.split_once("://")?;
         let (host, port) = host_and_port(authority).ok()?;
@@ -76,7 +76,7 @@ impl Service {
             "https" | "wss" => 443,
             "ssh" => 22,
             "rdp" => 3389,
-            // The port of smb. tcp has none, and is not taken without one.
+            // The port of smb. tcp has no default port, and is refused without one.
             _ => 445,
         };
         Some((host, port.and_then(|port| port.parse().ok()).unwrap_or(default)))
@@ -89,8 +89,8 @@ impl fmt::Display for Service {
     }
 }
 
-/// Whether somebody who writes this means a service, valid or not. Decided by shape alone: it holds `://`,
-/// begins with one of cloudflared's prefixes, or is one of its words.
+/// True if the text is meant as a service, valid or not. Only its form decides: it contains `://`, begins with one of
+/// cloudflared's prefixes, or is one of its words.
 pub fn looks_like_service(text: &str) -> bool {
     let begins_with = |prefix: &str| {
         text.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
@@ -101,14 +101,14 @@ pub fn looks_like_service(text: &str) -> bool {
         || WORDS.contains(&text)
 }
 
-/// Why a text is not a service.
+/// The reason why a text is not a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceError {
-    /// There is no text.
+    /// The text is empty.
     Empty,
     /// A blank or a control character.
     Character(char),
-    /// Not `<scheme>://<host>`, nor anything else cloudflared knows.
+    /// The text is neither `<scheme>://<host>` nor anything else that cloudflared knows.
     Scheme,
     /// A scheme that cloudflared would carry as TCP over WebSocket, whatever its name promises.
     UnknownScheme(Box<str>),
@@ -255,10 +255,11 @@ fn check_host(host: &str) -> Result<(), ServiceError> {
     if let Some(address) = host.strip_prefix('[') {
         let address = address.strip_suffix(']').ok_or_else(invalid)?;
         let address: Ipv6Addr = address.parse().map_err(|_| invalid())?;
-        // Go 1.24.8 and 1.24.9 refuse such a URL, and cloudflared of October 2025 to January 2026 is built with them.
+        // Go 1.24.8 and 1.24.9 refuse such a URL, and the cloudflared releases of October 2025 to January 2026 are
+        // built with them.
         return address.to_ipv4_mapped().map_or(Ok(()), |mapped| Err(ServiceError::MappedAddress(mapped)));
     }
-    // A name with a trailing dot is absolute: the search domains of the pod are not tried.
+    // A name with a trailing dot is absolute, so the pod's search domains are not tried.
     let name = host.strip_suffix('.').unwrap_or(host);
     let is_label = |label: &str| {
         !label.is_empty()

@@ -1,20 +1,20 @@
-//! Reads an expression character by character and refuses what is outside the common subset, with its place.
+//! Reads an expression character by character, and refuses anything outside the common subset, with its position.
 //!
-//! The rules are those of Go's `regexp/syntax` (flags `Perl`) where it is the stricter one and of regex-lite
-//! where that is: Go refuses `a**` and counts over 1000, regex-lite refuses `\pL` and a lone brace.
+//! The rules are those of the stricter one of Go's `regexp/syntax` (flags `Perl`) and regex-lite: Go refuses `a**` and
+//! counts over 1000, regex-lite refuses `\pL` and a lone brace.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use super::{PathError, REPEAT_MAX, Syntax};
 
-/// POSIX classes that both know.
+/// The POSIX classes that both know.
 const CLASS_NAMES: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "word", "xdigit",
 ];
 
-/// What may stand behind a backslash for itself.
+/// The characters that a backslash may escape.
 const ESCAPABLE: &str = r"\.+*?()|[]{}^$/-&~#";
 
 /// Checks the whole expression.
@@ -23,24 +23,24 @@ pub(super) fn check(text: &str) -> Result<(), PathError> {
     scanner.expression().map_err(|problem| PathError::Syntax { position: scanner.position, problem })
 }
 
-/// What a repetition would apply to.
+/// The operand of a repetition.
 #[derive(Clone, Copy)]
 enum Operand {
     /// The beginning of the expression, of a group or of an alternative, or a flag.
     None,
-    /// `^`, `$`, `\b`: nothing that repeating makes sense of.
+    /// `^`, `$` or `\b`, which cannot be repeated in a useful way.
     Assertion,
-    /// Something with a repetition already.
+    /// An operand that already has a repetition.
     Repeated(Weight),
     Atom(Weight),
 }
 
-/// How often the innermost part of an operand is repeated.
+/// The number of times that the innermost part of an operand is repeated.
 type Weight = u32;
 
 struct Scanner<'a> {
     characters: Peekable<Chars<'a>>,
-    /// Of the character read last, from 1.
+    /// The position of the last character read, from 1.
     position: usize,
 }
 
@@ -60,7 +60,7 @@ impl Scanner<'_> {
     }
 
     fn expression(&mut self) -> Result<(), Syntax> {
-        // Of each open group: the greatest weight in it so far. The first is the expression itself.
+        // The greatest weight so far in each open group. The first entry is the expression itself.
         let mut groups: Vec<Weight> = vec![1];
         let mut operand = Operand::None;
         while let Some(character) = self.next() {
@@ -104,7 +104,7 @@ impl Scanner<'_> {
         if groups.len() > 1 { Err(Syntax::UnclosedGroup) } else { Ok(()) }
     }
 
-    /// Behind `(`. Says whether a `)` has to follow; flags for the rest of a group end by themselves.
+    /// Reads on after `(`. Returns true if a `)` has to follow; flags for the rest of a group end by themselves.
     fn opens_group(&mut self) -> Result<bool, Syntax> {
         if !self.next_if('?') {
             return Ok(true);
@@ -136,7 +136,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Behind `{`, up to and with `}`. The greatest number of repetitions.
+    /// Reads on after `{`, up to and including `}`. Returns the greatest number of repetitions.
     fn count(&mut self) -> Result<Weight, Syntax> {
         let minimum = self.number()?.ok_or(Syntax::Brace)?;
         let maximum = if self.next_if(',') { self.number()?.unwrap_or(minimum) } else { minimum };
@@ -153,7 +153,7 @@ impl Scanner<'_> {
         let mut number: Option<Weight> = None;
         while let Some(digit) = self.characters.peek().and_then(|character| character.to_digit(10)) {
             self.next();
-            // Go takes no leading zero for a count.
+            // Go does not take a number with a leading zero for a count.
             if number == Some(0) {
                 return Err(Syntax::Brace);
             }
@@ -165,7 +165,7 @@ impl Scanner<'_> {
         Ok(number)
     }
 
-    /// Behind a repetition, with its lazy `?`.
+    /// Reads on after a repetition, including its lazy `?`.
     fn repeated(&mut self, operand: Operand, count: Weight) -> Result<Operand, Syntax> {
         let weight = match operand {
             Operand::None | Operand::Assertion => return Err(Syntax::NothingToRepeat),
@@ -179,7 +179,7 @@ impl Scanner<'_> {
         Ok(Operand::Repeated(weight))
     }
 
-    /// Behind a backslash outside a class.
+    /// Reads on after a backslash outside a class.
     fn escape(&mut self) -> Result<Operand, Syntax> {
         match self.next() {
             None => Err(Syntax::TrailingBackslash),
@@ -190,7 +190,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Behind `[`, up to and with `]`.
+    /// Reads on after `[`, up to and including `]`.
     fn class(&mut self) -> Result<(), Syntax> {
         self.next_if('^');
         let mut is_first = true;
@@ -219,7 +219,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Behind a member of a class that may begin a range.
+    /// Reads on after a member of a class that may begin a range.
     fn range(&mut self, from: Option<char>) -> Result<(), Syntax> {
         let mut ahead = self.characters.clone();
         if ahead.next() != Some('-') || matches!(ahead.next(), None | Some(']')) {
@@ -238,7 +238,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Behind `[` inside a class.
+    /// Reads on after `[` inside a class.
     fn named_class(&mut self) -> Result<(), Syntax> {
         if !self.next_if(':') {
             return Err(Syntax::Bracket);
@@ -253,7 +253,7 @@ impl Scanner<'_> {
         if is_closed && CLASS_NAMES.contains(&&*name) { Ok(()) } else { Err(Syntax::ClassName) }
     }
 
-    /// Behind a backslash inside a class. The character it stands for; nothing for a class.
+    /// Reads on after a backslash inside a class. Returns the character it stands for; `None` for a class.
     fn class_escape(&mut self) -> Result<Option<char>, Syntax> {
         match self.next() {
             None => Err(Syntax::TrailingBackslash),

@@ -1,21 +1,19 @@
-//! What the text of an expression says about the paths it matches: which of two covers the other, and which
-//! stands in front.
+//! Compares expressions by their text: it decides which of two covers the other, and which stands in front.
 //!
-//! Expressions of any author are looked at, perhaps outside the common subset, perhaps invalid. What the text
-//! does not surely say is not concluded.
+//! The expressions may be anybody's, outside the common subset, or invalid. It concludes only what the text proves.
 
 use std::cmp::Reverse;
 
 use super::SPECIAL;
 
-/// What a prefix form ends with: the path ends here, or goes on behind a slash.
+/// The ends of a prefix form: the path ends there, or continues after a slash.
 const PREFIX_ENDS: [&str; 2] = ["(/|$)", "(?:/|$)"];
 
-/// What matches every path of a request.
+/// Expressions that match every path of a request.
 const EVERYTHING: [&str; 4] = ["/", "^/", ".*", "^.*$"];
 
-/// Whether every path that the expression `other` matches is matched by `path`, as far as their texts say; no
-/// expression means all paths.
+/// True if `path` matches every path that the expression `other` matches, as far as their texts tell. No expression
+/// means all paths.
 pub(in crate::ingress) fn covers(path: Option<&str>, other: Option<&str>) -> bool {
     let Some(path) = path else { return true };
     if matches_everything(path) || Some(path) == other {
@@ -27,11 +25,11 @@ pub(in crate::ingress) fn covers(path: Option<&str>, other: Option<&str>) -> boo
     })
 }
 
-/// Where an expression stands among those of one host: smaller stands in front.
+/// The rank of an expression among those of one host: a smaller one stands in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::ingress) struct PathRank {
     class: PathClass,
-    /// Counted down, so that longer is smaller.
+    /// Reversed, so that a longer one is smaller.
     length: Reverse<usize>,
 }
 
@@ -44,9 +42,9 @@ enum PathClass {
 }
 
 impl PathRank {
-    /// Anchored expressions by the length of their literal beginning, then the others by their length, then
-    /// what matches everything by its text (even where it is anchored: nothing behind it would be reached),
-    /// then none.
+    /// Anchored expressions come first, by the length of their literal beginning; then the others, by their length;
+    /// then those that match everything, by their length (even if anchored, because nothing behind them would be
+    /// reached); then no expression.
     pub(in crate::ingress) fn of(path: Option<&str>) -> Self {
         let (class, length) = match path {
             None => (PathClass::None, 0),
@@ -60,12 +58,12 @@ impl PathRank {
     }
 }
 
-/// Whether the expression is one that is known to match every path of a request.
+/// True if the expression is known to match every path of a request.
 fn matches_everything(text: &str) -> bool {
     EVERYTHING.contains(&text)
 }
 
-/// The path that a prefix form such as `^/api(/|$)` stands for, unescaped; nothing for other expressions.
+/// The path that a prefix form such as `^/api(/|$)` stands for, unescaped; `None` for other expressions.
 pub(super) fn prefix_of(text: &str) -> Option<String> {
     let body = PREFIX_ENDS.iter().find_map(|end| text.strip_suffix(end))?;
     let literal = body.strip_prefix('^')?;
@@ -82,8 +80,8 @@ pub(super) fn prefix_of(text: &str) -> Option<String> {
     (path.starts_with('/') && !path.ends_with('/')).then_some(path)
 }
 
-/// What every path that an anchored expression matches begins with; nothing where the expression, of any
-/// author and perhaps invalid, is not surely anchored.
+/// The beginning of every path that an anchored expression matches; `None` if the expression, which may be anybody's
+/// and invalid, is not surely anchored.
 fn literal_beginning(text: &str) -> Option<String> {
     let flags = ["(?i)", "(?s)", "(?is)", "(?si)"];
     let rest = flags.iter().find_map(|flag| text.strip_prefix(flag)).unwrap_or(text);
@@ -101,7 +99,7 @@ fn literal_beginning(text: &str) -> Option<String> {
         };
         let Some(plain) = plain else { break };
         match characters.peek() {
-            // It may be absent, or is counted.
+            // The character before it may be absent or counted.
             Some('*' | '?' | '{') => break,
             Some('+') => {
                 literal.push(plain);
@@ -113,8 +111,7 @@ fn literal_beginning(text: &str) -> Option<String> {
     Some(literal)
 }
 
-/// Whether an alternative stands outside every group, so that what is in front of it is not in force behind
-/// it.
+/// True if there is an alternative outside every group, so that the text before it does not apply after it.
 fn has_top_level_alternation(text: &str) -> bool {
     let mut depth = 0_usize;
     let mut is_in_class = false;
