@@ -1,17 +1,16 @@
-//! Time as a value: who needs the clock is handed one, so that tests never wait.
+//! Time as a value: callers receive a clock, so that tests never wait.
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
-/// A source of monotonic time that can also pass it.
+/// A source of monotonic time, which can also wait.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// The present instant.
     fn now(&self) -> Instant;
 
     /// Blocks the calling thread for `duration`.
     fn sleep(&self, duration: Duration);
 
-    /// The time of day, in whole seconds since 1970. It may jump: it is shown, and decides nothing.
+    /// The time of day, in whole seconds since 1970. It may jump, so it is only shown and decides nothing.
     fn unix_seconds(&self) -> i64;
 }
 
@@ -35,7 +34,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The instant by which an answer has to be on its way to ExternalDNS.
+/// The instant by which the answer to ExternalDNS must be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
     at: Instant,
@@ -47,18 +46,17 @@ impl Deadline {
         Self { at: clock.now() + budget }
     }
 
-    /// What is left, zero when the deadline has passed.
+    /// The time left; zero once the deadline has passed.
     pub fn remaining(self, clock: &dyn Clock) -> Duration {
         self.at.saturating_duration_since(clock.now())
     }
 
-    /// Whether the deadline has passed.
     pub fn is_over(self, clock: &dyn Clock) -> bool {
         self.remaining(clock).is_zero()
     }
 }
 
-/// The day of an instant in RFC 3339, such as `2027-01-31T23:59:59Z`, counted from 1970.
+/// The day of an RFC 3339 timestamp such as `2027-01-31T23:59:59Z`, counted from 1970.
 pub(crate) fn day_of(instant: &str) -> Option<i64> {
     let mut numbers = instant.get(..10)?.splitn(3, '-').map(|number| number.parse().ok());
     let (year, month, day) = (numbers.next()??, numbers.next()??, numbers.next()??);
@@ -66,8 +64,8 @@ pub(crate) fn day_of(instant: &str) -> Option<i64> {
     is_one.then(|| days_since_1970(year, month, day))
 }
 
-/// The whole seconds from 1970 to an instant in RFC 3339 and UTC, such as `2014-01-01T05:20:00.12345Z`. Its fraction, of
-/// however many digits, does not count.
+/// The whole seconds from 1970 to an RFC 3339 timestamp in UTC, such as `2014-01-01T05:20:00.12345Z`. A fraction, of
+/// any length, is ignored.
 pub(crate) fn unix_seconds_of(instant: &str) -> Option<i64> {
     let time = instant.get(10..)?.strip_prefix('T')?.strip_suffix('Z')?;
     let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
@@ -79,9 +77,9 @@ pub(crate) fn unix_seconds_of(instant: &str) -> Option<i64> {
     Some(day_of(instant)? * 86_400 + hour * 3_600 + minute * 60 + second).filter(|_| is_one)
 }
 
-/// The days from 1970-01-01 to a date in the Gregorian calendar, `month` and `day` counted from 1.
+/// The days from 1970-01-01 to a date in the Gregorian calendar. `month` and `day` count from 1.
 pub(crate) fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    // The year counted from March, so that the leap day ends it.
+    // Years begin in March here, so that the leap day is the last one.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468
 }

@@ -1,18 +1,18 @@
 //! An ExternalDNS webhook provider that publishes hostnames through Cloudflare Tunnels.
 //!
 //! ```text
-//! external-dns ──HTTP──> webhook: sockets, routes, media type
+//! external-dns ──HTTP──> webhook: sockets, routes, media types
 //!                           │ Endpoint, Changes
 //!                           v
-//!                        provider: read a snapshot, call the pure core, carry the plan out step by step
+//!                        provider: reads a snapshot, calls the pure core, carries out its plan step by step
 //!                           │                                   │
 //!                           v                                   v
 //!         reconcile, pure: adjust · records · plan      cloudflare: HTTP client
-//!              tunnel, pure: the ingress list
+//!         ingress, pure: the list of rules
 //! ```
 //!
-//! Arrows only point down. `reconcile` and `tunnel` decide from values alone: no I/O, no clock, no threads, no
-//! environment, no logging.
+//! Arrows only point down, and all modules share the nouns of `model`. `reconcile` and `ingress` decide from values
+//! alone: no I/O, no clock, no threads, no environment, no logging.
 
 pub mod cli;
 pub mod clock;

@@ -1,7 +1,7 @@
-//! What the two listeners share: sockets with their options set, and what counts of a request's target.
+//! The code that both listeners share: it opens sockets, sets their options, and reads the path of a request's target.
 //!
-//! Options set on a listening socket are inherited by what it accepts on Linux. That is the only way to reach the
-//! connections of the API port, whose server has no setting for any of them.
+//! On Linux, accepted connections inherit the options of their listening socket. That is the only way to set them for
+//! the API port's connections, because its server has no setting for any of them.
 
 use std::error::Error;
 use std::fmt;
@@ -31,10 +31,10 @@ const KEEP_ALIVE_PROBES: u32 = 4;
 /// a second, which is all that the kubelet gives a probe.
 const LISTEN_BACKLOG: i32 = 1024;
 
-/// A socket that could not be opened.
+/// A socket could not be opened.
 #[derive(Debug)]
 pub struct BindError {
-    /// The address asked for; `None` when no address was given at all.
+    /// The requested address; `None` if no address was given at all.
     pub address: Option<SocketAddr>,
     source: Option<io::Error>,
 }
@@ -48,7 +48,7 @@ impl BindError {
         Self { address: None, source: None }
     }
 
-    /// Whether the machine has no such address family or address: IPv6 is off.
+    /// True if the machine lacks the address family or the address, because IPv6 is off.
     pub fn is_unavailable(&self) -> bool {
         self.source.as_ref().is_some_and(is_unavailable)
     }
@@ -73,7 +73,7 @@ impl Error for BindError {
     }
 }
 
-/// Opens a listening socket. `[::]` takes IPv4 too, and becomes `0.0.0.0` where IPv6 is off.
+/// Opens a listening socket. `[::]` also takes IPv4, and becomes `0.0.0.0` if IPv6 is off.
 pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
     let everything = address.is_ipv6() && address.ip().is_unspecified();
     match open(address) {
@@ -90,7 +90,7 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
-    // A restarted container must get its port while old connections are still in TIME_WAIT.
+    // A restarted container must get its port although old connections are still in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(LISTEN_BACKLOG)?;
@@ -102,12 +102,12 @@ fn is_unavailable(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
 }
 
-/// Sets on a listening socket what its connections shall inherit.
+/// Sets the options of a listening socket that its connections inherit.
 ///
-/// `SO_RCVTIMEO` is not among it: it makes `accept` itself time out, which tiny_http takes for the end.
+/// `SO_RCVTIMEO` is not one of them: it makes `accept` itself time out, which tiny_http takes for the end.
 pub(crate) fn set_inherited_options(listener: &TcpListener, send_timeout: Duration) -> io::Result<()> {
     let socket = SockRef::from(listener);
-    // Without it an answer of two writes waits some 40 ms for the client's delayed acknowledgement.
+    // Without it, an answer of two writes waits some 40 ms for the client's delayed acknowledgement.
     socket.set_tcp_nodelay(true)?;
     socket.set_recv_buffer_size(API_RECEIVE_BUFFER_BYTES)?;
     // A client that never reads must not hold a worker for good.
@@ -123,8 +123,8 @@ pub(crate) fn set_inherited_options(listener: &TcpListener, send_timeout: Durati
     Ok(())
 }
 
-/// The path of a request target: without its query, and without scheme and authority where a proxy left them.
-/// Nothing is decoded: no path of ours needs it.
+/// The path of a request target, without its query, and without scheme and authority if a proxy left them. Nothing is
+/// decoded, because no path of ours needs it.
 pub(crate) fn path_of(target: &str) -> &str {
     let target = match target.find("://") {
         Some(scheme) if !target.starts_with('/') => {
@@ -163,7 +163,8 @@ mod tests {
         }
     }
 
-    /// A probe whose connection finds no room waits a second for its next try, which is all that the kubelet gives it.
+    /// A probe whose connection finds no room tries again after a second, which is all the time that the kubelet gives
+    /// it.
     #[test]
     fn a_burst_of_connections_waits_for_its_listener() {
         let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback is there");
@@ -191,7 +192,7 @@ mod tests {
         let inherited = socket.write_timeout().expect("readable").expect("a time-out is set");
         assert!(inherited.abs_diff(send_timeout) <= Duration::from_millis(10));
         assert_eq!(socket.read_timeout().expect("readable"), None);
-        // The kernel doubles it for what it keeps beside.
+        // The kernel doubles it for its own bookkeeping.
         assert_eq!(socket.recv_buffer_size().expect("readable"), 2 * API_RECEIVE_BUFFER_BYTES);
     }
 }

@@ -1,19 +1,18 @@
-//! Locks that outlive a panic: no thread leaves a value half changed, so a poisoned lock guards what is as good as ever.
+//! Takes locks that outlive a panic. No thread leaves a value half changed, so the value behind a poisoned lock is
+//! still good.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Waits for the lock, and takes it.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits to be notified.
 pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until the condition is over, `limit` at most: the caller has to look again which of the two it was.
+/// Waits until the condition is over, for at most `limit`. The caller has to check which of the two happened.
 pub(crate) fn wait_while<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -1,4 +1,4 @@
-//! Parses, runs, and turns the outcome into an exit code.
+//! Parses the command line, runs the command, and turns its outcome into an exit code.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use external_dns_cloudflare_tunnel_webhook::logging;
 use external_dns_cloudflare_tunnel_webhook::regular_file;
 use external_dns_cloudflare_tunnel_webhook::serve::{self, ServeError};
 
-/// The configuration is wrong: EX_USAGE of sysexits.h.
+/// The configuration is invalid: EX_USAGE of sysexits.h.
 const EXIT_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
@@ -52,7 +52,7 @@ fn serve(config: Config) -> ExitCode {
         Err(error) => {
             log::error!("{error}");
             match error {
-                // The address of the API or the file of authorities: wrong from the start, and wrong at the next one.
+                // The API's address or the file of authorities is invalid, and will still be so at the next start.
                 ServeError::Client(_) => ExitCode::from(EXIT_USAGE),
                 _ => ExitCode::FAILURE,
             }
@@ -63,7 +63,7 @@ fn serve(config: Config) -> ExitCode {
 }
 
 fn show(report: Result<Report, CommandError>) -> ExitCode {
-    // What was logged came first.
+    // Log lines come before the program's last words.
     log::logger().flush();
     match report {
         Ok(Report { text, is_well }) => {
@@ -75,7 +75,7 @@ fn show(report: Result<Report, CommandError>) -> ExitCode {
     }
 }
 
-/// A reader that has gone away is no error of ours; a full disk is one.
+/// A reader that has gone away is not an error of ours; a full disk is one.
 fn print(text: &str) -> ExitCode {
     let mut output = io::stdout();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
@@ -101,7 +101,7 @@ struct ProcessEnvironment;
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the process's environment")]
 impl Environment for ProcessEnvironment {
     fn variable(&self, name: &str) -> Option<String> {
-        // What is not Unicode must not pass for absent: a filter would be none.
+        // Text that is not Unicode must not count as absent, because a filter would then be missing.
         std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
     }
 

@@ -1,18 +1,18 @@
-//! Files that an operator names: read whole, within bounds, and nothing that could be waited for.
+//! Reads files that an operator names: whole, within a size limit, and only if reading cannot block.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The contents of a regular file, which a link may lead to.
+/// The contents of a regular file. `path` may be a link to it.
 ///
 /// # Errors
 ///
 /// When it cannot be read, is a directory, a pipe or a device, or holds more than `max_bytes`.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    // Without the flag a pipe waits for its writer already here. What was opened is what is looked at: the path may lead
-    // elsewhere by now.
+    // Without the flag, opening a pipe already waits for its writer. The opened file itself is checked, because the
+    // path may lead elsewhere by now.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     refuse_other_kinds(&file.metadata()?)?;
     let mut bytes = Vec::new();

@@ -1,21 +1,20 @@
-//! Text that must not be seen.
+//! Keeps text that must not be seen.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What stands where a secret was.
+/// The text shown in place of a secret.
 const REDACTED: &str = "[redacted]";
 
-/// A token or a key. It has no `Display`, its `Debug` says nothing, and only [`Secret::expose`] hands it out.
+/// A token or a key. It has no `Display`, its `Debug` says nothing, and only [`Secret::expose`] returns it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// Reads a secret as it comes from an environment variable or a file: blanks and line ends around it do not
-    /// belong to it.
+    /// Parses a secret from an environment variable or a file. Surrounding blanks and line ends are removed.
     ///
     /// # Errors
-    /// When nothing is left, or when something in it could not be sent in a header.
+    /// When nothing is left, or when a character could not be sent in a header.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         let text = text.trim();
         if text.is_empty() {
@@ -27,15 +26,15 @@ impl Secret {
         Ok(Self(text.into()))
     }
 
-    /// The secret itself, for the header it is sent in.
+    /// The secret itself, for the header in which it is sent.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
     /// `text` with every occurrence of the secret replaced, in upper or lower case.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        // ASCII case folding moves no byte, so a match in one is a match in the other; and what is found
-        // consists of ASCII alone, so that both its ends are character boundaries.
+        // ASCII case folding moves no byte, so a match in one is a match in the other. A match consists of ASCII alone,
+        // so both its ends are character boundaries.
         let folded = text.to_ascii_lowercase();
         let needle = self.0.to_ascii_lowercase();
         let mut redacted = String::new();
@@ -59,12 +58,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why a text is no secret. It does not repeat the text.
+/// The reason why a text is not a secret. It does not repeat the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretError {
-    /// There is nothing but blanks.
+    /// The text is blank.
     Empty,
-    /// A blank, a control character or one outside ASCII stands in it, as after pasting two lines.
+    /// The text has a blank, a control character or a character outside ASCII, as after pasting two lines.
     NotVisible,
 }
 

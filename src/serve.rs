@@ -1,4 +1,4 @@
-//! Wires the parts: opens the ports, checks the credentials beside them, and stops when it is told to.
+//! Wires the parts together: it opens the ports, checks the credentials meanwhile, and stops when told to.
 
 use std::fmt;
 use std::io;
@@ -22,16 +22,16 @@ use crate::provider::Provider;
 use crate::shutdown::{Cause, Shutdown, Signals};
 use crate::webhook::server::{self, RunningServer, ServerSettings};
 
-/// Why the program could not start or go on.
+/// The reason why the program could not start or continue.
 #[derive(Debug)]
 pub enum ServeError {
-    /// A port cannot be had.
+    /// A port could not be bound.
     Bind(BindError),
-    /// The client's settings are wrong.
+    /// The client's settings are invalid.
     Client(ClientError),
-    /// A thread or a signal handler cannot be had.
+    /// A thread could not be started, or a signal handler not be installed.
     System(io::Error),
-    /// A part of the program ended that must not.
+    /// A part of the program ended that must not end.
     Ended(String),
 }
 
@@ -77,11 +77,11 @@ impl From<io::Error> for ServeError {
     }
 }
 
-/// Serves until a signal ends it. The log is at work already.
+/// Serves until a signal ends it. Logging has started already.
 ///
 /// # Errors
 ///
-/// When a port or a thread cannot be had, or when a part of the program ends that must not.
+/// When a port cannot be bound or a thread not be started, or when a part of the program ends that must not.
 pub fn serve(config: Config) -> Result<(), ServeError> {
     server::ignore_early_resets();
     let signals = Signals::install()?;
@@ -95,7 +95,7 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     }
 }
 
-/// The program at work.
+/// The running program.
 #[derive(Debug)]
 pub struct Running {
     api: RunningServer,
@@ -107,19 +107,19 @@ pub struct Running {
 }
 
 impl Running {
-    /// Opens the ports and answers from now on. Credentials and tunnels are checked beside that; a part that cannot go
-    /// on says so to `shutdown`.
+    /// Opens the ports and starts to answer. Credentials and tunnels are checked meanwhile; a part that cannot continue
+    /// tells `shutdown`.
     ///
     /// # Errors
     ///
-    /// When a port or a thread cannot be had, or a setting of the client is wrong.
+    /// When a port cannot be bound, a thread cannot be started, or a setting of the client is invalid.
     pub fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> Result<Self, ServeError> {
         let proxy = config.client.proxy.as_ref().map(|proxy| format!(" proxy={proxy}")).unwrap_or_default();
         info!("starting version={}{proxy}", env!("CARGO_PKG_VERSION"));
         for warning in &config.warnings {
             warn!("{warning}");
         }
-        // The ports first: ExternalDNS gives up when nobody listens within four seconds.
+        // The ports come first, because ExternalDNS gives up if nobody listens within four seconds.
         let request_timeout = config.request_timeout;
         let metrics = Arc::new(Metrics::default());
         let settings = ServerSettings {
@@ -136,7 +136,7 @@ impl Running {
 
         let health = Arc::new(Health::default());
         let Config { client, credential_file, mut provider, .. } = config;
-        // The kernel has chosen those that were left to it.
+        // The kernel has chosen the ports that were left to it.
         provider.policy.own_addresses = api_addresses.iter().copied().chain([observation_address]).collect();
         let client = Client::new(client, Arc::clone(&clock))?
             .with_metrics(Arc::clone(&metrics))
@@ -158,17 +158,17 @@ impl Running {
         Ok(Self { api, api_addresses, observation, observation_address, request_timeout, ending })
     }
 
-    /// Where ExternalDNS reaches the API.
+    /// The addresses at which ExternalDNS reaches the API.
     pub fn api_addresses(&self) -> &[SocketAddr] {
         &self.api_addresses
     }
 
-    /// Where probes reach the health routes, and Prometheus the metrics.
+    /// The address at which probes reach the health routes, and Prometheus the metrics.
     pub fn observation_address(&self) -> SocketAddr {
         self.observation_address
     }
 
-    /// Answers the requests in hand and ends.
+    /// Answers the requests in work, and ends.
     pub fn stop(self) {
         self.ending.store(true, Ordering::Relaxed);
         if !self.api.stop(self.request_timeout) {

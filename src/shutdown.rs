@@ -1,7 +1,7 @@
-//! How the process ends: on SIGTERM or SIGINT, or because a part of it cannot go on.
+//! Ends the process: on SIGTERM or SIGINT, or because a part of it cannot continue.
 //!
-//! The main thread waits in [`Signals::wait`]. Whoever finds that it cannot go on says so through [`Shutdown`],
-//! which wakes the main thread; it is main that stops the servers and returns the exit code.
+//! The main thread waits in [`Signals::wait`]. A part that cannot continue reports so through [`Shutdown`], which wakes
+//! the main thread; main then stops the servers and returns the exit code.
 
 use std::fmt;
 use std::io;
@@ -14,12 +14,12 @@ use signal_hook::iterator;
 
 use crate::locks::lock;
 
-/// Why the process ends.
+/// The reason why the process ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The signal of this number asked for it.
+    /// The signal with this number asked for it.
     Signal(i32),
-    /// A part of the program cannot go on; the text is for the operator.
+    /// A part of the program cannot continue; the text is for the operator.
     Failure(String),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The signals that end the process, from the moment this exists.
+/// The signals that end the process, caught from the moment this exists.
 #[derive(Debug)]
 pub struct Signals {
     signals: iterator::Signals,
@@ -42,9 +42,9 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes over SIGTERM and SIGINT. As process 1 of a container they would have no effect otherwise.
+    /// Takes over SIGTERM and SIGINT, which would otherwise have no effect on process 1 of a container.
     ///
-    /// The first signal ends [`wait`](Self::wait); a second one ends the process at once, with the exit code a
+    /// The first signal ends [`wait`](Self::wait). A second one ends the process at once, with the exit code that a
     /// shell gives for that signal.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Signals {
     pub fn install() -> io::Result<Self> {
         let seen = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
-            // The order matters: the flag that the first action looks at is set by the second one.
+            // The order matters: the second action sets the flag that the first one reads.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&seen))?;
             flag::register(signal, Arc::clone(&seen))?;
         }
@@ -62,7 +62,7 @@ impl Signals {
         Ok(Self { signals, shutdown })
     }
 
-    /// The handle through which other threads end the process.
+    /// A handle by which other threads can end the process.
     pub fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
     }
@@ -73,12 +73,12 @@ impl Signals {
         if let Some(reason) = self.shutdown.failure() {
             return Cause::Failure(reason);
         }
-        // The iterator ends without a signal only when `fail` closed it, which leaves a reason.
+        // The iterator only ends without a signal if `fail` closed it, which leaves a reason.
         Cause::Signal(signal.unwrap_or(SIGTERM))
     }
 }
 
-/// Through which a part of the program says that it cannot go on. Cheap to clone.
+/// Lets a part of the program report that it cannot continue. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     shared: Arc<Shared>,
@@ -91,7 +91,7 @@ struct Shared {
 }
 
 impl Shutdown {
-    /// Ends the process for `reason`. The first reason stays.
+    /// Ends the process for `reason`. Only the first reason counts.
     pub fn fail(&self, reason: impl Into<String>) {
         lock(&self.shared.failure).get_or_insert_with(|| reason.into());
         if let Some(waker) = &self.shared.waker {
@@ -99,7 +99,7 @@ impl Shutdown {
         }
     }
 
-    /// Why the process has to end, if it has to.
+    /// The reason why the process has to end, if there is one.
     pub fn failure(&self) -> Option<String> {
         lock(&self.shared.failure).clone()
     }
