@@ -1,6 +1,6 @@
-//! The command line: a command, and flags before and behind it. Every setting has a flag; its environment variable
-//! counts where the flag is absent. A secret has no flag of its own, because any process on the machine can read a
-//! command line.
+//! Parses the command line: a command, with flags before or after it. Every setting has a flag; without the flag, its
+//! environment variable counts. A secret has no flag of its own, because any process on the machine can read a command
+//! line.
 
 #![allow(
     rustdoc::bare_urls,
@@ -10,17 +10,16 @@
 
 use argh::{EarlyExit, FromArgs};
 
-/// What the program is to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Command {
     /// Serve ExternalDNS.
     #[default]
     Serve,
-    /// Try whether it could.
+    /// Try if it could serve.
     Check,
-    /// Show what stands at Cloudflare.
+    /// Show what Cloudflare has.
     List,
-    /// Ask a running one whether it is alive.
+    /// Ask a running instance if it is alive.
     Healthcheck,
     /// Print the version.
     Version,
@@ -35,7 +34,7 @@ const COMMANDS: [(&str, Command); 5] = [
 ];
 
 impl Command {
-    /// What the words say that are no flags. The mistake does not repeat them: one may be a secret that lost its flag.
+    /// The command that the words name. A mistake does not repeat them, because one may be a secret that lost its flag.
     fn of(words: &[String]) -> Result<Self, String> {
         let found = match words {
             [] => return Ok(Self::default()),
@@ -53,7 +52,7 @@ impl Command {
 
 macro_rules! arguments {
     ($($(#[doc = $doc:literal])+ $field:ident: $variable:literal,)+) => {
-        /// What the command line says.
+        /// The parsed command line.
         #[derive(Debug, Default, FromArgs)]
         #[argh(
             help_triggers("-h", "--help"),
@@ -61,12 +60,11 @@ macro_rules! arguments {
             description = "Publishes hostnames through Cloudflare Tunnels, as a webhook provider of ExternalDNS.
 
 Commands:
-  serve             serve ExternalDNS; what is done without a command
+  serve             serve ExternalDNS; the default
   check             try the token, the tunnels and the zones, and say what to do
-                    about what fails; writes nothing
-  list              show what stands at Cloudflare, ours and foreign; writes
-                    nothing
-  healthcheck       ask a running one on this machine whether it is alive
+                    about each failure; writes nothing
+  list              show what Cloudflare has, ours and foreign; writes nothing
+  healthcheck       ask a running instance on this machine if it is alive
   version           print the version
 
 Every flag can be given as the environment variable named behind it; lists are
@@ -74,7 +72,7 @@ separated by commas. The token comes from CF_API_TOKEN (a token, or file:/path)
 or from the file that CF_API_TOKEN_FILE names."
         )]
         pub struct Arguments {
-            /// what to do (default: serve)
+            /// command to run (default: serve)
             #[argh(positional, arg_name = "command")]
             pub words: Vec<String>,
             /// print the version and exit
@@ -91,7 +89,7 @@ or from the file that CF_API_TOKEN_FILE names."
         }
 
         impl Arguments {
-            /// The flag that stands for an environment variable.
+            /// The value of the flag for an environment variable.
             pub fn flag_for(&self, variable: &str) -> Option<&str> {
                 match variable {
                     $($variable => self.$field.as_deref(),)+
@@ -102,7 +100,7 @@ or from the file that CF_API_TOKEN_FILE names."
             /// The environment variables that have a flag.
             pub const VARIABLES: &[&str] = &[$($variable),+];
 
-            /// What the help says of each.
+            /// The help text of each.
             #[cfg(test)]
             pub(crate) const HELP: &[(&str, &str)] = &[$(($variable, concat!($($doc),+))),+];
         }
@@ -114,7 +112,7 @@ arguments! {
     cf_api_token_file: "CF_API_TOKEN_FILE",
     /// file with the global API key, instead of a token [CF_API_KEY_FILE]
     cf_api_key_file: "CF_API_KEY_FILE",
-    /// address of the user whom the API key belongs to [CF_API_EMAIL]
+    /// email address of the API key's user [CF_API_EMAIL]
     cf_api_email: "CF_API_EMAIL",
     /// account of the tunnels (default: the one that all zones share) [CF_ACCOUNT_ID]
     cf_account_id: "CF_ACCOUNT_ID",
@@ -124,21 +122,21 @@ arguments! {
     cf_api_base_url: "CF_API_BASE_URL",
     /// PEM file with certificate authorities trusted besides the compiled-in ones [CF_CA_FILE]
     cf_ca_file: "CF_CA_FILE",
-    /// names that are served, with all below them (default: all) [DOMAIN_FILTER]
+    /// names to serve, with all names below them (default: all) [DOMAIN_FILTER]
     domain_filter: "DOMAIN_FILTER",
-    /// names that are not served [EXCLUDE_DOMAIN_FILTER]
+    /// names not to serve [EXCLUDE_DOMAIN_FILTER]
     exclude_domain_filter: "EXCLUDE_DOMAIN_FILTER",
-    /// expression for the names that are served, instead of the lists [REGEXP_DOMAIN_FILTER]
+    /// expression for the names to serve, instead of the lists [REGEXP_DOMAIN_FILTER]
     regexp_domain_filter: "REGEXP_DOMAIN_FILTER",
-    /// expression for the names that are not served [REGEXP_DOMAIN_FILTER_EXCLUSION]
+    /// expression for the names not to serve [REGEXP_DOMAIN_FILTER_EXCLUSION]
     regexp_domain_filter_exclusion: "REGEXP_DOMAIN_FILTER_EXCLUSION",
-    /// ids of the zones that are read (default: all the token sees) [ZONE_ID_FILTER]
+    /// ids of the zones to read (default: all the token sees) [ZONE_ID_FILTER]
     zone_id_filter: "ZONE_ID_FILTER",
     /// the value of ExternalDNS's --txt-owner-id (default: default) [OWNER_ID]
     owner_id: "OWNER_ID",
-    /// what becomes of ExternalDNS's TXT records: comment (not stored) or txt (stored) (default: comment) [OWNERSHIP]
+    /// how to treat ExternalDNS's TXT records: comment (not stored) or txt (stored) (default: comment) [OWNERSHIP]
     ownership: "OWNERSHIP",
-    /// service that every endpoint without one is published to, such as http://{name}.{namespace}.svc:80 [DEFAULT_SERVICE]
+    /// service for endpoints that name none, such as http://{name}.{namespace}.svc:80 [DEFAULT_SERVICE]
     default_service: "DEFAULT_SERVICE",
     /// default of webhook-origin-connect-timeout [ORIGIN_CONNECT_TIMEOUT]
     origin_connect_timeout: "ORIGIN_CONNECT_TIMEOUT",
@@ -178,21 +176,21 @@ arguments! {
     origin_proxy_port: "ORIGIN_PROXY_PORT",
     /// default of webhook-origin-ip-rules [ORIGIN_IP_RULES]
     origin_ip_rules: "ORIGIN_IP_RULES",
-    /// what is taken over where it stands in the way: identical, tunnel, owner=ID, all (default: nothing) [ADOPT]
+    /// what may be taken over if it is in the way: identical, tunnel, owner=ID, all (default: nothing) [ADOPT]
     adopt: "ADOPT",
-    /// an object publishes services of its own namespace only, on hostnames that no other has (default: false) [NAMESPACE_GUARD]
+    /// let an object publish only services of its own namespace, on hostnames that no other namespace has (default: false) [NAMESPACE_GUARD]
     namespace_guard: "NAMESPACE_GUARD",
-    /// what NAMESPACE_GUARD allows behind svc in a service's name (default: cluster.local) [CLUSTER_DOMAIN]
+    /// domain that NAMESPACE_GUARD allows after svc in a service's name (default: cluster.local) [CLUSTER_DOMAIN]
     cluster_domain: "CLUSTER_DOMAIN",
-    /// tell what would be written, and write nothing (default: false) [DRY_RUN]
+    /// log what would be written, and write nothing (default: false) [DRY_RUN]
     dry_run: "DRY_RUN",
-    /// deletions of more hostnames than this, and of more than half of all, are withheld; 0 withholds none (default: 5) [MASS_DELETION_LIMIT]
+    /// withhold a deletion of more hostnames than this and of more than half of all; 0 withholds none (default: 5) [MASS_DELETION_LIMIT]
     mass_deletion_limit: "MASS_DELETION_LIMIT",
-    /// how long records and configurations may take to reach the edge: a rule that visitors may still be led to stays so long, 0s to 3600s (default: 30s) [MOVE_GRACE]
+    /// time for records and configurations to reach the edge, for which a rule that visitors may still use stays, 0s to 3600s (default: 30s) [MOVE_GRACE]
     move_grace: "MOVE_GRACE",
-    /// write tunnels that are configured by a file beside their cloudflared (default: false) [ALLOW_LOCAL_CONFIG]
+    /// write tunnels that a file beside their cloudflared configures (default: false) [ALLOW_LOCAL_CONFIG]
     allow_local_config: "ALLOW_LOCAL_CONFIG",
-    /// how long a request of ExternalDNS may take, 2s to 14s (default: 12s) [REQUEST_TIMEOUT]
+    /// longest time for a request of ExternalDNS, 2s to 14s (default: 12s) [REQUEST_TIMEOUT]
     request_timeout: "REQUEST_TIMEOUT",
     /// address of the webhook API (default: both loopback addresses) [SERVER_HOST]
     server_host: "SERVER_HOST",
@@ -204,16 +202,16 @@ arguments! {
     metrics_port: "METRICS_PORT",
     /// error, warn, info, debug or trace (default: info) [LOG_LEVEL]
     log_level: "LOG_LEVEL",
-    /// how log lines look: text or json (default: text) [LOG_FORMAT]
+    /// format of log lines: text or json (default: text) [LOG_FORMAT]
     log_format: "LOG_FORMAT",
 }
 
-/// What the command line says before any setting is read.
+/// The command line ends the program before any setting is read.
 #[derive(Debug)]
 pub enum CliExit {
-    /// Text for stdout; the program ends well.
+    /// Text for stdout; the program succeeds.
     Help(String),
-    /// Text for stderr; the command line cannot be read.
+    /// Text for stderr; the command line is invalid.
     Mistake(String),
 }
 
@@ -221,7 +219,7 @@ pub enum CliExit {
 ///
 /// # Errors
 ///
-/// When only help was asked for, or when the arguments cannot be read.
+/// When help was asked for, or when the arguments cannot be parsed.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Arguments), CliExit> {
     let arguments = split_at_equals(arguments)?;
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -242,11 +240,11 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Ar
     Ok((command, arguments))
 }
 
-/// The flags that argh takes no value for.
+/// The flags without a value in argh.
 const SWITCHES: [&str; 2] = ["--json", "--version"];
 
-/// argh knows `--flag value`; Kubernetes manifests mostly say `--flag=value`. Of a flag that is unknown argh then repeats
-/// the name alone, and not the secret that somebody gave with it.
+/// argh knows `--flag value`, but Kubernetes manifests mostly say `--flag=value`. Split, argh repeats only the name of an
+/// unknown flag, and not the secret that somebody gave with it.
 fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Result<Vec<String>, CliExit> {
     let mut split = Vec::new();
     for argument in arguments {
@@ -345,7 +343,7 @@ mod tests {
         }
     }
 
-    /// As the flags of other programs take it, ExternalDNS's among them.
+    /// Other programs accept this form too, ExternalDNS among them.
     #[test]
     fn a_switch_can_be_given_as_true_or_false() {
         for (arguments, command, json) in [

@@ -98,5 +98,5 @@ fn start_logging_calls(config: &Config) -> Result<(), CommandError> {
         return Ok(());
     }
     logging::start(config.log_level, config.log_format)
-        .map_err(|error| CommandError::Unreadable(format!("no thread for the log: {error}")))
+        .map_err(|error| CommandError::Unreadable(format!("cannot start the log's thread: {error}")))
 }

@@ -163,7 +163,7 @@ pub const ERROR_CHAIN_MAX_CAUSES: usize = 8;
 
 // Listeners.
 
-/// Requests of the API port in work at once. ExternalDNS never has two in flight; the rest is room for clients that
+/// Requests of the API port answered at once. ExternalDNS never has two in flight; the rest is room for clients that
 /// hold a worker by sending a body slowly or never.
 pub const API_WORKERS_MAX: usize = 16;
 

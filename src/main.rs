@@ -45,7 +45,7 @@ fn configured<C>(config: Result<C, Vec<Mistake>>, run: impl FnOnce(C) -> ExitCod
 
 fn serve(config: Config) -> ExitCode {
     if let Err(error) = logging::start(config.log_level, config.log_format) {
-        return fail(&format!("no thread for the log: {error}"));
+        return fail(&format!("cannot start the log's thread: {error}"));
     }
     let code = match serve::serve(config) {
         Ok(()) => ExitCode::SUCCESS,

@@ -168,11 +168,11 @@ impl Running {
         self.observation_address
     }
 
-    /// Answers the requests in work, and ends.
+    /// Answers the requests in flight, and ends.
     pub fn stop(self) {
         self.ending.store(true, Ordering::Relaxed);
         if !self.api.stop(self.request_timeout) {
-            warn!("a request was still in hand when its time was over");
+            warn!("a request was still running when its time was over");
         }
         self.observation.stop();
     }

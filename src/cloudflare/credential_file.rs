@@ -51,7 +51,7 @@ impl CredentialFile {
                 *candidate = None;
                 if problem.as_ref() != Some(&text) {
                     log::warn!(
-                        "the file of the credentials {path:?} {text}; the ones that were read from it before stay in use"
+                        "the file of the credentials {path:?} {text}; the credentials read from it before stay in use"
                     );
                     *problem = Some(text);
                 }

@@ -227,7 +227,7 @@ impl Name {
         }
         if !mem::replace(&mut self.is_told, true) {
             log::warn!(
-                "the name cannot be looked up, and the addresses that it had are used for an hour at most: {error}"
+                "the name cannot be looked up; its earlier addresses stay in use for an hour at most: {error}"
             );
         }
         Ok(self.in_turn())

@@ -53,7 +53,7 @@ pub(super) fn check(client: &Client, clock: &dyn Clock, settings: &CheckSettings
     if check.credentials() {
         check.everything_else();
     } else {
-        check.note(Status::Untried, "everything else", "nothing else can be tried until that is mended", "");
+        check.note(Status::Untried, "everything else", "nothing else can be tried until that is fixed", "");
     }
     if check.lacks_permission {
         let remedy =
@@ -223,7 +223,7 @@ impl Check<'_> {
                     version
                 }
                 Err(error) => {
-                    return self.note(Status::Failed, &what, error.to_string(), "mend it in the dashboard");
+                    return self.note(Status::Failed, &what, error.to_string(), "fix it in the dashboard");
                 }
             },
             Err(error) => return self.failed(&what, &error, TUNNEL_EDIT),

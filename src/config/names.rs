@@ -76,7 +76,7 @@ pub(super) fn hint(name: &str, value: &str) -> Option<String> {
     }
     let folded = name.to_ascii_uppercase();
     if let Some(replacement) = replacement(&folded) {
-        return Some(format!("{} is no setting any more and is ignored: {replacement}", quoted(name)));
+        return Some(format!("{} is no longer a setting and is ignored: {replacement}", quoted(name)));
     }
     let is_of_ours = PREFIXES.iter().any(|prefix| folded.starts_with(prefix));
     let is_long = name.len() > limits::PROPERTY_NAME_MAX_BYTES;

@@ -25,7 +25,7 @@ use super::path::shape::{self, PathRank};
 use super::rule::{Rule, WantedRule};
 use crate::model::hostname::{HostScope, Hostname};
 
-/// A rule of a list in work.
+/// A rule of the list that is being edited.
 #[derive(Clone, Debug)]
 pub(super) struct Slot<'a> {
     pub(super) rule: Cow<'a, Rule>,

@@ -74,7 +74,7 @@ impl Adjustments {
         }
         let more = adjusted.has_more_notes.then(|| {
             format!(
-                "there are more notes about endpoints than these {}: mend what these name",
+                "there are more notes about endpoints than these {}: fix what these name",
                 limits::NOTES_MAX
             )
         });

@@ -49,10 +49,10 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
 fn announce_modes(settings: &ProviderSettings) {
     let Policy { adopt, namespace_guard, default_service, .. } = &settings.policy;
     if settings.dry_run {
-        warn!("DRY_RUN is set: what would be written is told here, and nothing is written");
+        warn!("DRY_RUN is set: writes are logged, but not done");
     }
     if *adopt != Adopt::default() {
-        info!("ADOPT is set: what stands in the way is taken over where it says so");
+        info!("ADOPT is set: it allows taking over what others wrote");
     }
     if let Some(NamespaceGuard { cluster_domain }) = namespace_guard {
         info!(

@@ -312,7 +312,7 @@ fn in_parallel<T: Sync, A: Send>(
             let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
             // Without the thread, reading only takes longer.
             if let Err(error) = thread.spawn_scoped(scope, work) {
-                debug!("a thread cannot be had: {error}");
+                debug!("cannot start a thread: {error}");
             }
         }
         work();

@@ -38,7 +38,7 @@ impl RequestError {
         match &self {
             Self::NotReady | Self::Interrupted(_) | Self::Forbidden | Self::Unfinished { .. } => {}
             Self::OutOfTime => {
-                info!("what is left does not fit into this request's time; the next loop goes on");
+                info!("the rest does not fit into this request's time; the next loop goes on");
             }
             Self::TooLong { .. } | Self::WrongOwner(_) | Self::Read(_) | Self::Write(_) => warn!("{self}"),
         }
@@ -70,7 +70,7 @@ impl fmt::Display for RequestError {
             Self::TooLong { dns_name } => {
                 write!(
                     formatter,
-                    "hostname={dns_name:?} comes with more than adjust returns, so nothing is done"
+                    "hostname={dns_name:?} is longer than any that adjust returns, so nothing is done"
                 )
             }
             Self::WrongOwner(error) => error.fmt(formatter),

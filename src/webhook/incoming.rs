@@ -161,11 +161,11 @@ impl<'r> Incoming<'r> {
         self.share.grow(bytes, patience).map_err(|no_room| {
             let text = match no_room {
                 NoRoom::TooMuch => {
-                    "the request asks for more of ours than fits into memory, and nothing of it is done: let several \
+                    "the request asks for more hostnames of ours than fit into memory, and none of it is done: let several \
                      pairs of ExternalDNS and this program share the hostnames (--domain-filter, DOMAIN_FILTER)"
                 }
                 NoRoom::Busy => {
-                    "other requests held the memory for too long, and nothing of this one is done: ExternalDNS never \
+                    "other requests held the memory for too long, and none of this one is done: ExternalDNS never \
                      has two under way, so look who else speaks to this port"
                 }
             };

@@ -126,7 +126,7 @@ impl<J: Send + 'static> Pool<J> {
             match spawned {
                 Ok(_) => state.workers += 1,
                 // Another worker will take the job.
-                Err(error) if state.workers > 0 => log::warn!("no thread for another worker: {error}"),
+                Err(error) if state.workers > 0 => log::warn!("cannot start another worker: {error}"),
                 Err(error) => return Err(SubmitError::NoThread(job, error)),
             }
         }

@@ -59,7 +59,7 @@ pub struct ServerSettings {
     pub addresses: Vec<SocketAddr>,
     /// The longest time that a request may take.
     pub request_timeout: Duration,
-    /// The most requests that may be in work at once.
+    /// The most requests that may be in flight at once.
     pub workers: usize,
     /// The longest time that one blocked send of an answer may take.
     pub send_timeout: Duration,
@@ -340,7 +340,7 @@ impl Acceptor {
                     job = returned;
                 }
                 Err(SubmitError::NoThread(returned, error)) => {
-                    common.shutdown.fail(format!("no thread to answer ExternalDNS: {error}"));
+                    common.shutdown.fail(format!("cannot start a thread to answer ExternalDNS: {error}"));
                     common.abandon(returned.request);
                     return;
                 }

@@ -98,7 +98,7 @@ impl fmt::Display for ProxyError {
                  without one by its host in NO_PROXY"
             }
             Self::Address => {
-                "is no address of a proxy; allowed are http://host:port and https://host:port, with user:password@ in \
+                "is not the address of a proxy; allowed are http://host:port and https://host:port, with user:password@ \
                  front of the host, in which other characters than letters and digits are percent-encoded (@ is %40, # \
                  is %23, / is %2F, % is %25)"
             }

@@ -258,7 +258,7 @@ fn culprits<'a>(answer: &ApiRejection, refused: &Document, work: &[Edit<'a>]) ->
     if pieces.is_empty() {
         let (hostname, path) = (named.hostname(), named.path().unwrap_or_default());
         return Culprits::Elsewhere(format!(
-            "rule {number} (hostname {hostname:?}, path {path:?}) stood in the tunnel before: mend it there"
+            "rule {number} (hostname {hostname:?}, path {path:?}) was in the tunnel before: fix it there"
         ));
     }
     Culprits::Named(pieces)

@@ -150,7 +150,7 @@ impl<'a> Execution<'a> {
 
     fn leave_undecided(&mut self, pieces: &[Piece<'a>], group: usize, cause: Option<&ApiRejection>) {
         let mut text =
-            "it was refused together with others, and who is meant is not found out yet: the next loops go on"
+            "it was refused together with others, and which one is at fault is not known yet: the next loops go on"
                 .to_owned();
         if let Some(answer) = cause {
             text.push_str(&format!("; the last answer was {answer}"));

@@ -27,7 +27,7 @@ pub(super) struct Received<'r> {
     bytes: u64,
     /// The source has no more.
     is_ended: bool,
-    /// The text in work; everything before `begin` has been read.
+    /// The text being parsed; everything before `begin` has been read.
     text: String,
     begin: usize,
     /// The first bytes of a character that is not complete yet.
