@@ -216,10 +216,6 @@ pub enum CliExit {
 }
 
 /// Reads the arguments after the program's name.
-///
-/// # Errors
-///
-/// When help was asked for, or when the arguments cannot be parsed.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Arguments), CliExit> {
     let arguments = split_at_equals(arguments)?;
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

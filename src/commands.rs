@@ -65,10 +65,6 @@ impl From<ClientError> for CommandError {
 
 /// Tries everything that can be tried without writing: credentials, account, tunnels and zones. The report gives the
 /// remedy for each failure.
-///
-/// # Errors
-///
-/// When a setting of the client is invalid.
 pub fn check(config: Config, json: bool) -> Result<Report, CommandError> {
     start_logging_calls(&config)?;
     let clock = Arc::new(SystemClock);

@@ -77,10 +77,6 @@ impl fmt::Display for Mistake {
 
 impl Config {
     /// Reads the configuration.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake in it.
     pub fn read(arguments: &Arguments, environment: &dyn Environment) -> Result<Self, Vec<Mistake>> {
         let mut reader = SettingsReader::new(arguments, environment);
         // All settings are read before the first return, so that one start reports every mistake.
@@ -156,10 +152,6 @@ impl Config {
 }
 
 /// The address of the health routes, whatever the other settings are.
-///
-/// # Errors
-///
-/// Every mistake in the settings of this address.
 pub fn observation_address(
     arguments: &Arguments,
     environment: &dyn Environment,

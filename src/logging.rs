@@ -39,10 +39,6 @@ pub enum Format {
 /// too.
 ///
 /// Nobody who logs waits for stderr: a separate thread writes, and [`Log::flush`] waits for it within bounds.
-///
-/// # Errors
-///
-/// When the thread cannot be started.
 pub fn start(level: LevelFilter, format: Format) -> io::Result<()> {
     // A program that embeds the library may have set a logger already.
     if log::set_boxed_logger(Box::new(Logger { level })).is_ok() {

@@ -35,7 +35,6 @@ pub use crate::reconcile::policy::{Ownership, Policy};
 /// What the decisions depend on and no request changes: the policy, and the tunnels as they were found.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is configured.
     pub policy: Policy,
     tunnels: Vec<ConfiguredTunnel>,
 }
@@ -43,7 +42,6 @@ pub struct Settings {
 /// A tunnel this program may write to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfiguredTunnel {
-    /// Its id.
     pub id: TunnelId,
     /// Its name at Cloudflare, or the id where that is not known.
     pub name: Box<str>,

@@ -46,9 +46,6 @@ impl Signals {
     ///
     /// The first signal ends [`wait`](Self::wait). A second one ends the process at once, with the exit code that a
     /// shell gives for that signal.
-    ///
-    /// # Errors
-    /// When the handlers cannot be installed.
     pub fn install() -> io::Result<Self> {
         let seen = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {

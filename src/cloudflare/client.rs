@@ -61,9 +61,6 @@ pub struct Client {
 
 impl Client {
     /// Makes a client. Nothing is sent yet.
-    ///
-    /// # Errors
-    /// When a setting is invalid.
     pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
         let transport = HttpTransport::new(&settings, Arc::clone(&clock))?;
         Ok(Self::with_transport(Box::new(transport), settings.credentials, clock, Jitter::random()))

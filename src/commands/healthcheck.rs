@@ -12,10 +12,6 @@ const HEALTHCHECK_ANSWER_MAX_BYTES: usize = 1024;
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 /// Asks `/healthz` at the observation port's address, or on loopback if that is every address.
-///
-/// # Errors
-///
-/// The reason why the instance is not alive or cannot be asked.
 pub fn healthcheck(address: SocketAddr, clock: &dyn Clock) -> Result<(), String> {
     if address.port() == 0 {
         return Err("METRICS_PORT is 0, so nobody knows the port".to_owned());

@@ -169,9 +169,6 @@ impl OriginOption {
     }
 
     /// Parses a value; `None` if it means the same as an absent field.
-    ///
-    /// # Errors
-    /// The problem with the text, and the allowed values.
     pub fn parse(self, text: &str) -> Result<Option<OriginValue>, String> {
         let content = self.row().kind.parse(text)?;
         let is_nothing = matches!(&content, Content::IpRules(rules) if rules.is_empty());

@@ -76,9 +76,6 @@ pub struct RunningResponder {
 }
 
 /// Opens the listening socket. `[::]` also takes IPv4, and becomes `0.0.0.0` if IPv6 is off.
-///
-/// # Errors
-/// When the address cannot be bound.
 pub fn bind(address: SocketAddr) -> Result<BoundResponder, BindError> {
     let listener = listener::bind(address)?;
     let address = listener.local_addr().map_err(|error| BindError::at(address, error))?;
@@ -91,9 +88,6 @@ impl BoundResponder {
     }
 
     /// Starts to answer requests, in a thread of its own, until [`RunningResponder::stop`].
-    ///
-    /// # Errors
-    /// When the thread cannot be started.
     pub fn serve(self, routes: Arc<Routes>, clock: Arc<dyn Clock>) -> io::Result<RunningResponder> {
         let stopping = Arc::new(AtomicBool::new(false));
         let responder = Responder {

@@ -70,10 +70,6 @@ struct Checks {
 
 impl Watch {
     /// Watches until `ending` is true. The thread is not waited for then, because everything it does is a read.
-    ///
-    /// # Errors
-    ///
-    /// When the thread cannot be started.
     pub fn spawn(self, ending: Arc<AtomicBool>, failing: Shutdown) -> io::Result<()> {
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
             // Without the watch the program would answer 503 forever, or never learn of a new token, so it had better

@@ -18,7 +18,6 @@ pub struct Adjusted {
     pub endpoints: Vec<Endpoint>,
     /// Options that were left out; the first by name where they are too many.
     pub notes: Vec<Note>,
-    /// Whether they were.
     pub has_more_notes: bool,
 }
 

@@ -16,14 +16,12 @@ pub enum ClaimState<'a> {
     Standing {
         /// The tunnel it stands in.
         tunnel: TunnelId,
-        /// The rule.
         rule: &'a Rule,
     },
     /// The rule is gone. Its tunnel and path are known, as together they have the digest.
     Missing {
         /// The tunnel it stood in.
         tunnel: TunnelId,
-        /// Its path.
         path: Option<Box<str>>,
     },
     /// The rule is gone, and its path with it.

@@ -42,7 +42,6 @@ pub struct Entry {
 pub enum State {
     /// Ours, as far as can be seen here.
     Ours,
-    /// Somebody else's.
     Foreign,
     /// Ours, and changed by hand.
     Drift,
@@ -53,7 +52,6 @@ pub enum State {
 }
 
 impl State {
-    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ours => "ours",

@@ -97,7 +97,6 @@ pub struct Adoption {
 /// What one hostname needs in each stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostPlan {
-    /// The hostname.
     pub hostname: Box<str>,
     /// The object that asks for it, or that it came from; the first where several ask for its paths.
     pub resource: Option<Box<str>>,
@@ -125,11 +124,9 @@ pub struct HostPlan {
 /// One entry of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordOperation {
-    /// Deletes a record.
     Delete(RecordId, Subject),
     /// Changes fields of a record.
     Patch(RecordPatch, Subject),
-    /// Makes a record.
     Post(NewRecord),
 }
 
@@ -190,7 +187,6 @@ pub fn disown(
 }
 
 impl RecordOperation {
-    /// Deletes `record`.
     fn delete(record: &Record) -> Self {
         Self::Delete(record.id.clone(), Subject::from(record))
     }

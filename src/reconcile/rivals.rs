@@ -38,7 +38,6 @@ struct Holder {
 pub struct Merge {
     /// The hostname, in normal form.
     pub hostname: Box<str>,
-    /// The objects.
     pub resources: Vec<Box<str>>,
 }
 

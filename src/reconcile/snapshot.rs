@@ -29,7 +29,6 @@ pub struct Snapshot {
 /// One zone and its records.
 #[derive(Clone, Debug)]
 pub struct ZoneSnapshot {
-    /// The zone.
     pub zone: Zone,
     records: Vec<Record>,
     /// Stored TXT records by the digest of their hostname, whoever owns them.
@@ -41,7 +40,6 @@ pub struct ZoneSnapshot {
 pub struct OwnRecord<'a> {
     /// The zone that it stands in.
     pub zone: &'a ZoneSnapshot,
-    /// The record.
     pub record: &'a Record,
     /// What its comment says.
     pub stamp: Stamp,
@@ -50,7 +48,6 @@ pub struct OwnRecord<'a> {
 /// One tunnel's configuration.
 #[derive(Clone, Debug)]
 pub struct TunnelSnapshot {
-    /// The document.
     pub document: Document,
     /// Whether this program may write it: not where `cloudflared` brings its own configuration file.
     pub writable: bool,
@@ -143,7 +140,6 @@ impl ZoneSnapshot {
 }
 
 impl TunnelSnapshot {
-    /// A tunnel's document.
     pub fn new(document: Document, writable: bool, version: i64) -> Self {
         let mut rules_by_hostname: BTreeMap<Box<str>, Vec<usize>> = BTreeMap::new();
         for (index, rule) in document.rules().iter().enumerate() {

@@ -216,9 +216,6 @@ impl BoundServer {
 
     /// Starts to answer requests, in threads of its own, until [`RunningServer::stop`]. It tells `shutdown` if it
     /// cannot go on.
-    ///
-    /// # Errors
-    /// When a thread cannot be started.
     pub fn serve(
         self,
         service: Arc<dyn Service>,

@@ -20,10 +20,6 @@ pub enum ProxyError {
 
 impl Proxy {
     /// Parses what curl and Go accept, including `host:port`, and refuses addresses that they read in different ways.
-    ///
-    /// # Errors
-    ///
-    /// When it is not the address of an `http` or `https` proxy.
     pub fn parse(text: &str) -> Result<Self, ProxyError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let scheme = scheme.to_ascii_lowercase();

@@ -89,7 +89,6 @@ impl<'a> Desired<'a> {
     }
 }
 
-/// Plans one hostname.
 pub(super) fn plan(
     name: &str,
     request: &HostRequest,

@@ -11,13 +11,11 @@ use crate::reconcile::canonical::Problem;
 /// One thing that was asked for and is not done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
-    /// The hostname.
     pub hostname: Box<str>,
     /// The endpoint's set identifier; `None` where the whole hostname is meant.
     pub set_identifier: Option<Box<str>>,
     /// The object that asks for it, such as `ingress/shop/web`, where that is known.
     pub resource: Option<Box<str>>,
-    /// Why.
     pub reason: Reason,
 }
 
@@ -36,7 +34,6 @@ pub enum Reason {
     NoZone,
     /// No zone holds the name of ExternalDNS's TXT record for the hostname.
     TxtOutsideZones {
-        /// That name.
         name: Box<str>,
     },
     /// A deletion or an update without an owner label, where TXT records are stored.
@@ -77,7 +74,6 @@ pub enum Reason {
     DigestTaken {
         /// The tunnel that it is in, or is to be in.
         tunnel: Box<str>,
-        /// Its path.
         path: Box<str>,
     },
     /// The hostname's record leads, or is to lead, to another tunnel.
@@ -91,17 +87,14 @@ pub enum Reason {
         tunnel: Box<str>,
         /// Its hostname, which is another one below a wildcard.
         hostname: Box<str>,
-        /// Its path.
         path: Box<str>,
     },
     /// The tunnel is configured here and was deleted at Cloudflare.
     TunnelGone {
-        /// The tunnel.
         tunnel: Box<str>,
     },
     /// The tunnel is configured by a file beside its `cloudflared`.
     LocalTunnel {
-        /// The tunnel.
         tunnel: Box<str>,
     },
     /// The comment cannot hold another digest.
@@ -111,7 +104,6 @@ pub enum Reason {
     },
     /// The tunnel's document does not allow the edit.
     Edit(String),
-    /// Cloudflare refused it.
     Cloudflare(String),
     /// Whether it can be done is left to a later request.
     Undecided(String),

@@ -35,7 +35,6 @@ pub(super) struct HostRequest {
 /// A TXT record of ExternalDNS's registry.
 #[derive(Debug)]
 pub(super) struct RegistryTxt {
-    /// Its name.
     pub(super) name: Box<str>,
     /// That of the endpoint it is about.
     pub(super) set_identifier: Box<str>,

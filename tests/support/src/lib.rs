@@ -1,7 +1,6 @@
 //! What several test targets, the demo and the benches stand on: the program in this process, ExternalDNS's side of its
 //! conversation, and worlds of values for the core.
 #![allow(
-    missing_docs,
     missing_debug_implementations,
     clippy::new_without_default,
     reason = "nobody but the tests of this repository reads it"
