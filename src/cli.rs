@@ -249,9 +249,7 @@ fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Result<Vec<St
                 "true" => split.push(switch.to_owned()),
                 "false" => {}
                 _ => {
-                    return Err(CliExit::Mistake(format!(
-                        "{switch} takes true and false, and is true alone"
-                    )));
+                    return Err(CliExit::Mistake(format!("{switch} takes true or false; alone it is true")));
                 }
             },
             Some((flag, value)) if flag.starts_with('-') => split.extend([flag.to_owned(), value.to_owned()]),

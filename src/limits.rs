@@ -1,5 +1,5 @@
-//! Budgets that must fit into each other, and limits that several parts share. What one part alone needs stands beside
-//! its use.
+//! Budgets that must fit into each other, and limits that several parts share. A limit that only one part needs stands
+//! beside its use.
 //!
 //! While ExternalDNS waits for `POST /records`, the time budgets nest like this:
 //!

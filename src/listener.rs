@@ -11,24 +11,25 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-/// What the kernel may hold of what a client of the API port sent. It counts for the container too, and tiny_http reads as
-/// much at once of a body that nobody wants; by itself it grows to 6 MB.
+/// The kernel's buffer for what a client of the API port sends. The container pays for it too, and tiny_http reads as
+/// much at once of an unwanted body; without a limit it grows to 6 MB.
 const API_RECEIVE_BUFFER_BYTES: usize = 128 * 1024;
 
-/// How long sent data may stay unacknowledged, or a window closed, before the kernel ends the connection.
+/// The time for which sent data may stay unacknowledged, or a window closed, before the kernel ends the connection.
 const API_UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
-/// A silent connection is probed after this long. Above the 90 s for which ExternalDNS keeps an idle connection.
+/// The idle time after which a silent connection is probed. It exceeds the 90 s for which ExternalDNS keeps an idle
+/// connection.
 const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(120);
 
-/// Time between two probes of a silent connection.
+/// The time between two probes of a silent connection.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Probes that may stay unanswered before a connection is dead.
+/// Unanswered probes after which a connection is dead.
 const KEEP_ALIVE_PROBES: u32 = 4;
 
-/// Connections the kernel may hold for a listener that has not accepted them yet. One that finds no room tries again after
-/// a second, which is all that the kubelet gives a probe.
+/// Connections that the kernel holds for a listener until it accepts them. A client that finds no room tries again
+/// after a second, which is all the time that the kubelet gives a probe.
 const LISTEN_BACKLOG: i32 = 1024;
 
 /// A socket could not be opened.

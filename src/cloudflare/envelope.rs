@@ -14,7 +14,7 @@ use super::transport::{TransportError, TransportErrorKind};
 use crate::model::json::null_is_default;
 use crate::secret::Secret;
 
-/// How long nothing is sent after a rate limit that names no time.
+/// The pause after a rate limit that names no time.
 const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]

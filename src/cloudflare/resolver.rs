@@ -21,11 +21,11 @@ use crate::clock::Clock;
 use crate::limits::{ADDRESSES_MAX, RESOLVE_PATIENCE, RESOLVE_TIMEOUT};
 use crate::locks::{lock, wait_while};
 
-/// How long looked-up addresses are used. Cloudflare's own records live for minutes.
+/// The age up to which looked-up addresses are used. Cloudflare's own records live for minutes.
 const RESOLVE_MAX_AGE: Duration = Duration::from_secs(60);
 
-/// How long addresses are used that cannot be looked up again: an outage of DNS is shorter, and Cloudflare's addresses
-/// stay for years.
+/// The age up to which addresses are used that cannot be looked up again. An outage of DNS is shorter, and Cloudflare's
+/// addresses stay for years.
 const RESOLVE_OLD_MAX_AGE: Duration = Duration::from_secs(3600);
 
 /// Looks up the addresses of a name.

@@ -8,10 +8,10 @@ use super::error::Error;
 use crate::clock::days_since_1970;
 use crate::limits::{CALL_MINIMUM, RATE_LIMIT_PAUSE_MAX};
 
-/// How often a read is repeated.
+/// The number of times that a read is repeated.
 const READ_RETRIES_MAX: u32 = 3;
 
-/// The pause before the first repetition; doubles with each.
+/// The pause before the first repetition. It doubles with each.
 const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
 
 /// The longest pause before a repetition.

@@ -34,14 +34,14 @@ pub use self::base_url::BaseUrl;
 pub use self::failure::{TransportError, TransportErrorKind};
 pub use self::proxy::{Proxy, ProxyError};
 
-/// The head of an answer; Cloudflare's have about 1 KiB. Less than `CONNECTION_BUFFER_BYTES`, or a head that fills the
-/// buffer would be taken for a connection that was lost.
+/// The head of an answer; Cloudflare's have about 1 KiB. It must be less than `CONNECTION_BUFFER_BYTES`, because a head
+/// that fills the buffer would look like a lost connection.
 const ANSWER_HEAD_MAX_BYTES: usize = 8 * 1024;
 
-/// So much of an answer is read before it needs one of `ANSWERS_HELD_MAX` seats: some 150 records.
+/// The part of an answer that is read before it needs one of `ANSWERS_HELD_MAX` seats: some 150 records.
 const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
 
-/// Per connection and direction. ureq's 128 KiB would be half of the idle process's memory.
+/// The buffer per connection and direction. ureq's 128 KiB would be half of the idle process's memory.
 const CONNECTION_BUFFER_BYTES: usize = 16 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::model::AccountId;
 use crate::model::json::null_is_default;
 use crate::model::{TunnelId, TunnelIdError};
 
-/// Tunnels a page; the API takes no more.
+/// Tunnels per page; the API allows no more.
 const TUNNELS_PER_PAGE: u32 = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -14,10 +14,10 @@ use crate::reconcile::records::{idle_state, surprises};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Ownership, Policy};
 
-/// A token that expires sooner is warned of: making another one may take a ticket.
+/// A token that expires within this time causes a warning, because making another one may take a ticket.
 const TOKEN_EXPIRY_WARNING_DAYS: i64 = 14;
 
-/// ExternalDNS's own default for `--interval`, to say what loops cost.
+/// ExternalDNS's own default for `--interval`, used to tell what loops cost.
 const EXTERNAL_DNS_INTERVAL: Duration = Duration::from_secs(60);
 
 const ZONE_READ: &str = "give the token the permission Zone: Zone: Read, for the zones that are to be served";

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
 
-/// The part of the answer that `healthcheck` reads, which needs its first line alone.
+/// The part of the answer that `healthcheck` reads, of which it needs only the first line.
 const HEALTHCHECK_ANSWER_MAX_BYTES: usize = 1024;
 
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

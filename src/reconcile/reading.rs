@@ -25,10 +25,10 @@ use crate::reconcile::property_name::{self, Meaning};
 use crate::reconcile::target::{self, Target};
 use crate::reconcile::{Settings, permitted};
 
-/// Paths and names of properties that are remembered while a request is read: of more, each is read each time.
+/// Paths and property names remembered while a request is read. Any beyond this number are parsed each time.
 const READ_ONCE_MAX: usize = 256;
 
-/// A label `kind/namespace/name`: Kubernetes allows 253 bytes for a name, 63 for a namespace.
+/// The length of a label `kind/namespace/name`. Kubernetes allows 253 bytes for a name and 63 for a namespace.
 const RESOURCE_MAX_BYTES: usize = 400;
 
 /// Begins the set identifier of an endpoint of which nothing is read, so that it stands in nobody's way.

@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use crate::locks::{lock, wait, wait_while};
 
-/// Idle workers that stay; those above end when they have nothing to do.
+/// Idle workers that stay. Others end when they have nothing to do.
 const API_WORKERS_KEPT: usize = 2;
 
 /// Requests that may wait for a worker before the listener's queue is left to grow.
 const API_QUEUE_MAX: usize = 64;
 
-/// A worker's stack. The provider's TLS handshakes run on it. Only what is touched becomes resident.
+/// A worker's stack, on which the provider's TLS handshakes run. Only the pages that are touched become resident.
 const API_WORKER_STACK_BYTES: usize = 1024 * 1024;
 
 /// Handles one job on a worker.

@@ -18,7 +18,7 @@ use crate::limits;
 use crate::listener::path_of;
 use crate::model::endpoint::Endpoint;
 
-/// The largest answer to ExternalDNS: above 32 MiB it stops reading, fails to parse, and exits.
+/// The largest answer to ExternalDNS. Above 32 MiB it stops reading, fails to parse, and exits.
 const RESPONSE_BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// The part of a request that decides its route.

@@ -9,8 +9,8 @@
 //!                                                         checks the listener            service, answer
 //! ```
 //!
-//! A request's deadline starts when a acceptor gets it. Takers do nothing that blocks, so it does not wait in tiny_http's
-//! queue unless our own is full; then the age of what is queued tells, and the process ends.
+//! A request's deadline starts when an acceptor gets it. Acceptors never block, so a request waits in tiny_http's queue
+//! only while our own is full; the age of the queued requests shows that, and the process ends.
 
 use std::fmt;
 use std::io::{self, Cursor, Read, Write};
@@ -37,11 +37,11 @@ use crate::model::text::quoted;
 use crate::observe::metrics::{Family, Metrics};
 use crate::shutdown::Shutdown;
 
-/// How long a blocked send on the API port may last before the client is given up.
+/// The time for one blocked send on the API port before the client is given up.
 const API_SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// tiny_http allocates what it drains of an unread body in one piece. Up to here that is only address space; above,
-/// the allocation may fail, which would abort the process, so such a request is never dropped.
+/// tiny_http allocates the unread rest of a body in one piece when it drains it. Up to this size that is only address
+/// space; above, the allocation may fail and abort the process, so such a request is never dropped.
 const DRAINED_BODY_MAX_BYTES: usize = 256 * 1024 * 1024;
 
 #[cfg(not(panic = "unwind"))]

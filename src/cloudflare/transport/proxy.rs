@@ -95,7 +95,7 @@ impl fmt::Display for ProxyError {
             }
             Self::Address => {
                 "is not the address of a proxy; allowed are http://host:port and https://host:port, with user:password@ \
-                 front of the host, in which other characters than letters and digits are percent-encoded (@ is %40, # \
+                 in front of the host, in which other characters than letters and digits are percent-encoded (@ is %40, # \
                  is %23, / is %2F, % is %25)"
             }
         })

@@ -18,8 +18,8 @@ use ureq::unversioned::transport::{
 use super::connect::time_left;
 use super::crypto;
 
-/// TLS sessions that are kept to be resumed: the API's and, where it has a certificate, a proxy's. rustls counts eight
-/// tickets for each.
+/// TLS sessions kept for resumption: the API's and, if it has a certificate, a proxy's. rustls counts eight tickets for
+/// each.
 const TLS_SESSIONS_KEPT: usize = 16;
 
 /// Adds TLS to the connections of `https` addresses.

@@ -9,10 +9,10 @@ use crate::reconcile::plan::Reason;
 use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Claims, Stamp};
 
-/// What a comment may hold on a Free zone, in bytes; paid zones take `COMMENT_MAX_BYTES_PAID`.
+/// The largest comment on a Free zone, in bytes; paid zones allow `COMMENT_MAX_BYTES_PAID`.
 const COMMENT_MAX_BYTES_FREE: usize = 100;
 
-/// What a comment may hold on a paid zone, in bytes.
+/// The largest comment on a paid zone, in bytes.
 const COMMENT_MAX_BYTES_PAID: usize = 500;
 
 /// The comment in `zone` that has `claims` in place of those of `before`. It is bound to the hostname where it is another
