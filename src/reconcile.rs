@@ -1,6 +1,6 @@
-//! The decisions, pure: what an endpoint means, what ExternalDNS is shown, and what one request will write.
+//! The pure decisions: what an endpoint means, what ExternalDNS is shown, and what one request will write.
 //!
-//! Nothing here does I/O, reads a clock or the environment, or logs: what deserves a log line or a metric is
+//! Nothing here does I/O, reads a clock or the environment, or logs. Anything that deserves a log line or a metric is
 //! returned as a value.
 
 pub mod adjust;
@@ -32,7 +32,7 @@ use crate::model::endpoint::Endpoint;
 use crate::model::text::one_line;
 pub use crate::reconcile::policy::{Ownership, Policy};
 
-/// What the decisions depend on and no request changes: the policy, and the tunnels as they were found.
+/// The base of every decision that no request changes: the policy, and the tunnels as they were found.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub policy: Policy,
@@ -43,10 +43,10 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfiguredTunnel {
     pub id: TunnelId,
-    /// Its name at Cloudflare, or the id where that is not known.
+    /// The name at Cloudflare, or the id if the name is unknown.
     pub name: Box<str>,
-    /// Whether its `cloudflared` brought a configuration file when it was found. Of a tunnel that was never configured at
-    /// Cloudflare only this says so.
+    /// True if its `cloudflared` brought a configuration file when the tunnel was found. For a tunnel that was never
+    /// configured at Cloudflare, nothing else tells.
     pub is_local: bool,
 }
 
@@ -68,12 +68,11 @@ impl Settings {
         &self.tunnels.first().expect("new() demands one").id
     }
 
-    /// Whether `tunnel` is configured.
     pub fn is_configured(&self, tunnel: &TunnelId) -> bool {
         self.tunnels.iter().any(|configured| configured.id == *tunnel)
     }
 
-    /// The configured tunnel whose hostname `target` is.
+    /// The configured tunnel with `target` as its hostname.
     pub fn tunnel_of_target(&self, target: &str) -> Option<&TunnelId> {
         let id = TunnelId::from_hostname(target)?;
         self.tunnels.iter().map(|tunnel| &tunnel.id).find(|tunnel| **tunnel == id)
@@ -87,7 +86,7 @@ impl Settings {
             .map(|tunnel| &tunnel.id)
     }
 
-    /// A tunnel's name, or its id where it is not configured.
+    /// A tunnel's name, or its id if it is not configured.
     pub fn name_of<'a>(&'a self, tunnel: &'a TunnelId) -> &'a str {
         let configured = self.tunnels.iter().find(|configured| configured.id == *tunnel);
         configured.map_or(tunnel.as_str(), |configured| &configured.name)
@@ -102,11 +101,9 @@ impl Settings {
 /// Something that an operator should read once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Note {
-    /// The hostname it is about.
     pub hostname: Box<str>,
-    /// The object that it is about, such as `ingress/shop/web`, where there is one and it is known.
+    /// The object, such as `ingress/shop/web`, if there is one and it is known.
     pub resource: Option<Box<str>>,
-    /// What there is to say.
     pub text: String,
 }
 

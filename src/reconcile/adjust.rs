@@ -1,7 +1,8 @@
-//! `POST /adjustendpoints`: every endpoint that is meant for a tunnel in its canonical form, all others left out.
+//! Answers `POST /adjustendpoints`: it brings every endpoint that is meant for a tunnel into canonical form, and leaves
+//! out all others.
 //!
-//! Pure, deterministic and idempotent, because ExternalDNS compares the answer with `records` in every loop. It
-//! never fails and never withdraws: an endpoint with a mistake in it stays, and `plan` refuses it by name.
+//! It is pure, deterministic and idempotent, because ExternalDNS compares the answer with `records` in every loop. It
+//! never fails and never withdraws: an endpoint with a mistake stays, and `plan` refuses it by name.
 
 use crate::limits;
 use crate::model::endpoint::Endpoint;
@@ -10,19 +11,18 @@ use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::{self, EndpointReader};
 use crate::reconcile::{Note, Settings};
 
-/// The answer, and what it left out of it.
+/// The answer, and notes on what it left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adjusted {
     /// Sorted by name, set identifier, resource and properties: ExternalDNS's own order is random, and two objects
     /// with one name would take turns.
     pub endpoints: Vec<Endpoint>,
-    /// Options that were left out; the first by name where they are too many.
+    /// Options that were left out; if there are too many, the first by name.
     pub notes: Vec<Note>,
     pub has_more_notes: bool,
 }
 
-/// Brings what ExternalDNS wants into canonical form, one endpoint after another: of thousands only what comes of them is
-/// held.
+/// Brings endpoints into canonical form one by one, so that of thousands only the results are held.
 #[derive(Debug)]
 pub struct Adjuster<'s> {
     reader: EndpointReader<'s>,
@@ -30,7 +30,7 @@ pub struct Adjuster<'s> {
     endpoints: Vec<Endpoint>,
 }
 
-/// Brings what ExternalDNS wants into canonical form.
+/// Brings the endpoints that ExternalDNS wants into canonical form.
 pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
     let mut adjuster = Adjuster::new(settings);
     for endpoint in endpoints {
@@ -40,24 +40,23 @@ pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
 }
 
 impl<'s> Adjuster<'s> {
-    /// Nothing is wanted yet.
     pub fn new(settings: &'s Settings) -> Self {
         let reader = EndpointReader::new(settings, Notes::with_room(limits::NOTES_MAX));
         Self { reader, settings, endpoints: Vec::new() }
     }
 
-    /// Adds what comes of an endpoint, and shows it: nothing where it is none of ours.
+    /// Adds the results of an endpoint and returns them; none if the endpoint is not ours.
     pub fn add(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
         let read = self.reader.read(endpoint);
         self.extend(read)
     }
 
-    /// Adds an endpoint for which no time is left. Left out, it would count as not wanted.
+    /// Adds an endpoint that there is no time to read. If it were left out, it would count as not wanted.
     pub fn add_late(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
         self.add_unread(endpoint, OUT_OF_TIME)
     }
 
-    /// Adds an endpoint that is too long to be read. Where its type was not read it may be ours.
+    /// Adds an endpoint that is too long to be read. If its type was not read, it may be ours.
     pub fn add_too_long(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
         self.add_unread(endpoint, &too_long())
     }
@@ -78,16 +77,16 @@ impl<'s> Adjuster<'s> {
     pub fn finish(self) -> Adjusted {
         let Self { reader, settings: _, mut endpoints } = self;
         let (notes, has_more_notes) = reader.into_notes().into_sorted();
-        // Most are told apart by their names alone.
+        // Most endpoints differ in their names already.
         endpoints
             .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
-        // The A and the AAAA of one object have become one and the same CNAME.
+        // The A and the AAAA of one object have become the same CNAME.
         endpoints.dedup();
         Adjusted { endpoints, notes, has_more_notes }
     }
 }
 
-/// Whether an endpoint says that it is not meant for a tunnel.
+/// True if the endpoint says that it is not meant for a tunnel.
 pub fn opts_out(endpoint: &Endpoint) -> bool {
     endpoint.property(TUNNEL) == Some("false")
 }
@@ -160,7 +159,7 @@ mod tests {
         read
     }
 
-    /// What the one rule is refused for, also when it is read again.
+    /// The problem for which the one rule is refused, which must not change when it is read again.
     fn problem_of(endpoint: &Endpoint) -> String {
         let canonical = read_one(endpoint, &settings());
         let again = read_one(&canonical.endpoint, &settings());
@@ -171,7 +170,7 @@ mod tests {
     /// Name, target, set identifier and properties.
     type Parts = (String, String, String, Vec<(String, String)>);
 
-    /// The one endpoint that comes of `endpoint`, if one does.
+    /// The one endpoint that results from `endpoint`, if any.
     fn adjusted(endpoint: Endpoint) -> Option<Parts> {
         let adjusted = adjust(&[endpoint], &settings());
         assert!(adjusted.endpoints.len() <= 1);
@@ -283,7 +282,8 @@ mod tests {
         }
     }
 
-    /// ExternalDNS takes what is missing for deleted, so a typing mistake must not take a hostname off the internet.
+    /// ExternalDNS takes a missing endpoint for a deleted one, so a typing mistake must not take a hostname off the
+    /// internet.
     #[test]
     fn an_invalid_endpoint_stays_and_says_what_is_wrong() {
         let service = ("webhook/tunnel-service", "http://web.shop.svc:80");
@@ -437,8 +437,8 @@ mod tests {
         assert!(problem.contains(&format!("tunnel {ELSEWHERE}, which is not configured")), "{problem}");
     }
 
-    /// A DNSEndpoint may carry any label, and one with another owner stops every change: only ExternalDNS says whose
-    /// an endpoint is.
+    /// A DNSEndpoint may carry any label, and one with another owner would stop every change. Only ExternalDNS may name
+    /// the owner.
     #[test]
     fn an_owner_that_a_source_claims_is_not_echoed() {
         let mut endpoint = endpoint("a.example.com", "CNAME", "http://web:80", &[]);
@@ -447,7 +447,7 @@ mod tests {
         assert_eq!(adjusted.labels, Labels::from_iter([("resource", "ingress/shop/web")]));
     }
 
-    /// Left out, it would open to everybody what was meant for few.
+    /// If it were left out, everybody could see what was meant for few.
     #[test]
     fn a_misspelled_limit_makes_the_endpoint_invalid() {
         for name in ["webhook/acces-required", "webhook/Access-Required", "webhook/origin-iprules"] {
@@ -472,7 +472,7 @@ mod tests {
         }
     }
 
-    /// ExternalDNS ends when an answer takes 15 s, and whoever may write a DNSEndpoint chooses its properties.
+    /// ExternalDNS ends if an answer takes 15 s, and anybody who may write a DNSEndpoint chooses its properties.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "it is about time")]
     fn absurd_properties_are_read_in_no_time() {
@@ -488,7 +488,7 @@ mod tests {
         assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
     }
 
-    /// A line each would fill the log, and the memory.
+    /// One line for each would fill the log, and the memory.
     #[test]
     fn of_thousands_of_notes_the_first_by_name_are_kept() {
         let said = [("webhook/tunnel-service", "http://web:80"), ("webhook/x", "y")];
@@ -503,7 +503,7 @@ mod tests {
         assert!(!adjust(&endpoints(&mut (0..limits::NOTES_MAX)), &settings()).has_more_notes);
     }
 
-    /// Left out, they would count as not wanted.
+    /// If they were left out, they would count as not wanted.
     #[test]
     fn what_there_is_no_time_for_is_answered_unread() {
         let service = ("webhook/tunnel-service", "http://web:80");
@@ -541,7 +541,7 @@ mod tests {
         assert!(adjust(&[endpoint], &settings()).notes.len() <= limits::UNKNOWN_PROPERTIES_MAX);
     }
 
-    /// What random endpoints found: each was once another endpoint, or none, when it was adjusted again.
+    /// Random endpoints found these: each once changed or vanished when it was adjusted again.
     #[test]
     fn odd_endpoints_are_adjusted_once_and_for_all() {
         let service = ("webhook/tunnel-service", "http://web:80");

@@ -1,28 +1,28 @@
-//! `ADOPT`: what of somebody else's is taken over where ExternalDNS asks for it.
+//! `ADOPT`: decides what may be taken over from others when ExternalDNS asks for it.
 
 use std::fmt;
 
 const OWNER: &str = "owner=";
 
-/// The modes of `ADOPT`. None is off.
+/// The modes of `ADOPT`. Without any, nothing is taken over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopt {
-    /// What is already as it is wanted, to the last field.
+    /// Anything that is exactly as wanted, to the last field.
     pub identical: bool,
     /// CNAMEs without a stamp that lead to a configured tunnel, and the rules of their hostnames.
     pub tunnel: bool,
-    /// Whatever stands in the way.
+    /// Anything that is in the way.
     pub all: bool,
     /// Records of these owners, and the rules that their stamps name.
     pub owners: Vec<Box<str>>,
 }
 
 impl Adopt {
-    /// Reads the words of the list.
+    /// Parses the words of the list.
     ///
     /// # Errors
     ///
-    /// With the first word that is no mode.
+    /// The first word that is not a mode.
     pub fn parse(words: &[String]) -> Result<Self, &str> {
         let mut adopt = Self::default();
         for word in words {
@@ -39,7 +39,7 @@ impl Adopt {
         Ok(adopt)
     }
 
-    /// Whether it takes over what needs at least `need`.
+    /// True if it allows taking over what needs at least `need`.
     pub fn reaches(&self, need: &Need) -> bool {
         self.all
             || match need {
@@ -51,16 +51,16 @@ impl Adopt {
     }
 }
 
-/// The least that takes a thing over.
+/// The least mode that allows taking a thing over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It is as it is wanted.
+    /// It is exactly as wanted.
     Identical,
     /// It is part of a hostname that leads to a tunnel of ours.
     Tunnel,
     /// It is this owner's.
     Owner(Box<str>),
-    /// Nothing says whose it is.
+    /// Nothing tells who owns it.
     All,
 }
 
@@ -82,7 +82,7 @@ pub fn smallest(needs: &[Need]) -> Box<str> {
     }
     let mut words: Vec<String> = Vec::new();
     for need in needs {
-        // What takes any rule takes the identical one.
+        // The mode that takes any rule also takes the identical one.
         let is_met = *need == Need::Identical && needs.contains(&Need::Tunnel);
         let word = need.to_string();
         if !is_met && !words.contains(&word) {

@@ -21,54 +21,53 @@ pub const TUNNEL_PATH: &str = "webhook/tunnel-path";
 /// The friendly form of a path.
 pub const TUNNEL_PATH_PREFIX: &str = "webhook/tunnel-path-prefix";
 
-/// Which of the configured tunnels, by name or id; `false` keeps an endpoint out.
+/// The configured tunnel to use, by name or id; `false` keeps an endpoint out.
 pub const TUNNEL: &str = "webhook/tunnel";
 
-/// What `records` adds where applying the endpoint again would mend something that no other property shows.
+/// A property that `records` adds if applying the endpoint again would repair something that no other property shows.
 pub const DRIFT: &str = "webhook/drift";
 
-/// The one property of an endpoint that is invalid: why it is. With it the endpoint stays invalid wherever it is read,
-/// also where the cause is not in it any more: in another rule of its object, or in what was too much to keep.
+/// The only property of an invalid endpoint: the reason. With it the endpoint stays invalid wherever it is read, even
+/// if the cause is no longer in it, such as another rule of its object or something too large to keep.
 pub const INVALID: &str = "webhook/invalid";
 
-/// The service of a published hostname that has a record and no rule.
+/// The service of a published hostname with a record but no rule.
 pub const RECORD_ONLY: &str = "none";
 
-/// The label that names the object an endpoint came from.
+/// The label that names an endpoint's object.
 pub const RESOURCE_LABEL: &str = "resource";
 
-/// The label that names who owns an endpoint.
+/// The label that names an endpoint's owner.
 pub const OWNER_LABEL: &str = "owner";
 
-/// The label of a TXT endpoint of ExternalDNS's registry: the name of the endpoint that it is about.
+/// The label of a TXT endpoint of ExternalDNS's registry that names the endpoint it describes.
 pub const OWNED_RECORD_LABEL: &str = "ownedRecord";
 
 const CNAME: &str = "CNAME";
 
-/// What a valid endpoint asks for.
+/// The request of a valid endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publication {
-    /// The name that is published.
     pub hostname: Hostname,
-    /// The tunnel its record leads to.
+    /// The tunnel that its record leads to.
     pub tunnel: TunnelId,
-    /// The rule; none where only the record is asked for.
+    /// The rule; `None` if only the record is asked for.
     pub rule: Option<WantedRule>,
 }
 
 impl Publication {
-    /// The rule's path, as the digest is taken over it.
+    /// The rule's path, as used in the digest.
     pub fn path(&self) -> Option<&str> {
         self.rule.as_ref()?.path_text()
     }
 }
 
-/// One thing that is wrong with an endpoint.
+/// One mistake in an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The property at fault, or what else is.
+    /// The property at fault, or another cause.
     pub subject: Box<str>,
-    /// What is wrong with it and what is allowed.
+    /// The problem, and the allowed values.
     pub problem: String,
 }
 
@@ -79,18 +78,18 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Why an endpoint cannot be published: a text for one line of the log, cut.
+/// The reason why an endpoint cannot be published: a text for one log line, cut.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem(Box<str>);
 
 impl Problem {
-    /// Everything that is wrong with an endpoint.
+    /// Joins all mistakes of an endpoint.
     pub fn of(faults: &[Fault]) -> Self {
         let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
         Self::read(&faults.join("; "))
     }
 
-    /// What the property [`INVALID`] says.
+    /// Reads the value of the property [`INVALID`].
     pub fn read(text: &str) -> Self {
         Self(one_line(text, limits::PROBLEM_MAX_CHARS).to_string().into())
     }
@@ -102,12 +101,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// An endpoint in its canonical form, and what it asks for.
+/// An endpoint in its canonical form, with its request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Canonical {
-    /// What ExternalDNS gets back.
+    /// The endpoint that ExternalDNS gets back.
     pub endpoint: Endpoint,
-    /// What is to be published, or why it cannot be.
+    /// The publication, or the reason why there is none.
     pub publication: Result<Publication, Problem>,
 }
 
@@ -126,7 +125,7 @@ pub fn properties_of_rule(rule: &Rule) -> Vec<Property> {
     properties
 }
 
-/// The one function that puts a canonical endpoint together.
+/// Builds a canonical endpoint; no other function does.
 pub fn render(
     dns_name: String,
     target: String,
@@ -155,7 +154,7 @@ pub fn properties_of(publication: &Publication) -> Vec<Property> {
     }
 }
 
-/// The canonical properties of a rule as it is wanted.
+/// The canonical properties of a wanted rule.
 pub fn properties_of_wanted(rule: &WantedRule) -> Vec<Property> {
     let WantedRule { hostname: _, path, service, origin_request: options } = rule;
     let mut properties = options.properties();

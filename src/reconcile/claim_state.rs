@@ -1,4 +1,4 @@
-//! What became of each rule that a stamp claims.
+//! Finds the state of each rule that a stamp claims.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,24 @@ use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
 
-/// What became of the rule of one digest.
+/// The state of one digest's rule.
 #[derive(Clone, Debug)]
 pub enum ClaimState<'a> {
-    /// The rule is there.
+    /// The rule exists.
     Standing {
         /// The tunnel it stands in.
         tunnel: TunnelId,
         rule: &'a Rule,
     },
-    /// The rule is gone. Its tunnel and path are known, as together they have the digest.
+    /// The rule is gone. Its tunnel and path are known, because together they have the digest.
     Missing {
         /// The tunnel it stood in.
         tunnel: TunnelId,
         path: Option<Box<str>>,
     },
-    /// The rule is gone, and its path with it.
+    /// The rule is gone, and its path is unknown.
     Lost,
-    /// Several rules have the digest. Nothing tells which of them is ours, so all of them count as somebody else's.
+    /// Several rules have the digest. Nothing tells which of them is ours, so all of them count as foreign.
     Ambiguous {
         /// The rules and their tunnels.
         rules: Vec<(TunnelId, &'a Rule)>,
@@ -34,7 +34,7 @@ pub enum ClaimState<'a> {
 }
 
 impl<'a> ClaimState<'a> {
-    /// The tunnel, where it is known.
+    /// The tunnel, if it is known.
     pub fn tunnel(&self) -> Option<&TunnelId> {
         match self {
             Self::Standing { tunnel, .. } | Self::Missing { tunnel, .. } => Some(tunnel),
@@ -42,7 +42,7 @@ impl<'a> ClaimState<'a> {
         }
     }
 
-    /// The rule, where it stands.
+    /// The rule, if it exists.
     pub fn rule(&self) -> Option<&Rule> {
         match self {
             Self::Standing { rule, .. } => Some(rule),
@@ -50,7 +50,7 @@ impl<'a> ClaimState<'a> {
         }
     }
 
-    /// Whether it is known to be, or to have been, a rule for `path`.
+    /// True if this is, or was, a rule for `path`.
     pub fn is_for_path(&self, path: Option<&str>) -> bool {
         match self {
             Self::Standing { rule, .. } => rule.path() == path,
@@ -70,8 +70,8 @@ impl<'a> ClaimState<'a> {
 
 /// The state of each of `digests`, in their order.
 ///
-/// The record's `content` names a tunnel that may not be configured any more. A digest tells neither tunnel nor path, so
-/// those of a missing rule are found by trying: the paths of the hostname's rules, and `paths`.
+/// The record's `content` names a tunnel that may no longer be configured. A digest reveals neither tunnel nor path, so
+/// those of a missing rule are found by trying the paths of the hostname's rules, and `paths`.
 pub fn claim_states<'a>(
     snapshot: &'a Snapshot,
     settings: &Settings,

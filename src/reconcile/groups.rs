@@ -1,8 +1,8 @@
-//! Named groups: how one object publishes several paths of a hostname.
+//! Splits an endpoint into named groups, by which one object publishes several paths of a hostname.
 //!
-//! `webhook/tunnel-service.api` and `webhook/tunnel-path-prefix.api` belong to the group `api`; each group becomes a rule
-//! of its own, for a path of its own. A property without a group, other than the path, holds for every group that does
-//! not set it: so Access that is asked for once protects them all.
+//! `webhook/tunnel-service.api` and `webhook/tunnel-path-prefix.api` belong to the group `api`, and each group becomes
+//! a rule with a path of its own. A property without a group, except the path, holds for every group that does not set
+//! it: so Access that is asked for once protects all of them.
 
 use std::collections::BTreeMap;
 
@@ -10,33 +10,33 @@ use crate::limits;
 use crate::model::endpoint::Endpoint;
 use crate::reconcile::canonical::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
 
-/// Stands between the name of a property and that of its group. No property has it in its own name.
+/// Separates the name of a property from that of its group. No property has it in its own name.
 const GROUP_SEPARATOR: char = '.';
 
 /// A property's name and its value.
 pub type Said<'e> = (&'e str, &'e str);
 
-/// What one rule's properties say: those of a group, or those without one.
+/// The properties of one rule: those of a group, or those without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part<'e> {
-    /// The group; empty for what is said without one.
+    /// The group; empty for properties without one.
     pub group: &'e str,
-    /// Sorted, each once, so that of two of one name the same one is read first whoever sent them.
+    /// Sorted and without duplicates, so that the same one of two with one name is read first, whoever sent them.
     pub said: Vec<Said<'e>>,
-    /// Whether the group has a path of its own, or what is said has no group.
+    /// True if the group has a path of its own, or the properties have no group.
     pub has_place: bool,
 }
 
-/// An endpoint taken apart.
+/// An endpoint, split into its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Groups<'e> {
-    /// What is said without a group.
+    /// The properties without a group.
     pub base: Part<'e>,
-    /// Each group, by its name.
     pub named: Vec<Part<'e>>,
 }
 
-/// Takes an endpoint apart, as far as one may have groups and properties. `is_grouped` tells of a property's own name and what may be its group whether they are.
+/// Splits an endpoint, up to the number of groups and properties that it may have. `is_grouped` tells if a property's
+/// own name and the part behind the separator are really a name and a group.
 pub fn split<'e>(endpoint: &'e Endpoint, mut is_grouped: impl FnMut(&'e str, &'e str) -> bool) -> Groups<'e> {
     let mut base = Vec::with_capacity(endpoint.provider_specific.len());
     let mut groups: BTreeMap<&str, Vec<Said<'_>>> = BTreeMap::new();
@@ -49,7 +49,7 @@ pub fn split<'e>(endpoint: &'e Endpoint, mut is_grouped: impl FnMut(&'e str, &'e
         }
     }
     let base = sorted(base);
-    // Of more, the endpoint is refused: copies of them for each group would take a thousand times what it takes.
+    // An endpoint with more is refused. Copying them for each group would take a thousand times their size.
     let defaults = base.get(..=limits::ENDPOINT_PROPERTIES_MAX).unwrap_or(&base);
     let groups = groups.into_iter().take(limits::ENDPOINT_GROUPS_MAX + 1);
     let named = groups.map(|(group, own)| with_defaults(group, own, defaults)).collect();
@@ -72,7 +72,7 @@ fn sorted<'e>(mut said: Vec<Said<'e>>) -> Vec<Said<'e>> {
 }
 
 impl<'e> Part<'e> {
-    /// The property that says the rule's path, if one does.
+    /// The property that sets the rule's path, if one does.
     pub fn path_property(&self) -> Option<&'static str> {
         [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().find(|name| self.text(name).is_some())
     }
@@ -100,7 +100,7 @@ mod tests {
         split(endpoint, |name, _| name.starts_with("webhook/"))
     }
 
-    /// One endpoint of 128 KiB took 650 MB: each of its groups a copy of all that is said without one.
+    /// One endpoint of 128 KiB took 650 MB, because each of its groups had a copy of all properties without a group.
     #[test]
     fn no_more_is_copied_into_groups_than_is_read() {
         let names: Vec<String> = (0..600).map(|number| format!("webhook/tunnel-service.{number}")).collect();

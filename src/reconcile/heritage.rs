@@ -1,17 +1,17 @@
-//! ExternalDNS's TXT records: how Cloudflare quotes their text, and which owner they name.
+//! Reads and writes ExternalDNS's TXT records: Cloudflare's quoting, and the owner that they name.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// A TXT record is a sequence of strings; each holds at most so many bytes.
+/// A TXT record is a sequence of strings of at most this length each.
 const CHARACTER_STRING_MAX_BYTES: usize = 255;
 
 const HERITAGE: &str = "heritage=external-dns";
 const OWNER: &str = "external-dns/owner=";
 const RESOURCE: &str = "external-dns/resource=";
 
-/// The text of a TXT record's content: its quoted strings joined, their escapes undone. Content without quotes is
-/// its own text.
+/// The text of a TXT record's content: its quoted strings, unescaped and joined. Content without quotes is its own
+/// text.
 pub fn text_of(content: &str) -> String {
     let content = content.trim();
     if !content.starts_with('"') {
@@ -19,14 +19,14 @@ pub fn text_of(content: &str) -> String {
     }
     let mut characters = content.chars().peekable();
     let mut text = String::with_capacity(content.len());
-    // What stands between two strings is blank.
+    // Only blanks stand between two strings.
     while characters.find(|character| *character == '"').is_some() {
         read_string(&mut characters, &mut text);
     }
     text
 }
 
-/// One string, up to the quote that ends it.
+/// Reads one string, up to the closing quote.
 fn read_string(characters: &mut Peekable<Chars<'_>>, text: &mut String) {
     while let Some(character) = characters.next() {
         match character {
@@ -37,7 +37,7 @@ fn read_string(characters: &mut Peekable<Chars<'_>>, text: &mut String) {
     }
 }
 
-/// The content of a TXT record that says `text`: quoted strings, of which DNS allows 255 bytes each.
+/// The content of a TXT record with the text `text`: quoted strings of at most 255 bytes, the limit of DNS.
 pub fn content_of(text: &str) -> String {
     let mut content = String::with_capacity(text.len() + 2);
     let mut bytes = 0;
@@ -57,17 +57,17 @@ pub fn content_of(text: &str) -> String {
     content
 }
 
-/// What a TXT record of ExternalDNS's registry says, where it is not encrypted.
+/// The meaning of a TXT record of ExternalDNS's registry, if it is not encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heritage {
-    /// The `--txt-owner-id` it was written with.
+    /// The `--txt-owner-id` that wrote it.
     pub owner: Box<str>,
     /// The object the record came from, such as `ingress/shop/web`.
     pub resource: Option<Box<str>>,
 }
 
 impl Heritage {
-    /// Reads the content of a TXT record; nothing for whatever another program wrote.
+    /// Parses the content of a TXT record; `None` if another program wrote it.
     pub fn parse(content: &str) -> Option<Self> {
         let text = text_of(content);
         let mut labels = text.split(',');

@@ -1,7 +1,7 @@
 //! Everything in scope at Cloudflare, ours or not: each hostname and path with its record and its rule.
 //!
-//! What is ours is listed as [`records`] shows it to ExternalDNS. Only ExternalDNS knows what the cluster wants, so
-//! nothing here says whether a rule of ours is as it is wanted.
+//! Entries of ours are listed as [`records`] shows them to ExternalDNS. Only ExternalDNS knows what the cluster wants,
+//! so nothing here tells if a rule of ours is as wanted.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ use crate::reconcile::records::{is_home, records};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 
-/// Every host, where a rule has only a path.
+/// The hostname shown for a rule that has only a path.
 const EVERY_HOST: &str = "*";
 
 /// One hostname and path.
@@ -23,21 +23,21 @@ const EVERY_HOST: &str = "*";
 pub struct Entry {
     /// The hostname in lower-case punycode, or a pattern.
     pub hostname: Box<str>,
-    /// The rule's path expression; `lost:` and a digest where nothing but that is left of the rule.
+    /// The rule's path expression; `lost:` and a digest if nothing else is left of the rule.
     pub path: Option<Box<str>>,
-    /// Where requests go; `none` for a record that is to have no rule.
+    /// The destination of the requests; `none` for a record without a rule.
     pub service: Option<Box<str>>,
-    /// The name of the tunnel that the rule is in, else that the record leads to; the id of one that is not configured.
+    /// The name of the rule's tunnel, or else of the tunnel that the record leads to; the id if that one is not
+    /// configured.
     pub tunnel: Option<Box<str>>,
-    /// Who owns it, as the record's comment says.
+    /// The owner, according to the record's comment.
     pub owner: Option<Box<str>>,
-    /// What it is to us.
     pub state: State,
-    /// What was changed by hand on ours: `proxied`, `order`, `tunnel`, `rule`, `target` or `type`.
+    /// The manual changes to ours: `proxied`, `order`, `tunnel`, `rule`, `target` or `type`.
     pub drift: Vec<Box<str>>,
 }
 
-/// What an entry is to us.
+/// The relation of an entry to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Ours, as far as can be seen here.
@@ -45,7 +45,7 @@ pub enum State {
     Foreign,
     /// Ours, and changed by hand.
     Drift,
-    /// The rule that our stamp claims is gone, or no rule takes the requests that somebody else's record lets in.
+    /// The rule that our stamp claims is gone, or no rule takes the requests that a foreign record lets in.
     RecordWithoutRule,
     /// No record leads to the rule.
     RuleWithoutRecord,
@@ -72,7 +72,7 @@ pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
         leads: leads(snapshot),
         patterns: patterns(snapshot),
     };
-    // ExternalDNS's TXT records, stored under `OWNERSHIP=txt`, publish nothing.
+    // ExternalDNS's TXT records are stored under `OWNERSHIP=txt`, and publish nothing.
     let shown = records(snapshot, settings).endpoints.into_iter().filter(|shown| shown.record_type != "TXT");
     let mut entries: Vec<Entry> = shown.map(|endpoint| own_entry(&endpoint, settings)).collect();
     entries.extend(scene.leads.iter().filter_map(|lead| scene.foreign_record(lead)));
@@ -130,7 +130,7 @@ fn leads(snapshot: &Snapshot) -> Vec<Lead<'_>> {
         .collect()
 }
 
-/// The domains below which a rule of a tunnel takes every name; the empty one stands for every host.
+/// The domains in which a rule of a tunnel takes every name; the empty one means every host.
 fn patterns(snapshot: &Snapshot) -> Vec<(&TunnelId, String)> {
     let mut patterns = Vec::new();
     for (tunnel, present) in &snapshot.tunnels {
@@ -155,7 +155,7 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// The entry of somebody else's record. Where its hostname has rules in the tunnel, these have the entries.
+    /// The entry of a foreign record. If its hostname has rules in the tunnel, their entries stand for it.
     fn foreign_record(&self, Lead { record, tunnel }: &Lead<'_>) -> Option<Entry> {
         if !self.settings.policy.filter.matches(&record.name)
             || self.snapshot.own_stamp(record, self.settings).is_some()
@@ -186,7 +186,7 @@ impl Scene<'_> {
         })
     }
 
-    /// The entry of somebody else's rule. The catch-all has none, as it publishes nothing.
+    /// The entry of a foreign rule. The catch-all has none, because it publishes nothing.
     fn foreign_rule(&self, tunnel: &TunnelId, rule: &Rule) -> Option<Entry> {
         let hostname = rule.folded_hostname();
         let name = hostname::normalize(hostname);
@@ -211,7 +211,7 @@ impl Scene<'_> {
         })
     }
 
-    /// Whether a rule that is not for this very hostname takes requests of it. The catch-all does not count.
+    /// True if a rule for a wider hostname takes its requests. The catch-all does not count.
     fn is_taken(&self, name: &str, tunnel: &TunnelId, rules: &[Rule]) -> bool {
         let mut patterns = self.patterns.iter().filter(|(of, _)| *of == tunnel);
         let by_pattern = patterns.any(|(_, domain)| domain.is_empty() || is_below(name, domain));
@@ -221,8 +221,8 @@ impl Scene<'_> {
                 .is_some_and(|domain| rules.iter().any(|rule| is_below(rule.folded_hostname(), domain)))
     }
 
-    /// Whether a record leads to the tunnel for `hostname`, or for a name that it stands for. True as well where that is
-    /// not known, because its zone was not read.
+    /// True if a record leads to the tunnel for `hostname`, or for a name that it matches. Also true if that is unknown
+    /// because its zone was not read.
     fn is_reached(&self, hostname: &str, tunnel: &TunnelId) -> bool {
         if self.snapshot.zone_of(hostname).is_none() {
             return true;

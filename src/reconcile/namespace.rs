@@ -1,26 +1,26 @@
-//! `NAMESPACE_GUARD`: an object publishes services of its own namespace only, and hostnames that no other namespace
-//! has.
+//! `NAMESPACE_GUARD`: decides if an object may publish a service, which must be of its own namespace, and a hostname,
+//! which no other namespace may hold.
 
 use crate::ingress::OriginOption;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::stamp;
 
-/// Where the guard looks for services.
+/// The settings of the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceGuard {
-    /// What may follow `svc` in a service's name, such as `cluster.local`.
+    /// The domain that may follow `svc` in a service's name, such as `cluster.local`.
     pub cluster_domain: Box<str>,
 }
 
 impl NamespaceGuard {
-    /// Whether an object of `namespace` may publish this. A list of what is allowed: whatever is new is refused.
+    /// True if an object of `namespace` may publish this. Only listed forms are allowed, so anything new is refused.
     pub fn allows(&self, publication: &Publication, namespace: &str) -> bool {
         let Some(rule) = &publication.rule else {
-            // Its record would lead to whatever rule of the tunnel comes first.
+            // Its record would lead to whichever rule of the tunnel comes first.
             return false;
         };
         let options = &rule.origin_request;
-        // With these the visitor chooses where cloudflared connects to.
+        // With these, the visitor chooses where cloudflared connects to.
         if options.is_on(OriginOption::BastionMode) || options.text(OriginOption::ProxyType).is_some() {
             return false;
         }
@@ -43,7 +43,7 @@ impl NamespaceGuard {
             && domain.is_none_or(|domain| domain == &*self.cluster_domain)
     }
 
-    /// What objects of `namespace` may publish, for a message.
+    /// Describes, for a message, what objects of `namespace` may publish.
     pub fn allowed(&self, namespace: &str) -> String {
         let Self { cluster_domain } = self;
         format!(
@@ -62,7 +62,7 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
     is_whole.then_some(namespace)
 }
 
-/// The namespace as a stamp names it.
+/// The namespace in the form of a stamp.
 pub fn digest_of(resource: &str) -> Option<Box<str>> {
     namespace_of(resource).map(stamp::namespace_digest)
 }

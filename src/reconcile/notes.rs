@@ -1,11 +1,11 @@
-//! What is noted about the endpoints of one request.
+//! Collects notes about the endpoints of one request.
 
 use std::collections::BTreeSet;
 
 use crate::model::endpoint::Endpoint;
 use crate::reconcile::Note;
 
-/// Notes, each once, and so many as there is room for: the first by name, whatever the order in which they come.
+/// Notes without duplicates, as many as there is room for: the first by name, whatever their order of arrival.
 #[derive(Debug)]
 pub struct Notes {
     kept: BTreeSet<Note>,
@@ -14,12 +14,12 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// None yet, with room for so many.
+    /// Makes an empty collection for `room` notes.
     pub fn with_room(room: usize) -> Self {
         Self { kept: BTreeSet::new(), room, has_more: false }
     }
 
-    /// Adds one. Of thousands most have no room, and the text of those is not even written.
+    /// Adds a note. Of thousands most have no room, and their text is not even written.
     pub(crate) fn add(&mut self, endpoint: &Endpoint, text: impl FnOnce() -> String) {
         let is_full = self.kept.len() >= self.room;
         if is_full && self.kept.last().is_none_or(|last| *last.hostname < *endpoint.dns_name) {
@@ -33,7 +33,7 @@ impl Notes {
         }
     }
 
-    /// Those that are kept, sorted, and whether there were more.
+    /// The notes that were kept, sorted, and if there were more.
     pub fn into_sorted(self) -> (Vec<Note>, bool) {
         (self.kept.into_iter().collect(), self.has_more)
     }

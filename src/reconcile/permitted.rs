@@ -1,8 +1,8 @@
-//! What an endpoint may ask for only where the operator permits it: files that every cloudflared of the tunnel has to be
-//! able to read, and services behind the program's own ports.
+//! Checks requests that need the operator's permission: files that every cloudflared of the tunnel has to read, and
+//! services behind the program's own ports.
 //!
-//! cloudflared refuses a configuration as a whole when it cannot read the `caPool` of one rule, after Cloudflare took it
-//! (`tlsconfig/certreloader.go`, `LoadOriginCA`). Only the operator knows which files are there.
+//! cloudflared refuses a whole configuration if it cannot read the `caPool` of one rule, although Cloudflare accepted
+//! it (`tlsconfig/certreloader.go`, `LoadOriginCA`). Only the operator knows which files exist.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::ingress::{OriginOption, Service, WantedRule};
 use crate::reconcile::Settings;
 use crate::reconcile::canonical::Fault;
 
-/// Names of the machine itself in the hosts files of Kubernetes, Docker and the usual distributions. The names below
+/// The machine's own names in the hosts files of Kubernetes, Docker and the usual distributions. Names below
 /// `localhost` are left to resolvers, many of which follow RFC 6761.
 const LOCAL_NAMES: [&str; 8] = [
     "localhost",
@@ -24,7 +24,7 @@ const LOCAL_NAMES: [&str; 8] = [
     "ip6-loopback",
 ];
 
-/// What the operator does not permit of a rule whose service `subject` says.
+/// The mistakes of a rule that the operator does not permit; `subject` names the source of its service.
 pub fn faults(rule: &WantedRule, subject: &str, settings: &Settings) -> impl Iterator<Item = Fault> + use<> {
     let ca_pool = rule.origin_request.text(OriginOption::CaPool).filter(|path| !is_listed(path, settings));
     let ca_pool = ca_pool.map(|path| Fault {
@@ -41,7 +41,7 @@ pub fn faults(rule: &WantedRule, subject: &str, settings: &Settings) -> impl Ite
     ca_pool.into_iter().chain(service)
 }
 
-/// Why a port is not published.
+/// The reason why a port is not published.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnPort(pub u16);
 
@@ -56,13 +56,13 @@ impl fmt::Display for OwnPort {
     }
 }
 
-/// Compared to the letter: another spelling of a listed path may be another file once a link in it changes.
+/// Compared literally: another spelling of a listed path may become a different file when a link in it changes.
 fn is_listed(path: &str, settings: &Settings) -> bool {
     settings.policy.ca_pools.iter().any(|listed| **listed == *path)
         || settings.policy.origin_defaults.text(OriginOption::CaPool) == Some(path)
 }
 
-/// The port by which the service leads to one of `own`, as seen from a cloudflared that shares the program's network.
+/// The port by which the service reaches one of `own`, as seen from a cloudflared in the program's network.
 pub fn own_port(service: &Service, own: &[SocketAddr]) -> Option<u16> {
     let (host, port) = service.host_and_port()?;
     let mut same_port = own.iter().filter(|address| address.port() == port).peekable();
@@ -76,7 +76,7 @@ pub fn own_port(service: &Service, own: &[SocketAddr]) -> Option<u16> {
     leads_there.then_some(port)
 }
 
-/// Where a host leads, as far as its text says.
+/// The destination of a host, as far as its text tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Host {
     /// This machine, whatever the network.
@@ -98,7 +98,7 @@ impl Host {
             None => legacy_ipv4(name).map(IpAddr::V4),
         };
         match address {
-            // Linux connects an unspecified address to itself, and so does Go everywhere.
+            // Linux, and Go everywhere, connect an unspecified address to the machine itself.
             Some(address) if address.is_loopback() || address.is_unspecified() => Self::Local,
             Some(address) => Self::Address(address),
             None => Self::Name,
@@ -106,8 +106,8 @@ impl Host {
     }
 }
 
-/// The address that a C library reads in `127.1`, `0x7f.1`, `017700000001` or `2130706433`. Go itself asks the resolver for
-/// such a name, which is a C library's where cloudflared was built with one.
+/// The address that a C library reads in `127.1`, `0x7f.1`, `017700000001` or `2130706433`. Go itself asks the resolver
+/// for such a name, which is a C library's if cloudflared was built with one.
 fn legacy_ipv4(text: &str) -> Option<Ipv4Addr> {
     let mut parts = Vec::with_capacity(4);
     for part in text.split('.') {
@@ -117,7 +117,7 @@ fn legacy_ipv4(text: &str) -> Option<Ipv4Addr> {
         parts.push(legacy_number(part)?);
     }
     let last = parts.pop()?;
-    // Each part in front is a byte, and the last one fills the rest.
+    // Each leading part is a byte, and the last one fills the rest.
     let rest_bits = 32 - 8 * u32::try_from(parts.len()).ok()?;
     if parts.iter().any(|byte| *byte > 0xff) || last >> rest_bits != 0 {
         return None;

@@ -1,8 +1,8 @@
-//! What one `POST /records` will write: the part of each hostname in every stage, and what is refused.
+//! Plans what one `POST /records` will write, hostname by hostname and stage by stage, and what is refused.
 //!
-//! The order of the stages keeps an invariant for each rule: its digest is in its host's stamp before the rule
-//! exists, and leaves only after the rule is gone. So after any prefix of the stages `records` still names
-//! everything that is ours, and ExternalDNS plans the rest again.
+//! The order of the stages keeps an invariant for each rule: its digest is in its host's stamp before the rule exists,
+//! and leaves only after the rule is gone. So after any prefix of the stages `records` still names everything that is
+//! ours, and ExternalDNS plans the rest again.
 
 mod host;
 mod mass_deletion;
@@ -24,7 +24,7 @@ use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Settings};
 
-/// The stages of an apply, in the order they are carried out.
+/// The stages of an apply, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Configurations: rules that go before their successors come, because the comment has no room for both.
@@ -33,10 +33,10 @@ pub enum Stage {
     Unregister,
     /// Records: new ones and new stamps.
     Stamp,
-    /// Configurations: everything that comes, changes and goes, in one version.
+    /// Configurations: all additions, changes and removals, in one version.
     Publish,
-    /// Records: digests of rules that are gone come off. Records go that claim nothing any more, and those whose
-    /// hostname has its record in a zone inside theirs now.
+    /// Records: removes the digests of rules that are gone, records that claim nothing any more, and records whose
+    /// hostname now has its record in an inner zone.
     Unstamp,
     /// Records: TXT records of hostnames in another zone.
     Register,
@@ -60,64 +60,63 @@ impl Stage {
 /// What one request writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Sorted by name, without hostnames that need nothing.
+    /// Sorted by name, without hostnames that need no write.
     pub hosts: Vec<HostPlan>,
-    /// What is not done, and why.
+    /// The work that is not done, with the reasons.
     pub refusals: Vec<Refusal>,
-    /// What an operator should read.
     pub notes: Vec<Note>,
     /// Withdrawn hostnames that stay until a wildcard's tunnel has their visitors.
     pub handed_over: Vec<Box<str>>,
-    /// The rules that are ours before anything is written.
+    /// The rules that are ours before the first write.
     pub own_before: OwnRules,
     /// The rules that are ours once stamps are written.
     pub own_after: OwnRules,
 }
 
-/// The hostnames and tunnels for which enough time has passed.
+/// The hostnames and tunnels that have waited long enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Their records have led where they lead for so long that no visitor is led elsewhere any more.
+    /// Their records have led to the same tunnel for so long that no visitor is led elsewhere any more.
     pub moved: BTreeSet<Box<str>>,
     /// They were withdrawn so long ago that they go, whoever serves their visitors then.
     pub handed_over: BTreeSet<Box<str>>,
-    /// Tunnels that hostnames have waited for so long that what is withdrawn from these does not wait any more.
+    /// Hostnames have waited for these tunnels for so long that withdrawals in them wait no longer.
     pub late: BTreeSet<TunnelId>,
 }
 
-/// Something that was somebody else's and becomes ours with the stamp.
+/// Something foreign that becomes ours with the stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adoption {
-    /// The path of the rule, empty for the one without; `None` for a record.
+    /// The path of the rule, empty for a rule without one; `None` for a record.
     pub path: Option<Box<str>>,
-    /// What it was before.
     pub was: String,
 }
 
-/// What one hostname needs in each stage.
+/// The writes that one hostname needs in each stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostPlan {
     pub hostname: Box<str>,
-    /// The object that asks for it, or that it came from; the first where several ask for its paths.
+    /// The object that asks for it, or that it came from; the first one if several ask for its paths.
     pub resource: Option<Box<str>>,
-    /// Whether it will be gone.
+    /// The hostname will be gone.
     pub vanishes: bool,
     /// Edits of tunnels' documents by stage.
     pub edits: BTreeMap<Stage, Vec<(TunnelId, RuleEdit)>>,
     /// Operations on a zone's records by stage; those of one hostname belong in one batch.
     pub operations: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>>,
-    /// What is taken over. It is ours as soon as the operations of [`Stage::Stamp`] are done.
+    /// Rules and records that are taken over. They are ours as soon as the operations of [`Stage::Stamp`] are done.
     pub adoptions: Vec<Adoption>,
-    /// The comments of records that are taken over. Where no rule of the hostname turns out to be ours, they get them back.
+    /// The comments of records that are taken over. The records get them back if no rule of the hostname turns out to
+    /// be ours.
     pub comments_before: Vec<(RecordId, Box<str>)>,
-    /// The tunnel that has to serve it before [`Stage::Repoint`] leads its record there. Visitors are served elsewhere until
-    /// then.
+    /// The tunnel that has to serve the hostname before [`Stage::Repoint`] leads its record there. Until then visitors
+    /// are served elsewhere.
     pub moves_to: Option<TunnelId>,
-    /// Whether it cannot wait for that longer than this request: its record leads to a tunnel that is not configured, and
-    /// with our stamp there it would count as another instance's in the next.
+    /// The move cannot wait beyond this request: the record leads to a tunnel that is not configured, and with our
+    /// stamp the next request would take it for another instance's.
     pub moves_now: bool,
-    /// Whether a copy of another record leads visitors until then. It is made in this plan, so only the next one knows its
-    /// id and leads it over.
+    /// A copy of another record leads visitors until then. This plan creates it, so only the next one knows its id and
+    /// leads it over.
     pub stands_in: bool,
 }
 
@@ -130,12 +129,12 @@ pub enum RecordOperation {
     Post(NewRecord),
 }
 
-/// The record that an operation is about, for a line of the log: nobody knows it by its id.
+/// The record of an operation, for a log line, because nobody knows it by its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// `CNAME`, `TXT`, …
     pub kind: Box<str>,
-    /// Its name, which is not the hostname's for a TXT record of a registry.
+    /// The name, which for a TXT record of a registry is not the hostname's.
     pub name: Box<str>,
 }
 
@@ -165,8 +164,8 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Plans to take digests off hostnames whose rules turned out to be somebody else's after they were stamped. Where
-/// nothing else of a hostname is ours, its records that were taken over get their `comments` back.
+/// Plans to remove digests of rules that turned out to be foreign after they were stamped. If nothing else of a
+/// hostname is ours, its records that were taken over get their `comments` back.
 pub fn disown(
     disowned: &BTreeMap<Box<str>, BTreeSet<Digest>>,
     comments: &BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>>,
@@ -199,19 +198,16 @@ impl From<&Record> for Subject {
 }
 
 impl Plan {
-    /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty()
     }
 
-    /// What one hostname needs.
     pub fn host(&self, hostname: &str) -> Option<&HostPlan> {
         self.hosts.get(self.hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
     }
 }
 
 impl HostPlan {
-    /// Whether nothing is to be written.
     pub fn is_empty(&self) -> bool {
         self.edits.values().all(Vec::is_empty) && self.operations.values().all(Vec::is_empty)
     }
@@ -227,7 +223,7 @@ impl HostPlan {
     }
 }
 
-/// Plans all hostnames, and again without what a tunnel's document refuses, until it refuses nothing more.
+/// Plans all hostnames, repeatedly leaving out what a tunnel's document refuses, until it refuses nothing.
 fn allowed_by_documents(
     requests: &BTreeMap<Box<str>, HostRequest>,
     own: &OwnRules,
@@ -254,7 +250,7 @@ fn allowed_by_documents(
     }
 }
 
-/// Plans each hostname for itself.
+/// Plans each hostname by itself.
 fn plan_hosts(
     requests: &BTreeMap<Box<str>, HostRequest>,
     obstacles: &BTreeMap<Box<str>, Obstacles>,
@@ -281,9 +277,8 @@ struct RefusedEdit {
     reason: Reason,
 }
 
-/// Plays the edits on what was read, and returns those that a document refuses: the plan has to be made again without
-/// them. Where none is refused, edits without effect are gone from the plan, and rules that no request will reach are
-/// noted.
+/// Tries the edits on the snapshot, and returns those that a document refuses, so that the plan is made again without
+/// them. If none is refused, it removes edits without effect from the plan, and notes rules that no request will reach.
 fn played(mut plan: Plan, snapshot: &Snapshot) -> (Plan, Vec<RefusedEdit>) {
     let mut documents: BTreeMap<&TunnelId, Document> =
         inserted(snapshot.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.clone())));
@@ -314,7 +309,7 @@ fn played(mut plan: Plan, snapshot: &Snapshot) -> (Plan, Vec<RefusedEdit>) {
     (plan, Vec::new())
 }
 
-/// Hostnames that get a record and that the certificate of every zone does not cover: its wildcard stands for one label.
+/// Hostnames with a new record that no zone's certificate covers: its wildcard stands for one label.
 fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
     let made = plan.hosts.iter().filter(|host| {
         host.operations.values().flatten().any(|operation| matches!(operation, RecordOperation::Post(_)))
@@ -335,7 +330,7 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
     .collect()
 }
 
-/// Rules of ours that another one in front takes every request from.
+/// Rules of ours that get no request, because a rule in front takes them all.
 fn unreachable_rules(plan: &Plan, tunnel: &TunnelId, document: &Document) -> Vec<Note> {
     let edits = plan
         .hosts
@@ -378,8 +373,8 @@ impl Plan {
             .unzip()
     }
 
-    /// Takes out edits without effect. An edit that takes a foreign rule over as it is stays, because the rule has to be
-    /// found so again once its digest is stamped.
+    /// Removes edits without effect. An edit that takes a foreign rule over unchanged stays, because the rule has to be
+    /// found unchanged again once its digest is stamped.
     fn drop_idle_edits(&mut self, stage: Stage, tunnel: &TunnelId, effective: &BTreeSet<usize>) {
         // As `edits_of` counts them.
         let mut indices = 0..;

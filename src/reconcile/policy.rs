@@ -1,4 +1,4 @@
-//! What the configuration alone decides, before anything is looked up at Cloudflare.
+//! The settings that need no look-up at Cloudflare.
 
 use std::net::SocketAddr;
 
@@ -12,30 +12,31 @@ use crate::reconcile::service_template::ServiceTemplate;
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// `OWNER_ID`. It is written into every stamp; what carries another owner is not ours.
+    /// `OWNER_ID`. It is written into every stamp; anything with another owner is not ours.
     pub owner: Box<str>,
-    /// `DOMAIN_FILTER` and its kin: the names that are served.
+    /// `DOMAIN_FILTER` and related settings: the names that are served.
     pub filter: DomainFilter,
-    /// `DEFAULT_SERVICE`: where every address and CNAME that names no service is published to.
+    /// `DEFAULT_SERVICE`: the service of every address and CNAME that names none.
     pub default_service: Option<ServiceTemplate>,
-    /// `ORIGIN_*`: options of every rule whose endpoint does not set them.
+    /// `ORIGIN_*`: the options of rules whose endpoint does not set them.
     pub origin_defaults: OriginRequest,
     /// `ORIGIN_CA_POOLS`: files that an endpoint may name as `caPool`, besides the one of `origin_defaults`.
     pub ca_pools: Vec<Box<str>>,
-    /// Where this program listens. No endpoint may publish that.
+    /// The program's own addresses, which no endpoint may publish.
     pub own_addresses: Vec<SocketAddr>,
-    /// `MASS_DELETION_LIMIT`: so many hostnames may go in one request whatever their share; 0 lets any number go.
+    /// `MASS_DELETION_LIMIT`: the number of hostnames that may go in one request whatever their share; 0 allows any
+    /// number.
     pub mass_deletion_limit: usize,
     /// `OWNERSHIP`.
     pub ownership: Ownership,
-    /// `ADOPT`: what of somebody else's is taken over.
+    /// `ADOPT`: what may be taken over from others.
     pub adopt: Adopt,
     /// `NAMESPACE_GUARD` and `CLUSTER_DOMAIN`: keeps namespaces apart.
     pub namespace_guard: Option<NamespaceGuard>,
 }
 
 impl Policy {
-    /// Everything but the owner as it is by default.
+    /// The defaults of everything but the owner.
     pub fn new(owner: &str) -> Self {
         Self {
             owner: owner.into(),
@@ -52,10 +53,10 @@ impl Policy {
     }
 }
 
-/// What becomes of the TXT records in which ExternalDNS keeps what it owns. The stamps say what is ours either way.
+/// The treatment of the TXT records in which ExternalDNS stores ownership. The stamps say what is ours either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ownership {
-    /// They are not stored: the stamp says what they would.
+    /// They are not stored, because the stamp holds the same information.
     #[default]
     Comment,
     /// They are stored and shown as ExternalDNS wrote them.
@@ -63,7 +64,7 @@ pub enum Ownership {
 }
 
 impl Ownership {
-    /// The form in which it is configured.
+    /// The configured form.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Comment => "comment",

@@ -1,26 +1,26 @@
-//! The names of our properties, and what somebody meant who wrote another one.
+//! Knows the names of our properties, and recognises misspelled ones.
 //!
-//! Names reach us as somebody typed them: ExternalDNS checks neither the annotations' names nor those in a DNSEndpoint.
-//! A name that is nearly one of ours is a mistake in an object that was meant for a tunnel, and leaving it out could
-//! publish more than was asked for.
+//! Names arrive as somebody typed them, because ExternalDNS checks neither the names of annotations nor those in a
+//! DNSEndpoint. A name that is nearly one of ours is a mistake in an object that was meant for a tunnel, and ignoring
+//! it could publish more than was asked for.
 
 use crate::ingress::OriginOption;
 use crate::limits;
 use crate::model::text::{MISSPELLING_MAX_EDITS, differs_by_at_most};
 
-/// What every property of ours begins with.
+/// The prefix of all our properties.
 pub const PREFIX: &str = "webhook/";
 
-/// What the properties begin with that say what is published.
+/// The prefix of the properties that decide what is published.
 const TUNNEL_PREFIX: &str = "webhook/tunnel";
 
-/// What the properties begin with that say who may see it.
+/// The prefix of the properties that decide who may see it.
 const ACCESS_PREFIX: &str = "webhook/access-";
 
-/// Words that only what limits has in its name.
+/// Words that only limiting properties have in their names.
 const LIMITING_WORDS: [&str; 2] = ["tunnel", "access"];
 
-/// A property's name, and how it looks with dashes alone and without what all begin with.
+/// A property's name, and its form with dashes only and without the common prefix.
 #[derive(Clone, Copy)]
 struct Name {
     name: &'static str,
@@ -55,41 +55,41 @@ names! {
     "access-aud-tag",
 }
 
-/// Every property that an endpoint may have; of two that another name is as near to, the first is meant.
+/// Every property that an endpoint may have. If a misspelled name is equally near to two, the first is meant.
 fn names() -> impl Iterator<Item = Name> {
     NAMES.iter().copied().chain(OriginOption::all().map(Name::of))
 }
 
-/// So many dots of a name may be the one in front of its group.
+/// The number of dots in a name that are tried as the separator of its group.
 const DOTS_MAX: usize = 3;
 
-/// Of a name as short as this without [`PREFIX`], two edits make another word.
+/// In names up to this length without [`PREFIX`], two edits make a different word.
 const SHORT_NAME_BYTES: usize = 8;
 
-/// What a property's name is to us.
+/// The meaning of a property's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// One of ours.
     Known,
     /// Meant to be one of ours.
     Misspelled {
-        /// The one that it is nearest to, where one is near.
+        /// The nearest one of ours, if one is near.
         nearest: Option<&'static str>,
-        /// Whether leaving it out may publish more than was asked for.
+        /// True if ignoring it may publish more than was asked for.
         limits: bool,
     },
-    /// It begins as ours do and is near to none. Other webhooks have properties too.
+    /// It begins like ours but is near to none. Other webhooks have properties too.
     Unknown,
     /// Not meant for us.
     Foreign,
 }
 
-/// Whether it is one of ours, as it is spelled.
+/// True if it is one of ours, exactly as spelled.
 fn is_known(name: &str) -> bool {
     names().any(|known| known.name == name)
 }
 
-/// What somebody meant who wrote this name.
+/// Finds the meaning of a name.
 pub fn meaning(name: &str) -> Meaning {
     if is_known(name) {
         return Meaning::Known;
@@ -106,21 +106,22 @@ pub fn meaning(name: &str) -> Meaning {
     }
 }
 
-/// Whether the property says what is published, or who may reach it or what through it.
+/// True if the property decides what is published, who may reach it, or what is reached through it.
 fn limits_what_is_published(name: &str) -> bool {
     [TUNNEL_PREFIX, ACCESS_PREFIX, OriginOption::IpRules.property()]
         .into_iter()
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether a dot was typed for a dash, or for nothing, so that what looks like a group's name ends a property's.
+/// True if a dot was typed instead of a dash, or too much, so that an apparent group name is really the end of a
+/// property's.
 pub fn is_torn(name: &str, group: &str) -> bool {
     let end = group.split('.').next().unwrap_or_default();
     ["", "-"].into_iter().any(|between| is_known(&format!("{name}{between}{end}")))
 }
 
-/// The property that is meant, whatever the name's case, its separators, what stands in front of it and whether its group
-/// does behind; nothing for a name that is too long to be meant for one.
+/// The property that is meant, whatever the name's case, separators and prefix, and wherever its group stands. `None`
+/// for a name that is too long to mean one.
 fn nearest(name: &str) -> Option<&'static str> {
     let spellings = spellings(name);
     let is_near = |known: &Name| {
@@ -135,17 +136,18 @@ fn nearest(name: &str) -> Option<&'static str> {
     }
     let words = spellings.iter().find_map(|spelling| words_of_ours(spelling))?;
     let limits = names().filter(|known| limits_what_is_published(known.name));
-    // Of several, the one that most of the words stand in.
+    // Of several, the one that contains most of the words.
     let fitting = limits.filter(|known| has_words_of(&words, known));
     fitting.max_by_key(|known| known.bare.matches('-').count()).map(|known| known.name)
 }
 
-/// The name as a whole and behind its last slash, without a group and with it, in one spelling of case and separators.
+/// The whole name and the part after its last slash, each with and without a group, in one spelling of case and
+/// separators.
 fn spellings(name: &str) -> Vec<String> {
     let last = name.rfind('/').map_or(0, |slash| slash + 1);
     let dots = name.match_indices('.').map(|(dot, _)| dot).filter(|dot| *dot > last);
     let ends = dots.take(DOTS_MAX).chain([name.len()]);
-    // Once, where there is no slash.
+    // Only one of both if there is no slash.
     let begins = move || [Some(0), Some(last).filter(|last| *last > 0)].into_iter().flatten();
     ends.flat_map(|end| begins().filter_map(move |begin| name.get(begin..end)))
         .map(str::trim)
@@ -163,14 +165,14 @@ fn folded(text: &str) -> String {
         .collect()
 }
 
-/// The words behind the one that is, or was meant to be, `webhook`.
+/// The words after the one that is, or was meant to be, `webhook`.
 fn words_of_ours(spelling: &str) -> Option<Vec<&str>> {
     let (first, rest) = spelling.split_once('-')?;
     differs_by_at_most(MISSPELLING_MAX_EDITS, first, "webhook")
         .then(|| rest.split('-').filter(|word| !word.is_empty()).collect())
 }
 
-/// Whether the words are those of a known name in another order, or all but its first, or one more.
+/// True if the words are those of a known name in another order, or all but its first, or one more.
 fn has_words_of(words: &[&str], known: &Name) -> bool {
     let wanted: Vec<&str> = known.bare.split('-').collect();
     let has_all = |wanted: &[&str]| {
@@ -192,7 +194,7 @@ fn has_limiting_word(name: &str) -> bool {
     })
 }
 
-/// Whether one word is the other one, as far as its length lets one tell.
+/// True if one word means the other, as far as its length allows a conclusion.
 fn is_word(word: &str, wanted: &str) -> bool {
     let edits = match wanted.len() {
         ..=3 => 0,

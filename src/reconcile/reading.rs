@@ -1,8 +1,8 @@
-//! What an endpoint asks for, as `adjust` and `plan` both read it.
+//! Reads what an endpoint asks for, in the same way for `adjust` and `plan`.
 //!
-//! Whoever may write an object chooses its texts, so time and room are bounded for each endpoint, and what is expensive
-//! is done once a request. A mistake never drops an endpoint, and never publishes more than was asked for: the rules of
-//! one object are published together or not at all.
+//! Anybody who may write an object chooses its texts, so time and memory are bounded for each endpoint, and expensive
+//! work is done once per request. A mistake never drops an endpoint and never publishes more than was asked for: the
+//! rules of one object are published together or not at all.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -31,7 +31,7 @@ const READ_ONCE_MAX: usize = 256;
 /// The length of a label `kind/namespace/name`. Kubernetes allows 253 bytes for a name and 63 for a namespace.
 const RESOURCE_MAX_BYTES: usize = 400;
 
-/// Begins the set identifier of an endpoint of which nothing is read, so that it stands in nobody's way.
+/// The prefix of the set identifier of an unread endpoint, so that it conflicts with no other.
 const UNREAD_PREFIX: &str = "unread:";
 
 /// Reads the endpoints of one request.
@@ -40,24 +40,24 @@ pub struct EndpointReader<'s> {
     settings: &'s Settings,
     /// Options that were left out.
     notes: Notes,
-    /// By the property and its text. To compile an expression takes long.
+    /// By property and text, because compiling an expression takes long.
     paths: HashMap<(&'static str, Box<str>), Result<PathPattern, PathError>>,
-    /// Of the names of properties. A request has few, of which a hash would take longer than to compare them.
+    /// The meanings of property names. A request has few, which are compared faster than hashed.
     names: BTreeMap<Box<str>, Meaning>,
 }
 
-/// Where an endpoint says that its requests go.
+/// The source of an endpoint's service.
 #[derive(Clone, Debug)]
 enum ServiceText<'e> {
-    /// A property says it.
+    /// A property.
     Property(&'e str),
-    /// Its targets do.
+    /// The targets.
     Targets(Cow<'e, str>),
-    /// Its target is a tunnel, so that it asks for the record alone.
+    /// None: the target is a tunnel, so the endpoint asks only for the record.
     Record,
     /// `DEFAULT_SERVICE`.
     Default(String),
-    /// It is meant for a tunnel and does not say.
+    /// The endpoint is meant for a tunnel but names no service.
     Missing,
 }
 
@@ -69,12 +69,11 @@ struct PartRead {
 }
 
 impl<'s> EndpointReader<'s> {
-    /// Knows nothing yet.
     pub fn new(settings: &'s Settings, notes: Notes) -> Self {
         Self { settings, notes, paths: HashMap::new(), names: BTreeMap::new() }
     }
 
-    /// Every rule that an endpoint asks for, in canonical form. Empty where its shape says that it is none of ours.
+    /// Every rule that an endpoint asks for, in canonical form. Empty if its form shows that it is not ours.
     pub fn read(&mut self, endpoint: &Endpoint) -> Vec<Canonical> {
         if !endpoint.is_address() {
             return Vec::new();
@@ -93,7 +92,7 @@ impl<'s> EndpointReader<'s> {
             return vec![unread(endpoint, &problem, self.settings)];
         }
         let targets: Vec<Target> = endpoint.targets.iter().map(|text| target::meaning(text)).collect();
-        // What is said without a group is often only what the groups share.
+        // Properties without a group are often only the defaults of the groups.
         let stands_alone = named.is_empty()
             || self
                 .service_text(endpoint, &targets, &base)
@@ -116,7 +115,7 @@ impl<'s> EndpointReader<'s> {
         read.into_iter().map(|part| part.into_canonical(endpoint)).collect()
     }
 
-    /// An endpoint that was found invalid before, perhaps for something that is not in it any more.
+    /// An endpoint that was found invalid before, perhaps because of something that is no longer in it.
     fn still_invalid(&self, endpoint: &Endpoint, text: &str) -> Canonical {
         let is_tunnels = |target: &&String| TunnelId::from_hostname(target).is_some();
         let target = endpoint.targets.iter().find(is_tunnels).cloned();
@@ -130,7 +129,7 @@ impl<'s> EndpointReader<'s> {
         )
     }
 
-    /// `targets` are what those of the endpoint mean.
+    /// `targets` are the meanings of the endpoint's targets.
     fn read_part(&mut self, endpoint: &Endpoint, targets: &[Target], part: &Part<'_>) -> Option<PartRead> {
         let service = self.service_text(endpoint, targets, part)?;
         let mut reader = PartReader { reader: self, endpoint, targets, part, faults: Vec::new() };
@@ -154,7 +153,8 @@ impl<'s> EndpointReader<'s> {
         Some(PartRead { set_identifier, target, publication })
     }
 
-    /// What the set identifier would be, were the endpoint valid: by it ExternalDNS knows what is published already.
+    /// The set identifier that the endpoint would have if it were valid: by it ExternalDNS knows what is published
+    /// already.
     fn set_identifier_as_meant(&mut self, part: &Part<'_>) -> String {
         let path = match (part.text(TUNNEL_PATH), part.text(TUNNEL_PATH_PREFIX)) {
             (Some(path), _) => path.to_owned(),
@@ -166,7 +166,7 @@ impl<'s> EndpointReader<'s> {
         cut(&path, limits::PATH_MAX_BYTES).to_owned()
     }
 
-    /// The text of the service; `None` where nothing says that the endpoint is meant for a tunnel.
+    /// The text of the service; `None` if nothing shows that the endpoint is meant for a tunnel.
     fn service_text<'e>(
         &mut self,
         endpoint: &'e Endpoint,
@@ -212,7 +212,7 @@ impl<'s> EndpointReader<'s> {
         is_meant.then_some(ServiceText::Missing)
     }
 
-    /// What was noted about everything that was read.
+    /// The notes about everything that was read.
     pub fn into_notes(self) -> Notes {
         self.notes
     }
@@ -258,7 +258,7 @@ impl PartRead {
     }
 }
 
-/// An object's rules say together what is published: without one of them another would take its requests.
+/// Makes all rules of an object invalid if one is, because another rule would otherwise take its requests.
 fn hold_together(parts: &mut [PartRead]) {
     if parts.len() < 2 {
         return;
@@ -318,7 +318,7 @@ fn invalid(
     Canonical { endpoint, publication: Err(problem) }
 }
 
-/// What is too large about an endpoint, before anything of it is looked at.
+/// The reason why an endpoint is too large, before anything in it is read.
 fn oversize(endpoint: &Endpoint) -> Option<String> {
     let bytes = endpoint.text_bytes();
     (bytes > limits::ENDPOINT_MAX_BYTES).then(|| {
@@ -343,18 +343,18 @@ fn too_many(base: &Part<'_>, named: &[Part<'_>]) -> Option<String> {
     })
 }
 
-/// As much of `text` as `max_bytes` hold.
+/// The beginning of `text`, of at most `max_bytes`.
 fn cut(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
-/// Whether the endpoint says that it is not for a tunnel, and nothing else beside it.
+/// True if the endpoint only says that it is not meant for a tunnel.
 fn opts_out(part: &Part<'_>) -> bool {
     let mut values = part.said.iter().filter(|(name, _)| *name == TUNNEL).peekable();
     values.peek().is_some() && values.all(|(_, value)| *value == "false")
 }
 
-/// Reads what one rule's properties say.
+/// Reads the properties of one rule.
 struct PartReader<'r, 's> {
     reader: &'r mut EndpointReader<'s>,
     endpoint: &'r Endpoint,
@@ -491,7 +491,8 @@ impl PartReader<'_, '_> {
         parsed.map(Some).map_err(|error| self.cannot_read(subject, text, &error)).ok()
     }
 
-    /// A name that was meant for one that limits what is published is a fault; any other that is not ours is only named.
+    /// Checks the names. A misspelled name that limits what is published is a fault; any other unknown name is only
+    /// noted.
     fn names(&mut self) {
         let mut unknown = 0;
         let mut left_out = Vec::new();
@@ -518,7 +519,7 @@ impl PartReader<'_, '_> {
             let texts = || left_out.iter().map(text).collect::<Vec<_>>().join("; ");
             self.reader.notes.add(self.endpoint, texts);
         }
-        // They are sorted, and each is there once. Of others' properties nothing is kept that could conflict.
+        // They are sorted and without duplicates. Properties of others are not kept, so they cannot conflict.
         let ours = self.part.said.iter().filter(|(name, _)| name.starts_with(property_name::PREFIX));
         let conflicting = ours.clone().zip(ours.skip(1)).find(|((one, _), (next, _))| one == next);
         if let Some(((name, _), _)) = conflicting {

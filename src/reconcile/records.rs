@@ -1,7 +1,7 @@
-//! `GET /records`: everything of ours at Cloudflare, in canonical form.
+//! Answers `GET /records`: everything of ours at Cloudflare, in canonical form.
 //!
-//! What was changed by hand shows as a difference from the canonical form, so that ExternalDNS plans the update that
-//! mends it. It shows if and only if applying the endpoint again would write something.
+//! A manual change shows as a difference from the canonical form, so that ExternalDNS plans the update that repairs it.
+//! It shows if and only if applying the endpoint again would write something.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZONE_ACTIVE, ZoneSnapshot}
 use crate::reconcile::stamp::{Claims, Stamp};
 use crate::reconcile::{Note, Ownership, Settings};
 
-/// Begins the set identifier of a rule that is stamped and not there any more; its digest follows.
+/// The prefix of the set identifier of a stamped rule that no longer exists; its digest follows.
 pub const LOST_PREFIX: &str = "lost:";
 
 const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, which cloudflared checks only where a \
@@ -24,7 +24,7 @@ const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, whi
 const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address is a bastion, \
      which connects its visitors wherever they ask: take it off, or set ORIGIN_BASTION_MODE=false for our rules";
 
-/// The answer, and what deserves a line in the log.
+/// The answer, and notes for the log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shown {
     /// Sorted by name, type and set identifier.
@@ -70,9 +70,9 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
-    // Several records of one name and type, put there by hand, become one endpoint with several targets. So do a record
-    // alone and a rule where our stamp claims both: ExternalDNS then mends the one that is not wanted. Endpoints of one
-    // hostname share their TXT record.
+    // Several records of one name and type, made by hand, become one endpoint with several targets. So do a record
+    // alone and a rule if our stamp claims both: ExternalDNS then repairs the unwanted one. Endpoints of one hostname
+    // share their TXT record.
     shown.endpoints.dedup_by(|later, first| {
         let same = key(later) == key(first);
         if same && (first.record_type != "TXT" || first.targets != later.targets) {
@@ -87,14 +87,14 @@ fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
     (&endpoint.dns_name, &endpoint.record_type, &endpoint.set_identifier)
 }
 
-/// Whether the zone is the one that writes of `name` go to; a zone may lie inside another.
+/// True if writes of `name` go to this zone; a zone may lie inside another.
 pub(super) fn is_home(snapshot: &Snapshot, zone: &ZoneSnapshot, name: &str) -> bool {
     snapshot.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
 }
 
-/// Whether applying the hostname again would change records because of the zones they stand in; all together they have
-/// `claims`. Records in `outer` zones lead visitors until the innermost zone is active: until then they follow the one
-/// there, after that they go.
+/// True if applying the hostname again would change records because of their zones; together they have `claims`.
+/// Records in `outer` zones lead visitors until the innermost zone is active. Until then they follow the one there;
+/// after that they go.
 fn is_misplaced(
     innermost: &OwnRecord<'_>,
     outer: &[OwnRecord<'_>],
@@ -133,7 +133,7 @@ fn registry_txts(
         .flat_map(|endpoint| {
             txts.iter().map(|(_, txt)| Endpoint {
                 dns_name: txt.name.to_string(),
-                // One string, as ExternalDNS takes off the outermost quotes and joins nothing.
+                // One string, because ExternalDNS removes the outermost quotes and joins nothing.
                 targets: vec![format!("\"{}\"", heritage::text_of(&txt.content))],
                 record_type: "TXT".to_owned(),
                 set_identifier: endpoint.set_identifier.clone(),
@@ -173,7 +173,7 @@ fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     })
 }
 
-/// What a zone is instead of active, where nobody reaches what is published in it.
+/// The state of a zone in which nobody reaches what is published; `None` if it is active.
 pub fn idle_state(zone: &Zone) -> Option<&str> {
     match &*zone.status {
         _ if zone.paused => Some("paused"),
@@ -206,13 +206,13 @@ struct RecordView<'a> {
     is_misplaced: bool,
 }
 
-/// Whether all of these rules are for one path, so that the path at least is known.
+/// True if all these rules have the same path, so that at least the path is known.
 fn is_one_path(rules: &[(TunnelId, &Rule)]) -> bool {
     rules.windows(2).all(|pair| matches!(pair, [(_, one), (_, other)] if one.path() == other.path()))
 }
 
 impl RecordView<'_> {
-    /// One endpoint for each path of ours, one for a record without rules, one for each digest without a path.
+    /// One endpoint for each path of ours, for a record without rules, and for each digest without a path.
     fn endpoints(&self) -> Vec<Endpoint> {
         let mut endpoints = Vec::new();
         if self.stamp.claims.record_only {
@@ -230,7 +230,7 @@ impl RecordView<'_> {
             match state {
                 ClaimState::Standing { rule, .. } => by_path.entry(rule.path()).or_default().push(state),
                 ClaimState::Missing { path, .. } => by_path.entry(path.as_deref()).or_default().push(state),
-                // ExternalDNS asks for it again, and the refusal tells why.
+                // ExternalDNS asks for it again, and the refusal gives the reason.
                 ClaimState::Ambiguous { rules } if is_one_path(rules) => {
                     let path = rules.first().and_then(|(_, rule)| rule.path());
                     by_path.entry(path).or_default().push(state);
@@ -264,7 +264,7 @@ impl RecordView<'_> {
                 drift.push("order");
             }
         }
-        // A move that was interrupted leaves a rule in another tunnel.
+        // An interrupted move leaves a rule in another tunnel.
         if states.len() > 1 || shown.is_some_and(|state| state.tunnel() != led_to.as_ref()) {
             drift.push("tunnel");
         }

@@ -1,8 +1,8 @@
-//! Several objects that ask for one hostname and path. ExternalDNS has one row for them and takes one candidate; this
-//! module decides which, and names the others.
+//! Decides between several objects that ask for one hostname and path, of which ExternalDNS can take only one, and
+//! names the others.
 //!
-//! What stands has precedence: an object keeps what it has while it asks for it, whoever else comes. It does so even with
-//! a mistake in it, which `plan` refuses. Only what nobody has goes to the first by name.
+//! What stands has precedence: an object keeps what it has while it asks for it, whoever else comes. That holds even if
+//! it has a mistake, which `plan` refuses. Only a free place goes to the first object by name.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ use crate::reconcile::{Note, Settings, adjust, namespace};
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
 
-/// Who has which place, of those that several objects asked for at once. Sorted.
+/// The holders of places that several objects asked for at once. Sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders(Vec<Holder>);
 
@@ -41,19 +41,19 @@ pub struct Merge {
     pub resources: Vec<Box<str>>,
 }
 
-/// What is known about who has what.
+/// The knowledge about present holders.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// What was read last.
+    /// The last snapshot.
     pub snapshot: &'a Snapshot,
-    /// What the last call answered.
+    /// The result of the last call.
     pub holders: &'a Holders,
-    /// What is shown in turns, sorted.
+    /// The objects that are shown in turns, sorted.
     pub merges: &'a [Merge],
 }
 
-/// Leaves one endpoint of each name and set identifier in `endpoints`, which are canonical and sorted as `adjust` does. Of
-/// more than `NOTES_MAX` notes the later ones are left out.
+/// Leaves one endpoint per name and set identifier in `endpoints`, which are canonical and sorted like those of
+/// `adjust`. Notes beyond `NOTES_MAX` are left out.
 pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settings) -> (Holders, Vec<Note>) {
     let mut holders = Holders::default();
     let mut notes = Vec::new();
@@ -71,7 +71,7 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
             resource: resource_of(holder).into(),
         });
         if notes.len() > limits::NOTES_MAX {
-            // Nobody reads more of them; they would take more of the memory than the endpoints.
+            // Nobody reads more of them, and they would take more memory than the endpoints.
             continue;
         }
         let is_merged = known.is_merged(holder);
@@ -82,7 +82,7 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
     }
     let mut is_kept = is_kept.into_iter();
     endpoints.retain(|_| is_kept.next().unwrap_or(true));
-    // Their paths differ: with one path, the line about their place would name them.
+    // Their paths differ; with one path, the note about their place would name them.
     let is_told = |merge: &&Merge| notes.binary_search_by(|note| note.hostname.cmp(&merge.hostname)).is_ok();
     let untold = known.merges.iter().filter(|merge| !is_told(merge)).take(limits::NOTES_MAX);
     let merged: Vec<Note> = untold.map(merged).collect();
@@ -90,7 +90,7 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
     (holders, notes)
 }
 
-/// Whether two objects ask for the same publications.
+/// True if two objects ask for the same publications.
 pub fn ask_alike(one: &[Endpoint], other: &[Endpoint], settings: &Settings) -> bool {
     let [one, other] = [one, other].map(|endpoints| adjust::adjust(endpoints, settings).endpoints);
     one.len() == other.len()
@@ -105,7 +105,7 @@ fn asks_alike(one: &Endpoint, other: &Endpoint) -> bool {
     one.targets == other.targets && one.provider_specific == other.provider_specific
 }
 
-/// The object that the endpoint came from; empty where that is not known.
+/// The endpoint's object; empty if it is unknown.
 pub fn resource_of(endpoint: &Endpoint) -> &str {
     endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default()
 }
@@ -116,7 +116,7 @@ impl Known<'_> {
     }
 }
 
-/// A hostname and path that is asked for more than once.
+/// A hostname and path with several candidates.
 struct Place<'a> {
     /// One of its candidates.
     of: &'a Endpoint,
@@ -139,7 +139,7 @@ impl<'a> Place<'a> {
         }
         let before = known.holders.resource(of);
         prefer(&mut left, |candidate| Some(resource_of(candidate)) == before);
-        // The stamp of what was shown in turns names the one that happened to come last.
+        // The stamp of objects shown in turns names the one that happened to come last.
         if !known.is_merged(of) {
             let stamped = stamp.as_ref().and_then(|stamp| stamp.resource.as_deref());
             prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
@@ -150,7 +150,7 @@ impl<'a> Place<'a> {
         left.first().copied().unwrap_or(of)
     }
 
-    /// What the record's comment says, ours before somebody else's.
+    /// The stamp in the record's comment, ours before a foreign one.
     fn stamp(&self) -> Option<Stamp> {
         let Self { of, known: Known { snapshot, .. }, settings } = self;
         let own = snapshot.own_records_of(&of.dns_name, settings).into_iter().next();
@@ -160,7 +160,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// The properties of what is published of ours.
+    /// The properties of our present rule.
     fn standing(&self) -> Option<Vec<Property>> {
         let Self { of, known: Known { snapshot, .. }, settings } = self;
         let path = Some(of.set_identifier.as_str()).filter(|path| !path.is_empty());
@@ -177,7 +177,7 @@ impl<'a> Place<'a> {
         Some(properties)
     }
 
-    /// Whether the endpoint would be published where nobody has the place.
+    /// True if the endpoint would be published at a free place.
     fn is_possible(&self, candidate: &Endpoint) -> bool {
         if candidate.property(INVALID).is_some() {
             return false;
@@ -208,7 +208,7 @@ impl Holders {
     }
 }
 
-/// Leaves only those that are preferred, where there are any.
+/// Keeps only the preferred candidates, if there are any.
 fn prefer(candidates: &mut Vec<&Endpoint>, is_preferred: impl Fn(&Endpoint) -> bool) {
     if candidates.len() > 1 && candidates.iter().any(|candidate| is_preferred(candidate)) {
         candidates.retain(|candidate| is_preferred(candidate));
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Its own next wish need not be what stands, and the stamp may have no room for its name.
+    /// Its next wish need not match what stands, and the stamp may have no room for its name.
     #[test]
     fn who_won_before_wins_while_it_asks_also_with_a_mistake() {
         let [a, b] = ["ingress/n/a", "ingress/n/b"]
@@ -412,7 +412,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// ExternalDNS takes a row that is missing for deleted.
+        /// ExternalDNS takes a missing row for a deleted one.
         #[test]
         fn every_place_that_is_asked_for_keeps_one_endpoint_and_the_same_in_every_loop(
             desired in prop::collection::vec(any_object(), 0..12),

@@ -1,4 +1,4 @@
-//! `DEFAULT_SERVICE`: where an endpoint is published to that names no service.
+//! `DEFAULT_SERVICE`: the service of endpoints that name none.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use crate::ingress::{Service, ServiceError};
 const NAME: &str = "{name}";
 const NAMESPACE: &str = "{namespace}";
 
-/// A service, with places for the name and the namespace of the object.
+/// A service with placeholders for the name and the namespace of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceTemplate(Box<str>);
 
 impl ServiceTemplate {
-    /// Reads a template such as `http://{name}.{namespace}.svc:80`.
+    /// Parses a template such as `http://{name}.{namespace}.svc:80`.
     ///
     /// # Errors
     ///
-    /// When what comes of it is no service, whatever the object is called.
+    /// When the result is not a service, whatever the object is called.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let template = Self(text.into());
         let filled = template.fill("kind/namespace/name");
@@ -27,8 +27,8 @@ impl ServiceTemplate {
         Ok(template)
     }
 
-    /// The service for the object that a `resource` label such as `ingress/shop/web` names. Where the label names
-    /// none, the places stay, and the endpoint is invalid.
+    /// The service for the object that a `resource` label such as `ingress/shop/web` names. If the label names none,
+    /// the placeholders stay, and the endpoint is invalid.
     pub fn fill(&self, resource: &str) -> String {
         let mut parts = resource.splitn(3, '/');
         match (parts.next(), parts.next(), parts.next()) {
@@ -40,12 +40,12 @@ impl ServiceTemplate {
     }
 }
 
-/// Why a text is no template.
+/// The reason why a text is not a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplateError {
-    /// There is a place for something else.
+    /// It has an unknown placeholder.
     Place,
-    /// It is no service.
+    /// It is not a service.
     Service(ServiceError),
 }
 

@@ -1,4 +1,4 @@
-//! What was read from Cloudflare before a decision, and the questions the decisions ask of it.
+//! What was read from Cloudflare before a decision, and the questions that decisions ask of it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
 
-/// The status of a zone that is delegated: visitors are led to its name servers.
+/// The status of a delegated zone: visitors are led to its name servers.
 pub(super) const ZONE_ACTIVE: &str = "active";
 
 /// The zones' records and the tunnels' configurations at one time.
@@ -17,12 +17,12 @@ pub(super) const ZONE_ACTIVE: &str = "active";
 pub struct Snapshot {
     /// The zones that were read: those within the domain filter.
     pub zones: Vec<ZoneSnapshot>,
-    /// The names of zones that were not read. A name within one of them belongs there, and not to a zone around it.
+    /// The names of zones that were not read. A name in one of them belongs there, and not to an outer zone.
     pub zones_elsewhere: Vec<Box<str>>,
     /// The configured tunnels, without those that were deleted.
     pub tunnels: BTreeMap<TunnelId, TunnelSnapshot>,
-    /// Tunnels of the account that exist and are not configured here. A record that leads to one is another
-    /// instance's, whatever its stamp says.
+    /// Existing tunnels of the account that are not configured here. A record that leads to one belongs to another
+    /// instance, whatever its stamp says.
     pub live_elsewhere: BTreeSet<TunnelId>,
 }
 
@@ -31,17 +31,16 @@ pub struct Snapshot {
 pub struct ZoneSnapshot {
     pub zone: Zone,
     records: Vec<Record>,
-    /// Stored TXT records by the digest of their hostname, whoever owns them.
+    /// Stored TXT records by the digest of their hostname, of any owner.
     txts_by_digest: BTreeMap<Box<str>, Vec<usize>>,
 }
 
-/// A record of ours, and where it stands.
+/// A record of ours, and its place.
 #[derive(Clone, Debug)]
 pub struct OwnRecord<'a> {
-    /// The zone that it stands in.
     pub zone: &'a ZoneSnapshot,
     pub record: &'a Record,
-    /// What its comment says.
+    /// The stamp in its comment.
     pub stamp: Stamp,
 }
 
@@ -49,9 +48,9 @@ pub struct OwnRecord<'a> {
 #[derive(Clone, Debug)]
 pub struct TunnelSnapshot {
     pub document: Document,
-    /// Whether this program may write it: not where `cloudflared` brings its own configuration file.
+    /// True if this program may write it; false if `cloudflared` brings its own configuration file.
     pub writable: bool,
-    /// The version of the document, -1 where Cloudflare tells none.
+    /// The version of the document; -1 if Cloudflare gives none.
     pub version: i64,
     rules_by_hostname: BTreeMap<Box<str>, Vec<usize>>,
 }
@@ -82,7 +81,7 @@ impl ZoneSnapshot {
         rest.get(..length).unwrap_or_default()
     }
 
-    /// The records that answer for `name`: its own, else those of the wildcard above it.
+    /// The records that answer for `name`: its own, or else those of the wildcard above it.
     pub fn answering(&self, name: &str) -> &[Record] {
         match self.records_of(name) {
             [] => self.wildcard_over(name),
@@ -90,13 +89,13 @@ impl ZoneSnapshot {
         }
     }
 
-    /// The records of the wildcard that answers for `name`: nothing stands at the name, below it, or at a name between
+    /// The records of the wildcard that answers for `name`: nothing exists at the name, below it, or at a name between
     /// (RFC 4592).
     pub fn wildcard_over(&self, name: &str) -> &[Record] {
         self.wildcard(name, |_| true)
     }
 
-    /// The same once the records that `go` are gone.
+    /// The same, without the records for which `go` is true.
     pub fn wildcard_without(&self, name: &str, go: &dyn Fn(&Record) -> bool) -> &[Record] {
         self.wildcard(name, |record| !go(record))
     }
@@ -109,7 +108,7 @@ impl ZoneSnapshot {
             let wildcard = format!("*.{above}");
             let records = self.records_of(&wildcard);
             if !records.is_empty() && wildcard != name {
-                // A name that stands there, or below, takes all names below it from the wildcard.
+                // An existing name, or one below, takes all names below it from the wildcard.
                 let mut standing = self.records.iter().filter(|record| counts(record));
                 let is_cut = standing.any(|record| hostname::is_within(&record.name, topmost));
                 return if is_cut { &[] } else { records };
@@ -119,12 +118,12 @@ impl ZoneSnapshot {
         &[]
     }
 
-    /// Whether visitors are led to the zone: its name servers answer, and no records in a zone around it.
+    /// True if visitors are led to the zone: its name servers answer, rather than records in an outer zone.
     pub fn is_active(&self) -> bool {
         &*self.zone.status == ZONE_ACTIVE
     }
 
-    /// Whether other name servers answer for `name`: below NS records nobody asks for a zone's own records.
+    /// True if other name servers answer for `name`: below NS records nobody asks for a zone's own records.
     fn delegates(&self, name: &str) -> bool {
         let mut rest = name;
         while let Some((_, parent)) = rest.split_once('.')
@@ -157,8 +156,8 @@ impl TunnelSnapshot {
 }
 
 impl Snapshot {
-    /// The zone that `name` belongs to: the longest one on a label boundary. None where a longer one is not served, or is
-    /// out of sight and only its delegation shows.
+    /// The zone that `name` belongs to: the longest one on a label boundary. `None` if a longer one is not served, or
+    /// is out of sight and only its delegation shows.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
         let home = self.zones_around(name).max_by_key(|zone| zone.zone.name.len())?;
         let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());
@@ -172,18 +171,19 @@ impl Snapshot {
         self.answering(name).iter().find_map(|record| TunnelId::from_hostname(&record.content))
     }
 
-    /// The records that answer visitors of `name`: an active zone's before those of one inside it that is not yet.
+    /// The records that answer visitors of `name`: those of an active zone before those of an inner one that is not
+    /// active yet.
     pub fn answering(&self, name: &str) -> &[Record] {
         let asked = self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()));
         asked.map_or(&[], |zone| zone.answering(name))
     }
 
-    /// The zones that were read and that `name` is within.
+    /// The zones read that contain `name`.
     pub(super) fn zones_around(&self, name: &str) -> impl Iterator<Item = &ZoneSnapshot> {
         self.zones.iter().filter(move |zone| hostname::is_within(name, &zone.zone.name))
     }
 
-    /// Our records of `name`, those of the innermost zone first. The others were made before that zone was there, and
+    /// Our records of `name`, those of the innermost zone first. The others were made before that zone existed, and
     /// lead visitors until it is active.
     pub fn own_records_of(&self, name: &str, settings: &Settings) -> Vec<OwnRecord<'_>> {
         let mut zones: Vec<&ZoneSnapshot> = self.zones_around(name).collect();
@@ -198,7 +198,7 @@ impl Snapshot {
     }
 
     /// The stamp of `record` if it is ours: it has our owner, and does not lead to a tunnel that another instance may
-    /// serve. A record that may stand beside a CNAME is never ours, even where somebody copied our comment there.
+    /// serve. A record that may stand beside a CNAME is never ours, even if somebody copied our comment there.
     pub fn own_stamp(&self, record: &Record, settings: &Settings) -> Option<Stamp> {
         if record.read_only || !["A", "AAAA", "CNAME"].contains(&&*record.kind) {
             return None;
@@ -208,23 +208,23 @@ impl Snapshot {
         (!elsewhere).then_some(stamp)
     }
 
-    /// Whether `record` leads to a tunnel that another instance may serve.
+    /// True if `record` leads to a tunnel that another instance may serve.
     pub fn leads_to_another_instance(&self, record: &Record) -> bool {
         TunnelId::from_hostname(&record.content).is_some_and(|id| self.live_elsewhere.contains(&id))
     }
 
-    /// Whether `record` is ours, a TXT record stored for one of our hostnames included.
+    /// True if `record` is ours, or is a TXT record stored for one of our hostnames.
     pub fn is_own(&self, record: &Record, settings: &Settings) -> bool {
         self.own_stamp(record, settings).is_some()
             || record.is_writable_txt() && is_txt_of(record, &settings.policy.owner)
     }
 
-    /// Whether a record of the name is ours.
+    /// True if a record of the name is ours.
     pub fn holds(&self, name: &str, settings: &Settings) -> bool {
         !self.own_records_of(name, settings).is_empty()
     }
 
-    /// The TXT records that `owner` stores for `hostname`, in whichever zone, with their zones.
+    /// The TXT records that `owner` stores for `hostname`, in any zone, with their zones.
     pub fn txts_of(&self, hostname: &str, owner: &str) -> Vec<(&ZoneSnapshot, &Record)> {
         let digest = TxtStamp::digest_of(hostname);
         let zones = self.zones.iter();
@@ -237,14 +237,14 @@ impl Snapshot {
             .collect()
     }
 
-    /// Every tunnel's rules and which of them are ours, for questions about many of them.
+    /// Every tunnel's rules, each marked as ours or not, for asking about many of them.
     pub fn owned(&self, own: &OwnRules) -> BTreeMap<&TunnelId, Owned<'_>> {
         inserted(
             self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.owned(&|rule| own.has(id, rule)))),
         )
     }
 
-    /// Our hostnames with rules in other tunnels than the one their records lead to, and that one.
+    /// Our hostnames with rules in tunnels other than the one that their records lead to, with that one.
     pub fn left_behind(&self, settings: &Settings) -> BTreeMap<Box<str>, TunnelId> {
         let mut left_behind = BTreeMap::new();
         // With one tunnel there is no other.
@@ -271,7 +271,7 @@ impl Snapshot {
         rules.filter(|(id, rule)| own.has(id, rule))
     }
 
-    /// The rules that our stamps claim. Where several rules have one digest, none of them is ours.
+    /// The rules that our stamps claim. If several rules have one digest, none of them is ours.
     pub fn own_rules(&self, settings: &Settings) -> OwnRules {
         let mut own = OwnRules::default();
         for zone in &self.zones {
@@ -303,7 +303,7 @@ fn is_txt_of(txt: &Record, owner: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnRules {
     digests: BTreeMap<Box<str>, BTreeSet<Digest>>,
-    /// The digests among them that several rules have.
+    /// The digests that several rules have.
     ambiguous: BTreeSet<(Box<str>, Digest)>,
 }
 
@@ -320,18 +320,18 @@ impl OwnRules {
         }
     }
 
-    /// The digests in the stamps of a hostname; nothing where it has none.
+    /// The digests in the stamps of a hostname; `None` if it has none.
     pub fn digests_of(&self, hostname: &str) -> Option<&BTreeSet<Digest>> {
         self.digests.get(hostname)
     }
 
-    /// Whether `rule` of `tunnel` is ours.
+    /// True if `rule` of `tunnel` is ours.
     pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         let place = || (rule.folded_hostname().into(), Digest::of(tunnel, rule.path()));
         self.names(tunnel, rule) && (self.ambiguous.is_empty() || !self.ambiguous.contains(&place()))
     }
 
-    /// Whether the hostname's stamp has the digest of `rule`, even if other rules have it too.
+    /// True if the hostname's stamp has the digest of `rule`, even if other rules have it too.
     pub fn names(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         let digests = self.digests_of(rule.folded_hostname()).filter(|_| rule.is_readable());
         digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path())))

@@ -40,7 +40,7 @@ impl Digest {
         Self(hash.characters())
     }
 
-    /// Three characters of the alphabet, or nothing.
+    /// Parses three characters of the alphabet.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; 3] = text.as_bytes().try_into().ok()?;
         bytes.iter().all(|byte| DIGEST_ALPHABET.contains(byte)).then_some(Self(bytes))
@@ -73,27 +73,27 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// What an owner has of a hostname besides the record itself.
+/// An owner's claims on a hostname, besides the record itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Whether an endpoint asks for the record only.
+    /// An endpoint asks only for the record.
     pub record_only: bool,
     /// One digest for each rule.
     pub rules: BTreeSet<Digest>,
 }
 
 impl Claims {
-    /// Whether `others` has all of it.
+    /// True if `others` has all of it.
     pub fn is_within(&self, others: &Self) -> bool {
         self.rules.is_subset(&others.rules) && (others.record_only || !self.record_only)
     }
 
-    /// Whether nothing is claimed, so that the record has no reason to stay.
+    /// True if nothing is claimed, so that the record has no reason to stay.
     pub fn is_empty(&self) -> bool {
         !self.record_only && self.rules.is_empty()
     }
 
-    /// Claims what `other` does, too.
+    /// Adds the claims of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.record_only |= other.record_only;
         self.rules.extend(&other.rules);
@@ -123,16 +123,16 @@ impl fmt::Display for Claims {
     }
 }
 
-/// What a record's comment says.
+/// The meaning of a record's comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The `OWNER_ID` of the program that wrote it.
     pub owner: Box<str>,
     /// The object the hostname came from, such as `ingress/shop/web`.
     pub resource: Option<Box<str>>,
-    /// What of the hostname is the owner's.
+    /// The owner's claims on the hostname.
     pub claims: Claims,
-    /// The digest of the hostname that it was written for; nothing where it had no room.
+    /// The digest of the hostname that it was written for; `None` if it had no room.
     hostname: Option<Digest>,
     unknown_fields: Vec<Box<str>>,
     remark: Option<Box<str>>,
@@ -151,14 +151,14 @@ impl Stamp {
         }
     }
 
-    /// The stamp of `record`; `None` for one that was copied from a record of another name, as far as it tells.
+    /// The stamp of `record`; `None` if it was evidently copied from a record of another name.
     pub fn of(record: &Record) -> Option<Self> {
         let is_copied =
             |stamp: &Self| stamp.hostname.is_some_and(|digest| digest != hostname_digest(&record.name));
         Self::parse(&record.comment).filter(|stamp| !is_copied(stamp))
     }
 
-    /// Reads a comment, wherever it stands; `None` for whatever this program has not written.
+    /// Parses a comment of any record; `None` if this program did not write it.
     pub fn parse(comment: &str) -> Option<Self> {
         let (fields, remark) = without_remark(comment);
         let mut fields = fields.strip_prefix(PREFIX)?.split(' ').filter(|field| !field.is_empty());
@@ -169,7 +169,7 @@ impl Stamp {
             match field.split_once('=') {
                 Some(("resource", value)) => stamp.resource = Some(percent_decoded(value)?.into()),
                 Some(("rules", value)) => claims = Some(Claims::parse(value)?),
-                // A form that is not known is a later release's, and says nothing here.
+                // An unknown form comes from a later release, and means nothing here.
                 Some(("h", value)) if Digest::parse(value).is_some() => stamp.hostname = Digest::parse(value),
                 _ => stamp.unknown_fields.push(field.into()),
             }
@@ -178,9 +178,9 @@ impl Stamp {
         Some(stamp)
     }
 
-    /// The comment, at most `limit_bytes` long. Where it is too long the resource goes first, as it only informs. The
-    /// hostname's digest goes next: it protects, as it shows that a comment was copied, and an older release keeps it as
-    /// well. `None` when the rest does not fit either.
+    /// The comment, at most `limit_bytes` long. If it is too long, the resource is left out first, because it only
+    /// informs. The hostname's digest is next: it protects, because it shows that a comment was copied, and an older
+    /// release keeps it as well. `None` if the rest does not fit either.
     pub fn render(&self, limit_bytes: usize) -> Option<String> {
         [(self.resource.as_deref(), self.hostname), (None, self.hostname), (None, None)]
             .into_iter()
@@ -188,8 +188,8 @@ impl Stamp {
             .find(|comment| comment.len() <= limit_bytes)
     }
 
-    /// The comment with nothing that can be left out, and as much of the remark as has room: for the comment of a record that is
-    /// taken over, which is no reason to refuse it.
+    /// The comment without its optional fields, and with as much of the remark as fits: for the comment of a record
+    /// that is taken over, because a long remark is no reason to refuse it.
     pub fn render_cut(&self, limit_bytes: usize) -> Option<String> {
         let mut stamp = Self { resource: None, hostname: None, remark: None, ..self.clone() };
         let comment = stamp.render(limit_bytes)?;
@@ -200,22 +200,22 @@ impl Stamp {
         stamp.render(limit_bytes)
     }
 
-    /// Says which hostname it is for.
+    /// Binds the stamp to a hostname.
     pub fn bind_to(&mut self, hostname: &str) {
         self.hostname = Some(hostname_digest(hostname));
     }
 
-    /// Sets what stands behind the bar; blanks around it do not count.
+    /// Sets the text behind the bar; surrounding blanks are removed.
     pub fn set_remark(&mut self, remark: &str) {
         self.remark = Some(remark.trim()).filter(|remark| !remark.is_empty()).map(Into::into);
     }
 
-    /// The [`namespace_digest`] of the namespace that has the hostname.
+    /// The [`namespace_digest`] of the namespace that holds the hostname.
     pub fn namespace(&self) -> Option<&str> {
         self.unknown_fields.iter().find_map(|field| field.strip_prefix(NAMESPACE))
     }
 
-    /// Says which namespace has the hostname, unless that is said already. Like every field that is kept, it is never
+    /// Claims the hostname for a namespace, unless one holds it already. Like every unknown field, the claim is never
     /// left out.
     pub fn claim_for(&mut self, namespace_digest: &str) {
         if self.namespace().is_none() {
@@ -286,7 +286,7 @@ impl TxtStamp {
         hash.characters::<TXT_DIGEST_CHARACTERS>().map(char::from).iter().collect()
     }
 
-    /// Reads a comment; `None` for whatever this program has not written on a TXT record.
+    /// Parses a comment; `None` if this program did not write it on a TXT record.
     pub fn parse(comment: &str) -> Option<Self> {
         let (fields, _) = without_remark(comment);
         let (owner, fields) = fields.strip_prefix(PREFIX)?.split_once(' ')?;
@@ -296,7 +296,7 @@ impl TxtStamp {
         is_digest.then_some(Self { owner: percent_decoded(owner)?.into(), digest: digest.into() })
     }
 
-    /// The comment, with `remark` behind it where both have room in `limit_bytes`.
+    /// The comment, followed by `remark` if both fit into `limit_bytes`.
     pub fn render(&self, remark: &str, limit_bytes: usize) -> String {
         let Self { owner, digest } = self;
         let mut comment = format!("{PREFIX}{} txt={digest}", encode(owner));

@@ -1,5 +1,5 @@
-//! What an endpoint's target was meant for. ExternalDNS takes any text for the target of a CNAME, so a service without
-//! its scheme arrives as one too.
+//! Finds what an endpoint's target was meant for. ExternalDNS accepts any text as the target of a CNAME, so a service
+//! without its scheme arrives as one too.
 
 use std::net::IpAddr;
 
@@ -9,20 +9,20 @@ use crate::model::TunnelId;
 use crate::model::text::{MISSPELLING_MAX_EDITS, differs_by_at_most};
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 
-/// What somebody meant by a target.
+/// The meaning of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A service, valid or not.
     Service,
     /// The tunnel with that hostname, ours or not.
     Tunnel(TunnelId),
-    /// The hostname of some tunnel, written so that it is none.
+    /// A malformed hostname of a tunnel.
     NoTunnel,
     /// Something else: an address, or a name of its own.
     Other,
 }
 
-/// Tells by the text alone.
+/// Judges by the text alone.
 pub fn meaning(target: &str) -> Target {
     if let Some(tunnel) = TunnelId::from_hostname(target) {
         return Target::Tunnel(tunnel);
@@ -32,7 +32,7 @@ pub fn meaning(target: &str) -> Target {
     if is_near_tunnel_domain(host.trim_end_matches('.')) {
         return Target::NoTunnel;
     }
-    // No hostname has these characters. An address may, and ExternalDNS makes it an A or AAAA endpoint.
+    // No hostname has these characters. An address may, but ExternalDNS makes it an A or AAAA endpoint.
     let is_no_name = target.bytes().any(|byte| b":/".contains(&byte)) && target.parse::<IpAddr>().is_err();
     if is_no_name || looks_like_service(target) {
         return Target::Service;
@@ -41,7 +41,7 @@ pub fn meaning(target: &str) -> Target {
     if is_word { Target::Service } else { Target::Other }
 }
 
-/// Whether the end is the domain of the tunnels' hostnames, or was meant to be.
+/// True if the name ends in the domain of the tunnels' hostnames, or was meant to.
 fn is_near_tunnel_domain(name: &str) -> bool {
     let length = TUNNEL_DOMAIN.len();
     (length - MISSPELLING_MAX_EDITS..=length + MISSPELLING_MAX_EDITS).any(|length| {

@@ -1,7 +1,7 @@
-//! One hostname: what stands, what is decided about it, and what each stage has to write.
+//! Plans one hostname: what stands, what is decided about it, and what each stage has to write.
 //!
-//! `Standing` is what was read, `Decision` what of the request is done and how, `HostPlan` what that writes. Each is made
-//! of the one before and not changed any more; what is taken over makes another `Standing`.
+//! `Standing` is what was read, `Decision` what is done of the request and how, and `HostPlan` what that writes. Each
+//! is made from the one before and never changed afterwards; taking things over makes another `Standing`.
 
 mod adopted;
 mod adoption;
@@ -36,20 +36,20 @@ use host_plan::{by_batch, host_plan, nothing};
 use operations::Step;
 use standing::Standing;
 
-/// What every hostname of a request is planned against.
+/// The context in which every hostname of a request is planned.
 #[derive(Clone, Copy)]
 pub(super) struct Situation<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) settings: &'a Settings,
     pub(super) settled: &'a Settled,
-    /// All rules, with which of them are ours.
+    /// All rules, each marked as ours or not.
     pub(super) owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
 }
 
-/// What a tunnel's document does not allow, by path.
+/// The edits that a tunnel's document does not allow, by path.
 pub(super) type Obstacles = BTreeMap<Option<Box<str>>, Reason>;
 
-/// What comes of one hostname.
+/// The result of planning one hostname.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) plan: Option<HostPlan>,
@@ -57,11 +57,11 @@ pub(super) struct Outcome {
     pub(super) notes: Vec<Note>,
     /// Digests that the plan stamps.
     pub(super) new_digests: BTreeSet<Digest>,
-    /// Whether the tunnel of a wildcard record takes its visitors over.
+    /// The tunnel of a wildcard record takes over its visitors.
     pub(super) has_heir: bool,
 }
 
-/// A valid endpoint that is asked for.
+/// A valid wanted endpoint.
 #[derive(Clone, Copy, Debug)]
 struct Desired<'a> {
     publication: &'a Publication,
@@ -77,12 +77,12 @@ impl<'a> Desired<'a> {
         self.publication.path()
     }
 
-    /// The namespace of the object that asks for it.
+    /// The namespace of its object.
     fn namespace(&self) -> Option<&'a str> {
         self.resource.and_then(namespace::namespace_of)
     }
 
-    /// The digest of its rule; `None` where it asks for the record alone.
+    /// The digest of its rule; `None` if it asks only for the record.
     fn digest(&self) -> Option<Digest> {
         self.publication.rule.as_ref()?;
         Some(Digest::of(self.tunnel(), self.path()))
@@ -110,11 +110,11 @@ pub(super) fn plan(
         refusals.push(whole(Reason::NoZone));
         return Outcome::refused(refusals);
     };
-    // What was published before the name's zone was there, or went out of sight, can still be withdrawn.
+    // A name that was published before its zone appeared, or went out of sight, can still be withdrawn.
     if home.is_none() && !request.wanted.is_empty() {
         refusals.push(whole(Reason::NoZone));
     }
-    // A name that is no hostname was never published, so nothing of it can be withdrawn either.
+    // A name that is not a hostname was never published, so nothing of it can be withdrawn either.
     let Ok(hostname) = Hostname::parse(name) else {
         return Outcome::refused(refusals);
     };
@@ -126,8 +126,8 @@ pub(super) fn plan(
     Outcome { refusals: outcome.refusals.into_iter().chain(refusals).collect(), ..outcome }
 }
 
-/// Takes `digests` off the hostname's stamp, and the record away with the last claim; those that were taken over get their
-/// `comments` back instead. Rules are left alone.
+/// Removes `digests` from the hostname's stamp, and the record with the last claim; records that were taken over get
+/// their `comments` back instead. Rules are not touched.
 pub(super) fn disown(
     name: &str,
     digests: &BTreeSet<Digest>,
@@ -162,7 +162,7 @@ fn given_back<'a>(standing: &Standing<'a>, comments: &[(RecordId, Box<str>)]) ->
     home.chain(around).collect()
 }
 
-/// What is wanted and can be read.
+/// The wanted endpoints that are valid.
 fn valid_ones(request: &HostRequest) -> Vec<Desired<'_>> {
     let valid = request.wanted.iter().filter_map(|canonical| {
         let publication = canonical.publication.as_ref().ok()?;
@@ -171,7 +171,7 @@ fn valid_ones(request: &HostRequest) -> Vec<Desired<'_>> {
     valid.collect()
 }
 
-/// Refusals of what cannot be read.
+/// The refusals of invalid endpoints.
 fn invalid_ones(name: &str, request: &HostRequest) -> Vec<Refusal> {
     let invalid = request.wanted.iter().filter_map(|canonical| {
         let problem = canonical.publication.as_ref().err()?;
@@ -185,14 +185,14 @@ fn invalid_ones(name: &str, request: &HostRequest) -> Vec<Refusal> {
     invalid.collect()
 }
 
-/// The first endpoint of each path: ExternalDNS asks for no more.
+/// The first endpoint of each path, because ExternalDNS asks for only one.
 fn one_a_path(mut desired: Vec<Desired<'_>>) -> Vec<Desired<'_>> {
     let mut paths = BTreeSet::new();
     desired.retain(|desired| paths.insert(desired.path()));
     desired
 }
 
-/// Plans what is `desired` and valid, and what is withdrawn.
+/// Plans the valid `desired` endpoints and the withdrawals.
 fn planned(standing: &Standing<'_>, desired: Vec<Desired<'_>>) -> Outcome {
     let withholds = guard::withholds_deletions(standing);
     let adopting = adoption::adopting(standing, &desired);
@@ -218,20 +218,20 @@ fn planned(standing: &Standing<'_>, desired: Vec<Desired<'_>>) -> Outcome {
     }
 }
 
-/// A decision, and what it writes where that has room.
+/// A decision, and its writes if the stamp has room for them.
 struct Attempt<'w> {
     decision: Decision<'w>,
     plan: Result<HostPlan, Reason>,
 }
 
 impl Attempt<'_> {
-    /// The refusal where the record's comment has no room for the claims.
+    /// The refusal if the record's comment has no room for the claims.
     fn stamp_full(&self) -> Option<Reason> {
         self.plan.as_ref().err().filter(|reason| matches!(reason, Reason::StampFull { .. })).cloned()
     }
 }
 
-/// Decides on `adopting`, or on the hostname as it stands where nothing is possible of what records are taken over for.
+/// Decides on `adopting`, or on the hostname as it stands if taking its records over would make nothing possible.
 fn attempt<'w>(
     standing: &Standing<'_>,
     adopting: &Standing<'_>,
@@ -249,9 +249,9 @@ fn attempt<'w>(
     Attempt { plan: host_plan(standing, &decision), decision }
 }
 
-/// The first attempt whose claims have room in the record's comment: with the old rules beside the new ones, with the new
-/// ones after the old ones, with what is stamped already, and with nothing new. Even what is stamped may have no room,
-/// where a zone around this one, with longer comments, was the hostname's home.
+/// The first attempt whose claims fit into the record's comment: with the old rules beside the new ones, with the new
+/// ones after the old ones, with only what is stamped already, and with nothing new. Even that may not fit, if the
+/// hostname's home was an outer zone with longer comments.
 fn with_room<'w>(
     standing: &Standing<'_>,
     desired: Vec<Desired<'w>>,

@@ -1,8 +1,9 @@
-//! Deletions of so many hostnames in one request that something else must be wrong: a filter, a source, a template.
+//! Withholds deletions of so many hostnames in one request that something else must be wrong: a filter, a source, a
+//! template.
 //!
-//! Nothing is remembered, so neither the next loop nor a restart changes the decision. A rename of everything makes as many
-//! hostnames as it takes away, and from the second loop on both stand there. So what is to go is compared with nothing that
-//! is younger; Cloudflare tells when each record was made.
+//! Nothing is remembered, so neither the next loop nor a restart changes the decision. A rename of everything creates
+//! as many hostnames as it removes, and from the second loop on both stand there. So deletions are only compared with
+//! hostnames that are as old; Cloudflare tells when each record was made.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +15,13 @@ use crate::reconcile::snapshot::Snapshot;
 /// One of our hostnames.
 struct Published {
     created_unix_seconds: u32,
-    /// The place in the plan of one that would be gone.
+    /// The index in the plan, if the hostname would be gone.
     going: Option<usize>,
 }
 
-/// The plan without the hostnames that would be gone, where they are more than the limit, and more than those that stay and
-/// are as old. Each age is looked at by itself: a young hostname is compared with more than an old one, and that it may go
-/// is no reason to let the others go with it.
+/// The plan without deletions that exceed the limit and also outnumber the hostnames that stay and are as old. Each age
+/// is judged by itself: a young hostname is compared with more hostnames than an old one, and allowing its deletion is
+/// no reason to allow the others.
 pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, settings: &Settings) -> Plan {
     let limit = settings.policy.mass_deletion_limit;
     if limit == 0 || plan.hosts.iter().filter(|host| host.vanishes).count() <= limit {
@@ -50,8 +51,8 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, setting
     Plan { hosts, ..plan }
 }
 
-/// All hostnames that are served or go, each once, wherever their records stand. A record without a date counts as older
-/// than all others where it goes, and as younger where it stays: that lets the fewest go.
+/// All hostnames that are served or go, each once, wherever their records are. A record without a date counts as the
+/// oldest if it goes, and as the youngest if it stays, which allows the fewest deletions.
 fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<Published> {
     let mut published = Vec::new();
     for zone in &snapshot.zones {

@@ -1,4 +1,4 @@
-//! What was asked for and is not done, and what the operator can do about it.
+//! Requests that are not carried out, with what the operator can do about them.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -8,18 +8,18 @@ use crate::limits::ERROR_TEXT_MAX_CHARS;
 use crate::model::text::one_line;
 use crate::reconcile::canonical::Problem;
 
-/// One thing that was asked for and is not done.
+/// One request that is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
     pub hostname: Box<str>,
-    /// The endpoint's set identifier; `None` where the whole hostname is meant.
+    /// The endpoint's set identifier; `None` for the whole hostname.
     pub set_identifier: Option<Box<str>>,
-    /// The object that asks for it, such as `ingress/shop/web`, where that is known.
+    /// The object that asks for it, such as `ingress/shop/web`, if it is known.
     pub resource: Option<Box<str>>,
     pub reason: Reason,
 }
 
-/// Why something is not done.
+/// The reason why something is not done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The endpoint has mistakes in it.
@@ -28,7 +28,7 @@ pub enum Reason {
     Withheld,
     /// A deletion among so many that something else must be wrong.
     MassDeletion,
-    /// The domain filter does not take the name.
+    /// The domain filter excludes the name.
     OutsideFilter,
     /// No zone that the token can see holds the name.
     NoZone,
@@ -36,24 +36,23 @@ pub enum Reason {
     TxtOutsideZones {
         name: Box<str>,
     },
-    /// A deletion or an update without an owner label, where TXT records are stored.
+    /// A deletion or an update has no owner label, although TXT records are stored.
     NoOwner,
     /// Another record has the name.
     RecordHeld {
         /// `A`, `CNAME`, …
         kind: Box<str>,
-        /// What it leads to.
         content: Box<str>,
-        /// Its comment, which may tell who made it.
+        /// The comment, which may tell who made it.
         comment: Box<str>,
-        /// The comment that would make the record ours, where only the stamp is missing.
+        /// The comment that would make the record ours, if only the stamp is missing.
         remedy: Option<Box<str>>,
-        /// The smallest value of `ADOPT` that would take it over, where one would.
+        /// The smallest value of `ADOPT` that would take it over, if any would.
         adopt: Option<Box<str>>,
     },
     /// A rule that is not ours stands for the same hostname and path.
     RuleHeld {
-        /// The tunnel it is in: the wanted one, or one that a wildcard record leads visitors to.
+        /// The rule's tunnel: the wanted one, or one that a wildcard record leads visitors to.
         tunnel: Box<str>,
         /// The service it leads to.
         service: Box<str>,
@@ -62,7 +61,7 @@ pub enum Reason {
     },
     /// The namespace guard does not let the endpoint's object publish this.
     NamespaceGuard {
-        /// What it lets it publish; `None` where the object's namespace is not known.
+        /// What the object may publish; `None` if its namespace is unknown.
         allowed: Option<String>,
     },
     /// The namespace guard keeps the hostname for another namespace.
@@ -72,7 +71,7 @@ pub enum Reason {
     },
     /// Another rule of the hostname has the same digest.
     DigestTaken {
-        /// The tunnel that it is in, or is to be in.
+        /// The tunnel of that rule.
         tunnel: Box<str>,
         path: Box<str>,
     },
@@ -85,7 +84,7 @@ pub enum Reason {
     RuleLeftBehind {
         /// The tunnel that the rule is in.
         tunnel: Box<str>,
-        /// Its hostname, which is another one below a wildcard.
+        /// The hostname, which differs if ours is a wildcard.
         hostname: Box<str>,
         path: Box<str>,
     },
@@ -105,13 +104,13 @@ pub enum Reason {
     /// The tunnel's document does not allow the edit.
     Edit(String),
     Cloudflare(String),
-    /// Whether it can be done is left to a later request.
+    /// It is left to a later request to find out if this can be done.
     Undecided(String),
-    /// It is served where it was until everything else is ready.
+    /// It is served at its old place until everything else is ready.
     Moving(String),
     /// The same, for longer than a request waits.
     NotMoved(String),
-    /// Every time it is written, it is read back otherwise.
+    /// It is read back differently every time it is written.
     NotKept {
         /// What differs.
         field: Box<str>,
@@ -148,15 +147,15 @@ impl Reason {
         }
     }
 
-    /// Whether ExternalDNS has to be told that something is left to do. Some of its registries never ask again for what
-    /// was answered as done.
+    /// True if ExternalDNS has to be told that work is left. Some of its registries never ask again for what was
+    /// answered as done.
     pub fn is_unfinished(&self) -> bool {
         matches!(self, Self::MassDeletion | Self::Undecided(_) | Self::Moving(_))
     }
 }
 
 impl Refusal {
-    /// A line for each of them, and one for all hostnames that the same reason concerns where these may be hundreds.
+    /// One line per refusal, or one for all hostnames with the same reason if these may be hundreds.
     pub fn lines<'r>(refusals: impl Iterator<Item = &'r Self>) -> Vec<String> {
         let mut lines = Vec::new();
         let mut of_many: BTreeMap<&Reason, Vec<&Self>> = BTreeMap::new();

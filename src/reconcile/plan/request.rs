@@ -1,4 +1,4 @@
-//! What one request asks for, hostname by hostname.
+//! Sorts one request by hostname.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,22 +13,22 @@ use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::{Note, Ownership, Settings};
 
-/// A request, read.
+/// A request, sorted by hostname.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     pub(super) by_hostname: BTreeMap<Box<str>, HostRequest>,
     pub(super) notes: Vec<Note>,
-    /// Endpoints that nothing is done for, wherever they are.
+    /// Refused endpoints for which nothing is done.
     pub(super) refusals: Vec<Refusal>,
 }
 
-/// What is asked for one hostname.
+/// The request for one hostname.
 #[derive(Debug, Default)]
 pub(super) struct HostRequest {
     pub(super) wanted: Vec<Canonical>,
-    /// Set identifiers that are to go.
+    /// Set identifiers to be withdrawn.
     pub(super) withdrawn: BTreeSet<Box<str>>,
-    /// The TXT records in which ExternalDNS's registry keeps what it says of the wanted endpoints.
+    /// The TXT records of ExternalDNS's registry about the wanted endpoints.
     pub(super) txts: Vec<RegistryTxt>,
 }
 
@@ -36,17 +36,17 @@ pub(super) struct HostRequest {
 #[derive(Debug)]
 pub(super) struct RegistryTxt {
     pub(super) name: Box<str>,
-    /// That of the endpoint it is about.
+    /// The set identifier of the endpoint that it is about.
     pub(super) set_identifier: Box<str>,
     pub(super) text: String,
 }
 
-/// The request belongs to another owner: nothing of it may be written.
+/// The request belongs to another owner, so nothing of it may be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongOwner {
-    /// Whose the request is.
+    /// The request's owner.
     pub found: Box<str>,
-    /// Whose requests this program carries out.
+    /// The owner whose requests this program carries out.
     pub expected: Box<str>,
 }
 
@@ -64,12 +64,12 @@ impl fmt::Display for WrongOwner {
 impl std::error::Error for WrongOwner {}
 
 impl HostRequest {
-    /// The object that asks for the hostname, the first of several.
+    /// The object that asks for the hostname; the first if there are several.
     pub(super) fn resource(&self) -> Option<Box<str>> {
         self.wanted.iter().filter_map(Canonical::resource).min().map(Into::into)
     }
 
-    /// What is wanted and can be read.
+    /// The valid wanted publications.
     pub(super) fn publications(&self) -> impl Iterator<Item = &Publication> {
         self.wanted.iter().filter_map(|canonical| canonical.publication.as_ref().ok())
     }
@@ -118,7 +118,7 @@ impl Requests {
             }
             for mut canonical in read {
                 let name = canonical.endpoint.dns_name.as_str().into();
-                // What they say is in the publication.
+                // The publication holds their content already.
                 canonical.endpoint.targets = Vec::new();
                 canonical.endpoint.provider_specific = Vec::new();
                 push_lean(&mut self.by_hostname.entry(name).or_default().wanted, canonical);
@@ -127,7 +127,7 @@ impl Requests {
         self.notes.extend(reader.into_notes().into_sorted().0);
     }
 
-    /// What is wanted as well stays.
+    /// Adds the withdrawn endpoints, except those that are wanted as well.
     fn add_withdrawn<'e>(&mut self, endpoints: impl Iterator<Item = &'e Endpoint>) {
         for endpoint in endpoints {
             let name = hostname::normalize(&endpoint.dns_name).into();
@@ -142,7 +142,7 @@ impl Requests {
     }
 }
 
-/// Whether an endpoint of this list decides anything in a plan. One of another owner does: nothing is done then.
+/// True if an endpoint of this list affects a plan. One of another owner does, because then nothing is done.
 pub fn concerns(endpoint: &Endpoint, is_old: bool, settings: &Settings) -> bool {
     let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.policy.owner);
     let is_read = endpoint.is_address() || is_registry_txt(endpoint);
@@ -166,8 +166,8 @@ fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner>
     }
 }
 
-/// A TXT record of ExternalDNS's registry, and the hostname it is about. It is told by its label alone: it carries the
-/// properties of the endpoint it is about, and its content may be encrypted.
+/// A TXT record of ExternalDNS's registry, and its hostname. Only its label identifies it, because it has the
+/// properties of the endpoint that it is about, and its content may be encrypted.
 fn registry_txt(endpoint: &Endpoint) -> Option<(String, RegistryTxt)> {
     let data_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| is_registry_txt(endpoint))?;
     let txt = RegistryTxt {

@@ -1,5 +1,5 @@
-//! What of somebody else's becomes ours, as far as `ADOPT` allows. It is planned for as if it were ours already; only the
-//! order differs: a rule that is taken over is not changed before its digest is stamped.
+//! Decides what becomes ours, as far as `ADOPT` allows. It is planned as if it were ours already, except for the order:
+//! a rule that is taken over is not changed before its digest is stamped.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::reconcile::claim_state::ClaimState;
 use crate::reconcile::plan::Adoption;
 use crate::reconcile::stamp::{Digest, Stamp};
 
-/// What stands once everything is taken over that may be for the sake of what is `desired`; `None` where nothing may.
+/// The state after taking over everything allowed for the `desired` endpoints; `None` if nothing is allowed.
 pub(super) fn adopting<'a>(standing: &Standing<'a>, desired: &[Desired<'_>]) -> Option<Standing<'a>> {
     let adopt = &standing.policy().adopt;
     if desired.is_empty() || *adopt == Adopt::default() {
@@ -29,7 +29,7 @@ pub(super) fn adopting<'a>(standing: &Standing<'a>, desired: &[Desired<'_>]) -> 
     Some(with_rules(standing, rules))
 }
 
-/// With the records in the way as our own, and the claims of their stamps.
+/// Adds the records in the way as our own, with the claims of their stamps.
 fn with_records<'a>(standing: &Standing<'a>) -> Standing<'a> {
     let (records, owner) = (&standing.foreign_records, &standing.policy().owner);
     let stamp = standing.stamp.clone();
@@ -51,7 +51,7 @@ fn with_records<'a>(standing: &Standing<'a>) -> Standing<'a> {
     Standing { claims, adopted, ..standing_ours }
 }
 
-/// Another owner's claims become ours; what somebody wrote into the comment becomes our stamp's remark.
+/// Another owner's claims become ours, and a person's text in the comment becomes our stamp's remark.
 fn merged_stamp(stamp: Option<Stamp>, record: &Record, owner: &str) -> Stamp {
     match (stamp, Stamp::of(record)) {
         (Some(stamp), None) => stamp,
@@ -79,7 +79,7 @@ fn with_rules<'a>(mut standing: Standing<'a>, rules: Vec<AdoptedRule<'a>>) -> St
     standing
 }
 
-/// The rules to take over that stand where one is desired: in its tunnel, and in the one that visitors are led to now.
+/// The rules to take over where one is desired: in its tunnel, and in the one that visitors are led to now.
 fn rules_for<'a>(standing: &Standing<'a>, desired: &Desired<'_>) -> Vec<AdoptedRule<'a>> {
     let Some(wanted) = &desired.publication.rule else {
         return Vec::new();
@@ -116,7 +116,7 @@ fn adopted_rule<'a>(
     Some(AdoptedRule { digest, tunnel, rule, is_kept })
 }
 
-/// What becomes ours with the paths that are `desired`.
+/// The things that become ours together with the `desired` paths.
 pub(super) fn adoptions(standing: &Standing<'_>, desired: &[Desired<'_>]) -> Vec<Adoption> {
     let Adopted { records, rules, digests: _ } = &standing.adopted;
     let is_desired =

@@ -1,4 +1,4 @@
-//! The comment of a hostname's record: its stamp, as long as the zone allows.
+//! Writes the comment of a hostname's record: its stamp, within the zone's limit.
 
 use super::Desired;
 use super::course::Course;
@@ -15,8 +15,8 @@ const COMMENT_MAX_BYTES_FREE: usize = 100;
 /// The largest comment on a paid zone, in bytes.
 const COMMENT_MAX_BYTES_PAID: usize = 500;
 
-/// The comment in `zone` that has `claims` in place of those of `before`. It is bound to the hostname where it is another
-/// one than `before`.
+/// The comment in `zone` with `claims` in place of those of `before`. If it differs from `before`, it is bound to the
+/// hostname.
 pub(super) fn with_claims(
     standing: &Standing<'_>,
     zone: &ZoneSnapshot,
@@ -27,7 +27,7 @@ pub(super) fn with_claims(
 ) -> Result<Box<str>, Reason> {
     let mut stamp = stamp_for(before, claims, desired, course);
     let comment = claimed_for_namespace(standing, zone, &stamp, before, desired)?;
-    // Nothing is written only to say which hostname it is: after an update of the program that would be everything.
+    // A comment is not written only to bind it, because after an update of the program that would affect every record.
     if standing.adopted.records.is_empty() && Stamp::parse(&comment).as_ref() == Some(before) {
         return Ok(comment);
     }
@@ -35,10 +35,10 @@ pub(super) fn with_claims(
     claimed_for_namespace(standing, zone, &stamp, before, desired)
 }
 
-/// The stamp `before` with `claims`; it names the object where there will be one.
+/// The stamp `before` with `claims`. It names the object if there will be only one.
 fn stamp_for(before: &Stamp, claims: &Claims, desired: &[Desired<'_>], course: &Course) -> Stamp {
     let mut stamp = before.clone();
-    // A rule that stays for visitors who are still led to it is nobody's any more.
+    // A rule that stays for visitors who are still led to it no longer has an object.
     let objects =
         course.last.rules.difference(&course.staying).count() + usize::from(course.last.record_only);
     stamp.resource = match desired {
@@ -50,9 +50,9 @@ fn stamp_for(before: &Stamp, claims: &Claims, desired: &[Desired<'_>], course: &
     stamp
 }
 
-/// The comment of `stamp`. Where the guard is on, the hostname is claimed for the namespace that asks, unless one has it.
-/// Where that has no room, what is claimed already goes on without it, and nothing new comes: else filling a comment would
-/// free a hostname for other namespaces.
+/// The comment of `stamp`. With the guard on, it claims the hostname for the namespace that asks, unless one holds it.
+/// If the claim has no room, existing claims continue without it and nothing new comes; otherwise filling a comment
+/// would free a hostname for other namespaces.
 fn claimed_for_namespace(
     standing: &Standing<'_>,
     zone: &ZoneSnapshot,
@@ -71,8 +71,8 @@ fn claimed_for_namespace(
         .or_else(|full| if is_known { render(standing, zone, stamp) } else { Err(full) })
 }
 
-/// The text of a stamp in `zone`. At home, what somebody wrote into the comment of a record that is taken over is cut
-/// where it has no room.
+/// The text of a stamp in `zone`. At home, a person's text in the comment of a record that is taken over is cut if it
+/// does not fit.
 pub(super) fn render(
     standing: &Standing<'_>,
     zone: &ZoneSnapshot,
@@ -85,7 +85,7 @@ pub(super) fn render(
     text.map(Into::into).ok_or(Reason::StampFull { limit_bytes })
 }
 
-/// How long a comment may be in the zone.
+/// The zone's limit for a comment.
 pub(super) fn max_bytes(zone: &ZoneSnapshot) -> usize {
     match zone.zone.plan {
         ZonePlan::Free => COMMENT_MAX_BYTES_FREE,
@@ -93,13 +93,13 @@ pub(super) fn max_bytes(zone: &ZoneSnapshot) -> usize {
     }
 }
 
-/// Whether `comment` says something else than the record's own. Compared as it will be read again: what had no room in it is
-/// no difference.
+/// True if `comment` means something else than the record's own. Both are compared as they will be read again, so text
+/// that did not fit makes no difference.
 pub(super) fn changes_stamp(standing: &Standing<'_>, record: &Record, comment: &str) -> bool {
     !standing.adopted.records.is_empty() || Stamp::parse(&record.comment) != Stamp::parse(comment)
 }
 
-/// Whether the record's own comment claims all these rules already.
+/// True if the record's own comment already claims all these rules.
 pub(super) fn claims_all(standing: &Standing<'_>, record: &Record, claims: &Claims) -> bool {
     standing.adopted.records.is_empty()
         && Stamp::parse(&record.comment).is_some_and(|stamp| claims.rules.is_subset(&stamp.claims.rules))

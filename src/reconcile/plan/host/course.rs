@@ -1,5 +1,5 @@
-//! What of a hostname comes and goes in one request and what has to wait, so that visitors who are served before and
-//! after are served throughout.
+//! Decides what comes and goes in one request and what has to wait, so that visitors who are served before and after
+//! are served throughout.
 
 use std::collections::BTreeSet;
 
@@ -10,37 +10,37 @@ use crate::reconcile::claim_state::ClaimState;
 use crate::reconcile::plan::{Reason, Stage};
 use crate::reconcile::stamp::{Claims, Digest};
 
-/// How the rules that go and those that come in their place follow each other.
+/// The order of the rules that go and of those that replace them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// In one version of the document. Until it is there the comment claims both.
+    /// In one version of the document. Until then the comment claims both.
     Together,
-    /// First the old ones go.
+    /// The old rules go first.
     Apart,
 }
 
 /// The way from what stands to what is wanted, as far as this request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Course {
-    /// The claims from before the rules are written on.
+    /// The claims from before the rules are written.
     pub(super) first: Claims,
-    /// The claims once they are written.
+    /// The claims after the rules are written.
     pub(super) last: Claims,
-    /// Digests that come off, and their rules with them.
+    /// Digests that are removed, and their rules with them.
     pub(super) leaving: BTreeSet<Digest>,
-    /// Those that go later, as visitors may still be led to their rules.
+    /// Digests that are removed later, because visitors may still be led to their rules.
     pub(super) staying: BTreeSet<Digest>,
-    /// When the rules of `leaving` go.
+    /// The stage in which the rules of `leaving` go.
     pub(super) leaves_in: Stage,
-    /// The tunnel that the record is led to once that serves the hostname. Till then it leads where it led.
+    /// The tunnel that the record is led to once it serves the hostname. Until then the record stays.
     pub(super) moves_to: Option<TunnelId>,
-    /// The tunnel of the wildcard record that answers for the hostname when it is gone. Its record is led there before it
-    /// goes, with the rules that still serve visitors.
+    /// The tunnel of the wildcard record that answers for the hostname after it is gone. The record is led there before
+    /// it goes, with the rules that still serve visitors.
     pub(super) heir: Option<TunnelId>,
 }
 
 impl Course {
-    /// Only claims come off; rules stay as they are.
+    /// Removes only claims; rules stay as they are.
     pub(super) fn unclaiming(claims: Claims) -> Self {
         Self {
             first: claims.clone(),
@@ -53,12 +53,12 @@ impl Course {
         }
     }
 
-    /// Whether nothing of the hostname is ours at its end.
+    /// True if nothing of the hostname is ours at the end.
     pub(super) fn ends(&self) -> bool {
         self.last.is_empty()
     }
 
-    /// Why a hostname that was withdrawn is not gone yet.
+    /// The reason why a withdrawn hostname is not gone yet.
     pub(super) fn reason(&self) -> Option<Reason> {
         let heir = self.heir.as_ref()?;
         Some(Reason::Moving(format!(
@@ -68,7 +68,7 @@ impl Course {
     }
 }
 
-/// The course to what is `desired`, without what is `withdrawn`.
+/// The course to the `desired` endpoints, without the `withdrawn` claims.
 pub(super) fn course(
     standing: &Standing<'_>,
     desired: &[Desired<'_>],
@@ -82,7 +82,7 @@ pub(super) fn course(
     let mut last = claims_with(standing, desired, withdrawn);
     let ends = !last.record_only && last.rules.is_subset(&going);
     let heir = if ends { heir(standing) } else { None };
-    // What is withdrawn and has nothing in its place is kept for a while only.
+    // A withdrawal without a replacement is kept only for a while.
     let is_late = moves_to.as_ref().is_some_and(|target| standing.situation.settled.late.contains(target));
     let is_kept = !is_late || desired.iter().any(|desired| is_new(standing, desired));
     let stays = |digest: &Digest| match &heir {
@@ -107,7 +107,7 @@ pub(super) fn course(
     Course { first, last, leaving, staying, leaves_in, moves_to, heir }
 }
 
-/// The claims of the stamp and of what is `desired`. Rules that are `withdrawn` are still among them.
+/// The claims of the stamp and of the `desired` endpoints, including the `withdrawn` ones.
 fn claims_with(standing: &Standing<'_>, desired: &[Desired<'_>], withdrawn: &Claims) -> Claims {
     let mut claims = standing.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
     claims.record_only &= !withdrawn.record_only;
@@ -118,7 +118,7 @@ fn claims_with(standing: &Standing<'_>, desired: &[Desired<'_>], withdrawn: &Cla
     claims
 }
 
-/// Digests of the desired paths in other tunnels, and of a rule that gives way to the record alone.
+/// Digests of the desired paths in other tunnels, and of a rule that is replaced by the record alone.
 fn superseded(standing: &Standing<'_>, desired: &[Desired<'_>]) -> BTreeSet<Digest> {
     let others = desired.iter().flat_map(|desired| {
         let digests = standing.digests_for_path(desired.path());
@@ -127,8 +127,8 @@ fn superseded(standing: &Standing<'_>, desired: &[Desired<'_>]) -> BTreeSet<Dige
     others.collect()
 }
 
-/// Whether visitors may still be led to a rule that is to go: the record is about to be led away from it, or was not long
-/// ago.
+/// True if visitors may still be led to a rule that is to go, because the record is about to be led away from it, or
+/// was a short time ago.
 fn is_needed(standing: &Standing<'_>, digest: Digest, moves_to: Option<&TunnelId>) -> bool {
     let Some(ClaimState::Standing { tunnel, rule: _ }) = standing.claims.get(&digest) else {
         return false;
@@ -139,7 +139,7 @@ fn is_needed(standing: &Standing<'_>, digest: Digest, moves_to: Option<&TunnelId
     }
 }
 
-/// Whether no other tunnel has a rule for the same path, from which its visitors would come.
+/// True if no other tunnel has a rule for the same path, from which its visitors would come.
 fn is_new(standing: &Standing<'_>, desired: &Desired<'_>) -> bool {
     let digest = desired.digest();
     digest.is_some() && standing.digests_for_path(desired.path()).all(|other| Some(other) == digest)
@@ -154,8 +154,7 @@ fn stands_elsewhere(standing: &Standing<'_>, digest: Digest, than: &TunnelId) ->
     state.is_some_and(|state| state.rule().is_some() && state.tunnel().is_some_and(|tunnel| tunnel != than))
 }
 
-/// The tunnel that is desired, where a record leads elsewhere till then: ours, one that is taken over, or a wildcard's for
-/// want of one.
+/// The desired tunnel, if a record leads elsewhere until then: ours, one that is taken over, or else a wildcard's.
 fn moves_to(standing: &Standing<'_>, desired: &[Desired<'_>]) -> Option<TunnelId> {
     let target = desired.first()?.tunnel();
     let is_moving = match &*standing.own_records {
@@ -165,8 +164,8 @@ fn moves_to(standing: &Standing<'_>, desired: &[Desired<'_>]) -> Option<TunnelId
     is_moving.then(|| target.clone())
 }
 
-/// The records that lead the hostname's visitors elsewhere than to `target` as long as it has none of its own: those in a
-/// zone around its own, else a wildcard's.
+/// The records that lead the hostname's visitors elsewhere than to `target` while it has no record of its own: those in
+/// an outer zone, or else a wildcard's.
 pub(super) fn stand_ins<'a>(standing: &Standing<'a>, target: &TunnelId) -> Vec<&'a Record> {
     let outer = standing.outer_records.iter().map(|own| own.record).collect();
     let wildcard = || standing.zone.wildcard_over(standing.name()).iter().collect();
@@ -185,16 +184,16 @@ fn leads_visitors(record: &Record) -> bool {
     ["A", "AAAA", "CNAME"].contains(&&*record.kind)
 }
 
-/// Whether a record of ours may lead where `record` does: one that led to a tunnel which is not configured would count as
-/// another instance's.
+/// True if a record of ours may lead where `record` does. One that led to a tunnel that is not configured would count
+/// as another instance's.
 pub(super) fn may_lead_there(standing: &Standing<'_>, record: &Record) -> bool {
     let tunnel = TunnelId::from_hostname(&record.content);
     tunnel.is_none_or(|tunnel| standing.settings().is_configured(&tunnel))
 }
 
-/// Who serves the hostname's visitors when it is gone, where they are not led there yet. Only where the tunnel is
-/// configured: with our stamp a record that leads to another would not count as ours. Asked for long enough the hostname
-/// goes, whether its record could be led there or not.
+/// The tunnel that will serve the hostname's visitors when it is gone, if they are not led there yet. It must be
+/// configured, because with our stamp a record that leads to another tunnel would not count as ours. After enough
+/// requests the hostname goes, even if its record could not be led there.
 fn heir(standing: &Standing<'_>) -> Option<TunnelId> {
     let (name, snapshot) = (standing.name(), standing.snapshot());
     let is_handed_over = standing.situation.settled.handed_over.contains(name);

@@ -1,4 +1,4 @@
-//! What is done of what is asked for one hostname, and what is refused.
+//! Decides what is done of one hostname's request, and what is refused.
 
 use super::course::{Course, Order, course};
 use super::standing::Standing;
@@ -9,26 +9,25 @@ use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::records::LOST_PREFIX;
 use crate::reconcile::stamp::{Claims, Digest};
 
-/// What becomes of one hostname.
+/// The decision about one hostname.
 #[derive(Debug)]
 pub(super) struct Decision<'w> {
-    /// What is published, or stays as it is wanted already. All of it in one tunnel.
+    /// The endpoints that are published, or already stand as wanted. All are in one tunnel.
     pub(super) desired: Vec<Desired<'w>>,
     pub(super) course: Course,
-    /// What is not done.
     pub(super) refusals: Vec<Refusal>,
 }
 
 impl Decision<'_> {
-    /// Where the records lead in the end; `None` where each leads where it led.
+    /// The final target of the records; `None` if each keeps its own.
     pub(super) fn target(&self) -> Option<String> {
         let tunnel = self.desired.first().map(Desired::tunnel);
         tunnel.or(self.course.heir.as_ref()).map(TunnelId::hostname)
     }
 }
 
-/// Decides which of the `desired` endpoints are published and which of the withdrawn ones go, `order` one after the other.
-/// Where `withholds`, nothing is withdrawn.
+/// Decides which of the `desired` endpoints are published and which withdrawals are done, `order` one after the other.
+/// If `withholds`, nothing is withdrawn.
 pub(super) fn decide<'w>(
     standing: &Standing<'_>,
     desired: Vec<Desired<'w>>,
@@ -43,7 +42,7 @@ pub(super) fn decide<'w>(
     Decision { desired, course, refusals }
 }
 
-/// Whether something is desired in a tunnel that the hostname cannot move to: what is withdrawn may be the same under
+/// True if something is desired in a tunnel that the hostname cannot move to: a withdrawal may be the same rule under
 /// another path.
 pub(super) fn cannot_follow(standing: &Standing<'_>, desired: &[Desired<'_>]) -> bool {
     if standing.request.withdrawn.is_empty() || standing.led_to().is_none() {
@@ -54,7 +53,7 @@ pub(super) fn cannot_follow(standing: &Standing<'_>, desired: &[Desired<'_>]) ->
     desired.iter().any(|desired| Some(desired.tunnel()) != tunnel.as_ref())
 }
 
-/// The claims that the withdrawn set identifiers stand for, and refusals of those that have to stay.
+/// The claims behind the withdrawn set identifiers, and refusals of those that have to stay.
 fn withdrawn_claims(standing: &Standing<'_>, withholds: bool) -> (Claims, Vec<Refusal>) {
     let mut withdrawn = Claims::default();
     let mut refusals = Vec::new();
@@ -81,10 +80,10 @@ fn withdrawn_claims(standing: &Standing<'_>, withholds: bool) -> (Claims, Vec<Re
     (withdrawn, refusals)
 }
 
-/// The claims that one set identifier stands for.
+/// The claims behind one set identifier.
 fn claims_of(standing: &Standing<'_>, set_identifier: &str, path: Option<&str>) -> Claims {
     let of_path = standing.digests_for_path(path).filter(|digest| standing.is_stamped(*digest));
-    // A path may begin like this as well, so only a digest that has no rule is meant.
+    // A path may begin like this too, so it only means a digest that has no rule.
     let lost = set_identifier.strip_prefix(LOST_PREFIX).and_then(Digest::parse);
     let lost = lost.filter(|digest| is_lost(standing, *digest));
     Claims {
@@ -97,12 +96,12 @@ fn is_lost(standing: &Standing<'_>, digest: Digest) -> bool {
     standing.is_stamped(digest) && matches!(standing.claims.get(&digest), Some(ClaimState::Lost))
 }
 
-/// Why a tunnel's document does not allow the path to be edited.
+/// The reason why a tunnel's document does not allow editing the path.
 fn obstacle_for(standing: &Standing<'_>, path: Option<&str>) -> Option<Reason> {
     standing.obstacles.get(&path.map(Into::into)).cloned()
 }
 
-/// The desired endpoints that nothing stands in the way of, and refusals of the others.
+/// The desired endpoints without an obstacle, and refusals of the others.
 fn possible<'w>(
     standing: &Standing<'_>,
     desired: Vec<Desired<'w>>,
@@ -131,7 +130,7 @@ fn possible<'w>(
             None => possible.push(desired),
         }
     }
-    // The record would take the requests of a path that cannot follow away from its rule.
+    // The record would take the requests of a path that cannot move away from its rule.
     let is_left = |led_to: &TunnelId| {
         *led_to != tunnel && refused.iter().any(|(desired, _)| stands_at(standing, desired.path(), led_to))
     };
@@ -142,7 +141,7 @@ fn possible<'w>(
     (possible, refused.into_iter().map(|(desired, reason)| standing.refusal(&desired, reason)).collect())
 }
 
-/// What stands in the way of one endpoint, where the hostname is to be served through `tunnel` and `others` are possible.
+/// The obstacle to one endpoint, if the hostname is to be served through `tunnel` and `others` are possible.
 fn obstacle_to(
     standing: &Standing<'_>,
     desired: &Desired<'_>,
@@ -171,8 +170,8 @@ fn stands_at(standing: &Standing<'_>, path: Option<&str>, tunnel: &TunnelId) -> 
         .any(|state| state.rule().is_some() && state.is_for_path(path) && state.tunnel() == Some(tunnel))
 }
 
-/// The one tunnel that the hostname can have after this request: where two are asked for, or where rules stay that the
-/// request does not name, the one its record leads to, else the first.
+/// The one tunnel that the hostname can have after this request. If two are asked for, or rules stay that the request
+/// does not name, it is the one that its record leads to, or else the first.
 fn tunnel_for(standing: &Standing<'_>, desired: &[Desired<'_>], withdrawn: &Claims) -> Option<TunnelId> {
     let first = desired.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| standing.snapshot().tunnels.contains_key(tunnel);

@@ -1,4 +1,4 @@
-//! Which of one hostname's endpoints the namespace guard lets through.
+//! Applies the namespace guard to one hostname's endpoints.
 
 use super::standing::Standing;
 use super::{Desired, heritage};
@@ -6,8 +6,8 @@ use crate::reconcile::namespace;
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::stamp::Stamp;
 
-/// What the namespace guard lets through, and what it refuses. Of several namespaces one has the hostname: the one that
-/// holds it, else one that asks for what is published there, else that of the first resource by name.
+/// The endpoints that the namespace guard allows, and refusals of the others. Only one namespace can have the hostname:
+/// the one that holds it, else one that asks for what is published there, else that of the first resource by name.
 pub(super) fn guarded<'w>(
     standing: &Standing<'_>,
     desired: Vec<Desired<'w>>,
@@ -33,8 +33,8 @@ pub(super) fn guarded<'w>(
     (holders, refused.chain(held).collect())
 }
 
-/// The namespace that gets a hostname which none holds yet. The stamp of several rules may name no object: then only who
-/// asks for one of these rules can be the one that has them.
+/// The namespace that gets a hostname which none holds yet. The stamp of several rules may name no object; then only a
+/// namespace that asks for one of these rules can be the one that has them.
 fn first_namespace(standing: &Standing<'_>, allowed: &[Desired<'_>]) -> Option<Box<str>> {
     let is_free = standing.claims.is_empty();
     let may_have_it =
@@ -54,8 +54,8 @@ fn holder(standing: &Standing<'_>) -> Option<Box<str>> {
     digest.or_else(|| namespace::digest_of(&resource?))
 }
 
-/// Whether deletions wait, as a refused endpoint may be one of them under another path. Where namespaces are kept apart,
-/// none can hold back what another one deletes.
+/// True if deletions wait, because a refused endpoint may be one of them under another path. With the guard on, one
+/// namespace cannot hold back the deletions of another.
 pub(super) fn withholds_deletions(standing: &Standing<'_>) -> bool {
     let guard = standing.policy().namespace_guard.as_ref();
     let holder = holder(standing).filter(|_| guard.is_some());

@@ -1,5 +1,5 @@
-//! ExternalDNS's TXT records about a hostname that was not ours: what they say of its owner, and what becomes of them when
-//! its records are taken over.
+//! Reads ExternalDNS's TXT records about a hostname that was not ours: the owner that they name, and what happens to
+//! them when the hostname's records are taken over.
 
 use super::standing::Standing;
 use crate::model::Record;
@@ -9,7 +9,7 @@ use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Stamp, TxtStamp};
 use crate::reconcile::{Note, Ownership, Policy};
 
-/// The type in the name of a registry's TXT record: that of the record we ask for.
+/// The type in the name of a registry's TXT record: that of the record that we ask for.
 const WANTED_TYPE: &str = "cname";
 
 /// A TXT record of ExternalDNS's registry.
@@ -19,7 +19,7 @@ pub(super) struct Found<'a> {
     pub(super) heritage: Heritage,
 }
 
-/// What ExternalDNS's registry says of a record without a stamp.
+/// The TXT records of ExternalDNS's registry about a record without a stamp.
 pub(super) fn of<'a>(standing: &Standing<'a>, record: &Record) -> Vec<Found<'a>> {
     if Stamp::of(record).is_some() {
         return Vec::new();
@@ -40,13 +40,13 @@ pub(super) fn of<'a>(standing: &Standing<'a>, record: &Record) -> Vec<Found<'a>>
         .collect()
 }
 
-/// The object that a record in the way came from.
+/// The object of a record in the way.
 pub(super) fn resource(standing: &Standing<'_>) -> Option<Box<str>> {
     let found = standing.foreign_records.iter().flat_map(|record| of(standing, record));
     found.filter_map(|found| found.heritage.resource).next()
 }
 
-/// Deletes the TXT records of the owners whose records are taken over: the stamp says what they did. Where such records
+/// Deletes the TXT records of the owners whose records are taken over, because the stamp replaces them. If TXT records
 /// are stored, those that are asked for again are taken over with their hostname, unless somebody else stored them.
 pub(super) fn deletions(standing: &Standing<'_>) -> Vec<RecordOperation> {
     let Policy { owner, ownership, .. } = standing.policy();
@@ -57,7 +57,7 @@ pub(super) fn deletions(standing: &Standing<'_>) -> Vec<RecordOperation> {
     };
     let mut deletions: Vec<RecordOperation> = Vec::new();
     for (zone, txt) in adopted(standing) {
-        // A record under an old name is about several records, and so is found several times.
+        // A record under an old name is about several records, so it is found several times.
         let deletion = RecordOperation::delete(txt);
         if standing.is_home(zone) && !txt.read_only && !stays(txt) && !deletions.contains(&deletion) {
             deletions.push(deletion);
@@ -66,7 +66,7 @@ pub(super) fn deletions(standing: &Standing<'_>) -> Vec<RecordOperation> {
     deletions
 }
 
-/// Tells of those that are in another zone, and so stay.
+/// Notes about those that stay because they are in another zone.
 pub(super) fn left(standing: &Standing<'_>) -> impl Iterator<Item = Note> {
     let txts = adopted(standing).into_iter();
     txts.filter(|(zone, _)| !standing.is_home(zone)).map(|(zone, txt)| {
@@ -77,7 +77,7 @@ pub(super) fn left(standing: &Standing<'_>) -> impl Iterator<Item = Note> {
     })
 }
 
-/// The TXT records of what is taken over, found by what they say, or by the stamp of whoever stored them.
+/// The TXT records of what is taken over, found by their content, or by the stamp of the program that stored them.
 fn adopted<'a>(standing: &Standing<'a>) -> Vec<(&'a ZoneSnapshot, &'a Record)> {
     let Policy { owner, adopt, .. } = standing.policy();
     let records = &standing.adopted.records;
@@ -92,9 +92,9 @@ fn adopted<'a>(standing: &Standing<'a>) -> Vec<(&'a ZoneSnapshot, &'a Record)> {
     txts
 }
 
-/// The names under which ExternalDNS may keep the TXT records of `hostname`, each with the type of the record that it
-/// is for; the names of old releases hold no type. `seen` are those it gave them in this request, which show its prefix
-/// and suffix; without any, it has neither.
+/// The names under which ExternalDNS may keep the TXT records of `hostname`, each with the type of its record; names of
+/// old releases contain no type. `seen` are the names in this request, which reveal its prefix and suffix; without any,
+/// it has neither.
 fn registry_names(seen: &[&str], hostname: &str) -> Vec<(Option<&'static str>, String)> {
     if seen.is_empty() {
         let typed = [WANTED_TYPE, "a", "aaaa"].map(|kind| (Some(kind), format!("{kind}-{hostname}")));
@@ -112,7 +112,7 @@ fn registry_names(seen: &[&str], hostname: &str) -> Vec<(Option<&'static str>, S
                 let with = |kind: &str| head.replacen(WANTED_TYPE, kind, 1) + &rest;
                 names.push((Some(WANTED_TYPE), name.to_string()));
                 names.extend(["a", "aaaa"].map(|kind| (Some(kind), with(kind))));
-                // Without a template the type stands before the label, with a dash.
+                // Without a template, the type stands before the label, with a dash.
                 let dashed = format!("{WANTED_TYPE}-");
                 let untyped = if head.contains(&format!("{dashed}{label}")) {
                     head.replacen(&dashed, "", 1) + &rest
@@ -121,7 +121,7 @@ fn registry_names(seen: &[&str], hostname: &str) -> Vec<(Option<&'static str>, S
                 };
                 names.push((None, untyped));
             }
-            // Which of them is the type cannot be told, and another hostname's record must not be found.
+            // The type cannot be told from the rest, and another hostname's record must not be found.
             _ => names.push((Some(WANTED_TYPE), name.to_string())),
         }
     }

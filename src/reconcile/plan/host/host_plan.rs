@@ -1,4 +1,4 @@
-//! What one hostname's decision writes: the edits of documents and the operations on records, stage by stage.
+//! Turns one hostname's decision into writes: edits of documents and operations on records, stage by stage.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::ordered::push_lean;
 use crate::reconcile::claim_state::ClaimState;
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
 
-/// What the decision writes.
+/// The writes of the decision.
 pub(super) fn host_plan(standing: &Standing<'_>, decision: &Decision<'_>) -> Result<HostPlan, Reason> {
     let course = &decision.course;
     let edits = edits(standing, decision);
@@ -52,7 +52,7 @@ pub(super) fn nothing(standing: &Standing<'_>) -> HostPlan {
     }
 }
 
-/// The edits of tunnels' documents: rules that go, and those that are wanted.
+/// The edits of tunnels' documents: rules that go, and wanted ones.
 fn edits(standing: &Standing<'_>, decision: &Decision<'_>) -> BTreeMap<Stage, Vec<(TunnelId, RuleEdit)>> {
     let Decision { desired, course, .. } = decision;
     let hostname = &standing.hostname;
@@ -79,7 +79,7 @@ pub(super) fn by_batch(steps: Vec<Step<'_>>) -> BTreeMap<(Stage, ZoneId), Vec<Re
     let mut batches: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>> = BTreeMap::new();
     for Step { stage, zone, operation } in steps {
         let batch = batches.entry((stage, zone.zone.id.clone())).or_default();
-        // A stored TXT record may go with what is taken over already. Deleted twice, it would fail the transaction.
+        // A stored TXT record may already go with what is taken over. Deleting it twice would fail the transaction.
         if !batch.contains(&operation) {
             push_lean(batch, operation);
         }

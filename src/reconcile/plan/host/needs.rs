@@ -1,4 +1,4 @@
-//! What `ADOPT` would have to allow for what stands in the way to be taken over.
+//! Finds the value of `ADOPT` that would allow taking over what is in the way.
 
 use super::Desired;
 use super::heritage;
@@ -8,7 +8,7 @@ use crate::model::{Record, TunnelId};
 use crate::reconcile::adopt::{Need, smallest};
 use crate::reconcile::stamp::Stamp;
 
-/// What it takes to take over every record in the way; nothing where one of them stays whatever is set.
+/// The needs of all records in the way; `None` if one of them stays whatever is set.
 pub(super) fn needs_of_records(standing: &Standing<'_>, desired: &[Desired<'_>]) -> Option<Vec<Need>> {
     let records = standing.foreign_records.iter();
     let needs = records.map(|record| needs_of_record(standing, record, desired));
@@ -21,7 +21,7 @@ fn needs_of_record(standing: &Standing<'_>, record: &Record, desired: &[Desired<
         return None;
     }
     if let Some(stamp) = Stamp::of(record) {
-        // One of our own owner leads to a tunnel of another instance, which goes on serving it.
+        // A record of our own owner leads to a tunnel of another instance, which goes on serving it.
         let is_other = stamp.owner != settings.policy.owner;
         return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
     }
@@ -38,7 +38,7 @@ fn needs_of_record(standing: &Standing<'_>, record: &Record, desired: &[Desired<
     }])
 }
 
-/// Whether the record and every rule stand already as they are desired.
+/// True if the record and every rule already stand as desired.
 fn is_identical(
     standing: &Standing<'_>,
     record: &Record,
@@ -53,7 +53,7 @@ fn is_identical(
     record.proxied && desired.iter().all(|desired| desired.tunnel() == led_to && is_there(desired))
 }
 
-/// What it takes to take over a rule that stands where another is wanted.
+/// The need of a rule that stands where another is wanted.
 pub(super) fn need_of_rule(
     standing: &Standing<'_>,
     tunnel: &TunnelId,
@@ -70,7 +70,7 @@ pub(super) fn need_of_rule(
     }
 }
 
-/// Whether the rule would be moved once it were ours, with the others of the request.
+/// True if the rule, once ours, would be moved with the others of the request.
 fn is_out_of_order(standing: &Standing<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> bool {
     let is_wanted = |rule: &Rule| {
         rule.has_hostname(&standing.hostname)
@@ -83,13 +83,14 @@ fn is_out_of_order(standing: &Standing<'_>, tunnel: &TunnelId, wanted: &WantedRu
     owned.is_some_and(|owned| owned.and(&is_wanted).is_shadowed(&standing.hostname, wanted.path_text()))
 }
 
-/// The value of `ADOPT` that takes over the records, which need `needs`, and the rule in the way of what is `desired`.
+/// The value of `ADOPT` that takes over the records, with their `needs`, and the rule in the way of the `desired`
+/// endpoint.
 pub(super) fn smallest_value(standing: &Standing<'_>, needs: &[Need], desired: &Desired<'_>) -> Box<str> {
     let tunnel = desired.tunnel();
     let in_the_way = desired.publication.rule.as_ref().and_then(|wanted| {
         let digest = desired.digest()?;
         let mut stamps = standing.foreign_records.iter().filter_map(|record| Stamp::of(record));
-        // A rule that a record's stamp claims comes with its record.
+        // A rule that a record's stamp claims is taken over with its record.
         let is_claimed = stamps.any(|stamp| stamp.claims.rules.contains(&digest));
         let rule = rule_in_place(standing, tunnel, wanted).filter(|_| !is_claimed)?;
         Some(need_of_rule(standing, tunnel, rule, wanted))
@@ -97,7 +98,7 @@ pub(super) fn smallest_value(standing: &Standing<'_>, needs: &[Need], desired: &
     smallest(&needs.iter().cloned().chain(in_the_way).collect::<Vec<_>>())
 }
 
-/// The rule that has the place of the wanted one.
+/// The rule at the place of the wanted one.
 pub(super) fn rule_in_place<'a>(
     standing: &Standing<'a>,
     tunnel: &TunnelId,

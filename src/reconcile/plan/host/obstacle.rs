@@ -1,4 +1,4 @@
-//! What of somebody else's, or not to be told from it, stands in the way of what is asked for.
+//! Finds obstacles to a request: rules and records that are foreign, or cannot be told from foreign ones.
 
 use super::standing::Standing;
 use super::{Desired, comment, needs};
@@ -11,7 +11,7 @@ use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::records::LOST_PREFIX;
 use crate::reconcile::stamp::{Digest, Stamp};
 
-/// What in the tunnels' documents stands in the way of a rule.
+/// The obstacle in the tunnels' documents to a rule.
 pub(super) fn of_rule(standing: &Standing<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Reason> {
     let path = wanted.path_text();
     if let Some(reason) = twin(standing, tunnel, path) {
@@ -23,8 +23,8 @@ pub(super) fn of_rule(standing: &Standing<'_>, tunnel: &TunnelId, wanted: &Wante
     (!is_ours).then(|| rule_held(tunnel, rule, need()))
 }
 
-/// Whether a rule counts as ours although no stamp names it: it stands as it is wanted, and its hostname has no record, so
-/// that ours was deleted by hand. A rule that some other record leads to serves visitors without us, and does not.
+/// True if a rule counts as ours although no stamp names it: it stands as wanted, and its hostname has no record, so
+/// ours was deleted by hand. A rule that another record leads to serves visitors without us, and does not count.
 pub(super) fn takes_back(
     standing: &Standing<'_>,
     tunnel: &TunnelId,
@@ -34,7 +34,7 @@ pub(super) fn takes_back(
     !standing.has_record() && rule.equals_in_every_field(wanted) && !is_reached(standing, tunnel)
 }
 
-/// Whether a record that is not the hostname's own leads to the tunnel, for it or for a name that it stands for.
+/// True if a record other than the hostname's own leads to the tunnel, for it or for a name that it matches.
 fn is_reached(standing: &Standing<'_>, tunnel: &TunnelId) -> bool {
     let leads_there = |record: &Record| TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel);
     let name = standing.name();
@@ -42,12 +42,12 @@ fn is_reached(standing: &Standing<'_>, tunnel: &TunnelId) -> bool {
         let mut records = standing.zone.records().iter().filter(|record| is_below(&record.name, domain));
         records.any(leads_there)
     });
-    // Until a zone is active visitors are led by the one around it.
+    // Until a zone is active, the outer zone leads visitors.
     let mut zones = standing.snapshot().zones_around(name);
     by_name_below || zones.any(|zone| zone.answering(name).iter().any(leads_there))
 }
 
-/// The tunnel, another than `wanted`, that a wildcard's record leads visitors of the hostname's rules to.
+/// The tunnel other than `wanted` to which a wildcard's record leads visitors of the hostname's rules.
 pub(super) fn visited_instead_of(standing: &Standing<'_>, wanted: &TunnelId) -> Option<TunnelId> {
     if standing.has_record() || !standing.foreign_records.is_empty() {
         return None;
@@ -55,11 +55,11 @@ pub(super) fn visited_instead_of(standing: &Standing<'_>, wanted: &TunnelId) -> 
     let snapshot = standing.snapshot();
     let is_visited = |id: &TunnelId| snapshot.led_to(standing.name()).as_ref() == Some(id);
     let mut others = snapshot.tunnels.keys().filter(|id| *id != wanted);
-    // Most hostnames have no rule there, and to follow a name takes long.
+    // Most hostnames have no rule there, and following a name takes long.
     others.find(|id| !standing.rules_of(id).is_empty() && is_visited(id)).cloned()
 }
 
-/// What holds the name in such a tunnel: a record of its own would take the requests of every rule there.
+/// The rule that holds the name in such a tunnel: a record of its own would take the requests of every rule there.
 pub(super) fn held_elsewhere(standing: &Standing<'_>, desired: &Desired<'_>) -> Option<Reason> {
     let visited = visited_instead_of(standing, desired.tunnel())?;
     let foreign = foreign_rules(standing, &visited);
@@ -74,14 +74,14 @@ pub(super) fn held_elsewhere(standing: &Standing<'_>, desired: &Desired<'_>) -> 
     }
 }
 
-/// The hostname's rules in a tunnel that are not ours, nor taken over.
+/// The hostname's rules in a tunnel that are neither ours nor taken over.
 fn foreign_rules<'a>(standing: &Standing<'a>, tunnel: &TunnelId) -> Vec<&'a Rule> {
     let mut rules = standing.rules_of(tunnel);
     rules.retain(|rule| !standing.has(Digest::of(tunnel, rule.path())));
     rules
 }
 
-/// Why the hostname does not leave the tunnel.
+/// The reason why the hostname does not leave the tunnel.
 pub(super) fn stays_in(standing: &Standing<'_>, tunnel: &TunnelId) -> Reason {
     match left_behind(standing, tunnel) {
         Some(rule) => rule_left_behind(tunnel, rule),
@@ -89,13 +89,13 @@ pub(super) fn stays_in(standing: &Standing<'_>, tunnel: &TunnelId) -> Reason {
     }
 }
 
-/// A rule that is not ours, nor taken over, in a tunnel that the hostname's record leads to: led elsewhere, the record would
-/// take its requests along.
+/// A rule that is neither ours nor taken over, in a tunnel that the hostname's record leads to. Led elsewhere, the
+/// record would take its requests along.
 pub(super) fn left_behind<'a>(standing: &Standing<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
     foreign_rules(standing, led_to).into_iter().next().or_else(|| left_below(standing, led_to))
 }
 
-/// The same for a wildcard, whose record serves every name below that has none of its own.
+/// The same for a wildcard, whose record serves every name below it that has none of its own.
 fn left_below<'a>(standing: &Standing<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
     let (snapshot, own_name) = (standing.snapshot(), standing.name());
     let domain = own_name.strip_prefix("*.")?;
@@ -107,8 +107,8 @@ fn left_below<'a>(standing: &Standing<'a>, led_to: &TunnelId) -> Option<&'a Rule
     rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))
 }
 
-/// Why a rule of the hostname, whether it stands or not, could not be told from one that stands: by its digest, in whichever
-/// tunnel, or by its place.
+/// The reason why a rule of the hostname, existing or not, could not be told from an existing one: the same digest, in
+/// any tunnel, or the same place.
 pub(super) fn twin(standing: &Standing<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<Reason> {
     let tunnels = &standing.snapshot().tunnels;
     let document = &tunnels.get(tunnel)?.document;
@@ -126,14 +126,14 @@ pub(super) fn twin(standing: &Standing<'_>, tunnel: &TunnelId, path: Option<&str
     Some(taken(tunnel, path))
 }
 
-/// Whether another path of the same request has the digest: one stamped for both would not tell whose the rules are.
+/// The refusal if another path of the request has the same digest: a shared stamp would not tell whose the rules are.
 pub(super) fn digest_taken(desired: &Desired<'_>, others: &[Desired<'_>]) -> Option<Reason> {
     let digest = desired.digest()?;
     let other = others.iter().find(|other| other.digest() == Some(digest))?;
     Some(taken(other.tunnel(), other.path()))
 }
 
-/// The rules that what is shown with this set identifier may be, where that cannot be told.
+/// The rules that this set identifier may stand for, if that is ambiguous.
 pub(super) fn candidates<'s>(
     standing: &'s Standing<'_>,
     set_identifier: &str,
@@ -146,7 +146,7 @@ pub(super) fn candidates<'s>(
     candidates.collect()
 }
 
-/// Refuses to withdraw one of several rules. Where one of them is asked for as well, that is refused already.
+/// Refuses to withdraw one of several rules. If one of them is also asked for, that is refused already.
 pub(super) fn refuse_any_of(standing: &Standing<'_>, candidates: &[&(TunnelId, &Rule)]) -> Option<Refusal> {
     let is_wanted = |rule: &Rule| {
         let mut wanted = standing.request.wanted.iter();
@@ -160,7 +160,7 @@ pub(super) fn refuse_any_of(standing: &Standing<'_>, candidates: &[&(TunnelId, &
     })
 }
 
-/// Who holds the name, and how it could be handed over.
+/// The reason for a name that is held, with the way to hand it over.
 pub(super) fn record_held(
     standing: &Standing<'_>,
     record: &Record,
@@ -176,8 +176,8 @@ pub(super) fn record_held(
     }
 }
 
-/// The stamp that a record of ours had before somebody edited it away: it leads to our tunnel, and a rule of the hostname
-/// stands there. Of the rules it names those that are asked for: another may be somebody else's.
+/// The stamp that a record of ours had before somebody edited it away: the record leads to our tunnel, and a rule of
+/// the hostname stands there. It names only the rules that are asked for, because another may be foreign.
 fn remedy(standing: &Standing<'_>, record: &Record) -> Option<Box<str>> {
     if !record.comment.is_empty() || &*record.kind != "CNAME" {
         return None;
@@ -193,13 +193,13 @@ fn remedy(standing: &Standing<'_>, record: &Record) -> Option<Box<str>> {
     comment::render(standing, standing.zone, &stamp).ok()
 }
 
-/// Whether it is what an endpoint with this set identifier stands for.
+/// True if an endpoint with this set identifier stands for the rule.
 fn is_at(rule: &Rule, set_identifier: &str) -> bool {
     rule.path().unwrap_or_default() == set_identifier
 }
 
-/// Why nothing of the hostname can be published. Without its TXT record ExternalDNS would ask for it in every loop, and
-/// another provider would find it without an owner one day.
+/// The reason why nothing of the hostname can be published. Without its TXT record ExternalDNS would ask for it in
+/// every loop, and another provider would one day find it without an owner.
 pub(super) fn txt_outside_zones(standing: &Standing<'_>) -> Option<Reason> {
     let txts = Some(&standing.request.txts).filter(|_| standing.policy().ownership == Ownership::Txt)?;
     let lost = txts.iter().find(|txt| standing.snapshot().zone_of(&txt.name).is_none())?;

@@ -1,4 +1,4 @@
-//! The hostname's own records: what each stage has to write for them.
+//! Plans the operations of each stage on the hostname's own records.
 
 use super::comment;
 use super::course::{may_lead_there, stand_ins};
@@ -10,7 +10,7 @@ use crate::reconcile::plan::{Reason, RecordOperation, Stage};
 use crate::reconcile::snapshot::{OwnRecord, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Stamp};
 
-/// One operation, and when and where it is done.
+/// One operation, with its stage and place.
 pub(super) struct Step<'a> {
     pub(super) stage: Stage,
     pub(super) zone: &'a ZoneSnapshot,
@@ -33,7 +33,7 @@ pub(super) fn steps<'a>(standing: &Standing<'a>, decision: &Decision<'_>) -> Res
     let is_at_home =
         decision.target().is_some() || standing.own_records.iter().any(|record| is_cname(record));
     for own in &standing.outer_records {
-        // Until the zone inside is active visitors are led to this one.
+        // Until the inner zone is active, visitors are led to this one.
         if is_at_home && standing.zone.is_active() {
             steps.push(delete(own.zone, own.record));
         } else {
@@ -43,7 +43,7 @@ pub(super) fn steps<'a>(standing: &Standing<'a>, decision: &Decision<'_>) -> Res
     Ok(steps)
 }
 
-/// Whether the move cannot wait longer than this request: the record leads to a tunnel that is not configured.
+/// True if the move cannot wait beyond this request, because the record leads to a tunnel that is not configured.
 pub(super) fn moves_now(standing: &Standing<'_>) -> bool {
     standing.own_records.iter().any(|record| !may_lead_there(standing, record))
 }
@@ -55,7 +55,7 @@ fn at_home(
     let own_records = &standing.own_records;
     let cname = own_records.iter().find(|record| is_cname(record));
     let target = decision.target();
-    // None is there, or one of another type: taken over, a wildcard's copy, or made by hand.
+    // There is none, or one of another type: taken over, a wildcard's copy, or made by hand.
     if cname.is_none() && target.is_none() {
         return Ok(Vec::new());
     }
@@ -96,7 +96,7 @@ fn at_home(
     Ok(heritage.chain(stamps.map(stamped)).chain(repoint).collect())
 }
 
-/// A record in a zone around the hostname's home follows the one there.
+/// A record in an outer zone follows the one in the hostname's home.
 fn around(
     standing: &Standing<'_>,
     own: &OwnRecord<'_>,
@@ -110,7 +110,7 @@ fn around(
     Ok(changes(standing, record, decision, first, last))
 }
 
-/// What makes `record` lead where it shall, with the `first` comment until the rules that go are gone.
+/// Makes `record` lead to its target, with the `first` comment until the rules that go are gone.
 fn changes(
     standing: &Standing<'_>,
     record: &Record,
@@ -120,10 +120,10 @@ fn changes(
 ) -> Vec<(Stage, RecordOperation)> {
     let course = &decision.course;
     let target = decision.target();
-    // One that somebody made an address leads nowhere of ours.
+    // A record that somebody turned into an address leads nowhere of ours.
     let target = target.as_deref().filter(|_| is_cname(record)).unwrap_or(&record.content);
     let is_moving = course.moves_to.is_some() || course.heir.is_some();
-    // What only comes off a stamp comes off once its rule is gone.
+    // A claim that is only removed goes after its rule.
     let only_leaves = first != last && comment::claims_all(standing, record, &course.first);
     let (early, late) = match first == last {
         true => (Some(last), None),
@@ -146,7 +146,7 @@ fn is_cname(record: &Record) -> bool {
     &*record.kind == "CNAME"
 }
 
-/// A copy of another name's record, or of one in a zone around, for the hostname.
+/// A copy of another name's record, or of one in an outer zone, for the hostname.
 fn stand_in(record: &Record, name: &str, comment: Box<str>) -> RecordOperation {
     let Record { kind, content, proxied, ttl, .. } = record;
     RecordOperation::Post(NewRecord {
@@ -159,7 +159,7 @@ fn stand_in(record: &Record, name: &str, comment: Box<str>) -> RecordOperation {
     })
 }
 
-/// The patch that gives `record` another comment, where there is one to give.
+/// The patch that gives `record` another comment, if there is one.
 pub(super) fn restamp(record: &Record, comment: Option<Box<str>>) -> Option<RecordOperation> {
     let id = record.id.clone();
     let is_one = comment.is_some();
@@ -167,8 +167,8 @@ pub(super) fn restamp(record: &Record, comment: Option<Box<str>>) -> Option<Reco
     is_one.then(|| RecordOperation::Patch(patch, record.into()))
 }
 
-/// The patch that lets `record` lead to `target`, proxied, with `comment` where that changes; nothing where the record is
-/// so already.
+/// The patch that makes `record` lead to `target`, proxied, with `comment` if that changes; `None` if the record is so
+/// already.
 fn lead(record: &Record, target: &str, comment: Option<Box<str>>) -> Option<RecordOperation> {
     let content = (!record.content.eq_ignore_ascii_case(target)).then(|| target.into());
     let proxied = (!record.proxied).then_some(true);

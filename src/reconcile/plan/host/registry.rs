@@ -1,9 +1,9 @@
-//! The TXT records of ExternalDNS's registry that are stored for a hostname: an opaque, faithful store.
+//! Stores the TXT records of ExternalDNS's registry for a hostname, faithfully and without reading them.
 //!
-//! They say nothing that the stamps do not say, so that a record without its TXT record is still ours and shown so:
-//! ExternalDNS asks for a lost one with `txt/force-update` as soon as it sees another one. A TXT record without its
-//! hostname's record, however, nobody would ever ask for again. So one in another zone, which no transaction holds
-//! together with its hostname's record, comes after that record and goes before it, as a rule does with its digest.
+//! They say nothing that the stamps do not say, so a record without its TXT record is still ours and shown so:
+//! ExternalDNS asks for a lost one with `txt/force-update` as soon as it sees another one. But nobody would ever ask
+//! again for a TXT record without its hostname's record. So a TXT record in another zone, which shares no transaction
+//! with its hostname's record, comes after that record and goes before it, as a rule does with its digest.
 
 use super::comment::max_bytes;
 use super::decision::Decision;
@@ -17,7 +17,7 @@ use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::{Stamp, TxtStamp};
 use crate::reconcile::{Ownership, Policy};
 
-/// Stores what comes with the desired endpoints. What is stored goes with the hostname, and in comment mode with the first
+/// Stores the TXT records of the desired endpoints. They go with the hostname, or in comment mode with the first
 /// request that names the hostname.
 pub(super) fn steps<'a>(standing: &Standing<'a>, decision: &Decision<'_>) -> Vec<Step<'a>> {
     // Another instance with our OWNER_ID may have the hostname, and its TXT records.
@@ -25,7 +25,7 @@ pub(super) fn steps<'a>(standing: &Standing<'a>, decision: &Decision<'_>) -> Vec
         return Vec::new();
     }
     let stored = standing.snapshot().txts_of(standing.name(), &standing.policy().owner);
-    // In the transaction of the hostname's own record where that is in the same zone.
+    // The operation joins the transaction of the hostname's own record if both are in the same zone.
     let step = |zone, with_record, elsewhere, operation| Step {
         stage: if standing.is_home(zone) { with_record } else { elsewhere },
         zone,
@@ -42,7 +42,7 @@ pub(super) fn steps<'a>(standing: &Standing<'a>, decision: &Decision<'_>) -> Vec
     let txts = desired_txts(standing, decision);
     let mut steps = Vec::new();
     for (index, txt) in txts.iter().enumerate() {
-        // One serves all paths; they may come from different objects, and then each says another.
+        // One record serves all paths. They may come from different objects, whose texts then differ.
         if txts.iter().take(index).any(|earlier| earlier.name == txt.name) {
             continue;
         }
@@ -66,7 +66,7 @@ fn desired_txts<'a>(standing: &Standing<'a>, decision: &Decision<'_>) -> Vec<&'a
     standing.request.txts.iter().filter(is_desired).collect()
 }
 
-/// What makes one TXT record stand there: found by its name, whatever it says.
+/// The operation that stores one TXT record, which is found by its name, whatever its text.
 fn store<'a>(
     standing: &Standing<'a>,
     txt: &RegistryTxt,
@@ -90,7 +90,7 @@ fn store<'a>(
     if own.clone().any(|(_, record)| says_it(record)) {
         return None;
     }
-    // Cloudflare takes no second record that says the same.
+    // Cloudflare accepts no second record with the same content.
     if let Some(record) = free.clone().find(|record| says_it(record)) {
         return Some((zone, patch(record, None, Some(stamp(&record.comment)))));
     }
@@ -115,7 +115,7 @@ fn store<'a>(
     Some((zone, RecordOperation::Post(post)))
 }
 
-/// Whether it is a TXT record that nobody's stamp is on.
+/// True if it is a TXT record without anybody's stamp.
 fn is_free(record: &Record) -> bool {
     record.is_writable_txt()
         && TxtStamp::parse(&record.comment).is_none()

@@ -1,4 +1,4 @@
-//! What stands at Cloudflare for one hostname, and what of it is ours.
+//! Collects what stands at Cloudflare for one hostname, and which of it is ours.
 
 use std::collections::BTreeMap;
 
@@ -17,29 +17,29 @@ use crate::reconcile::{Note, Policy, Settings};
 /// One hostname before anything is written.
 pub(super) struct Standing<'a> {
     pub(super) situation: Situation<'a>,
-    /// What is asked for. It names paths that no rule does any more.
+    /// The request. It also names paths that no rule has any more.
     pub(super) request: &'a HostRequest,
-    /// By path, what a tunnel's document does not allow.
+    /// The edits that a tunnel's document does not allow, by path.
     pub(super) obstacles: &'a Obstacles,
     pub(super) hostname: Hostname,
-    /// The hostname's home; where that is not served, the innermost zone that a record of ours stands in.
+    /// The hostname's home; if that is not served, the innermost zone with a record of ours.
     pub(super) zone: &'a ZoneSnapshot,
-    /// Ours in `zone`.
+    /// Our records in `zone`.
     pub(super) own_records: Vec<&'a Record>,
-    /// Ours in zones around it, from when it was not there yet.
+    /// Our records in outer zones, from before `zone` existed.
     pub(super) outer_records: Vec<OwnRecord<'a>>,
-    /// Records that are not ours and that a CNAME cannot stand beside.
+    /// Foreign records that a CNAME cannot stand beside.
     pub(super) foreign_records: Vec<&'a Record>,
     /// The stamp of our records, with the claims of all of them.
     pub(super) stamp: Option<Stamp>,
     /// The state of each rule that the stamp claims.
     pub(super) claims: BTreeMap<Digest, ClaimState<'a>>,
-    /// What of all this is somebody else's until the stamp is written.
+    /// The parts of it that are foreign until the stamp is written.
     pub(super) adopted: Adopted<'a>,
 }
 
 impl<'a> Standing<'a> {
-    /// What stands for `hostname` in `zone`, and in zones around it.
+    /// Reads the state of `hostname` in `zone` and in outer zones.
     pub(super) fn of(
         situation: Situation<'a>,
         zone: &'a ZoneSnapshot,
@@ -109,7 +109,7 @@ impl<'a> Standing<'a> {
         self.hostname.as_str()
     }
 
-    /// The object that asks for the hostname, or the one that it came from.
+    /// The object that asks for the hostname, or that it came from.
     pub(super) fn resource(&self) -> Option<Box<str>> {
         self.request.resource().or_else(|| self.stamp.as_ref()?.resource.clone())
     }
@@ -129,7 +129,7 @@ impl<'a> Standing<'a> {
         TunnelId::from_hostname(&self.records().next()?.content)
     }
 
-    /// Whether our record has led where it leads for so long that no visitor is led elsewhere any more.
+    /// True if our record has led to the same tunnel for so long that no visitor is led elsewhere any more.
     pub(super) fn has_settled(&self) -> bool {
         self.situation.settled.moved.contains(self.name())
     }
@@ -140,37 +140,37 @@ impl<'a> Standing<'a> {
         tunnel.map(|tunnel| tunnel.rules_of(&self.hostname)).unwrap_or_default()
     }
 
-    /// Whether the digest's rule is ours, or taken over.
+    /// True if the digest's rule is ours or taken over.
     pub(super) fn has(&self, digest: Digest) -> bool {
         self.claims.get(&digest).is_some_and(|state| state.ambiguous().is_empty())
     }
 
-    /// Whether a stamp of ours names the digest already.
+    /// True if a stamp of ours already names the digest.
     pub(super) fn is_stamped(&self, digest: Digest) -> bool {
         self.has(digest) && !self.adopted.brings(digest)
     }
 
-    /// Whether the stamp claims the record without a rule.
+    /// True if the stamp claims the record without a rule.
     pub(super) fn claims_record_only(&self) -> bool {
         self.adopted.records.is_empty() && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
     }
 
-    /// Whether something of the stamp is asked for.
+    /// True if the stamp already has something that is asked for.
     pub(super) fn claims_already(&self, desired: &Desired<'_>) -> bool {
         desired.digest().map_or_else(|| self.claims_record_only(), |digest| self.has(digest))
     }
 
-    /// Our digests of one path, in whichever tunnels.
+    /// Our digests of one path, in any tunnel.
     pub(super) fn digests_for_path(&self, path: Option<&str>) -> impl Iterator<Item = Digest> {
         self.claims.iter().filter(move |(_, state)| state.is_for_path(path)).map(|(digest, _)| *digest)
     }
 
-    /// Whether it is the zone that the hostname's own record is written to.
+    /// True if the hostname's own record is written to this zone.
     pub(super) fn is_home(&self, zone: &ZoneSnapshot) -> bool {
         zone.zone.id == self.zone.zone.id
     }
 
-    /// Whether this program may write the tunnel's document.
+    /// True if this program may write the tunnel's document.
     pub(super) fn is_writable(&self, tunnel: &TunnelId) -> bool {
         self.snapshot().tunnels.get(tunnel).is_some_and(|tunnel| tunnel.writable)
     }

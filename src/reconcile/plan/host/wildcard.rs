@@ -1,4 +1,4 @@
-//! What a new name takes from the wildcard record above it.
+//! Finds the names that a new name takes from the wildcard record above it.
 
 use super::standing::Standing;
 use crate::reconcile::Note;
