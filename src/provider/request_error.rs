@@ -70,7 +70,7 @@ impl fmt::Display for RequestError {
             Self::TooLong { dns_name } => {
                 write!(
                     formatter,
-                    "hostname={dns_name:?} is longer than any that adjust returns, so nothing is done"
+                    "hostname={dns_name:?} comes with more than adjust returns, so nothing is done"
                 )
             }
             Self::WrongOwner(error) => error.fmt(formatter),

@@ -112,7 +112,6 @@ pub enum Reason {
     NotMoved(String),
     /// It is read back differently every time it is written.
     NotKept {
-        /// What differs.
         field: Box<str>,
     },
 }

@@ -26,8 +26,8 @@ impl Decision<'_> {
     }
 }
 
-/// Decides which of the `desired` endpoints are published and which withdrawals are done, `order` one after the other.
-/// If `withholds`, nothing is withdrawn.
+/// Decides which of the `desired` endpoints are published and which withdrawals are done. `order` says how new rules
+/// follow old ones. If `withholds`, nothing is withdrawn.
 pub(super) fn decide<'w>(
     standing: &Standing<'_>,
     desired: Vec<Desired<'w>>,
