@@ -19,16 +19,19 @@ pub enum Command {
     Check,
     /// Show what Cloudflare has.
     List,
+    /// Find or make the tunnel, and write its run token.
+    Tunnel,
     /// Ask a running instance if it is alive.
     Healthcheck,
     /// Print the version.
     Version,
 }
 
-const COMMANDS: [(&str, Command); 5] = [
+const COMMANDS: [(&str, Command); 6] = [
     ("serve", Command::Serve),
     ("check", Command::Check),
     ("list", Command::List),
+    ("tunnel", Command::Tunnel),
     ("healthcheck", Command::Healthcheck),
     ("version", Command::Version),
 ];
@@ -64,6 +67,9 @@ Commands:
   check             try the token, the tunnels and the zones, and say what to do
                     about each failure; writes nothing
   list              show what Cloudflare has, ours and foreign; writes nothing
+  tunnel            find the first tunnel of CF_TUNNEL_ID, or make it if that is
+                    a name that no tunnel has; with --token-file, write the
+                    token with which cloudflared runs
   healthcheck       ask a running instance on this machine if it is alive
   version           print the version
 
@@ -78,9 +84,15 @@ or from the file that CF_API_TOKEN_FILE names."
             /// print the version and exit
             #[argh(switch)]
             pub version: bool,
-            /// check and list: print one JSON document instead of a table
+            /// check, list and tunnel: print one JSON document instead of a table
             #[argh(switch)]
             pub json: bool,
+            /// tunnel: file for the tunnel's run token, which cloudflared reads as its own --token-file
+            #[argh(option)]
+            pub token_file: Option<String>,
+            /// tunnel: octal mode of that file (default: 0400)
+            #[argh(option)]
+            pub token_file_mode: Option<String>,
             $(
                 $(#[doc = $doc])+
                 #[argh(option)]
@@ -230,8 +242,16 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Ar
     } else {
         Command::of(&arguments.words).map_err(CliExit::Mistake)?
     };
-    if arguments.json && !matches!(command, Command::Check | Command::List) {
-        return Err(CliExit::Mistake("--json goes with the commands check and list".to_owned()));
+    if arguments.json && !matches!(command, Command::Check | Command::List | Command::Tunnel) {
+        return Err(CliExit::Mistake("--json goes with the commands check, list and tunnel".to_owned()));
+    }
+    let has_token_file = arguments.token_file.is_some() || arguments.token_file_mode.is_some();
+    if has_token_file && command != Command::Tunnel {
+        return Err(CliExit::Mistake(
+            "--token-file and --token-file-mode go with the command tunnel; the file of the API token is \
+             --cf-api-token-file"
+                .to_owned(),
+        ));
     }
     Ok((command, arguments))
 }

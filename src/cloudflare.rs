@@ -15,6 +15,7 @@ mod path;
 mod record;
 mod resolver;
 mod retry;
+mod run_token;
 mod settings;
 #[cfg(test)]
 mod testing;
@@ -27,7 +28,8 @@ pub use client::{Client, check_authorities};
 pub use configuration::Configuration;
 pub use error::{ApiRejection, Cause, Error};
 pub use record::Batch;
+pub use run_token::{RunToken, RunTokenError};
 pub use settings::{ClientError, ClientSettings, Credentials, USER_AGENT};
 pub use token::{MAKE_TOKEN, TOKEN_FORM};
 pub use transport::{BaseUrl, Proxy, ProxyError, TransportError, TransportErrorKind};
-pub use tunnel::{ConfigSource, Connector, Tunnel};
+pub use tunnel::{ConfigSource, Connector, Tunnel, is_name_taken};

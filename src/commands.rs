@@ -1,12 +1,13 @@
-//! The commands beside `serve`: each looks once, prints, and reports success by its exit code.
+//! The commands beside `serve`: each works once, prints, and reports success by its exit code.
 //!
-//! None of them writes to Cloudflare or listens.
+//! None of them listens, and only `tunnel` writes to Cloudflare.
 
 mod check;
 mod finding;
 mod healthcheck;
 mod list;
 mod table;
+mod tunnel;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::limits;
 use crate::logging;
 
 pub use healthcheck::healthcheck;
+pub use tunnel::TokenFile;
 
 /// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,15 +37,15 @@ pub struct Report {
 pub enum CommandError {
     /// The client's settings are invalid.
     Client(ClientError),
-    /// The data that it should show cannot be read.
-    Unreadable(String),
+    /// It could not do what it is for. The text says why.
+    Failed(String),
 }
 
 impl fmt::Display for CommandError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Client(error) => error.fmt(formatter),
-            Self::Unreadable(problem) => formatter.write_str(problem),
+            Self::Failed(problem) => formatter.write_str(problem),
         }
     }
 }
@@ -52,7 +54,7 @@ impl std::error::Error for CommandError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Client(error) => Some(error),
-            Self::Unreadable(_) => None,
+            Self::Failed(_) => None,
         }
     }
 }
@@ -83,9 +85,24 @@ pub fn list(config: Config, json: bool) -> Result<Report, CommandError> {
     let clock = Arc::new(SystemClock);
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
     let client = Arc::new(Client::new(config.client, Arc::clone(&clock) as _)?);
-    let entries =
-        list::entries(&client, clock, &config.provider, deadline).map_err(CommandError::Unreadable)?;
+    let entries = list::entries(&client, clock, &config.provider, deadline).map_err(CommandError::Failed)?;
     Ok(list::report(&entries, json))
+}
+
+/// Finds the first tunnel of `CF_TUNNEL_ID`, or makes it if that is the name of none, and writes its run token into a
+/// file if one is given.
+///
+/// # Errors
+///
+/// When a setting of the client is invalid, or when anything about the tunnel, its token or the file is in doubt.
+pub fn tunnel(config: Config, file: Option<&TokenFile>, json: bool) -> Result<Report, CommandError> {
+    start_logging_calls(&config)?;
+    let clock = Arc::new(SystemClock);
+    let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
+    let client = Client::new(config.client, Arc::clone(&clock) as _)?;
+    let outcome =
+        tunnel::tunnel(&client, &*clock, &config.provider, file, deadline).map_err(CommandError::Failed)?;
+    Ok(tunnel::report(&outcome, json))
 }
 
 /// Logs calls only on request, because the report already says what an operator needs.
@@ -94,5 +111,5 @@ fn start_logging_calls(config: &Config) -> Result<(), CommandError> {
         return Ok(());
     }
     logging::start(config.log_level, config.log_format)
-        .map_err(|error| CommandError::Unreadable(format!("cannot start the log's thread: {error}")))
+        .map_err(|error| CommandError::Failed(format!("cannot start the log's thread: {error}")))
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use external_dns_cloudflare_tunnel_webhook::cli::{self, CliExit, Command};
 use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
-use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report};
+use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report, TokenFile};
 use external_dns_cloudflare_tunnel_webhook::config::{self, Config, Environment, Mistake};
 use external_dns_cloudflare_tunnel_webhook::logging;
 use external_dns_cloudflare_tunnel_webhook::regular_file;
@@ -29,6 +29,16 @@ fn main() -> ExitCode {
         Command::Serve => configured(config(), serve),
         Command::Check => configured(config(), |config| show(commands::check(config, json))),
         Command::List => configured(config(), |config| show(commands::list(config, json))),
+        Command::Tunnel => {
+            let file =
+                TokenFile::parse(arguments.token_file.as_deref(), arguments.token_file_mode.as_deref());
+            match file {
+                Ok(file) => {
+                    configured(config(), |config| show(commands::tunnel(config, file.as_ref(), json)))
+                }
+                Err(problem) => complain([problem]),
+            }
+        }
         Command::Healthcheck => {
             configured(config::observation_address(&arguments, &ProcessEnvironment), |address| {
                 commands::healthcheck(address, &SystemClock)
@@ -71,7 +81,7 @@ fn show(report: Result<Report, CommandError>) -> ExitCode {
             if is_well { printed } else { ExitCode::FAILURE }
         }
         Err(CommandError::Client(error)) => complain([error]),
-        Err(CommandError::Unreadable(problem)) => fail(&problem),
+        Err(CommandError::Failed(problem)) => fail(&problem),
     }
 }
 

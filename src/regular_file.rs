@@ -1,8 +1,10 @@
-//! Reads files that an operator names: whole, within a size limit, and only if reading cannot block.
+//! Reads and replaces files that an operator names: whole, never through a pipe or a device, and what is read within a
+//! size limit.
 
-use std::fs::{File, Metadata};
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, Metadata, Permissions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// The contents of a regular file. `path` may be a link to it.
@@ -21,6 +23,38 @@ pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {max_bytes} bytes")));
     }
     Ok(bytes)
+}
+
+/// Puts a file with these contents and this mode in the place of `path`. Whoever opens `path` finds the old file or the
+/// new one, whole.
+///
+/// # Errors
+///
+/// When it cannot be written, or when something else than a regular file stands there: a link, too. What stood there
+/// stays then.
+pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it names no file"))?;
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_symlink() => {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it is a link, and no file"));
+        }
+        Ok(metadata) => refuse_other_kinds(&metadata)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    // Several may write at once, each a file of its own.
+    let suffix = RandomState::new().hash_one(std::process::id());
+    let beside = path.with_file_name(format!(".{}.{suffix:016x}", name.display()));
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let written = file
+        .write_all(contents)
+        .and_then(|()| file.set_permissions(Permissions::from_mode(mode)))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
 }
 
 fn refuse_other_kinds(metadata: &Metadata) -> io::Result<()> {
@@ -51,5 +85,34 @@ mod tests {
             assert_eq!(read(path, max_bytes).expect_err(expected).to_string(), expected);
         }
         std::fs::remove_file(&path).expect("it is ours");
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_with_its_mode_and_nothing_else_is() {
+        let folder = std::env::temp_dir().join(format!("replaced-{}", std::process::id()));
+        fs::create_dir(&folder).expect("the folder for temporary files can be written");
+        let path = folder.join("token");
+        for (contents, mode) in [("first", 0o400), ("second", 0o640), ("third", 0o400)] {
+            replace(&path, contents.as_bytes(), mode).expect("it can be written");
+            assert_eq!(fs::read_to_string(&path).expect("it is there"), contents);
+            assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o7777, mode);
+        }
+        std::os::unix::fs::symlink(&path, folder.join("link")).expect("links can be made");
+        for (path, expected) in [
+            (folder.join("link"), "it is a link, and no file"),
+            (folder.clone(), "it is a directory"),
+            (folder.join(".."), "it names no file"),
+            (folder.join("none/token"), "No such file or directory (os error 2)"),
+            ("/dev/null".into(), "it is a pipe or a device, and no file"),
+        ] {
+            assert_eq!(replace(&path, b"x", 0o400).expect_err(expected).to_string(), expected);
+        }
+        let mut names: Vec<_> = fs::read_dir(&folder)
+            .expect("it is there")
+            .map(|entry| entry.expect("one").file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["link", "token"], "nothing is left beside it");
+        fs::remove_dir_all(&folder).expect("it is ours");
     }
 }

@@ -1,11 +1,13 @@
-//! Reads tunnels and their connectors, as far as the tunnels' configuration is concerned.
+//! Reads and makes tunnels; reads their connectors and their run tokens.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::client::Client;
 use super::error::Error;
 use super::error_class::Resource;
 use super::path::path;
+use super::run_token::RunToken;
+use super::transport::Method;
 use crate::clock::Deadline;
 use crate::model::AccountId;
 use crate::model::json::null_is_default;
@@ -67,6 +69,12 @@ struct WireTunnel {
     deleted_at: Option<Box<str>>,
 }
 
+#[derive(Serialize)]
+struct WireNewTunnel<'a> {
+    name: &'a str,
+    config_src: &'static str,
+}
+
 impl TryFrom<WireTunnel> for Tunnel {
     type Error = TunnelIdError;
 
@@ -118,6 +126,43 @@ impl Client {
         }
     }
 
+    /// Makes a tunnel that is configured at Cloudflare. Sent at most once.
+    ///
+    /// # Errors
+    /// [`Error::may_have_been_done`] says if the tunnels have to be listed again; so does [`is_name_taken`].
+    pub fn create_tunnel(
+        &self,
+        account: &AccountId,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Tunnel, Error> {
+        // Left out, the source is "local", which no later call can change.
+        let body = serde_json::to_vec(&WireNewTunnel { name, config_src: "cloudflare" })
+            .expect("two strings are JSON");
+        let path = path(&["accounts", account.as_str(), "cfd_tunnel"]);
+        self.write(Resource::Tunnels, Method::Post, &path, &body, deadline)?.into_result()
+    }
+
+    /// The token with which cloudflared connects for a tunnel. It takes the permission to write tunnels.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`] if cloudflared would not take it, or would connect for another tunnel with it.
+    pub fn run_token(
+        &self,
+        account: &AccountId,
+        id: &TunnelId,
+        deadline: Deadline,
+    ) -> Result<RunToken, Error> {
+        let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "token"]);
+        let text: Box<str> = self.read(Resource::Tunnels, &path, deadline)?.into_result()?;
+        let unreadable = |reason: String| Error::Unreadable { status: 200, reason: reason.into() };
+        let token = RunToken::parse(&text).map_err(|error| unreadable(error.to_string()))?;
+        if !token.is_for(account, id) {
+            return Err(unreadable("the run token is for another tunnel".to_owned()));
+        }
+        Ok(token)
+    }
+
     /// The connectors that serve a tunnel now.
     pub fn connectors(
         &self,
@@ -128,6 +173,11 @@ impl Client {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "connections"]);
         Ok(self.read(Resource::Tunnels, &path, deadline)?.result.unwrap_or_default())
     }
+}
+
+/// True if a tunnel was not made because the account has one of that name.
+pub fn is_name_taken(error: &Error) -> bool {
+    matches!(error, Error::Refused(refusal) if refusal.has_code(1013))
 }
 
 #[cfg(test)]
@@ -232,5 +282,57 @@ mod tests {
         let stage = Stage::new([success(r#"[{"id":"not-a-uuid","name":"shop"}]"#)]);
         let error = stage.client.tunnels(&account(), stage.deadline()).unwrap_err();
         assert!(matches!(error, Error::Unreadable { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_new_tunnel_is_configured_at_cloudflare_and_its_secrets_are_not_kept() {
+        let stage = Stage::new([success(&format!(
+            r#"{{"id":"{ID}","name":"a \"b\"","config_src":"cloudflare","token":"eyJ","credentials_file":{{"TunnelSecret":"s"}}}}"#
+        ))]);
+        let made = stage.client.create_tunnel(&account(), "a \"b\"", stage.deadline()).unwrap();
+        assert_eq!((made.id, &*made.name, made.config_src), (id(), "a \"b\"", ConfigSource::Cloudflare));
+        let sent = stage.script.sent();
+        assert_eq!(sent[0].method, Method::Post);
+        assert_eq!(sent[0].path, "/accounts/a1/cfd_tunnel");
+        assert_eq!(sent[0].body.as_deref(), Some(r#"{"name":"a \"b\"","config_src":"cloudflare"}"#));
+    }
+
+    #[test]
+    fn a_taken_name_is_told_from_other_refusals() {
+        for (status, code, expected) in
+            [(409, 1013, true), (400, 1013, true), (400, 1001, false), (500, 1013, false)]
+        {
+            let stage = Stage::new([failure(status, code, "You already have a tunnel with this name")]);
+            let error = stage.client.create_tunnel(&account(), "home", stage.deadline()).unwrap_err();
+            assert_eq!(is_name_taken(&error), expected, "{status} {code}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_run_token_is_for_the_tunnel_that_was_asked_for_and_is_in_no_error() {
+        let base64 = |json: String| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, json);
+        let of = |account: &str, tunnel: &str| {
+            base64(format!(r#"{{"a":"{account}","t":"{tunnel}","s":"c2VjcmV0"}}"#))
+        };
+        for (label, token, is_taken) in [
+            ("its own", of("a1", ID), true),
+            ("another tunnel's", of("a1", OTHER), false),
+            ("another account's", of("a2", ID), false),
+            ("none", "something".to_owned(), false),
+        ] {
+            let stage = Stage::new([success(&format!("{token:?}"))]);
+            match stage.client.run_token(&account(), &id(), stage.deadline()) {
+                Ok(read) => assert!(is_taken && read.expose() == token, "{label}"),
+                Err(error) => {
+                    assert!(!is_taken && !format!("{error} {error:?}").contains(&token), "{label}: {error}")
+                }
+            }
+            assert_eq!(stage.script.paths(), [format!("/accounts/a1/cfd_tunnel/{ID}/token")]);
+        }
+        for result in ["null", r#"{"token":"secret"}"#, r#"["secret"]"#, "17"] {
+            let stage = Stage::new([success(result)]);
+            let error = stage.client.run_token(&account(), &id(), stage.deadline()).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
+        }
     }
 }

@@ -147,7 +147,7 @@ impl Check<'_> {
         self.note(
             Status::Untried,
             "writing",
-            "cannot be tried without doing it: the token needs Zone: DNS: Edit and Account: Cloudflare Tunnel: Edit",
+            "records cannot be written without doing it: the token needs Zone: DNS: Edit",
             "",
         );
         if self.settings.provider.dry_run {
@@ -198,7 +198,8 @@ impl Check<'_> {
                 Ok(tunnel) => self.tunnel(account, tunnel),
                 Err(problem) => {
                     let found = format!("{problem} in account {account}");
-                    self.note(Status::Failed, &format!("tunnel {wanted}"), found, "correct CF_TUNNEL_ID");
+                    let remedy = "correct CF_TUNNEL_ID, or have the tunnel made by the command tunnel";
+                    self.note(Status::Failed, &format!("tunnel {wanted}"), found, remedy);
                 }
             }
         }
@@ -210,6 +211,7 @@ impl Check<'_> {
         let configuration = self.client.configuration(account, id, self.deadline);
         let source = configuration.as_ref().ok().and_then(|configuration| configuration.source);
         self.config_source(tunnel, [Some(*config_src), source].contains(&Some(ConfigSource::Local)));
+        self.run_token(account, tunnel);
 
         let what = format!("configuration of {name}");
         let version = match configuration {
@@ -253,6 +255,19 @@ impl Check<'_> {
             }
             // Nothing depends on it.
             Err(error) => self.note(Status::Warning, &what, format!("cannot be seen: {error}"), ""),
+        }
+    }
+
+    /// Reads the tunnel's run token, which takes the same permission as writing the tunnel.
+    fn run_token(&mut self, account: &AccountId, Tunnel { id, name, .. }: &Tunnel) {
+        let what = format!("permission for {name}");
+        match self.client.run_token(account, id, self.deadline) {
+            Ok(_) => self.note(Status::Ok, &what, "it may be written: its run token can be read", ""),
+            Err(error @ Error::Credentials(_)) => self.failed(&what, &error, TUNNEL_EDIT),
+            Err(error) => {
+                let found = format!("cannot be told, as its run token cannot be read: {error}");
+                self.note(Status::Warning, &what, found, "");
+            }
         }
     }
 

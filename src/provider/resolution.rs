@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::clock::Deadline;
 use crate::cloudflare::{Client, ConfigSource, Error, MAKE_TOKEN, Tunnel};
+use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::{AccountId, Zone};
 use crate::ordered::inserted;
 use crate::provider::reader::SnapshotReader;
@@ -37,10 +38,12 @@ impl Unresolved {
     }
 
     /// The operator's remedy.
-    pub(super) fn remedy(&self) -> &'static str {
+    pub(crate) fn remedy(&self) -> &'static str {
         match self {
             Self::Credentials(error) | Self::Cloudflare(error) => remedy(error),
-            Self::Configuration(_) => "correct the setting, or what it names at Cloudflare",
+            Self::Configuration(_) => {
+                "correct the setting, or what it names at Cloudflare; the command tunnel makes a tunnel that is missing"
+            }
         }
     }
 }
@@ -126,22 +129,45 @@ pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Res
     }
 }
 
-/// The tunnel of that name or id, or else the reason why there is none, with the tunnels that exist.
-pub(crate) fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<&'a Tunnel, String> {
+/// The tunnel of that name or id.
+pub(crate) fn find_tunnel<'a>(
+    present: &'a [Tunnel],
+    wanted: &'a str,
+) -> Result<&'a Tunnel, FindTunnelError<'a>> {
     let mut matching = present
         .iter()
         .filter(|tunnel| !tunnel.deleted)
         .filter(|tunnel| tunnel.id.as_str().eq_ignore_ascii_case(wanted) || *tunnel.name == *wanted);
     match (matching.next(), matching.next()) {
         (Some(tunnel), None) => Ok(tunnel),
-        (Some(_), Some(_)) => Err(format!("{wanted:?} names several tunnels; use the id")),
-        (None, _) => {
-            let names: Vec<String> = present
-                .iter()
-                .filter(|tunnel| !tunnel.deleted)
-                .map(|tunnel| format!("{:?}", tunnel.name))
-                .collect();
-            Err(format!("{wanted:?} is no tunnel; there are {}", names.join(", ")))
+        (Some(_), Some(_)) => Err(FindTunnelError::Ambiguous { wanted }),
+        (None, _) => Err(FindTunnelError::Missing { wanted, present }),
+    }
+}
+
+/// A name or id is not that of exactly one tunnel.
+#[derive(Debug)]
+pub(crate) enum FindTunnelError<'a> {
+    Missing { wanted: &'a str, present: &'a [Tunnel] },
+    Ambiguous { wanted: &'a str },
+}
+
+impl fmt::Display for FindTunnelError<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ambiguous { wanted } => write!(formatter, "{wanted:?} names several tunnels; use the id"),
+            Self::Missing { wanted, present } => {
+                let names = present.iter().filter(|tunnel| !tunnel.deleted);
+                let names: Vec<String> =
+                    names.take(NAMES_SHOWN_MAX).map(|tunnel| format!("{:?}", tunnel.name)).collect();
+                match names.len() {
+                    0 => write!(formatter, "{wanted:?} is no tunnel; there is none"),
+                    NAMES_SHOWN_MAX => {
+                        write!(formatter, "{wanted:?} is no tunnel; there are {}, …", names.join(", "))
+                    }
+                    _ => write!(formatter, "{wanted:?} is no tunnel; there are {}", names.join(", ")),
+                }
+            }
         }
     }
 }
@@ -153,13 +179,9 @@ fn remedy(error: &Error) -> &'static str {
         Error::NotFound(_) | Error::Refused(_) => "see that CF_ACCOUNT_ID is the account of the tunnels",
         Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) | Error::Unreadable { .. } => {
             "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network \
-             policies, HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE; it is tried again"
+             policies, HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE"
         }
-        Error::Limited { .. } => {
-            "wait, it is tried again; the limit is shared by everything that the token's user does"
-        }
-        Error::Failed(_) | Error::OutOfTime => {
-            "wait, it is tried again; see https://www.cloudflarestatus.com"
-        }
+        Error::Limited { .. } => "wait; the limit is shared by everything that the token's user does",
+        Error::Failed(_) | Error::OutOfTime => "wait; see https://www.cloudflarestatus.com",
     }
 }

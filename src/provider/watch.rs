@@ -161,7 +161,7 @@ impl Watch {
             Unresolved::Cloudflare(_) | Unresolved::Configuration(_) => self.health.tunnels(),
         };
         if latch.reopen(&problem.to_string(), problem.remedy()) {
-            warn!("not ready: {problem}; {}", problem.remedy());
+            warn!("not ready: {problem}; {}; it is tried again by itself", problem.remedy());
         } else {
             debug!("not ready: {problem}");
         }
