@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_file_is_read_up_to_its_bound_and_nothing_else_is_read() {
         let path = std::env::temp_dir().join(format!("regular-file-{}", std::process::id()));
-        std::fs::write(&path, "12345").expect("the folder for temporary files can be written");
+        fs::write(&path, "12345").expect("the folder for temporary files can be written");
         assert_eq!(read(&path, 5).expect("a file"), b"12345");
         for (path, max_bytes, expected) in [
             (&*path, 4, "it has more than 4 bytes"),
@@ -84,7 +84,7 @@ mod tests {
         ] {
             assert_eq!(read(path, max_bytes).expect_err(expected).to_string(), expected);
         }
-        std::fs::remove_file(&path).expect("it is ours");
+        fs::remove_file(&path).expect("it is ours");
     }
 
     #[test]
