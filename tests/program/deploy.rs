@@ -17,8 +17,11 @@ const NAME: &str = env!("CARGO_PKG_NAME");
 /// Of cloudflared, in the compose file.
 const VARIABLES_OF_OTHERS: [&str; 1] = ["TUNNEL_TOKEN_FILE"];
 
-/// Of ExternalDNS's own metrics.
-const PORTS_OF_OTHERS: [u16; 1] = [7979];
+/// Of ExternalDNS's and cloudflared's own metrics.
+const PORTS_OF_OTHERS: [u16; 2] = [7979, 2000];
+
+/// Of cloudflared's readiness.
+const PATHS_OF_OTHERS: [&str; 1] = ["/ready"];
 
 /// One of our files, without what its comments say.
 struct File {
@@ -149,7 +152,7 @@ fn ports_and_probe_paths_are_the_programs_own() {
         // The others are files of a volume.
         for path in file.values("path").filter(|path| path.starts_with('/')) {
             assert!(
-                route(path, &health, String::new).is_some(),
+                route(path, &health, String::new).is_some() || PATHS_OF_OTHERS.contains(&path),
                 "{}: {path} is not answered",
                 file.path.display()
             );
@@ -199,5 +202,5 @@ fn the_files_install_this_version() {
             }
         }
     }
-    assert_eq!(found, 4, "chart, Flux, kustomize and compose");
+    assert_eq!(found, 6, "chart, Flux, twice kustomize and twice compose");
 }
