@@ -193,17 +193,26 @@ impl Cloudflare {
 
     /// Whether there is such a tunnel, by id or name.
     pub(crate) fn has_tunnel(&self, tunnel: &str) -> bool {
-        self.tunnels.iter().any(|held| held.id == tunnel || held.name == tunnel)
+        self.place_of_tunnel(tunnel).is_some()
     }
 
     /// A tunnel, by id or name.
     pub fn tunnel(&self, tunnel: &str) -> &Tunnel {
-        self.tunnels.iter().find(|t| t.id == tunnel || t.name == tunnel).expect("the tunnel exists")
+        self.place_of_tunnel(tunnel).and_then(|place| self.tunnels.get(place)).expect("the tunnel exists")
     }
 
     /// A tunnel to change, by id or name.
     pub fn tunnel_mut(&mut self, tunnel: &str) -> &mut Tunnel {
-        self.tunnels.iter_mut().find(|t| t.id == tunnel || t.name == tunnel).expect("the tunnel exists")
+        let place = self.place_of_tunnel(tunnel);
+        place.and_then(|place| self.tunnels.get_mut(place)).expect("the tunnel exists")
+    }
+
+    /// A deleted tunnel has freed its name: that is the live one's, where there is one.
+    fn place_of_tunnel(&self, tunnel: &str) -> Option<usize> {
+        let find = |test: &dyn Fn(&Tunnel) -> bool| self.tunnels.iter().position(test);
+        find(&|held| held.id == tunnel)
+            .or_else(|| find(&|held| held.name == tunnel && !held.deleted))
+            .or_else(|| find(&|held| held.name == tunnel))
     }
 
     /// Replaces a tunnel's configuration as somebody else's PUT would: checked by cloudflared's rules, the version
@@ -218,10 +227,9 @@ impl Cloudflare {
 
     /// Stores a tunnel's configuration and sends it to the connectors.
     pub(crate) fn change_configuration(&mut self, tunnel: &str, config: &RawValue) -> Result<i64, Refusal> {
-        let Self { tunnels, whims, clock, .. } = self;
-        let found =
-            tunnels.iter_mut().find(|t| t.id == tunnel || t.name == tunnel).expect("the tunnel exists");
-        let version = found.put(config, whims, clock.timestamp())?;
+        let place = self.place_of_tunnel(tunnel);
+        let found = place.and_then(|place| self.tunnels.get_mut(place)).expect("the tunnel exists");
+        let version = found.put(config, &self.whims, self.clock.timestamp())?;
         self.send_configuration(tunnel);
         Ok(version)
     }
