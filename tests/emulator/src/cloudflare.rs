@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::edge::Edge;
 use crate::record::Record;
 use crate::token::Token;
-use crate::tunnel::{NewTunnel, Tunnel};
+use crate::tunnel::{NewTunnel, Secret, Tunnel};
 use crate::visit::{self, Visit};
 use crate::whim::Whims;
 use crate::zone::{Plan, Zone};
@@ -37,6 +37,7 @@ pub struct Cloudflare {
     pub(crate) clock: Clock,
     pub(crate) edge: Edge,
     identifiers: Identifiers,
+    secrets: Identifiers,
     pub(crate) accounts: Vec<Account>,
     pub(crate) zones: Vec<Zone>,
     pub(crate) tunnels: Vec<Tunnel>,
@@ -51,6 +52,7 @@ impl Cloudflare {
             clock: Clock::start(),
             edge: Edge::default(),
             identifiers: Identifiers::default(),
+            secrets: Identifiers::far_off(),
             accounts: Vec::new(),
             zones: Vec::new(),
             tunnels: Vec::new(),
@@ -180,7 +182,8 @@ impl Cloudflare {
     /// Adds a tunnel and says its id.
     pub fn add_tunnel_with(&mut self, tunnel: NewTunnel) -> String {
         let account = tunnel.account.clone().unwrap_or_else(|| self.first_account());
-        let tunnel = Tunnel::new(self.identifiers.uuid(), account, tunnel, self.clock.timestamp());
+        let secret = Secret::new(self.secrets.bytes());
+        let tunnel = Tunnel::new(self.identifiers.uuid(), account, tunnel, secret, self.clock.timestamp());
         let id = tunnel.id.clone();
         self.tunnels.push(tunnel);
         id
@@ -271,6 +274,20 @@ pub(crate) struct Identifiers {
 }
 
 impl Identifiers {
+    /// Half of all numbers away from the others.
+    fn far_off() -> Self {
+        Self { made: 1 << 63 }
+    }
+
+    /// 32 bytes.
+    fn bytes(&mut self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for part in bytes.chunks_exact_mut(8) {
+            part.copy_from_slice(&self.next().to_be_bytes());
+        }
+        bytes
+    }
+
     /// 32 hexadecimal digits.
     pub(crate) fn hex(&mut self) -> String {
         format!("{:016x}{:016x}", self.next(), self.next())

@@ -17,6 +17,7 @@ use crate::json::{Members, to_raw};
 use crate::record::Record;
 use crate::server::Shared;
 use crate::token::Token;
+use crate::tunnel::{ConfigSource, NewTunnel};
 use crate::visit::{Visit, visit};
 use crate::watch::{VisitChange, Watched};
 use crate::zone::Plan;
@@ -24,7 +25,9 @@ use crate::zone::Plan;
 /// The endpoints, their bodies and answers.
 pub const HELP: &str = r#"Control endpoints, below control_url; no credentials, not counted as calls, bodies and answers are JSON:
   GET    /state           accounts; zones with records; tunnels with configuration (to the byte) and version
-  GET    /calls           every call in order: sequence, method, path, query, body, status (null: unanswered)
+  GET    /secrets         every secret that a tunnel has or had, and every run token: what no output may hold
+  GET    /calls           every call in order: sequence, method, path, query, body (without a tunnel_secret), status
+                          (null: unanswered)
   DELETE /calls           the same, and forgets them
   POST   /faults          {"method": "PUT", "path": "/zones/**", "nth": 1, "fault": <fault>}; says how many wait.
                           In the path * is one segment, ** at the end any rest. Without method or path: any.
@@ -34,13 +37,18 @@ pub const HELP: &str = r#"Control endpoints, below control_url; no credentials, 
                           a batch by another writer, under all of Cloudflare's rules
   POST   /configurations  {"tunnel": "shop", "config": {..}}: a PUT by another writer; says the version
   POST   /zones           {"name": "example.net", "plan": "free"}; says the id
-  POST   /tunnels         {"name": "third"}; says the id
+  POST   /tunnels         {"name": "third", "config_src": "cloudflare"}, or "local"; says the id. One connector is
+                          connected, other than after a POST to the API
+  POST   /run             {"token": ".."}: one more connector starts with what is in a token file; says the tunnel's id.
+                          400 with cloudflared's words where the token is none, or outdated
   POST   /connectors      {"tunnel": "shop", "connectors": 2, "lagging_at": 7, "missing_files": ["/ca.pem"],
                           "restart": true}: how many replicas of cloudflared there are, the version that the first
                           one stays at, without it the latest; files that are not there, so that a configuration
                           with such a caPool is refused; and whether all of them start anew
   POST   /delays          {"tunnel": "shop", "configurations_ms": [0, 300], "records_ms": 300}: how long what is written
                           from now on takes to each connector of the tunnel, and to the resolvers; either may be left out
+                          {"unlisted_calls": 2, "unlisted_ms": 300}: how many lists, and for how long all of them, leave
+                          out a tunnel that is made by a POST to the API from now on
   POST   /tokens          {"value": "at-least-8-characters"}: a token that may do everything
   POST   /clock           {"advance_seconds": 300}: rate limits run out sooner
   POST   /visit           {"host": "www.example.com", "path": "/"}: what a visitor gets: text, and where a
@@ -72,6 +80,7 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
     inner.cloudflare.settle();
     match (request.method.as_str(), path) {
         ("GET", "/state") => return Ok(state(&inner.cloudflare)),
+        ("GET", "/secrets") => return Ok(to_raw(&inner.cloudflare.secrets())),
         ("GET", "/watched") => return Ok(to_raw(&watched(&inner.cloudflare))),
         ("GET", "/calls") => return Ok(to_raw(&shown(inner.calls.all()))),
         ("DELETE", "/calls") => return Ok(to_raw(&shown(&inner.calls.take()))),
@@ -119,7 +128,13 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             let plan = if text("plan").is_ok_and(|plan| plan != "free") { Plan::Pro } else { Plan::Free };
             json!({"id": cloudflare.add_zone(text("name")?, plan)})
         }
-        "/tunnels" => json!({"id": cloudflare.add_tunnel(text("name")?)}),
+        "/tunnels" => {
+            let is_local = text("config_src").is_ok_and(|source| source == ConfigSource::Local.as_str());
+            let config_source = if is_local { ConfigSource::Local } else { ConfigSource::Cloudflare };
+            let new = NewTunnel { config_source, ..NewTunnel::named(text("name")?) };
+            json!({"id": cloudflare.add_tunnel_with(new)})
+        }
+        "/run" => json!({"id": cloudflare.run_connector(text("token")?).map_err(Refusal::bad_request)?}),
         "/connectors" => {
             let tunnel = text("tunnel")?;
             known(cloudflare.has_tunnel(tunnel), "tunnel")?;
@@ -144,6 +159,13 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             }
             if let Some(delay) = members.get("records_ms").and_then(milliseconds) {
                 cloudflare.delay_records(delay);
+            }
+            if let Some(time) = members.get("unlisted_ms").and_then(milliseconds) {
+                cloudflare.whims.unlisted_time = time;
+            }
+            let calls = members.get("unlisted_calls").and_then(Value::as_u64);
+            if let Some(calls) = calls.and_then(|calls| usize::try_from(calls).ok()) {
+                cloudflare.whims.unlisted_calls = calls;
             }
             json!({})
         }
@@ -246,6 +268,7 @@ fn state(cloudflare: &Cloudflare) -> Box<RawValue> {
         id: &'a str,
         name: &'a str,
         account: &'a str,
+        config_src: &'a str,
         deleted: bool,
         version: i64,
         config: Option<&'a RawValue>,
@@ -264,6 +287,7 @@ fn state(cloudflare: &Cloudflare) -> Box<RawValue> {
         id: &tunnel.id,
         name: &tunnel.name,
         account: &tunnel.account,
+        config_src: tunnel.config_source.as_str(),
         deleted: tunnel.deleted,
         version: tunnel.version,
         config: tunnel.config.as_deref(),

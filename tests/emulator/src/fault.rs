@@ -48,6 +48,21 @@ impl Matcher {
         Self { kind, segments: Some(segments), body: None }
     }
 
+    /// `GET` of a page of an account's tunnels, any account's.
+    pub fn list_tunnels() -> Self {
+        Self::call("GET", "/accounts/*/cfd_tunnel")
+    }
+
+    /// `POST` of a tunnel.
+    pub fn create_tunnel() -> Self {
+        Self::call("POST", "/accounts/*/cfd_tunnel")
+    }
+
+    /// `GET` of a tunnel's run token, any tunnel's.
+    pub fn get_run_token() -> Self {
+        Self::call("GET", "/accounts/*/cfd_tunnel/*/token")
+    }
+
     /// `PUT` of a tunnel's configuration, any tunnel's.
     pub fn put_configuration() -> Self {
         Self::call("PUT", "/accounts/*/cfd_tunnel/*/configurations")

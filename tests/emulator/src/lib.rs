@@ -27,7 +27,10 @@
 //! what cloudflared accepts as a configuration, the rate limit. It can be told to fail in every way at any call, to
 //! let somebody else write in between, and to have [`Whims`]. What is written may take its time to the visitors, who may
 //! be watched all along. Configurations are kept as the text they were sent as.
-//! What is emulated here was never compared with the live API; error codes inside a 1004 are partly by analogy.
+//! A tunnel that is made through the API has no connector until [`Emulator::run_connector`] starts one with its run token;
+//! [`Emulator::secrets`] says what no output of a client may hold.
+//! What is emulated here was never compared with the live API; error codes inside a 1004, and 1001 for tunnels, are partly by
+//! analogy.
 //!
 //! Tests in other languages drive the binary over HTTP: see [`control`].
 
@@ -152,6 +155,19 @@ impl Emulator {
     /// Adds a live, remotely-managed tunnel without configuration to the first account and says its id.
     pub fn add_tunnel(&self, name: &str) -> String {
         self.edit(|cloudflare| cloudflare.add_tunnel(name))
+    }
+
+    /// See [`Cloudflare::secrets`].
+    pub fn secrets(&self) -> Vec<String> {
+        self.edit(|cloudflare| cloudflare.secrets())
+    }
+
+    /// See [`Cloudflare::run_connector`].
+    ///
+    /// # Errors
+    /// What cloudflared says.
+    pub fn run_connector(&self, token_file: &str) -> Result<String, &'static str> {
+        self.edit(|cloudflare| cloudflare.run_connector(token_file))
     }
 
     /// Adds a record by hand and says its id; see [`Cloudflare::add_record`].

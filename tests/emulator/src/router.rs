@@ -73,13 +73,33 @@ fn route_tunnel(
             grant.require(Permission::TunnelRead)?;
             tunnel::list(cloudflare, account, request)
         }
+        ("POST", []) => {
+            grant.require(Permission::TunnelEdit)?;
+            tunnel::create(cloudflare, account, &request.body)
+        }
         ("GET", [id]) => {
             grant.require(Permission::TunnelRead)?;
             tunnel::show(cloudflare, account, id)
         }
+        ("PATCH", [id]) => {
+            grant.require(Permission::TunnelEdit)?;
+            tunnel::update(cloudflare, account, id, &request.body)
+        }
+        ("DELETE", [id]) => {
+            grant.require(Permission::TunnelEdit)?;
+            tunnel::delete(cloudflare, account, id)
+        }
+        ("GET", [id, "token"]) => {
+            grant.require(Permission::TunnelEdit)?;
+            tunnel::show_run_token(cloudflare, account, id)
+        }
         ("GET", [id, "connections"]) => {
             grant.require(Permission::TunnelRead)?;
             tunnel::connections(cloudflare, account, id)
+        }
+        ("DELETE", [id, "connections"]) => {
+            grant.require(Permission::TunnelEdit)?;
+            tunnel::disconnect(cloudflare, account, id, &request.query)
         }
         ("GET", [id, "configurations"]) => {
             grant.require(Permission::TunnelRead)?;
@@ -89,7 +109,7 @@ fn route_tunnel(
             grant.require(Permission::TunnelEdit)?;
             tunnel::put_configuration(cloudflare, account, id, &request.body)
         }
-        (_, [] | [_] | [_, "connections" | "configurations"]) => Err(not_allowed(method)),
+        (_, [] | [_] | [_, "connections" | "configurations" | "token"]) => Err(not_allowed(method)),
         _ => Err(Refusal::no_route(path)),
     }
 }

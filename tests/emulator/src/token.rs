@@ -17,7 +17,7 @@ pub enum Permission {
     DnsEdit,
     /// Read tunnels and their configurations.
     TunnelRead,
-    /// Read tunnels, read and write their configurations.
+    /// Make, change and delete tunnels, write their configurations, read their run tokens.
     TunnelEdit,
 }
 

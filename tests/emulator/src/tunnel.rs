@@ -2,12 +2,17 @@
 
 mod configuration;
 mod connector;
+mod lifecycle;
+mod run_token;
 
 pub use configuration::{Unconfigured, catch_all};
 pub(crate) use connector::Lane;
+pub(crate) use lifecycle::{create, delete, disconnect, update};
+pub(crate) use run_token::{Secret, show_run_token};
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -17,7 +22,8 @@ use crate::http::Request;
 use crate::page::{Page, number};
 
 /// Who keeps a tunnel's configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum ConfigSource {
     /// A file beside cloudflared.
     Local,
@@ -87,12 +93,20 @@ pub struct Tunnel {
     pub(crate) config: Option<Box<RawValue>>,
     /// What is in force at each connector. The last lane is also that of all further ones.
     pub(crate) lanes: Vec<Lane>,
+    secret: Secret,
+    /// Those that other secrets took the place of, oldest first.
+    former_secrets: Vec<Secret>,
+    /// How many more lists leave the tunnel out.
+    unlisted_calls: usize,
+    /// Until this time every list leaves it out.
+    listed_from: Duration,
     created_at: String,
     configured_at: String,
+    deleted_at: String,
 }
 
 impl Tunnel {
-    pub(crate) fn new(id: String, account: String, new: NewTunnel, now: String) -> Self {
+    pub(crate) fn new(id: String, account: String, new: NewTunnel, secret: Secret, now: String) -> Self {
         let NewTunnel { name, account: _, config_source, unconfigured } = new;
         Self {
             id,
@@ -107,8 +121,13 @@ impl Tunnel {
             version: 0,
             config: None,
             lanes: vec![Lane::new(Duration::ZERO)],
+            secret,
+            former_secrets: Vec::new(),
+            unlisted_calls: 0,
+            listed_from: Duration::ZERO,
             created_at: now.clone(),
-            configured_at: now,
+            configured_at: now.clone(),
+            deleted_at: now,
         }
     }
 
@@ -129,11 +148,17 @@ impl Tunnel {
         }
     }
 
+    /// Counts a list that is made now, and says whether it has the tunnel.
+    fn count_list(&mut self, now: Duration) -> bool {
+        let is_listed = self.unlisted_calls == 0 && self.listed_from <= now;
+        self.unlisted_calls = self.unlisted_calls.saturating_sub(1);
+        is_listed
+    }
+
     fn to_json(&self) -> Value {
         let connected = self.is_connected();
-        let created_at = Value::from(self.created_at.as_str());
-        let when = |condition: bool| {
-            if condition { created_at.clone() } else { Value::Null }
+        let when = |condition: bool, time: &str| {
+            if condition { Value::from(time) } else { Value::Null }
         };
         json!({
             "id": self.id,
@@ -143,20 +168,27 @@ impl Tunnel {
             "remote_config": self.config_source == ConfigSource::Cloudflare,
             "status": self.status(),
             "tun_type": "cfd_tunnel",
-            "created_at": created_at,
-            "deleted_at": when(self.deleted),
-            "conns_active_at": when(connected),
-            "conns_inactive_at": when(!connected),
+            "created_at": self.created_at,
+            "deleted_at": when(self.deleted, &self.deleted_at),
+            "conns_active_at": when(connected, &self.created_at),
+            "conns_inactive_at": when(!connected, &self.created_at),
             "connections": [],
             "metadata": {},
         })
     }
 }
 
-/// `GET /accounts/{account_id}/cfd_tunnel`. Deleted tunnels are listed too unless `is_deleted` says otherwise.
-pub(crate) fn list(cloudflare: &Cloudflare, account: &str, request: &Request) -> Result<Success, Refusal> {
+/// `GET /accounts/{account_id}/cfd_tunnel`. Deleted tunnels are listed too unless `is_deleted` says otherwise; an empty one
+/// says nothing.
+pub(crate) fn list(
+    cloudflare: &mut Cloudflare,
+    account: &str,
+    request: &Request,
+) -> Result<Success, Refusal> {
+    let now = cloudflare.clock.now();
+    let of_account = cloudflare.tunnels.iter_mut().filter(|tunnel| tunnel.account == account);
     let mut tunnels: Vec<&Tunnel> =
-        cloudflare.tunnels.iter().filter(|tunnel| tunnel.account == account).collect();
+        of_account.filter_map(|tunnel| tunnel.count_list(now).then_some(&*tunnel)).collect();
     let mut page = Page { number: 1, size: 20 };
     for (name, value) in request.parameters() {
         match name.as_str() {
@@ -166,7 +198,7 @@ pub(crate) fn list(cloudflare: &Cloudflare, account: &str, request: &Request) ->
             "uuid" => tunnels.retain(|tunnel| tunnel.id == value),
             "include_prefix" => tunnels.retain(|tunnel| tunnel.name.starts_with(&value)),
             "exclude_prefix" => tunnels.retain(|tunnel| !tunnel.name.starts_with(&value)),
-            "is_deleted" => {
+            "is_deleted" if !value.is_empty() => {
                 let wanted: bool =
                     value.parse().map_err(|_| Refusal::bad_request("is_deleted must be a boolean"))?;
                 tunnels.retain(|tunnel| tunnel.deleted == wanted);

@@ -1,6 +1,7 @@
 //! What Cloudflare does beyond its written rules, each one switched on by a test.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::answer::Refusal;
 use crate::ingress::{Rule, RuleText};
@@ -17,6 +18,10 @@ pub struct Whims {
     pub drops_explicit_defaults: bool,
     /// Shows `originRequest: {}` in rules that were stored without one.
     pub adds_empty_origin_request: bool,
+    /// How many lists leave out a tunnel that a POST makes from now on, though its name is taken and it answers by id.
+    pub unlisted_calls: usize,
+    /// How long lists leave it out, besides.
+    pub unlisted_time: Duration,
 }
 
 impl Whims {
@@ -53,14 +58,22 @@ impl Whims {
 
 impl fmt::Debug for Whims {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { disliked_rules, disliked_names, drops_explicit_defaults, adds_empty_origin_request } =
-            self;
+        let Self {
+            disliked_rules,
+            disliked_names,
+            drops_explicit_defaults,
+            adds_empty_origin_request,
+            unlisted_calls,
+            unlisted_time,
+        } = self;
         formatter
             .debug_struct("Whims")
             .field("disliked_rules", &disliked_rules.len())
             .field("disliked_names", disliked_names)
             .field("drops_explicit_defaults", drops_explicit_defaults)
             .field("adds_empty_origin_request", adds_empty_origin_request)
+            .field("unlisted_calls", unlisted_calls)
+            .field("unlisted_time", unlisted_time)
             .finish()
     }
 }

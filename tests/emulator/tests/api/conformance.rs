@@ -201,6 +201,26 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     checked.good("GET", &configuration, &none);
     checked.bad("PUT", &configuration, &json!({"config": {"ingress": [{"service": "x"}]}}), 400);
 
+    for source in ["local", "cloudflare"] {
+        checked.good("POST", &tunnels, &json!({"name": source, "config_src": source}));
+    }
+    checked.bad("POST", &tunnels, &json!({"name": "local"}), 409);
+    checked.bad("POST", &tunnels, &json!({}), 400);
+    let made = checked.good("POST", &tunnels, &json!({"name": "made"}));
+    let made = format!("{tunnels}/{}", made["id"].as_str().unwrap());
+    checked.good("GET", &format!("{made}/connections"), &none);
+    checked.good("GET", &format!("{made}/configurations"), &none);
+    checked.good("GET", &format!("{made}/token"), &none);
+    checked.bad("GET", &format!("{nobody}/token"), &none, 404);
+    checked.good("PATCH", &made, &json!({"name": "renamed"}));
+    checked.bad("PATCH", &made, &json!({"name": "local"}), 409);
+    checked.bad("DELETE", &shop, &none, 400);
+    checked.good("DELETE", &format!("{shop}/connections"), &none);
+    checked.bad("DELETE", &format!("{nobody}/connections"), &none, 404);
+    checked.good("DELETE", &made, &none);
+    checked.call("unknown-token", "DELETE", &made, "", 403);
+    checked.good("GET", &format!("{tunnels}?per_page=1000"), &none);
+
     emulator.set_rate_limit(RateLimit { calls: 0, ..RateLimit::default() });
     checked.bad("GET", "/zones", &none, 429);
 
@@ -227,7 +247,12 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
         format!("DELETE {dns}/{{dns_record_id}}"),
         format!("GET {cfd}"),
         format!("GET {cfd}/{{tunnel_id}}"),
+        format!("POST {cfd}"),
+        format!("PATCH {cfd}/{{tunnel_id}}"),
+        format!("DELETE {cfd}/{{tunnel_id}}"),
+        format!("GET {cfd}/{{tunnel_id}}/token"),
         format!("GET {cfd}/{{tunnel_id}}/connections"),
+        format!("DELETE {cfd}/{{tunnel_id}}/connections"),
         format!("GET {cfd}/{{tunnel_id}}/configurations"),
         format!("PUT {cfd}/{{tunnel_id}}/configurations"),
     ] {

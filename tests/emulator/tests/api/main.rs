@@ -10,4 +10,5 @@ mod edge;
 mod faults;
 mod records;
 mod tokens;
+mod tunnels;
 mod zones;
