@@ -10,7 +10,7 @@ use serde_json::json;
 const TOKEN: &str = "emulated-token-0123456789-abcdefghijklmn";
 
 const HELP: &str = "\
-Usage: cloudflare-emulator [--listen <address:port>]
+Usage: cloudflare-emulator [--listen <address:port>] [--without-tunnels]
 
 A stateful Cloudflare API on loopback. It starts with a small account: the zones example.com (Free) and example.org
 (Pro), the tunnel `shop` that was never configured and the tunnel `handmade` with rules and a record of somebody
@@ -18,14 +18,20 @@ else's. One line of JSON on stdout says where and what: base_url, control_url, t
 tunnels and zones of id and name. It serves until it is killed.
 
   --listen <address:port>  where to listen; 127.0.0.1:0 (any free port) unless said
+  --without-tunnels        leaves out both tunnels, with the rules and the record
   --help                   this text
 
 ";
 
 fn main() -> ExitCode {
     let mut address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut has_tunnels = true;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
+        if argument == "--without-tunnels" {
+            has_tunnels = false;
+            continue;
+        }
         let value = match argument.split_once('=') {
             Some(("--listen", value)) => Some(value.to_owned()),
             _ if argument == "--listen" => arguments.next(),
@@ -47,7 +53,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    println!("{}", furnish(&emulator));
+    println!("{}", furnish(&emulator, has_tunnels));
     emulator.serve_forever();
     ExitCode::SUCCESS
 }
@@ -58,10 +64,27 @@ fn misused(mistake: &str) -> ExitCode {
 }
 
 /// Makes the small account and says what it holds.
-fn furnish(emulator: &Emulator) -> serde_json::Value {
+fn furnish(emulator: &Emulator, has_tunnels: bool) -> serde_json::Value {
     emulator.add_token(Token::full(TOKEN));
     emulator.add_zone("example.com", Plan::Free);
     emulator.add_zone("example.org", Plan::Pro);
+    if has_tunnels {
+        add_tunnels(emulator);
+    }
+    emulator.edit(|cloudflare| {
+        let named = |id: &str, name: &str| json!({"id": id, "name": name});
+        json!({
+            "base_url": emulator.base_url(),
+            "control_url": emulator.control_url(),
+            "token": TOKEN,
+            "account_id": cloudflare.accounts().first().map(|account| account.id.as_str()),
+            "tunnels": cloudflare.tunnels().iter().map(|tunnel| named(&tunnel.id, &tunnel.name)).collect::<Vec<_>>(),
+            "zones": cloudflare.zones().iter().map(|zone| named(&zone.id, &zone.name)).collect::<Vec<_>>(),
+        })
+    })
+}
+
+fn add_tunnels(emulator: &Emulator) {
     emulator.add_tunnel("shop");
     let handmade = emulator.add_tunnel("handmade");
     let rules = json!({"ingress": [
@@ -79,15 +102,4 @@ fn furnish(emulator: &Emulator) -> serde_json::Value {
         .put_configuration(&handmade, &rules.to_string())
         .and_then(|_| emulator.add_record("example.com", record))
         .expect("the ready-made rules and records obey Cloudflare's rules");
-    emulator.edit(|cloudflare| {
-        let named = |id: &str, name: &str| json!({"id": id, "name": name});
-        json!({
-            "base_url": emulator.base_url(),
-            "control_url": emulator.control_url(),
-            "token": TOKEN,
-            "account_id": cloudflare.accounts().first().map(|account| account.id.as_str()),
-            "tunnels": cloudflare.tunnels().iter().map(|tunnel| named(&tunnel.id, &tunnel.name)).collect::<Vec<_>>(),
-            "zones": cloudflare.zones().iter().map(|zone| named(&zone.id, &zone.name)).collect::<Vec<_>>(),
-        })
-    })
 }

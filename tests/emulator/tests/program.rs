@@ -22,12 +22,24 @@ fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_cloudflare-emulator"))
 }
 
-#[test]
-fn one_line_says_where_and_what() {
-    let mut running = Running(program().stdout(Stdio::piped()).spawn().unwrap());
+/// Starts the program; what its line says.
+fn start(arguments: &[&str]) -> (Running, Value) {
+    let mut running = Running(program().args(arguments).stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let said: Value = serde_json::from_str(&line).unwrap();
+    (running, serde_json::from_str(&line).unwrap())
+}
+
+#[test]
+fn it_can_start_without_a_tunnel() {
+    let (_running, said) = start(&["--without-tunnels", "--listen", "127.0.0.1:0"]);
+    assert_eq!(said["tunnels"], serde_json::json!([]));
+    assert_eq!(said["zones"][1]["name"], "example.org");
+}
+
+#[test]
+fn one_line_says_where_and_what() {
+    let (_running, said) = start(&[]);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let base_url = text(&said["base_url"]);
     let (address, path) = base_url.strip_prefix("http://").unwrap().split_once('/').unwrap();
