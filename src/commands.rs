@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use log::LevelFilter;
 
-use crate::clock::{Deadline, SystemClock};
+use crate::clock::{Clock, Deadline, SystemClock};
 use crate::cloudflare::{Client, ClientError};
 use crate::config::Config;
 use crate::limits;
@@ -95,9 +95,13 @@ pub fn list(config: Config, json: bool) -> Result<Report, CommandError> {
 /// # Errors
 ///
 /// When a setting of the client is invalid, or when anything about the tunnel, its token or the file is in doubt.
-pub fn tunnel(config: Config, file: Option<&TokenFile>, json: bool) -> Result<Report, CommandError> {
+pub fn tunnel(
+    config: Config,
+    clock: Arc<dyn Clock>,
+    file: Option<&TokenFile>,
+    json: bool,
+) -> Result<Report, CommandError> {
     start_logging_calls(&config)?;
-    let clock = Arc::new(SystemClock);
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
     let client = Client::new(config.client, Arc::clone(&clock) as _)?;
     let outcome =

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use external_dns_cloudflare_tunnel_webhook::cli::{self, CliExit, Command};
 use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
@@ -33,9 +34,9 @@ fn main() -> ExitCode {
             let file =
                 TokenFile::parse(arguments.token_file.as_deref(), arguments.token_file_mode.as_deref());
             match file {
-                Ok(file) => {
-                    configured(config(), |config| show(commands::tunnel(config, file.as_ref(), json)))
-                }
+                Ok(file) => configured(config(), |config| {
+                    show(commands::tunnel(config, Arc::new(SystemClock), file.as_ref(), json))
+                }),
                 Err(problem) => complain([problem]),
             }
         }

@@ -3,6 +3,7 @@
 mod check;
 mod healthcheck;
 mod list;
+mod tunnel;
 mod wrong;
 
 use std::process::{Output, Stdio};
@@ -54,7 +55,7 @@ fn said(output: &Output, variables: &[(&str, &str)]) -> Said {
 
 #[test]
 fn a_command_that_calls_cloudflare_needs_the_configuration_whole() {
-    for command in ["check", "list"] {
+    for command in ["check", "list", "tunnel"] {
         let output = program().args([command, "--json"]).output().expect("the program was built");
         let said = said(&output, &[]);
         assert_eq!((said.code, &*said.out), (Some(64), ""), "{command}");
@@ -73,7 +74,7 @@ fn a_command_that_calls_cloudflare_needs_the_configuration_whole() {
 #[test]
 fn the_calls_are_logged_on_the_other_stream_where_that_is_asked_for() {
     let scene = Scene::new();
-    for command in ["check", "list"] {
+    for command in ["check", "list", "tunnel"] {
         let said = run(&scene, &[command, "--log-level=debug"], &[]);
         assert_eq!(said.code, Some(0));
         assert!(said.errors.contains("call method=GET"), "{}", said.errors);
@@ -97,7 +98,7 @@ fn an_unknown_command_is_a_usage_error_that_names_the_known_ones() {
     let output = program().arg("chek").output().expect("it was built");
     let said = said(&output, &[]);
     assert_eq!((said.code, &*said.out), (Some(64), ""));
-    for command in ["serve", "check", "list", "healthcheck", "version"] {
+    for command in ["serve", "check", "list", "tunnel", "healthcheck", "version"] {
         assert!(said.errors.contains(command), "{}", said.errors);
     }
 }

@@ -56,6 +56,7 @@ fn a_check_of_what_is_right_says_so_line_by_line() {
             "ok token",
             "ok account",
             "ok tunnel home",
+            "ok permission for home",
             "ok configuration of home",
             "ok connectors of home",
             "ok zone example.com",

@@ -1,0 +1,474 @@
+//! `tunnel`: finds or makes, and writes the run token or says why not. Neither the API token nor any secret of a tunnel
+//! is ever shown.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cloudflare_emulator::{Call, ConfigSource, Emulator, Fault, Matcher, NewTunnel, Permission, Plan, Token};
+use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report, TokenFile};
+use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
+use serde::Deserialize;
+use test_support::harness::TOKEN;
+use test_support::log::Log;
+
+use super::{Said, said};
+use crate::process::program;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Outcome {
+    id: String,
+    name: String,
+    new: bool,
+    token_file: Option<String>,
+}
+
+/// An account with a zone, without a tunnel, and a folder for the token.
+struct Account {
+    cloudflare: Emulator,
+    folder: PathBuf,
+}
+
+impl Account {
+    fn new(name: &str) -> Self {
+        let cloudflare = Emulator::start();
+        cloudflare.add_token(Token::full(TOKEN));
+        cloudflare.add_zone("example.com", Plan::Free);
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tunnel-{name}"));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("the folder for tests can be written");
+        Self { cloudflare, folder }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("token")
+    }
+
+    fn start(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Child {
+        program()
+            .arg("tunnel")
+            .args(arguments)
+            .envs([
+                ("CF_API_TOKEN", TOKEN),
+                ("CF_TUNNEL_ID", "home"),
+                ("CF_API_BASE_URL", &*self.cloudflare.base_url()),
+                ("LOG_LEVEL", "trace"),
+            ])
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program was built")
+    }
+
+    /// Waits for a command's end. No secret that a tunnel of the account has is in what it said.
+    fn end(&self, child: Child) -> Said {
+        let said = said(&child.wait_with_output().expect("it ends"), &[]);
+        for secret in self.cloudflare.secrets() {
+            assert!(
+                !said.out.contains(&secret) && !said.errors.contains(&secret),
+                "{}{}",
+                said.out,
+                said.errors
+            );
+        }
+        said
+    }
+
+    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Said {
+        self.end(self.start(arguments, variables))
+    }
+
+    /// With `--token-file` and `--json`.
+    fn fetch(&self, variables: &[(&str, &str)]) -> (Said, Option<Outcome>) {
+        let file = self.file();
+        let said = self.run(&["--json", "--token-file", file.to_str().expect("UTF-8")], variables);
+        let outcome = (said.code == Some(0)).then(|| serde_json::from_str(&said.out).expect("it is JSON"));
+        (said, outcome)
+    }
+
+    /// The live tunnels: name and id.
+    fn tunnels(&self) -> Vec<(String, String)> {
+        self.cloudflare.edit(|cloudflare| {
+            let live = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
+            live.map(|tunnel| (tunnel.name.clone(), tunnel.id.clone())).collect()
+        })
+    }
+
+    /// What cloudflared would do with the file: the tunnel that it connects for.
+    fn connects(&self) -> Result<String, String> {
+        let token = fs::read_to_string(self.file()).map_err(|error| error.to_string())?;
+        self.cloudflare.run_connector(&token).map_err(str::to_owned)
+    }
+
+    fn writes(&self) -> Vec<String> {
+        self.cloudflare.take_calls().iter().filter(|call| call.is_write()).map(|call| call.line()).collect()
+    }
+}
+
+#[test]
+fn a_tunnel_is_made_once_and_found_from_then_on() {
+    let account = Account::new("made");
+    let (said, made) = account.fetch(&[]);
+    let made = made.unwrap_or_else(|| panic!("{}", said.errors));
+    assert!(made.new && made.name == "home" && made.token_file == account.file().to_str().map(str::to_owned));
+    assert_eq!(account.tunnels(), [("home".to_owned(), made.id.clone())]);
+    assert_eq!(account.connects(), Ok(made.id.clone()));
+    assert_eq!(fs::metadata(account.file()).unwrap().permissions().mode() & 0o7777, 0o400);
+    assert_eq!(account.writes().len(), 1);
+
+    // By its name and by its id; the token is the same.
+    let token = fs::read(account.file()).unwrap();
+    for wanted in ["home", &*made.id, &*made.id.to_uppercase(), "home,office"] {
+        let (said, found) = account.fetch(&[("CF_TUNNEL_ID", wanted)]);
+        let found = found.unwrap_or_else(|| panic!("{wanted}: {}", said.errors));
+        assert!(!found.new && found.id == made.id, "{wanted}");
+        assert_eq!(fs::read(account.file()).unwrap(), token);
+    }
+    assert_eq!(account.writes(), [""; 0]);
+    assert_eq!(fs::read_dir(&account.folder).unwrap().count(), 1, "nothing is left beside the file");
+}
+
+#[test]
+fn without_a_file_nothing_is_fetched_and_the_table_says_what_was_done() {
+    let account = Account::new("table");
+    let said = account.run(&[], &[]);
+    let [(_, id)] = &*account.tunnels() else { panic!("{}", said.errors) };
+    assert_eq!(
+        said.out,
+        format!("tunnel      home\nid          {id}\nstate       made now\ntoken file  -\n")
+    );
+    assert!(account.cloudflare.take_calls().iter().all(|call| !call.path.ends_with("/token")));
+    let said = account.run(&[], &[("CF_TUNNEL_ID", id)]);
+    assert!(said.out.contains("state       found\n"), "{}", said.out);
+}
+
+/// Visitors of a new tunnel wait for its first rule, which the program writes.
+#[test]
+fn what_is_made_is_configured_at_cloudflare() {
+    let account = Account::new("remote");
+    account.run(&[], &[]);
+    let source = account.cloudflare.edit(|cloudflare| cloudflare.tunnel("home").config_source);
+    assert_eq!(source, ConfigSource::Cloudflare);
+}
+
+#[test]
+fn the_mode_of_the_file_is_as_asked_for() {
+    let account = Account::new("mode");
+    let file = account.file();
+    let said = account.run(&["--token-file", file.to_str().unwrap(), "--token-file-mode", "0440"], &[]);
+    assert_eq!(said.code, Some(0), "{}", said.errors);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o440);
+    for arguments in [
+        &["--token-file", "x", "--token-file-mode", "0444"][..],
+        &["--token-file-mode", "0400"],
+        &["--token-file", "-"],
+        &["--token-file="],
+    ] {
+        let said = account.run(arguments, &[]);
+        assert_eq!((said.code, &*said.out), (Some(64), ""), "{arguments:?}");
+        assert!(said.errors.contains("--token-file"), "{}", said.errors);
+    }
+    assert_eq!(account.writes().len(), 1, "a mistake in the arguments makes nothing");
+}
+
+#[test]
+fn a_deleted_tunnel_of_the_name_is_no_obstacle() {
+    let account = Account::new("deleted");
+    let gone = account.cloudflare.add_tunnel("home");
+    account.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&gone).deleted = true);
+    let (said, made) = account.fetch(&[]);
+    let made = made.unwrap_or_else(|| panic!("{}", said.errors));
+    assert!(made.new && made.id != gone);
+    assert_eq!(account.connects(), Ok(made.id));
+}
+
+#[test]
+fn what_is_in_doubt_is_refused_with_what_to_do_and_makes_nothing() {
+    for (label, prepare, variables, expected) in [
+        (
+            "a file's",
+            (|account| {
+                let local = NewTunnel { config_source: ConfigSource::Local, ..NewTunnel::named("home") };
+                account.cloudflare.edit(|cloudflare| cloudflare.add_tunnel_with(local));
+            }) as fn(&Account),
+            &[][..],
+            "migrate it in the dashboard",
+        ),
+        (
+            "allowed elsewhere",
+            |account: &Account| {
+                let local = NewTunnel { config_source: ConfigSource::Local, ..NewTunnel::named("home") };
+                account.cloudflare.edit(|cloudflare| cloudflare.add_tunnel_with(local));
+            },
+            &[("ALLOW_LOCAL_CONFIG", "true")],
+            "migrate it in the dashboard",
+        ),
+        (
+            "other capitals",
+            |account: &Account| drop(account.cloudflare.add_tunnel("Home")),
+            &[],
+            "use its id",
+        ),
+        ("an id", |_: &Account| {}, &[("CF_TUNNEL_ID", "6ff42ae2-765d-4adf-8112-31c55c1551ef")], "name it"),
+        ("a dry run", |_: &Account| {}, &[("DRY_RUN", "true")], "DRY_RUN is set"),
+        (
+            "no permission",
+            |account: &Account| {
+                account.cloudflare.edit(|cloudflare| {
+                    cloudflare.token_mut(TOKEN).permissions =
+                        vec![Permission::ZoneRead, Permission::TunnelRead];
+                });
+            },
+            &[],
+            "Cloudflare Tunnel Edit",
+        ),
+        (
+            "no permission to read the token",
+            |account: &Account| {
+                account.cloudflare.add_tunnel("home");
+                account.cloudflare.edit(|cloudflare| {
+                    cloudflare.token_mut(TOKEN).permissions =
+                        vec![Permission::ZoneRead, Permission::TunnelRead];
+                });
+            },
+            &[],
+            "Cloudflare Tunnel Edit",
+        ),
+        ("no account", |_: &Account| {}, &[("DOMAIN_FILTER", "example.net")], "CF_ACCOUNT_ID"),
+        (
+            "a revoked token",
+            |account: &Account| {
+                account.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).permissions.clear());
+            },
+            &[],
+            "credentials not accepted",
+        ),
+    ] {
+        let account = Account::new(&format!("doubt-{}", label.replace(' ', "-")));
+        prepare(&account);
+        let before = account.tunnels();
+        let (said, outcome) = account.fetch(variables);
+        assert!(outcome.is_none() && said.code == Some(1) && said.out.is_empty(), "{label}: {}", said.out);
+        assert!(said.errors.contains(expected), "{label}: {}", said.errors);
+        assert_eq!(account.tunnels(), before, "{label}");
+        assert!(!account.file().exists(), "{label}");
+    }
+}
+
+#[test]
+fn two_at_once_end_with_one_tunnel() {
+    for round in 0..5 {
+        let account = Account::new(&format!("race-{round}"));
+        let file = account.file();
+        // New tunnels are listed late, so that whoever loses has to look again.
+        account.cloudflare.edit(|cloudflare| cloudflare.whims_mut().unlisted_calls = round);
+        let arguments = ["--json", "--token-file", file.to_str().unwrap()];
+        let children: Vec<Child> = (0..3).map(|_| account.start(&arguments, &[])).collect();
+        let ids: Vec<String> = children
+            .into_iter()
+            .map(|child| {
+                let said = account.end(child);
+                assert_eq!(said.code, Some(0), "{}", said.errors);
+                serde_json::from_str::<Outcome>(&said.out).expect("it is JSON").id
+            })
+            .collect();
+        let tunnels = account.tunnels();
+        assert_eq!(tunnels.len(), 1, "{tunnels:?}");
+        assert!(ids.iter().all(|id| *id == tunnels[0].1), "{ids:?}");
+        assert_eq!(account.connects(), Ok(tunnels[0].1.clone()));
+    }
+}
+
+/// A clock whose pauses are over at once.
+#[derive(Debug, Default)]
+struct LeapingClock {
+    ahead: Mutex<Duration>,
+}
+
+impl Clock for LeapingClock {
+    fn now(&self) -> Instant {
+        SystemClock.now() + *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sleep(&self, duration: Duration) {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) += duration;
+    }
+
+    fn unix_seconds(&self) -> i64 {
+        SystemClock.unix_seconds()
+    }
+}
+
+struct Variables(String);
+
+impl Environment for Variables {
+    fn variable(&self, name: &str) -> Option<String> {
+        match name {
+            "CF_API_TOKEN" => Some(TOKEN.to_owned()),
+            "CF_TUNNEL_ID" => Some("home".to_owned()),
+            "CF_API_BASE_URL" => Some(self.0.clone()),
+            _ => None,
+        }
+    }
+
+    fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Account {
+    /// The command in this process, where its pauses take no time.
+    fn run_here(&self) -> Result<Report, CommandError> {
+        let variables = Variables(self.cloudflare.base_url());
+        let config = Config::read(&Arguments::default(), &variables).expect("the configuration is right");
+        let file = TokenFile::parse(self.file().to_str(), None).expect("a path");
+        let log = Log::default();
+        let clock = log.marking(Arc::<LeapingClock>::default());
+        let outcome = commands::tunnel(config, clock, file.as_ref(), true);
+        for secret in self.cloudflare.secrets().iter().map(String::as_str).chain([TOKEN]) {
+            assert_eq!(log.lines_with(&[secret]), [""; 0]);
+        }
+        outcome
+    }
+
+    /// One tunnel at most, and a file only after a success, with which cloudflared connects for it.
+    fn expect_no_doubt(&self, outcome: &Result<Report, CommandError>, label: &str) {
+        let tunnels = self.tunnels();
+        assert!(tunnels.len() <= 1, "{label}: {tunnels:?}");
+        match outcome {
+            Ok(_) => assert_eq!(self.connects(), Ok(tunnels[0].1.clone()), "{label}"),
+            Err(_) => assert!(!self.file().exists(), "{label}"),
+        }
+    }
+}
+
+/// The calls of a run that makes the tunnel: the token, the zones, the tunnels, the new tunnel, its run token.
+const CALLS: usize = 5;
+
+#[test]
+fn whatever_fails_at_any_call_there_is_one_tunnel_and_the_next_run_succeeds() {
+    let done_but = |fault| Fault::DoneBut(Box::new(fault));
+    let mut cases = Vec::new();
+    for nth in 1..=CALLS {
+        for fault in [
+            Fault::limited(300),
+            Fault::status(500),
+            Fault::status(404),
+            Fault::error(403, 10000, "Authentication error"),
+            Fault::error(404, 1054, "not found"),
+            Fault::error(409, 1013, "You already have a tunnel with this name"),
+            Fault::Reset,
+            Fault::Truncated,
+            Fault::Garbage,
+            Fault::DoneButUnanswered,
+            done_but(Fault::status(502)),
+            done_but(Fault::Garbage),
+            done_but(Fault::limited(300)),
+        ] {
+            cases.push((nth, fault));
+        }
+    }
+    // The rest of the calls hang no differently, and each takes its time.
+    cases.extend([(4, Fault::Hang), (4, done_but(Fault::Hang))]);
+    let run = |index: usize, nth: usize, fault: &Fault| {
+        let label = format!("call {nth}: {fault:?}");
+        let account = Account::new(&format!("fault-{index}"));
+        account.cloudflare.fault_at(nth, fault.clone());
+        let first = account.run_here();
+        account.expect_no_doubt(&first, &label);
+        account.cloudflare.clear_faults();
+        let _ = fs::remove_file(account.file());
+        let second = account.run_here();
+        account.expect_no_doubt(&second, &label);
+        assert!(second.is_ok(), "{label}: {second:?}");
+    };
+    let cases: Vec<(usize, (usize, Fault))> = cases.into_iter().enumerate().collect();
+    thread::scope(|scope| {
+        for part in cases.chunks(cases.len().div_ceil(8)) {
+            scope.spawn(move || part.iter().for_each(|(index, (nth, fault))| run(*index, *nth, fault)));
+        }
+    });
+}
+
+/// The program ends after the POST and before the file, and is started again.
+#[test]
+fn a_crash_between_the_tunnel_and_its_file_leaves_a_tunnel_that_is_found() {
+    let account = Account::new("crash");
+    account.cloudflare.fault(Matcher::get_run_token(), 1, Fault::Hang);
+    let file = account.file();
+    let mut child = account.start(&["--token-file", file.to_str().unwrap()], &[]);
+    assert!(account.cloudflare.wait_for_calls(CALLS as u64, Duration::from_secs(20)));
+    child.kill().expect("it hangs");
+    child.wait().expect("it ends");
+    assert_eq!((account.tunnels().len(), file.exists()), (1, false));
+    let (said, found) = account.fetch(&[]);
+    let found = found.unwrap_or_else(|| panic!("{}", said.errors));
+    assert!(!found.new);
+    assert_eq!(account.connects(), Ok(found.id));
+}
+
+/// Who makes a tunnel may see it in the list only later, and its token, too.
+#[test]
+fn what_is_listed_late_is_waited_for() {
+    let account = Account::new("late");
+    account.cloudflare.edit(|cloudflare| cloudflare.whims_mut().unlisted_calls = 4);
+    account.cloudflare.fault(Matcher::create_tunnel(), 1, Fault::DoneButUnanswered);
+    account.cloudflare.fault(Matcher::get_run_token(), 1, Fault::error(404, 1054, "not found"));
+    let outcome = account.run_here();
+    account.expect_no_doubt(&outcome, "late");
+    assert!(outcome.is_ok(), "{outcome:?}");
+    let posts = account.cloudflare.take_calls();
+    assert_eq!(posts.iter().filter(|call: &&Call| call.is_write()).count(), 1);
+}
+
+#[test]
+fn a_name_that_is_taken_and_never_listed_is_an_error_that_says_so() {
+    let account = Account::new("taken");
+    account.cloudflare.fault_every(
+        Matcher::create_tunnel(),
+        Fault::error(409, 1013, "You already have a tunnel with this name"),
+    );
+    let Err(CommandError::Failed(problem)) = account.run_here() else { panic!("there is none") };
+    assert!(problem.contains("WARP Connector") && problem.contains("\"home\""), "{problem}");
+    assert!(!account.file().exists());
+}
+
+#[test]
+fn a_token_for_another_tunnel_is_not_written() {
+    let account = Account::new("foreign-token");
+    let other = account.cloudflare.add_tunnel("office");
+    let token = account.cloudflare.edit(|cloudflare| cloudflare.tunnel(&other).run_token());
+    let body = format!(r#"{{"success":true,"errors":[],"messages":[],"result":"{token}"}}"#);
+    account
+        .cloudflare
+        .fault_every(Matcher::get_run_token(), Fault::Status { code: 200, headers: Vec::new(), body });
+    let Err(CommandError::Failed(problem)) = account.run_here() else { panic!("it is another's") };
+    assert!(problem.contains("another tunnel") && !problem.contains(&token), "{problem}");
+    assert!(!account.file().exists());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_an_error_that_says_which() {
+    let account = Account::new("unwritable");
+    for (path, expected) in [
+        (account.folder.join("none/token"), "make its folder first"),
+        (account.folder.clone(), "it is a directory"),
+        (PathBuf::from("/dev/null"), "a pipe or a device"),
+        (PathBuf::from("/dev/stdout"), "it is a link"),
+    ] {
+        let path = path.to_str().expect("UTF-8");
+        let said = account.run(&["--token-file", path], &[]);
+        assert_eq!((said.code, &*said.out), (Some(1), ""), "{path}");
+        assert!(said.errors.contains(path) && said.errors.contains(expected), "{}", said.errors);
+    }
+    assert_eq!(account.tunnels().len(), 1);
+}
