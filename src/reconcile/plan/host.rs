@@ -199,14 +199,16 @@ fn planned(standing: &Standing<'_>, desired: Vec<Desired<'_>>) -> Outcome {
     let before = adopting.as_ref().unwrap_or(standing);
     let attempt = |desired, order| attempt(standing, before, desired, withholds, order);
     let (Attempt { decision, plan }, note) = with_room(before, desired, &attempt);
-    let Decision { desired: _, course, refusals } = decision;
+    let Decision { desired: _, course, mut refusals } = decision;
     let plan = match plan {
         Ok(plan) => plan,
         Err(reason) => {
-            let reason = before.whole_refusal(reason);
-            return Outcome::refused(refusals.into_iter().chain([reason]).collect());
+            refusals.push(before.whole_refusal(reason));
+            return Outcome::refused(refusals);
         }
     };
+    // Told of the course that is taken, because it keeps ExternalDNS waiting.
+    refusals.extend(course.reason().map(|reason| before.whole_refusal(reason)));
     let left = heritage::left(before).filter(|_| !plan.adoptions.is_empty());
     let notes = note.into_iter().chain(left).chain(wildcard::names_taken(before, &plan)).collect();
     Outcome {
@@ -410,6 +412,20 @@ mod tests {
 
         let outcome = plan_of(&theirs().deleted(OFFICE).asks(OFFICE, "", SERVICE));
         assert_eq!((outcome.plan, told(&outcome.refusals)), (None, vec![(Some(""), "tunnel_gone")]));
+    }
+
+    /// Nothing moves, so nobody has to wait for a move.
+    #[test]
+    fn a_takeover_that_is_given_up_tells_of_no_move() {
+        let fixture = Fixture::new()
+            .record(NAME, "CNAME", &tunnel(OFFICE).hostname(), "")
+            .record("*.example.com", "CNAME", &tunnel(HOME).hostname(), "")
+            .rule(OFFICE, "", "http://old:80")
+            .rule(OFFICE, "^/api", "http://old:80")
+            .adopt("all")
+            .asks(HOME, "", SERVICE);
+        let outcome = plan_of(&fixture);
+        assert_eq!((outcome.plan, told(&outcome.refusals)), (None, vec![(Some(""), "rule_left_behind")]));
     }
 
     #[test]

@@ -38,7 +38,6 @@ pub(super) fn decide<'w>(
     let (desired, refused) = possible(standing, desired, &withdrawn);
     refusals.extend(refused);
     let course = course(standing, &desired, &withdrawn, order);
-    refusals.extend(course.reason().map(|reason| standing.whole_refusal(reason)));
     Decision { desired, course, refusals }
 }
 
