@@ -27,6 +27,7 @@ mod zone;
 pub use client::{Client, check_authorities};
 pub use configuration::Configuration;
 pub use error::{ApiRejection, Cause, Error};
+pub use error_class::Resource;
 pub use record::Batch;
 pub use run_token::{RunToken, RunTokenError};
 pub use settings::{ClientError, ClientSettings, Credentials, USER_AGENT};

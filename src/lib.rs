@@ -20,6 +20,7 @@ pub mod cloudflare;
 pub mod commands;
 pub mod config;
 pub mod ingress;
+mod labels;
 pub mod limits;
 pub mod listener;
 mod locks;

@@ -131,13 +131,11 @@ impl Client {
     /// Takes note of a failed call. If the credentials were refused, looks at their file, and returns true if there are
     /// others now.
     fn has_other_credentials(&self, resource: Resource, error: &Error, used: &Arc<Credentials>) -> bool {
-        match (error, resource) {
-            (Error::Credentials(_), _) | (Error::NotFound(_), Resource::Tunnels) => {
-                self.in_doubt.store(true, Ordering::Relaxed);
-            }
-            _ => {}
+        let are_refused = matches!(error, Error::Credentials(_));
+        if are_refused || (matches!(error, Error::NotFound(_)) && resource.is_of_tunnels()) {
+            self.in_doubt.store(true, Ordering::Relaxed);
         }
-        if !matches!(error, Error::Credentials(_)) {
+        if !are_refused {
             return false;
         }
         self.look(Look::Refused);
@@ -304,7 +302,7 @@ impl Client {
         let shown_path = path.split('?').next().unwrap_or_default();
         let method = method.as_str();
         let status = outcome.as_ref().map_or_else(|_| "none".to_owned(), |answer| answer.status.to_string());
-        let label = label(resource, shown_path);
+        let label = resource.label();
         let mut values = self.metrics.update();
         values.add(Family::Calls, &[label, method, &status], 1);
         values.observe(Family::CallDuration, &[label], duration);
@@ -355,18 +353,6 @@ impl Client {
 
     fn limiter(&self) -> MutexGuard<'_, Limiter> {
         lock(&self.limiter)
-    }
-}
-
-/// The label of a call's target in metrics.
-fn label(resource: Resource, path: &str) -> &'static str {
-    match resource {
-        Resource::Tokens => "token",
-        Resource::Zones => "zones",
-        Resource::Records => "records",
-        Resource::Tunnels if path.ends_with("/configurations") => "configuration",
-        Resource::Tunnels if path.ends_with("/connections") => "connections",
-        Resource::Tunnels => "tunnels",
     }
 }
 

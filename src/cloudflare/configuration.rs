@@ -53,7 +53,11 @@ impl Client {
         id: &TunnelId,
         deadline: Deadline,
     ) -> Result<Configuration, Error> {
-        match self.read::<WireConfiguration>(Resource::Tunnels, &configuration_path(account, id), deadline) {
+        match self.read::<WireConfiguration>(
+            Resource::Configurations,
+            &configuration_path(account, id),
+            deadline,
+        ) {
             Ok(answer) => Ok(answer.into_result()?.into()),
             Err(Error::NotFound(refusal)) if refusal.has_code(1055) => {
                 Ok(Configuration { version: NEVER_CONFIGURED, source: None, config: None })
@@ -75,7 +79,7 @@ impl Client {
     ) -> Result<Configuration, Error> {
         let body = format!(r#"{{"config":{}}}"#, config.get());
         self.write::<WireConfiguration>(
-            Resource::Tunnels,
+            Resource::Configurations,
             Method::Put,
             &configuration_path(account, id),
             body.as_bytes(),

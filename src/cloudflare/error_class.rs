@@ -1,14 +1,33 @@
 //! Classifies Cloudflare's error answers.
 
 use super::error::ApiRejection;
+use crate::labels::labels;
 
 /// The subject of a call, because the same code means different things for different subjects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resource {
+pub enum Resource {
     Tokens,
     Zones,
     Records,
     Tunnels,
+    Configurations,
+    Connections,
+}
+
+impl Resource {
+    labels! {
+        Self::Tokens => "token",
+        Self::Zones => "zones",
+        Self::Records => "records",
+        Self::Tunnels => "tunnels",
+        Self::Configurations => "configuration",
+        Self::Connections => "connections",
+    }
+
+    /// True for tunnels and all that is part of one.
+    pub(super) fn is_of_tunnels(self) -> bool {
+        matches!(self, Self::Tunnels | Self::Configurations | Self::Connections)
+    }
 }
 
 /// The reaction that an error requires of the caller.
@@ -46,8 +65,8 @@ pub(super) fn classify(resource: Resource, refusal: &ApiRejection) -> ErrorClass
         // There is no such route, because an id in the path has the wrong shape.
         Some(7003) => return ErrorClass::NotFound,
         // The tunnel, its token, its configuration.
-        Some(1002 | 1054 | 1055) if resource == Resource::Tunnels => return ErrorClass::NotFound,
-        Some(1056) if resource == Resource::Tunnels => return ErrorClass::Refused,
+        Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => return ErrorClass::NotFound,
+        Some(1056) if resource.is_of_tunnels() => return ErrorClass::Refused,
         // The record does not exist.
         Some(81044) if resource == Resource::Records => return ErrorClass::NotFound,
         Some(1004 | 9000..=9999 | 81000..=81999) if resource == Resource::Records => {

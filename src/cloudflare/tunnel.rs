@@ -171,7 +171,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Vec<Connector>, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "connections"]);
-        Ok(self.read(Resource::Tunnels, &path, deadline)?.result.unwrap_or_default())
+        Ok(self.read(Resource::Connections, &path, deadline)?.result.unwrap_or_default())
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 
 use super::order::{Scope, Slot, is_misplaced, place, place_again};
 use super::rule::{Rule, WantedRule, catch_all};
+use crate::labels::labels;
 use crate::model::hostname::Hostname;
 
 /// An edit of the rule for one hostname and path.
@@ -24,6 +25,11 @@ pub enum RuleEdit {
 }
 
 impl RuleEdit {
+    labels! {
+        Self::Put { .. } => "rule_published",
+        Self::Remove { .. } => "rule_withdrawn",
+    }
+
     pub fn hostname(&self) -> &Hostname {
         match self {
             Self::Put { rule, replaces: _ } => &rule.hostname,

@@ -19,6 +19,12 @@ const BUCKETS: [(u128, &str); 6] = [
     (10_000_000, "10"),
 ];
 
+/// The values of the label `ownership`.
+pub const RULE_OWNERSHIPS: [&str; 2] = ["own", "foreign"];
+
+/// The values of the label `bound`.
+pub const VERSION_BOUNDS: [&str; 2] = ["lowest", "highest"];
+
 /// The description of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition {

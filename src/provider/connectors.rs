@@ -12,7 +12,7 @@ use crate::cloudflare::{Client, Error};
 use crate::limits;
 use crate::locks::lock;
 use crate::model::{AccountId, TunnelId};
-use crate::observe::metrics::{Family, Metrics};
+use crate::observe::metrics::{Family, Metrics, VERSION_BOUNDS};
 use crate::provider::memory::UnappliedRules;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::ConfiguredTunnel;
@@ -114,7 +114,7 @@ fn show(metrics: &Metrics, tunnel_name: &str, look: Option<Look>) {
         return;
     };
     values.set(Family::Connectors, &[tunnel_name], connectors as i64);
-    for (bound, version) in [("lowest", lowest), ("highest", highest)] {
+    for (bound, version) in VERSION_BOUNDS.into_iter().zip([lowest, highest]) {
         if let Some(version) = version {
             values.set(Family::ConnectorVersion, &[tunnel_name, bound], version);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::locks::lock;
-use crate::observe::metrics::{Family, Metrics};
+use crate::observe::metrics::{Family, Metrics, RULE_OWNERSHIPS};
 use crate::provider::memory::LastSnapshot;
 use crate::provider::reader::{ReadError, SnapshotReader};
 use crate::provider::resolution::Resolved;
@@ -64,12 +64,10 @@ impl Readings {
         for (id, tunnel) in &snapshot.tunnels {
             let name = settings.name_of(id);
             values.set(Family::ConfigurationVersion, &[name], tunnel.version);
-            for ownership in ["own", "foreign"] {
-                values.set(Family::Rules, &[name, ownership], 0);
-            }
-            for rule in tunnel.document.rules() {
-                let ownership = if own.has(id, rule) { "own" } else { "foreign" };
-                values.add(Family::Rules, &[name, ownership], 1);
+            let rules = tunnel.document.rules();
+            let owned = rules.iter().filter(|rule| own.has(id, rule)).count();
+            for (ownership, count) in RULE_OWNERSHIPS.into_iter().zip([owned, rules.len() - owned]) {
+                values.set(Family::Rules, &[name, ownership], count as i64);
             }
         }
         values.clear(Family::Records, &[]);

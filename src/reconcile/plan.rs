@@ -15,6 +15,7 @@ pub use refusal::{Reason, Refusal};
 pub use request::{WrongOwner, concerns};
 
 use crate::ingress::{Document, RuleEdit};
+use crate::labels::labels;
 use crate::model::endpoint::Changes;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::ordered::inserted;
@@ -127,6 +128,14 @@ pub enum RecordOperation {
     /// Changes fields of a record.
     Patch(RecordPatch, Subject),
     Post(NewRecord),
+}
+
+impl RecordOperation {
+    labels! {
+        Self::Delete(..) => "record_deleted",
+        Self::Patch(..) => "record_changed",
+        Self::Post(_) => "record_created",
+    }
 }
 
 /// The record of an operation, for a log line, because nobody knows it by its id.

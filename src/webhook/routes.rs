@@ -14,12 +14,16 @@ use super::media_type::{self, Protocol};
 use super::response::{OVER_CAP, Response, over_cap};
 use super::{Failure, Interrupted, Service};
 use crate::clock::Deadline;
+use crate::labels::labels;
 use crate::limits;
 use crate::listener::path_of;
 use crate::model::endpoint::Endpoint;
 
 /// The largest answer to ExternalDNS. Above 32 MiB it stops reading, fails to parse, and exits.
 const RESPONSE_BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
+
+/// The label of requests that ask for none of the operations.
+pub const NO_OPERATION: &str = "other";
 
 /// The part of a request that decides its route.
 #[derive(Clone, Debug)]
@@ -43,14 +47,26 @@ pub struct Accepted {
     protocol: Protocol,
 }
 
+/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
+pub enum Operation {
     Health,
     DomainFilter,
     Records,
     ApplyChanges,
     AdjustEndpoints,
     PropertyValuesEqual,
+}
+
+impl Operation {
+    labels! {
+        Self::Health => "GET /healthz",
+        Self::DomainFilter => "GET /",
+        Self::Records => "GET /records",
+        Self::ApplyChanges => "POST /records",
+        Self::AdjustEndpoints => "POST /adjustendpoints",
+        Self::PropertyValuesEqual => "POST /propertyvaluesequal",
+    }
 }
 
 /// The body of the older plugin protocol's `/propertyvaluesequal`.
@@ -94,15 +110,7 @@ fn find(operations: &[(&str, Operation)], method: &str) -> Option<Operation> {
 /// The request's label in metrics: one of a few texts, whatever a client sends.
 pub fn name(method: &str, target: &str) -> &'static str {
     let operation = operations_of(path_of(target)).and_then(|(operations, _)| find(operations, method));
-    match operation {
-        Some(Operation::Health) => "GET /healthz",
-        Some(Operation::DomainFilter) => "GET /",
-        Some(Operation::Records) => "GET /records",
-        Some(Operation::ApplyChanges) => "POST /records",
-        Some(Operation::AdjustEndpoints) => "POST /adjustendpoints",
-        Some(Operation::PropertyValuesEqual) => "POST /propertyvaluesequal",
-        None => "other",
-    }
+    operation.as_ref().map_or(NO_OPERATION, Operation::label)
 }
 
 fn accept_at(path: &str, head: &Head<'_>, announced: Option<usize>) -> Result<Accepted, Response> {

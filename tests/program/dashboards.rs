@@ -6,8 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use external_dns_cloudflare_tunnel_webhook::cloudflare::Resource;
+use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::limits;
-use external_dns_cloudflare_tunnel_webhook::observe::metrics::{Definition, Family, Metrics};
+use external_dns_cloudflare_tunnel_webhook::observe::metrics::{
+    Definition, Family, Metrics, RULE_OWNERSHIPS, VERSION_BOUNDS,
+};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, RecordOperation};
+use external_dns_cloudflare_tunnel_webhook::webhook::routes::{self, Operation};
 use regex::Regex;
 use serde_json::Value;
 
@@ -42,32 +48,19 @@ const FUNCTIONS: [&str; 14] = [
 /// Behind these stands a list of labels.
 const GROUPINGS: [&str; 5] = ["by", "without", "on", "ignoring", "group_left"];
 
-/// The words that the program itself puts into a label, from the source that does: there is no other list of them.
+/// The words that the program itself puts into a label; `None` where a label's values come from elsewhere.
 fn words_of(label: &str) -> Option<BTreeSet<String>> {
-    let (source, begin, end) = match label {
-        "reason" => (include_str!("../../src/reconcile/plan/refusal.rs"), "pub fn label(&self)", "\n    }\n"),
-        "route" => (include_str!("../../src/webhook/routes.rs"), "pub fn name(", "\n}\n"),
-        "resource" => (include_str!("../../src/cloudflare/client.rs"), "fn label(", "\n}\n"),
-        "kind" => {
-            let documents = include_str!("../../src/provider/execution/documents.rs");
-            let records = include_str!("../../src/provider/execution/records.rs");
-            return Some(&words_in(documents, "let kind = ", "};") | &words_in(records, "let kind = ", "};"));
-        }
-        "ownership" => (include_str!("../../src/provider/readings.rs"), "for ownership in [", "]"),
-        "bound" => (include_str!("../../src/provider/connectors.rs"), "for (bound, version) in [", "]"),
+    let words = match label {
+        "reason" => Reason::LABELS.to_vec(),
+        "route" => [Operation::LABELS, &[routes::NO_OPERATION]].concat(),
+        "resource" => Resource::LABELS.to_vec(),
+        "kind" => [RuleEdit::LABELS, RecordOperation::LABELS].concat(),
+        "ownership" => RULE_OWNERSHIPS.to_vec(),
+        "bound" => VERSION_BOUNDS.to_vec(),
         "le" => return Some(bounds()),
         _ => return None,
     };
-    Some(words_in(source, begin, end))
-}
-
-fn words_in(source: &str, begin: &str, end: &str) -> BTreeSet<String> {
-    let (_, behind) = source.split_once(begin).unwrap_or_else(|| panic!("{begin} is no more"));
-    let (body, _) = behind.split_once(end).unwrap_or_else(|| panic!("{begin} does not end"));
-    let literal = regex(r#""([A-Za-z][A-Za-z_/ ]*)""#);
-    let words: BTreeSet<String> = literal.captures_iter(body).map(|found| found[1].to_owned()).collect();
-    assert!(words.len() >= 2, "{begin}: {words:?}");
-    words
+    Some(words.into_iter().map(str::to_owned).collect())
 }
 
 fn regex(pattern: &str) -> Regex {

@@ -229,11 +229,7 @@ impl<'a> Execution<'a> {
             *seen = written.version;
         }
         for (piece, edit) in effective {
-            let kind = match edit {
-                RuleEdit::Put { .. } => "rule_published",
-                RuleEdit::Remove { .. } => "rule_withdrawn",
-            };
-            self.report(kind, &describe_edit(piece.hostname, tunnel, edit));
+            self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
         }
     }
 }

@@ -114,12 +114,7 @@ impl<'a> Execution<'a> {
 
     fn report_records(&self, piece: &Piece<'_>) {
         for operation in piece.operations() {
-            let kind = match operation {
-                RecordOperation::Delete(..) => "record_deleted",
-                RecordOperation::Patch(..) => "record_changed",
-                RecordOperation::Post(_) => "record_created",
-            };
-            self.report(kind, &describe_operation(piece.hostname, operation));
+            self.report(operation.label(), &describe_operation(piece.hostname, operation));
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
+use crate::labels::labels;
 use crate::limits;
 use crate::limits::ERROR_TEXT_MAX_CHARS;
 use crate::model::text::one_line;
@@ -117,33 +118,30 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// A constant word for metrics.
-    pub fn label(&self) -> &'static str {
-        match self {
-            Self::Invalid(_) => "invalid",
-            Self::Withheld => "withheld",
-            Self::MassDeletion => "mass_deletion",
-            Self::OutsideFilter => "outside_filter",
-            Self::NoZone => "no_zone",
-            Self::TxtOutsideZones { .. } => "txt_outside_zones",
-            Self::NoOwner => "no_owner",
-            Self::RecordHeld { .. } => "record_held",
-            Self::RuleHeld { .. } => "rule_held",
-            Self::NamespaceGuard { .. } => "namespace_guard",
-            Self::NamespaceHeld { .. } => "namespace_held",
-            Self::DigestTaken { .. } => "digest_taken",
-            Self::TwoTunnels { .. } => "two_tunnels",
-            Self::RuleLeftBehind { .. } => "rule_left_behind",
-            Self::TunnelGone { .. } => "tunnel_gone",
-            Self::LocalTunnel { .. } => "local_tunnel",
-            Self::StampFull { .. } => "stamp_full",
-            Self::Edit(_) => "edit",
-            Self::Cloudflare(_) => "cloudflare",
-            Self::Undecided(_) => "undecided",
-            Self::Moving(_) => "moving",
-            Self::NotMoved(_) => "not_moved",
-            Self::NotKept { .. } => "not_kept",
-        }
+    labels! {
+        Self::Invalid(_) => "invalid",
+        Self::Withheld => "withheld",
+        Self::MassDeletion => "mass_deletion",
+        Self::OutsideFilter => "outside_filter",
+        Self::NoZone => "no_zone",
+        Self::TxtOutsideZones { .. } => "txt_outside_zones",
+        Self::NoOwner => "no_owner",
+        Self::RecordHeld { .. } => "record_held",
+        Self::RuleHeld { .. } => "rule_held",
+        Self::NamespaceGuard { .. } => "namespace_guard",
+        Self::NamespaceHeld { .. } => "namespace_held",
+        Self::DigestTaken { .. } => "digest_taken",
+        Self::TwoTunnels { .. } => "two_tunnels",
+        Self::RuleLeftBehind { .. } => "rule_left_behind",
+        Self::TunnelGone { .. } => "tunnel_gone",
+        Self::LocalTunnel { .. } => "local_tunnel",
+        Self::StampFull { .. } => "stamp_full",
+        Self::Edit(_) => "edit",
+        Self::Cloudflare(_) => "cloudflare",
+        Self::Undecided(_) => "undecided",
+        Self::Moving(_) => "moving",
+        Self::NotMoved(_) => "not_moved",
+        Self::NotKept { .. } => "not_kept",
     }
 
     /// True if ExternalDNS has to be told that work is left. Some of its registries never ask again for what was
