@@ -17,7 +17,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use log::LevelFilter;
 use serde_json::Value;
 use simple_logger::SimpleLogger;
-use test_support::harness::{Program, Scene, endpoint, published};
+use test_support::harness::{Harness, Program, endpoint, published};
 
 /// How long a configuration takes to where the visitors are.
 const EDGE_DELAY: Duration = Duration::from_millis(100);
@@ -45,14 +45,14 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Problem> {
-    let scene = Scene::with_foreign();
-    let before = Standing::of(&scene);
+    let harness = Harness::with_foreign();
+    let before = Standing::of(&harness);
     heading("A tunnel with rules that somebody made by hand, and a zone with records of other people");
-    print_standing(&scene);
+    print_standing(&harness);
 
     // Refusals are told in the log: here between the steps, in a cluster on the sidecar's standard error.
     SimpleLogger::new().with_level(LevelFilter::Warn).init().map_err(|error| error.to_string())?;
-    let program = scene.start();
+    let program = harness.start();
     let shop = |service: &str| {
         vec![
             published("shop.example.com", service),
@@ -70,30 +70,30 @@ fn run() -> Result<(), Problem> {
             ),
         ]
     };
-    let stage = Stage { scene: &scene, program: &program, before: &before };
+    let stage = Stage { harness: &harness, program: &program, before: &before };
 
     stage.play(
         "Three Ingresses are annotated: three hostnames are published",
         &shop("http://shop.shop.svc:80"),
     )?;
-    expect(scene.rules().len() == before.rules.len() + 3, "three rules came")?;
-    let wild = position(&scene, "*.example.com")?;
+    expect(harness.rules().len() == before.rules.len() + 3, "three rules came")?;
+    let wild = position(&harness, "*.example.com")?;
     for name in ["shop.example.com", "api.example.com", "admin.example.com"] {
         expect(
-            position(&scene, name)? < wild,
+            position(&harness, name)? < wild,
             "the rules stand before the hand-made wildcard that covers them",
         )?;
-        expect_served(&scene, name)?;
+        expect_served(&harness, name)?;
     }
     stage.rest(&shop("http://shop.shop.svc:80"))?;
 
-    let visitor = Visitor { scene: &scene, host: "shop.example.com" };
+    let visitor = Visitor { harness: &harness, host: "shop.example.com" };
     let title = "One service moves to another port: its rule changes";
     let visits = visitor.during(|| stage.play(title, &shop("http://shop.shop.svc:9000")))?;
     visits.print(visitor.host);
     expect(visits.lost == 0 && visits.before > 0 && visits.after > 0, "every visit is served all the while")?;
     expect(
-        served_by(&scene, "shop.example.com") == Some("http://shop.shop.svc:9000".to_owned()),
+        served_by(&harness, "shop.example.com") == Some("http://shop.shop.svc:9000".to_owned()),
         "the rule changed",
     )?;
     stage.rest(&shop("http://shop.shop.svc:9000"))?;
@@ -103,18 +103,18 @@ fn run() -> Result<(), Problem> {
     typo.push(published("api.example.com", "api.shop.svc:8080"));
     stage.play("A typing mistake in an annotation: the hostname stays published as it was", &typo)?;
     expect(
-        served_by(&scene, "api.example.com") == Some("http://api.shop.svc:8080".to_owned()),
+        served_by(&harness, "api.example.com") == Some("http://api.shop.svc:8080".to_owned()),
         "the rule stayed",
     )?;
 
     stage.play("All three Ingresses are deleted: what was made goes, and nothing else", &[])?;
-    expect(Standing::of(&scene) == before, "everything stands as it did at the beginning")?;
+    expect(Standing::of(&harness) == before, "everything stands as it did at the beginning")?;
     stage.rest(&[])
 }
 
 /// One step of the play.
 struct Stage<'a> {
-    scene: &'a Scene,
+    harness: &'a Harness,
     program: &'a Program,
     before: &'a Standing,
 }
@@ -123,16 +123,16 @@ impl Stage<'_> {
     /// One loop of ExternalDNS, and what came of it.
     fn play(&self, title: &str, desired: &[Endpoint]) -> Result<(), Problem> {
         heading(title);
-        self.scene.cloudflare.take_calls();
+        self.harness.cloudflare.take_calls();
         let changes = self
             .program
             .external_dns()
             .run_loop(desired)
             .map_err(|status| format!("the webhook answered {status}"))?;
         print_changes(&changes);
-        print_standing(self.scene);
-        print_calls(self.scene, &self.scene.cloudflare.take_calls());
-        let standing = Standing::of(self.scene);
+        print_standing(self.harness);
+        print_calls(self.harness, &self.harness.cloudflare.take_calls());
+        let standing = Standing::of(self.harness);
         expect(
             standing.keeps(self.before),
             "every foreign rule and record is there, in its order, to the byte",
@@ -141,13 +141,13 @@ impl Stage<'_> {
 
     /// A further loop must write nothing.
     fn rest(&self, desired: &[Endpoint]) -> Result<(), Problem> {
-        self.scene.cloudflare.take_calls();
+        self.harness.cloudflare.take_calls();
         let changes = self
             .program
             .external_dns()
             .run_loop(desired)
             .map_err(|status| format!("the webhook answered {status}"))?;
-        let calls = self.scene.cloudflare.take_calls();
+        let calls = self.harness.cloudflare.take_calls();
         let writes = calls.iter().filter(|call| call.is_write()).count();
         println!("  A further loop: {} calls, {writes} writes.", calls.len());
         expect(changes == Changes::default(), "ExternalDNS has nothing more to ask for")?;
@@ -157,7 +157,7 @@ impl Stage<'_> {
 
 /// Somebody who asks for a hostname again and again.
 struct Visitor<'a> {
-    scene: &'a Scene,
+    harness: &'a Harness,
     host: &'static str,
 }
 
@@ -171,8 +171,8 @@ struct Visits {
 impl Visitor<'_> {
     /// Counts visits from before a step until the edge has what it wrote, and some more.
     fn during(&self, step: impl FnOnce() -> Result<(), Problem>) -> Result<Visits, Problem> {
-        let visit = || self.scene.cloudflare.visit(self.host, "/");
-        self.scene.cloudflare.delay_configurations("home", &[EDGE_DELAY]);
+        let visit = || self.harness.cloudflare.visit(self.host, "/");
+        self.harness.cloudflare.delay_configurations("home", &[EDGE_DELAY]);
         let (stop, stopped) = mpsc::channel::<()>();
         let before = visit();
         let seen = thread::scope(|scope| {
@@ -185,13 +185,13 @@ impl Visitor<'_> {
                 seen
             });
             let outcome = step();
-            self.scene.cloudflare.advance_clock(EDGE_DELAY);
+            self.harness.cloudflare.advance_clock(EDGE_DELAY);
             drop(stop);
             let seen = visiting.join().map_err(|_| "the visitor panicked".to_owned())?;
             outcome.map(|()| seen)
         })?;
         let after = visit();
-        self.scene.cloudflare.delay_configurations("home", &[Duration::ZERO]);
+        self.harness.cloudflare.delay_configurations("home", &[Duration::ZERO]);
         let like = |wanted: &Visit| seen.iter().filter(|visit| visit.is_answered_like(wanted)).count();
         let (before, after) = (like(&before), like(&after));
         Ok(Visits { before, after, lost: seen.len() - before - after })
@@ -216,9 +216,9 @@ struct Standing {
 }
 
 impl Standing {
-    fn of(scene: &Scene) -> Self {
-        let records = scene.cloudflare.records(&scene.zone).len();
-        Self { rules: scene.rules(), foreign_records: scene.foreign_records(), records }
+    fn of(harness: &Harness) -> Self {
+        let records = harness.cloudflare.records(&harness.zone).len();
+        Self { rules: harness.rules(), foreign_records: harness.foreign_records(), records }
     }
 
     /// Whether every rule and record of `other` is here, in the same order.
@@ -233,19 +233,19 @@ fn expect(holds: bool, what: &str) -> Result<(), Problem> {
     if holds { Ok(()) } else { Err(format!("expected that {what}")) }
 }
 
-fn served_by(scene: &Scene, host: &str) -> Option<String> {
-    match scene.cloudflare.visit(host, "/") {
+fn served_by(harness: &Harness, host: &str) -> Option<String> {
+    match harness.cloudflare.visit(host, "/") {
         Visit::Served { service, .. } => Some(service),
         _ => None,
     }
 }
 
-fn expect_served(scene: &Scene, host: &str) -> Result<(), Problem> {
-    expect(served_by(scene, host).is_some(), &format!("a visitor of {host} reaches its service"))
+fn expect_served(harness: &Harness, host: &str) -> Result<(), Problem> {
+    expect(served_by(harness, host).is_some(), &format!("a visitor of {host} reaches its service"))
 }
 
-fn position(scene: &Scene, hostname: &str) -> Result<usize, Problem> {
-    scene
+fn position(harness: &Harness, hostname: &str) -> Result<usize, Problem> {
+    harness
         .rules()
         .iter()
         .position(|rule| field(rule, "hostname") == hostname)
@@ -271,9 +271,9 @@ fn print_changes(Changes { create, update_old: _, update_new, delete }: &Changes
     }
 }
 
-fn print_standing(scene: &Scene) {
+fn print_standing(harness: &Harness) {
     println!("  The tunnel's rules, first match wins:");
-    for (number, rule) in scene.rules().iter().enumerate() {
+    for (number, rule) in harness.rules().iter().enumerate() {
         let hostname = field(rule, "hostname");
         let hostname = if hostname.is_empty() { "(everything else)" } else { &hostname };
         let options: Value = serde_json::from_str(rule).unwrap_or_default();
@@ -281,7 +281,7 @@ fn print_standing(scene: &Scene) {
         println!("    {}. {hostname:<20} {:<28} {options}", number + 1, field(rule, "service"));
     }
     println!("  The zone's records:");
-    for record in scene.cloudflare.records(&scene.zone) {
+    for record in harness.cloudflare.records(&harness.zone) {
         let proxied = if record.proxied { "proxied" } else { "dns only" };
         let comment = record.comment.unwrap_or_default();
         println!("    {:<22} {:<5} {:<52} {proxied:<8} {comment}", record.name, record.kind, record.content);
@@ -289,15 +289,15 @@ fn print_standing(scene: &Scene) {
 }
 
 /// The calls, with names in place of ids.
-fn print_calls(scene: &Scene, calls: &[Call]) {
+fn print_calls(harness: &Harness, calls: &[Call]) {
     println!("  Calls of Cloudflare's API: {}", calls.len());
-    let account = scene.cloudflare.account();
+    let account = harness.cloudflare.account();
     for call in calls {
         let path = call
             .path
             .replace(&account, "shop")
-            .replace(&scene.tunnel, "home")
-            .replace(&scene.zone, "example.com");
+            .replace(&harness.tunnel, "home")
+            .replace(&harness.zone, "example.com");
         println!("    {:<4} {path}", call.method);
     }
 }

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use crate::server::{TOKEN, client_with};
 
 /// A Cloudflare with one zone and one tunnel, and a client of it.
-struct Scene {
+struct Fixture {
     emulator: Emulator,
     client: Arc<Client>,
     zone: ZoneId,
@@ -28,7 +28,7 @@ struct Scene {
     tunnel: TunnelId,
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
         let emulator = Emulator::start();
         emulator.add_token(Token::full(TOKEN));
@@ -83,64 +83,64 @@ fn cname(name: &str, tunnel: &TunnelId) -> NewRecord {
 
 #[test]
 fn records_are_made_changed_and_deleted() {
-    let scene = Scene::new();
-    scene.batch(&post(cname("app.example.com", &scene.tunnel))).unwrap();
-    let records = scene.client.records(&scene.zone, deadline()).unwrap();
+    let fixture = Fixture::new();
+    fixture.batch(&post(cname("app.example.com", &fixture.tunnel))).unwrap();
+    let records = fixture.client.records(&fixture.zone, deadline()).unwrap();
     let [record] = &records[..] else {
         panic!("{records:?}");
     };
     assert_eq!(
         (&*record.name, &*record.kind, &*record.content),
-        ("app.example.com", "CNAME", &*scene.tunnel.hostname())
+        ("app.example.com", "CNAME", &*fixture.tunnel.hostname())
     );
     assert_eq!((record.proxied, record.ttl, &*record.comment), (true, 1, "edt=1"));
     let patch = RecordPatch { id: record.id.clone(), content: None, proxied: None, comment: Some("".into()) };
-    scene.batch(&Batch { patches: vec![patch], ..Batch::default() }).unwrap();
-    let changed = scene.client.records(&scene.zone, deadline()).unwrap();
+    fixture.batch(&Batch { patches: vec![patch], ..Batch::default() }).unwrap();
+    let changed = fixture.client.records(&fixture.zone, deadline()).unwrap();
     assert_eq!((&*changed[0].comment, &changed[0].content), ("", &record.content));
-    scene.batch(&Batch { deletes: vec![record.id.clone()], ..Batch::default() }).unwrap();
-    assert_eq!(scene.client.records(&scene.zone, deadline()), Ok(Vec::new()));
+    fixture.batch(&Batch { deletes: vec![record.id.clone()], ..Batch::default() }).unwrap();
+    assert_eq!(fixture.client.records(&fixture.zone, deadline()), Ok(Vec::new()));
 }
 
 #[test]
 fn a_configuration_survives_to_the_byte_and_each_write_counts() {
-    let scene = Scene::new();
-    let read = || scene.client.configuration(&scene.account, &scene.tunnel, deadline()).unwrap();
+    let fixture = Fixture::new();
+    let read = || fixture.client.configuration(&fixture.account, &fixture.tunnel, deadline()).unwrap();
     assert!(read().config.is_none());
     let config = r#"{"originRequest":{"x-new":1.10},"ingress":[ {"service":"http_status:404","note":null}],"z":[12345678901234567890]}"#;
-    let first = scene.put(config).unwrap();
+    let first = fixture.put(config).unwrap();
     assert_eq!(read().config.unwrap().get(), config);
     assert_eq!(read().version, first);
-    assert_eq!(scene.put(config).unwrap(), first + 1);
+    assert_eq!(fixture.put(config).unwrap(), first + 1);
 }
 
 #[test]
 fn a_tunnel_never_configured_has_no_config_whichever_way_cloudflare_says_so() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     for unconfigured in [Unconfigured::Null, Unconfigured::NotFound] {
-        let id = scene.emulator.edit(|cloudflare| {
+        let id = fixture.emulator.edit(|cloudflare| {
             cloudflare
                 .add_tunnel_with(NewTunnel { unconfigured, ..NewTunnel::named(&format!("{unconfigured:?}")) })
         });
         let tunnel = TunnelId::parse(&id).unwrap();
-        let read = scene.client.configuration(&scene.account, &tunnel, deadline()).unwrap();
+        let read = fixture.client.configuration(&fixture.account, &tunnel, deadline()).unwrap();
         assert!(read.config.is_none(), "{unconfigured:?}");
     }
 }
 
 #[test]
 fn tunnels_are_found_and_unknown_ones_are_not() {
-    let scene = Scene::new();
-    let local = scene.emulator.edit(|cloudflare| {
+    let fixture = Fixture::new();
+    let local = fixture.emulator.edit(|cloudflare| {
         cloudflare.add_tunnel_with(NewTunnel { config_source: Source::Local, ..NewTunnel::named("old") })
     });
-    let found = |id: &TunnelId| scene.client.tunnel(&scene.account, id, deadline()).unwrap();
-    assert_eq!(found(&scene.tunnel).unwrap().config_src, ConfigSource::Cloudflare);
+    let found = |id: &TunnelId| fixture.client.tunnel(&fixture.account, id, deadline()).unwrap();
+    assert_eq!(found(&fixture.tunnel).unwrap().config_src, ConfigSource::Cloudflare);
     assert_eq!(found(&TunnelId::parse(&local).unwrap()).unwrap().config_src, ConfigSource::Local);
     assert_eq!(found(&TunnelId::parse("00000000-0000-4000-8000-000000000000").unwrap()), None);
-    let names: BTreeSet<_> = scene
+    let names: BTreeSet<_> = fixture
         .client
-        .tunnels(&scene.account, deadline())
+        .tunnels(&fixture.account, deadline())
         .unwrap()
         .into_iter()
         .map(|tunnel| tunnel.name)
@@ -150,35 +150,37 @@ fn tunnels_are_found_and_unknown_ones_are_not() {
 
 #[test]
 fn lists_are_read_page_by_page() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     for number in 0..119 {
-        scene.emulator.add_zone(&format!("zone{number}.example"), Plan::Pro);
+        fixture.emulator.add_zone(&format!("zone{number}.example"), Plan::Pro);
     }
-    let zones = scene.client.zones(deadline()).unwrap();
+    let zones = fixture.client.zones(deadline()).unwrap();
     assert_eq!(zones.len(), 120);
     assert_eq!(zones.iter().filter(|zone| zone.plan == ZonePlan::Free).count(), 1);
-    assert!(zones.iter().all(|zone| zone.account == scene.account));
-    assert_eq!(scene.emulator.take_calls().len(), 3);
+    assert!(zones.iter().all(|zone| zone.account == fixture.account));
+    assert_eq!(fixture.emulator.take_calls().len(), 3);
 
-    let large = scene.emulator.add_zone("large.example", Plan::Enterprise);
-    scene.emulator.edit(|cloudflare| cloudflare.zone_mut(&large).record_quota = 20_000);
+    let large = fixture.emulator.add_zone("large.example", Plan::Enterprise);
+    fixture.emulator.edit(|cloudflare| cloudflare.zone_mut(&large).record_quota = 20_000);
     let records: Vec<_> = (0..5_001)
         .map(|number| json!({"type": "A", "name": format!("host{number}"), "content": "192.0.2.1"}))
         .collect();
-    scene.emulator.add_records(&large, &records).unwrap();
-    let read = scene.client.records(&ZoneId::new(large), deadline()).unwrap();
+    fixture.emulator.add_records(&large, &records).unwrap();
+    let read = fixture.client.records(&ZoneId::new(large), deadline()).unwrap();
     assert_eq!(read.len(), 5_001);
-    assert_eq!(scene.emulator.take_calls().len(), 2);
+    assert_eq!(fixture.emulator.take_calls().len(), 2);
 }
 
 #[test]
 fn credentials_are_verified_wherever_they_belong() {
-    let scene = Scene::new();
-    let account = scene.emulator.account();
-    scene.emulator.add_token(Token { owner: TokenOwner::Account(account), ..Token::full("of-the-account") });
-    scene.emulator.add_token(Token { status: TokenStatus::Disabled, ..Token::full("disabled") });
-    scene.emulator.add_token(Token { status: TokenStatus::Expired, ..Token::full("expired") });
-    scene.emulator.add_token(Token::legacy_key("0123456789abcdef", "ops@example.com"));
+    let fixture = Fixture::new();
+    let account = fixture.emulator.account();
+    fixture
+        .emulator
+        .add_token(Token { owner: TokenOwner::Account(account), ..Token::full("of-the-account") });
+    fixture.emulator.add_token(Token { status: TokenStatus::Disabled, ..Token::full("disabled") });
+    fixture.emulator.add_token(Token { status: TokenStatus::Expired, ..Token::full("expired") });
+    fixture.emulator.add_token(Token::legacy_key("0123456789abcdef", "ops@example.com"));
     let key =
         |key: &str| Credentials::Key { key: Secret::parse(key).unwrap(), email: "ops@example.com".into() };
     for (label, credentials, is_valid) in [
@@ -190,8 +192,8 @@ fn credentials_are_verified_wherever_they_belong() {
         ("key", key("0123456789abcdef"), true),
         ("unknown key", key("fedcba9876543210"), false),
     ] {
-        scene.client.set_credentials(credentials);
-        match scene.client.verify_token(Some(&scene.account), deadline()) {
+        fixture.client.set_credentials(credentials);
+        match fixture.client.verify_token(Some(&fixture.account), deadline()) {
             Ok(_) => assert!(is_valid, "{label}"),
             Err(Error::Credentials(_)) => assert!(!is_valid, "{label}"),
             Err(error) => panic!("{label}: {error}"),
@@ -201,39 +203,39 @@ fn credentials_are_verified_wherever_they_belong() {
 
 #[test]
 fn what_the_token_may_not_do_is_a_matter_of_credentials() {
-    let scene = Scene::new();
-    scene.emulator.add_token(Token::with_permissions(
+    let fixture = Fixture::new();
+    fixture.emulator.add_token(Token::with_permissions(
         "read-only",
         &[Permission::ZoneRead, Permission::DnsRead, Permission::TunnelRead],
     ));
-    scene.client.set_credentials(token("read-only"));
-    scene.client.records(&scene.zone, deadline()).unwrap();
+    fixture.client.set_credentials(token("read-only"));
+    fixture.client.records(&fixture.zone, deadline()).unwrap();
     for error in [
-        scene.batch(&post(cname("app.example.com", &scene.tunnel))).unwrap_err(),
-        scene.put(r#"{"ingress":[{"service":"http_status:404"}]}"#).unwrap_err(),
+        fixture.batch(&post(cname("app.example.com", &fixture.tunnel))).unwrap_err(),
+        fixture.put(r#"{"ingress":[{"service":"http_status:404"}]}"#).unwrap_err(),
     ] {
         assert!(matches!(error, Error::Credentials(_)), "{error}");
     }
-    assert_eq!(scene.emulator.records(scene.zone.as_str()).len(), 0);
+    assert_eq!(fixture.emulator.records(fixture.zone.as_str()).len(), 0);
 }
 
 #[test]
 fn a_conflict_a_quota_and_a_bad_configuration_are_recognised() {
-    let scene = Scene::new();
-    let record = cname("app.example.com", &scene.tunnel);
-    scene.batch(&post(record.clone())).unwrap();
+    let fixture = Fixture::new();
+    let record = cname("app.example.com", &fixture.tunnel);
+    fixture.batch(&post(record.clone())).unwrap();
     let refusal = |error: Error| match error {
         Error::Refused(refusal) => refusal,
         error => panic!("{error}"),
     };
     let conflict = NewRecord { kind: "A".into(), content: "192.0.2.1".into(), ..record.clone() };
-    assert!(refusal(scene.batch(&post(conflict)).unwrap_err()).has_code(81054));
-    assert!(refusal(scene.batch(&post(record)).unwrap_err()).has_code(81058));
-    scene.emulator.edit(|cloudflare| cloudflare.zone_mut(scene.zone.as_str()).record_quota = 1);
-    let one_more = cname("more.example.com", &scene.tunnel);
-    assert!(refusal(scene.batch(&post(one_more)).unwrap_err()).is_record_quota());
+    assert!(refusal(fixture.batch(&post(conflict)).unwrap_err()).has_code(81054));
+    assert!(refusal(fixture.batch(&post(record)).unwrap_err()).has_code(81058));
+    fixture.emulator.edit(|cloudflare| cloudflare.zone_mut(fixture.zone.as_str()).record_quota = 1);
+    let one_more = cname("more.example.com", &fixture.tunnel);
+    assert!(refusal(fixture.batch(&post(one_more)).unwrap_err()).is_record_quota());
     let bad = r#"{"ingress":[{"hostname":"a.example.com","service":"http://a","path":"*"},{"service":"http_status:404"}]}"#;
-    let refused = refusal(scene.put(bad).unwrap_err());
+    let refused = refusal(fixture.put(bad).unwrap_err());
     assert!(refused.has_code(1056));
     assert!(refused.to_string().contains("Rule #1"), "{refused}");
 }
@@ -265,12 +267,12 @@ fn faults() -> Vec<Fault> {
 #[test]
 fn a_write_is_sent_once_whatever_happens_and_never_done_behind_our_back() {
     for fault in faults() {
-        let scene = Scene::new();
+        let fixture = Fixture::new();
         let config = r#"{"ingress":[{"service":"http_status:404"}]}"#;
-        let record = cname("app.example.com", &scene.tunnel);
-        scene.emulator.fault(Matcher::batch(), 1, fault.clone());
-        let batch = scene.batch(&post(record));
-        let was_done = !scene.emulator.records(scene.zone.as_str()).is_empty();
+        let record = cname("app.example.com", &fixture.tunnel);
+        fixture.emulator.fault(Matcher::batch(), 1, fault.clone());
+        let batch = fixture.batch(&post(record));
+        let was_done = !fixture.emulator.records(fixture.zone.as_str()).is_empty();
         assert!(
             batch.is_ok() || !was_done || batch.as_ref().unwrap_err().may_have_been_done(),
             "{fault:?}: {batch:?}"
@@ -278,16 +280,16 @@ fn a_write_is_sent_once_whatever_happens_and_never_done_behind_our_back() {
         assert!(batch.is_err() || was_done, "{fault:?}");
 
         // The rate limit of one would hold up the other.
-        let scene = Scene::new();
-        scene.emulator.fault(Matcher::put_configuration(), 1, fault.clone());
-        let put = scene.put(config);
-        let was_done = scene.emulator.configuration(scene.tunnel.as_str()).is_some();
+        let fixture = Fixture::new();
+        fixture.emulator.fault(Matcher::put_configuration(), 1, fault.clone());
+        let put = fixture.put(config);
+        let was_done = fixture.emulator.configuration(fixture.tunnel.as_str()).is_some();
         assert!(
             put.is_ok() || !was_done || put.as_ref().unwrap_err().may_have_been_done(),
             "{fault:?}: {put:?}"
         );
         assert!(put.is_err() || was_done, "{fault:?}");
-        let writes = scene.emulator.calls().iter().filter(|call| call.is_write()).count();
+        let writes = fixture.emulator.calls().iter().filter(|call| call.is_write()).count();
         assert_eq!(writes, 1, "{fault:?}");
     }
 }
@@ -295,9 +297,9 @@ fn a_write_is_sent_once_whatever_happens_and_never_done_behind_our_back() {
 #[test]
 fn a_read_survives_what_passes_and_reports_what_does_not() {
     for fault in faults() {
-        let scene = Scene::new();
-        scene.emulator.fault(Matcher::list_records(), 1, fault.clone());
-        let outcome = scene.client.records(&scene.zone, deadline());
+        let fixture = Fixture::new();
+        fixture.emulator.fault(Matcher::list_records(), 1, fault.clone());
+        let outcome = fixture.client.records(&fixture.zone, deadline());
         let passes = match &fault {
             Fault::Garbage => false,
             Fault::DoneBut(inner) => **inner != Fault::Garbage,
@@ -315,33 +317,33 @@ fn a_read_survives_what_passes_and_reports_what_does_not() {
 
 #[test]
 fn a_hanging_write_ends_by_the_deadline() {
-    let scene = Scene::new();
-    scene.emulator.fault(Matcher::put_configuration(), 1, Fault::Hang);
-    let error = scene
+    let fixture = Fixture::new();
+    fixture.emulator.fault(Matcher::put_configuration(), 1, Fault::Hang);
+    let error = fixture
         .client
         .put_configuration(
-            &scene.account,
-            &scene.tunnel,
+            &fixture.account,
+            &fixture.tunnel,
             &raw("{}"),
             Deadline::after(&SystemClock, Duration::from_millis(300)),
         )
         .unwrap_err();
     assert!(error.may_have_been_done(), "{error}");
-    scene.emulator.release();
+    fixture.emulator.release();
 }
 
 /// The `Ratelimit` header says when it is over, so that the block of five minutes is never met.
 #[test]
 fn the_client_stops_before_cloudflare_blocks_it() {
-    let scene = Scene::new();
-    scene.emulator.set_rate_limit(RateLimit { calls: 3, ..RateLimit::default() });
+    let fixture = Fixture::new();
+    fixture.emulator.set_rate_limit(RateLimit { calls: 3, ..RateLimit::default() });
     for _ in 0..3 {
-        scene.client.records(&scene.zone, deadline()).unwrap();
+        fixture.client.records(&fixture.zone, deadline()).unwrap();
     }
     for _ in 0..5 {
-        let error = scene.client.records(&scene.zone, deadline()).unwrap_err();
+        let error = fixture.client.records(&fixture.zone, deadline()).unwrap_err();
         assert!(matches!(error, Error::Limited { .. }), "{error}");
     }
-    let statuses: Vec<_> = scene.emulator.calls().iter().map(|call| call.status).collect();
+    let statuses: Vec<_> = fixture.emulator.calls().iter().map(|call| call.status).collect();
     assert_eq!(statuses, [Some(200); 3]);
 }

@@ -27,13 +27,13 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// A file with the old token, a client that was made with it, and a server that refuses some tokens.
-struct Stage {
+struct Fixture {
     path: PathBuf,
     server: Server,
     client: Client,
 }
 
-impl Stage {
+impl Fixture {
     fn new(path: PathBuf) -> Self {
         Self::with(path, |_, stream| {
             answer(stream, 200, "", EMPTY_LIST);
@@ -111,24 +111,24 @@ fn a_changed_secret_is_taken_once_two_looks_have_seen_it() {
         [("rename", false, by_rename), ("symlink", true, swing as Change), ("rewrite", false, by_rewriting)]
     {
         let folder = folder(label);
-        let stage = Stage::new(if is_mounted { mounted(&folder) } else { folder.join("token") });
-        assert_eq!(stage.looks(2), [false, false], "{label}: nothing has changed");
+        let fixture = Fixture::new(if is_mounted { mounted(&folder) } else { folder.join("token") });
+        assert_eq!(fixture.looks(2), [false, false], "{label}: nothing has changed");
         change(&folder);
-        assert_eq!(stage.looks(1), [false], "{label}");
-        assert_eq!(stage.read(), [OLD], "{label}");
-        assert_eq!(stage.looks(3), [true, false, false], "{label}");
-        assert_eq!(stage.read(), [NEW], "{label}");
+        assert_eq!(fixture.looks(1), [false], "{label}");
+        assert_eq!(fixture.read(), [OLD], "{label}");
+        assert_eq!(fixture.looks(3), [true, false, false], "{label}");
+        assert_eq!(fixture.read(), [NEW], "{label}");
     }
 }
 
 #[test]
 fn a_secret_that_is_being_written_is_not_taken_by_halves() {
-    let stage = Stage::new(folder("halves").join("token"));
+    let fixture = Fixture::new(folder("halves").join("token"));
     for (written, taken) in [(&NEW[..5], false), (&NEW[..9], false), (NEW, false), (NEW, true)] {
-        fs::write(&stage.path, written).unwrap();
-        assert_eq!(stage.looks(1), [taken], "{written}");
+        fs::write(&fixture.path, written).unwrap();
+        assert_eq!(fixture.looks(1), [taken], "{written}");
     }
-    assert_eq!(stage.read(), [NEW]);
+    assert_eq!(fixture.read(), [NEW]);
 }
 
 /// What somebody does to a path.
@@ -152,17 +152,17 @@ fn a_file_that_is_of_no_use_for_a_while_changes_nothing_and_is_told_of_once() {
         }),
     ];
     for (label, damage) in damages {
-        let stage = Stage::new(folder(label).join("token"));
-        damage(&stage.path);
-        assert_eq!(stage.looks(4), [false; 4], "{label}");
-        assert_eq!(stage.read(), [OLD], "{label}");
-        let shown = stage.path.to_str().unwrap();
+        let fixture = Fixture::new(folder(label).join("token"));
+        damage(&fixture.path);
+        assert_eq!(fixture.looks(4), [false; 4], "{label}");
+        assert_eq!(fixture.read(), [OLD], "{label}");
+        let shown = fixture.path.to_str().unwrap();
         assert_eq!(said_of(shown).len(), 1, "{label}: {:?}", said_of(shown));
 
-        let _ = fs::remove_file(&stage.path);
-        fs::write(&stage.path, NEW).unwrap();
-        assert_eq!(stage.looks(2), [false, true], "{label}");
-        assert_eq!(stage.read(), [NEW], "{label}");
+        let _ = fs::remove_file(&fixture.path);
+        fs::write(&fixture.path, NEW).unwrap();
+        assert_eq!(fixture.looks(2), [false, true], "{label}");
+        assert_eq!(fixture.read(), [NEW], "{label}");
         let lines = said_of(shown);
         assert!(lines.last().unwrap().contains("another secret"), "{lines:?}");
         assert!(lines.iter().all(|line| !line.contains(OLD) && !line.contains(NEW)), "{lines:?}");
@@ -170,10 +170,10 @@ fn a_file_that_is_of_no_use_for_a_while_changes_nothing_and_is_told_of_once() {
 }
 
 /// A server for which only the new token is good.
-fn refusing(name: &str) -> Stage {
+fn refusing(name: &str) -> Fixture {
     let path = folder(name).join("token");
     let known = path.clone();
-    Stage::with(path, move |number, stream| {
+    Fixture::with(path, move |number, stream| {
         // The first call comes with the old one, and where the file has another one, so does no later call.
         if number == 0 || fs::read_to_string(&known).unwrap().starts_with(OLD) {
             answer(stream, 403, "", REFUSED);
@@ -186,28 +186,28 @@ fn refusing(name: &str) -> Stage {
 
 #[test]
 fn a_read_that_is_refused_is_made_again_with_what_the_file_holds_by_now() {
-    let stage = refusing("read");
-    fs::write(&stage.path, NEW).unwrap();
-    assert_eq!(stage.read(), [OLD, NEW]);
-    assert_eq!(stage.read(), [NEW]);
+    let fixture = refusing("read");
+    fs::write(&fixture.path, NEW).unwrap();
+    assert_eq!(fixture.read(), [OLD, NEW]);
+    assert_eq!(fixture.read(), [NEW]);
 }
 
 #[test]
 fn a_read_that_is_refused_is_made_once_while_the_file_is_the_same() {
-    let stage = refusing("same");
-    assert_eq!(stage.read(), [OLD]);
-    fs::remove_file(&stage.path).unwrap();
-    fs::write(&stage.path, OLD).unwrap();
-    assert_eq!(stage.read(), [OLD]);
+    let fixture = refusing("same");
+    assert_eq!(fixture.read(), [OLD]);
+    fs::remove_file(&fixture.path).unwrap();
+    fs::write(&fixture.path, OLD).unwrap();
+    assert_eq!(fixture.read(), [OLD]);
 }
 
 /// A write is sent at most once, and the next loop is soon.
 #[test]
 fn a_write_that_is_refused_is_not_repeated_and_the_next_call_has_the_new_secret() {
-    let stage = refusing("write");
-    fs::write(&stage.path, NEW).unwrap();
+    let fixture = refusing("write");
+    fs::write(&fixture.path, NEW).unwrap();
     let batch = Batch { deletes: vec![RecordId::new("r1")], ..Batch::default() };
-    assert!(stage.client.batch(&ZoneId::new("z1"), &batch, Stage::deadline()).is_err());
-    assert_eq!(stage.tokens_since(0), [OLD]);
-    assert_eq!(stage.read(), [NEW]);
+    assert!(fixture.client.batch(&ZoneId::new("z1"), &batch, Fixture::deadline()).is_err());
+    assert_eq!(fixture.tokens_since(0), [OLD]);
+    assert_eq!(fixture.read(), [NEW]);
 }

@@ -117,14 +117,14 @@ pub(crate) type Key = (String, Option<String>);
 
 /// A document, and which of its rules are ours.
 #[derive(Clone, Debug)]
-pub(crate) struct Scene {
+pub(crate) struct EditCase {
     pub(crate) config: String,
     /// The rules written as ours, as they would be asked for.
     pub(crate) own: Vec<WantedRule>,
     pub(crate) edits: Vec<RuleEdit>,
 }
 
-impl Scene {
+impl EditCase {
     pub(crate) fn document(&self) -> Document {
         let config: Box<RawValue> = serde_json::from_str(&self.config).unwrap();
         Document::parse(Some(&config)).unwrap()
@@ -176,24 +176,24 @@ fn style() -> impl Strategy<Value = Style> {
 }
 
 /// Documents of all kinds.
-pub(crate) fn scene() -> impl Strategy<Value = Scene> {
+pub(crate) fn case() -> impl Strategy<Value = EditCase> {
     let hostnames = HOSTNAMES.into_iter().chain(ODD_HOSTNAMES).map(Some).chain([None]).collect();
     let paths = PATHS.into_iter().chain(ODD_PATHS).map(Some).chain([None]).collect();
-    scene_of(hostnames, paths, any::<bool>().boxed())
+    case_of(hostnames, paths, any::<bool>().boxed())
 }
 
 /// Documents whose foreign rules we would have written so too.
-pub(crate) fn plain_scene() -> impl Strategy<Value = Scene> {
+pub(crate) fn plain_case() -> impl Strategy<Value = EditCase> {
     let hostnames = HOSTNAMES.into_iter().map(Some).collect();
     let paths = PATHS.into_iter().map(Some).chain([None]).collect();
-    scene_of(hostnames, paths, Just(true).boxed())
+    case_of(hostnames, paths, Just(true).boxed())
 }
 
-fn scene_of(
+fn case_of(
     hostnames: Vec<Option<&'static str>>,
     paths: Vec<Option<&'static str>>,
     has_catch_all: BoxedStrategy<bool>,
-) -> impl Strategy<Value = Scene> {
+) -> impl Strategy<Value = EditCase> {
     let foreign = (select(hostnames), select(paths), style())
         .prop_map(|(hostname, path, style)| Entry::Foreign { hostname, path, style });
     let own = (wanted(), style()).prop_map(|(wanted, style)| Entry::Own(wanted, style));
@@ -216,7 +216,7 @@ fn scene_of(
                     kind => RuleEdit::Put { rule, replaces: kind == 1 },
                 });
             }
-            Scene { config: config(&entries, has_catch_all, is_loose), own, edits }
+            EditCase { config: config(&entries, has_catch_all, is_loose), own, edits }
         })
 }
 

@@ -14,23 +14,23 @@ use proptest::test_runner::Config;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::generator::{HOSTS, Key, REQUEST_PATHS, Scene, has_key, key_of, plain_scene, scene, wanted_key};
+use crate::generator::{EditCase, HOSTS, Key, REQUEST_PATHS, case, has_key, key_of, plain_case, wanted_key};
 use crate::{matcher, options};
 
-fn edit(scene: &Scene) -> Edited {
-    scene.document().edit(&scene.edits, &|rule| scene.is_own(rule))
+fn edit(case: &EditCase) -> Edited {
+    case.document().edit(&case.edits, &|rule| case.is_own(rule))
 }
 
 /// The keys of the edits that were applied: put, and taken away.
-fn applied(scene: &Scene, edited: &Edited) -> (BTreeSet<Key>, BTreeSet<Key>) {
+fn applied(case: &EditCase, edited: &Edited) -> (BTreeSet<Key>, BTreeSet<Key>) {
     let refused: BTreeSet<usize> = edited.refused.iter().map(|(index, _)| *index).collect();
     let asked = |is_put: bool| {
-        let edits = scene.edits.iter().filter(move |edit| matches!(edit, RuleEdit::Put { .. }) == is_put);
+        let edits = case.edits.iter().filter(move |edit| matches!(edit, RuleEdit::Put { .. }) == is_put);
         edits.map(key_of).collect::<BTreeSet<Key>>()
     };
-    let accepted = scene.edits.iter().enumerate().filter(|(index, _)| !refused.contains(index));
+    let accepted = case.edits.iter().enumerate().filter(|(index, _)| !refused.contains(index));
     let accepted: BTreeSet<Key> = accepted.map(|(_, edit)| key_of(edit)).collect();
-    let put: BTreeSet<Key> = scene
+    let put: BTreeSet<Key> = case
         .edits
         .iter()
         .enumerate()
@@ -64,12 +64,12 @@ proptest! {
     #![proptest_config(Config { failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn foreign_rules_keep_their_order_and_their_bytes(scene in scene()) {
-        let before = scene.document();
-        let edited = edit(&scene);
-        let (put, removed) = applied(&scene, &edited);
+    fn foreign_rules_keep_their_order_and_their_bytes(case in case()) {
+        let before = case.document();
+        let edited = edit(&case);
+        let (put, removed) = applied(&case, &edited);
         let is_foreign = |rule: &&Rule| {
-            !scene.is_own(rule) && !has_key_of(&put, rule) && !has_key_of(&removed, rule)
+            !case.is_own(rule) && !has_key_of(&put, rule) && !has_key_of(&removed, rule)
         };
         let kept = texts(before.rules().iter().filter(is_foreign));
         // What is sent counts, not what is remembered of it.
@@ -83,10 +83,10 @@ proptest! {
 
     /// Design 6: a request changes its rule only from one that covers ours to ours, and back.
     #[test]
-    fn a_request_changes_its_rule_only_from_one_that_covers_ours_to_ours(scene in scene()) {
-        let before = scene.document();
-        let edited = edit(&scene);
-        let (put, removed) = applied(&scene, &edited);
+    fn a_request_changes_its_rule_only_from_one_that_covers_ours_to_ours(case in case()) {
+        let before = case.document();
+        let edited = edit(&case);
+        let (put, removed) = applied(&case, &edited);
         let (old, new) = (readable(&before), readable(&edited.document));
         for (host, path) in requests() {
             let (from, to) = (matcher::first_match(&old, host, path), matcher::first_match(&new, host, path));
@@ -107,7 +107,7 @@ proptest! {
                 is_put || is_spelled_anew,
                 "{} {} went from {} to {}", host, path, old_rule.raw(), new_rule.raw()
             );
-            let is_ours = scene.is_own(old_rule) || has_key_of(&put, old_rule);
+            let is_ours = case.is_own(old_rule) || has_key_of(&put, old_rule);
             let covers = requests().all(|(host, path)| {
                 !matcher::matches(&new[to], host, path) || matcher::matches(&old[from], host, path)
             });
@@ -119,12 +119,12 @@ proptest! {
     }
 
     #[test]
-    fn editing_twice_is_editing_once(scene in scene()) {
-        let once = edit(&scene);
+    fn editing_twice_is_editing_once(case in case()) {
+        let once = edit(&case);
         // What was put is ours from then on.
-        let (put, _) = applied(&scene, &once);
-        let own = |rule: &Rule| scene.is_own(rule) || has_key_of(&put, rule);
-        let twice = once.document.edit(&scene.edits, &own);
+        let (put, _) = applied(&case, &once);
+        let own = |rule: &Rule| case.is_own(rule) || has_key_of(&put, rule);
+        let twice = once.document.edit(&case.edits, &own);
         prop_assert!(!twice.changed, "{} became {}", once.document.to_raw(), twice.document.to_raw());
         prop_assert_eq!(&twice.document, &once.document);
         prop_assert_eq!(
@@ -135,14 +135,14 @@ proptest! {
 
     #[test]
     fn the_order_of_edits_does_not_matter(
-        (scene, shuffled) in scene().prop_flat_map(|scene| {
-            let indices: Vec<usize> = (0..scene.edits.len()).collect();
-            (Just(scene), Just(indices).prop_shuffle())
+        (case, shuffled) in case().prop_flat_map(|case| {
+            let indices: Vec<usize> = (0..case.edits.len()).collect();
+            (Just(case), Just(indices).prop_shuffle())
         })
     ) {
-        let edited = edit(&scene);
-        let edits = shuffled.iter().map(|&index| scene.edits[index].clone()).collect();
-        let other = edit(&Scene { edits, ..scene });
+        let edited = edit(&case);
+        let edits = shuffled.iter().map(|&index| case.edits[index].clone()).collect();
+        let other = edit(&EditCase { edits, ..case });
         prop_assert_eq!(&edited.document, &other.document);
         let mut refused: Vec<_> =
             other.refused.into_iter().map(|(index, refusal)| (shuffled[index], refusal)).collect();
@@ -151,19 +151,19 @@ proptest! {
     }
 
     #[test]
-    fn what_changes_nothing_keeps_every_byte(scene in scene()) {
-        let edited = edit(&scene);
-        let is_same = edited.document.to_raw().get() == scene.document().to_raw().get();
+    fn what_changes_nothing_keeps_every_byte(case in case()) {
+        let edited = edit(&case);
+        let is_same = edited.document.to_raw().get() == case.document().to_raw().get();
         prop_assert_eq!(edited.changed, !is_same);
     }
 
     /// Design 3: drift shows if and only if applying the endpoint again would write something.
     #[test]
-    fn a_rule_is_shadowed_if_and_only_if_putting_it_again_would_change_the_list(scene in scene()) {
-        let document = scene.document();
-        let own = |rule: &Rule| scene.is_own(rule);
+    fn a_rule_is_shadowed_if_and_only_if_putting_it_again_would_change_the_list(case in case()) {
+        let document = case.document();
+        let own = |rule: &Rule| case.is_own(rule);
         let mut standing = Vec::new();
-        for rule in &scene.own {
+        for rule in &case.own {
             let put = RuleEdit::Put { rule: rule.clone(), replaces: true };
             let edited = document.edit(std::slice::from_ref(&put), &own);
             let is_shadowed = document.is_shadowed(&rule.hostname, rule.path_text(), &own);
@@ -177,12 +177,12 @@ proptest! {
     }
 
     #[test]
-    fn what_was_put_stands_as_wanted_where_requests_reach_it(scene in scene()) {
-        let edited = edit(&scene);
+    fn what_was_put_stands_as_wanted_where_requests_reach_it(case in case()) {
+        let edited = edit(&case);
         let refused: BTreeSet<usize> = edited.refused.iter().map(|(index, _)| *index).collect();
-        let (put, _) = applied(&scene, &edited);
-        let own = |rule: &Rule| scene.is_own(rule) || has_key_of(&put, rule);
-        for (index, edit) in scene.edits.iter().enumerate() {
+        let (put, _) = applied(&case, &edited);
+        let own = |rule: &Rule| case.is_own(rule) || has_key_of(&put, rule);
+        for (index, edit) in case.edits.iter().enumerate() {
             let RuleEdit::Put { rule: wanted, replaces } = edit else { continue };
             if refused.contains(&index) {
                 continue;
@@ -209,10 +209,10 @@ proptest! {
     }
 
     #[test]
-    fn what_was_removed_is_gone_and_nothing_else(scene in scene()) {
-        let before = scene.document();
-        let edited = edit(&scene);
-        let (put, removed) = applied(&scene, &edited);
+    fn what_was_removed_is_gone_and_nothing_else(case in case()) {
+        let before = case.document();
+        let edited = edit(&case);
+        let (put, removed) = applied(&case, &edited);
         let is_other = |rule: &&Rule| !has_key_of(&put, rule) && !has_key_of(&removed, rule);
         prop_assert!(!edited.document.rules().iter().any(|rule| has_key_of(&removed, rule)));
         let mut kept = texts(before.rules().iter().filter(is_other));
@@ -226,23 +226,23 @@ proptest! {
     }
 
     #[test]
-    fn a_document_that_was_edited_ends_with_a_catch_all(scene in scene()) {
-        let edited = edit(&scene);
+    fn a_document_that_was_edited_ends_with_a_catch_all(case in case()) {
+        let edited = edit(&case);
         if edited.changed {
             let last = edited.document.rules().last().expect("an edited document has rules");
             prop_assert!(matches!(last.hostname(), "" | "*") && last.path().is_none());
         }
         let is_catch_all = |rule: &&Rule| matches!(rule.hostname(), "" | "*") && rule.path().is_none();
-        let before = scene.document();
+        let before = case.document();
         if let Some(last) = before.rules().last().filter(is_catch_all) {
             prop_assert_eq!(edited.document.rules().last().map(|rule| rule.raw().get()), Some(last.raw().get()));
         }
     }
 
     #[test]
-    fn fields_that_are_not_managed_are_kept_at_every_level(scene in scene()) {
-        let before = scene.document();
-        let edited = edit(&scene);
+    fn fields_that_are_not_managed_are_kept_at_every_level(case in case()) {
+        let before = case.document();
+        let edited = edit(&case);
         let unknown = |document: &Document| {
             let mut config: serde_json::Map<String, Value> = serde_json::from_str(document.to_raw().get()).unwrap();
             config.remove("ingress");
@@ -258,9 +258,9 @@ proptest! {
     }
 
     #[test]
-    fn a_list_that_was_valid_stays_valid(scene in plain_scene()) {
-        let before = scene.document();
-        let edited = edit(&scene);
+    fn a_list_that_was_valid_stays_valid(case in plain_case()) {
+        let before = case.document();
+        let edited = edit(&case);
         if validate(before.to_raw().get()).is_ok() {
             prop_assert_eq!(validate(edited.document.to_raw().get()), Ok(()));
         }
@@ -313,25 +313,25 @@ fn the_documents_are_not_trivial() {
     let mut runner = TestRunner::deterministic();
     let (mut changed, mut refused, mut shadowed, mut moved, mut valid) = (0, 0, 0, 0, 0);
     for _ in 0..200 {
-        let scene = scene().new_tree(&mut runner).unwrap().current();
-        let document = scene.document();
-        let edited = edit(&scene);
+        let case = case().new_tree(&mut runner).unwrap().current();
+        let document = case.document();
+        let edited = edit(&case);
         changed += usize::from(edited.changed);
         refused += usize::from(!edited.refused.is_empty());
         shadowed +=
-            usize::from(scene.own.iter().any(|rule| {
-                document.is_shadowed(&rule.hostname, rule.path_text(), &|rule| scene.is_own(rule))
+            usize::from(case.own.iter().any(|rule| {
+                document.is_shadowed(&rule.hostname, rule.path_text(), &|rule| case.is_own(rule))
             }));
-        let (put, _) = applied(&scene, &edited);
+        let (put, _) = applied(&case, &edited);
         let (old, new) = (readable(&document), readable(&edited.document));
         moved += usize::from(requests().any(|(host, path)| {
             let (from, to) = (matcher::first_match(&old, host, path), matcher::first_match(&new, host, path));
             from.zip(to).is_some_and(|(from, to)| {
                 let (from, to) = (&document.rules()[from], &edited.document.rules()[to]);
-                !scene.is_own(from) && has_key_of(&put, to) && from.raw().get() != to.raw().get()
+                !case.is_own(from) && has_key_of(&put, to) && from.raw().get() != to.raw().get()
             })
         }));
-        let plain = plain_scene().new_tree(&mut runner).unwrap().current();
+        let plain = plain_case().new_tree(&mut runner).unwrap().current();
         valid += usize::from(!plain.edits.is_empty() && validate(plain.document().to_raw().get()).is_ok());
     }
     for (label, count) in [

@@ -12,9 +12,9 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::ZoneSnapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use serde_json::json;
 use test_support::external_dns::TXT;
-use test_support::harness::{Scene, endpoint, published};
-use test_support::world;
-use test_support::world::{HOME, OFFICE, World, tunnel_id};
+use test_support::fake_cloudflare;
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
+use test_support::harness::{Harness, endpoint, published};
 
 const NAME: &str = "a.example.com";
 const WANTED: &str = "http://web:80";
@@ -58,14 +58,14 @@ struct Holding {
 
 impl Holding {
     /// Among other things of somebody's on the same hostname and beside it.
-    fn world(&self) -> World {
+    fn cloudflare(&self) -> FakeCloudflare {
         let others = [
             r#"{ "path":"^/theirs$", "hostname":"a.example.com","service":"http://theirs:81", "note":[1] }"#,
             r#"{"hostname":"other.example.com","service":"http://other:80"}"#,
         ];
         let rules: Vec<String> = others.iter().map(ToString::to_string).chain(self.rule.clone()).collect();
         let home = target(HOME);
-        let mut world = World::new(
+        let mut cloudflare = FakeCloudflare::new(
             &rules,
             &[
                 (NAME, "MX", "mx.test"),
@@ -74,12 +74,12 @@ impl Holding {
             ],
         );
         if let Some((kind, content, comment)) = &self.record {
-            world.add(NAME, kind, content, comment);
+            cloudflare.add(NAME, kind, content, comment);
         }
         for (name, content) in &self.txt {
-            world.add(name, "TXT", content, "");
+            cloudflare.add(name, "TXT", content, "");
         }
-        world
+        cloudflare
     }
 }
 
@@ -172,8 +172,8 @@ fn holdings() -> Vec<Holding> {
 }
 
 /// Whether the hostname is ours, as it is wanted.
-fn is_published(world: &World) -> bool {
-    let of_name: Vec<_> = world
+fn is_published(cloudflare: &FakeCloudflare) -> bool {
+    let of_name: Vec<_> = cloudflare
         .records
         .iter()
         .filter(|record| &*record.name == NAME && ["A", "AAAA", "CNAME"].contains(&&*record.kind))
@@ -181,7 +181,7 @@ fn is_published(world: &World) -> bool {
     let [record] = of_name[..] else {
         return false;
     };
-    let services = world.document(&tunnel_id(HOME)).rules().iter();
+    let services = cloudflare.document(&tunnel_id(HOME)).rules().iter();
     let mut services = services.filter(|rule| rule.hostname() == NAME && rule.path().is_none());
     *record.content == *target(HOME)
         && record.proxied
@@ -191,22 +191,22 @@ fn is_published(world: &World) -> bool {
 }
 
 /// Loops to rest, after which one more writes nothing.
-fn rest(world: &mut World, desired: &[Endpoint]) -> Plan {
+fn settle(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan {
     for _ in 0..LOOPS_TO_REST {
-        world.run_loop(desired, usize::MAX);
+        cloudflare.run_loop(desired, usize::MAX);
     }
-    let writes = world.writes;
-    let plan = world.run_loop(desired, usize::MAX);
-    assert_eq!(world.writes, writes, "a further loop wrote {plan:?}");
+    let writes = cloudflare.writes;
+    let plan = cloudflare.run_loop(desired, usize::MAX);
+    assert_eq!(cloudflare.writes, writes, "a further loop wrote {plan:?}");
     plan
 }
 
 /// What is beside the hostname's record and rule: nobody ever asks for it.
-fn beside(world: &World) -> (Vec<String>, Vec<String>) {
+fn beside(cloudflare: &FakeCloudflare) -> (Vec<String>, Vec<String>) {
     let is_beside =
         |name: &str, kind: &str| kind == "MX" || ["other.example.com", "b.example.com"].contains(&name);
-    let records = world.records.iter().filter(|record| is_beside(&record.name, &record.kind));
-    let rules = world.document(&tunnel_id(HOME)).rules().iter();
+    let records = cloudflare.records.iter().filter(|record| is_beside(&record.name, &record.kind));
+    let rules = cloudflare.document(&tunnel_id(HOME)).rules().iter();
     let rules = rules.filter(|rule| rule.hostname() != NAME || rule.path().is_some());
     (
         records.map(|record| format!("{record:?}")).collect(),
@@ -219,31 +219,38 @@ fn each_mode_takes_over_what_it_says_and_nothing_else() {
     for holding in holdings() {
         for mode in MODES {
             let label = format!("{} with ADOPT={mode}", holding.label);
-            let before = holding.world();
-            let mut world =
-                holding.world().adopting(if mode.is_empty() { &[] } else { std::slice::from_ref(&mode) });
-            rest(&mut world, &desired());
-            assert_eq!(beside(&world), beside(&before), "{label}");
+            let before = holding.cloudflare();
+            let mut cloudflare = holding.cloudflare().adopting(if mode.is_empty() {
+                &[]
+            } else {
+                std::slice::from_ref(&mode)
+            });
+            settle(&mut cloudflare, &desired());
+            assert_eq!(beside(&cloudflare), beside(&before), "{label}");
             if !holding.taken_by.contains(&mode) {
                 assert_eq!(
-                    (&world.records, &world.documents),
+                    (&cloudflare.records, &cloudflare.documents),
                     (&before.records, &before.documents),
                     "{label}"
                 );
                 continue;
             }
-            assert!(is_published(&world), "{label}: {world:#?}");
+            assert!(is_published(&cloudflare), "{label}: {cloudflare:#?}");
 
             // What was taken over stays ours when nothing is to be taken over any more.
-            let mut world = world.adopting(&[]);
-            let (writes, taken) = (world.writes, world.records.clone());
-            rest(&mut world, &desired());
-            assert_eq!((world.writes, &world.records), (writes, &taken), "{label}");
-            rest(&mut world, &[]);
-            assert_eq!(beside(&world), beside(&before), "{label}");
-            assert_eq!(beside(&world).1.len(), world.document(&tunnel_id(HOME)).rules().len(), "{label}");
+            let mut cloudflare = cloudflare.adopting(&[]);
+            let (writes, taken) = (cloudflare.writes, cloudflare.records.clone());
+            settle(&mut cloudflare, &desired());
+            assert_eq!((cloudflare.writes, &cloudflare.records), (writes, &taken), "{label}");
+            settle(&mut cloudflare, &[]);
+            assert_eq!(beside(&cloudflare), beside(&before), "{label}");
+            assert_eq!(
+                beside(&cloudflare).1.len(),
+                cloudflare.document(&tunnel_id(HOME)).rules().len(),
+                "{label}"
+            );
             assert!(
-                !world.records.iter().any(|record| *record.name == *NAME && &*record.kind == "CNAME"),
+                !cloudflare.records.iter().any(|record| *record.name == *NAME && &*record.kind == "CNAME"),
                 "{label}"
             );
         }
@@ -255,8 +262,8 @@ fn each_mode_takes_over_what_it_says_and_nothing_else() {
 fn each_refusal_names_who_holds_the_name_and_the_smallest_value_that_takes_it_over() {
     for holding in holdings() {
         let label = holding.label;
-        let mut world = holding.world();
-        let plan = rest(&mut world, &desired());
+        let mut cloudflare = holding.cloudflare();
+        let plan = settle(&mut cloudflare, &desired());
         let [refusal] = &plan.refusals[..] else {
             panic!("{label}: {plan:?}");
         };
@@ -272,9 +279,9 @@ fn each_refusal_names_who_holds_the_name_and_the_smallest_value_that_takes_it_ov
             continue;
         };
         assert!(text.contains(&format!("set ADOPT={named} to take it over, ")), "{label}: {text}");
-        let mut world = holding.world().adopting(&named.split(',').collect::<Vec<_>>());
-        rest(&mut world, &desired());
-        assert!(is_published(&world), "{label}: {named} is not enough");
+        let mut cloudflare = holding.cloudflare().adopting(&named.split(',').collect::<Vec<_>>());
+        settle(&mut cloudflare, &desired());
+        assert!(is_published(&cloudflare), "{label}: {named} is not enough");
     }
 }
 
@@ -282,20 +289,20 @@ fn each_refusal_names_who_holds_the_name_and_the_smallest_value_that_takes_it_ov
 #[test]
 fn the_rule_of_a_record_with_heritage_needs_a_mode_of_its_own() {
     let holding = |service: &str| {
-        let mut world =
-            World::new(&[rule(service)], &[(NAME, "A", "192.0.2.1"), (NAME, "AAAA", "2001:db8::1")]);
-        world.add("a-a.example.com", "TXT", &heritage("other"), "");
-        world.add("aaaa-a.example.com", "TXT", &heritage("other"), "");
-        world
+        let mut cloudflare =
+            FakeCloudflare::new(&[rule(service)], &[(NAME, "A", "192.0.2.1"), (NAME, "AAAA", "2001:db8::1")]);
+        cloudflare.add("a-a.example.com", "TXT", &heritage("other"), "");
+        cloudflare.add("aaaa-a.example.com", "TXT", &heritage("other"), "");
+        cloudflare
     };
     for (service, value) in [("http://theirs:80", "owner=other,tunnel"), (WANTED, "owner=other,identical")] {
-        let plan = rest(&mut holding(service), &desired());
+        let plan = settle(&mut holding(service), &desired());
         let text = plan.refusals.iter().map(ToString::to_string).collect::<String>();
         assert!(text.contains(&format!("ADOPT={value} ")), "{text}");
 
         let mut alone = holding(service).adopting(&["owner=other"]);
         let before = alone.clone();
-        let plan = rest(&mut alone, &desired());
+        let plan = settle(&mut alone, &desired());
         assert!(
             matches!(&plan.refusals[..], [one] if matches!(one.reason, Reason::RuleHeld { .. })),
             "{plan:?}"
@@ -303,7 +310,7 @@ fn the_rule_of_a_record_with_heritage_needs_a_mode_of_its_own() {
         assert_eq!(alone, before, "nothing is taken over that nobody can be served with");
 
         let mut both = holding(service).adopting(&value.split(',').collect::<Vec<_>>());
-        rest(&mut both, &desired());
+        settle(&mut both, &desired());
         assert!(is_published(&both));
         assert_eq!(both.records.len(), 1, "the TXT records went with what they spoke of: {:?}", both.records);
     }
@@ -311,24 +318,28 @@ fn the_rule_of_a_record_with_heritage_needs_a_mode_of_its_own() {
 
 #[test]
 fn only_the_heritage_of_the_owner_that_is_named_goes() {
-    let mut world = World::new(&[], &[(NAME, "CNAME", "lb.test")]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[(NAME, "CNAME", "lb.test")]);
     for (name, content) in [
         ("cname-a.example.com", heritage("other")),
         ("cname-b.example.com", heritage("other")),
         ("a-a.example.com", heritage("third")),
         (NAME, "\"v=spf1 -all\"".to_owned()),
     ] {
-        world.add(name, "TXT", &content, "");
+        cloudflare.add(name, "TXT", &content, "");
     }
-    let mut all = world.clone().adopting(&["all"]);
-    rest(&mut all, &desired());
-    assert_eq!(all.records.len(), world.records.len(), "what does not conflict stays");
+    let mut all = cloudflare.clone().adopting(&["all"]);
+    settle(&mut all, &desired());
+    assert_eq!(all.records.len(), cloudflare.records.len(), "what does not conflict stays");
 
-    let mut world = world.adopting(&["owner=other"]);
-    let plan = world.run_loop(&desired(), usize::MAX);
-    assert!(is_published(&world));
-    let left: Vec<&str> =
-        world.records.iter().filter(|record| &*record.kind == "TXT").map(|record| &*record.name).collect();
+    let mut cloudflare = cloudflare.adopting(&["owner=other"]);
+    let plan = cloudflare.run_loop(&desired(), usize::MAX);
+    assert!(is_published(&cloudflare));
+    let left: Vec<&str> = cloudflare
+        .records
+        .iter()
+        .filter(|record| &*record.kind == "TXT")
+        .map(|record| &*record.name)
+        .collect();
     assert_eq!(left, ["cname-b.example.com", "a-a.example.com", NAME]);
     assert_eq!(plan.notes, []);
 }
@@ -346,32 +357,33 @@ fn the_affixes_of_the_registry_are_those_of_the_requests_own_txt_records() {
     for (name, is_taken) in
         [("x-a-a.example.com", true), ("x-a.example.com", true), ("a-a.example.com", false)]
     {
-        let mut world = World::new(&[], &[(NAME, "A", "192.0.2.1")]).adopting(&["owner=default"]);
-        world.add(name, "TXT", &heritage("default"), "");
-        let mut changes = world.changes(&desired());
+        let mut cloudflare =
+            FakeCloudflare::new(&[], &[(NAME, "A", "192.0.2.1")]).adopting(&["owner=default"]);
+        cloudflare.add(name, "TXT", &heritage("default"), "");
+        let mut changes = cloudflare.changes(&desired());
         changes.create.push(txt.clone());
-        let plan = world.plan(&changes);
-        world.apply(&plan, usize::MAX);
-        assert_eq!(is_published(&world), is_taken, "{name}");
-        assert_eq!(world.records.iter().any(|record| &*record.kind == "TXT"), !is_taken, "{name}");
+        let plan = cloudflare.plan(&changes);
+        cloudflare.apply(&plan, usize::MAX);
+        assert_eq!(is_published(&cloudflare), is_taken, "{name}");
+        assert_eq!(cloudflare.records.iter().any(|record| &*record.kind == "TXT"), !is_taken, "{name}");
     }
 }
 
 /// The TXT record of a zone's own name lies in the zone above.
 #[test]
 fn heritage_in_another_zone_is_left_and_noted() {
-    let mut world = World::new(&[], &[]).adopting(&["owner=default"]);
-    world.add("cname-shop.example.com", "TXT", &heritage("default"), "");
-    let mut inner = World::new(&[], &[]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&["owner=default"]);
+    cloudflare.add("cname-shop.example.com", "TXT", &heritage("default"), "");
+    let mut inner = FakeCloudflare::new(&[], &[]);
     inner.add("shop.example.com", "CNAME", "lb.test", "");
-    let mut snapshot = world.snapshot();
+    let mut snapshot = cloudflare.snapshot();
     let outer = &snapshot.zones[0].zone;
     let zone = Zone { id: ZoneId::new("z2"), name: "shop.example.com".into(), ..outer.clone() };
     snapshot.zones.push(ZoneSnapshot::new(zone, inner.records));
 
     let changes = Changes { create: vec![published("shop.example.com", WANTED)], ..Changes::default() };
-    let mut settings = world::settings();
-    settings.policy.adopt = world.adopt.clone();
+    let mut settings = fake_cloudflare::settings();
+    settings.policy.adopt = cloudflare.adopt.clone();
     let plan = plan(&changes, &snapshot, &Settled::default(), &settings).expect("the owner is ours");
     assert_eq!(plan.hosts.len(), 1, "{plan:?}");
     let text = plan.notes.iter().map(ToString::to_string).collect::<String>();
@@ -386,15 +398,15 @@ fn a_record_of_our_own_owner_at_another_live_tunnel_stays_that_instances() {
     let theirs = "11111111-a4ef-4643-bbbc-4a0ed4fc8415";
     for (mode, is_taken) in [("identical", false), ("tunnel", false), ("owner=default", false), ("all", true)]
     {
-        let mut world = World::new(&[], &[]).adopting(&[mode]);
-        world.live_elsewhere.insert(tunnel_id(theirs));
-        world.add(NAME, "CNAME", &target(theirs), "external-dns owner=default rules=abc");
-        let before = world.clone();
-        let plan = rest(&mut world, &desired());
+        let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&[mode]);
+        cloudflare.live_elsewhere.insert(tunnel_id(theirs));
+        cloudflare.add(NAME, "CNAME", &target(theirs), "external-dns owner=default rules=abc");
+        let before = cloudflare.clone();
+        let plan = settle(&mut cloudflare, &desired());
         if is_taken {
-            assert!(is_published(&world), "{mode}");
+            assert!(is_published(&cloudflare), "{mode}");
         } else {
-            assert_eq!(world, before, "{mode}");
+            assert_eq!(cloudflare, before, "{mode}");
             assert!(plan.refusals[0].to_string().contains("ADOPT=all "), "{:?}", plan.refusals);
         }
     }
@@ -402,11 +414,11 @@ fn a_record_of_our_own_owner_at_another_live_tunnel_stays_that_instances() {
 
 #[test]
 fn a_record_that_cloudflare_manages_is_never_taken_over() {
-    let mut world = World::new(&[], &[(NAME, "CNAME", &target(HOME))]).adopting(&["all"]);
-    world.records[0].read_only = true;
-    let before = world.clone();
-    let plan = rest(&mut world, &desired());
-    assert_eq!(world, before);
+    let mut cloudflare = FakeCloudflare::new(&[], &[(NAME, "CNAME", &target(HOME))]).adopting(&["all"]);
+    cloudflare.records[0].read_only = true;
+    let before = cloudflare.clone();
+    let plan = settle(&mut cloudflare, &desired());
+    assert_eq!(cloudflare, before);
     assert!(!plan.refusals[0].to_string().contains("ADOPT"), "{:?}", plan.refusals);
 }
 
@@ -414,15 +426,15 @@ fn a_record_that_cloudflare_manages_is_never_taken_over() {
 #[test]
 fn a_rule_is_stamped_before_it_is_changed_and_what_is_begun_is_ended_without_the_mode() {
     for (comment, mode) in [("", "tunnel"), (&*stamp_of("other"), "owner=other"), ("", "all")] {
-        let mut world = World::new(&[rule("http://theirs:80")], &[]).adopting(&[mode]);
-        world.add(NAME, "CNAME", &target(HOME), comment);
-        let before = world.clone();
-        world.run_loop(&desired(), 1);
-        assert_eq!(world.documents, before.documents, "{mode}");
-        assert!(world.records[0].comment.starts_with("external-dns owner=default "), "{mode}");
-        let mut world = world.adopting(&[]);
-        rest(&mut world, &desired());
-        assert!(is_published(&world), "{mode}");
+        let mut cloudflare = FakeCloudflare::new(&[rule("http://theirs:80")], &[]).adopting(&[mode]);
+        cloudflare.add(NAME, "CNAME", &target(HOME), comment);
+        let before = cloudflare.clone();
+        cloudflare.run_loop(&desired(), 1);
+        assert_eq!(cloudflare.documents, before.documents, "{mode}");
+        assert!(cloudflare.records[0].comment.starts_with("external-dns owner=default "), "{mode}");
+        let mut cloudflare = cloudflare.adopting(&[]);
+        settle(&mut cloudflare, &desired());
+        assert!(is_published(&cloudflare), "{mode}");
     }
 }
 
@@ -432,16 +444,17 @@ fn a_rule_is_stamped_before_it_is_changed_and_what_is_begun_is_ended_without_the
 fn a_rule_that_goes_with_its_owners_record_is_stamped_first_and_unstamped_last() {
     let record_only = [endpoint(NAME, &[("tunnel-service", "none")])];
     for writes in 1..4 {
-        let mut world = World::new(&[rule("http://theirs:80")], &[]).adopting(&["owner=other"]);
-        world.add(NAME, "CNAME", &target(HOME), &stamp_of("other"));
-        world.run_loop(&record_only, writes);
-        let is_there = world.document(&tunnel_id(HOME)).rules().iter().any(|rule| rule.hostname() == NAME);
-        let stamp = Stamp::parse(&world.records[0].comment).expect("stamped");
+        let mut cloudflare = FakeCloudflare::new(&[rule("http://theirs:80")], &[]).adopting(&["owner=other"]);
+        cloudflare.add(NAME, "CNAME", &target(HOME), &stamp_of("other"));
+        cloudflare.run_loop(&record_only, writes);
+        let is_there =
+            cloudflare.document(&tunnel_id(HOME)).rules().iter().any(|rule| rule.hostname() == NAME);
+        let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("stamped");
         assert_eq!((&*stamp.owner, is_there), ("default", writes == 1));
         assert_eq!(stamp.claims.rules.is_empty(), writes == 3, "after {writes} writes");
-        let mut world = world.adopting(&[]);
-        rest(&mut world, &record_only);
-        assert_eq!(world.document(&tunnel_id(HOME)).rules().len(), 1, "the catch-all");
+        let mut cloudflare = cloudflare.adopting(&[]);
+        settle(&mut cloudflare, &record_only);
+        assert_eq!(cloudflare.document(&tunnel_id(HOME)).rules().len(), 1, "the catch-all");
     }
 }
 
@@ -450,19 +463,19 @@ fn a_rule_that_goes_with_its_owners_record_is_stamped_first_and_unstamped_last()
 fn what_is_identical_gets_a_stamp_and_nothing_else() {
     for mode in ["identical", "tunnel", "all"] {
         let api = r#"{"hostname":"a.example.com","path":"^/api(/|$)","service":"http://api:80"}"#;
-        let mut world = World::new(&[api.to_owned(), rule(WANTED)], &[]).adopting(&[mode]);
-        world.add(NAME, "CNAME", &target(HOME), "Jo's");
-        let before = world.clone();
+        let mut cloudflare = FakeCloudflare::new(&[api.to_owned(), rule(WANTED)], &[]).adopting(&[mode]);
+        cloudflare.add(NAME, "CNAME", &target(HOME), "Jo's");
+        let before = cloudflare.clone();
         let paths = [
             published(NAME, WANTED),
             endpoint(NAME, &[("tunnel-service", "http://api:80"), ("tunnel-path-prefix", "/api")]),
         ];
-        rest(&mut world, &paths);
-        assert_eq!((world.writes, &world.documents), (1, &before.documents), "{mode}");
-        let stamp = Stamp::parse(&world.records[0].comment).expect("stamped");
+        settle(&mut cloudflare, &paths);
+        assert_eq!((cloudflare.writes, &cloudflare.documents), (1, &before.documents), "{mode}");
+        let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("stamped");
         assert_eq!(stamp.claims.rules.len(), 2, "{mode}");
-        assert!(world.records[0].comment.ends_with(" | Jo's"), "{}", world.records[0].comment);
-        assert_eq!(world.shown().len(), 2);
+        assert!(cloudflare.records[0].comment.ends_with(" | Jo's"), "{}", cloudflare.records[0].comment);
+        assert_eq!(cloudflare.shown().len(), 2);
     }
 }
 
@@ -471,11 +484,11 @@ fn what_is_identical_gets_a_stamp_and_nothing_else() {
 fn a_rule_in_the_wrong_place_is_not_identical() {
     let rules = [r#"{"hostname":"*.example.com","service":"http://wild:80"}"#.to_owned(), rule(WANTED)];
     for (mode, is_taken) in [("identical", false), ("tunnel", true)] {
-        let mut world = World::new(&rules, &[(NAME, "CNAME", &target(HOME))]).adopting(&[mode]);
-        rest(&mut world, &desired());
-        let first = world.document(&tunnel_id(HOME)).rules()[0].hostname().to_owned();
+        let mut cloudflare = FakeCloudflare::new(&rules, &[(NAME, "CNAME", &target(HOME))]).adopting(&[mode]);
+        settle(&mut cloudflare, &desired());
+        let first = cloudflare.document(&tunnel_id(HOME)).rules()[0].hostname().to_owned();
         assert_eq!(first == NAME, is_taken, "{mode}");
-        assert_eq!(is_published(&world), is_taken, "{mode}");
+        assert_eq!(is_published(&cloudflare), is_taken, "{mode}");
     }
 }
 
@@ -483,17 +496,18 @@ fn a_rule_in_the_wrong_place_is_not_identical() {
 fn a_record_without_a_rule_is_taken_over_as_it_is() {
     for (proxied, mode) in [(true, "identical"), (false, "tunnel")] {
         let wild = r#"{"hostname":"*.example.com","service":"http://wild:80"}"#.to_owned();
-        let mut world = World::new(&[wild, rule("http://theirs:80")], &[(NAME, "CNAME", &target(HOME))]);
-        world.records[0].proxied = proxied;
-        let before = world.clone();
+        let mut cloudflare =
+            FakeCloudflare::new(&[wild, rule("http://theirs:80")], &[(NAME, "CNAME", &target(HOME))]);
+        cloudflare.records[0].proxied = proxied;
+        let before = cloudflare.clone();
         let record_only = [endpoint(NAME, &[("tunnel-service", "none")])];
-        let plan = rest(&mut world, &record_only);
+        let plan = settle(&mut cloudflare, &record_only);
         assert!(plan.refusals[0].to_string().contains(&format!("ADOPT={mode} ")), "{plan:?}");
-        let mut world = world.adopting(&[mode]);
-        rest(&mut world, &record_only);
-        assert_eq!(world.records[0].comment.split(' ').next_back(), Some("rules=-"));
-        assert!(world.records[0].proxied);
-        assert_eq!(world.documents, before.documents, "nobody asked for the rule");
+        let mut cloudflare = cloudflare.adopting(&[mode]);
+        settle(&mut cloudflare, &record_only);
+        assert_eq!(cloudflare.records[0].comment.split(' ').next_back(), Some("rules=-"));
+        assert!(cloudflare.records[0].proxied);
+        assert_eq!(cloudflare.documents, before.documents, "nobody asked for the rule");
     }
 }
 
@@ -501,19 +515,23 @@ fn a_record_without_a_rule_is_taken_over_as_it_is() {
 #[test]
 fn a_hostname_that_is_wanted_in_another_tunnel_is_stamped_and_then_moved() {
     let office = [endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel", "office")])];
-    let holding =
-        || World::new(&[rule("http://theirs:80")], &[(NAME, "CNAME", &target(HOME))]).adopting(&["tunnel"]);
+    let holding = || {
+        FakeCloudflare::new(&[rule("http://theirs:80")], &[(NAME, "CNAME", &target(HOME))])
+            .adopting(&["tunnel"])
+    };
     for writes in 0..6 {
-        let mut world = holding();
-        world.run_loop(&office, writes);
-        let led_to =
-            [HOME, OFFICE].map(tunnel_id).into_iter().find(|id| *id.hostname() == *world.records[0].content);
-        let document = world.document(&led_to.expect("one of the two"));
+        let mut cloudflare = holding();
+        cloudflare.run_loop(&office, writes);
+        let led_to = [HOME, OFFICE]
+            .map(tunnel_id)
+            .into_iter()
+            .find(|id| *id.hostname() == *cloudflare.records[0].content);
+        let document = cloudflare.document(&led_to.expect("one of the two"));
         assert!(document.rules().iter().any(|rule| rule.hostname() == NAME), "after {writes} writes");
-        let mut world = world.adopting(if writes == 0 { &["tunnel"] } else { &[] });
-        rest(&mut world, &office);
-        assert_eq!(*world.records[0].content, *target(OFFICE));
-        assert_eq!(world.document(&tunnel_id(HOME)).rules().len(), 1, "the catch-all");
+        let mut cloudflare = cloudflare.adopting(if writes == 0 { &["tunnel"] } else { &[] });
+        settle(&mut cloudflare, &office);
+        assert_eq!(*cloudflare.records[0].content, *target(OFFICE));
+        assert_eq!(cloudflare.document(&tunnel_id(HOME)).rules().len(), 1, "the catch-all");
     }
 }
 
@@ -522,49 +540,55 @@ fn a_hostname_that_is_wanted_in_another_tunnel_is_stamped_and_then_moved() {
 fn a_hostname_does_not_leave_a_foreign_rule_behind() {
     let office = [endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel", "office")])];
     let theirs = r#"{"hostname":"a.example.com","path":"^/theirs$","service":"http://theirs:81"}"#.to_owned();
-    let mut world = World::new(&[theirs], &[(NAME, "CNAME", &target(HOME))]).adopting(&["all"]);
-    let before = world.clone();
-    let plan = rest(&mut world, &office);
-    assert_eq!(world, before, "{plan:?}");
+    let mut cloudflare = FakeCloudflare::new(&[theirs], &[(NAME, "CNAME", &target(HOME))]).adopting(&["all"]);
+    let before = cloudflare.clone();
+    let plan = settle(&mut cloudflare, &office);
+    assert_eq!(cloudflare, before, "{plan:?}");
     assert!(matches!(plan.refusals[0].reason, Reason::RuleLeftBehind { .. }), "{plan:?}");
 }
 
 /// A visitor is served where the record leads until the new rule is there.
 #[test]
 fn a_cname_leads_elsewhere_until_its_rule_stands() {
-    let mut world = World::new(&[], &[(NAME, "CNAME", "lb.test")]).adopting(&["all"]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[(NAME, "CNAME", "lb.test")]).adopting(&["all"]);
     for writes in [1, 1, 1] {
-        let is_ruled = world.document(&tunnel_id(HOME)).rules().iter().any(|rule| rule.hostname() == NAME);
-        assert!(is_ruled || &*world.records[0].content == "lb.test", "{world:?}");
-        world.run_loop(&desired(), writes);
+        let is_ruled =
+            cloudflare.document(&tunnel_id(HOME)).rules().iter().any(|rule| rule.hostname() == NAME);
+        assert!(is_ruled || &*cloudflare.records[0].content == "lb.test", "{cloudflare:?}");
+        cloudflare.run_loop(&desired(), writes);
     }
-    assert!(is_published(&world), "{world:?}");
+    assert!(is_published(&cloudflare), "{cloudflare:?}");
 }
 
 #[test]
 fn what_another_owners_stamp_claims_is_ours_with_it() {
     let path = |text: &str| Digest::of(&tunnel_id(HOME), Some(text));
     let theirs = r#"{"hostname":"a.example.com","path":"^/old$","service":"http://old:80"}"#.to_owned();
-    let mut world = World::new(&[theirs, rule("http://theirs:80")], &[]).adopting(&["owner=other"]);
+    let mut cloudflare =
+        FakeCloudflare::new(&[theirs, rule("http://theirs:80")], &[]).adopting(&["owner=other"]);
     let whole = Digest::of(&tunnel_id(HOME), None);
     let comment = format!("external-dns owner=other rules={whole}{} later=1 | ask Jo", path("^/old$"));
-    world.add(NAME, "CNAME", &target(HOME), &comment);
-    world.run_loop(&desired(), usize::MAX);
-    let stamp = Stamp::parse(&world.records[0].comment).expect("stamped");
+    cloudflare.add(NAME, "CNAME", &target(HOME), &comment);
+    cloudflare.run_loop(&desired(), usize::MAX);
+    let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("stamped");
     assert_eq!((&*stamp.owner, stamp.claims.rules.len()), ("default", 2));
-    assert!(world.records[0].comment.ends_with(" later=1 | ask Jo"), "{}", world.records[0].comment);
+    assert!(
+        cloudflare.records[0].comment.ends_with(" later=1 | ask Jo"),
+        "{}",
+        cloudflare.records[0].comment
+    );
     // What of it nobody asks for is withdrawn like any other rule of ours.
-    rest(&mut world, &desired());
-    assert_eq!(world.document(&tunnel_id(HOME)).rules().len(), 2, "the rule and the catch-all");
+    settle(&mut cloudflare, &desired());
+    assert_eq!(cloudflare.document(&tunnel_id(HOME)).rules().len(), 2, "the rule and the catch-all");
 }
 
 #[test]
 fn a_long_comment_is_cut_and_never_a_reason_to_refuse() {
-    let mut world = World::new(&[], &[]).adopting(&["tunnel"]);
-    world.add(NAME, "CNAME", &target(HOME), &"ü".repeat(50));
-    rest(&mut world, &desired());
-    let comment = &world.records[0].comment;
-    assert!(is_published(&world) && comment.len() <= 100 && comment.len() > 90, "{comment}");
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&["tunnel"]);
+    cloudflare.add(NAME, "CNAME", &target(HOME), &"ü".repeat(50));
+    settle(&mut cloudflare, &desired());
+    let comment = &cloudflare.records[0].comment;
+    assert!(is_published(&cloudflare) && comment.len() <= 100 && comment.len() > 90, "{comment}");
     assert!(comment.contains(" | üüü"), "{comment}");
 }
 
@@ -575,61 +599,61 @@ fn a_foreign_rule_on_a_hostname_of_ours_is_taken_over_too() {
     let path = endpoint(NAME, &[("tunnel-service", "http://web:81"), ("tunnel-path", "^/theirs$")]);
     let both = [published(NAME, WANTED), path];
     for (mode, service) in [("identical", "http://theirs:81"), ("tunnel", "http://web:81")] {
-        let mut world = World::new(std::slice::from_ref(&theirs), &[]);
-        rest(&mut world, &desired());
-        let mut world = world.adopting(&[mode]);
-        rest(&mut world, &both);
-        let rules = world.document(&tunnel_id(HOME)).rules();
+        let mut cloudflare = FakeCloudflare::new(std::slice::from_ref(&theirs), &[]);
+        settle(&mut cloudflare, &desired());
+        let mut cloudflare = cloudflare.adopting(&[mode]);
+        settle(&mut cloudflare, &both);
+        let rules = cloudflare.document(&tunnel_id(HOME)).rules();
         let found = rules.iter().find(|rule| rule.path().is_some()).expect("it stands");
         assert_eq!(found.service(), service, "{mode}");
     }
 }
 
 /// Lines of the log about what was taken over or refused.
-fn lines_about(scene: &Scene, hostname: &str) -> Vec<String> {
-    let mut lines = scene.log.lines_with(&[hostname]);
+fn lines_about(harness: &Harness, hostname: &str) -> Vec<String> {
+    let mut lines = harness.log.lines_with(&[hostname]);
     lines.retain(|line| ["taken over, was", "refused=", "dry run"].iter().any(|mark| line.contains(mark)));
     lines
 }
 
-/// A scene with a hand-made CNAME to the tunnel and a rule for each hostname.
-fn dashboard(hostnames: &[&str], service: &str) -> Scene {
-    let scene = Scene::new();
+/// A Cloudflare with a hand-made CNAME to the tunnel and a rule for each hostname.
+fn dashboard(hostnames: &[&str], service: &str) -> Harness {
+    let harness = Harness::new();
     for hostname in hostnames {
-        let content = format!("{}.cfargotunnel.com", scene.tunnel);
+        let content = format!("{}.cfargotunnel.com", harness.tunnel);
         let record = json!({"name": hostname, "type": "CNAME", "content": content, "proxied": true, "comment": "Jo's"});
-        scene.cloudflare.add_record(&scene.zone, record).expect("Cloudflare takes it");
+        harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
     }
-    put_rules(&scene, hostnames, service);
-    scene
+    put_rules(&harness, hostnames, service);
+    harness
 }
 
-fn put_rules(scene: &Scene, hostnames: &[&str], service: &str) {
+fn put_rules(harness: &Harness, hostnames: &[&str], service: &str) {
     let rules: String = hostnames
         .iter()
         .map(|hostname| format!(r#"{{"hostname":"{hostname}","service":"{service}"}},"#))
         .collect();
     let document = format!(r#"{{"ingress":[{rules}{{"service":"http_status:404"}}]}}"#);
-    scene.cloudflare.put_configuration(&scene.tunnel, &document).expect("cloudflared takes it");
+    harness.cloudflare.put_configuration(&harness.tunnel, &document).expect("cloudflared takes it");
 }
 
 #[test]
 fn a_refusal_is_told_once_and_again_when_it_changes() {
     let name = "told.example.com";
-    let scene = dashboard(&[name], "http://theirs:80");
-    let program = scene.start();
+    let harness = dashboard(&[name], "http://theirs:80");
+    let program = harness.start();
     let desired = [published(name, WANTED)];
     for _ in 0..3 {
         program.external_dns().run_loop(&desired).expect("refused, and answered");
     }
-    let told = lines_about(&scene, name);
+    let told = lines_about(&harness, name);
     assert!(matches!(&told[..], [line] if line.contains("set ADOPT=tunnel to take it over")), "{told:#?}");
 
-    put_rules(&scene, &[name], WANTED);
+    put_rules(&harness, &[name], WANTED);
     for _ in 0..3 {
         program.external_dns().run_loop(&desired).expect("refused, and answered");
     }
-    let told = lines_about(&scene, name);
+    let told = lines_about(&harness, name);
     assert!(
         matches!(&told[..], [_, line] if line.contains("set ADOPT=identical to take it over")),
         "{told:#?}"
@@ -639,19 +663,19 @@ fn a_refusal_is_told_once_and_again_when_it_changes() {
 #[test]
 fn what_was_taken_over_is_told_once_with_what_it_was() {
     let name = "adopted.example.com";
-    let scene = dashboard(&[name], "http://theirs:80");
-    let dry = scene.start_with(&[("ADOPT", "tunnel"), ("DRY_RUN", "true")]);
+    let harness = dashboard(&[name], "http://theirs:80");
+    let dry = harness.start_with(&[("ADOPT", "tunnel"), ("DRY_RUN", "true")]);
     dry.external_dns().run_loop(&[published(name, WANTED)]).expect("told");
-    assert_eq!(scene.cloudflare.count_calls().writes, 0);
+    assert_eq!(harness.cloudflare.count_calls().writes, 0);
     drop(dry);
 
-    let program = scene.start_with(&[("ADOPT", "tunnel")]);
+    let program = harness.start_with(&[("ADOPT", "tunnel")]);
     for _ in 0..3 {
         program.external_dns().run_loop(&[published(name, WANTED)]).expect("taken over");
     }
     let (dry, told): (Vec<String>, Vec<String>) =
-        lines_about(&scene, name).into_iter().partition(|line| line.contains("dry run"));
-    let tunnel = &scene.tunnel;
+        lines_about(&harness, name).into_iter().partition(|line| line.contains("dry run"));
+    let tunnel = &harness.tunnel;
     let expected = [
         format!(
             "INFO hostname={name} taken over, was=record CNAME \"{tunnel}.cfargotunnel.com\" with the comment \"Jo's\""
@@ -668,10 +692,10 @@ fn what_was_taken_over_is_told_once_with_what_it_was() {
 #[test]
 fn a_dry_run_of_what_is_identical_tells_of_the_stamp_alone() {
     let name = "identical.example.com";
-    let scene = dashboard(&[name], WANTED);
-    let program = scene.start_with(&[("ADOPT", "identical"), ("DRY_RUN", "true")]);
+    let harness = dashboard(&[name], WANTED);
+    let program = harness.start_with(&[("ADOPT", "identical"), ("DRY_RUN", "true")]);
     program.external_dns().run_loop(&[published(name, WANTED)]).expect("told");
-    let told = lines_about(&scene, name);
+    let told = lines_about(&harness, name);
     assert_eq!(told.iter().filter(|line| line.contains("taken over, was")).count(), 2, "{told:#?}");
     let rest: Vec<&String> = told.iter().filter(|line| !line.contains("taken over")).collect();
     assert!(matches!(&rest[..], [line] if line.contains("record changed, comment=")), "{told:#?}");
@@ -682,9 +706,9 @@ fn a_dry_run_of_what_is_identical_tells_of_the_stamp_alone() {
 fn an_identical_rule_that_somebody_changes_meanwhile_is_given_back() {
     let name = "a.example.com";
     for interrupted in [false, true] {
-        let scene = dashboard(&[name, "b.example.com"], WANTED);
-        let before = scene.cnames();
-        let program = scene.start_with(&[("ADOPT", "identical")]);
+        let harness = dashboard(&[name, "b.example.com"], WANTED);
+        let before = harness.cnames();
+        let program = harness.start_with(&[("ADOPT", "identical")]);
         let desired = [published(name, WANTED), published("b.example.com", WANTED)];
         let document = format!(
             r#"{{"ingress":[{{"hostname":"{name}","service":"http://theirs:80"}},{{"hostname":"b.example.com","service":"{WANTED}"}},{{"service":"http_status:404"}}]}}"#
@@ -692,47 +716,47 @@ fn an_identical_rule_that_somebody_changes_meanwhile_is_given_back() {
         if interrupted {
             // The look at the rule fails, so it has to be made up for.
             let reads = 2;
-            scene.cloudflare.fault(Matcher::get_configuration(), reads + 1, Fault::status(500));
+            harness.cloudflare.fault(Matcher::get_configuration(), reads + 1, Fault::status(500));
         }
-        let tunnel = scene.tunnel.clone();
-        scene.cloudflare.edit_after(Matcher::batch(), 1, move |cloudflare| {
+        let tunnel = harness.tunnel.clone();
+        harness.cloudflare.edit_after(Matcher::batch(), 1, move |cloudflare| {
             cloudflare.put_configuration(&tunnel, &document).expect("cloudflared takes it");
         });
         for nth in 0..4 {
             let answer = program.external_dns().run_loop(&desired);
             assert!(answer.is_ok() || (interrupted && nth == 0), "{answer:?}");
         }
-        assert_eq!(scene.cloudflare.waiting_faults(), 0, "the fault came where it should");
-        let after = scene.cnames();
+        assert_eq!(harness.cloudflare.waiting_faults(), 0, "the fault came where it should");
+        let after = harness.cnames();
         let of = |cnames: &[(String, String, bool, String)], name: &str| {
             cnames.iter().find(|cname| cname.0 == name).cloned().expect("it is there")
         };
         assert_eq!(of(&after, name), of(&before, name), "interrupted: {interrupted}");
         assert!(of(&after, "b.example.com").3.starts_with("external-dns owner=default "), "{after:?}");
-        assert!(scene.rules()[0].contains("http://theirs:80"), "{:?}", scene.rules());
+        assert!(harness.rules()[0].contains("http://theirs:80"), "{:?}", harness.rules());
 
         // Whoever takes it off the cluster leaves it as it was.
         program.external_dns().run_loop(&[]).expect("withdrawn");
-        assert_eq!(scene.cnames(), [of(&before, name)]);
-        assert_eq!(scene.rules().len(), 2);
+        assert_eq!(harness.cnames(), [of(&before, name)]);
+        assert_eq!(harness.rules().len(), 2);
     }
 }
 
 /// Thousands of stamps may take all the time that a request has. Taken off and written again, they would in every loop.
 #[test]
 fn an_adoption_that_ran_out_of_time_is_not_begun_again() {
-    let scene = dashboard(&["a.example.com"], WANTED);
-    let program = scene.start_with(&[("ADOPT", "identical")]);
+    let harness = dashboard(&["a.example.com"], WANTED);
+    let program = harness.start_with(&[("ADOPT", "identical")]);
     let desired = [published("a.example.com", WANTED)];
     let (reads, cut) = (2, Fault::error(403, 10000, "no"));
-    scene.cloudflare.fault(Matcher::get_configuration(), reads + 1, cut);
+    harness.cloudflare.fault(Matcher::get_configuration(), reads + 1, cut);
     assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503), "the look at the rule fails");
-    assert_at_rest(&scene.cloudflare, || program.external_dns().run_loop(&desired).expect("at rest"));
+    assert_at_rest(&harness.cloudflare, || program.external_dns().run_loop(&desired).expect("at rest"));
 
     // And what is ours may change.
     for service in ["http://new:80", "http://newer:80"] {
         program.external_dns().run_loop(&[published("a.example.com", service)]).expect("done");
-        assert!(scene.rules()[0].contains(service), "{:?}", scene.rules());
+        assert!(harness.rules()[0].contains(service), "{:?}", harness.rules());
     }
 }
 
@@ -745,30 +769,33 @@ fn an_adoption_that_is_interrupted_is_ended_by_the_next_loops() {
         [("identical", WANTED), ("tunnel", "http://theirs:80"), ("all", "http://theirs:80")]
     {
         let calls = {
-            let scene = dashboard(&names, service);
-            let program = scene.start_with(&[("ADOPT", mode)]);
+            let harness = dashboard(&names, service);
+            let program = harness.start_with(&[("ADOPT", mode)]);
             program.external_dns().run_loop(&desired).expect("taken over");
-            scene.cloudflare.count_calls().total()
+            harness.cloudflare.count_calls().total()
         };
         for nth in 1..=calls {
             for fault in [Fault::status(500), Fault::DoneButUnanswered] {
-                let scene = dashboard(&names, service);
-                let program = scene.start_with(&[("ADOPT", mode)]);
-                scene.cloudflare.fault_at(nth, fault);
+                let harness = dashboard(&names, service);
+                let program = harness.start_with(&[("ADOPT", mode)]);
+                harness.cloudflare.fault_at(nth, fault);
                 let _ = program.external_dns().run_loop(&desired);
                 for _ in 0..3 {
                     program.external_dns().run_loop(&desired).expect("no fault any more");
                 }
-                assert_at_rest(&scene.cloudflare, || {
+                assert_at_rest(&harness.cloudflare, || {
                     program.external_dns().run_loop(&desired).expect("at rest")
                 });
                 let owned = |cname: &(String, String, bool, String)| {
                     cname.3.contains("owner=default") && cname.3.ends_with(" | Jo's")
                 };
-                assert!(scene.cnames().iter().all(owned), "{mode}, call {nth}: {:?}", scene.cnames());
-                let services: BTreeSet<bool> =
-                    scene.rules().iter().map(|rule| rule.contains(WANTED) || rule.contains("404")).collect();
-                assert_eq!(services, [true].into(), "{mode}, call {nth}: {:?}", scene.rules());
+                assert!(harness.cnames().iter().all(owned), "{mode}, call {nth}: {:?}", harness.cnames());
+                let services: BTreeSet<bool> = harness
+                    .rules()
+                    .iter()
+                    .map(|rule| rule.contains(WANTED) || rule.contains("404"))
+                    .collect();
+                assert_eq!(services, [true].into(), "{mode}, call {nth}: {:?}", harness.rules());
             }
         }
     }
@@ -784,15 +811,15 @@ fn assert_at_rest(cloudflare: &Emulator, run: impl Fn() -> Changes) {
 #[test]
 fn a_stored_txt_record_of_what_is_taken_over_is_deleted_once() {
     for (ownership, left) in [(Ownership::Comment, 0), (Ownership::Txt, 1)] {
-        let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
-        rest(&mut world, &desired());
-        for record in world.records.iter_mut().filter(|record| &*record.kind == "CNAME") {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
+        settle(&mut cloudflare, &desired());
+        for record in cloudflare.records.iter_mut().filter(|record| &*record.kind == "CNAME") {
             record.comment = "".into();
         }
-        let mut world = world.with(ownership, TXT).adopting(&["owner=default", "tunnel"]);
-        rest(&mut world, &desired());
-        assert!(is_published(&world), "{ownership:?}");
-        let txts = world.records.iter().filter(|record| &*record.kind == "TXT");
+        let mut cloudflare = cloudflare.with(ownership, TXT).adopting(&["owner=default", "tunnel"]);
+        settle(&mut cloudflare, &desired());
+        assert!(is_published(&cloudflare), "{ownership:?}");
+        let txts = cloudflare.records.iter().filter(|record| &*record.kind == "TXT");
         assert_eq!(txts.count(), left, "{ownership:?}");
     }
 }
@@ -801,19 +828,19 @@ fn a_stored_txt_record_of_what_is_taken_over_is_deleted_once() {
 #[test]
 fn the_stored_txt_records_of_an_owner_go_with_what_is_taken_over() {
     for (ownership, left) in [(Ownership::Comment, 0), (Ownership::Txt, 1)] {
-        let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
-        rest(&mut world, &desired());
-        for record in &mut world.records {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
+        settle(&mut cloudflare, &desired());
+        for record in &mut cloudflare.records {
             record.comment = record.comment.replace("owner=default", "owner=other").into();
             record.content = record.content.replace("owner=default", "owner=other").into();
         }
-        let mut world = world.with(ownership, TXT).adopting(&["owner=other"]);
-        rest(&mut world, &desired());
-        assert!(is_published(&world), "{ownership:?}");
-        let txts = world.records.iter().filter(|record| &*record.kind == "TXT");
-        assert_eq!(txts.count(), left, "{ownership:?}: {:?}", world.records);
-        rest(&mut world, &[]);
-        assert_eq!(world.records, [], "{ownership:?}");
+        let mut cloudflare = cloudflare.with(ownership, TXT).adopting(&["owner=other"]);
+        settle(&mut cloudflare, &desired());
+        assert!(is_published(&cloudflare), "{ownership:?}");
+        let txts = cloudflare.records.iter().filter(|record| &*record.kind == "TXT");
+        assert_eq!(txts.count(), left, "{ownership:?}: {:?}", cloudflare.records);
+        settle(&mut cloudflare, &[]);
+        assert_eq!(cloudflare.records, [], "{ownership:?}");
     }
 }
 
@@ -826,9 +853,10 @@ fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
         names.iter().map(|name| format!(r#"{{"hostname":"{name}","service":"{WANTED}"}}"#)).collect();
     let home = target(HOME);
     let records: Vec<_> = names.iter().map(|name| (&**name, "CNAME", &*home)).collect();
-    let world = World::new(&rules, &records).adopting(&["identical"]);
+    let cloudflare = FakeCloudflare::new(&rules, &records).adopting(&["identical"]);
     let desired: Vec<Endpoint> = names.iter().map(|name| published(name, WANTED)).collect();
-    let (changes, snapshot, settings) = (world.changes(&desired), world.snapshot(), world.settings());
+    let (changes, snapshot, settings) =
+        (cloudflare.changes(&desired), cloudflare.snapshot(), cloudflare.settings());
     let begun = processor_time();
     let plan = plan(&changes, &snapshot, &Settled::default(), &settings).expect("the owner is ours");
     let taken = processor_time() - begun;

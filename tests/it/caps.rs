@@ -10,8 +10,8 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::rivals::{self, Holders, Known};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
-use test_support::harness::{Scene, published};
-use test_support::world::{HOME, World, settings, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
+use test_support::harness::{Harness, published};
 
 const PROPERTIES_MAX: usize = 64;
 const GROUPS_MAX: usize = 64;
@@ -86,8 +86,8 @@ fn of_friends(endpoints: &[Endpoint]) -> Vec<Endpoint> {
 }
 
 /// The rules of the hostname.
-fn rules(world: &World) -> Vec<String> {
-    let rules = world.document(&tunnel_id(HOME)).rules().iter();
+fn rules(cloudflare: &FakeCloudflare) -> Vec<String> {
+    let rules = cloudflare.document(&tunnel_id(HOME)).rules().iter();
     rules.filter(|rule| rule.hostname() == HOSTNAME).map(|rule| rule.raw().get().to_owned()).collect()
 }
 
@@ -99,9 +99,9 @@ fn what_is_just_within_the_caps_is_read() {
         ("bytes", with_bytes(ENDPOINT_MAX_BYTES - 512), 1),
     ];
     for (label, endpoint, count) in table {
-        let mut world = World::new(&[], &[]);
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
         assert_eq!(adjust(std::slice::from_ref(&endpoint), &settings()).endpoints.len(), count, "{label}");
-        let refusals = world.run_loop(&[endpoint], usize::MAX).refusals;
+        let refusals = cloudflare.run_loop(&[endpoint], usize::MAX).refusals;
         let mut invalid = refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::Invalid(_)));
         assert!(invalid.next().is_none(), "{label}: {refusals:#?}");
     }
@@ -118,12 +118,12 @@ fn an_endpoint_over_a_cap_is_one_that_is_invalid_kept_and_told_in_few_words() {
         let again = adjust(&adjusted.endpoints, &settings()).endpoints;
         assert_eq!(again, adjusted.endpoints, "{label}: adjusted again");
         for before in [vec![], vec![modest()]] {
-            let mut world = World::new(&[], &[]);
-            world.run_loop(&before, usize::MAX);
-            let was = world.clone();
+            let mut cloudflare = FakeCloudflare::new(&[], &[]);
+            cloudflare.run_loop(&before, usize::MAX);
+            let was = cloudflare.clone();
             assert_eq!(rules(&was).len(), before.len() * 3, "{label}: the whole hostname and two paths");
-            let plan = world.run_loop(std::slice::from_ref(&endpoint), usize::MAX);
-            assert_eq!(world, was, "{label}: nothing is written");
+            let plan = cloudflare.run_loop(std::slice::from_ref(&endpoint), usize::MAX);
+            assert_eq!(cloudflare, was, "{label}: nothing is written");
             let words: Vec<String> = plan.refusals.iter().map(ToString::to_string).collect();
             let is_told = |words: &&String| {
                 words.contains("refused=invalid") && words.contains(r#"resource="ingress/shop/over""#)
@@ -137,7 +137,7 @@ fn an_endpoint_over_a_cap_is_one_that_is_invalid_kept_and_told_in_few_words() {
                 .chain(words.iter().map(String::len))
                 .sum();
             assert!(said <= limits::LOG_MESSAGE_MAX_CHARS, "{label}: {said} bytes are said");
-            let asked_for = world.changes(std::slice::from_ref(&endpoint));
+            let asked_for = cloudflare.changes(std::slice::from_ref(&endpoint));
             let asked_for = asked_for.create.len() + asked_for.update_new.len();
             assert_eq!(asked_for, 1, "{label}: a further loop asks for the one that is refused");
         }
@@ -165,8 +165,8 @@ fn one_object_over_a_cap_costs_nobody_else() {
 /// answer takes 15 s; it is played with the same patience. `hostname` is the first one's. Whether all of `everybody` has
 /// to be read, or may stay unread where time is short.
 fn assert_survives(hostname: &str, mut hostile: Vec<Endpoint>, everybody: bool) {
-    let scene = Scene::new();
-    let program = scene.start();
+    let harness = Harness::new();
+    let program = harness.start();
     let external_dns = program.external_dns();
     let mut modest = modest();
     modest.dns_name = hostname.to_owned();
@@ -176,7 +176,7 @@ fn assert_survives(hostname: &str, mut hostile: Vec<Endpoint>, everybody: bool) 
     external_dns.run_loop(&desired).expect("published");
     let alone = external_dns.adjust(&friends).expect("adjusted");
     assert_eq!(of_friends(&alone).len(), friends.len());
-    let (rules, records) = (scene.rules(), scene.cnames());
+    let (rules, records) = (harness.rules(), harness.cnames());
 
     let desired: Vec<Endpoint> = hostile.iter().chain(&friends).cloned().collect();
     let answer = external_dns.adjust(&desired).expect("adjusted for everybody");
@@ -192,8 +192,8 @@ fn assert_survives(hostname: &str, mut hostile: Vec<Endpoint>, everybody: bool) 
     // To be asked again is no harm.
     let done = external_dns.run_loop(&desired);
     assert!(matches!(done, Ok(_) | Err(503)), "{done:?}");
-    assert_eq!((scene.rules(), scene.cnames()), (rules, records), "what is published stays");
-    let said = scene.log.lines_with(&[hostname, "refused=invalid"]);
+    assert_eq!((harness.rules(), harness.cnames()), (rules, records), "what is published stays");
+    let said = harness.log.lines_with(&[hostname, "refused=invalid"]);
     assert!(!said.is_empty(), "nobody is told");
     let longest = said.iter().map(String::len).max().unwrap_or_default();
     assert!(longest <= limits::LOG_MESSAGE_MAX_CHARS, "a line of {longest} bytes");
@@ -275,11 +275,11 @@ fn too_long() -> Endpoint {
 
 #[test]
 fn an_endpoint_that_is_too_long_to_be_held_is_invalid_and_stays() {
-    let scene = Scene::new();
-    let program = scene.start();
+    let harness = Harness::new();
+    let program = harness.start();
     let external_dns = program.external_dns();
     external_dns.run_loop(&[modest()]).expect("it is published");
-    let before = scene.rules();
+    let before = harness.rules();
     assert!(size_of(&too_long()) > limits::ELEMENT_MAX_BYTES);
     let [adjusted] = &external_dns.adjust(&[too_long()]).expect("it is answered")[..] else {
         panic!("it stays, as one")
@@ -289,15 +289,15 @@ fn an_endpoint_that_is_too_long_to_be_held_is_invalid_and_stays() {
     let problem = adjusted.property("webhook/invalid").expect("it is invalid");
     assert!(problem.contains("more than 131072 bytes"), "{problem}");
     external_dns.run_loop(&[too_long()]).expect("it is refused by name");
-    assert_eq!(scene.rules(), before, "nothing is withdrawn");
+    assert_eq!(harness.rules(), before, "nothing is withdrawn");
 }
 
 #[test]
 fn changes_with_an_endpoint_that_is_too_long_are_not_done_in_part() {
-    let scene = Scene::new();
-    let program = scene.start();
+    let harness = Harness::new();
+    let program = harness.start();
     let create = vec![published("a.example.com", "http://a:80"), too_long()];
     let create = Changes { create, ..Changes::default() };
     assert_eq!(program.external_dns().apply(&create), Err(503));
-    assert_eq!(scene.cnames(), []);
+    assert_eq!(harness.cnames(), []);
 }

@@ -2,7 +2,7 @@
 
 use cloudflare_emulator::{Plan, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use test_support::harness::{Program, Scene, endpoint, published};
+use test_support::harness::{Harness, Program, endpoint, published};
 
 fn of(resource: &str, mut endpoint: Endpoint) -> Endpoint {
     endpoint.labels.set("resource", resource);
@@ -18,8 +18,8 @@ fn with_path(resource: &str, hostname: &str, path: &str, service: &str) -> Endpo
     of(resource, endpoint(hostname, &[("tunnel-service", service), ("tunnel-path-prefix", path)]))
 }
 
-fn served(scene: &Scene, hostname: &str, path: &str) -> String {
-    match scene.cloudflare.visit(hostname, path) {
+fn served(harness: &Harness, hostname: &str, path: &str) -> String {
+    match harness.cloudflare.visit(hostname, path) {
         Visit::Served { service, .. } => service,
         other => other.to_string(),
     }
@@ -30,30 +30,30 @@ fn run(program: &Program, desired: &[Endpoint]) {
 }
 
 /// The writes of loops that see one list after the other.
-fn writes(scene: &Scene, program: &Program, loops: &[&[Endpoint]]) -> usize {
-    scene.cloudflare.take_calls();
+fn writes(harness: &Harness, program: &Program, loops: &[&[Endpoint]]) -> usize {
+    harness.cloudflare.take_calls();
     loops.iter().for_each(|desired| run(program, desired));
-    scene.cloudflare.count_calls().writes
+    harness.cloudflare.count_calls().writes
 }
 
-fn warnings(scene: &Scene, words: &[&str]) -> Vec<String> {
-    scene.log.lines_with(words).into_iter().filter(|line| line.starts_with("WARN")).collect()
+fn warnings(harness: &Harness, words: &[&str]) -> Vec<String> {
+    harness.log.lines_with(words).into_iter().filter(|line| line.starts_with("WARN")).collect()
 }
 
 /// Two `HTTPRoute`s of one Gateway, or two Ingresses with one target: ExternalDNS merges them, and keeps the properties of
 /// the one it met first in a Go map.
 #[test]
 fn objects_that_external_dns_shows_in_turns_do_not_take_turns_at_cloudflare() {
-    let (scene, host) = (Scene::new(), "turns.example.com");
-    let program = scene.start();
+    let (harness, host) = (Harness::new(), "turns.example.com");
+    let program = harness.start();
     let [a, b] = [("httproute/na/a", "http://a.na.svc:80"), ("httproute/nb/b", "http://b.nb.svc:80")]
         .map(|(resource, service)| [object(resource, host, service)]);
     for desired in [&b, &a, &b] {
         run(&program, desired);
     }
-    assert_eq!(writes(&scene, &program, &[&a, &b, &b, &a, &a, &b]), 0);
-    assert_eq!(served(&scene, host, "/"), "http://a.na.svc:80", "the first by name");
-    let said = warnings(&scene, &[host]);
+    assert_eq!(writes(&harness, &program, &[&a, &b, &b, &a, &a, &b]), 0);
+    assert_eq!(served(&harness, host, "/"), "http://a.na.svc:80", "the first by name");
+    let said = warnings(&harness, &[host]);
     assert_eq!(said.len(), 1, "{said:#?}");
     for word in ["httproute/na/a", "httproute/nb/b", "path=\"\"", "set-identifier", "merges"] {
         assert!(said[0].contains(word), "{said:#?}");
@@ -63,65 +63,65 @@ fn objects_that_external_dns_shows_in_turns_do_not_take_turns_at_cloudflare() {
 /// Of /one and /two only one was online at a time.
 #[test]
 fn paths_of_objects_that_are_shown_in_turns_are_all_online() {
-    let (scene, host) = (Scene::new(), "paths.example.com");
-    let program = scene.start();
+    let (harness, host) = (Harness::new(), "paths.example.com");
+    let program = harness.start();
     let one = [with_path("ingress/n/one", host, "/one", "http://one:80")];
     let two = [with_path("ingress/n/two", host, "/two", "http://two:80")];
     for desired in [&one, &two, &one] {
         run(&program, desired);
     }
-    assert_eq!(writes(&scene, &program, &[&two, &one, &one, &two, &two]), 0);
-    assert_eq!(served(&scene, host, "/one"), "http://one:80");
-    assert_eq!(served(&scene, host, "/two"), "http://two:80");
-    let said = warnings(&scene, &[host]);
+    assert_eq!(writes(&harness, &program, &[&two, &one, &one, &two, &two]), 0);
+    assert_eq!(served(&harness, host, "/one"), "http://one:80");
+    assert_eq!(served(&harness, host, "/two"), "http://two:80");
+    let said = warnings(&harness, &[host]);
     assert_eq!(said.len(), 1, "{said:#?}");
     for word in ["ingress/n/one", "ingress/n/two", "set-identifier"] {
         assert!(said[0].contains(word), "{said:#?}");
     }
     run(&program, &[]);
-    assert!(!served(&scene, host, "/one").contains("one:80"), "both are gone at once");
+    assert!(!served(&harness, host, "/one").contains("one:80"), "both are gone at once");
 }
 
 #[test]
 fn an_object_that_takes_the_place_of_another_for_good_is_not_held() {
-    let (scene, host) = (Scene::new(), "handed.example.com");
-    let program = scene.start();
+    let (harness, host) = (Harness::new(), "handed.example.com");
+    let program = harness.start();
     run(&program, &[object("ingress/n/old", host, "http://old:80")]);
     for _ in 0..3 {
         run(&program, &[object("ingress/n/new", host, "http://new:80")]);
-        assert_eq!(served(&scene, host, "/"), "http://new:80");
+        assert_eq!(served(&harness, host, "/"), "http://new:80");
     }
 }
 
 /// Who asked first has it while it asks, whoever sorts first, and the other one is told.
 #[test]
 fn who_loses_a_hostname_is_told_once() {
-    let (scene, host) = (Scene::new(), "lost.example.com");
-    let program = scene.start();
+    let (harness, host) = (Harness::new(), "lost.example.com");
+    let program = harness.start();
     let holder = object("ingress/b/web", host, "http://b:80");
     let rival = object("ingress/a/web", host, "http://a:80");
     run(&program, std::slice::from_ref(&holder));
     let both = [rival.clone(), holder];
-    assert_eq!(writes(&scene, &program, &[&both, &both, &both]), 0);
-    assert_eq!(served(&scene, host, "/"), "http://b:80");
-    let said = warnings(&scene, &[host]);
+    assert_eq!(writes(&harness, &program, &[&both, &both, &both]), 0);
+    assert_eq!(served(&harness, host, "/"), "http://b:80");
+    let said = warnings(&harness, &[host]);
     assert_eq!(said.len(), 1, "{said:#?}");
     for word in ["ingress/a/web", "ingress/b/web", "path=\"\"", "set-identifier"] {
         assert!(said[0].contains(word), "{said:#?}");
     }
     run(&program, &[rival]);
-    assert_eq!(served(&scene, host, "/"), "http://a:80", "the other one is gone");
+    assert_eq!(served(&harness, host, "/"), "http://a:80", "the other one is gone");
 }
 
 #[test]
 fn two_objects_that_ask_for_the_same_are_no_conflict() {
-    let (scene, host) = (Scene::new(), "alike.example.com");
-    let program = scene.start();
+    let (harness, host) = (Harness::new(), "alike.example.com");
+    let program = harness.start();
     let [a, b] = ["ingress/n/a", "ingress/n/b"].map(|resource| object(resource, host, "http://web:80"));
     run(&program, &[a.clone(), b.clone()]);
     let [a, b] = [[a], [b]];
-    assert_eq!(writes(&scene, &program, &[&a, &b, &a, &b]), 0);
-    assert_eq!(warnings(&scene, &[host]), [""; 0]);
+    assert_eq!(writes(&harness, &program, &[&a, &b, &a, &b]), 0);
+    assert_eq!(warnings(&harness, &[host]), [""; 0]);
 }
 
 /// Names that have no room in the stamp of a Free zone, and a hostname of two rules, whose stamp names no object.
@@ -130,10 +130,10 @@ fn the_namespace_that_holds_a_hostname_changes_it_whoever_else_asks() {
     let long = "ingress/production-payments/payments-frontend-public-site";
     let hosts = ["long.example.net", "two.example.net"];
     for host in hosts {
-        let scene = Scene::new();
-        scene.cloudflare.add_zone("example.net", Plan::Free);
+        let harness = Harness::new();
+        harness.cloudflare.add_zone("example.net", Plan::Free);
         let guard = [("NAMESPACE_GUARD", "true")];
-        let program = scene.start_with(&guard);
+        let program = harness.start_with(&guard);
         let service = |port: u16| format!("http://web.production-payments.svc:{port}");
         let whole = |port| object(long, host, &service(port));
         let path = with_path(long, host, "/api", &service(80));
@@ -143,16 +143,16 @@ fn the_namespace_that_holds_a_hostname_changes_it_whoever_else_asks() {
         desired.push(object("ingress/aaa/x", host, "http://x.aaa.svc:80"));
         desired[0] = whole(81);
         run(&program, &desired);
-        assert_eq!(served(&scene, host, "/"), service(81), "{host}");
-        let said = warnings(&scene, &[host, "ingress/aaa/x", long]);
+        assert_eq!(served(&harness, host, "/"), service(81), "{host}");
+        let said = warnings(&harness, &[host, "ingress/aaa/x", long]);
         assert_eq!(said.len(), 1, "{said:#?}");
 
         // The first loop after a restart reads before it adjusts.
         drop(program);
-        let program = scene.start_with(&guard);
+        let program = harness.start_with(&guard);
         desired[0] = whole(82);
         run(&program, &desired);
-        assert_eq!(served(&scene, host, "/"), service(82), "{host} after a restart");
+        assert_eq!(served(&harness, host, "/"), service(82), "{host} after a restart");
     }
 }
 
@@ -161,41 +161,41 @@ fn the_namespace_that_holds_a_hostname_changes_it_whoever_else_asks() {
 fn who_has_a_hostname_keeps_it_when_a_zone_is_made_inside_its_own() {
     let host = "web.dev.example.com";
     for guard in ["true", "false"] {
-        let scene = Scene::new();
+        let harness = Harness::new();
         let guard = [("NAMESPACE_GUARD", guard)];
-        let program = scene.start_with(&guard);
+        let program = harness.start_with(&guard);
         run(&program, &[object("ingress/b/web", host, "http://web.b.svc:80")]);
         drop(program);
-        scene.cloudflare.add_zone("dev.example.com", Plan::Pro);
-        let program = scene.start_with(&guard);
+        harness.cloudflare.add_zone("dev.example.com", Plan::Pro);
+        let program = harness.start_with(&guard);
         let desired = [
             object("ingress/a/web", host, "http://web.a.svc:80"),
             object("ingress/b/web", host, "http://web.b.svc:81"),
         ];
         run(&program, &desired);
-        assert_eq!(served(&scene, host, "/"), "http://web.b.svc:81", "{guard:?}");
+        assert_eq!(served(&harness, host, "/"), "http://web.b.svc:81", "{guard:?}");
     }
 }
 
 /// Where ExternalDNS merges the holder's object with another namespace's, it shows each of them now and then.
 #[test]
 fn the_namespace_that_holds_a_hostname_changes_it_whenever_it_is_shown() {
-    let (scene, host) = (Scene::new(), "merged.example.com");
-    let program = scene.start_with(&[("NAMESPACE_GUARD", "true")]);
+    let (harness, host) = (Harness::new(), "merged.example.com");
+    let program = harness.start_with(&[("NAMESPACE_GUARD", "true")]);
     let holder = |port: u16| [object("ingress/shop/web", host, &format!("http://web.shop.svc:{port}"))];
     let rival = [object("ingress/aaa/x", host, "http://x.aaa.svc:80")];
     for desired in [&holder(80), &rival, &holder(81), &rival, &rival] {
         run(&program, desired);
     }
-    assert_eq!(served(&scene, host, "/"), "http://web.shop.svc:81");
-    assert_eq!(writes(&scene, &program, &[&rival, &holder(81), &rival]), 0);
+    assert_eq!(served(&harness, host, "/"), "http://web.shop.svc:81");
+    assert_eq!(writes(&harness, &program, &[&rival, &holder(81), &rival]), 0);
 }
 
 /// With `--txt-cache-interval`, or a registry of its own, ExternalDNS may adjust before it reads. It remembers who has what.
 #[test]
 fn before_anything_was_read_external_dns_decides() {
-    let (scene, host) = (Scene::new(), "unread.example.com");
-    let program = scene.start();
+    let (harness, host) = (Harness::new(), "unread.example.com");
+    let program = harness.start();
     let both = ["ingress/n/a", "ingress/n/b"]
         .map(|resource| object(resource, host, &format!("http://{}:80", resource.replace('/', "-"))));
     let adjusted = || program.external_dns().adjust(&both).expect("adjusted").len();
@@ -207,43 +207,48 @@ fn before_anything_was_read_external_dns_decides() {
 /// Without the guard nothing but what stands there tells whose it is, where the stamp has no room for a name.
 #[test]
 fn an_object_without_room_in_its_stamp_loses_its_hostname_to_no_name_that_sorts_first() {
-    let (scene, host) = (Scene::new(), "full.example.net");
-    scene.cloudflare.add_zone("example.net", Plan::Free);
+    let (harness, host) = (Harness::new(), "full.example.net");
+    harness.cloudflare.add_zone("example.net", Plan::Free);
     let long = "ingress/production-payments/payments-frontend-public-site";
-    let program = scene.start();
+    let program = harness.start();
     run(&program, &[object(long, host, "http://web:80")]);
     let rival = object("ingress/aaa/x", host, "http://x:80");
     run(&program, &[object(long, host, "http://web:80"), rival.clone()]);
-    let program = program.restart(&scene);
+    let program = program.restart(&harness);
     run(&program, &[object(long, host, "http://web:80"), rival.clone()]);
-    assert_eq!(served(&scene, host, "/"), "http://web:80");
+    assert_eq!(served(&harness, host, "/"), "http://web:80");
     run(&program, &[object(long, host, "http://web:81"), rival]);
-    assert_eq!(served(&scene, host, "/"), "http://web:81");
+    assert_eq!(served(&harness, host, "/"), "http://web:81");
 }
 
 #[test]
 fn a_mistake_of_the_holder_hands_its_hostname_to_nobody_and_that_of_a_rival_stops_nobody() {
-    let (scene, host) = (Scene::new(), "mistake.example.com");
-    let program = scene.start();
+    let (harness, host) = (Harness::new(), "mistake.example.com");
+    let program = harness.start();
     let holder = |service: &str| object("ingress/b/web", host, service);
     let rival = |service: &str| object("ingress/a/web", host, service);
     run(&program, &[holder("http://b:80")]);
     run(&program, &[holder("http://b:80/mistake"), rival("http://a:80")]);
-    assert_eq!(served(&scene, host, "/"), "http://b:80", "what is published stays");
+    assert_eq!(served(&harness, host, "/"), "http://b:80", "what is published stays");
     let fresh = "fresh.example.com";
     let [bad, good] = [("ingress/a/web", "b:80"), ("ingress/b/web", "http://b:80")]
         .map(|(resource, service)| object(resource, fresh, service));
     run(&program, &[bad, good]);
-    assert_eq!(served(&scene, fresh, "/"), "http://b:80", "nothing is published that could stay");
+    assert_eq!(served(&harness, fresh, "/"), "http://b:80", "nothing is published that could stay");
 }
 
 #[test]
 fn what_names_no_service_is_counted_when_the_count_changes_and_named_for_debugging() {
-    let scene = Scene::new();
-    let program = scene.start();
+    let harness = Harness::new();
+    let program = harness.start();
     let plain = |number: u16| of("ingress/n/plain", endpoint(&format!("plain{number}.example.com"), &[]));
     let counted = |count: &str| {
-        scene.log.lines_with(&["INFO", "name no service"]).iter().filter(|line| line.contains(count)).count()
+        harness
+            .log
+            .lines_with(&["INFO", "name no service"])
+            .iter()
+            .filter(|line| line.contains(count))
+            .count()
     };
     let opted_out = endpoint("opted-out.example.com", &[("tunnel", "false")]);
     for _ in 0..2 {
@@ -252,6 +257,6 @@ fn what_names_no_service_is_counted_when_the_count_changes_and_named_for_debuggi
     assert_eq!(counted("2 endpoints"), 1);
     run(&program, &[plain(1), opted_out]);
     assert_eq!((counted("1 endpoint"), counted("LOG_LEVEL=debug")), (1, 2));
-    let named = scene.log.lines_with(&["DEBUG", "plain2.example.com"]);
+    let named = harness.log.lines_with(&["DEBUG", "plain2.example.com"]);
     assert!(named[0].contains("resource=\"ingress/n/plain\"") && named[0].contains("type=A"), "{named:#?}");
 }

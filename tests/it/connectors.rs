@@ -8,16 +8,18 @@ use std::time::Duration;
 use cloudflare_emulator::Visit;
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use test_support::hands::Hands;
-use test_support::harness::{Program, Scene, endpoint, published};
+use test_support::clock::ManualClock;
+use test_support::harness::{Harness, Program, endpoint, published};
 
 const MISSING: &str = "/etc/nowhere/ca.pem";
 
 /// Cloudflare with a tunnel whose connectors do not have [`MISSING`].
-fn scene() -> Scene {
-    let scene = Scene::new();
-    scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").missing_files.push(MISSING.to_owned()));
-    scene
+fn harness() -> Harness {
+    let harness = Harness::new();
+    harness
+        .cloudflare
+        .edit(|cloudflare| cloudflare.tunnel_mut("home").missing_files.push(MISSING.to_owned()));
+    harness
 }
 
 fn with_file(name: &str, file: &str) -> Endpoint {
@@ -28,8 +30,8 @@ fn run(program: &Program, desired: &[Endpoint]) {
     program.external_dns().run_loop(desired).expect("the loop goes through");
 }
 
-fn served(scene: &Scene, host: &str) -> Option<String> {
-    match scene.cloudflare.visit(host, "/") {
+fn served(harness: &Harness, host: &str) -> Option<String> {
+    match harness.cloudflare.visit(host, "/") {
         Visit::Served { service, .. } => Some(service),
         _ => None,
     }
@@ -48,19 +50,19 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
 #[test]
 fn a_file_that_the_operator_did_not_list_never_reaches_a_tunnel() {
     for guard in ["false", "true"] {
-        let scene = scene();
+        let harness = harness();
         let good = published("good.example.com", "http://web.shop.svc:80");
         let mut bad = with_file("unlisted.example.com", MISSING);
         bad.provider_specific[0].value = "https://web.shop.svc:443".into();
-        let program = scene.start_with(&[("NAMESPACE_GUARD", guard), ("ORIGIN_CA_POOLS", "/etc/ca.pem")]);
+        let program = harness.start_with(&[("NAMESPACE_GUARD", guard), ("ORIGIN_CA_POOLS", "/etc/ca.pem")]);
         run(&program, &[bad.clone(), good]);
         let changed = published("good.example.com", "http://other.shop.svc:80");
         run(&program, &[bad, changed]);
-        let served_now = || served(&scene, "good.example.com");
+        let served_now = || served(&harness, "good.example.com");
         assert_eq!(served_now().as_deref(), Some("http://other.shop.svc:80"), "NAMESPACE_GUARD={guard}");
-        scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").restart_connectors());
+        harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").restart_connectors());
         assert_eq!(served_now().as_deref(), Some("http://other.shop.svc:80"), "NAMESPACE_GUARD={guard}");
-        let refusal = scene.log.lines_with(&[
+        let refusal = harness.log.lines_with(&[
             "\"unlisted.example.com\"",
             "refused=invalid",
             "ORIGIN_CA_POOLS",
@@ -77,18 +79,18 @@ fn a_file_that_the_operator_listed_is_taken() {
         ("ORIGIN_CA_POOLS", "/etc/other.pem, /etc/ca.pem"),
         ("ORIGIN_CA_POOL", "/etc/ca.pem"),
     ] {
-        let scene = scene();
-        let program = scene.start_with(&[(setting, file)]);
+        let harness = harness();
+        let program = harness.start_with(&[(setting, file)]);
         run(&program, &[with_file("listed.example.com", "/etc/ca.pem")]);
-        assert!(scene.rules()[0].contains("\"/etc/ca.pem\""), "{setting}: {:?}", scene.rules());
+        assert!(harness.rules()[0].contains("\"/etc/ca.pem\""), "{setting}: {:?}", harness.rules());
     }
 }
 
 /// Another spelling may lead to another file, and a file that is left out takes a site off whose certificate it vouched for.
 #[test]
 fn another_spelling_of_a_listed_file_is_refused() {
-    let scene = scene();
-    let program = scene.start_with(&[("ORIGIN_CA_POOLS", "/etc/ca.pem")]);
+    let harness = harness();
+    let program = harness.start_with(&[("ORIGIN_CA_POOLS", "/etc/ca.pem")]);
     let spellings = [
         "//etc/ca.pem",
         "/etc/../etc/ca.pem",
@@ -100,38 +102,38 @@ fn another_spelling_of_a_listed_file_is_refused() {
     ];
     let published_before = [with_file("spelt.example.com", "/etc/ca.pem")];
     run(&program, &published_before);
-    let before = scene.rules();
+    let before = harness.rules();
     for spelling in spellings {
         run(&program, &[with_file("spelt.example.com", spelling)]);
-        assert_eq!(scene.rules(), before, "{spelling:?}");
+        assert_eq!(harness.rules(), before, "{spelling:?}");
     }
 }
 
 /// As after an upgrade from a release that took any file.
 #[test]
 fn a_hostname_whose_file_is_listed_no_longer_stays_as_it_is_and_is_told_of() {
-    let scene = scene();
+    let harness = harness();
     let desired = [with_file("kept.example.com", "/etc/ca.pem")];
-    let program = scene.start_with(&[("ORIGIN_CA_POOLS", "/etc/ca.pem")]);
+    let program = harness.start_with(&[("ORIGIN_CA_POOLS", "/etc/ca.pem")]);
     run(&program, &desired);
-    let rules = scene.rules();
+    let rules = harness.rules();
     drop(program);
 
-    let program = scene.start();
+    let program = harness.start();
     for desired in [&desired[..], &desired, &[with_file("kept.example.com", "/etc/another.pem")]] {
         run(&program, desired);
-        assert_eq!(scene.rules(), rules);
+        assert_eq!(harness.rules(), rules);
     }
-    let told = scene.log.lines_with(&["WARN", "\"kept.example.com\"", "stays as it is", "ORIGIN_CA_POOLS"]);
+    let told = harness.log.lines_with(&["WARN", "\"kept.example.com\"", "stays as it is", "ORIGIN_CA_POOLS"]);
     assert_eq!(told.len(), 2, "once for each file: {told:#?}");
     run(&program, &[]);
-    assert_eq!(served(&scene, "kept.example.com"), None, "it can be withdrawn");
+    assert_eq!(served(&harness, "kept.example.com"), None, "it can be withdrawn");
 }
 
 #[test]
 fn a_service_behind_this_programs_own_ports_is_refused() {
-    let scene = scene();
-    let program = scene.start();
+    let harness = harness();
+    let program = harness.start();
     let (api, observation) = (program.external_dns().api.port(), program.observation().port());
     for (index, service) in [
         format!("http://localhost:{api}"),
@@ -144,24 +146,24 @@ fn a_service_behind_this_programs_own_ports_is_refused() {
     {
         let name = format!("own{index}.example.com");
         run(&program, &[published(&name, service)]);
-        assert_eq!(served(&scene, &name), None, "{service}");
-        let told = scene.log.lines_with(&[&format!("\"{name}\""), "refused=invalid", "this program's own"]);
+        assert_eq!(served(&harness, &name), None, "{service}");
+        let told = harness.log.lines_with(&[&format!("\"{name}\""), "refused=invalid", "this program's own"]);
         assert_eq!(told.len(), 1, "{service}: {told:#?}");
     }
     let neighbour = format!("http://web.shop.svc:{api}");
     run(&program, &[published("other.example.com", &neighbour)]);
-    assert_eq!(served(&scene, "other.example.com"), Some(neighbour));
+    assert_eq!(served(&harness, "other.example.com"), Some(neighbour));
 }
 
 /// The operator's own list may be wrong.
 #[test]
 fn a_rule_that_stops_a_tunnel_is_named_within_a_minute() {
-    let scene = scene();
-    let clock = Arc::new(Hands::default());
-    let program = scene.start_by(Arc::clone(&clock) as _, &[("ORIGIN_CA_POOLS", MISSING)]);
+    let harness = harness();
+    let clock = Arc::new(ManualClock::default());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[("ORIGIN_CA_POOLS", MISSING)]);
     program.wait_until_ready();
     let looks = || {
-        let calls = scene.cloudflare.calls();
+        let calls = harness.cloudflare.calls();
         calls.iter().filter(|call| call.path.ends_with("/connections")).count()
     };
     let pass = |time: Duration, expected: usize| {
@@ -170,7 +172,11 @@ fn a_rule_that_stops_a_tunnel_is_named_within_a_minute() {
         eventually("a look", || looks() >= before + expected);
     };
     let told = || {
-        scene.log.lines_with(&["WARN", "did not apply", "stop.example.com (caPool \"/etc/nowhere/ca.pem\")"])
+        harness.log.lines_with(&[
+            "WARN",
+            "did not apply",
+            "stop.example.com (caPool \"/etc/nowhere/ca.pem\")",
+        ])
     };
     run(&program, &[published("before.example.com", "http://web:80")]);
     pass(Duration::from_secs(15), 1);
@@ -192,7 +198,7 @@ fn a_rule_that_stops_a_tunnel_is_named_within_a_minute() {
 
     run(&program, &[published("before.example.com", "http://web:81")]);
     pass(Duration::from_secs(16), 1);
-    assert_eq!(served(&scene, "before.example.com").as_deref(), Some("http://web:81"));
+    assert_eq!(served(&harness, "before.example.com").as_deref(), Some("http://web:81"));
     let before = looks();
     clock.put_ahead(Duration::from_secs(30));
     SystemClock.sleep(Duration::from_millis(50));

@@ -12,8 +12,8 @@ use serde_json::json;
 use test_support::external_dns::{ExternalDns, Registry, TXT};
 use test_support::harness::{FOREIGN_DOCUMENT, Program, endpoint, published};
 
-use crate::passage::SharedTime;
-use crate::town::{Town, rest};
+use crate::shared_account::{SharedAccount, settle};
+use crate::simulation::SharedTime;
 
 /// Cases of one scenario at work at once. Most of the time of those that hang is waiting.
 const SIDE_BY_SIDE: usize = 8;
@@ -194,10 +194,10 @@ fn a_zone_that_appears_inside_another_survives_every_fault() {
 }
 
 /// What the scenario's mode takes over.
-fn hold(town: &Town) {
-    let home = format!("{}.cfargotunnel.com", town.scene.tunnel);
+fn hold(account: &SharedAccount) {
+    let home = format!("{}.cfargotunnel.com", account.harness.tunnel);
     let heritage = "\"heritage=external-dns,external-dns/owner=default\"";
-    let (first, second) = (&town.scene.zone, &town.organisation);
+    let (first, second) = (&account.harness.zone, &account.organisation);
     for (zone, name, kind, content, comment) in [
         (first, "adopted-rule.example.com", "CNAME", &*home, "Jo's"),
         (first, "adopted-and-moved.example.com", "CNAME", &home, ""),
@@ -208,7 +208,7 @@ fn hold(town: &Town) {
         (second, "adopted-stamp.example.org", "CNAME", &home, "external-dns owner=other rules=-"),
     ] {
         let record = json!({"name": name, "type": kind, "content": content, "comment": comment, "proxied": kind == "CNAME"});
-        town.cloudflare().add_record(zone, record).expect("Cloudflare takes it");
+        account.cloudflare().add_record(zone, record).expect("Cloudflare takes it");
     }
     let rules = ["adopted-rule.example.com", "adopted-and-moved.example.com"]
         .map(|name| format!(r#"{{"hostname":"{name}","service":"http://theirs:80"}},"#));
@@ -216,7 +216,7 @@ fn hold(town: &Town) {
         r#"{"hostname":"*.example.com""#,
         &format!("{}{}", rules.concat(), r#"{"hostname":"*.example.com""#),
     );
-    town.cloudflare().put_configuration(&town.scene.tunnel, &document).expect("cloudflared takes it");
+    account.cloudflare().put_configuration(&account.harness.tunnel, &document).expect("cloudflared takes it");
 }
 
 fn path(name: &str, prefix: &str, service: &str) -> Endpoint {
@@ -260,45 +260,50 @@ impl Scenario {
 
     /// Which of the loop's calls are writes, and what stands at Cloudflare once `desired` is all that is asked for.
     fn run_without_fault(&self, desired: &[Endpoint]) -> (Vec<bool>, String) {
-        let town = self.town();
-        town.watch();
-        let program = self.start(&town, None);
-        rest(self.external_dns(&program), town.cloudflare(), &self.before).expect("the scene is set");
-        let program = self.with_inner_zone(&town, program, None);
+        let account = self.account();
+        account.watch();
+        let program = self.start(&account, None);
+        settle(self.external_dns(&program), account.cloudflare(), &self.before).expect("the harness is set");
+        let program = self.with_inner_zone(&account, program, None);
         let external_dns = self.external_dns(&program);
-        town.cloudflare().take_calls();
+        account.cloudflare().take_calls();
         external_dns.run_loop(&self.desired).expect("nothing goes wrong");
-        let calls = town.cloudflare().take_calls().iter().map(|call| call.is_write()).collect();
-        rest(external_dns, town.cloudflare(), desired).expect("it comes to rest");
-        assert_eq!(town.violations(), [""; 0]);
-        (calls, town.state())
+        let calls = account.cloudflare().take_calls().iter().map(|call| call.is_write()).collect();
+        settle(external_dns, account.cloudflare(), desired).expect("it comes to rest");
+        assert_eq!(account.violations(), [""; 0]);
+        (calls, account.state())
     }
 
-    fn town(&self) -> Town {
-        let town = Town::new();
+    fn account(&self) -> SharedAccount {
+        let account = SharedAccount::new();
         if self.registry != Registry::Noop {
-            town.cloudflare().add_zone("inner.example.com", Plan::Free);
+            account.cloudflare().add_zone("inner.example.com", Plan::Free);
         }
         if !self.adopt.is_empty() {
-            hold(&town);
+            hold(&account);
         }
-        town
+        account
     }
 
     /// Makes the zone, which the program knows of from its start on.
-    fn with_inner_zone(&self, town: &Town, program: Program, timeout: Option<Duration>) -> Program {
+    fn with_inner_zone(
+        &self,
+        account: &SharedAccount,
+        program: Program,
+        timeout: Option<Duration>,
+    ) -> Program {
         let Some(status) = self.inner else {
             return program;
         };
         drop(program);
-        town.cloudflare().add_zone("inner.example.com", Plan::Free);
-        town.cloudflare().edit(|cloudflare| {
+        account.cloudflare().add_zone("inner.example.com", Plan::Free);
+        account.cloudflare().edit(|cloudflare| {
             status.clone_into(&mut cloudflare.zone_mut("inner.example.com").status);
         });
-        self.start(town, timeout)
+        self.start(account, timeout)
     }
 
-    fn start(&self, town: &Town, timeout: Option<Duration>) -> Program {
+    fn start(&self, account: &SharedAccount, timeout: Option<Duration>) -> Program {
         let seconds = timeout.unwrap_or(TIMEOUT).as_secs().to_string();
         let ownership = if self.registry == Registry::Noop { "comment" } else { "txt" };
         let variables = [
@@ -308,10 +313,10 @@ impl Scenario {
             ("OWNERSHIP", ownership),
             ("ADOPT", self.adopt),
         ];
-        let cloudflare = town.cloudflare();
+        let cloudflare = account.cloudflare();
         cloudflare.stop_clock();
         let clock = SharedTime::of(cloudflare.time());
-        let program = town.scene.start_by(Arc::new(clock), &variables);
+        let program = account.harness.start_by(Arc::new(clock), &variables);
         program.wait_until_ready();
         cloudflare.take_calls();
         program
@@ -337,16 +342,16 @@ struct Case<'a> {
 impl Case<'_> {
     fn run(&self) -> Result<(), String> {
         let Self { scenario, label: _, nth, trouble, desired, state } = self;
-        let town = scenario.town();
-        let cloudflare = town.cloudflare();
-        town.watch();
+        let account = scenario.account();
+        let cloudflare = account.cloudflare();
+        account.watch();
         let timeout = trouble.ends_in(|fault| *fault == Fault::Hang).then_some(SHORT_TIMEOUT);
-        let mut program = scenario.start(&town, timeout);
+        let mut program = scenario.start(&account, timeout);
         if !scenario.before.is_empty() {
             let set = scenario.external_dns(&program).run_loop(&scenario.before);
             set.map_err(|status| format!("before the fault: {status}"))?;
         }
-        program = scenario.with_inner_zone(&town, program, timeout);
+        program = scenario.with_inner_zone(&account, program, timeout);
 
         cloudflare.take_calls();
         if timeout.is_some() {
@@ -378,17 +383,17 @@ impl Case<'_> {
             }
         }
         if limited || matches!(trouble, Trouble::DeathBefore | Trouble::DeathAfter) {
-            town.clear_faults();
+            account.clear_faults();
             drop(program);
-            program = scenario.start(&town, None);
+            program = scenario.start(&account, None);
         }
-        town.clear_faults();
-        rest(scenario.external_dns(&program), cloudflare, desired)?;
-        let violations = town.violations();
+        account.clear_faults();
+        settle(scenario.external_dns(&program), cloudflare, desired)?;
+        let violations = account.violations();
         if !violations.is_empty() {
             return Err(violations.join("\n"));
         }
-        let now = town.state();
+        let now = account.state();
         if now != **state {
             return Err(format!("it ended as\n{now}instead of\n{state}"));
         }

@@ -3,9 +3,9 @@
 
 use cloudflare_emulator::{Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use test_support::harness::{Scene, published};
+use test_support::harness::{Harness, published};
 
-use crate::town::{Town, rest};
+use crate::shared_account::{SharedAccount, settle};
 
 /// What was met in place of an answer.
 const STATUSES: [u16; 9] = [200, 302, 400, 403, 404, 405, 407, 413, 451];
@@ -26,12 +26,12 @@ fn all() -> Vec<Endpoint> {
     (0..HOSTNAMES).map(|number| published(&name(number), "http://web:80")).collect()
 }
 
-fn is_served(scene: &Scene, number: usize) -> bool {
-    matches!(scene.cloudflare.visit(&name(number), "/"), Visit::Served { service, .. } if service == "http://web:80")
+fn is_served(harness: &Harness, number: usize) -> bool {
+    matches!(harness.cloudflare.visit(&name(number), "/"), Visit::Served { service, .. } if service == "http://web:80")
 }
 
-fn served(scene: &Scene) -> Vec<usize> {
-    (0..HOSTNAMES).filter(|number| is_served(scene, *number)).collect()
+fn served(harness: &Harness) -> Vec<usize> {
+    (0..HOSTNAMES).filter(|number| is_served(harness, *number)).collect()
 }
 
 fn everybody_but(caught: &[usize]) -> Vec<usize> {
@@ -47,23 +47,23 @@ fn nothing_is_held_against_anybody_where_every_write_gets_a_page() {
     for status in STATUSES {
         for (kind, matcher) in kinds_of_writes() {
             let label = format!("{status} for {kind}");
-            let scene = Scene::with_foreign();
-            let program = scene.start();
+            let harness = Harness::with_foreign();
+            let program = harness.start();
             let external_dns = program.external_dns();
-            scene.cloudflare.fault_every(matcher, page(status));
-            scene.cloudflare.take_calls();
+            harness.cloudflare.fault_every(matcher, page(status));
+            harness.cloudflare.take_calls();
             for _ in 0..3 {
                 assert_eq!(external_dns.run_loop(&all()).err(), Some(503), "{label}");
             }
-            let writes = scene.cloudflare.take_calls().iter().filter(|call| call.method != "GET").count();
+            let writes = harness.cloudflare.take_calls().iter().filter(|call| call.method != "GET").count();
             assert!(writes <= 3 * 12, "{label}: {writes} writes");
-            assert_eq!(served(&scene), [0; 0], "{label}");
+            assert_eq!(served(&harness), [0; 0], "{label}");
             let told = format!("something between here and Cloudflare answered in its place: HTTP {status}");
-            assert!(!scene.log.lines_with(&["refused=undecided", &name(7), &told]).is_empty(), "{label}");
+            assert!(!harness.log.lines_with(&["refused=undecided", &name(7), &told]).is_empty(), "{label}");
 
-            scene.cloudflare.clear_faults();
+            harness.cloudflare.clear_faults();
             assert!(external_dns.run_loop(&all()).is_ok(), "{label}");
-            assert_eq!(served(&scene), everybody_but(&[]), "{label}: at once when it is over");
+            assert_eq!(served(&harness), everybody_but(&[]), "{label}: at once when it is over");
         }
     }
 }
@@ -76,24 +76,24 @@ fn whoever_gets_a_page_alone_costs_nobody_else_anything() {
             let count = if status == 302 { sets.len() } else { 1 };
             for caught in &sets[..count] {
                 let label = format!("{status} for {kind} with {caught:?}");
-                let scene = Scene::with_foreign();
-                let program = scene.start();
+                let harness = Harness::with_foreign();
+                let program = harness.start();
                 let external_dns = program.external_dns();
                 for number in caught {
-                    scene.cloudflare.fault_every(matcher.clone().with_body(&name(*number)), page(status));
+                    harness.cloudflare.fault_every(matcher.clone().with_body(&name(*number)), page(status));
                 }
                 let mut loops = 0;
-                while served(&scene) != everybody_but(caught) {
+                while served(&harness) != everybody_but(caught) {
                     assert_eq!(external_dns.run_loop(&all()).err(), Some(503), "{label}");
                     loops += 1;
-                    assert!(loops <= 2, "{label}: {:?}", served(&scene));
+                    assert!(loops <= 2, "{label}: {:?}", served(&harness));
                 }
                 // It waits, and is asked for again.
                 assert_eq!(external_dns.run_loop(&all()).err(), Some(503), "{label}");
-                assert_eq!(served(&scene), everybody_but(caught), "{label}");
-                scene.cloudflare.clear_faults();
+                assert_eq!(served(&harness), everybody_but(caught), "{label}");
+                harness.cloudflare.clear_faults();
                 assert!(external_dns.run_loop(&all()).is_ok(), "{label}");
-                assert_eq!(served(&scene), everybody_but(&[]), "{label}");
+                assert_eq!(served(&harness), everybody_but(&[]), "{label}");
             }
         }
     }
@@ -104,22 +104,22 @@ fn whoever_gets_a_page_alone_costs_nobody_else_anything() {
 fn the_last_one_is_published_however_many_before_it_get_a_page() {
     for (kind, matcher) in kinds_of_writes() {
         for bad in [3, 6, 9] {
-            let scene = Scene::with_foreign();
-            let program = scene.start();
+            let harness = Harness::with_foreign();
+            let program = harness.start();
             let external_dns = program.external_dns();
             for number in 0..bad {
-                scene.cloudflare.fault_every(matcher.clone().with_body(&name(number)), page(403));
+                harness.cloudflare.fault_every(matcher.clone().with_body(&name(number)), page(403));
             }
             let desired: Vec<Endpoint> = all().into_iter().take(bad + 1).collect();
             let mut loops = 0;
-            while !is_served(&scene, bad) {
+            while !is_served(&harness, bad) {
                 assert_eq!(external_dns.run_loop(&desired).err(), Some(503), "{kind}, {bad}");
                 loops += 1;
                 assert!(loops <= bad, "{kind}, {bad}");
             }
-            scene.cloudflare.clear_faults();
+            harness.cloudflare.clear_faults();
             external_dns.run_loop(&desired).expect("it is over");
-            assert_eq!(served(&scene), (0..=bad).collect::<Vec<_>>(), "{kind}, {bad}");
+            assert_eq!(served(&harness), (0..=bad).collect::<Vec<_>>(), "{kind}, {bad}");
         }
     }
 }
@@ -128,11 +128,11 @@ fn the_last_one_is_published_however_many_before_it_get_a_page() {
 #[test]
 fn a_newcomer_is_published_though_those_before_it_get_pages() {
     for (kind, matcher) in kinds_of_writes() {
-        let scene = Scene::with_foreign();
-        let program = scene.start();
+        let harness = Harness::with_foreign();
+        let program = harness.start();
         let external_dns = program.external_dns();
         for number in 0..3 {
-            scene.cloudflare.fault_every(matcher.clone().with_body(&name(number)), page(403));
+            harness.cloudflare.fault_every(matcher.clone().with_body(&name(number)), page(403));
         }
         for (count, loops) in [(2, 1), (4, 3)] {
             let desired: Vec<Endpoint> = all().into_iter().take(count).collect();
@@ -140,7 +140,7 @@ fn a_newcomer_is_published_though_those_before_it_get_pages() {
                 assert_eq!(external_dns.run_loop(&desired).err(), Some(503), "{kind}");
             }
         }
-        assert_eq!(served(&scene), [3], "{kind}");
+        assert_eq!(served(&harness), [3], "{kind}");
     }
 }
 
@@ -148,45 +148,45 @@ fn a_newcomer_is_published_though_those_before_it_get_pages() {
 #[test]
 fn a_page_in_place_of_a_tunnel_withdraws_nothing() {
     for status in STATUSES {
-        let town = Town::new();
-        town.watch();
-        let program = town.scene.start();
+        let account = SharedAccount::new();
+        account.watch();
+        let program = account.harness.start();
         let external_dns = program.external_dns();
-        rest(external_dns, town.cloudflare(), &all()).expect("published");
-        let before = town.scene.cnames();
-        town.cloudflare().fault_every(Matcher::call("GET", "/accounts/**"), page(status));
+        settle(external_dns, account.cloudflare(), &all()).expect("published");
+        let before = account.harness.cnames();
+        account.cloudflare().fault_every(Matcher::call("GET", "/accounts/**"), page(status));
         for _ in 0..2 {
             let answer = external_dns.run_loop(&all());
             assert!(matches!(answer, Err(500..=510)), "{status}: {answer:?}");
         }
-        assert_eq!(town.scene.cnames(), before, "{status}");
-        assert_eq!(served(&town.scene), everybody_but(&[]), "{status}");
-        town.cloudflare().clear_faults();
-        rest(external_dns, town.cloudflare(), &all()).expect("at rest again");
-        assert_eq!(town.violations(), [""; 0], "{status}");
+        assert_eq!(account.harness.cnames(), before, "{status}");
+        assert_eq!(served(&account.harness), everybody_but(&[]), "{status}");
+        account.cloudflare().clear_faults();
+        settle(external_dns, account.cloudflare(), &all()).expect("at rest again");
+        assert_eq!(account.violations(), [""; 0], "{status}");
     }
 }
 
 #[test]
 fn a_page_for_one_withdrawal_keeps_that_hostname_alone() {
     for status in STATUSES {
-        let scene = Scene::with_foreign();
-        let program = scene.start();
+        let harness = Harness::with_foreign();
+        let program = harness.start();
         let external_dns = program.external_dns();
-        rest(external_dns, &scene.cloudflare, &all()).expect("published");
+        settle(external_dns, &harness.cloudflare, &all()).expect("published");
         let id = {
-            let records = scene.cloudflare.records(&scene.zone);
+            let records = harness.cloudflare.records(&harness.zone);
             records.into_iter().find(|record| record.name == name(5)).expect("published").id
         };
-        scene.cloudflare.fault_every(Matcher::batch().with_body(&id), page(status));
+        harness.cloudflare.fault_every(Matcher::batch().with_body(&id), page(status));
         let kept: Vec<Endpoint> = all().into_iter().skip(10).collect();
         for _ in 0..2 {
             assert_eq!(external_dns.run_loop(&kept).err(), Some(503), "{status}");
         }
-        let left = scene.cnames().into_iter().filter(|(name, ..)| name.starts_with('h')).count();
+        let left = harness.cnames().into_iter().filter(|(name, ..)| name.starts_with('h')).count();
         assert_eq!(left, HOSTNAMES - 9, "{status}: all but one of ten have gone");
-        scene.cloudflare.clear_faults();
+        harness.cloudflare.clear_faults();
         assert!(external_dns.run_loop(&kept).is_ok(), "{status}");
-        assert_eq!(served(&scene), (10..HOSTNAMES).collect::<Vec<_>>(), "{status}");
+        assert_eq!(served(&harness), (10..HOSTNAMES).collect::<Vec<_>>(), "{status}");
     }
 }

@@ -17,29 +17,29 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use external_dns_cloudflare_tunnel_webhook::observe::metrics::{Definition, Family};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::json;
+use test_support::clock::ManualClock;
 use test_support::external_dns::Answer;
-use test_support::hands::Hands;
 use test_support::harness;
-use test_support::harness::{FOREIGN_DOCUMENT, Program, Scene, TOKEN, published};
+use test_support::harness::{FOREIGN_DOCUMENT, Harness, Program, TOKEN, published};
 
 use exposition::{Exposition, Labels};
 
 /// A tunnel's name that would break out of a label's quotes.
 const OFFICE: &str = "of\"fi\\ce";
 
-/// A scene, and the program that runs by a clock of its own.
-struct Stage {
+/// The program, which runs by a clock of its own.
+struct Fixture {
     program: Program,
-    scene: Scene,
-    clock: Arc<Hands>,
+    harness: Harness,
+    clock: Arc<ManualClock>,
 }
 
-impl Stage {
-    fn new(scene: Scene, variables: &[(&'static str, &str)]) -> Self {
-        let clock = Arc::new(Hands::default());
-        let program = scene.start_by(Arc::clone(&clock) as _, variables);
+impl Fixture {
+    fn new(harness: Harness, variables: &[(&'static str, &str)]) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let program = harness.start_by(Arc::clone(&clock) as _, variables);
         program.wait_until_ready();
-        Self { program, scene, clock }
+        Self { program, harness, clock }
     }
 
     fn run_loop(&self, desired: &[Endpoint]) {
@@ -80,7 +80,7 @@ impl Stage {
     }
 
     fn looks(&self) -> usize {
-        self.scene.cloudflare.calls().iter().filter(|call| is_look(call)).count()
+        self.harness.cloudflare.calls().iter().filter(|call| is_look(call)).count()
     }
 
     /// Lets time pass until so many looks more have begun. Those before the last one are over.
@@ -100,7 +100,7 @@ impl Stage {
 
     /// How many lines hold all of `words`.
     fn said(&self, words: &[&str]) -> usize {
-        self.scene.log.lines_with(words).len()
+        self.harness.log.lines_with(words).len()
     }
 }
 
@@ -127,8 +127,8 @@ fn expected<const N: usize>(rows: &[([&str; N], f64)]) -> BTreeMap<Vec<String>, 
 
 #[test]
 fn a_scrape_is_well_formed_and_shows_every_family_of_the_table_and_no_other() {
-    let stage = Stage::new(Scene::new(), &[]);
-    let answer = stage.ask("GET");
+    let fixture = Fixture::new(Harness::new(), &[]);
+    let answer = fixture.ask("GET");
     let content_type = answer.head.lines().find_map(|line| line.strip_prefix("Content-Type: "));
     assert_eq!(content_type, Some("text/plain; version=0.0.4; charset=utf-8"));
     let shown = Exposition::parse(&answer.body).families;
@@ -139,7 +139,7 @@ fn a_scrape_is_well_formed_and_shows_every_family_of_the_table_and_no_other() {
         table.map(|family| (family.name, family.kind, family.help)).collect();
     assert_eq!(shown, table);
 
-    let head = stage.ask("HEAD");
+    let head = fixture.ask("HEAD");
     assert_eq!((head.status, &*head.body), (200, ""));
     assert!(head.head.contains("Content-Type: text/plain; version=0.0.4"), "{}", head.head);
 }
@@ -164,29 +164,29 @@ fn the_documents_have_every_metric_of_the_program_in_its_words() {
 /// One of three updates changes nothing, and one is somebody else's by the time it is written.
 #[test]
 fn the_log_and_the_counters_say_only_what_was_written() {
-    let stage = Stage::new(Scene::new(), &[]);
+    let fixture = Fixture::new(Harness::new(), &[]);
     let names = ["idle.u06.example.com", "mended.u06.example.com", "written.u06.example.com"];
     let to = |port: usize| names.map(|name| published(name, &format!("http://web:{port}")));
-    stage.run_loop(&to(80));
+    fixture.run_loop(&to(80));
     let changed = [to(80)[0].clone(), to(81)[1].clone(), to(81)[2].clone()];
     let changes = Changes {
-        update_new: stage.program.external_dns().adjust(&changed).expect("adjusted"),
+        update_new: fixture.program.external_dns().adjust(&changed).expect("adjusted"),
         ..Changes::default()
     };
     let configuration = Matcher::call("GET", "/accounts/*/cfd_tunnel/*/configurations");
-    stage.scene.cloudflare.edit_after(configuration, 1, |cloudflare| {
+    fixture.harness.cloudflare.edit_after(configuration, 1, |cloudflare| {
         let document = cloudflare.configuration("home").expect("it was written").get();
         let rule =
             |port: usize| format!(r#"{{"hostname":"mended.u06.example.com","service":"http://web:{port}"}}"#);
         let mended = document.replace(&rule(80), &rule(81));
         cloudflare.put_configuration("home", &mended).expect("cloudflared takes it");
     });
-    stage.program.external_dns().apply(&changes).expect("applied");
-    let published = stage.values(Family::Changes)[&vec!["rule_published".to_owned()]];
+    fixture.program.external_dns().apply(&changes).expect("applied");
+    let published = fixture.values(Family::Changes)[&vec!["rule_published".to_owned()]];
     assert_eq!(published, names.len() as f64 + 1.0, "all of them, and one of them again");
-    let lines = names.map(|name| stage.said(&[name, "rule published"]));
+    let lines = names.map(|name| fixture.said(&[name, "rule published"]));
     assert_eq!(lines, [1, 1, 2]);
-    assert_eq!(stage.scene.rules().iter().filter(|rule| rule.contains(":81")).count(), 2);
+    assert_eq!(fixture.harness.rules().iter().filter(|rule| rule.contains(":81")).count(), 2);
 }
 
 /// What in the emulator's list a call is called in the metrics.
@@ -205,14 +205,14 @@ fn resource(call: &Call) -> &'static str {
 
 #[test]
 fn every_family_has_the_value_that_the_conversation_gave_it() {
-    let scene = Scene::with_foreign();
-    let office = scene.cloudflare.add_tunnel(OFFICE);
+    let harness = Harness::with_foreign();
+    let office = harness.cloudflare.add_tunnel(OFFICE);
     let names = format!("home,{OFFICE}");
-    let stage = Stage::new(scene, &[("CF_TUNNEL_ID", &names)]);
-    let cloudflare = &stage.scene.cloudflare;
-    assert_eq!(stage.value(Family::LastRead, &[]), Some(0.0), "nothing was read yet");
+    let fixture = Fixture::new(harness, &[("CF_TUNNEL_ID", &names)]);
+    let cloudflare = &fixture.harness.cloudflare;
+    assert_eq!(fixture.value(Family::LastRead, &[]), Some(0.0), "nothing was read yet");
 
-    stage.clock.unix_seconds.store(1_800_000_000, Ordering::Relaxed);
+    fixture.clock.unix_seconds.store(1_800_000_000, Ordering::Relaxed);
     let mut desired = vec![
         published("www.example.com", "http://web:80"),
         published("api.example.com", "http://api:80"),
@@ -224,33 +224,33 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
     let mut on_office = published("office.example.com", "http://office:80");
     on_office.provider_specific.extend(harness::endpoint("x", &[("tunnel", &office)]).provider_specific);
     desired.push(on_office);
-    stage.run_loop(&desired);
-    stage.run_loop(&desired);
+    fixture.run_loop(&desired);
+    fixture.run_loop(&desired);
     assert_eq!(
-        stage.values(Family::Refusals),
+        fixture.values(Family::Refusals),
         expected(&[(["record_held"], 1.0), (["no_zone"], 1.0), (["invalid"], 2.0)])
     );
     assert_eq!(
-        stage.values(Family::Changes),
+        fixture.values(Family::Changes),
         expected(&[(["record_created"], 3.0), (["rule_published"], 3.0)])
     );
-    assert_eq!(stage.value(Family::LostUpdates, &[]), Some(0.0));
+    assert_eq!(fixture.value(Family::LostUpdates, &[]), Some(0.0));
 
     // One is changed, while somebody else writes; one is withdrawn; what was refused is not asked for any more.
-    stage.clock.unix_seconds.store(1_800_000_060, Ordering::Relaxed);
+    fixture.clock.unix_seconds.store(1_800_000_060, Ordering::Relaxed);
     desired.retain(|endpoint| endpoint.dns_name.starts_with("office."));
     desired.push(published("www.example.com", "http://web:81"));
     cloudflare.edit_before(Matcher::put_configuration(), 1, |cloudflare| {
         cloudflare.put_configuration("home", FOREIGN_DOCUMENT).expect("cloudflared takes it");
     });
-    stage.run_loop(&desired);
-    stage.clock.unix_seconds.store(1_800_000_120, Ordering::Relaxed);
-    stage.run_loop(&desired);
-    assert_eq!(stage.program.external_dns().call("GET", "/nothing", "").status, 404);
+    fixture.run_loop(&desired);
+    fixture.clock.unix_seconds.store(1_800_000_120, Ordering::Relaxed);
+    fixture.run_loop(&desired);
+    assert_eq!(fixture.program.external_dns().call("GET", "/nothing", "").status, 404);
 
     let calls = cloudflare.calls();
     let left = (limits::RATE_CALLS - limits::RATE_RESERVE - calls.len()) as f64;
-    assert_eq!(stage.value(Family::CallsLeft, &[]), Some(left));
+    assert_eq!(fixture.value(Family::CallsLeft, &[]), Some(left));
     let mut by_resource: BTreeMap<Vec<String>, f64> = BTreeMap::new();
     let mut by_all: BTreeMap<Vec<String>, f64> = BTreeMap::new();
     for call in &calls {
@@ -258,11 +258,11 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
         *by_resource.entry(vec![resource(call).to_owned()]).or_default() += 1.0;
         *by_all.entry(vec![resource(call).to_owned(), call.method.clone(), status]).or_default() += 1.0;
     }
-    assert_eq!(stage.values(Family::Calls), by_all);
-    assert_eq!(stage.counts(Family::CallDuration), by_resource);
+    assert_eq!(fixture.values(Family::Calls), by_all);
+    assert_eq!(fixture.counts(Family::CallDuration), by_resource);
 
     assert_eq!(
-        stage.values(Family::Requests),
+        fixture.values(Family::Requests),
         expected(&[
             (["GET /records", "200"], 4.0),
             (["POST /adjustendpoints", "200"], 4.0),
@@ -271,7 +271,7 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
         ])
     );
     assert_eq!(
-        stage.counts(Family::RequestDuration),
+        fixture.counts(Family::RequestDuration),
         expected(&[
             (["GET /records"], 4.0),
             (["POST /adjustendpoints"], 4.0),
@@ -280,7 +280,7 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
         ])
     );
     assert_eq!(
-        stage.values(Family::Changes),
+        fixture.values(Family::Changes),
         expected(&[
             (["record_created"], 3.0),
             (["record_deleted"], 1.0),
@@ -289,11 +289,11 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
         ])
     );
     assert_eq!(
-        stage.values(Family::Refusals),
+        fixture.values(Family::Refusals),
         expected(&[(["record_held"], 0.0), (["no_zone"], 0.0), (["invalid"], 0.0)])
     );
     assert_eq!(
-        stage.values(Family::Rules),
+        fixture.values(Family::Rules),
         expected(&[
             (["home", "own"], 1.0),
             (["home", "foreign"], 3.0),
@@ -301,11 +301,11 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
             ([OFFICE, "foreign"], 1.0),
         ])
     );
-    let records = cloudflare.records(&stage.scene.zone).len() as f64;
-    assert_eq!(stage.values(Family::Records), expected(&[(["example.com", "CNAME"], 2.0)]));
-    assert_eq!(stage.values(Family::ZoneRecords), expected(&[(["example.com"], records)]));
+    let records = cloudflare.records(&fixture.harness.zone).len() as f64;
+    assert_eq!(fixture.values(Family::Records), expected(&[(["example.com", "CNAME"], 2.0)]));
+    assert_eq!(fixture.values(Family::ZoneRecords), expected(&[(["example.com"], records)]));
     assert_eq!(
-        stage.values(Family::ConfigurationVersion),
+        fixture.values(Family::ConfigurationVersion),
         expected(&[
             (["home"], cloudflare.version("home") as f64),
             ([OFFICE], cloudflare.version(&office) as f64)
@@ -321,153 +321,153 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
         (Family::Adoptions, 0.0),
         (Family::LostUpdates, 1.0),
     ] {
-        assert_eq!(stage.value(family, &[]), Some(value), "{family:?}");
+        assert_eq!(fixture.value(family, &[]), Some(value), "{family:?}");
     }
-    assert_eq!(stage.value(Family::BuildInfo, &[env!("CARGO_PKG_VERSION")]), Some(1.0));
+    assert_eq!(fixture.value(Family::BuildInfo, &[env!("CARGO_PKG_VERSION")]), Some(1.0));
 
-    let text = stage.ask("GET").body;
+    let text = fixture.ask("GET").body;
     for secret in [TOKEN, "www.example", "api.example", "hand.example", "office.example", "cfargotunnel"] {
         assert!(!text.contains(secret), "{secret} is shown");
     }
 
     // `just promtool` gives it to Prometheus' own tools.
-    stage.await_look(Family::Connectors, &["home"], Some(1.0));
+    fixture.await_look(Family::Connectors, &["home"], Some(1.0));
     let scrape = concat!(env!("CARGO_TARGET_TMPDIR"), "/metrics.txt");
-    fs::write(scrape, stage.ask("GET").body).expect("the folder is there for this");
+    fs::write(scrape, fixture.ask("GET").body).expect("the folder is there for this");
 }
 
 #[test]
 fn withheld_deletions_are_shown_until_nobody_asks_for_them() {
-    let stage = Stage::new(Scene::new(), &[]);
+    let fixture = Fixture::new(Harness::new(), &[]);
     let many: Vec<Endpoint> = (0..limits::MASS_DELETION_LIMIT_DEFAULT + 1)
         .map(|number| published(&format!("h{number}.example.com"), "http://web:80"))
         .collect();
-    stage.run_loop(&many);
+    fixture.run_loop(&many);
     for _ in 0..2 {
         // Everything else was done, and this has to be asked for again.
-        assert_eq!(stage.program.external_dns().run_loop(&[]), Err(503));
-        assert_eq!(stage.value(Family::WithheldDeletions, &[]), Some(many.len() as f64));
-        assert_eq!(stage.value(Family::Refusals, &["mass_deletion"]), Some(many.len() as f64));
+        assert_eq!(fixture.program.external_dns().run_loop(&[]), Err(503));
+        assert_eq!(fixture.value(Family::WithheldDeletions, &[]), Some(many.len() as f64));
+        assert_eq!(fixture.value(Family::Refusals, &["mass_deletion"]), Some(many.len() as f64));
     }
     for _ in 0..2 {
-        stage.run_loop(&many);
+        fixture.run_loop(&many);
     }
-    assert_eq!(stage.value(Family::WithheldDeletions, &[]), Some(0.0));
-    assert_eq!(stage.value(Family::Refusals, &["mass_deletion"]), Some(0.0));
+    assert_eq!(fixture.value(Family::WithheldDeletions, &[]), Some(0.0));
+    assert_eq!(fixture.value(Family::Refusals, &["mass_deletion"]), Some(0.0));
 }
 
 #[test]
 fn stored_txt_records_of_ours_are_counted_and_those_of_others_are_not() {
-    let stage = Stage::new(Scene::with_foreign(), &[("OWNERSHIP", "txt")]);
+    let fixture = Fixture::new(Harness::with_foreign(), &[("OWNERSHIP", "txt")]);
     for owner in ["default", "other"] {
         let comment = TxtStamp::new(owner, "www.example.com").render("", 100);
         let record = json!({"name": owner, "type": "TXT", "content": "\"x\"", "comment": comment});
-        stage.scene.cloudflare.add_record(&stage.scene.zone, record).expect("Cloudflare takes it");
+        fixture.harness.cloudflare.add_record(&fixture.harness.zone, record).expect("Cloudflare takes it");
     }
-    stage.program.external_dns().records().expect("it is answered");
-    assert_eq!(stage.values(Family::Records), expected(&[(["example.com", "TXT"], 1.0)]));
+    fixture.program.external_dns().records().expect("it is answered");
+    assert_eq!(fixture.values(Family::Records), expected(&[(["example.com", "TXT"], 1.0)]));
 }
 
 #[test]
 fn writes_that_are_held_back_are_shown() {
-    let stage = Stage::new(Scene::new(), &[]);
+    let fixture = Fixture::new(Harness::new(), &[]);
     for _ in 0..4 {
-        stage.run_loop(&[published("www.example.com", "http://web:80")]);
-        let id = &stage.scene.cloudflare.records(&stage.scene.zone)[0].id;
-        stage.scene.cloudflare.edit(|cloudflare| {
+        fixture.run_loop(&[published("www.example.com", "http://web:80")]);
+        let id = &fixture.harness.cloudflare.records(&fixture.harness.zone)[0].id;
+        fixture.harness.cloudflare.edit(|cloudflare| {
             cloudflare.patch_record("example.com", id, &json!({"proxied": false})).expect("it is there");
         });
     }
-    assert_eq!(stage.value(Family::HeldBackWrites, &[]), Some(1.0));
-    assert_eq!(stage.value(Family::Refusals, &["not_kept"]), Some(1.0));
+    assert_eq!(fixture.value(Family::HeldBackWrites, &[]), Some(1.0));
+    assert_eq!(fixture.value(Family::Refusals, &["not_kept"]), Some(1.0));
 }
 
 #[test]
 fn a_dry_run_says_so_and_counts_no_change() {
-    let stage = Stage::new(Scene::with_foreign(), &[("DRY_RUN", "true")]);
-    stage.clock.unix_seconds.store(1_800_000_000, Ordering::Relaxed);
+    let fixture = Fixture::new(Harness::with_foreign(), &[("DRY_RUN", "true")]);
+    fixture.clock.unix_seconds.store(1_800_000_000, Ordering::Relaxed);
     let desired =
         [published("www.example.com", "http://web:80"), published("hand.example.com", "http://web:80")];
-    stage.run_loop(&desired);
-    assert_eq!(stage.value(Family::DryRun, &[]), Some(1.0));
-    assert_eq!(stage.value(Family::Refusals, &["record_held"]), Some(1.0));
-    assert_eq!(stage.values(Family::Changes), BTreeMap::new());
-    assert_eq!(stage.value(Family::LastRead, &[]), Some(1_800_000_000.0));
-    assert_eq!(stage.value(Family::LastWrite, &[]), Some(0.0));
+    fixture.run_loop(&desired);
+    assert_eq!(fixture.value(Family::DryRun, &[]), Some(1.0));
+    assert_eq!(fixture.value(Family::Refusals, &["record_held"]), Some(1.0));
+    assert_eq!(fixture.values(Family::Changes), BTreeMap::new());
+    assert_eq!(fixture.value(Family::LastRead, &[]), Some(1_800_000_000.0));
+    assert_eq!(fixture.value(Family::LastWrite, &[]), Some(0.0));
 }
 
 #[test]
 fn a_read_that_fails_moves_no_time_and_is_counted_with_its_status() {
-    let stage = Stage::new(Scene::new(), &[]);
-    stage.clock.unix_seconds.store(1_800_000_000, Ordering::Relaxed);
-    stage.run_loop(&[]);
-    stage.clock.unix_seconds.store(1_800_000_060, Ordering::Relaxed);
+    let fixture = Fixture::new(Harness::new(), &[]);
+    fixture.clock.unix_seconds.store(1_800_000_000, Ordering::Relaxed);
+    fixture.run_loop(&[]);
+    fixture.clock.unix_seconds.store(1_800_000_060, Ordering::Relaxed);
     let refused = Fault::Status { code: 403, headers: Vec::new(), body: "no".to_owned() };
-    stage.scene.cloudflare.fault_every(Matcher::list_records(), refused);
-    stage.scene.cloudflare.fault_every(Matcher::get_configuration(), Fault::Reset);
-    assert_eq!(stage.program.external_dns().records(), Err(500));
-    assert_eq!(stage.value(Family::LastRead, &[]), Some(1_800_000_000.0));
-    assert_eq!(stage.value(Family::Requests, &["GET /records", "500"]), Some(1.0));
-    assert_eq!(stage.value(Family::Calls, &["records", "GET", "403"]), Some(1.0));
-    stage.scene.cloudflare.clear_faults();
-    stage.scene.cloudflare.fault(Matcher::get_configuration(), 1, Fault::Reset);
-    stage.run_loop(&[]);
-    assert!(stage.value(Family::Calls, &["configuration", "GET", "none"]) >= Some(1.0));
+    fixture.harness.cloudflare.fault_every(Matcher::list_records(), refused);
+    fixture.harness.cloudflare.fault_every(Matcher::get_configuration(), Fault::Reset);
+    assert_eq!(fixture.program.external_dns().records(), Err(500));
+    assert_eq!(fixture.value(Family::LastRead, &[]), Some(1_800_000_000.0));
+    assert_eq!(fixture.value(Family::Requests, &["GET /records", "500"]), Some(1.0));
+    assert_eq!(fixture.value(Family::Calls, &["records", "GET", "403"]), Some(1.0));
+    fixture.harness.cloudflare.clear_faults();
+    fixture.harness.cloudflare.fault(Matcher::get_configuration(), 1, Fault::Reset);
+    fixture.run_loop(&[]);
+    assert!(fixture.value(Family::Calls, &["configuration", "GET", "none"]) >= Some(1.0));
 }
 
 #[test]
 fn before_the_start_is_complete_the_metrics_say_so() {
-    let scene = Scene::new();
-    scene.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).value = "another".to_owned());
-    let clock = Arc::new(Hands::default());
-    let program = scene.start_by(Arc::clone(&clock) as _, &[]);
-    let stage = Stage { program, scene, clock };
-    assert_eq!(stage.value(Family::Ready, &[]), Some(0.0));
-    assert_eq!(stage.looks(), 0);
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).value = "another".to_owned());
+    let clock = Arc::new(ManualClock::default());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    let fixture = Fixture { program, harness, clock };
+    assert_eq!(fixture.value(Family::Ready, &[]), Some(0.0));
+    assert_eq!(fixture.looks(), 0);
 }
 
 #[test]
 fn connectors_are_shown_with_the_versions_they_have_applied() {
-    let stage = Stage::new(Scene::new(), &[]);
-    stage.run_loop(&[published("www.example.com", "http://web:80")]);
-    stage.run_loop(&[published("www.example.com", "http://web:81")]);
-    assert_eq!(stage.value(Family::Connectors, &["home"]), None, "nobody looked yet");
-    stage.scene.cloudflare.edit(|cloudflare| {
+    let fixture = Fixture::new(Harness::new(), &[]);
+    fixture.run_loop(&[published("www.example.com", "http://web:80")]);
+    fixture.run_loop(&[published("www.example.com", "http://web:81")]);
+    assert_eq!(fixture.value(Family::Connectors, &["home"]), None, "nobody looked yet");
+    fixture.harness.cloudflare.edit(|cloudflare| {
         let tunnel = cloudflare.tunnel_mut("home");
         (tunnel.connectors, tunnel.lagging_at) = (3, Some(1));
     });
-    stage.await_look(Family::Connectors, &["home"], Some(3.0));
+    fixture.await_look(Family::Connectors, &["home"], Some(3.0));
     assert_eq!(
-        stage.values(Family::ConnectorVersion),
+        fixture.values(Family::ConnectorVersion),
         expected(&[(["home", "lowest"], 1.0), (["home", "highest"], 2.0)])
     );
 
-    stage.scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").connectors = 0);
-    stage.await_look(Family::Connectors, &["home"], Some(0.0));
-    assert_eq!(stage.values(Family::ConnectorVersion), BTreeMap::new());
+    fixture.harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").connectors = 0);
+    fixture.await_look(Family::Connectors, &["home"], Some(0.0));
+    assert_eq!(fixture.values(Family::ConnectorVersion), BTreeMap::new());
 
     let forbidden = json!({"success": false, "errors": [{"code": 10000, "message": "Authentication error"}]});
     let refused = Fault::Status { code: 403, headers: Vec::new(), body: forbidden.to_string() };
-    stage.scene.cloudflare.fault_every(matcher(), refused);
-    stage.await_look(Family::Connectors, &["home"], None);
-    assert_eq!(stage.value(Family::Ready, &[]), Some(1.0), "the look decides nothing");
+    fixture.harness.cloudflare.fault_every(matcher(), refused);
+    fixture.await_look(Family::Connectors, &["home"], None);
+    assert_eq!(fixture.value(Family::Ready, &[]), Some(1.0), "the look decides nothing");
 }
 
 #[test]
 fn trouble_with_connectors_is_said_once_and_again_when_it_comes_back() {
-    let scene = Scene::new();
-    let tunnel = scene.cloudflare.add_tunnel("lonely");
-    let stage = Stage::new(scene, &[("CF_TUNNEL_ID", "lonely")]);
-    stage.run_loop(&[published("www.example.com", "http://web:80")]);
+    let harness = Harness::new();
+    let tunnel = harness.cloudflare.add_tunnel("lonely");
+    let fixture = Fixture::new(harness, &[("CF_TUNNEL_ID", "lonely")]);
+    fixture.run_loop(&[published("www.example.com", "http://web:80")]);
     let look = |connectors: usize, lagging_at: Option<i64>| {
-        stage.scene.cloudflare.edit(|cloudflare| {
+        fixture.harness.cloudflare.edit(|cloudflare| {
             let tunnel = cloudflare.tunnel_mut(&tunnel);
             (tunnel.connectors, tunnel.lagging_at) = (connectors, lagging_at);
         });
-        stage.await_looks(2);
+        fixture.await_looks(2);
     };
-    let lonely = || stage.said(&["WARN", "(\"lonely\")", "has no connector"]);
-    let behind = || stage.said(&["WARN", "(\"lonely\")", "did not apply"]);
+    let lonely = || fixture.said(&["WARN", "(\"lonely\")", "has no connector"]);
+    let behind = || fixture.said(&["WARN", "(\"lonely\")", "did not apply"]);
     look(1, None);
     assert_eq!((lonely(), behind()), (0, 0));
     look(0, None);
@@ -483,13 +483,13 @@ fn trouble_with_connectors_is_said_once_and_again_when_it_comes_back() {
 
 #[test]
 fn a_loop_costs_the_same_calls_with_looks_in_between_and_waits_for_none() {
-    let stage = Stage::new(Scene::new(), &[]);
+    let fixture = Fixture::new(Harness::new(), &[]);
     let desired = [published("www.example.com", "http://web:80")];
-    stage.run_loop(&desired);
+    fixture.run_loop(&desired);
     let calls_of_a_loop = || {
-        stage.scene.cloudflare.take_calls();
-        stage.run_loop(&desired);
-        let mut calls = stage.scene.cloudflare.calls();
+        fixture.harness.cloudflare.take_calls();
+        fixture.run_loop(&desired);
+        let mut calls = fixture.harness.cloudflare.calls();
         // The list of zones is read once in ten minutes, which the looks take.
         calls.retain(|call| !is_look(call) && !call.path.ends_with("/zones"));
         // Read side by side.
@@ -497,29 +497,29 @@ fn a_loop_costs_the_same_calls_with_looks_in_between_and_waits_for_none() {
     };
     let before = calls_of_a_loop();
     assert_eq!(before.len(), 2, "{before:?}");
-    stage.await_look(Family::Connectors, &["home"], Some(1.0));
+    fixture.await_look(Family::Connectors, &["home"], Some(1.0));
     assert_eq!(calls_of_a_loop(), before);
 
-    stage.scene.cloudflare.fault_every(matcher(), Fault::Hang);
-    stage.await_looks(1);
-    let answered = stage.value(Family::Calls, &["connections", "GET", "200"]);
+    fixture.harness.cloudflare.fault_every(matcher(), Fault::Hang);
+    fixture.await_looks(1);
+    let answered = fixture.value(Family::Calls, &["connections", "GET", "200"]);
     let desired =
         [published("www.example.com", "http://web:81"), published("api.example.com", "http://api:80")];
-    stage.run_loop(&desired);
-    assert!(stage.scene.rules().iter().any(|rule| rule.contains("http://web:81")));
-    let looks = stage.values(Family::Calls).into_iter().filter(|(labels, _)| labels[0] == "connections");
+    fixture.run_loop(&desired);
+    assert!(fixture.harness.rules().iter().any(|rule| rule.contains("http://web:81")));
+    let looks = fixture.values(Family::Calls).into_iter().filter(|(labels, _)| labels[0] == "connections");
     assert_eq!(looks.map(|(_, count)| Some(count)).collect::<Vec<_>>(), [answered], "it still hangs");
-    stage.scene.cloudflare.release();
+    fixture.harness.cloudflare.release();
 }
 
 #[test]
 fn nobody_looks_while_few_calls_are_left() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let calls = u64::from(limits::CONNECTORS_CALLS_LEFT_MIN) - 1;
-    scene.cloudflare.set_rate_limit(RateLimit { calls, ..RateLimit::default() });
-    let stage = Stage::new(scene, &[]);
-    stage.clock.put_ahead(limits::CONNECTORS_FIRST_LOOK);
-    eventually("the decision", || stage.said(&["DEBUG", "few calls are left"]) > 0);
-    stage.run_loop(&[published("www.example.com", "http://web:80")]);
-    assert_eq!(stage.looks(), 0);
+    harness.cloudflare.set_rate_limit(RateLimit { calls, ..RateLimit::default() });
+    let fixture = Fixture::new(harness, &[]);
+    fixture.clock.put_ahead(limits::CONNECTORS_FIRST_LOOK);
+    eventually("the decision", || fixture.said(&["DEBUG", "few calls are left"]) > 0);
+    fixture.run_loop(&[published("www.example.com", "http://web:80")]);
+    assert_eq!(fixture.looks(), 0);
 }

@@ -6,35 +6,35 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint,
 use serde_json::json;
 use test_support::external_dns::{ExternalDns, plan};
 use test_support::harness;
-use test_support::harness::{Scene, endpoint, published};
+use test_support::harness::{Harness, endpoint, published};
 
-/// A scene in which `rules` stand before those of [`Scene::with_foreign`], and records.
-fn scene(rules: &[&str], records: &[(&str, &str, &str, &str)]) -> Scene {
-    let scene = Scene::with_foreign();
+/// A Cloudflare in which `rules` stand before those of [`Harness::with_foreign`], and records.
+fn harness(rules: &[&str], records: &[(&str, &str, &str, &str)]) -> Harness {
+    let harness = Harness::with_foreign();
     let rules: String = rules.iter().map(|rule| format!("{rule},")).collect();
     let document = harness::FOREIGN_DOCUMENT.replace(r#""ingress": ["#, &format!(r#""ingress": [{rules}"#));
-    scene.cloudflare.put_configuration(&scene.tunnel, &document).expect("cloudflared takes it");
-    let home = format!("{}.cfargotunnel.com", scene.tunnel);
+    harness.cloudflare.put_configuration(&harness.tunnel, &document).expect("cloudflared takes it");
+    let home = format!("{}.cfargotunnel.com", harness.tunnel);
     for (name, kind, content, comment) in records {
         let content = if *content == "home" { &*home } else { *content };
         let record = json!({"name": name, "type": kind, "content": content, "comment": comment, "proxied": *kind != "TXT"});
-        scene.cloudflare.add_record(&scene.zone, record).expect("Cloudflare takes it");
+        harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
     }
-    scene
+    harness
 }
 
 /// Rules, to the byte, and records: name, type, content, comment.
 type State = (Vec<String>, Vec<(String, String, String, String)>);
 
-fn state(scene: &Scene) -> State {
-    let records = scene.cloudflare.records(&scene.zone).into_iter();
+fn state(harness: &Harness) -> State {
+    let records = harness.cloudflare.records(&harness.zone).into_iter();
     let records =
         records.map(|record| (record.name, record.kind, record.content, record.comment.unwrap_or_default()));
-    (scene.rules(), records.collect())
+    (harness.rules(), records.collect())
 }
 
-fn service_at(scene: &Scene, host: &str, path: &str) -> String {
-    match scene.cloudflare.visit(host, path) {
+fn service_at(harness: &Harness, host: &str, path: &str) -> String {
+    match harness.cloudflare.visit(host, path) {
         Visit::Served { service, .. } => service,
         other => other.to_string(),
     }
@@ -65,34 +65,34 @@ fn run_loop_with_registry(external_dns: ExternalDns, desired: &[Endpoint]) -> Ch
 /// Plays the migration. `desired` is what the cluster asks for, `adopt` the setting, `gone` the hostnames that are
 /// taken off the cluster at the end. Returns the state after the adoption.
 fn migrate(
-    scene: &Scene,
+    harness: &Harness,
     run: impl Fn(ExternalDns, &[Endpoint]) -> Changes,
     adopt: &str,
     desired: &[Endpoint],
     gone: &str,
 ) -> State {
-    let before = state(scene);
-    let off = scene.start();
+    let before = state(harness);
+    let off = harness.start();
     for _ in 0..2 {
         run(off.external_dns(), desired);
-        assert_eq!(state(scene), before, "with ADOPT off nothing is touched");
+        assert_eq!(state(harness), before, "with ADOPT off nothing is touched");
     }
     drop(off);
 
-    let adopting = scene.start_with(&[("ADOPT", adopt)]);
+    let adopting = harness.start_with(&[("ADOPT", adopt)]);
     run(adopting.external_dns(), desired);
-    let taken = state(scene);
+    let taken = state(harness);
     drop(adopting);
 
-    let program = scene.start();
+    let program = harness.start();
     for _ in 0..2 {
         assert_eq!(run(program.external_dns(), desired), Changes::default(), "everything is as it is wanted");
     }
-    assert_eq!(scene.cloudflare.count_calls().writes, 0);
+    assert_eq!(harness.cloudflare.count_calls().writes, 0);
 
     let rest: Vec<Endpoint> = desired.iter().filter(|endpoint| endpoint.dns_name != gone).cloned().collect();
     run(program.external_dns(), &rest);
-    let (rules, records) = state(scene);
+    let (rules, records) = state(harness);
     let is_left = |text: &str| !text.contains(&format!("\"{gone}\""));
     assert_eq!(rules, taken.0.iter().filter(|rule| is_left(rule)).cloned().collect::<Vec<_>>());
     assert_eq!(records, taken.1.iter().filter(|record| record.0 != gone).cloned().collect::<Vec<_>>());
@@ -116,13 +116,13 @@ fn from_the_dashboard() {
         ("shop.example.com", "CNAME", "home", ""),
         ("blog.example.com", "CNAME", "home", "ask Jo before deleting"),
     ];
-    let scene = scene(&[PATH, SHOP, BLOG], &records);
+    let harness = harness(&[PATH, SHOP, BLOG], &records);
     let service = ("tunnel-service", "https://web.shop.svc:443");
     let desired = [
         endpoint("shop.example.com", &[service, ("origin-no-tls-verify", "true")]),
         published("blog.example.com", "http://blog.shop.svc:80"),
     ];
-    let (rules, records) = migrate(&scene, noop, "tunnel", &desired, "blog.example.com");
+    let (rules, records) = migrate(&harness, noop, "tunnel", &desired, "blog.example.com");
     assert_eq!(rules[..2], [PATH, SHOP], "not asked for, and already as it is wanted");
     assert_eq!(
         rules[2],
@@ -135,8 +135,8 @@ fn from_the_dashboard() {
         "{}",
         comment("blog.example.com")
     );
-    assert_eq!(service_at(&scene, "shop.example.com", "/"), "https://web.shop.svc:443");
-    assert_eq!(service_at(&scene, "shop.example.com", "/legacy"), "http://legacy:80");
+    assert_eq!(service_at(&harness, "shop.example.com", "/"), "https://web.shop.svc:443");
+    assert_eq!(service_at(&harness, "shop.example.com", "/legacy"), "http://legacy:80");
 }
 
 /// It prepends each new rule, so that a wildcard shadows what was published before it; its CNAMEs carry a comment of
@@ -153,7 +153,7 @@ fn from_axatols_webhook() {
         ("web.apps.example.com", "CNAME", "home", "external-dns/http://web.shop.svc:8080"),
         ("api.example.com", "CNAME", "home", "external-dns/http://api.shop.svc:8080"),
     ];
-    let scene = scene(&rules, &records);
+    let harness = harness(&rules, &records);
     let target = |name: &str, service: &str| Endpoint {
         targets: vec![service.to_owned()],
         record_type: "CNAME".to_owned(),
@@ -164,10 +164,10 @@ fn from_axatols_webhook() {
         target("web.apps.example.com", "http://web.shop.svc:8080"),
         target("api.example.com", "http://api.shop.svc:8080"),
     ];
-    assert_eq!(service_at(&scene, "web.apps.example.com", "/"), "http://wild.shop.svc:80", "the shadow");
-    let (rules, records) = migrate(&scene, noop, "tunnel", &desired, "api.example.com");
-    assert_eq!(service_at(&scene, "web.apps.example.com", "/"), "http://web.shop.svc:8080");
-    assert_eq!(service_at(&scene, "any.apps.example.com", "/"), "http://wild.shop.svc:80");
+    assert_eq!(service_at(&harness, "web.apps.example.com", "/"), "http://wild.shop.svc:80", "the shadow");
+    let (rules, records) = migrate(&harness, noop, "tunnel", &desired, "api.example.com");
+    assert_eq!(service_at(&harness, "web.apps.example.com", "/"), "http://web.shop.svc:8080");
+    assert_eq!(service_at(&harness, "any.apps.example.com", "/"), "http://wild.shop.svc:80");
     assert_eq!(rules.len(), 3 + 3, "its three, and the foreign ones: {rules:#?}");
     let ours = records.iter().filter(|record| record.3.starts_with("external-dns owner=default "));
     assert!(ours.clone().all(|record| record.3.contains(" | external-dns/http://")), "{records:#?}");
@@ -196,8 +196,8 @@ fn from_the_in_tree_provider() {
         ("theirs.example.com", "A", "192.0.2.30", ""),
         ("a-theirs.example.com", "TXT", &theirs, ""),
     ];
-    let scene = scene(&rules, &records);
-    let home = format!("{}.cfargotunnel.com", scene.tunnel);
+    let harness = harness(&rules, &records);
+    let home = format!("{}.cfargotunnel.com", harness.tunnel);
     let to_tunnel = |name: &str, properties: &[(&str, &str)]| Endpoint {
         targets: vec![home.clone()],
         record_type: "CNAME".to_owned(),
@@ -209,7 +209,7 @@ fn from_the_in_tree_provider() {
         published("lb.example.com", "http://lb.shop.svc:80"),
     ];
     let (rules, records) =
-        migrate(&scene, run_loop_with_registry, "owner=default,tunnel", &desired, "web.example.com");
+        migrate(&harness, run_loop_with_registry, "owner=default,tunnel", &desired, "web.example.com");
     let txt: Vec<&str> =
         records.iter().filter(|record| record.1 == "TXT").map(|record| record.0.as_str()).collect();
     assert_eq!(txt, ["example.com", "a-theirs.example.com"], "only what is left to others");
@@ -225,9 +225,9 @@ fn from_the_in_tree_provider() {
         rules.contains(&r#"{"hostname":"web.example.com","service":"http://web.shop.svc:80"}"#.to_owned()),
         "{rules:#?}"
     );
-    assert_eq!(service_at(&scene, "lb.example.com", "/"), "http://lb.shop.svc:80");
+    assert_eq!(service_at(&harness, "lb.example.com", "/"), "http://lb.shop.svc:80");
     assert_eq!(
-        service_at(&scene, "plain.example.com", "/"),
+        service_at(&harness, "plain.example.com", "/"),
         "http://wild:80",
         "the rule that served it before"
     );

@@ -12,13 +12,13 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use serde_json::json;
 use test_support::harness::{endpoint, published};
 
-use crate::passage::{Pace, Passage, Writes};
-use crate::town::Town;
+use crate::shared_account::SharedAccount;
+use crate::simulation::{Pace, Simulation, Writes};
 
 const PACE: Pace = Pace { connectors: Vec::new(), records: 0, write: 10 };
 
-fn passage(connectors: &[u64]) -> Passage {
-    Passage::new(Town::new(), &[], Pace { connectors: connectors.to_vec(), ..PACE })
+fn simulation(connectors: &[u64]) -> Simulation {
+    Simulation::new(SharedAccount::new(), &[], Pace { connectors: connectors.to_vec(), ..PACE })
 }
 
 fn through(tunnel: &str, name: &str) -> Endpoint {
@@ -30,23 +30,23 @@ fn path(name: &str, path: &str) -> Endpoint {
 }
 
 /// The tunnel that serves a hostname by our rule.
-fn tunnel_of(passage: &Passage, host: &str) -> String {
-    match passage.town.cloudflare().visit(host, "/") {
-        Visit::Served { tunnel, service, .. } if service == "http://web:80" => passage.named(&tunnel),
+fn tunnel_of(simulation: &Simulation, host: &str) -> String {
+    match simulation.account.cloudflare().visit(host, "/") {
+        Visit::Served { tunnel, service, .. } if service == "http://web:80" => simulation.named(&tunnel),
         other => other.to_string(),
     }
 }
 
 /// One loop, what it wrote, and how long it took.
-fn run(passage: &mut Passage, desired: &[Endpoint]) -> (Result<Changes, u16>, Writes, Duration) {
-    let time = passage.town.cloudflare().time();
+fn run(simulation: &mut Simulation, desired: &[Endpoint]) -> (Result<Changes, u16>, Writes, Duration) {
+    let time = simulation.account.cloudflare().time();
     let begun = time.now();
-    let (outcome, writes) = passage.run_loop(desired).expect("ExternalDNS goes on");
+    let (outcome, writes) = simulation.run_loop(desired).expect("ExternalDNS goes on");
     (outcome, writes, time.now() - begun)
 }
 
-fn pass(passage: &Passage, seconds: u64) {
-    passage.town.cloudflare().advance_clock(Duration::from_secs(seconds));
+fn pass(simulation: &Simulation, seconds: u64) {
+    simulation.account.cloudflare().advance_clock(Duration::from_secs(seconds));
 }
 
 /// The drift of a hostname, as `GET /records` shows it.
@@ -59,19 +59,19 @@ fn drift(outcome: &Result<Changes, u16>, host: &str) -> Option<String> {
 #[test]
 fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
     let host = "lagging.example.org";
-    let mut passage = passage(&[0, 0]);
-    passage.run_to_rest(&[through("home", host)]).expect("published");
-    let cloudflare = passage.town.cloudflare();
+    let mut simulation = simulation(&[0, 0]);
+    simulation.run_to_rest(&[through("home", host)]).expect("published");
+    let cloudflare = simulation.account.cloudflare();
     let version = cloudflare.edit(|cloudflare| cloudflare.tunnel("office").version);
     cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("office").lagging_at = Some(version));
 
     let desired = [through("office", host), through("office", "beside.example.org")];
-    let (outcome, _, took) = run(&mut passage, &desired);
+    let (outcome, _, took) = run(&mut simulation, &desired);
     assert_eq!(outcome, Err(503), "--registry=crd would not ask again after a 204");
     assert!(took > Duration::from_secs(3) && took < Duration::from_secs(6), "{took:?}");
-    assert_eq!(tunnel_of(&passage, host), "home");
-    assert_eq!(tunnel_of(&passage, "beside.example.org"), "office", "what is new has nothing to wait for");
-    let said = passage.town.scene.log.lines_with(&[
+    assert_eq!(tunnel_of(&simulation, host), "home");
+    assert_eq!(tunnel_of(&simulation, "beside.example.org"), "office", "what is new has nothing to wait for");
+    let said = simulation.account.harness.log.lines_with(&[
         "refused=moving",
         host,
         "connector ",
@@ -81,34 +81,37 @@ fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
     assert_eq!(said.len(), 1, "{said:#?}");
 
     // Ten minutes later it is said to be as done as it can be, without another wait.
-    pass(&passage, 600);
-    let (outcome, writes, took) = run(&mut passage, &desired);
+    pass(&simulation, 600);
+    let (outcome, writes, took) = run(&mut simulation, &desired);
     assert!(outcome.is_ok() && took < Duration::from_secs(1), "{outcome:?} {took:?}");
     assert_eq!(writes, Writes::default());
-    assert_eq!(tunnel_of(&passage, host), "home");
-    assert_eq!(passage.town.scene.log.lines_with(&["refused=not_moved", host, "connector "]).len(), 1);
+    assert_eq!(tunnel_of(&simulation, host), "home");
+    assert_eq!(
+        simulation.account.harness.log.lines_with(&["refused=not_moved", host, "connector "]).len(),
+        1
+    );
 
-    passage.town.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").lagging_at = None);
-    let (outcome, _, _) = run(&mut passage, &desired);
+    simulation.account.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").lagging_at = None);
+    let (outcome, _, _) = run(&mut simulation, &desired);
     assert!(outcome.is_ok(), "{outcome:?}");
-    assert_eq!(tunnel_of(&passage, host), "office");
+    assert_eq!(tunnel_of(&simulation, host), "office");
 }
 
 #[test]
 fn a_tunnel_without_connectors_gets_no_hostname_that_is_served_elsewhere() {
     let host = "unconnected.example.org";
-    let mut passage = passage(&[0]);
-    passage.run_to_rest(&[through("home", host)]).expect("published");
-    passage.town.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").connectors = 0);
+    let mut simulation = simulation(&[0]);
+    simulation.run_to_rest(&[through("home", host)]).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").connectors = 0);
     let desired = [through("office", host), through("office", "new.unconnected.example.org")];
-    let (outcome, _, _) = run(&mut passage, &desired);
+    let (outcome, _, _) = run(&mut simulation, &desired);
     assert_eq!(outcome, Err(503));
-    assert_eq!(tunnel_of(&passage, host), "home");
-    assert_eq!(tunnel_of(&passage, "new.unconnected.example.org"), "error 1033", "published all the same");
+    assert_eq!(tunnel_of(&simulation, host), "home");
+    assert_eq!(tunnel_of(&simulation, "new.unconnected.example.org"), "error 1033", "published all the same");
     assert_eq!(
-        passage
-            .town
-            .scene
+        simulation
+            .account
+            .harness
             .log
             .lines_with(&["refused=moving", host, "no connector", "run a cloudflared"])
             .len(),
@@ -119,24 +122,25 @@ fn a_tunnel_without_connectors_gets_no_hostname_that_is_served_elsewhere() {
 #[test]
 fn the_old_rule_stays_for_the_time_of_grace_and_nothing_is_written_meanwhile() {
     let host = "graceful.example.org";
-    let mut passage = passage(&[0]);
-    passage.run_to_rest(&[through("home", host)]).expect("published");
+    let mut simulation = simulation(&[0]);
+    simulation.run_to_rest(&[through("home", host)]).expect("published");
     let desired = [through("office", host)];
-    let rules =
-        |passage: &Passage| passage.town.scene.rules().iter().filter(|rule| rule.contains(host)).count();
-    let (outcome, writes, _) = run(&mut passage, &desired);
+    let rules = |simulation: &Simulation| {
+        simulation.account.harness.rules().iter().filter(|rule| rule.contains(host)).count()
+    };
+    let (outcome, writes, _) = run(&mut simulation, &desired);
     assert!(outcome.is_ok(), "{outcome:?}");
     assert_eq!(writes, Writes { configurations: 1, batches: 2 }, "stamped, published, led over");
     for _ in 0..2 {
-        pass(&passage, 14);
-        let (outcome, writes, _) = run(&mut passage, &desired);
+        pass(&simulation, 14);
+        let (outcome, writes, _) = run(&mut simulation, &desired);
         assert_eq!(drift(&outcome, host).as_deref(), Some("tunnel"));
-        assert_eq!((writes, rules(&passage)), (Writes::default(), 1));
+        assert_eq!((writes, rules(&simulation)), (Writes::default(), 1));
     }
-    pass(&passage, 2);
-    let (_, writes, _) = run(&mut passage, &desired);
-    assert_eq!((writes, rules(&passage)), (Writes { configurations: 1, batches: 1 }, 0));
-    let (outcome, writes, _) = run(&mut passage, &desired);
+    pass(&simulation, 2);
+    let (_, writes, _) = run(&mut simulation, &desired);
+    assert_eq!((writes, rules(&simulation)), (Writes { configurations: 1, batches: 1 }, 0));
+    let (outcome, writes, _) = run(&mut simulation, &desired);
     assert_eq!((outcome, writes), (Ok(Changes::default()), Writes::default()));
 }
 
@@ -144,42 +148,42 @@ fn the_old_rule_stays_for_the_time_of_grace_and_nothing_is_written_meanwhile() {
 #[test]
 fn a_hostname_that_is_withdrawn_on_its_way_is_gone_at_once_from_both_tunnels() {
     let host = "given-up.example.org";
-    let mut passage = passage(&[0]);
-    passage.run_to_rest(&[through("home", host)]).expect("published");
-    run(&mut passage, &[through("office", host)]).0.expect("moved");
-    run(&mut passage, &[]).0.expect("withdrawn");
-    let state = passage.town.state();
+    let mut simulation = simulation(&[0]);
+    simulation.run_to_rest(&[through("home", host)]).expect("published");
+    run(&mut simulation, &[through("office", host)]).0.expect("moved");
+    run(&mut simulation, &[]).0.expect("withdrawn");
+    let state = simulation.account.state();
     let standing = state.lines().filter(|line| line.contains(host));
     assert_eq!(standing.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]
 fn what_comes_and_what_goes_is_one_version_of_a_document() {
-    let mut passage = passage(&[0]);
+    let mut simulation = simulation(&[0]);
     let before = [published("goes.example.org", "http://web:80"), path("worded.example.org", "^/api/")];
-    passage.run_to_rest(&before).expect("published");
+    simulation.run_to_rest(&before).expect("published");
     let after = [published("comes.example.org", "http://web:80"), path("worded.example.org", "^/api(/|$)")];
-    let (outcome, writes, _) = run(&mut passage, &after);
+    let (outcome, writes, _) = run(&mut simulation, &after);
     assert!(outcome.is_ok(), "{outcome:?}");
     assert_eq!(writes, Writes { configurations: 1, batches: 2 });
-    assert_eq!(run(&mut passage, &after).1, Writes::default());
+    assert_eq!(run(&mut simulation, &after).1, Writes::default());
 }
 
 /// Of the document nobody can tell whom Cloudflare means, so each rule is tried for itself.
 #[test]
 fn a_path_does_not_give_way_to_one_that_is_refused() {
     let (host, beside) = ("disliked.example.org", "liked.example.org");
-    let mut passage = passage(&[0]);
+    let mut simulation = simulation(&[0]);
     let paths = |text: &str| [path(host, text), path(beside, text)];
-    passage.run_to_rest(&paths("^/old")).expect("published");
-    passage.town.cloudflare().edit(|cloudflare| {
+    simulation.run_to_rest(&paths("^/old")).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| {
         cloudflare
             .whims_mut()
             .dislike_rule(RuleText::Unnamed, move |rule| rule.hostname == host && rule.path == "^/old/new");
     });
-    run(&mut passage, &paths("^/old/new")).0.expect_err("something is left to do");
+    run(&mut simulation, &paths("^/old/new")).0.expect_err("something is left to do");
     let is_served = |host: &str, asked: &str| {
-        let visit = passage.town.cloudflare().visit(host, asked);
+        let visit = simulation.account.cloudflare().visit(host, asked);
         matches!(visit, Visit::Served { service, .. } if service == "http://web:80")
     };
     assert!(is_served(host, "/old/new"), "by the old rule");
@@ -190,58 +194,59 @@ fn a_path_does_not_give_way_to_one_that_is_refused() {
 #[test]
 fn where_the_comment_has_no_room_for_both_rules_the_old_one_goes_first_and_a_line_says_so() {
     let host = "full.example.org";
-    let mut passage = passage(&[0]);
+    let mut simulation = simulation(&[0]);
     let paths = |last: &str| -> Vec<Endpoint> {
         let paths = (0..21).map(|number| format!("^/{number}$")).chain([last.to_owned()]);
         paths.map(|text| path(host, &text)).collect()
     };
-    passage.run_to_rest(&paths("^/old$")).expect("published");
-    let (outcome, writes, _) = run(&mut passage, &paths("^/new$"));
+    simulation.run_to_rest(&paths("^/old$")).expect("published");
+    let (outcome, writes, _) = run(&mut simulation, &paths("^/new$"));
     assert!(outcome.is_ok(), "{outcome:?}");
     assert_eq!(writes, Writes { configurations: 2, batches: 1 });
     let is_served = |asked: &str| {
-        let visit = passage.town.cloudflare().visit(host, asked);
+        let visit = simulation.account.cloudflare().visit(host, asked);
         matches!(visit, Visit::Served { service, .. } if service == "http://web:80")
     };
     assert!(is_served("/new") && !is_served("/old"));
-    let said = passage.town.scene.log.lines_with(&[host, "no room for the old rules beside the new ones"]);
+    let said =
+        simulation.account.harness.log.lines_with(&[host, "no room for the old rules beside the new ones"]);
     assert_eq!(said.len(), 1, "{said:#?}");
 }
 
 #[test]
 fn in_a_full_zone_what_goes_makes_room_for_what_comes() {
-    let mut passage = passage(&[0]);
-    passage.run_to_rest(&[published("goes.example.org", "http://web:80")]).expect("published");
-    let zone = passage.town.organisation.clone();
-    passage.town.cloudflare().edit(|cloudflare| {
+    let mut simulation = simulation(&[0]);
+    simulation.run_to_rest(&[published("goes.example.org", "http://web:80")]).expect("published");
+    let zone = simulation.account.organisation.clone();
+    simulation.account.cloudflare().edit(|cloudflare| {
         let records = cloudflare.records(&zone).len();
         cloudflare.zone_mut(&zone).record_quota = records;
     });
     let desired = [published("comes.example.org", "http://web:80")];
-    let (outcome, _, _) = run(&mut passage, &desired);
+    let (outcome, _, _) = run(&mut simulation, &desired);
     assert!(outcome.is_ok(), "{outcome:?}");
-    assert_eq!(tunnel_of(&passage, "comes.example.org"), "home");
-    assert_eq!(run(&mut passage, &desired).1, Writes::default());
+    assert_eq!(tunnel_of(&simulation, "comes.example.org"), "home");
+    assert_eq!(run(&mut simulation, &desired).1, Writes::default());
 }
 
 /// RFC 4592: the wildcard answers for no name that stands there, nor for any below that.
 #[test]
 fn a_deep_name_below_a_wildcard_is_told_of_once() {
-    let town = Town::holding(|cloudflare| {
+    let account = SharedAccount::holding(|cloudflare| {
         for name in ["*.wild.example.org", "stands.other.wild.example.org"] {
             let record = json!({"name": name, "type": "A", "content": "192.0.2.9", "proxied": true});
             cloudflare.add_record("example.org", record).expect("Cloudflare takes it");
         }
     });
-    let mut passage = Passage::new(town, &[], Pace { connectors: vec![0], ..PACE });
-    let log = passage.town.scene.log.clone();
+    let mut simulation = Simulation::new(account, &[], Pace { connectors: vec![0], ..PACE });
+    let log = simulation.account.harness.log.clone();
     let told =
         |name: &str| log.lines_with(&[&format!("hostname=\"{name}\""), "\"*.wild.example.org\"", "RFC 4592"]);
     let deep = "deep.down.wild.example.org";
     let desired = [deep, "flat.wild.example.org", "beside.other.wild.example.org"]
         .map(|name| published(name, "http://web:80"));
-    passage.run_to_rest(&desired).expect("published");
-    passage.run_to_rest(&desired).expect("at rest");
+    simulation.run_to_rest(&desired).expect("published");
+    simulation.run_to_rest(&desired).expect("at rest");
     assert_eq!(told(deep).len(), 1, "{:#?}", told(deep));
     assert!(
         told(deep)[0].contains("takes \"down.wild.example.org\" and all other names below"),
@@ -256,20 +261,23 @@ fn a_deep_name_below_a_wildcard_is_told_of_once() {
 #[test]
 fn a_path_stays_where_its_hostname_cannot_move() {
     let host = "web.example.com";
-    let mut passage = passage(&[0]);
+    let mut simulation = simulation(&[0]);
     let of = |tunnel: &str, path: &str| {
         [endpoint(host, &[("tunnel", tunnel), ("tunnel-path", path), ("tunnel-service", "http://web:80")])]
     };
-    passage.run_to_rest(&of("office", "^/api(/|$)")).expect("published");
-    let state = passage.town.state();
+    simulation.run_to_rest(&of("office", "^/api(/|$)")).expect("published");
+    let state = simulation.account.state();
     for _ in 0..3 {
-        run(&mut passage, &of("home", "^/api/")).0.expect("refused by name");
-        pass(&passage, 60);
+        run(&mut simulation, &of("home", "^/api/")).0.expect("refused by name");
+        pass(&simulation, 60);
     }
-    assert_eq!(passage.town.state(), state, "somebody's rule for /theirs stands in the office");
-    assert_eq!(passage.town.scene.log.lines_with(&[host, "refused=rule_left_behind", "/theirs"]).len(), 1);
-    assert_eq!(passage.town.scene.log.lines_with(&[host, "refused=withheld"]).len(), 1);
+    assert_eq!(simulation.account.state(), state, "somebody's rule for /theirs stands in the office");
+    assert_eq!(
+        simulation.account.harness.log.lines_with(&[host, "refused=rule_left_behind", "/theirs"]).len(),
+        1
+    );
+    assert_eq!(simulation.account.harness.log.lines_with(&[host, "refused=withheld"]).len(), 1);
     // What is withdrawn altogether goes.
-    passage.run_to_rest(&[]).expect("withdrawn");
-    assert!(!passage.town.scene.cnames().iter().any(|(name, ..)| name == host));
+    simulation.run_to_rest(&[]).expect("withdrawn");
+    assert!(!simulation.account.harness.cnames().iter().any(|(name, ..)| name == host));
 }

@@ -9,20 +9,20 @@ use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use serde_json::json;
-use test_support::harness::{Scene, endpoint, published};
-use test_support::world::{World, settings};
+use test_support::fake_cloudflare::{FakeCloudflare, settings};
+use test_support::harness::{Harness, endpoint, published};
 
-use crate::town;
-use crate::town::rest;
+use crate::shared_account;
+use crate::shared_account::settle;
 
 /// The names of our records in a zone.
-fn stamped(scene: &Scene, zone: &str) -> Vec<String> {
-    let records = scene.cloudflare.records(zone).into_iter();
-    records.filter(|record| town::stamp(record).is_some()).map(|record| record.name).collect()
+fn stamped(harness: &Harness, zone: &str) -> Vec<String> {
+    let records = harness.cloudflare.records(zone).into_iter();
+    records.filter(|record| shared_account::stamp(record).is_some()).map(|record| record.name).collect()
 }
 
-fn service_for(scene: &Scene, host: &str, path: &str) -> String {
-    match scene.cloudflare.visit(host, path) {
+fn service_for(harness: &Harness, host: &str, path: &str) -> String {
+    match harness.cloudflare.visit(host, path) {
         Visit::Served { service, .. } => service,
         other => other.to_string(),
     }
@@ -30,7 +30,7 @@ fn service_for(scene: &Scene, host: &str, path: &str) -> String {
 
 #[test]
 fn an_apex_is_published_beside_its_mail_records() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     for (kind, content) in
         [("MX", "mail.elsewhere.test"), ("TXT", "\"v=spf1 -all\""), ("CAA", "0 issue \"ca.test\"")]
     {
@@ -38,23 +38,23 @@ fn an_apex_is_published_beside_its_mail_records() {
         if kind == "CAA" {
             record["data"] = json!({"flags": 0, "tag": "issue", "value": "ca.test"});
         }
-        scene.cloudflare.add_record(&scene.zone, record).expect("Cloudflare takes it");
+        harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
     }
-    let before = scene.foreign_records();
-    let program = scene.start();
+    let before = harness.foreign_records();
+    let program = harness.start();
     let desired = [published("example.com", "http://web:80")];
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
-    assert_eq!(service_for(&scene, "example.com", "/"), "http://web:80");
-    assert_eq!(scene.foreign_records(), before);
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
+    assert_eq!(service_for(&harness, "example.com", "/"), "http://web:80");
+    assert_eq!(harness.foreign_records(), before);
     program.external_dns().run_loop(&[]).expect("withdrawn");
-    assert_eq!(scene.cloudflare.records(&scene.zone).len(), before.len());
-    assert_eq!(scene.foreign_records(), before);
+    assert_eq!(harness.cloudflare.records(&harness.zone).len(), before.len());
+    assert_eq!(harness.foreign_records(), before);
 }
 
 #[test]
 fn a_wildcard_with_paths_leaves_the_names_below_it_theirs() {
-    let scene = Scene::new();
-    let program = scene.start();
+    let harness = Harness::new();
+    let program = harness.start();
     let on = |name: &str, prefix: &str, service: &str| {
         endpoint(name, &[("tunnel-service", service), ("tunnel-path-prefix", prefix)])
     };
@@ -64,7 +64,7 @@ fn a_wildcard_with_paths_leaves_the_names_below_it_theirs() {
         published("shop.example.com", "http://shop:80"),
         published("*.deep.example.com", "http://deep:80"),
     ];
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
     for (host, path, service) in [
         ("any.example.com", "/", "http://all:80"),
         ("any.example.com", "/api/v1", "http://api:80"),
@@ -74,10 +74,10 @@ fn a_wildcard_with_paths_leaves_the_names_below_it_theirs() {
         ("x.deep.example.com", "/", "http://deep:80"),
         ("x.y.example.com", "/", "http://all:80"),
     ] {
-        assert_eq!(service_for(&scene, host, path), service, "{host}{path}");
+        assert_eq!(service_for(&harness, host, path), service, "{host}{path}");
     }
-    rest(program.external_dns(), &scene.cloudflare, &[]).expect("withdrawn");
-    assert_eq!((scene.rules().len(), scene.cnames().len()), (1, 0));
+    settle(program.external_dns(), &harness.cloudflare, &[]).expect("withdrawn");
+    assert_eq!((harness.rules().len(), harness.cnames().len()), (1, 0));
 }
 
 /// A DNSEndpoint arrives as it was written; ExternalDNS itself compares names in lower-case punycode.
@@ -92,33 +92,33 @@ fn a_name_is_one_hostname_however_it_is_written() {
         }),
         ("underscores", ["_Sip._TLS.example.com", "_sip._tls.example.com"], "_sip._tls.example.com"),
     ] {
-        let scene = Scene::new();
-        let program = scene.start();
+        let harness = Harness::new();
+        let program = harness.start();
         let [first, second] = spellings.map(|spelling| [published(spelling, "http://web:80")]);
-        rest(program.external_dns(), &scene.cloudflare, &first).expect(label);
-        assert_eq!(stamped(&scene, &scene.zone), [written], "{label}");
+        settle(program.external_dns(), &harness.cloudflare, &first).expect(label);
+        assert_eq!(stamped(&harness, &harness.zone), [written], "{label}");
         let rule = format!(r#"{{"hostname":"{written}","service":"http://web:80"}}"#);
-        assert_eq!(scene.rules()[0], rule, "{label}");
+        assert_eq!(harness.rules()[0], rule, "{label}");
         let changes = program.external_dns().run_loop(&second).expect(label);
         assert_eq!(changes, Changes::default(), "{label}: another spelling is no change");
         let both = spellings.map(|spelling| published(spelling, "http://web:80"));
-        rest(program.external_dns(), &scene.cloudflare, &both).expect(label);
-        assert_eq!(stamped(&scene, &scene.zone), [written], "{label}");
+        settle(program.external_dns(), &harness.cloudflare, &both).expect(label);
+        assert_eq!(stamped(&harness, &harness.zone), [written], "{label}");
         let host = written.replace('*', "any");
-        assert_eq!(service_for(&scene, &host, "/"), "http://web:80", "{label}");
-        rest(program.external_dns(), &scene.cloudflare, &[]).expect(label);
-        assert_eq!((scene.rules().len(), scene.cnames().len()), (1, 0), "{label}");
+        assert_eq!(service_for(&harness, &host, "/"), "http://web:80", "{label}");
+        settle(program.external_dns(), &harness.cloudflare, &[]).expect(label);
+        assert_eq!((harness.rules().len(), harness.cnames().len()), (1, 0), "{label}");
     }
 }
 
 #[test]
 fn a_zone_in_unicode_is_found_by_both_spellings() {
-    let scene = Scene::new();
-    let zone = scene.cloudflare.add_zone("xn--bcher-kva.example", Plan::Free);
-    let program = scene.start_with(&[("DOMAIN_FILTER", "bücher.example")]);
+    let harness = Harness::new();
+    let zone = harness.cloudflare.add_zone("xn--bcher-kva.example", Plan::Free);
+    let program = harness.start_with(&[("DOMAIN_FILTER", "bücher.example")]);
     for name in ["shop.bücher.example", "shop.xn--bcher-kva.example"] {
-        rest(program.external_dns(), &scene.cloudflare, &[published(name, "http://web:80")]).expect(name);
-        assert_eq!(stamped(&scene, &zone), ["shop.xn--bcher-kva.example"], "{name}");
+        settle(program.external_dns(), &harness.cloudflare, &[published(name, "http://web:80")]).expect(name);
+        assert_eq!(stamped(&harness, &zone), ["shop.xn--bcher-kva.example"], "{name}");
     }
 }
 
@@ -142,24 +142,24 @@ fn the_longest_names_are_published_and_longer_ones_are_refused_alone() {
     let bad = [label(64), name_of(254), unicode(56), format!("*.{}", name_of(252))];
     assert_eq!((good[1].len(), bad[1].len()), (253, 254));
 
-    let scene = Scene::new();
-    let program = scene.start();
+    let harness = Harness::new();
+    let program = harness.start();
     let desired: Vec<Endpoint> =
         good.iter().chain(&bad).map(|name| published(name, "http://web:80")).collect();
     for _ in 0..3 {
         program.external_dns().run_loop(&desired).expect("refused by name");
     }
-    let refused = scene.cloudflare.take_calls().into_iter().filter(|call| call.status != Some(200));
+    let refused = harness.cloudflare.take_calls().into_iter().filter(|call| call.status != Some(200));
     assert_eq!(refused.count(), 0, "they are not left to Cloudflare, which would refuse them");
-    assert_eq!(scene.rules().len(), good.len() + 1, "{:?}", scene.rules());
-    let published = stamped(&scene, &scene.zone);
+    assert_eq!(harness.rules().len(), good.len() + 1, "{:?}", harness.rules());
+    let published = stamped(&harness, &harness.zone);
     assert_eq!(published.len(), good.len(), "{published:?}");
     let longest_label = published.iter().flat_map(|name| name.split('.')).map(str::len).max();
     let longest = published.iter().map(String::len).max();
     assert_eq!((longest_label, longest), (Some(63), Some(253)), "{published:?}");
-    scene.cloudflare.take_calls();
+    harness.cloudflare.take_calls();
     program.external_dns().run_loop(&desired).expect("nothing to do");
-    assert_eq!(scene.cloudflare.count_calls().writes, 0, "what is refused is not tried");
+    assert_eq!(harness.cloudflare.count_calls().writes, 0, "what is refused is not tried");
 }
 
 /// The wildcard in the certificate stands for one label.
@@ -174,64 +174,64 @@ fn a_name_deeper_than_universal_ssl_covers_is_published_with_a_hint_when_its_rec
         ("a.b.c.example.com", true),
     ];
     let mut hosts = table.map(|(name, _)| published(name, "http://web:80"));
-    let mut world = World::new(&[], &[]);
-    let plan = world.run_loop(&hosts, usize::MAX);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let plan = cloudflare.run_loop(&hosts, usize::MAX);
     assert_eq!(plan.refusals, []);
     for (name, is_deep) in table {
         let hints =
             plan.notes.iter().filter(|note| *note.hostname == *name && note.text.contains("Total TLS"));
         assert_eq!(hints.count(), usize::from(is_deep), "{name}");
-        assert!(world.records.iter().any(|record| *record.name == *name), "{name} is published");
+        assert!(cloudflare.records.iter().any(|record| *record.name == *name), "{name} is published");
     }
     for endpoint in &mut hosts {
         endpoint.labels.set("resource", "ingress/shop/other");
         endpoint.provider_specific[0].value = "http://other:80".into();
     }
-    let changed = world.run_loop(&hosts, usize::MAX);
+    let changed = cloudflare.run_loop(&hosts, usize::MAX);
     assert!(changed.hosts.iter().all(|host| !host.operations.is_empty()), "{changed:?}");
     assert_eq!(changed.notes, [], "it was said when the record was made");
 }
 
 #[test]
 fn of_zones_inside_zones_the_inner_one_gets_the_name() {
-    let scene = Scene::new();
-    let inner = scene.cloudflare.add_zone("dev.example.com", Plan::Free);
-    let program = scene.start();
+    let harness = Harness::new();
+    let inner = harness.cloudflare.add_zone("dev.example.com", Plan::Free);
+    let program = harness.start();
     let names = ["dev.example.com", "web.dev.example.com", "*.dev.example.com", "a.b.dev.example.com"];
     let outer = ["example.com", "notdev.example.com", "*.example.com"];
     let desired: Vec<Endpoint> =
         names.iter().chain(&outer).map(|name| published(name, "http://web:80")).collect();
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
     let sorted = |mut names: Vec<String>| {
         names.sort_unstable();
         names
     };
-    assert_eq!(sorted(stamped(&scene, &inner)), sorted(names.map(str::to_owned).into()));
-    assert_eq!(sorted(stamped(&scene, &scene.zone)), sorted(outer.map(str::to_owned).into()));
+    assert_eq!(sorted(stamped(&harness, &inner)), sorted(names.map(str::to_owned).into()));
+    assert_eq!(sorted(stamped(&harness, &harness.zone)), sorted(outer.map(str::to_owned).into()));
 }
 
 /// Whoever asks for the name asks the inner zone's name servers: a record in the outer one would answer nobody.
 #[test]
 fn a_name_of_an_inner_zone_that_is_not_served_is_not_written_into_the_outer_one() {
     for label in ["left out by the filter", "of another account"] {
-        let scene = Scene::new();
-        let inner = scene.cloudflare.edit(|cloudflare| match label {
+        let harness = Harness::new();
+        let inner = harness.cloudflare.edit(|cloudflare| match label {
             "of another account" => {
                 let account = cloudflare.add_account("other");
                 cloudflare.add_zone_to(&account, "dev.example.com", Plan::Free)
             }
             _ => cloudflare.add_zone("dev.example.com", Plan::Free),
         });
-        let filter = if label == "of another account" { "" } else { &*scene.zone };
-        let program = scene.start_with(&[("ZONE_ID_FILTER", filter)]);
+        let filter = if label == "of another account" { "" } else { &*harness.zone };
+        let program = harness.start_with(&[("ZONE_ID_FILTER", filter)]);
         let desired = ["web.dev.example.com", "dev.example.com", "web.example.com"]
             .map(|name| published(name, "http://web:80"));
         for _ in 0..2 {
             program.external_dns().run_loop(&desired).expect("refused by name");
         }
-        assert_eq!(stamped(&scene, &inner), [""; 0], "{label}");
-        assert_eq!(stamped(&scene, &scene.zone), ["web.example.com"], "{label}");
-        assert_eq!(scene.rules().len(), 2, "{label}");
+        assert_eq!(stamped(&harness, &inner), [""; 0], "{label}");
+        assert_eq!(stamped(&harness, &harness.zone), ["web.example.com"], "{label}");
+        assert_eq!(harness.rules().len(), 2, "{label}");
     }
 }
 
@@ -256,18 +256,18 @@ impl Clock for LateClock {
 
 #[test]
 fn an_inner_zone_that_is_made_later_gets_its_names_without_a_restart() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let clock = Arc::new(LateClock::default());
-    let program = scene.start_by(Arc::clone(&clock) as Arc<dyn Clock>, &[]);
+    let program = harness.start_by(Arc::clone(&clock) as Arc<dyn Clock>, &[]);
     program.wait_until_ready();
     let mut desired = vec![published("web.example.com", "http://web:80")];
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
-    let inner = scene.cloudflare.add_zone("dev.example.com", Plan::Free);
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
+    let inner = harness.cloudflare.add_zone("dev.example.com", Plan::Free);
     clock.0.store(true, Ordering::SeqCst);
     desired.push(published("web.dev.example.com", "http://web:80"));
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
-    assert_eq!(stamped(&scene, &inner), ["web.dev.example.com"]);
-    assert_eq!(stamped(&scene, &scene.zone), ["web.example.com"]);
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
+    assert_eq!(stamped(&harness, &inner), ["web.dev.example.com"]);
+    assert_eq!(stamped(&harness, &harness.zone), ["web.example.com"]);
 }
 
 /// Whoever brings a domain to Cloudflare publishes first and changes the name servers then.
@@ -276,17 +276,17 @@ fn a_zone_that_is_pending_or_paused_is_written_and_told_of() {
     for (status, paused, told) in
         [("active", false, None), ("pending", false, Some("pending")), ("active", true, Some("paused"))]
     {
-        let scene = Scene::new();
-        scene.cloudflare.edit(|cloudflare| {
+        let harness = Harness::new();
+        harness.cloudflare.edit(|cloudflare| {
             let zone = cloudflare.zone_mut("example.com");
             (zone.status, zone.paused) = (status.to_owned(), paused);
         });
-        let program = scene.start();
+        let program = harness.start();
         let desired = [published("web.example.com", "http://web:80")];
-        rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
-        assert_eq!(stamped(&scene, &scene.zone), ["web.example.com"], "{status}");
+        settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
+        assert_eq!(stamped(&harness, &harness.zone), ["web.example.com"], "{status}");
 
-        let mut snapshot = World::new(&[], &[]).snapshot();
+        let mut snapshot = FakeCloudflare::new(&[], &[]).snapshot();
         let zone = &mut snapshot.zones[0].zone;
         (zone.status, zone.paused) = (status.into(), paused);
         let notes = records::records(&snapshot, &settings()).notes;

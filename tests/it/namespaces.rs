@@ -9,9 +9,9 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Stamp, namespace_digest};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness;
-use test_support::harness::{Scene, endpoint};
-use test_support::world::{HOME, World, tunnel_id};
+use test_support::harness::{Harness, endpoint};
 
 const NAME: &str = "a.example.com";
 
@@ -25,26 +25,26 @@ fn of(resource: &str, path: &str, service: &str) -> Endpoint {
     endpoint
 }
 
-fn guarded() -> World {
-    guard(World::new(&[], &[]))
+fn guarded() -> FakeCloudflare {
+    guard(FakeCloudflare::new(&[], &[]))
 }
 
-fn guard(mut world: World) -> World {
-    world.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
-    world
+fn guard(mut cloudflare: FakeCloudflare) -> FakeCloudflare {
+    cloudflare.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
+    cloudflare
 }
 
 /// What is published: path and service.
-fn services(world: &World) -> Vec<(String, String)> {
-    let rules = world.document(&tunnel_id(HOME)).rules().iter();
+fn services(cloudflare: &FakeCloudflare) -> Vec<(String, String)> {
+    let rules = cloudflare.document(&tunnel_id(HOME)).rules().iter();
     rules
         .filter(|rule| !rule.hostname().is_empty())
         .map(|rule| (rule.path().unwrap_or_default().to_owned(), rule.service().to_owned()))
         .collect()
 }
 
-fn run(world: &mut World, desired: &[Endpoint]) -> Plan {
-    world.run_loop(desired, usize::MAX)
+fn run(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan {
+    cloudflare.run_loop(desired, usize::MAX)
 }
 
 fn rule(path: &str, service: &str) -> (String, String) {
@@ -63,9 +63,9 @@ fn only_services_of_the_objects_own_namespace_are_published() {
         "none",
     ];
     for service in foreign {
-        let mut world = guarded();
-        let plan = run(&mut world, &[of("ingress/shop/web", "", service)]);
-        assert_eq!(world, guarded(), "{service}");
+        let mut cloudflare = guarded();
+        let plan = run(&mut cloudflare, &[of("ingress/shop/web", "", service)]);
+        assert_eq!(cloudflare, guarded(), "{service}");
         let [refusal] = &plan.refusals[..] else { panic!("{service}: {plan:?}") };
         let text = refusal.to_string();
         assert!(text.contains("refused=namespace_guard"), "{text}");
@@ -73,13 +73,13 @@ fn only_services_of_the_objects_own_namespace_are_published() {
         assert!(text.contains("<scheme>://<service>.shop.svc.cluster.local[:<port>]"), "{text}");
 
         // The guard decides nothing of the canonical form: off, the same endpoint is published.
-        let mut off = World::new(&[], &[]);
+        let mut off = FakeCloudflare::new(&[], &[]);
         assert_eq!(run(&mut off, &[of("ingress/shop/web", "", service)]).refusals, [], "{service}");
     }
     for service in ["http://web.shop.svc:80", "https://web.shop.svc.cluster.local", "http_status:404"] {
-        let mut world = guarded();
-        let plan = run(&mut world, &[of("ingress/shop/web", "", service)]);
-        assert_eq!((services(&world), plan.refusals), (vec![rule("", service)], vec![]), "{service}");
+        let mut cloudflare = guarded();
+        let plan = run(&mut cloudflare, &[of("ingress/shop/web", "", service)]);
+        assert_eq!((services(&cloudflare), plan.refusals), (vec![rule("", service)], vec![]), "{service}");
     }
 }
 
@@ -87,24 +87,24 @@ fn only_services_of_the_objects_own_namespace_are_published() {
 fn an_option_that_reaches_beyond_the_namespace_is_refused() {
     let service = ("tunnel-service", "http://web.shop.svc:80");
     for option in [("origin-bastion-mode", "true"), ("origin-proxy-type", "socks")] {
-        let mut world = guarded();
-        let plan = run(&mut world, &[endpoint(NAME, &[service, option])]);
-        assert_eq!(world, guarded(), "{option:?}");
+        let mut cloudflare = guarded();
+        let plan = run(&mut cloudflare, &[endpoint(NAME, &[service, option])]);
+        assert_eq!(cloudflare, guarded(), "{option:?}");
         assert!(plan.refusals[0].to_string().contains("without origin-bastion-mode"), "{:?}", plan.refusals);
     }
-    let mut world = guarded();
-    let plan = run(&mut world, &[endpoint(NAME, &[service, ("origin-no-tls-verify", "true")])]);
+    let mut cloudflare = guarded();
+    let plan = run(&mut cloudflare, &[endpoint(NAME, &[service, ("origin-no-tls-verify", "true")])]);
     assert_eq!(plan.refusals, []);
 }
 
 #[test]
 fn a_default_of_the_operator_is_allowed() {
-    let mut world = guarded();
+    let mut cloudflare = guarded();
     let ca_pool = OriginOption::CaPool.parse("/etc/ca.pem").unwrap();
-    world.origin_defaults = ca_pool.into_iter().collect();
-    let plan = run(&mut world, &[of("ingress/shop/web", "", "https://web.shop.svc:443")]);
+    cloudflare.origin_defaults = ca_pool.into_iter().collect();
+    let plan = run(&mut cloudflare, &[of("ingress/shop/web", "", "https://web.shop.svc:443")]);
     assert_eq!(plan.refusals, []);
-    assert_eq!(services(&world), [rule("", "https://web.shop.svc:443")]);
+    assert_eq!(services(&cloudflare), [rule("", "https://web.shop.svc:443")]);
 }
 
 #[test]
@@ -117,13 +117,13 @@ fn a_namespace_stays_on_its_line_of_the_log() {
 #[test]
 fn an_endpoint_without_a_namespace_is_refused() {
     for resource in ["", "shop", "ingress/shop", "a/b/c/d"] {
-        let mut world = guarded();
-        let plan = run(&mut world, &[of(resource, "", "http_status:404")]);
+        let mut cloudflare = guarded();
+        let plan = run(&mut cloudflare, &[of(resource, "", "http_status:404")]);
         assert!(
             matches!(plan.refusals[0].reason, Reason::NamespaceGuard { allowed: None }),
             "{resource}: {plan:?}"
         );
-        assert_eq!(world, guarded(), "{resource}");
+        assert_eq!(cloudflare, guarded(), "{resource}");
     }
 }
 
@@ -132,23 +132,23 @@ fn a_hostname_of_one_namespace_is_not_taken_by_another() {
     let shop = of("ingress/shop/web", "", "http://web.shop.svc:80");
     for path in ["", "^/api$"] {
         let bank = of("ingress/bank/web", path, "http://web.bank.svc:80");
-        let mut world = guarded();
-        run(&mut world, std::slice::from_ref(&shop));
-        let before = world.clone();
+        let mut cloudflare = guarded();
+        run(&mut cloudflare, std::slice::from_ref(&shop));
+        let before = cloudflare.clone();
         let desired: &[Endpoint] =
             if path.is_empty() { std::slice::from_ref(&bank) } else { &[bank.clone(), shop.clone()] };
         for _ in 0..3 {
-            let plan = run(&mut world, desired);
-            assert_eq!(world, before, "{path:?}");
+            let plan = run(&mut cloudflare, desired);
+            assert_eq!(cloudflare, before, "{path:?}");
             let text = plan.refusals[0].to_string();
             assert!(text.contains("refused=namespace_held"), "{text}");
             assert!(text.contains(&format!("ns={}", namespace_digest("shop"))), "{text}");
         }
         // Deleted there, it is free.
-        run(&mut world, &[]);
-        assert_eq!(services(&world), []);
-        run(&mut world, std::slice::from_ref(&bank));
-        assert_eq!(services(&world), [rule(path, "http://web.bank.svc:80")]);
+        run(&mut cloudflare, &[]);
+        assert_eq!(services(&cloudflare), []);
+        run(&mut cloudflare, std::slice::from_ref(&bank));
+        assert_eq!(services(&cloudflare), [rule(path, "http://web.bank.svc:80")]);
     }
 }
 
@@ -156,24 +156,24 @@ fn a_hostname_of_one_namespace_is_not_taken_by_another() {
 #[test]
 fn the_namespace_stays_in_the_stamp_where_space_is_short() {
     let long = format!("ingress/shop/{}", "w".repeat(63));
-    let mut world = guarded();
-    run(&mut world, &[of(&long, "", "http://web.shop.svc:80")]);
-    let comment = world.records[0].comment.clone();
+    let mut cloudflare = guarded();
+    run(&mut cloudflare, &[of(&long, "", "http://web.shop.svc:80")]);
+    let comment = cloudflare.records[0].comment.clone();
     assert!(!comment.contains("resource="), "{comment}");
     assert_eq!(Stamp::parse(&comment).expect("a stamp").namespace(), Some(&*namespace_digest("shop")));
 
-    let before = world.clone();
-    let plan = run(&mut world, &[of("ingress/bank/web", "", "http://web.bank.svc:80")]);
-    assert_eq!(world, before, "{plan:?}");
+    let before = cloudflare.clone();
+    let plan = run(&mut cloudflare, &[of("ingress/bank/web", "", "http://web.bank.svc:80")]);
+    assert_eq!(cloudflare, before, "{plan:?}");
 
     // Nor does it give way to rules, of which 19 have room beside it.
-    let mut world = guarded();
+    let mut cloudflare = guarded();
     let path = |number: usize| of("ingress/shop/web", &format!("^/p{number:02}$"), "http://web.shop.svc:80");
-    run(&mut world, &(0..19).map(path).collect::<Vec<_>>());
-    let plan = run(&mut world, &(0..25).map(path).collect::<Vec<_>>());
+    run(&mut cloudflare, &(0..19).map(path).collect::<Vec<_>>());
+    let plan = run(&mut cloudflare, &(0..25).map(path).collect::<Vec<_>>());
     let full = plan.refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::StampFull { .. }));
-    assert_eq!((full.count(), services(&world).len()), (6, 19), "{plan:?}");
-    let stamp = Stamp::parse(&world.records[0].comment).expect("a stamp");
+    assert_eq!((full.count(), services(&cloudflare).len()), (6, 19), "{plan:?}");
+    let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
     assert_eq!(stamp.namespace(), Some(&*namespace_digest("shop")));
 }
 
@@ -182,20 +182,20 @@ fn of_two_namespaces_in_one_request_the_smaller_resource_gets_a_free_hostname() 
     let shop = of("ingress/shop/web", "^/shop$", "http://web.shop.svc:80");
     let bank = of("ingress/bank/web", "^/bank$", "http://web.bank.svc:80");
     for desired in [[shop.clone(), bank.clone()], [bank, shop]] {
-        let mut world = guarded();
-        let plan = run(&mut world, &desired);
-        assert_eq!(services(&world), [rule("^/bank$", "http://web.bank.svc:80")]);
+        let mut cloudflare = guarded();
+        let plan = run(&mut cloudflare, &desired);
+        assert_eq!(services(&cloudflare), [rule("^/bank$", "http://web.bank.svc:80")]);
         assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
-        let writes = world.writes;
-        run(&mut world, &desired);
-        assert_eq!(world.writes, writes);
+        let writes = cloudflare.writes;
+        run(&mut cloudflare, &desired);
+        assert_eq!(cloudflare.writes, writes);
     }
     // One that may not have it does not count.
     let refused = of("ingress/bank/web", "^/bank$", "http://web.shop.svc:80");
     let shop = of("ingress/shop/web", "^/shop$", "http://web.shop.svc:80");
-    let mut world = guarded();
-    run(&mut world, &[refused, shop]);
-    assert_eq!(services(&world), [rule("^/shop$", "http://web.shop.svc:80")]);
+    let mut cloudflare = guarded();
+    run(&mut cloudflare, &[refused, shop]);
+    assert_eq!(services(&cloudflare), [rule("^/shop$", "http://web.shop.svc:80")]);
 }
 
 /// Published before, a hostname is its object's where the stamp names it, else whoever comes first and asks for one of
@@ -204,38 +204,38 @@ fn of_two_namespaces_in_one_request_the_smaller_resource_gets_a_free_hostname() 
 fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
     let shop = |path: &str, service: &str| of("ingress/shop/web", path, service);
     let bank = |path: &str| of("ingress/bank/web", path, "http://web.bank.svc:80");
-    let mut world = World::new(&[], &[]);
-    run(&mut world, &[shop("", "http://web.shop.svc:80")]);
-    let mut world = guard(world);
-    let writes = world.writes;
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, &[shop("", "http://web.shop.svc:80")]);
+    let mut cloudflare = guard(cloudflare);
+    let writes = cloudflare.writes;
     let unchanged = [shop("", "http://web.shop.svc:80")];
-    run(&mut world, &unchanged);
-    assert_eq!(world.writes, writes, "nothing is written because of the guard alone");
-    let plan = run(&mut world, &[bank("")]);
+    run(&mut cloudflare, &unchanged);
+    assert_eq!(cloudflare.writes, writes, "nothing is written because of the guard alone");
+    let plan = run(&mut cloudflare, &[bank("")]);
     assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
-    run(&mut world, &[shop("", "http://web.shop.svc:81")]);
-    let stamp = Stamp::parse(&world.records[0].comment).expect("a stamp");
+    run(&mut cloudflare, &[shop("", "http://web.shop.svc:81")]);
+    let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
     assert_eq!(stamp.namespace(), Some(&*namespace_digest("shop")));
 
     // With two rules no object is named.
-    let mut world = World::new(&[], &[]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
     let both = [shop("^/a$", "http://web.shop.svc:80"), shop("^/b$", "http://web.shop.svc:80")];
-    run(&mut world, &both);
-    let mut world = guard(world);
-    let plan = run(&mut world, &[both[0].clone(), both[1].clone(), bank("^/c$")]);
+    run(&mut cloudflare, &both);
+    let mut cloudflare = guard(cloudflare);
+    let plan = run(&mut cloudflare, &[both[0].clone(), both[1].clone(), bank("^/c$")]);
     assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
     let changed = shop("^/a$", "http://web.shop.svc:81");
-    let plan = run(&mut world, &[changed, both[1].clone(), bank("^/c$")]);
+    let plan = run(&mut cloudflare, &[changed, both[1].clone(), bank("^/c$")]);
     assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
-    let stamp = Stamp::parse(&world.records[0].comment).expect("a stamp");
+    let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
     assert_eq!(stamp.namespace(), Some(&*namespace_digest("shop")));
 
     // Switched off again, what is there stays there.
-    world.namespace_guard = None;
-    run(&mut world, &[both[0].clone(), of("ingress/other/web", "^/d$", "http://any:80")]);
-    let comment = &world.records[0].comment;
+    cloudflare.namespace_guard = None;
+    run(&mut cloudflare, &[both[0].clone(), of("ingress/other/web", "^/d$", "http://any:80")]);
+    let comment = &cloudflare.records[0].comment;
     assert!(comment.contains(&format!(" ns={}", namespace_digest("shop"))), "{comment}");
-    assert_eq!(services(&world).len(), 2);
+    assert_eq!(services(&cloudflare).len(), 2);
 }
 
 /// Paths of the namespace `shop`, all with one service.
@@ -244,60 +244,64 @@ fn shop_paths(numbers: Range<usize>, service: &str) -> Vec<Endpoint> {
     numbers.map(|number| of("ingress/shop/web", &format!("^/p{number:02}$"), &service)).collect()
 }
 
-fn namespace_in(world: &World) -> Option<String> {
-    Stamp::parse(&world.records.first()?.comment)?.namespace().map(str::to_owned)
+fn namespace_in(cloudflare: &FakeCloudflare) -> Option<String> {
+    Stamp::parse(&cloudflare.records.first()?.comment)?.namespace().map(str::to_owned)
 }
 
 /// 20 to 22 rules leave no room for `ns=` in the comment of a Free zone.
 #[test]
 fn switched_on_later_the_guard_freezes_no_hostname_whose_comment_is_full() {
     for count in 20..=22 {
-        let mut world = World::new(&[], &[]);
-        run(&mut world, &shop_paths(0..count, "web"));
-        assert_eq!(services(&world).len(), count);
-        let mut world = guard(world);
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        run(&mut cloudflare, &shop_paths(0..count, "web"));
+        assert_eq!(services(&cloudflare).len(), count);
+        let mut cloudflare = guard(cloudflare);
 
         let desired = [shop_paths(1..count, "other"), shop_paths(50..51, "web")].concat();
-        let plan = run(&mut world, &desired);
+        let plan = run(&mut cloudflare, &desired);
         let refused: Vec<_> =
             plan.refusals.iter().map(|one| (one.set_identifier.as_deref(), one.reason.label())).collect();
         assert_eq!(refused, [(Some("^/p50$"), "stamp_full")], "{count}");
-        let served = services(&world);
+        let served = services(&cloudflare);
         assert_eq!(served.len(), count - 1, "{count}, one withdrawn: {served:?}");
         assert!(
             served.iter().all(|(_, service)| service == "http://other.shop.svc:80"),
             "{count}: {served:?}"
         );
-        assert_eq!(namespace_in(&world).is_some(), count == 20, "{count}: 19 leave room for it");
+        assert_eq!(namespace_in(&cloudflare).is_some(), count == 20, "{count}: 19 leave room for it");
 
-        let writes = world.writes;
-        run(&mut world, &shop_paths(1..count, "other"));
-        assert_eq!(world.writes, writes, "{count}: nothing is written for its sake alone");
-        run(&mut world, &[]);
-        assert_eq!((services(&world).len(), world.records.len()), (0, 0), "{count}");
+        let writes = cloudflare.writes;
+        run(&mut cloudflare, &shop_paths(1..count, "other"));
+        assert_eq!(cloudflare.writes, writes, "{count}: nothing is written for its sake alone");
+        run(&mut cloudflare, &[]);
+        assert_eq!((services(&cloudflare).len(), cloudflare.records.len()), (0, 0), "{count}");
     }
 }
 
 /// Nothing new comes without the namespace, and nothing takes it off again: else a full comment would free the hostname.
 #[test]
 fn a_comment_that_is_filled_lets_go_of_no_namespace() {
-    let mut world = World::new(&[], &[]);
-    run(&mut world, &shop_paths(0..21, "web"));
-    let mut world = guard(world);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, &shop_paths(0..21, "web"));
+    let mut cloudflare = guard(cloudflare);
     for (count, service) in [(22, "other"), (40, "web")] {
-        let plan = run(&mut world, &shop_paths(0..count, service));
+        let plan = run(&mut cloudflare, &shop_paths(0..count, service));
         let full = plan.refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::StampFull { .. }));
-        assert_eq!((full.count(), namespace_in(&world)), (count - 21, None), "{count}");
-        assert_eq!(services(&world).len(), 21, "{count}");
+        assert_eq!((full.count(), namespace_in(&cloudflare)), (count - 21, None), "{count}");
+        assert_eq!(services(&cloudflare).len(), 21, "{count}");
     }
-    run(&mut world, &shop_paths(0..19, "other"));
+    run(&mut cloudflare, &shop_paths(0..19, "other"));
     let shop = Some(namespace_digest("shop").into_string());
-    assert_eq!(namespace_in(&world), shop, "the first change that leaves room names it");
+    assert_eq!(namespace_in(&cloudflare), shop, "the first change that leaves room names it");
     for (count, published) in [(40, 19), (18, 18), (40, 18)] {
-        run(&mut world, &shop_paths(0..count, "other"));
-        assert_eq!((namespace_in(&world), services(&world).len()), (shop.clone(), published), "{count}");
+        run(&mut cloudflare, &shop_paths(0..count, "other"));
+        assert_eq!(
+            (namespace_in(&cloudflare), services(&cloudflare).len()),
+            (shop.clone(), published),
+            "{count}"
+        );
         let bank = of("ingress/bank/web", "^/p02$", "http://web.bank.svc:80");
-        let plan = run(&mut world.clone(), &[bank]);
+        let plan = run(&mut cloudflare.clone(), &[bank]);
         let held = plan.refusals.iter().filter(|one| matches!(one.reason, Reason::NamespaceHeld { .. }));
         assert_eq!(held.count(), 1, "{count}: {plan:?}");
     }
@@ -306,12 +310,12 @@ fn a_comment_that_is_filled_lets_go_of_no_namespace() {
 #[test]
 fn what_is_refused_withdraws_nothing_and_no_other_namespace_hinders_a_deletion() {
     let shop = |path: &str, service: &str| of("ingress/shop/web", path, service);
-    let mut world = guarded();
-    run(&mut world, &[shop("^/a$", "http://web.shop.svc:80")]);
-    let before = world.clone();
+    let mut cloudflare = guarded();
+    run(&mut cloudflare, &[shop("^/a$", "http://web.shop.svc:80")]);
+    let before = cloudflare.clone();
     for path in ["^/a$", "^/b$"] {
-        let plan = run(&mut world, &[shop(path, "http://web.bank.svc:80")]);
-        assert_eq!(world, before, "{path}: {plan:?}");
+        let plan = run(&mut cloudflare, &[shop(path, "http://web.bank.svc:80")]);
+        assert_eq!(cloudflare, before, "{path}: {plan:?}");
     }
     for foreign in [
         of("ingress/bank/web", "^/b$", "http://web.bank.svc:80"),
@@ -319,9 +323,9 @@ fn what_is_refused_withdraws_nothing_and_no_other_namespace_hinders_a_deletion()
         of("ingress/bank/web", "^/b$", "http://web.bank.svc:80/mistake"),
         of("", "^/b$", "http_status:404"),
     ] {
-        let mut world = before.clone();
-        run(&mut world, std::slice::from_ref(&foreign));
-        assert_eq!(services(&world), [], "{foreign:?}");
+        let mut cloudflare = before.clone();
+        run(&mut cloudflare, std::slice::from_ref(&foreign));
+        assert_eq!(services(&cloudflare), [], "{foreign:?}");
     }
 }
 
@@ -329,14 +333,14 @@ fn what_is_refused_withdraws_nothing_and_no_other_namespace_hinders_a_deletion()
 #[test]
 fn adoption_goes_by_the_resource_in_heritage() {
     for (namespace, is_taken) in [("shop", true), ("bank", false)] {
-        let mut world = guarded().adopting(&["owner=default"]);
-        world.add(NAME, "A", "192.0.2.1", "");
+        let mut cloudflare = guarded().adopting(&["owner=default"]);
+        cloudflare.add(NAME, "A", "192.0.2.1", "");
         let heritage =
             "\"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/web\"";
-        world.add("a-a.example.com", "TXT", heritage, "");
+        cloudflare.add("a-a.example.com", "TXT", heritage, "");
         let service = format!("http://web.{namespace}.svc:80");
-        let plan = run(&mut world, &[of(&format!("ingress/{namespace}/web"), "", &service)]);
-        assert_eq!(services(&world).is_empty(), !is_taken, "{namespace}: {plan:?}");
+        let plan = run(&mut cloudflare, &[of(&format!("ingress/{namespace}/web"), "", &service)]);
+        assert_eq!(services(&cloudflare).is_empty(), !is_taken, "{namespace}: {plan:?}");
         let held = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::NamespaceHeld { .. }));
         assert_eq!(held, !is_taken, "{namespace}: {plan:?}");
     }
@@ -347,20 +351,24 @@ fn adoption_goes_by_the_resource_in_heritage() {
 fn adoption_does_not_take_a_hostname_from_a_namespace() {
     let shop = namespace_digest("shop");
     for (namespace, is_taken) in [("shop", true), ("bank", false)] {
-        let mut world = guarded().adopting(&["all"]);
+        let mut cloudflare = guarded().adopting(&["all"]);
         let comment = format!("external-dns owner=other rules=- ns={shop}");
-        world.add(NAME, "CNAME", &tunnel_id(HOME).hostname(), &comment);
+        cloudflare.add(NAME, "CNAME", &tunnel_id(HOME).hostname(), &comment);
         let service = format!("http://web.{namespace}.svc:80");
-        let plan = run(&mut world, &[of(&format!("ingress/{namespace}/web"), "", &service)]);
-        assert_eq!(services(&world).is_empty(), !is_taken, "{namespace}: {plan:?}");
-        assert!(world.records[0].comment.contains(&format!("ns={shop}")), "{}", world.records[0].comment);
+        let plan = run(&mut cloudflare, &[of(&format!("ingress/{namespace}/web"), "", &service)]);
+        assert_eq!(services(&cloudflare).is_empty(), !is_taken, "{namespace}: {plan:?}");
+        assert!(
+            cloudflare.records[0].comment.contains(&format!("ns={shop}")),
+            "{}",
+            cloudflare.records[0].comment
+        );
     }
 }
 
 #[test]
 fn the_settings_reach_the_guard() {
-    let scene = Scene::new();
-    let program = scene.start_with(&[("NAMESPACE_GUARD", "true"), ("CLUSTER_DOMAIN", "Corp.Test.")]);
+    let harness = Harness::new();
+    let program = harness.start_with(&[("NAMESPACE_GUARD", "true"), ("CLUSTER_DOMAIN", "Corp.Test.")]);
     let services = [
         "http://web.shop.svc.cluster.local:80",
         "http://web.bank.svc:80",
@@ -369,8 +377,8 @@ fn the_settings_reach_the_guard() {
     for service in services {
         program.external_dns().run_loop(&[of("ingress/shop/web", "", service)]).expect("answered");
     }
-    assert_eq!(scene.rules().len(), 2, "{:?}", scene.rules());
-    assert!(scene.rules()[0].contains(services[2]), "{:?}", scene.rules());
+    assert_eq!(harness.rules().len(), 2, "{:?}", harness.rules());
+    assert!(harness.rules()[0].contains(services[2]), "{:?}", harness.rules());
 
     struct One(&'static str, &'static str);
     impl Environment for One {

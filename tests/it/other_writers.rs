@@ -6,9 +6,9 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use test_support::external_dns::ExternalDns;
-use test_support::harness::{Scene, endpoint, published};
+use test_support::harness::{Harness, endpoint, published};
 
-use crate::town::{Town, is_stamped, rest, stamp, visits};
+use crate::shared_account::{SharedAccount, is_stamped, settle, stamp, visits};
 
 /// What somebody does to the tunnel `home` and the zone `example.com`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,12 +178,16 @@ fn desired() -> Vec<Endpoint> {
 }
 
 /// Loops of ExternalDNS until two in a row wrote nothing. Where something is refused, they ask for it for ever.
-fn settle(external_dns: ExternalDns, town: &Town, desired: &[Endpoint]) -> Result<(), String> {
+fn run_until_idle(
+    external_dns: ExternalDns,
+    account: &SharedAccount,
+    desired: &[Endpoint],
+) -> Result<(), String> {
     let mut quiet = 0;
     for _ in 0..7 {
-        town.cloudflare().take_calls();
+        account.cloudflare().take_calls();
         external_dns.run_loop(desired).map_err(|status| format!("a loop got {status}"))?;
-        quiet = if town.cloudflare().count_calls().writes == 0 { quiet + 1 } else { 0 };
+        quiet = if account.cloudflare().count_calls().writes == 0 { quiet + 1 } else { 0 };
         if quiet == 2 {
             return Ok(());
         }
@@ -194,12 +198,12 @@ fn settle(external_dns: ExternalDns, town: &Town, desired: &[Endpoint]) -> Resul
 #[test]
 fn whatever_somebody_else_writes_between_two_calls_ours_is_mended_and_theirs_is_kept() {
     let calls = {
-        let town = Town::new();
-        let program = town.scene.start();
-        settle(program.external_dns(), &town, &before()).expect("published");
-        town.cloudflare().take_calls();
+        let account = SharedAccount::new();
+        let program = account.harness.start();
+        run_until_idle(program.external_dns(), &account, &before()).expect("published");
+        account.cloudflare().take_calls();
         program.external_dns().run_loop(&desired()).expect("changed");
-        town.cloudflare().take_calls()
+        account.cloudflare().take_calls()
     };
     let writes: Vec<usize> =
         (1..).zip(&calls).filter(|(_, call)| call.is_write()).map(|(nth, _)| nth).collect();
@@ -234,14 +238,14 @@ struct Moment {
 }
 
 fn edit_at(edit: Edit, moment: Moment) -> Result<(), String> {
-    let town = Town::new();
-    let cloudflare = town.cloudflare();
-    let program = town.scene.start();
+    let account = SharedAccount::new();
+    let cloudflare = account.cloudflare();
+    let program = account.harness.start();
     let external_dns = program.external_dns();
-    settle(external_dns, &town, &before())?;
+    run_until_idle(external_dns, &account, &before())?;
     cloudflare.edit_before(Matcher::any(), moment.nth, move |cloudflare| edit.apply(cloudflare));
     external_dns.run_loop(&desired()).map_err(|status| format!("the loop got {status}"))?;
-    settle(external_dns, &town, &desired())?;
+    run_until_idle(external_dns, &account, &desired())?;
     if cloudflare.waiting_faults() > 0 {
         return Err("nobody edited anything".to_owned());
     }
@@ -259,7 +263,7 @@ fn edit_at(edit: Edit, moment: Moment) -> Result<(), String> {
     }
 
     let stamped =
-        |rule: &String| cloudflare.edit(|cloudflare| is_stamped(cloudflare, &town.scene.tunnel, rule));
+        |rule: &String| cloudflare.edit(|cloudflare| is_stamped(cloudflare, &account.harness.tunnel, rule));
     for rule in &ours {
         let is_orphan = edit.orphans_our_rule() && rule.contains("stays.example.com");
         if stamped(rule) == is_orphan {
@@ -294,16 +298,16 @@ fn edit_at(edit: Edit, moment: Moment) -> Result<(), String> {
         }
     }
 
-    settle(external_dns, &town, &[])?;
+    run_until_idle(external_dns, &account, &[])?;
     if is_doubled {
         // Which of the two is ours cannot be told, so both stay until somebody takes theirs away.
-        if !names_of_ours(&town).contains(&"comes.example.com".to_owned()) {
+        if !names_of_ours(&account).contains(&"comes.example.com".to_owned()) {
             return Err("the record of a doubled rule is gone".to_owned());
         }
         cloudflare.edit(|cloudflare| {
             edit_rules(cloudflare, |rules| rules.retain(|rule| rule != TAKEN && rule != TAKEN_WITH_NOTE))
         });
-        settle(external_dns, &town, &[])?;
+        run_until_idle(external_dns, &account, &[])?;
     }
     let expected: Vec<String> = if is_doubled { theirs_alone(None).0 } else { expected };
     let left: Vec<String> = cloudflare
@@ -311,24 +315,24 @@ fn edit_at(edit: Edit, moment: Moment) -> Result<(), String> {
         .into_iter()
         .filter(|rule| !edit.orphans_our_rule() || !rule.contains("stays.example.com"))
         .collect();
-    if left != expected || !names_of_ours(&town).is_empty() {
-        return Err(format!("after the withdrawal: {left:#?} and {:?}", names_of_ours(&town)));
+    if left != expected || !names_of_ours(&account).is_empty() {
+        return Err(format!("after the withdrawal: {left:#?} and {:?}", names_of_ours(&account)));
     }
     Ok(())
 }
 
-fn names_of_ours(town: &Town) -> Vec<String> {
-    let records = town.cloudflare().records(&town.scene.zone).into_iter();
+fn names_of_ours(account: &SharedAccount) -> Vec<String> {
+    let records = account.cloudflare().records(&account.harness.zone).into_iter();
     records.filter(|record| stamp(record).is_some()).map(|record| record.name).collect()
 }
 
 /// Their rules, and what visitors of foreign hostnames get, where we never were.
 fn theirs_alone(edit: Option<Edit>) -> (Vec<String>, Vec<(String, String)>) {
-    let town = Town::new();
+    let account = SharedAccount::new();
     if let Some(edit) = edit.filter(|edit| edit.is_of_the_document()) {
-        town.cloudflare().edit(|cloudflare| edit.apply(cloudflare));
+        account.cloudflare().edit(|cloudflare| edit.apply(cloudflare));
     }
-    (town.cloudflare().edit(|cloudflare| rules(cloudflare)), visits(town.cloudflare()))
+    (account.cloudflare().edit(|cloudflare| rules(cloudflare)), visits(account.cloudflare()))
 }
 
 /// What somebody does to a hostname at rest, and whether ExternalDNS is shown it.
@@ -389,27 +393,27 @@ fn every_drift_is_shown_and_mended_in_one_loop() {
     for (label, drift) in drifts {
         for path in [&[][..], &[("tunnel-path-prefix", "/api")]] {
             let label = format!("{label}, path {path:?}");
-            let town = Town::new();
-            let program = town.scene.start();
+            let account = SharedAccount::new();
+            let program = account.harness.start();
             let external_dns = program.external_dns();
             let properties =
                 [&[("tunnel-service", "http://stays:80"), ("origin-no-tls-verify", "true")], path].concat();
             let desired =
                 [endpoint("stays.example.com", &properties), published("other.example.com", "http://web:80")];
-            rest(external_dns, town.cloudflare(), &desired).expect("published");
-            let before = town.state();
-            town.cloudflare().edit(drift);
-            if town.state() == before {
+            settle(external_dns, account.cloudflare(), &desired).expect("published");
+            let before = account.state();
+            account.cloudflare().edit(drift);
+            if account.state() == before {
                 assert!(label.starts_with("another path") && path.is_empty(), "{label}: nobody did anything");
                 continue;
             }
             let changes =
                 external_dns.run_loop(&desired).unwrap_or_else(|status| panic!("{label}: {status}"));
             assert_ne!(changes, Changes::default(), "{label}: not shown");
-            let mended = town.state();
-            rest(external_dns, town.cloudflare(), &desired)
+            let mended = account.state();
+            settle(external_dns, account.cloudflare(), &desired)
                 .unwrap_or_else(|problem| panic!("{label}: {problem}"));
-            assert_eq!(town.state(), mended, "{label}: one loop mends it");
+            assert_eq!(account.state(), mended, "{label}: one loop mends it");
             let ours = |state: &str| -> Vec<String> {
                 let is_ours = |line: &&str| line.contains("stays") || line.contains("other.example.com");
                 state.lines().filter(is_ours).map(str::to_owned).collect()
@@ -433,24 +437,24 @@ impl Edit {
 /// The API may show `originRequest: {}` in every rule that was stored without one.
 #[test]
 fn an_empty_origin_request_added_by_the_api_is_no_drift() {
-    let town = Town::new();
-    town.cloudflare().edit(|cloudflare| cloudflare.whims_mut().adds_empty_origin_request = true);
-    let program = town.scene.start();
+    let account = SharedAccount::new();
+    account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().adds_empty_origin_request = true);
+    let program = account.harness.start();
     let external_dns = program.external_dns();
     for desired in [before(), desired(), Vec::new()] {
         external_dns.run_loop(&desired).expect("published");
-        town.cloudflare().take_calls();
+        account.cloudflare().take_calls();
         assert_eq!(external_dns.run_loop(&desired), Ok(Changes::default()));
-        assert_eq!(town.cloudflare().count_calls().writes, 0);
+        assert_eq!(account.cloudflare().count_calls().writes, 0);
     }
 }
 
 /// An option that says cloudflared's own default may be stored as an absent one.
 #[test]
 fn a_default_that_the_api_drops_is_not_written_again_in_every_loop() {
-    let town = Town::new();
-    town.cloudflare().edit(|cloudflare| cloudflare.whims_mut().drops_explicit_defaults = true);
-    let program = town.scene.start();
+    let account = SharedAccount::new();
+    account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().drops_explicit_defaults = true);
+    let program = account.harness.start();
     let external_dns = program.external_dns();
     let options = [
         ("tunnel-service", "https://web:443"),
@@ -459,13 +463,13 @@ fn a_default_that_the_api_drops_is_not_written_again_in_every_loop() {
     ];
     let desired = [endpoint("web.example.com", &options), published("other.example.com", "http://web:80")];
     external_dns.run_loop(&desired).expect("published");
-    let stored = town.state();
+    let stored = account.state();
     let assert_quiet = |label: &str| {
-        town.cloudflare().take_calls();
+        account.cloudflare().take_calls();
         for _ in 0..3 {
             external_dns.run_loop(&desired).expect("nothing to do");
         }
-        let calls = town.cloudflare().count_calls();
+        let calls = account.cloudflare().count_calls();
         assert_eq!((calls.reads, calls.writes), (3 * 3, 0), "{label}");
     };
     assert_quiet("stored otherwise");
@@ -477,7 +481,7 @@ fn a_default_that_the_api_drops_is_not_written_again_in_every_loop() {
             format!(r#"{{"hostname":"*.example.com","path":".*","service":"http://cover:80"}},{rule}"#)
         },
     ] {
-        town.cloudflare().edit(|cloudflare| {
+        account.cloudflare().edit(|cloudflare| {
             edit_rules(cloudflare, |rules| {
                 let ours =
                     rules.iter_mut().find(|rule| rule.contains("\"web.example.com\"")).expect("published");
@@ -492,13 +496,13 @@ fn a_default_that_the_api_drops_is_not_written_again_in_every_loop() {
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(ours(&town.state()), ours(&stored));
-        let first = town
-            .scene
+        assert_eq!(ours(&account.state()), ours(&stored));
+        let first = account
+            .harness
             .rules()
             .into_iter()
             .find(|rule| rule.contains("web.example.com") || rule.contains("cover"));
-        assert!(first.is_some_and(|rule| rule.contains("web.example.com")), "{}", town.state());
+        assert!(first.is_some_and(|rule| rule.contains("web.example.com")), "{}", account.state());
         assert_quiet("mended");
     }
 
@@ -507,22 +511,26 @@ fn a_default_that_the_api_drops_is_not_written_again_in_every_loop() {
     changed[0].provider_specific[0].value = "https://web2:443".into();
     external_dns.run_loop(&changed).expect("changed");
     assert!(
-        town.scene.rules().iter().any(|rule| rule.contains("https://web2:443")),
+        account.harness.rules().iter().any(|rule| rule.contains("https://web2:443")),
         "{:?}",
-        town.scene.rules()
+        account.harness.rules()
     );
     external_dns.run_loop(&[]).expect("withdrawn");
-    assert!(!town.scene.rules().iter().any(|rule| rule.contains("web")), "{:?}", town.scene.rules());
+    assert!(
+        !account.harness.rules().iter().any(|rule| rule.contains("web")),
+        "{:?}",
+        account.harness.rules()
+    );
 }
 
 /// Two clusters with default settings, the same owner among them, and a tunnel each.
 #[test]
 fn two_instances_with_the_same_owner_leave_each_other_alone() {
-    let town = Town::new();
-    let cloudflare = town.cloudflare();
-    town.watch();
-    let home = town.scene.start_with(&[("CF_TUNNEL_ID", "home")]);
-    let office = town.scene.start_with(&[("CF_TUNNEL_ID", "office")]);
+    let account = SharedAccount::new();
+    let cloudflare = account.cloudflare();
+    account.watch();
+    let home = account.harness.start_with(&[("CF_TUNNEL_ID", "home")]);
+    let office = account.harness.start_with(&[("CF_TUNNEL_ID", "office")]);
     let (at_home, at_office) = (home.external_dns(), office.external_dns());
     let of_home =
         [published("home.example.com", "http://home:80"), published("both.example.com", "http://home:80")];
@@ -539,10 +547,10 @@ fn two_instances_with_the_same_owner_leave_each_other_alone() {
         at_home.run_loop(&of_home).expect("at home");
         at_office.run_loop(&of_office).expect("at the office");
     }
-    let both_at_work = town.state();
-    rest(at_home, cloudflare, &of_home).expect("home is at rest");
-    rest(at_office, cloudflare, &of_office).expect("the office is at rest");
-    assert_eq!(town.state(), both_at_work);
+    let both_at_work = account.state();
+    settle(at_home, cloudflare, &of_home).expect("home is at rest");
+    settle(at_office, cloudflare, &of_office).expect("the office is at rest");
+    assert_eq!(account.state(), both_at_work);
     let shown = |external_dns: ExternalDns| -> Vec<String> {
         external_dns.records().expect("shown").into_iter().map(|endpoint| endpoint.dns_name).collect()
     };
@@ -562,14 +570,14 @@ fn two_instances_with_the_same_owner_leave_each_other_alone() {
         at_home.run_loop(&of_home).expect("nothing to do");
         assert_eq!(cloudflare.count_calls().writes, 0);
     }
-    assert_eq!(town.state(), both_at_work);
+    assert_eq!(account.state(), both_at_work);
 
     // One of them withdraws everything, the other stays, and then gets what it asked for all the time.
     at_home.run_loop(&[]).expect("withdrawn");
     assert_eq!(served("office.example.com"), "http://office:80");
     at_office.run_loop(&greedy).expect("it is free now");
     assert_eq!(served("both.example.com"), "http://office:80");
-    rest(at_office, cloudflare, &greedy).expect("at rest");
+    settle(at_office, cloudflare, &greedy).expect("at rest");
     for _ in 0..2 {
         at_home.run_loop(&of_home).expect("refused by name in part");
     }
@@ -577,8 +585,8 @@ fn two_instances_with_the_same_owner_leave_each_other_alone() {
     assert_eq!(served("home.example.com"), "http://home:80");
     at_office.run_loop(&[]).expect("withdrawn");
     at_home.run_loop(&[]).expect("withdrawn");
-    assert_eq!(town.violations(), [""; 0]);
-    assert_eq!(town.state(), Town::new().state());
+    assert_eq!(account.violations(), [""; 0]);
+    assert_eq!(account.state(), SharedAccount::new().state());
 }
 
 /// The digest that was stamped for a rule that then met theirs has to come off again, whatever goes wrong meanwhile:
@@ -598,10 +606,10 @@ fn a_rule_that_took_our_place_stays_theirs_through_every_fault_of_the_same_proce
             let mut is_over = false;
             while !is_over {
                 nth += 1;
-                let town = Town::new();
-                let cloudflare = town.cloudflare();
-                let program = town.scene.start();
-                settle(program.external_dns(), &town, &before()).expect("published");
+                let account = SharedAccount::new();
+                let cloudflare = account.cloudflare();
+                let program = account.harness.start();
+                run_until_idle(program.external_dns(), &account, &before()).expect("published");
                 // Right after our record was stamped and before our rule is there.
                 cloudflare.edit_after(Matcher::batch(), 1, |cloudflare| {
                     Edit::TakesTheHostnameThatComes.apply(cloudflare);
@@ -614,14 +622,14 @@ fn a_rule_that_took_our_place_stays_theirs_through_every_fault_of_the_same_proce
                 cloudflare.clear_faults();
                 let label =
                     format!("{label}, {times} times from call {nth} after the stamp on, answered {answer:?}");
-                if let Err(problem) = settle(program.external_dns(), &town, &desired) {
+                if let Err(problem) = run_until_idle(program.external_dns(), &account, &desired) {
                     failures.push(format!("{label}: {problem}"));
                 }
                 let rules = cloudflare.edit(|cloudflare| rules(cloudflare));
                 if !rules.iter().any(|rule| rule == TAKEN) {
                     failures.push(format!("{label}: theirs is gone: {rules:?}"));
                 }
-                if names_of_ours(&town).contains(&"comes.example.com".to_owned()) {
+                if names_of_ours(&account).contains(&"comes.example.com".to_owned()) {
                     failures.push(format!("{label}: our record stays"));
                 }
             }
@@ -635,19 +643,19 @@ fn a_rule_that_took_our_place_stays_theirs_through_every_fault_of_the_same_proce
 /// take back.
 #[test]
 fn what_another_replica_published_after_a_refusal_stays() {
-    let scene = Scene::new();
-    let (first, second) = (scene.start(), scene.start());
+    let harness = Harness::new();
+    let (first, second) = (harness.start(), harness.start());
     let desired =
         |service: &str| vec![published("a.example.com", service), published("b.example.com", service)];
     let disliked = Refusal::new(400, 81053, "An A, AAAA, or CNAME record with that host already exists.");
-    scene.cloudflare.edit(|cloudflare| cloudflare.whims_mut().dislike_name("a.example.com", disliked));
+    harness.cloudflare.edit(|cloudflare| cloudflare.whims_mut().dislike_name("a.example.com", disliked));
     first.external_dns().run_loop(&desired("http://old:80")).expect("the rest is done");
-    scene.cloudflare.edit(|cloudflare| cloudflare.whims_mut().like_all());
+    harness.cloudflare.edit(|cloudflare| cloudflare.whims_mut().like_all());
     second.external_dns().run_loop(&desired("http://new:80")).expect("published");
-    let (cnames, rules) = (scene.cnames(), scene.rules());
+    let (cnames, rules) = (harness.cnames(), harness.rules());
     assert_eq!(cnames.len(), 2);
     let mut more = desired("http://new:80");
     more.push(published("c.example.com", "http://new:80"));
     first.external_dns().run_loop(&more).expect("done");
-    assert_eq!((&scene.cnames()[..2], scene.rules().len()), (&cnames[..], rules.len() + 1));
+    assert_eq!((&harness.cnames()[..2], harness.rules().len()), (&cnames[..], rules.len() + 1));
 }

@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use cloudflare_emulator::{Emulator, NewTunnel, Plan, RuleText, Token};
-use test_support::harness::{FOREIGN_RULE, Scene, TOKEN, endpoint, published};
+use test_support::harness::{FOREIGN_RULE, Harness, TOKEN, endpoint, published};
 use test_support::log::Log;
 
 #[test]
 fn a_hostname_is_published_changed_and_withdrawn() {
-    let scene = Scene::with_foreign();
-    let (rules_before, records_before) = (scene.rules(), scene.cloudflare.records(&scene.zone).len());
-    let program = scene.start();
+    let harness = Harness::with_foreign();
+    let (rules_before, records_before) = (harness.rules(), harness.cloudflare.records(&harness.zone).len());
+    let program = harness.start();
     let external_dns = program.external_dns();
 
     let first = [published("web.example.com", "http://web.shop.svc:80")];
     external_dns.run_loop(&first).expect("published");
     assert_eq!(
-        scene.rules(),
+        harness.rules(),
         [
             FOREIGN_RULE,
             r#"{"hostname":"web.example.com","service":"http://web.shop.svc:80"}"#,
@@ -24,8 +24,8 @@ fn a_hostname_is_published_changed_and_withdrawn() {
             r#"{"service":"http_status:503"}"#,
         ]
     );
-    let target = format!("{}.cfargotunnel.com", scene.tunnel);
-    let [_, (name, content, proxied, comment)] = scene.cnames().try_into().expect("theirs and ours");
+    let target = format!("{}.cfargotunnel.com", harness.tunnel);
+    let [_, (name, content, proxied, comment)] = harness.cnames().try_into().expect("theirs and ours");
     assert_eq!((&*name, &*content, proxied), ("web.example.com", &*target, true));
     let start = "external-dns owner=default resource=ingress/shop/web h=";
     assert!(comment.starts_with(start) && comment.contains(" rules="), "{comment}");
@@ -36,37 +36,37 @@ fn a_hostname_is_published_changed_and_withdrawn() {
     )];
     external_dns.run_loop(&changed).expect("changed");
     assert_eq!(
-        scene.rules()[1],
+        harness.rules()[1],
         r#"{"hostname":"web.example.com","service":"https://web.shop.svc:443","originRequest":{"noTLSVerify":true}}"#
     );
 
     external_dns.run_loop(&[]).expect("withdrawn");
-    assert_eq!(scene.rules(), rules_before);
-    assert_eq!(scene.cloudflare.records(&scene.zone).len(), records_before);
+    assert_eq!(harness.rules(), rules_before);
+    assert_eq!(harness.cloudflare.records(&harness.zone).len(), records_before);
 }
 
 #[test]
 fn a_loop_without_changes_costs_one_call_a_tunnel_and_one_a_zone_and_writes_nothing() {
-    let scene = Scene::with_foreign();
-    scene.cloudflare.add_zone("example.org", Plan::Free);
-    let program = scene.start();
+    let harness = Harness::with_foreign();
+    harness.cloudflare.add_zone("example.org", Plan::Free);
+    let program = harness.start();
     let desired =
         [published("web.example.com", "http://web:80"), published("web.example.org", "http://web:80")];
     program.external_dns().run_loop(&desired).expect("published");
 
-    scene.cloudflare.take_calls();
+    harness.cloudflare.take_calls();
     for _ in 0..3 {
         program.external_dns().run_loop(&desired).expect("nothing to do");
     }
-    let calls = scene.cloudflare.count_calls();
+    let calls = harness.cloudflare.count_calls();
     assert_eq!((calls.reads, calls.writes), (3 * (1 + 2), 0));
 }
 
 #[test]
 fn the_first_publication_costs_one_read_a_batch_and_a_configuration() {
-    let scene = Scene::new();
-    scene.cloudflare.add_zone("example.org", Plan::Free);
-    let program = scene.start();
+    let harness = Harness::new();
+    harness.cloudflare.add_zone("example.org", Plan::Free);
+    let program = harness.start();
     let desired: Vec<_> = (0..250)
         .map(|number| {
             published(
@@ -76,27 +76,27 @@ fn the_first_publication_costs_one_read_a_batch_and_a_configuration() {
         })
         .collect();
     // The quota of a Free zone is below what is asked of it here.
-    scene.cloudflare.edit(|cloudflare| {
+    harness.cloudflare.edit(|cloudflare| {
         let free =
             cloudflare.zones().iter().find(|zone| zone.name == "example.org").map(|zone| zone.id.clone());
         cloudflare.zone_mut(&free.expect("it is there")).record_quota = 1000;
     });
     program.external_dns().run_loop(&desired).expect("published");
-    let calls = scene.cloudflare.take_calls();
+    let calls = harness.cloudflare.take_calls();
     let own_reads = 1 + 2;
     // One tunnel and two zones; 201 records in two batches of a Free zone, 49 in one; GET and PUT.
     let bound = own_reads + (1 + 2) + (2 + 1) + 2;
     assert!(calls.len() <= bound, "{} calls, {bound} allowed: {calls:#?}", calls.len());
-    assert_eq!(scene.rules().len(), 251);
+    assert_eq!(harness.rules().len(), 251);
 }
 
 #[test]
 fn a_tunnel_that_was_never_configured_gets_a_catch_all() {
-    let scene = Scene::new();
-    let program = scene.start();
+    let harness = Harness::new();
+    let program = harness.start();
     program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("published");
     assert_eq!(
-        scene.rules(),
+        harness.rules(),
         [r#"{"hostname":"web.example.com","service":"http://web:80"}"#, r#"{"service":"http_status:404"}"#]
     );
 }
@@ -104,8 +104,8 @@ fn a_tunnel_that_was_never_configured_gets_a_catch_all() {
 /// The other account's tunnels cannot be asked for here, and what cannot be found looks like a tunnel that is gone.
 #[test]
 fn a_zone_of_another_account_is_not_touched() {
-    let scene = Scene::new();
-    let (zone, content) = scene.cloudflare.edit(|cloudflare| {
+    let harness = Harness::new();
+    let (zone, content) = harness.cloudflare.edit(|cloudflare| {
         let account = cloudflare.add_account("other");
         let zone = cloudflare.add_zone_to(&account, "example.net", Plan::Pro);
         let tunnel =
@@ -116,8 +116,8 @@ fn a_zone_of_another_account_is_not_touched() {
         "name": "web.example.net", "type": "CNAME", "content": content, "proxied": true,
         "comment": "external-dns owner=default rules=-",
     });
-    scene.cloudflare.add_record(&zone, theirs).expect("Cloudflare takes it");
-    let program = scene.start();
+    harness.cloudflare.add_record(&zone, theirs).expect("Cloudflare takes it");
+    let program = harness.start();
     assert_eq!(program.external_dns().records().expect("shown"), [], "it is another instance's");
 
     // Visitors would get error 1014: a CNAME does not lead to a tunnel of another account.
@@ -125,8 +125,8 @@ fn a_zone_of_another_account_is_not_touched() {
         .external_dns()
         .run_loop(&[published("new.example.net", "http://web:80")])
         .expect("refused by name");
-    assert_eq!(scene.cloudflare.records(&zone).len(), 1);
-    assert_eq!(scene.rules(), [""; 0]);
+    assert_eq!(harness.cloudflare.records(&zone).len(), 1);
+    assert_eq!(harness.rules(), [""; 0]);
 }
 
 /// Whoever forgot a permission adds it, and goes to bed.
@@ -134,35 +134,39 @@ fn a_zone_of_another_account_is_not_touched() {
 fn a_start_without_zones_goes_on_when_the_token_sees_one() {
     let cloudflare = Emulator::start();
     cloudflare.add_token(Token::full(TOKEN));
-    let scene =
-        Scene { zone: String::new(), tunnel: cloudflare.add_tunnel("home"), cloudflare, log: Log::default() };
-    let program = scene.start_unready(&[("CF_ACCOUNT_ID", "")]);
-    assert!(scene.cloudflare.wait_for_calls(2, Duration::from_secs(10)), "the token, then the zones");
-    scene.cloudflare.add_zone("example.com", Plan::Pro);
+    let harness = Harness {
+        zone: String::new(),
+        tunnel: cloudflare.add_tunnel("home"),
+        cloudflare,
+        log: Log::default(),
+    };
+    let program = harness.start_unready(&[("CF_ACCOUNT_ID", "")]);
+    assert!(harness.cloudflare.wait_for_calls(2, Duration::from_secs(10)), "the token, then the zones");
+    harness.cloudflare.add_zone("example.com", Plan::Pro);
     program.wait_until_ready();
 }
 
 /// The refusal is remembered, and what is remembered must not be left out of a move as if the rest were enough.
 #[test]
 fn a_hostname_does_not_move_while_cloudflare_refuses_one_of_its_rules_there() {
-    let scene = Scene::new();
-    let office = scene.cloudflare.add_tunnel("office");
-    let program = scene.start_with(&[("CF_TUNNEL_ID", "home,office")]);
+    let harness = Harness::new();
+    let office = harness.cloudflare.add_tunnel("office");
+    let program = harness.start_with(&[("CF_TUNNEL_ID", "home,office")]);
     let on = |tunnel: &str, path: &str, service: &str| {
         endpoint("web.example.com", &[("tunnel-service", service), ("tunnel-path", path), ("tunnel", tunnel)])
     };
     let at_home = [on("home", "^/a$", "http://web:80"), on("home", "^/b$", "http://web:80")];
     program.external_dns().run_loop(&at_home).expect("published");
-    let (cnames, rules) = (scene.cnames(), scene.rules());
+    let (cnames, rules) = (harness.cnames(), harness.rules());
 
-    scene.cloudflare.edit(|cloudflare| {
+    harness.cloudflare.edit(|cloudflare| {
         cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.service == "http://bad:80");
     });
     let at_the_office = [on("office", "^/a$", "http://bad:80"), on("office", "^/b$", "http://web:80")];
     for turn in 1..=3 {
         program.external_dns().run_loop(&at_the_office).expect("refused by name");
-        assert_eq!(scene.rules(), rules, "turn {turn}");
-        let [(_, content, ..)] = &scene.cnames()[..] else { panic!("one record") };
+        assert_eq!(harness.rules(), rules, "turn {turn}");
+        let [(_, content, ..)] = &harness.cnames()[..] else { panic!("one record") };
         assert_eq!(*content, cnames[0].1, "turn {turn}: it does not lead to {office}");
     }
 }
@@ -170,11 +174,11 @@ fn a_hostname_does_not_move_while_cloudflare_refuses_one_of_its_rules_there() {
 /// The rest of the hostname is published beside the refused rule, and is ours.
 #[test]
 fn a_rule_beside_one_that_cloudflare_refuses_stays_ours() {
-    let scene = Scene::new();
-    scene.cloudflare.edit(|cloudflare| {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| {
         cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.service == "http://bad:80");
     });
-    let program = scene.start();
+    let program = harness.start();
     let on = |path: &str, service: &str| {
         endpoint("web.example.com", &[("tunnel-service", service), ("tunnel-path", path)])
     };
@@ -182,16 +186,16 @@ fn a_rule_beside_one_that_cloudflare_refuses_stays_ours() {
     for _ in 0..3 {
         program.external_dns().run_loop(&desired).expect("refused by name");
     }
-    assert_eq!(scene.rules().len(), 2, "one of them, and the catch-all");
+    assert_eq!(harness.rules().len(), 2, "one of them, and the catch-all");
     program.external_dns().run_loop(&[]).expect("withdrawn");
-    assert_eq!(scene.rules(), [r#"{"service":"http_status:404"}"#]);
-    assert_eq!(scene.cnames(), []);
+    assert_eq!(harness.rules(), [r#"{"service":"http_status:404"}"#]);
+    assert_eq!(harness.cnames(), []);
 }
 
 #[test]
 fn a_default_service_takes_every_object_that_names_none_and_does_not_keep_out() {
-    let scene = Scene::new();
-    let program = scene.start_with(&[("DEFAULT_SERVICE", "http://{name}.{namespace}.svc:80")]);
+    let harness = Harness::new();
+    let program = harness.start_with(&[("DEFAULT_SERVICE", "http://{name}.{namespace}.svc:80")]);
     let from = |name: &str, resource: &str, properties: &[(&str, &str)]| {
         let mut endpoint = endpoint(name, properties);
         endpoint.labels.set("resource", resource);
@@ -199,7 +203,7 @@ fn a_default_service_takes_every_object_that_names_none_and_does_not_keep_out() 
     };
     let mut record_only = from("only.example.com", "ingress/shop/only", &[]);
     record_only.record_type = "CNAME".to_owned();
-    record_only.targets = vec![format!("{}.cfargotunnel.com", scene.tunnel)];
+    record_only.targets = vec![format!("{}.cfargotunnel.com", harness.tunnel)];
     let desired = [
         from("shop.example.com", "ingress/shop/web", &[]),
         from("blog.example.com", "service/press/blog", &[("origin-no-tls-verify", "true")]),
@@ -212,7 +216,7 @@ fn a_default_service_takes_every_object_that_names_none_and_does_not_keep_out() 
         program.external_dns().run_loop(&desired).expect("published");
     }
     assert_eq!(
-        scene.rules(),
+        harness.rules(),
         [
             r#"{"hostname":"blog.example.com","service":"http://blog.press.svc:80","originRequest":{"noTLSVerify":true}}"#,
             r#"{"hostname":"own.example.com","service":"http://own:8080"}"#,
@@ -220,7 +224,7 @@ fn a_default_service_takes_every_object_that_names_none_and_does_not_keep_out() 
             r#"{"service":"http_status:404"}"#,
         ]
     );
-    let mut names: Vec<String> = scene.cnames().into_iter().map(|(name, ..)| name).collect();
+    let mut names: Vec<String> = harness.cnames().into_iter().map(|(name, ..)| name).collect();
     names.sort_unstable();
     assert_eq!(names, ["blog.example.com", "only.example.com", "own.example.com", "shop.example.com"]);
 
@@ -228,15 +232,15 @@ fn a_default_service_takes_every_object_that_names_none_and_does_not_keep_out() 
     let mut kept_out = desired;
     kept_out[0] = from("shop.example.com", "ingress/shop/web", &[("tunnel", "false")]);
     program.external_dns().run_loop(&kept_out).expect("withdrawn");
-    assert_eq!(scene.rules().len(), 3);
+    assert_eq!(harness.rules().len(), 3);
 }
 
 /// One update when a setting changes, and none from then on, also where Cloudflare drops what says a default.
 #[test]
 fn default_options_reach_every_rule_once_and_an_endpoints_own_stay() {
     for drops in [false, true] {
-        let scene = Scene::with_foreign();
-        scene.cloudflare.edit(|cloudflare| cloudflare.whims_mut().drops_explicit_defaults = drops);
+        let harness = Harness::with_foreign();
+        harness.cloudflare.edit(|cloudflare| cloudflare.whims_mut().drops_explicit_defaults = drops);
         let desired = [
             published("web.example.com", "https://web:443"),
             endpoint(
@@ -247,7 +251,7 @@ fn default_options_reach_every_rule_once_and_an_endpoints_own_stay() {
         ];
         let unverified: &[(&str, &str)] =
             &[("ORIGIN_NO_TLS_VERIFY", "true"), ("ORIGIN_CONNECT_TIMEOUT", "1m")];
-        let foreign = scene.rules();
+        let foreign = harness.rules();
         // What is dropped says the same as what is absent.
         let own = (!drops).then_some(false);
         for (variables, timeout, web) in [
@@ -255,23 +259,23 @@ fn default_options_reach_every_rule_once_and_an_endpoints_own_stay() {
             (&[("ORIGIN_CONNECT_TIMEOUT", "60s")], Some(60), None),
             (&[], None, None),
         ] {
-            let program = scene.start_with(variables);
+            let program = harness.start_with(variables);
             program.external_dns().run_loop(&desired).expect("updated");
-            let rules = scene.rules();
+            let rules = harness.rules();
             assert_eq!([&rules[..1], &rules[3..]].concat(), foreign, "{variables:?}");
             let options = |rule: &str| {
                 let rule: serde_json::Value = serde_json::from_str(rule).expect("a rule");
                 let option = |name: &str| rule["originRequest"][name].clone();
                 (option("connectTimeout").as_u64(), option("noTLSVerify").as_bool())
             };
-            assert_eq!(scene.cnames().len(), 1 + desired.len(), "a record alone has no rule for an option");
+            assert_eq!(harness.cnames().len(), 1 + desired.len(), "a record alone has no rule for an option");
             assert_eq!(options(&rules[1]), (timeout, own), "{variables:?} {}", rules[1]);
             assert_eq!(options(&rules[2]), (timeout, web), "{variables:?} {}", rules[2]);
-            scene.cloudflare.take_calls();
+            harness.cloudflare.take_calls();
             for _ in 0..2 {
                 program.external_dns().run_loop(&desired).expect("nothing to do");
             }
-            assert_eq!(scene.cloudflare.count_calls().writes, 0, "{variables:?}");
+            assert_eq!(harness.cloudflare.count_calls().writes, 0, "{variables:?}");
         }
     }
 }
@@ -279,12 +283,12 @@ fn default_options_reach_every_rule_once_and_an_endpoints_own_stay() {
 /// ExternalDNS's own flag never reaches a webhook: it sends its changes as usual.
 #[test]
 fn a_dry_run_writes_nothing_and_answers_as_if_it_had() {
-    let scene = Scene::with_foreign();
-    let (rules, cnames) = (scene.rules(), scene.cnames());
-    let program = scene.start_with(&[("DRY_RUN", "true")]);
+    let harness = Harness::with_foreign();
+    let (rules, cnames) = (harness.rules(), harness.cnames());
+    let program = harness.start_with(&[("DRY_RUN", "true")]);
     for _ in 0..2 {
         program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("answered");
     }
-    assert_eq!(scene.cloudflare.count_calls().writes, 0);
-    assert_eq!((scene.rules(), scene.cnames()), (rules, cnames));
+    assert_eq!(harness.cloudflare.count_calls().writes, 0);
+    assert_eq!((harness.rules(), harness.cnames()), (rules, cnames));
 }

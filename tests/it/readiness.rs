@@ -10,24 +10,24 @@ use std::time::Duration;
 use cloudflare_emulator::{Fault, Matcher, Permission, Token, TokenStatus};
 use external_dns_cloudflare_tunnel_webhook::clock::Clock;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::clock::ManualClock;
 use test_support::external_dns::Answer;
-use test_support::hands::Hands;
-use test_support::harness::{Program, Scene, TOKEN, published};
+use test_support::harness::{Harness, Program, TOKEN, published};
 
 const NEW_TOKEN: &str = "another-token-that-must-not-be-seen";
 
 /// A program that runs by a clock of its own.
-struct Stage {
+struct Fixture {
     program: Program,
-    scene: Scene,
-    clock: Arc<Hands>,
+    harness: Harness,
+    clock: Arc<ManualClock>,
 }
 
-impl Stage {
-    fn new(scene: Scene, variables: &[(&'static str, &str)]) -> Self {
-        let clock = Arc::new(Hands::default());
-        let program = scene.start_by(Arc::clone(&clock) as _, variables);
-        Self { program, scene, clock }
+impl Fixture {
+    fn new(harness: Harness, variables: &[(&'static str, &str)]) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let program = harness.start_by(Arc::clone(&clock) as _, variables);
+        Self { program, harness, clock }
     }
 
     fn ask(&self, path: &str) -> Answer {
@@ -67,16 +67,16 @@ fn token_file(name: &str) -> PathBuf {
     path
 }
 
-/// A scene whose program has its token in a file.
-fn with_file(name: &str) -> (Stage, PathBuf) {
+/// A harness whose program has its token in a file.
+fn with_file(name: &str) -> (Fixture, PathBuf) {
     let path = token_file(name);
-    let stage = Stage::new(Scene::new(), &[("CF_API_TOKEN", &format!("file:{}", path.display()))]);
-    stage.until_ready_says(200, "ready");
-    (stage, path)
+    let fixture = Fixture::new(Harness::new(), &[("CF_API_TOKEN", &format!("file:{}", path.display()))]);
+    fixture.until_ready_says(200, "ready");
+    (fixture, path)
 }
 
-fn disable(scene: &Scene, token: &str) {
-    scene.cloudflare.edit(|cloudflare| cloudflare.token_mut(token).status = TokenStatus::Disabled);
+fn disable(harness: &Harness, token: &str) {
+    harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(token).status = TokenStatus::Disabled);
 }
 
 #[test]
@@ -84,17 +84,17 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let closed = format!("http://{}/client/v4", closed.expect("loopback has a free port"));
     let every = |fault: Fault| {
-        let scene = Scene::new();
-        scene.cloudflare.fault_every(Matcher::any(), fault);
-        scene
+        let harness = Harness::new();
+        harness.cloudflare.fault_every(Matcher::any(), fault);
+        harness
     };
-    let forbidden = Scene::new();
+    let forbidden = Harness::new();
     forbidden.cloudflare.edit(|cloudflare| {
         cloudflare.token_mut(TOKEN).permissions = vec![Permission::ZoneRead, Permission::DnsEdit];
     });
-    let disabled = Scene::new();
+    let disabled = Harness::new();
     disable(&disabled, TOKEN);
-    for (label, scene, variables, what, why, remedy) in [
+    for (label, harness, variables, what, why, remedy) in [
         ("hangs", every(Fault::Hang), vec![], "credentials", "not verified yet", "wait"),
         ("resets", every(Fault::Reset), vec![], "credentials", "no answer", "HTTPS_PROXY"),
         ("fails", every(Fault::status(500)), vec![], "credentials", "Cloudflare failed", "tried again"),
@@ -109,7 +109,7 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
         ),
         (
             "is not there",
-            Scene::new(),
+            Harness::new(),
             vec![("CF_API_BASE_URL", &*closed)],
             "credentials",
             "not reached",
@@ -126,22 +126,22 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
         ),
         (
             "has no such tunnel",
-            Scene::new(),
+            Harness::new(),
             vec![("CF_TUNNEL_ID", "office")],
             "tunnels",
             "is no tunnel; there are",
             "correct",
         ),
     ] {
-        let stage = Stage::new(scene, &variables);
-        assert_eq!(stage.ask("/healthz").status, 200, "{label}");
-        let external_dns = stage.program.external_dns();
+        let fixture = Fixture::new(harness, &variables);
+        assert_eq!(fixture.ask("/healthz").status, 200, "{label}");
+        let external_dns = fixture.program.external_dns();
         assert_eq!(external_dns.call("GET", "/", "").status, 200, "{label}");
         assert_eq!(external_dns.records().err(), Some(503), "{label}");
-        let body = stage.until_ready_says(503, why);
+        let body = fixture.until_ready_says(503, why);
         assert!(body.contains(&format!(r#""what":"{what}""#)), "{label}: {body}");
         assert!(body.contains(remedy), "{label}: {body}");
-        assert_eq!(stage.ask("/healthz").status, 200, "{label}");
+        assert_eq!(fixture.ask("/healthz").status, 200, "{label}");
         assert!(!body.contains(TOKEN), "{label}: {body}");
     }
 }
@@ -151,30 +151,30 @@ fn what_goes_by_is_waited_for_without_a_restart() {
     for (label, fault) in
         [("hangs", Fault::Hang), ("fails", Fault::status(503)), ("limits", Fault::limited(60))]
     {
-        let scene = Scene::new();
-        scene.cloudflare.fault_every(Matcher::any(), fault);
-        let stage = Stage::new(scene, &[]);
-        let external_dns = stage.program.external_dns();
+        let harness = Harness::new();
+        harness.cloudflare.fault_every(Matcher::any(), fault);
+        let fixture = Fixture::new(harness, &[]);
+        let external_dns = fixture.program.external_dns();
         assert_eq!(external_dns.records().err(), Some(503), "{label}");
-        stage.scene.cloudflare.clear_faults();
-        stage.scene.cloudflare.release();
-        stage.until_ready_says(200, "ready");
-        assert_eq!(stage.run_loop(&desired()), Ok(()), "{label}");
+        fixture.harness.cloudflare.clear_faults();
+        fixture.harness.cloudflare.release();
+        fixture.until_ready_says(200, "ready");
+        assert_eq!(fixture.run_loop(&desired()), Ok(()), "{label}");
     }
 }
 
 #[test]
 fn a_token_that_is_replaced_in_its_file_fails_no_request_and_readiness_stays() {
-    let (stage, path) = with_file("replaced");
-    stage.run_loop(&desired()).expect("published");
-    disable(&stage.scene, TOKEN);
-    stage.scene.cloudflare.add_token(Token::full(NEW_TOKEN));
+    let (fixture, path) = with_file("replaced");
+    fixture.run_loop(&desired()).expect("published");
+    disable(&fixture.harness, TOKEN);
+    fixture.harness.cloudflare.add_token(Token::full(NEW_TOKEN));
     fs::write(&path, NEW_TOKEN).expect("it was written before");
-    stage.scene.cloudflare.take_calls();
+    fixture.harness.cloudflare.take_calls();
 
-    stage.run_loop(&[]).expect("the file is looked at when the token is refused");
-    assert_eq!(stage.scene.cnames(), []);
-    let calls = stage.scene.cloudflare.take_calls();
+    fixture.run_loop(&[]).expect("the file is looked at when the token is refused");
+    assert_eq!(fixture.harness.cnames(), []);
+    let calls = fixture.harness.cloudflare.take_calls();
     let with_old =
         calls.iter().filter(|call| call.header("authorization").is_some_and(|it| it.contains(TOKEN)));
     assert!(with_old.count() <= limits_of_a_loop(), "{calls:#?}");
@@ -186,8 +186,8 @@ fn a_token_that_is_replaced_in_its_file_fails_no_request_and_readiness_stays() {
             .all(|call| call.header("authorization").is_some_and(|it| it.contains(NEW_TOKEN)))
     );
     // The look that a refusal brings about finds nothing wrong.
-    stage.clock.put_ahead(Duration::from_secs(60));
-    stage.until_ready_says(200, "ready");
+    fixture.clock.put_ahead(Duration::from_secs(60));
+    fixture.until_ready_says(200, "ready");
 }
 
 /// Reads of a loop run beside each other: each may be refused once.
@@ -197,24 +197,24 @@ fn limits_of_a_loop() -> usize {
 
 #[test]
 fn a_token_is_taken_from_its_file_before_the_old_one_ends() {
-    let (stage, path) = with_file("early");
-    stage.scene.cloudflare.add_token(Token::full(NEW_TOKEN));
+    let (fixture, path) = with_file("early");
+    fixture.harness.cloudflare.add_token(Token::full(NEW_TOKEN));
     fs::write(&path, NEW_TOKEN).expect("it was written before");
-    stage.scene.cloudflare.take_calls();
+    fixture.harness.cloudflare.take_calls();
     // What is new is verified at once, and by that it is seen.
     let is_seen = || {
-        let calls = stage.scene.cloudflare.take_calls();
+        let calls = fixture.harness.cloudflare.take_calls();
         calls.iter().any(|call| call.header("authorization").is_some_and(|value| value.contains(NEW_TOKEN)))
     };
     let seen = (0..2_000).any(|_| {
-        stage.clock.put_ahead(Duration::from_millis(500));
-        stage.clock.sleep(Duration::MAX);
+        fixture.clock.put_ahead(Duration::from_millis(500));
+        fixture.clock.sleep(Duration::MAX);
         is_seen()
     });
     assert!(seen, "the file is looked at without a request");
-    disable(&stage.scene, TOKEN);
-    stage.run_loop(&desired()).expect("the new one is in use");
-    let calls = stage.scene.cloudflare.take_calls();
+    disable(&fixture.harness, TOKEN);
+    fixture.run_loop(&desired()).expect("the new one is in use");
+    let calls = fixture.harness.cloudflare.take_calls();
     assert!(calls.iter().all(|call| call.status == Some(200)), "{calls:#?}");
 }
 
@@ -224,84 +224,84 @@ fn a_key_is_replaced_as_a_token_is() {
         ["0123456789abcdef0123456789abcdef01234", "fedcba9876543210fedcba9876543210fedcb"];
     let path = token_file("key");
     fs::write(&path, KEYS[0]).expect("it was written before");
-    let scene = Scene::new();
+    let harness = Harness::new();
     for key in KEYS {
-        scene.cloudflare.add_token(Token::legacy_key(key, "ops@example.com"));
+        harness.cloudflare.add_token(Token::legacy_key(key, "ops@example.com"));
     }
-    disable(&scene, KEYS[1]);
+    disable(&harness, KEYS[1]);
     let file = path.display().to_string();
     let variables = [("CF_API_TOKEN", ""), ("CF_API_KEY_FILE", &*file), ("CF_API_EMAIL", "ops@example.com")];
-    let stage = Stage::new(scene, &variables);
-    stage.until_ready_says(200, "ready");
-    disable(&stage.scene, KEYS[0]);
-    stage.scene.cloudflare.edit(|cloudflare| cloudflare.token_mut(KEYS[1]).status = TokenStatus::Active);
+    let fixture = Fixture::new(harness, &variables);
+    fixture.until_ready_says(200, "ready");
+    disable(&fixture.harness, KEYS[0]);
+    fixture.harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(KEYS[1]).status = TokenStatus::Active);
     fs::write(&path, KEYS[1]).expect("it was written before");
-    stage.run_loop(&desired()).expect("the new one is in use");
+    fixture.run_loop(&desired()).expect("the new one is in use");
 }
 
 #[test]
 fn a_token_that_is_revoked_later_ends_readiness_until_its_file_has_a_good_one() {
-    let (stage, path) = with_file("revoked");
-    stage.run_loop(&desired()).expect("published");
-    disable(&stage.scene, TOKEN);
-    assert_eq!(stage.run_loop(&[]), Err(500));
-    let body = stage.until_ready_says(503, "credentials");
+    let (fixture, path) = with_file("revoked");
+    fixture.run_loop(&desired()).expect("published");
+    disable(&fixture.harness, TOKEN);
+    assert_eq!(fixture.run_loop(&[]), Err(500));
+    let body = fixture.until_ready_says(503, "credentials");
     assert!(body.contains("CF_API_TOKEN_FILE"), "{body}");
-    assert_eq!(stage.ask("/healthz").status, 200);
+    assert_eq!(fixture.ask("/healthz").status, 200);
 
-    stage.scene.cloudflare.add_token(Token::full(NEW_TOKEN));
+    fixture.harness.cloudflare.add_token(Token::full(NEW_TOKEN));
     fs::write(&path, NEW_TOKEN).expect("it was written before");
-    stage.until_ready_says(200, "ready");
-    stage.run_loop(&[]).expect("the new one is in use");
-    assert_eq!(stage.scene.cnames(), []);
+    fixture.until_ready_says(200, "ready");
+    fixture.run_loop(&[]).expect("the new one is in use");
+    assert_eq!(fixture.harness.cnames(), []);
 }
 
 /// The token is as good as it was: what it may do is told with the request that met it.
 #[test]
 fn what_a_good_token_may_not_do_and_what_goes_by_leave_readiness_alone() {
-    let stage = Stage::new(Scene::new(), &[]);
-    stage.until_ready_says(200, "ready");
-    stage.scene.cloudflare.edit(|cloudflare| {
+    let fixture = Fixture::new(Harness::new(), &[]);
+    fixture.until_ready_says(200, "ready");
+    fixture.harness.cloudflare.edit(|cloudflare| {
         cloudflare.token_mut(TOKEN).permissions =
             vec![Permission::ZoneRead, Permission::DnsRead, Permission::TunnelEdit];
     });
-    let _ = stage.run_loop(&desired());
+    let _ = fixture.run_loop(&desired());
     let checks = || {
-        let calls = stage.scene.cloudflare.take_calls();
+        let calls = fixture.harness.cloudflare.take_calls();
         calls.iter().filter(|call| call.path.ends_with("/tokens/verify")).count()
     };
     let verified = (0..2_000).any(|_| {
-        stage.clock.put_ahead(Duration::from_millis(500));
-        stage.clock.sleep(Duration::MAX);
+        fixture.clock.put_ahead(Duration::from_millis(500));
+        fixture.clock.sleep(Duration::MAX);
         checks() > 0
     });
     assert!(verified, "the refusal is looked into");
-    assert_eq!(stage.ask("/readyz").status, 200);
+    assert_eq!(fixture.ask("/readyz").status, 200);
 
     for fault in [Fault::status(500), Fault::Reset, Fault::limited(120)] {
-        stage.scene.cloudflare.fault_every(Matcher::any(), fault.clone());
-        assert!(stage.run_loop(&desired()).is_err(), "{fault:?}");
-        stage.clock.put_ahead(Duration::from_secs(60));
-        assert_eq!(stage.ask("/readyz").status, 200, "{fault:?}");
-        stage.scene.cloudflare.clear_faults();
+        fixture.harness.cloudflare.fault_every(Matcher::any(), fault.clone());
+        assert!(fixture.run_loop(&desired()).is_err(), "{fault:?}");
+        fixture.clock.put_ahead(Duration::from_secs(60));
+        assert_eq!(fixture.ask("/readyz").status, 200, "{fault:?}");
+        fixture.harness.cloudflare.clear_faults();
     }
 }
 
 #[test]
 fn a_tunnel_that_is_deleted_later_ends_readiness_until_there_is_one_of_its_name() {
-    let stage = Stage::new(Scene::new(), &[]);
-    stage.until_ready_says(200, "ready");
-    stage.run_loop(&desired()).expect("published");
-    let old = stage.scene.tunnel.clone();
-    stage.scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&old).deleted = true);
-    let _ = stage.run_loop(&desired());
-    let body = stage.until_ready_says(503, "is no tunnel");
+    let fixture = Fixture::new(Harness::new(), &[]);
+    fixture.until_ready_says(200, "ready");
+    fixture.run_loop(&desired()).expect("published");
+    let old = fixture.harness.tunnel.clone();
+    fixture.harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&old).deleted = true);
+    let _ = fixture.run_loop(&desired());
+    let body = fixture.until_ready_says(503, "is no tunnel");
     assert!(body.contains(r#""what":"tunnels""#), "{body}");
 
-    let new = stage.scene.cloudflare.add_tunnel("home");
-    stage.until_ready_says(200, "ready");
-    stage.run_loop(&[published("other.example.com", "http://web:80")]).expect("published");
+    let new = fixture.harness.cloudflare.add_tunnel("home");
+    fixture.until_ready_says(200, "ready");
+    fixture.run_loop(&[published("other.example.com", "http://web:80")]).expect("published");
     assert!(
-        stage.scene.cloudflare.configuration(&new).is_some_and(|text| text.contains("other.example.com"))
+        fixture.harness.cloudflare.configuration(&new).is_some_and(|text| text.contains("other.example.com"))
     );
 }

@@ -9,11 +9,11 @@ use cloudflare_emulator::{ConfigSource, Emulator, Fault, Matcher, Plan, Refusal,
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use serde_json::json;
 use test_support::external_dns::{ExternalDns, plan};
-use test_support::harness::{Scene, endpoint, published};
+use test_support::harness::{Harness, endpoint, published};
 
-use crate::town::{Town, rest, stamp};
+use crate::shared_account::{SharedAccount, settle, stamp};
 
-/// What a loop over one tunnel and the zones of [`Town`] reads: the tunnel and each zone.
+/// What a loop over one tunnel and the zones of [`SharedAccount`] reads: the tunnel and each zone.
 const OWN_READS: usize = 1 + 2;
 
 fn twenty() -> Vec<Endpoint> {
@@ -21,13 +21,13 @@ fn twenty() -> Vec<Endpoint> {
 }
 
 /// The hostnames of our rules.
-fn ruled(town: &Town) -> BTreeSet<String> {
+fn ruled(account: &SharedAccount) -> BTreeSet<String> {
     #[derive(serde::Deserialize)]
     struct Rule {
         hostname: Option<String>,
         service: String,
     }
-    let rules = town.scene.rules().into_iter();
+    let rules = account.harness.rules().into_iter();
     rules
         .map(|rule| serde_json::from_str(&rule).expect("a rule"))
         .filter(|rule: &Rule| rule.service.starts_with("http://web") || rule.service == "http://api:80")
@@ -36,9 +36,9 @@ fn ruled(town: &Town) -> BTreeSet<String> {
 }
 
 /// The names of our records.
-fn stamped(town: &Town) -> BTreeSet<String> {
-    let records = town.cloudflare().records(&town.scene.zone).into_iter();
-    let records = records.chain(town.cloudflare().records(&town.organisation));
+fn stamped(account: &SharedAccount) -> BTreeSet<String> {
+    let records = account.cloudflare().records(&account.harness.zone).into_iter();
+    let records = records.chain(account.cloudflare().records(&account.organisation));
     records.filter(|record| stamp(record).is_some()).map(|record| record.name).collect()
 }
 
@@ -71,29 +71,29 @@ fn a_record_that_cloudflare_refuses_stops_no_other() {
     for (label, refusal) in refusals {
         for disliked in [&["h0.example.com"][..], &["h7.example.com"], &["h19.example.com", "h3.example.com"]]
         {
-            let town = Town::new();
-            town.cloudflare().edit(|cloudflare| {
+            let account = SharedAccount::new();
+            account.cloudflare().edit(|cloudflare| {
                 disliked.iter().for_each(|name| cloudflare.whims_mut().dislike_name(name, refusal.clone()));
             });
-            town.watch();
-            let program = town.scene.start();
+            account.watch();
+            let program = account.harness.start();
             let external_dns = program.external_dns();
             external_dns.run_loop(&twenty()).expect("the rest is done");
             let rest = without(&names(&twenty()), disliked);
-            assert_eq!((stamped(&town), ruled(&town)), (rest.clone(), rest), "{label}");
-            assert_costs_nothing(external_dns, town.cloudflare(), &twenty(), label);
-            assert_eq!(town.violations(), [""; 0], "{label}");
+            assert_eq!((stamped(&account), ruled(&account)), (rest.clone(), rest), "{label}");
+            assert_costs_nothing(external_dns, account.cloudflare(), &twenty(), label);
+            assert_eq!(account.violations(), [""; 0], "{label}");
 
-            town.cloudflare().edit(|cloudflare| cloudflare.whims_mut().like_all());
+            account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().like_all());
             assert_costs_nothing(
                 external_dns,
-                town.cloudflare(),
+                account.cloudflare(),
                 &twenty(),
                 "it is tried again only after a while",
             );
-            let program = program.restart(&town.scene);
+            let program = program.restart(&account.harness);
             program.external_dns().run_loop(&twenty()).expect("a new process tries again");
-            assert_eq!(ruled(&town), names(&twenty()), "{label}");
+            assert_eq!(ruled(&account), names(&twenty()), "{label}");
         }
     }
 }
@@ -107,20 +107,20 @@ fn a_rule_that_cloudflare_refuses_stops_no_other() {
     ] {
         for disliked in [&["h0.example.com"][..], &["h7.example.com"], &["h19.example.com", "h3.example.com"]]
         {
-            let town = Town::new();
-            dislike_rules(&town, disliked, text);
-            town.watch();
-            let program = town.scene.start();
+            let account = SharedAccount::new();
+            dislike_rules(&account, disliked, text);
+            account.watch();
+            let program = account.harness.start();
             let external_dns = program.external_dns();
             external_dns.run_loop(&twenty()).expect("the rest is done");
             let rest = without(&names(&twenty()), disliked);
-            assert_eq!(ruled(&town), rest, "{label}");
-            assert!(stamped(&town).is_superset(&rest), "{label}");
-            assert_costs_nothing(external_dns, town.cloudflare(), &twenty(), label);
-            assert_eq!(town.violations(), [""; 0], "{label}");
+            assert_eq!(ruled(&account), rest, "{label}");
+            assert!(stamped(&account).is_superset(&rest), "{label}");
+            assert_costs_nothing(external_dns, account.cloudflare(), &twenty(), label);
+            assert_eq!(account.violations(), [""; 0], "{label}");
 
             // What was refused is known by its content: another service is another rule.
-            town.cloudflare().edit(|cloudflare| cloudflare.whims_mut().like_all());
+            account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().like_all());
             let mut changed = twenty();
             for endpoint in &mut changed {
                 if disliked.contains(&&*endpoint.dns_name) {
@@ -128,25 +128,25 @@ fn a_rule_that_cloudflare_refuses_stops_no_other() {
                 }
             }
             external_dns.run_loop(&changed).expect("it changed, so it is tried again");
-            assert_eq!(ruled(&town), names(&twenty()), "{label}");
+            assert_eq!(ruled(&account), names(&twenty()), "{label}");
         }
     }
 }
 
-fn dislike_rules(town: &Town, disliked: &[&str], text: RuleText) {
+fn dislike_rules(account: &SharedAccount, disliked: &[&str], text: RuleText) {
     let disliked: Vec<String> = disliked.iter().map(ToString::to_string).collect();
-    town.cloudflare().edit(|cloudflare| {
+    account.cloudflare().edit(|cloudflare| {
         cloudflare.whims_mut().dislike_rule(text, move |rule| disliked.contains(&rule.hostname));
     });
 }
 
 #[test]
 fn a_refused_change_of_a_rule_keeps_the_old_one_and_stops_no_other() {
-    let town = Town::new();
-    let program = town.scene.start_with(&[("MASS_DELETION_LIMIT", "0")]);
+    let account = SharedAccount::new();
+    let program = account.harness.start_with(&[("MASS_DELETION_LIMIT", "0")]);
     let external_dns = program.external_dns();
     external_dns.run_loop(&twenty()).expect("published");
-    town.cloudflare().edit(|cloudflare| {
+    account.cloudflare().edit(|cloudflare| {
         let test = |rule: &cloudflare_emulator::ingress::Rule| {
             rule.hostname == "h7.example.com" && rule.service == "http://web2:80"
         };
@@ -157,93 +157,93 @@ fn a_refused_change_of_a_rule_keeps_the_old_one_and_stops_no_other() {
         (0..19).map(|number| published(&format!("h{number}.example.com"), "http://web2:80")).collect();
     changed.push(published("h20.example.com", "http://web2:80"));
     external_dns.run_loop(&changed).expect("the rest is done");
-    assert_eq!(ruled(&town), names(&changed));
-    assert_eq!(stamped(&town), names(&changed));
+    assert_eq!(ruled(&account), names(&changed));
+    assert_eq!(stamped(&account), names(&changed));
     let old: Vec<String> =
-        town.scene.rules().into_iter().filter(|rule| rule.contains("http://web:80")).collect();
+        account.harness.rules().into_iter().filter(|rule| rule.contains("http://web:80")).collect();
     assert_eq!(old, [r#"{"hostname":"h7.example.com","service":"http://web:80"}"#]);
-    assert_costs_nothing(external_dns, town.cloudflare(), &changed, "the change was refused");
+    assert_costs_nothing(external_dns, account.cloudflare(), &changed, "the change was refused");
     external_dns.run_loop(&[]).expect("withdrawn");
-    assert_eq!((ruled(&town), stamped(&town)), (BTreeSet::new(), BTreeSet::new()));
+    assert_eq!((ruled(&account), stamped(&account)), (BTreeSet::new(), BTreeSet::new()));
 }
 
 /// The digest has to stay as long as the rule, also in the loops that do not try again.
 #[test]
 fn a_rule_whose_withdrawal_is_refused_stays_ours() {
     for text in [RuleText::Numbered, RuleText::Unnamed] {
-        let town = Town::new();
-        let program = town.scene.start();
+        let account = SharedAccount::new();
+        let program = account.harness.start();
         let external_dns = program.external_dns();
         external_dns.run_loop(&twenty()).expect("published");
-        dislike_rules(&town, &["hand.example.com"], text);
-        town.watch();
+        dislike_rules(&account, &["hand.example.com"], text);
+        account.watch();
         for _ in 0..3 {
             external_dns.run_loop(&twenty()[..19]).expect("answered");
-            assert_eq!(ruled(&town), stamped(&town));
+            assert_eq!(ruled(&account), stamped(&account));
         }
-        assert_eq!(ruled(&town), names(&twenty()));
-        assert_eq!(town.violations(), [""; 0]);
+        assert_eq!(ruled(&account), names(&twenty()));
+        assert_eq!(account.violations(), [""; 0]);
     }
 }
 
 #[test]
 fn refused_records_and_refused_rules_stop_no_other() {
-    let town = Town::new();
-    dislike_rules(&town, &["h3.example.com", "h11.example.com"], RuleText::Unnamed);
-    town.cloudflare().edit(|cloudflare| {
+    let account = SharedAccount::new();
+    dislike_rules(&account, &["h3.example.com", "h11.example.com"], RuleText::Unnamed);
+    account.cloudflare().edit(|cloudflare| {
         let refusal = Refusal::dns_validation(9041, "This DNS record cannot be proxied.");
         cloudflare.whims_mut().dislike_name("h12.example.com", refusal);
     });
-    town.watch();
-    let program = town.scene.start();
+    account.watch();
+    let program = account.harness.start();
     program.external_dns().run_loop(&twenty()).expect("the rest is done");
     let expected = without(&names(&twenty()), &["h3.example.com", "h11.example.com", "h12.example.com"]);
-    assert_eq!(ruled(&town), expected);
-    assert!(!stamped(&town).contains("h12.example.com"));
-    assert_costs_nothing(program.external_dns(), town.cloudflare(), &twenty(), "both");
-    assert_eq!(town.violations(), [""; 0]);
+    assert_eq!(ruled(&account), expected);
+    assert!(!stamped(&account).contains("h12.example.com"));
+    assert_costs_nothing(program.external_dns(), account.cloudflare(), &twenty(), "both");
+    assert_eq!(account.violations(), [""; 0]);
 }
 
 #[test]
 fn a_full_zone_is_tried_again_as_soon_as_it_holds_fewer_records() {
-    let town = Town::new();
+    let account = SharedAccount::new();
     let fit = 7;
-    let id = town.cloudflare().edit(|cloudflare| {
-        let present = cloudflare.records(&town.scene.zone).len();
-        cloudflare.zone_mut(&town.scene.zone).record_quota = present + fit;
-        let spare = cloudflare.records(&town.scene.zone).iter().find(|record| record.kind == "TXT");
+    let id = account.cloudflare().edit(|cloudflare| {
+        let present = cloudflare.records(&account.harness.zone).len();
+        cloudflare.zone_mut(&account.harness.zone).record_quota = present + fit;
+        let spare = cloudflare.records(&account.harness.zone).iter().find(|record| record.kind == "TXT");
         spare.expect("a record of theirs").id.clone()
     });
     let mut desired = twenty();
     desired.push(published("web.example.org", "http://web:80"));
-    let program = town.scene.start();
+    let program = account.harness.start();
     let external_dns = program.external_dns();
     external_dns.run_loop(&desired).expect("the rest is done");
-    assert_eq!(stamped(&town).len(), fit + 1, "as many as fit, and the other zone's");
-    assert_eq!(ruled(&town), stamped(&town));
-    assert_costs_nothing(external_dns, town.cloudflare(), &desired, "the zone is full");
+    assert_eq!(stamped(&account).len(), fit + 1, "as many as fit, and the other zone's");
+    assert_eq!(ruled(&account), stamped(&account));
+    assert_costs_nothing(external_dns, account.cloudflare(), &desired, "the zone is full");
 
-    town.cloudflare().edit(|cloudflare| {
-        cloudflare.delete_record(&town.scene.zone, &id).expect("it is there");
+    account.cloudflare().edit(|cloudflare| {
+        cloudflare.delete_record(&account.harness.zone, &id).expect("it is there");
     });
     external_dns.run_loop(&desired).expect("one more fits");
-    assert_eq!(stamped(&town).len(), fit + 2);
-    assert_eq!(ruled(&town), stamped(&town));
-    assert_costs_nothing(external_dns, town.cloudflare(), &desired, "the zone is full again");
+    assert_eq!(stamped(&account).len(), fit + 2);
+    assert_eq!(ruled(&account), stamped(&account));
+    assert_costs_nothing(external_dns, account.cloudflare(), &desired, "the zone is full again");
 
     // Room that comes of a withdrawal of our own.
-    let published = stamped(&town);
+    let published = stamped(&account);
     let gone = published.iter().find(|name| name.ends_with("example.com")).expect("one of ours");
     desired.retain(|endpoint| endpoint.dns_name != *gone);
-    rest(external_dns, town.cloudflare(), &desired).expect_err("thirteen are still refused");
-    assert_eq!(stamped(&town).len(), fit + 2);
-    assert!(!stamped(&town).contains(gone));
+    settle(external_dns, account.cloudflare(), &desired).expect_err("thirteen are still refused");
+    assert_eq!(stamped(&account).len(), fit + 2);
+    assert!(!stamped(&account).contains(gone));
 }
 
 #[test]
 fn a_name_that_somebody_else_holds_is_refused_and_stops_no_other() {
-    let town = Town::new();
-    let home = format!("{}.cfargotunnel.com", town.scene.tunnel);
+    let account = SharedAccount::new();
+    let home = format!("{}.cfargotunnel.com", account.harness.tunnel);
     let records = [
         ("a.example.com", "A", "192.0.2.1", ""),
         ("aaaa.example.com", "AAAA", "2001:db8::1", ""),
@@ -258,11 +258,11 @@ fn a_name_that_somebody_else_holds_is_refused_and_stops_no_other() {
     for (name, kind, content, comment) in records {
         let proxied = kind == "CNAME" && comment.starts_with("external");
         let record = json!({"name": name, "type": kind, "content": content, "comment": comment, "proxied": proxied, "priority": 10});
-        town.cloudflare().add_record(&town.scene.zone, record).expect("Cloudflare takes it");
+        account.cloudflare().add_record(&account.harness.zone, record).expect("Cloudflare takes it");
     }
     let document = r#"{"ingress":[{"hostname":"rule.example.com","service":"http://theirs:80"},{"hostname":"path.example.com","path":"^/api(/|$)","service":"http://theirs:80"},{"service":"http_status:503"}]}"#;
-    town.cloudflare().put_configuration(&town.scene.tunnel, document).expect("cloudflared takes it");
-    let records = town.scene.foreign_records();
+    account.cloudflare().put_configuration(&account.harness.tunnel, document).expect("cloudflared takes it");
+    let records = account.harness.foreign_records();
 
     let held = ["a", "aaaa", "cname", "ns", "unstamped", "remarked", "stamped", "rule"];
     let free = ["beside-mx", "beside-txt", "free", "path"];
@@ -273,26 +273,27 @@ fn a_name_that_somebody_else_holds_is_refused_and_stops_no_other() {
         .collect();
     let api = [("tunnel-service", "http://api:80"), ("tunnel-path-prefix", "/api")];
     desired.push(endpoint("path.example.com", &api));
-    let program = town.scene.start();
+    let program = account.harness.start();
     let external_dns = program.external_dns();
     external_dns.run_loop(&desired).expect("the rest is done");
-    for call in town.cloudflare().take_calls().iter().filter(|call| call.path.ends_with("/batch")) {
+    for call in account.cloudflare().take_calls().iter().filter(|call| call.path.ends_with("/batch")) {
         // Not left to Cloudflare, which would refuse them one by one.
         let sent = held.iter().find(|name| call.body.contains(&format!("\"{name}.example.com\"")));
         assert_eq!(sent, None, "{}", call.body);
     }
     external_dns.run_loop(&desired).expect("nothing more to do");
     let expected = free.iter().map(|name| format!("{name}.example.com")).collect();
-    assert_eq!(ruled(&town), expected);
-    assert_eq!(stamped(&town), expected.into_iter().chain(["stamped.example.com".to_owned()]).collect());
-    assert_eq!(town.scene.foreign_records(), records);
-    let theirs: Vec<String> = town.scene.rules().into_iter().filter(|rule| rule.contains("theirs")).collect();
+    assert_eq!(ruled(&account), expected);
+    assert_eq!(stamped(&account), expected.into_iter().chain(["stamped.example.com".to_owned()]).collect());
+    assert_eq!(account.harness.foreign_records(), records);
+    let theirs: Vec<String> =
+        account.harness.rules().into_iter().filter(|rule| rule.contains("theirs")).collect();
     assert_eq!(theirs.len(), 2, "{theirs:?}");
-    assert_costs_nothing(external_dns, town.cloudflare(), &desired, "held names");
+    assert_costs_nothing(external_dns, account.cloudflare(), &desired, "held names");
 
     external_dns.run_loop(&[]).expect("withdrawn");
-    assert_eq!(town.scene.rules().len(), 3);
-    assert_eq!(town.scene.foreign_records(), records);
+    assert_eq!(account.harness.rules().len(), 3);
+    assert_eq!(account.harness.foreign_records(), records);
 }
 
 /// A mistake in a manifest must not take a hostname off the internet.
@@ -313,53 +314,53 @@ fn an_endpoint_that_became_invalid_keeps_what_is_published() {
         ("a misspelled property", &[service, prefix, ("tunnel-servise", "http://web:80")]),
     ];
     for (label, properties) in invalid {
-        let town = Town::new();
-        town.watch();
-        let program = town.scene.start();
+        let account = SharedAccount::new();
+        account.watch();
+        let program = account.harness.start();
         let external_dns = program.external_dns();
         let path = |properties: &[(&str, &str)]| endpoint("web.example.com", properties);
         let others =
             [published("other.example.com", "http://web:80"), published("gone.example.com", "http://web:80")];
         let before = [&[path(&[service, prefix])], &others[..]].concat();
         external_dns.run_loop(&before).expect("published");
-        let published_before = town.state();
+        let published_before = account.state();
 
         let changed = [&[path(properties)], &others[..]].concat();
         external_dns.run_loop(&changed).unwrap_or_else(|status| panic!("{label}: {status}"));
-        assert_eq!(town.state(), published_before, "{label}");
-        assert_costs_nothing(external_dns, town.cloudflare(), &changed, label);
+        assert_eq!(account.state(), published_before, "{label}");
+        assert_costs_nothing(external_dns, account.cloudflare(), &changed, label);
 
         // The others go on.
         let added = published("new.example.org", "http://web:80");
         external_dns.run_loop(&[path(properties), others[0].clone(), added]).expect("the rest is done");
         let expected = ["web.example.com", "other.example.com", "new.example.org"];
-        assert_eq!(ruled(&town), expected.map(str::to_owned).into(), "{label}");
-        assert_eq!(town.violations(), [""; 0], "{label}");
+        assert_eq!(ruled(&account), expected.map(str::to_owned).into(), "{label}");
+        assert_eq!(account.violations(), [""; 0], "{label}");
         external_dns.run_loop(&[]).expect("withdrawn");
-        assert_eq!(stamped(&town), BTreeSet::new(), "{label}");
+        assert_eq!(stamped(&account), BTreeSet::new(), "{label}");
     }
 }
 
 #[test]
 fn a_deletion_beside_an_invalid_endpoint_of_the_hostname_is_withheld() {
-    let town = Town::new();
-    let program = town.scene.start();
+    let account = SharedAccount::new();
+    let program = account.harness.start();
     let external_dns = program.external_dns();
     let path = |prefix: &str| {
         endpoint("web.example.com", &[("tunnel-service", "http://web:80"), ("tunnel-path-prefix", prefix)])
     };
     external_dns.run_loop(&[path("/a"), path("/b")]).expect("published");
-    let before = town.state();
+    let before = account.state();
 
     // "/b" was changed to something that is no path, so its old one is deleted and cannot come back under the new one.
     let desired = [path("/a"), path("b")];
     external_dns.run_loop(&desired).expect("nothing to do");
-    assert_eq!(town.state(), before);
-    assert_costs_nothing(external_dns, town.cloudflare(), &desired, "withheld");
+    assert_eq!(account.state(), before);
+    assert_costs_nothing(external_dns, account.cloudflare(), &desired, "withheld");
 
     external_dns.run_loop(&[path("/a"), path("/c")]).expect("mended");
     let rules: Vec<String> =
-        town.scene.rules().into_iter().filter(|rule| rule.contains("web.example.com")).collect();
+        account.harness.rules().into_iter().filter(|rule| rule.contains("web.example.com")).collect();
     assert_eq!(rules.len(), 2, "{rules:?}");
     assert!(
         rules.iter().any(|rule| rule.contains("^/c")) && !rules.iter().any(|rule| rule.contains("^/b")),
@@ -409,37 +410,37 @@ fn a_name_in_no_zone_or_outside_the_filter_is_refused_and_stops_no_other() {
         ),
     ];
     for (label, variables, expected) in table {
-        let town = Town::new();
-        let program = town.scene.start_with(variables);
+        let account = SharedAccount::new();
+        let program = account.harness.start_with(variables);
         let desired: Vec<Endpoint> = all.iter().map(|name| published(name, "http://web:80")).collect();
         // As an ExternalDNS that does not filter by itself.
         program.external_dns().run_loop(&desired).unwrap_or_else(|status| panic!("{label}: {status}"));
         let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
-        assert_eq!((stamped(&town), ruled(&town)), (expected.clone(), expected), "{label}");
-        town.cloudflare().take_calls();
+        assert_eq!((stamped(&account), ruled(&account)), (expected.clone(), expected), "{label}");
+        account.cloudflare().take_calls();
         program.external_dns().run_loop(&desired).expect("nothing to do");
-        let calls = town.cloudflare().count_calls();
+        let calls = account.cloudflare().count_calls();
         assert_eq!(calls.writes, 0, "{label}");
         assert!(calls.reads <= OWN_READS, "{label}: {calls:?}");
         // What is outside now was inside before: it stays.
-        let outside = town.scene.start_with(&[("DOMAIN_FILTER", "example.net")]);
-        let before = town.state();
+        let outside = account.harness.start_with(&[("DOMAIN_FILTER", "example.net")]);
+        let before = account.state();
         outside.external_dns().run_loop(&[]).expect("nothing is shown");
         let deletion =
             Changes { delete: program.external_dns().records().expect("shown"), ..Changes::default() };
         outside.external_dns().apply(&deletion).expect("refused by name");
-        assert_eq!(town.state(), before, "{label}");
+        assert_eq!(account.state(), before, "{label}");
     }
 }
 
 /// Another ExternalDNS, or one with another `--txt-owner-id`: writing would mix up what belongs to whom.
 #[test]
 fn a_request_of_another_owner_is_answered_500_and_writes_nothing() {
-    let town = Town::new();
-    let program = town.scene.start();
+    let account = SharedAccount::new();
+    let program = account.harness.start();
     let external_dns = program.external_dns();
     external_dns.run_loop(&[published("mine.example.com", "http://web:80")]).expect("published");
-    let before = town.state();
+    let before = account.state();
     let adjusted = external_dns.adjust(&[published("web.example.com", "http://web:80")]).expect("adjusted");
     let current = external_dns.records().expect("shown");
     let owned = |endpoints: &[Endpoint], owner: &str| -> Vec<Endpoint> {
@@ -460,19 +461,19 @@ fn a_request_of_another_owner_is_answered_500_and_writes_nothing() {
             Changes { update_old: delete, update_new: owned(&current, "other"), ..Changes::default() },
         ),
     ] {
-        town.cloudflare().take_calls();
+        account.cloudflare().take_calls();
         assert_eq!(external_dns.apply(&changes), Err(500), "{label}");
-        assert_eq!(town.cloudflare().count_calls().writes, 0, "{label}");
-        assert_eq!(town.state(), before, "{label}");
+        assert_eq!(account.cloudflare().count_calls().writes, 0, "{label}");
+        assert_eq!(account.state(), before, "{label}");
     }
 }
 
 /// Somebody deleted the record and left the rule. No wildcard leads there, or it might be theirs.
 #[test]
 fn a_rule_that_is_as_wanted_on_a_name_without_record_is_taken_back() {
-    let town = Town::new();
-    delete_record(&town, "*.example.com");
-    let program = town.scene.start();
+    let account = SharedAccount::new();
+    delete_record(&account, "*.example.com");
+    let program = account.harness.start();
     let external_dns = program.external_dns();
     let service = ("tunnel-service", "https://web:443");
     let desired = [
@@ -483,105 +484,109 @@ fn a_rule_that_is_as_wanted_on_a_name_without_record_is_taken_back() {
         endpoint("web.example.com", &[service, ("tunnel-path-prefix", "/api")]),
     ];
     external_dns.run_loop(&desired).expect("published");
-    let before = town.state();
-    delete_record(&town, "web.example.com");
+    let before = account.state();
+    delete_record(&account, "web.example.com");
     external_dns.run_loop(&desired).expect("taken back");
-    assert_eq!(town.state(), before);
-    rest(external_dns, town.cloudflare(), &desired).expect("at rest");
+    assert_eq!(account.state(), before);
+    settle(external_dns, account.cloudflare(), &desired).expect("at rest");
 
     // A rule that differs may be somebody else's by now.
-    delete_record(&town, "web.example.com");
-    let rules = town.state();
+    delete_record(&account, "web.example.com");
+    let rules = account.state();
     let changed = [endpoint("web.example.com", &[service])];
     external_dns.run_loop(&changed).expect("refused by name");
-    assert_eq!(town.state(), rules);
+    assert_eq!(account.state(), rules);
 }
 
-fn delete_record(town: &Town, name: &str) {
-    town.cloudflare().edit(|cloudflare| {
-        let record = cloudflare.records(&town.scene.zone).iter().find(|record| record.name == name);
+fn delete_record(account: &SharedAccount, name: &str) {
+    account.cloudflare().edit(|cloudflare| {
+        let record = cloudflare.records(&account.harness.zone).iter().find(|record| record.name == name);
         let id = record.expect("it is published").id.clone();
-        cloudflare.delete_record(&town.scene.zone, &id).expect("it is there");
+        cloudflare.delete_record(&account.harness.zone, &id).expect("it is there");
     });
 }
 
 #[test]
 fn a_record_whose_stamp_was_edited_away_is_nobodys_to_change() {
     for comment in ["", "mine now", "external-dns owner=other rules=-"] {
-        let town = Town::new();
-        let program = town.scene.start();
+        let account = SharedAccount::new();
+        let program = account.harness.start();
         let external_dns = program.external_dns();
         let desired =
             [published("web.example.com", "http://web:80"), published("other.example.com", "http://web:80")];
         external_dns.run_loop(&desired).expect("published");
-        town.cloudflare().edit(|cloudflare| {
-            let record =
-                cloudflare.records(&town.scene.zone).iter().find(|record| record.name == "web.example.com");
+        account.cloudflare().edit(|cloudflare| {
+            let record = cloudflare
+                .records(&account.harness.zone)
+                .iter()
+                .find(|record| record.name == "web.example.com");
             let id = record.expect("it is published").id.clone();
-            cloudflare.patch_record(&town.scene.zone, &id, &json!({"comment": comment})).expect("a comment");
+            cloudflare
+                .patch_record(&account.harness.zone, &id, &json!({"comment": comment}))
+                .expect("a comment");
         });
-        let before = town.state();
+        let before = account.state();
         external_dns.run_loop(&desired).expect("refused by name");
-        assert_eq!(town.state(), before, "{comment:?}");
-        assert_costs_nothing(external_dns, town.cloudflare(), &desired, comment);
+        assert_eq!(account.state(), before, "{comment:?}");
+        assert_costs_nothing(external_dns, account.cloudflare(), &desired, comment);
         external_dns.run_loop(&desired[1..]).expect("nothing of it is ours");
         external_dns
             .run_loop(&[published("web.example.com", "http://web2:80"), desired[1].clone()])
             .expect("refused");
-        assert_eq!(town.state(), before, "{comment:?}");
+        assert_eq!(account.state(), before, "{comment:?}");
     }
 }
 
 #[test]
 fn a_tunnel_with_a_configuration_file_is_not_written_unless_that_is_allowed() {
-    let scene = Scene::new();
-    scene.cloudflare.edit(|cloudflare| {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| {
         cloudflare
-            .put_configuration(&scene.tunnel, &cloudflare_emulator::catch_all("http_status:404"))
+            .put_configuration(&harness.tunnel, &cloudflare_emulator::catch_all("http_status:404"))
             .expect("a document");
-        cloudflare.tunnel_mut(&scene.tunnel).config_source = ConfigSource::Local;
+        cloudflare.tunnel_mut(&harness.tunnel).config_source = ConfigSource::Local;
     });
     let desired = [
         published("web.example.com", "http://web:80"),
         endpoint("only.example.com", &[("tunnel-service", "none")]),
     ];
-    let program = scene.start();
+    let program = harness.start();
     program.external_dns().run_loop(&desired).expect("refused by name");
-    assert_eq!(scene.rules(), [r#"{"service":"http_status:404"}"#]);
-    let names: Vec<String> = scene.cnames().into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(harness.rules(), [r#"{"service":"http_status:404"}"#]);
+    let names: Vec<String> = harness.cnames().into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["only.example.com"], "a record alone writes nothing to the tunnel");
-    scene.cloudflare.take_calls();
+    harness.cloudflare.take_calls();
     program.external_dns().run_loop(&desired).expect("nothing to do");
-    assert_eq!((scene.cloudflare.count_calls().reads, scene.cloudflare.count_calls().writes), (2, 0));
+    assert_eq!((harness.cloudflare.count_calls().reads, harness.cloudflare.count_calls().writes), (2, 0));
     drop(program);
 
-    let program = scene.start_with(&[("ALLOW_LOCAL_CONFIG", "true")]);
+    let program = harness.start_with(&[("ALLOW_LOCAL_CONFIG", "true")]);
     program.external_dns().run_loop(&desired).expect("published");
-    assert_eq!(scene.rules().len(), 2);
-    assert_eq!(scene.cnames().len(), 2);
+    assert_eq!(harness.rules().len(), 2);
+    assert_eq!(harness.cnames().len(), 2);
 }
 
 /// Cloudflare has no configuration of it that could say so, only the list of tunnels does.
 #[test]
 fn a_tunnel_with_a_configuration_file_that_was_never_configured_is_not_written_either() {
     for unconfigured in [Unconfigured::Null, Unconfigured::NotFound] {
-        let scene = Scene::new();
-        scene.cloudflare.edit(|cloudflare| {
-            let tunnel = cloudflare.tunnel_mut(&scene.tunnel);
+        let harness = Harness::new();
+        harness.cloudflare.edit(|cloudflare| {
+            let tunnel = cloudflare.tunnel_mut(&harness.tunnel);
             (tunnel.config_source, tunnel.unconfigured) = (ConfigSource::Local, unconfigured);
         });
-        let program = scene.start();
+        let program = harness.start();
         program.external_dns().run_loop(&twenty()).expect("refused by name");
-        assert_eq!(scene.cloudflare.configuration(&scene.tunnel), None);
-        assert_eq!(scene.cnames(), []);
+        assert_eq!(harness.cloudflare.configuration(&harness.tunnel), None);
+        assert_eq!(harness.cnames(), []);
     }
 }
 
 /// With `--registry=txt` every change carries a TXT record that says what the stamp says already.
 #[test]
 fn the_txt_records_of_the_registry_are_taken_off() {
-    let town = Town::new();
-    let program = town.scene.start();
+    let account = SharedAccount::new();
+    let program = account.harness.start();
     let external_dns = program.external_dns();
     let with_txt = |endpoints: &[Endpoint]| -> Vec<Endpoint> {
         let txt = endpoints.iter().flat_map(|endpoint| {
@@ -599,7 +604,7 @@ fn the_txt_records_of_the_registry_are_taken_off() {
     };
     let desired = external_dns.adjust(&[published("web.example.com", "http://web:80")]).expect("adjusted");
     let changed = external_dns.adjust(&[published("web.example.com", "http://web2:80")]).expect("adjusted");
-    let before = town.scene.foreign_records();
+    let before = account.harness.foreign_records();
     let only_txt = |endpoints: &[Endpoint]| -> Vec<Endpoint> {
         with_txt(endpoints).into_iter().filter(|endpoint| endpoint.record_type == "TXT").collect()
     };
@@ -612,8 +617,8 @@ fn the_txt_records_of_the_registry_are_taken_off() {
     ];
     for (changes, published) in steps.into_iter().zip([1, 1, 1, 0]) {
         external_dns.apply(&changes).expect("done");
-        assert_eq!(town.scene.foreign_records(), before);
-        assert_eq!(stamped(&town).len(), published);
+        assert_eq!(account.harness.foreign_records(), before);
+        assert_eq!(stamped(&account).len(), published);
         let shown = external_dns.records().expect("shown");
         assert_eq!(shown.iter().filter(|endpoint| endpoint.record_type == "TXT").count(), 0);
         assert_eq!(shown.len(), published);
@@ -624,9 +629,9 @@ fn the_txt_records_of_the_registry_are_taken_off() {
 /// A Free zone's comment has room for 100 bytes.
 #[test]
 fn a_hostname_with_more_paths_than_its_stamp_holds_is_refused_and_stops_no_other() {
-    let scene = Scene::new();
-    scene.cloudflare.add_zone("example.org", Plan::Free);
-    let program = scene.start();
+    let harness = Harness::new();
+    harness.cloudflare.add_zone("example.org", Plan::Free);
+    let program = harness.start();
     let external_dns = program.external_dns();
     let mut desired: Vec<Endpoint> = (0..40)
         .map(|number| {
@@ -638,29 +643,31 @@ fn a_hostname_with_more_paths_than_its_stamp_holds_is_refused_and_stops_no_other
         .collect();
     desired.push(published("other.example.org", "http://web:80"));
     external_dns.run_loop(&desired).expect("the rest is done");
-    assert_eq!(scene.rules().len(), 2, "the other hostname's and the catch-all");
-    let sent = scene.cloudflare.take_calls().into_iter().filter(|call| call.body.contains("web.example.org"));
+    assert_eq!(harness.rules().len(), 2, "the other hostname's and the catch-all");
+    let sent =
+        harness.cloudflare.take_calls().into_iter().filter(|call| call.body.contains("web.example.org"));
     assert_eq!(sent.count(), 0, "it is not left to Cloudflare, which would refuse it");
     desired.drain(..30);
-    rest(external_dns, &scene.cloudflare, &desired).expect("ten have room");
-    assert_eq!(scene.rules().len(), 12);
+    settle(external_dns, &harness.cloudflare, &desired).expect("ten have room");
+    assert_eq!(harness.rules().len(), 12);
 }
 
 /// A token may edit the records of some of the zones that it reads.
 #[test]
 fn a_zone_that_may_not_be_written_stops_no_other() {
-    let town = Town::new();
-    let program = town.scene.start();
-    for zone in [&town.scene.zone, &town.organisation] {
+    let account = SharedAccount::new();
+    let program = account.harness.start();
+    for zone in [&account.harness.zone, &account.organisation] {
         let batch = Matcher::call("POST", &format!("/zones/{zone}/dns_records/batch"));
-        town.cloudflare().fault_every(batch, Fault::error(403, 10000, "Authentication error"));
+        account.cloudflare().fault_every(batch, Fault::error(403, 10000, "Authentication error"));
         let desired = ["a.example.com", "a.example.org"].map(|name| published(name, "http://web:80"));
         let just = |name: &str| BTreeSet::from([name.to_owned()]);
-        let allowed = if *zone == town.scene.zone { "a.example.org" } else { "a.example.com" };
+        let allowed = if *zone == account.harness.zone { "a.example.org" } else { "a.example.com" };
         program.external_dns().run_loop(&desired).expect("the rest is done");
-        assert_eq!((ruled(&town), stamped(&town)), (just(allowed), just(allowed)));
-        town.cloudflare().clear_faults();
-        rest(program.external_dns(), town.cloudflare(), &desired).expect("permitted, it is done at once");
-        rest(program.external_dns(), town.cloudflare(), &[]).expect("withdrawn");
+        assert_eq!((ruled(&account), stamped(&account)), (just(allowed), just(allowed)));
+        account.cloudflare().clear_faults();
+        settle(program.external_dns(), account.cloudflare(), &desired)
+            .expect("permitted, it is done at once");
+        settle(program.external_dns(), account.cloudflare(), &[]).expect("withdrawn");
     }
 }

@@ -6,19 +6,19 @@ use cloudflare_emulator::{Cloudflare, ConfigSource, Fault, Matcher, Visit, catch
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
-use test_support::harness::{Program, Scene, endpoint, published};
-use test_support::world::{HOME, World, settings, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
+use test_support::harness::{Harness, Program, endpoint, published};
 
-use crate::town;
-use crate::town::rest;
+use crate::shared_account;
+use crate::shared_account::settle;
 
 const BOTH: [(&str, &str); 1] = [("CF_TUNNEL_ID", "home,office")];
 
-/// The scene with a second tunnel, called `office`.
-fn two_tunnels() -> (Scene, String) {
-    let scene = Scene::new();
-    let office = scene.cloudflare.add_tunnel("office");
-    (scene, office)
+/// A Cloudflare with a second tunnel, called `office`.
+fn two_tunnels() -> (Harness, String) {
+    let harness = Harness::new();
+    let office = harness.cloudflare.add_tunnel("office");
+    (harness, office)
 }
 
 fn through(tunnel: &str, name: &str, path: &str, service: &str) -> Endpoint {
@@ -35,51 +35,51 @@ fn served(cloudflare: &Cloudflare, host: &str, path: &str) -> Result<(String, St
 }
 
 /// The tunnel through which a visitor reaches `http://web:80`.
-fn tunnel_of(scene: &Scene, host: &str) -> Option<String> {
-    let served = scene.cloudflare.edit(|cloudflare| served(cloudflare, host, "/"));
+fn tunnel_of(harness: &Harness, host: &str) -> Option<String> {
+    let served = harness.cloudflare.edit(|cloudflare| served(cloudflare, host, "/"));
     served.ok().filter(|(_, service)| service == "http://web:80").map(|(tunnel, _)| tunnel)
 }
 
 /// What stands in all tunnels and zones.
-fn state(scene: &Scene) -> Vec<String> {
-    scene.cloudflare.edit(|cloudflare| {
+fn state(harness: &Harness) -> Vec<String> {
+    harness.cloudflare.edit(|cloudflare| {
         let documents = cloudflare.tunnels().iter().map(|tunnel| {
             let document = cloudflare.configuration(&tunnel.id).map(ToString::to_string);
             format!("{} {document:?}", tunnel.name)
         });
         let records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
-        documents.chain(records.map(town::shown)).collect()
+        documents.chain(records.map(shared_account::shown)).collect()
     })
 }
 
 #[test]
 fn each_hostname_goes_through_the_tunnel_it_names_and_all_others_through_the_first() {
-    let (scene, office) = two_tunnels();
-    let third = scene.cloudflare.add_tunnel("third");
+    let (harness, office) = two_tunnels();
+    let third = harness.cloudflare.add_tunnel("third");
     let upper_case = office.to_uppercase();
     // By name, by id, and twice.
     let tunnels = format!("{upper_case}, home,office,{third}");
-    let program = scene.start_with(&[("CF_TUNNEL_ID", &tunnels)]);
+    let program = harness.start_with(&[("CF_TUNNEL_ID", &tunnels)]);
     let table = [
         ("default.example.com", "", &office),
-        ("name.example.com", "home", &scene.tunnel),
+        ("name.example.com", "home", &harness.tunnel),
         ("id.example.com", &*upper_case, &office),
-        ("other-id.example.com", &*scene.tunnel, &scene.tunnel),
+        ("other-id.example.com", &*harness.tunnel, &harness.tunnel),
         ("third.example.com", "third", &third),
     ];
     let desired = table.map(|(name, tunnel, _)| through(tunnel, name, "", "http://web:80"));
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
     for (name, _, tunnel) in table {
-        assert_eq!(tunnel_of(&scene, name).as_ref(), Some(tunnel), "{name}");
+        assert_eq!(tunnel_of(&harness, name).as_ref(), Some(tunnel), "{name}");
     }
-    assert_eq!(scene.rules().len(), 3, "two of them, and the catch-all");
+    assert_eq!(harness.rules().len(), 3, "two of them, and the catch-all");
 
-    scene.cloudflare.take_calls();
+    harness.cloudflare.take_calls();
     program.external_dns().run_loop(&desired).expect("nothing to do");
-    let calls = scene.cloudflare.count_calls();
+    let calls = harness.cloudflare.count_calls();
     assert_eq!((calls.reads, calls.writes), (3 + 1, 0), "each tunnel and the zone");
-    rest(program.external_dns(), &scene.cloudflare, &[]).expect("withdrawn");
-    assert_eq!((scene.rules().len(), scene.cnames().len()), (1, 0));
+    settle(program.external_dns(), &harness.cloudflare, &[]).expect("withdrawn");
+    assert_eq!((harness.rules().len(), harness.cnames().len()), (1, 0));
 }
 
 /// What visitors of a hostname's paths get is looked at after every write, whichever of them goes wrong.
@@ -90,14 +90,14 @@ fn a_hostname_that_moves_is_served_after_every_write_whatever_is_interrupted() {
     let on = |tunnel: &str| paths.map(|(path, _)| through(tunnel, "web.example.com", path, "http://web:80"));
     for interrupted in 0..=WRITES {
         for fault in [Fault::Reset, Fault::DoneButUnanswered] {
-            let (scene, office) = two_tunnels();
-            let program = scene.start_with(&BOTH);
-            rest(program.external_dns(), &scene.cloudflare, &on("home")).expect("published");
+            let (harness, office) = two_tunnels();
+            let program = harness.start_with(&BOTH);
+            settle(program.external_dns(), &harness.cloudflare, &on("home")).expect("published");
             let label = format!("{fault:?} at write {interrupted}");
             let lost = Arc::new(Mutex::new(Vec::new()));
             for nth in 1..=3 * WRITES {
                 let lost = Arc::clone(&lost);
-                scene.cloudflare.edit_after(Matcher::writes(), nth, move |cloudflare| {
+                harness.cloudflare.edit_after(Matcher::writes(), nth, move |cloudflare| {
                     for (_, asked) in paths {
                         match served(cloudflare, "web.example.com", asked) {
                             Ok((_, service)) if service == "http://web:80" => {}
@@ -109,29 +109,33 @@ fn a_hostname_that_moves_is_served_after_every_write_whatever_is_interrupted() {
                 });
             }
             if interrupted > 0 {
-                scene.cloudflare.fault(Matcher::writes(), interrupted, fault);
+                harness.cloudflare.fault(Matcher::writes(), interrupted, fault);
             }
-            scene.cloudflare.take_calls();
+            harness.cloudflare.take_calls();
             for _ in 0..2 {
                 let _ = program.external_dns().run_loop(&on("office"));
             }
-            let writes = scene.cloudflare.take_calls().iter().filter(|call| call.is_write()).count();
+            let writes = harness.cloudflare.take_calls().iter().filter(|call| call.is_write()).count();
             assert!(interrupted > 0 || writes == WRITES, "{writes} writes move it");
             // What the process knew is gone with it.
             drop(program);
-            let program = scene.start_with(&BOTH);
-            rest(program.external_dns(), &scene.cloudflare, &on("office")).expect(&label);
+            let program = harness.start_with(&BOTH);
+            settle(program.external_dns(), &harness.cloudflare, &on("office")).expect(&label);
             assert_eq!(*lost.lock().unwrap(), [""; 0], "{label}");
-            assert_eq!(tunnel_of(&scene, "web.example.com"), Some(office), "{label}");
-            assert_eq!(scene.rules(), [r#"{"service":"http_status:404"}"#], "{label}: nothing stays behind");
+            assert_eq!(tunnel_of(&harness, "web.example.com"), Some(office), "{label}");
+            assert_eq!(
+                harness.rules(),
+                [r#"{"service":"http_status:404"}"#],
+                "{label}: nothing stays behind"
+            );
         }
     }
 }
 
 #[test]
 fn of_two_tunnels_for_one_hostname_the_one_it_has_stays_and_the_other_endpoint_is_refused() {
-    let (scene, office) = two_tunnels();
-    let program = scene.start_with(&BOTH);
+    let (harness, office) = two_tunnels();
+    let program = harness.start_with(&BOTH);
     let external_dns = program.external_dns();
     let on = |tunnel: &str, path: &str| through(tunnel, "web.example.com", path, "http://web:80");
     let good = published("other.example.com", "http://web:80");
@@ -140,82 +144,82 @@ fn of_two_tunnels_for_one_hostname_the_one_it_has_stays_and_the_other_endpoint_i
     let desired = [on("home", "^/b$"), on("office", "^/a$"), good.clone()];
     for _ in 0..2 {
         external_dns.run_loop(&desired).expect("refused by name");
-        let state = state(&scene).concat();
+        let state = state(&harness).concat();
         assert!(state.contains("^/a$") && !state.contains("^/b$"), "{state}");
         assert!(
-            scene
+            harness
                 .cnames()
                 .iter()
                 .any(|(name, content, ..)| { name == "web.example.com" && content.starts_with(&office) })
         );
-        assert_eq!(tunnel_of(&scene, "other.example.com").as_ref(), Some(&scene.tunnel));
+        assert_eq!(tunnel_of(&harness, "other.example.com").as_ref(), Some(&harness.tunnel));
     }
 
     // All at once, it moves.
     let moved = [on("home", "^/b$"), on("home", "^/a$"), good];
-    rest(external_dns, &scene.cloudflare, &moved).expect("moved");
-    assert_eq!(scene.rules().len(), 4);
+    settle(external_dns, &harness.cloudflare, &moved).expect("moved");
+    assert_eq!(harness.rules().len(), 4);
 }
 
 /// A replica of an old tunnel may hang for a while: nothing may be decided on half of what stands.
 #[test]
 fn a_tunnel_that_cannot_be_read_makes_the_answers_503_and_nothing_is_written() {
-    let (scene, office) = two_tunnels();
-    let program = scene.start_with(&BOTH);
+    let (harness, office) = two_tunnels();
+    let program = harness.start_with(&BOTH);
     let external_dns = program.external_dns();
     let desired = [
         published("home.example.com", "http://web:80"),
         through("office", "office.example.com", "", "http://web:80"),
     ];
-    rest(external_dns, &scene.cloudflare, &desired).expect("published");
-    let before = state(&scene);
+    settle(external_dns, &harness.cloudflare, &desired).expect("published");
+    let before = state(&harness);
     let current = external_dns.records().expect("shown");
     drop(program);
 
-    let program = scene.start_with(&[BOTH[0], ("REQUEST_TIMEOUT", "2s")]);
+    let program = harness.start_with(&[BOTH[0], ("REQUEST_TIMEOUT", "2s")]);
     let external_dns = program.external_dns();
     let path = format!("/accounts/*/cfd_tunnel/{office}/configurations");
-    scene.cloudflare.fault_every(Matcher::call("GET", &path), Fault::status(503));
+    harness.cloudflare.fault_every(Matcher::call("GET", &path), Fault::status(503));
     assert_eq!(external_dns.records().err(), Some(503));
     let gone = Changes { delete: current, ..Changes::default() };
     assert_eq!(external_dns.apply(&gone), Err(503));
-    assert_eq!(scene.cloudflare.count_calls().writes, 0);
-    assert_eq!(state(&scene), before);
+    assert_eq!(harness.cloudflare.count_calls().writes, 0);
+    assert_eq!(state(&harness), before);
 
     drop(program);
 
-    scene.cloudflare.clear_faults();
-    let program = scene.start_with(&BOTH);
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("as if nothing had been");
-    assert_eq!(state(&scene), before);
+    harness.cloudflare.clear_faults();
+    let program = harness.start_with(&BOTH);
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("as if nothing had been");
+    assert_eq!(state(&harness), before);
 }
 
 #[test]
 fn a_tunnel_with_a_configuration_file_stops_no_hostname_of_another() {
-    let (scene, office) = two_tunnels();
-    scene.cloudflare.edit(|cloudflare| {
+    let (harness, office) = two_tunnels();
+    harness.cloudflare.edit(|cloudflare| {
         cloudflare.put_configuration(&office, &catch_all("http_status:404")).expect("a document");
         cloudflare.tunnel_mut(&office).config_source = ConfigSource::Local;
     });
-    let program = scene.start_with(&BOTH);
+    let program = harness.start_with(&BOTH);
     let desired = ["home", "office"]
         .map(|tunnel| through(tunnel, &format!("{tunnel}.example.com"), "", "http://web:80"));
     for _ in 0..2 {
         program.external_dns().run_loop(&desired).expect("refused by name");
     }
-    assert_eq!(tunnel_of(&scene, "home.example.com").as_ref(), Some(&scene.tunnel));
-    assert_eq!((scene.cnames().len(), scene.cloudflare.version(&office)), (1, 1));
+    assert_eq!(tunnel_of(&harness, "home.example.com").as_ref(), Some(&harness.tunnel));
+    assert_eq!((harness.cnames().len(), harness.cloudflare.version(&office)), (1, 1));
 
     // Nor does what is published move there.
-    let before = state(&scene);
+    let before = state(&harness);
     let moved = [through("office", "home.example.com", "", "http://web:80")];
     program.external_dns().run_loop(&moved).expect("refused by name");
-    assert_eq!(state(&scene), before);
+    assert_eq!(state(&harness), before);
     drop(program);
 
-    let program = scene.start_with(&[BOTH[0], ("ALLOW_LOCAL_CONFIG", "true")]);
-    rest(program.external_dns(), &scene.cloudflare, &moved).expect("taken over");
-    assert_eq!(tunnel_of(&scene, "home.example.com"), Some(office));
+    let program = harness.start_with(&[BOTH[0], ("ALLOW_LOCAL_CONFIG", "true")]);
+    settle(program.external_dns(), &harness.cloudflare, &moved).expect("taken over");
+    assert_eq!(tunnel_of(&harness, "home.example.com"), Some(office));
 }
 
 /// A hostname with its rules for all paths and for one, and a record alone.
@@ -228,54 +232,54 @@ fn three_hostnames() -> [Endpoint; 4] {
     ]
 }
 
-fn start(scene: &Scene, tunnels: &str) -> Program {
-    scene.start_with(&[("CF_TUNNEL_ID", tunnels)])
+fn start(harness: &Harness, tunnels: &str) -> Program {
+    harness.start_with(&[("CF_TUNNEL_ID", tunnels)])
 }
 
 /// How docs/names-and-tunnels.md says it: the old one behind the new one, until nothing leads there.
 #[test]
 fn with_the_old_tunnel_listed_behind_the_new_one_every_hostname_moves() {
-    let (scene, office) = two_tunnels();
+    let (harness, office) = two_tunnels();
     let desired = three_hostnames();
-    let program = start(&scene, "home");
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    let program = start(&harness, "home");
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
     drop(program);
 
-    let program = start(&scene, "office,home");
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("moved");
+    let program = start(&harness, "office,home");
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("moved");
     let target = format!("{office}.cfargotunnel.com");
-    assert!(scene.cnames().iter().all(|(_, content, ..)| *content == target), "{:?}", scene.cnames());
-    assert_eq!(scene.rules(), [r#"{"service":"http_status:404"}"#], "the old tunnel is empty");
+    assert!(harness.cnames().iter().all(|(_, content, ..)| *content == target), "{:?}", harness.cnames());
+    assert_eq!(harness.rules(), [r#"{"service":"http_status:404"}"#], "the old tunnel is empty");
     drop(program);
 
-    let before = state(&scene);
-    let program = start(&scene, "office");
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("at rest");
-    assert_eq!(state(&scene), before);
+    let before = state(&harness);
+    let program = start(&harness, "office");
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("at rest");
+    assert_eq!(state(&harness), before);
 }
 
 /// It may be another cluster's with the same owner. The log says how to tell the two apart.
 #[test]
 fn with_the_old_tunnel_merely_replaced_its_hostnames_stay_and_the_way_out_is_said() {
-    let (scene, _) = two_tunnels();
+    let (harness, _) = two_tunnels();
     let desired = three_hostnames();
-    let program = start(&scene, "home");
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    let program = start(&harness, "home");
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
     drop(program);
 
-    let before = state(&scene);
-    let program = start(&scene, "office");
+    let before = state(&harness);
+    let program = start(&harness, "office");
     for _ in 0..2 {
         program.external_dns().run_loop(&desired).expect("refused by name");
         assert_eq!(program.external_dns().records(), Ok(Vec::new()));
     }
-    assert_eq!(state(&scene), before);
+    assert_eq!(state(&harness), before);
 
-    let mut world = World::new(&[], &[]);
-    world.run_loop(&desired[..1], usize::MAX);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&desired[..1], usize::MAX);
     let elsewhere = "10000000-a4ef-4643-bbbc-4a0ed4fc8415";
-    world.records[0].content = format!("{elsewhere}.cfargotunnel.com").into();
-    let mut snapshot = world.snapshot();
+    cloudflare.records[0].content = format!("{elsewhere}.cfargotunnel.com").into();
+    let mut snapshot = cloudflare.snapshot();
     snapshot.live_elsewhere = [tunnel_id(elsewhere)].into();
     let shown = records::records(&snapshot, &settings());
     assert_eq!(shown.endpoints, []);
@@ -285,32 +289,32 @@ fn with_the_old_tunnel_merely_replaced_its_hostnames_stay_and_the_way_out_is_sai
 
 #[test]
 fn hostnames_of_a_tunnel_that_was_deleted_are_mended_in_one_loop() {
-    let (scene, office) = two_tunnels();
+    let (harness, office) = two_tunnels();
     let desired = three_hostnames();
-    let program = start(&scene, "home");
-    rest(program.external_dns(), &scene.cloudflare, &desired).expect("published");
+    let program = start(&harness, "home");
+    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
     drop(program);
-    scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").deleted = true);
-    assert_eq!(tunnel_of(&scene, "web.example.com"), None);
+    harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").deleted = true);
+    assert_eq!(tunnel_of(&harness, "web.example.com"), None);
 
-    let program = start(&scene, "office");
+    let program = start(&harness, "office");
     let external_dns = program.external_dns();
     let shown = external_dns.records().expect("shown");
     let adjusted = external_dns.adjust(&desired).expect("adjusted");
     assert!(shown.iter().all(|endpoint| !adjusted.contains(endpoint)), "all of them drifted: {shown:?}");
     external_dns.run_loop(&desired).expect("mended");
-    assert_eq!(tunnel_of(&scene, "web.example.com").as_ref(), Some(&office));
+    assert_eq!(tunnel_of(&harness, "web.example.com").as_ref(), Some(&office));
     let target = format!("{office}.cfargotunnel.com");
-    assert!(scene.cnames().iter().all(|(_, content, ..)| *content == target), "{:?}", scene.cnames());
-    rest(external_dns, &scene.cloudflare, &desired).expect("at rest");
-    rest(external_dns, &scene.cloudflare, &[]).expect("withdrawn");
-    assert_eq!(scene.cnames(), []);
+    assert!(harness.cnames().iter().all(|(_, content, ..)| *content == target), "{:?}", harness.cnames());
+    settle(external_dns, &harness.cloudflare, &desired).expect("at rest");
+    settle(external_dns, &harness.cloudflare, &[]).expect("withdrawn");
+    assert_eq!(harness.cnames(), []);
 }
 
 #[test]
 fn a_configured_tunnel_that_is_deleted_shows_drift_and_stops_no_other() {
-    let (scene, office) = two_tunnels();
-    let program = start(&scene, "home,office");
+    let (harness, office) = two_tunnels();
+    let program = start(&harness, "home,office");
     let external_dns = program.external_dns();
     let at_office = |name: &str, service: &str| through("office", name, "", service);
     let mut desired = vec![
@@ -318,8 +322,8 @@ fn a_configured_tunnel_that_is_deleted_shows_drift_and_stops_no_other() {
         at_office("office.example.com", "http://web:80"),
         at_office("goes.example.com", "http://web:80"),
     ];
-    rest(external_dns, &scene.cloudflare, &desired).expect("published");
-    scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&office).deleted = true);
+    settle(external_dns, &harness.cloudflare, &desired).expect("published");
+    harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&office).deleted = true);
 
     let adjusted = external_dns.adjust(&desired).expect("adjusted");
     let shown = external_dns.records().expect("shown");
@@ -335,20 +339,20 @@ fn a_configured_tunnel_that_is_deleted_shows_drift_and_stops_no_other() {
     desired[0] = published("home.example.com", "http://changed:80");
     desired.push(at_office("comes.example.com", "http://web:80"));
     external_dns.run_loop(&desired).expect("the rest is done");
-    scene.cloudflare.take_calls();
+    harness.cloudflare.take_calls();
     external_dns.run_loop(&desired).expect("nothing to do");
-    assert_eq!(scene.cloudflare.count_calls().writes, 0);
-    let mut names: Vec<String> = scene.cnames().into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(harness.cloudflare.count_calls().writes, 0);
+    let mut names: Vec<String> = harness.cnames().into_iter().map(|(name, ..)| name).collect();
     names.sort_unstable();
     assert_eq!(names, ["home.example.com", "office.example.com"]);
-    assert!(scene.rules().iter().any(|rule| rule.contains("http://changed:80")), "{:?}", scene.rules());
+    assert!(harness.rules().iter().any(|rule| rule.contains("http://changed:80")), "{:?}", harness.rules());
 
     // What names another tunnel now, moves there.
     let all_at_home =
         ["home", "office", "comes"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
-    rest(external_dns, &scene.cloudflare, &all_at_home).expect("mended");
+    settle(external_dns, &harness.cloudflare, &all_at_home).expect("mended");
     for name in ["office.example.com", "comes.example.com"] {
-        assert_eq!(tunnel_of(&scene, name).as_ref(), Some(&scene.tunnel), "{name}");
+        assert_eq!(tunnel_of(&harness, name).as_ref(), Some(&harness.tunnel), "{name}");
     }
 }
 
@@ -375,8 +379,8 @@ fn what_a_tunnel_says_for_all_its_rules_and_cloudflared_reads_otherwise_is_told(
             &["requires Access", "ORIGIN_BASTION_MODE=false"],
         ),
     ] {
-        let world = World::with_config(&format!(r#"{{"originRequest":{origin}}}"#));
-        let notes = records::records(&world.snapshot(), &settings()).notes;
+        let cloudflare = FakeCloudflare::with_config(&format!(r#"{{"originRequest":{origin}}}"#));
+        let notes = records::records(&cloudflare.snapshot(), &settings()).notes;
         assert_eq!(notes.len(), told.len(), "{label}: {notes:?}");
         for (note, told) in notes.iter().zip(told) {
             assert!(note.text.contains(told), "{label}: {note}");

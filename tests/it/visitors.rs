@@ -12,8 +12,8 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::harness::{endpoint, published};
 
-use crate::passage::{Kind, Pace, Passage, Trouble, Writes};
-use crate::town::{OFFICE_DOCUMENT, Town};
+use crate::shared_account::{OFFICE_DOCUMENT, SharedAccount};
+use crate::simulation::{Kind, Pace, Simulation, Trouble, Writes};
 
 /// How long things take, in milliseconds: connectors, records. No way to the edge is longer than the time for which a move
 /// leaves its old rule.
@@ -95,21 +95,22 @@ impl Change {
                 .chain([stays, in_tunnel("office", "stays-too", "", "http://stays-too:80")])
                 .collect()
         };
-        let mut passage = Passage::new(Town::holding(self.holding), &[("ADOPT", self.adopt)], pace);
-        passage.run_to_rest(&with_neighbours(&self.before))?;
+        let mut simulation =
+            Simulation::new(SharedAccount::holding(self.holding), &[("ADOPT", self.adopt)], pace);
+        simulation.run_to_rest(&with_neighbours(&self.before))?;
         let neighbours = NEIGHBOURS.iter().map(|(url, service)| (*url, *service, *service));
         let visitors: Vec<Visitor> = self.visitors.iter().copied().chain(neighbours).collect();
         let urls: Vec<&str> = visitors.iter().map(|(url, _, _)| *url).collect();
-        let cloudflare = passage.town.cloudflare();
+        let cloudflare = simulation.account.cloudflare();
         cloudflare.watch(&urls);
-        passage.expect(trouble);
-        let writes = passage.run_to_rest(&with_neighbours(&self.after))?;
+        simulation.expect(trouble);
+        let writes = simulation.run_to_rest(&with_neighbours(&self.after))?;
 
-        let violations = passage.town.violations();
+        let violations = simulation.account.violations();
         if !violations.is_empty() {
             return Err(violations.join("\n"));
         }
-        let watched = passage.town.cloudflare().watched();
+        let watched = simulation.account.cloudflare().watched();
         for ((url, before, after), watched) in visitors.iter().zip(&watched) {
             let ends = [watched.changes.first(), watched.changes.last()]
                 .map(|change| change.expect("it was visited"));
@@ -121,7 +122,7 @@ impl Change {
             }
         }
         let lost = watched.into_iter().filter(|watched| !watched.lost().is_empty());
-        let named = |watched: Watched| Watched { url: passage.named(&watched.to_string()), ..watched };
+        let named = |watched: Watched| Watched { url: simulation.named(&watched.to_string()), ..watched };
         Ok((writes, lost.map(named).collect()))
     }
 }

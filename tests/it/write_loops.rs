@@ -4,7 +4,7 @@ use cloudflare_emulator::{Cloudflare, Record};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::external_dns::exchange;
-use test_support::harness::{Program, Scene, published};
+use test_support::harness::{Harness, Program, published};
 
 /// The hostname that is fought over.
 const FOUGHT: &str = "fought.example.com";
@@ -15,17 +15,17 @@ fn desired() -> Vec<Endpoint> {
 
 /// How many writes each of six loops did, with `undo` after each.
 fn fight(
-    scene: &Scene,
+    harness: &Harness,
     program: &Program,
     desired: &[Endpoint],
     undo: impl Fn(&mut Cloudflare),
 ) -> Vec<usize> {
     (0..6)
         .map(|_| {
-            scene.cloudflare.take_calls();
+            harness.cloudflare.take_calls();
             program.external_dns().run_loop(desired).expect("every loop is answered well");
-            let writes = scene.cloudflare.count_calls().writes;
-            scene.cloudflare.edit(&undo);
+            let writes = harness.cloudflare.count_calls().writes;
+            harness.cloudflare.edit(&undo);
             writes
         })
         .collect()
@@ -62,11 +62,11 @@ fn what_somebody_undoes_every_time_is_written_twice_and_then_left() {
     for (label, undo) in
         [("the rule", take_rule_off as Undo), ("the record", take_record_off), ("its proxy", unproxy)]
     {
-        let scene = Scene::with_foreign();
-        let program = scene.start();
+        let harness = Harness::with_foreign();
+        let program = harness.start();
         program.external_dns().run_loop(&desired()).expect("published");
-        scene.cloudflare.edit(undo);
-        let writes = fight(&scene, &program, &desired(), undo);
+        harness.cloudflare.edit(undo);
+        let writes = fight(&harness, &program, &desired(), undo);
         assert!(writes[0] > 0, "{label}: {writes:?}");
         assert_eq!(writes[2..], [0; 4], "{label}");
     }
@@ -74,27 +74,27 @@ fn what_somebody_undoes_every_time_is_written_twice_and_then_left() {
 
 #[test]
 fn a_fight_over_one_hostname_stops_no_other_and_no_new_wish() {
-    let scene = Scene::with_foreign();
-    let program = scene.start();
+    let harness = Harness::with_foreign();
+    let program = harness.start();
     program.external_dns().run_loop(&desired()).expect("published");
-    fight(&scene, &program, &desired(), unproxy);
+    fight(&harness, &program, &desired(), unproxy);
     let mut changed = desired();
     changed[0].provider_specific[0].value = "http://new:80".into();
     changed.push(published("late.example.com", "http://web:80"));
     program.external_dns().run_loop(&changed).expect("answered");
     for mark in ["http://new:80", "late.example.com", "calm.example.com"] {
-        assert!(scene.rules().iter().any(|rule| rule.contains(mark)), "{mark}: {:?}", scene.rules());
+        assert!(harness.rules().iter().any(|rule| rule.contains(mark)), "{mark}: {:?}", harness.rules());
     }
-    assert!(!scene.cloudflare.edit(|cloudflare| record(cloudflare)).expect("it is there").proxied);
+    assert!(!harness.cloudflare.edit(|cloudflare| record(cloudflare)).expect("it is there").proxied);
 }
 
 /// The stamp is what says that the rule is ours: it has to outlive the rule.
 #[test]
 fn what_comes_back_every_time_it_is_withdrawn_stays_ours() {
-    let scene = Scene::with_foreign();
-    let program = scene.start();
+    let harness = Harness::with_foreign();
+    let program = harness.start();
     program.external_dns().run_loop(&desired()).expect("published");
-    let (config, record) = scene.cloudflare.edit(|cloudflare| {
+    let (config, record) = harness.cloudflare.edit(|cloudflare| {
         let config = cloudflare.configuration("home").expect("it is configured").get().to_owned();
         (config, record(cloudflare).expect("it is published"))
     });
@@ -104,7 +104,7 @@ fn what_comes_back_every_time_it_is_withdrawn_stays_ours() {
             cloudflare.add_record("example.com", record.to_json()).expect("Cloudflare takes it");
         }
     };
-    let writes = fight(&scene, &program, &desired()[1..], restore);
+    let writes = fight(&harness, &program, &desired()[1..], restore);
     assert_eq!(writes[2..], [0; 4], "{writes:?}");
     let shown = program.external_dns().records().expect("answered");
     assert!(shown.iter().any(|endpoint| endpoint.dns_name == FOUGHT), "{shown:?}");
@@ -112,12 +112,12 @@ fn what_comes_back_every_time_it_is_withdrawn_stays_ours() {
 
 #[test]
 fn publishing_and_withdrawing_in_turn_is_no_fight() {
-    let scene = Scene::with_foreign();
-    let program = scene.start();
+    let harness = Harness::with_foreign();
+    let program = harness.start();
     for round in 0..5 {
         for (desired, is_published) in [(desired(), true), (desired()[1..].to_vec(), false)] {
             program.external_dns().run_loop(&desired).expect("answered");
-            let stands = scene.rules().iter().any(|rule| rule.contains(FOUGHT));
+            let stands = harness.rules().iter().any(|rule| rule.contains(FOUGHT));
             assert_eq!(stands, is_published, "round {round}");
         }
     }
@@ -126,11 +126,11 @@ fn publishing_and_withdrawing_in_turn_is_no_fight() {
 /// A rule is changed beside a record that needs nothing: nothing is written to that one, three times in a row.
 #[test]
 fn a_service_that_changes_in_every_loop_is_no_fight() {
-    let scene = Scene::with_foreign();
-    let program = scene.start();
+    let harness = Harness::with_foreign();
+    let program = harness.start();
     for service in ["http://web:80", "http://bad:80", "http://web:80", "http://fixed:80", "http://web:80"] {
         program.external_dns().run_loop(&[published(FOUGHT, service)]).expect("answered");
-        assert!(scene.rules().iter().any(|rule| rule.contains(service)), "{service}");
+        assert!(harness.rules().iter().any(|rule| rule.contains(service)), "{service}");
         assert_eq!(held_back(&program), 0.0, "{service}");
     }
 }
@@ -139,8 +139,8 @@ fn a_service_that_changes_in_every_loop_is_no_fight() {
 /// fight, though the document that it stands in is written for the sake of others.
 #[test]
 fn what_is_asked_for_again_as_it_stands_is_no_fight() {
-    let scene = Scene::with_foreign();
-    let program = scene.start();
+    let harness = Harness::with_foreign();
+    let program = harness.start();
     let external_dns = program.external_dns();
     external_dns.run_loop(&desired()).expect("published");
     for service in ["http://bad:80", "http://worse:80", "http://fixed:80", "http://web:80"] {
@@ -150,7 +150,7 @@ fn what_is_asked_for_again_as_it_stands_is_no_fight() {
         let update_new = external_dns.adjust(&desired).expect("answered");
         let changes = Changes { update_old: shown, update_new, ..Changes::default() };
         external_dns.apply(&changes).expect("answered");
-        assert!(scene.rules().iter().any(|rule| rule.contains(service)), "{service}");
+        assert!(harness.rules().iter().any(|rule| rule.contains(service)), "{service}");
         assert_eq!(held_back(&program), 0.0, "{service}");
     }
 }

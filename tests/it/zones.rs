@@ -6,12 +6,12 @@ use std::time::Duration;
 use cloudflare_emulator::{Fault, Matcher, Plan, TokenStatus, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
+use test_support::clock::ManualClock;
 use test_support::external_dns::{ExternalDns, TXT};
-use test_support::hands::Hands;
-use test_support::harness::{Program, Scene, TOKEN, endpoint, published};
+use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
 
-use crate::town;
-use crate::town::rest;
+use crate::shared_account;
+use crate::shared_account::settle;
 
 /// ExternalDNS's default interval.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -24,22 +24,22 @@ const INNER: &str = "dev.example.com";
 const WEB: &str = "web.dev.example.com";
 
 /// A program that runs by a clock of its own.
-struct Stage {
+struct Fixture {
     program: Program,
-    scene: Scene,
-    clock: Arc<Hands>,
+    harness: Harness,
+    clock: Arc<ManualClock>,
 }
 
-impl Stage {
-    fn new(scene: Scene) -> Self {
-        Self::with(scene, &[])
+impl Fixture {
+    fn new(harness: Harness) -> Self {
+        Self::with(harness, &[])
     }
 
-    fn with(scene: Scene, variables: &[(&'static str, &str)]) -> Self {
-        let clock = Arc::new(Hands::default());
-        let program = scene.start_by(Arc::clone(&clock) as _, variables);
+    fn with(harness: Harness, variables: &[(&'static str, &str)]) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let program = harness.start_by(Arc::clone(&clock) as _, variables);
         program.wait_until_ready();
-        Self { program, scene, clock }
+        Self { program, harness, clock }
     }
 
     fn external_dns(&self) -> ExternalDns {
@@ -50,12 +50,12 @@ impl Stage {
     fn run_loop(&self, desired: &[Endpoint]) -> Result<(), u16> {
         self.clock.put_ahead(INTERVAL);
         // So that no call is held back for those of loops long past.
-        self.scene.cloudflare.advance_clock(INTERVAL);
+        self.harness.cloudflare.advance_clock(INTERVAL);
         self.external_dns().run_loop(desired).map(drop)
     }
 
-    fn rest(&self, desired: &[Endpoint]) {
-        rest(self.external_dns(), &self.scene.cloudflare, desired).expect("it comes to rest");
+    fn settle(&self, desired: &[Endpoint]) {
+        settle(self.external_dns(), &self.harness.cloudflare, desired).expect("it comes to rest");
     }
 
     /// Lets the list of zones grow old.
@@ -64,24 +64,24 @@ impl Stage {
     }
 
     fn set_status(&self, status: &str) {
-        self.scene.cloudflare.edit(|cloudflare| {
+        self.harness.cloudflare.edit(|cloudflare| {
             status.clone_into(&mut cloudflare.zone_mut(INNER).status);
         });
         self.wait_for_zones();
     }
 
     fn add_inner_zone(&self, status: &str) -> String {
-        let inner = self.scene.cloudflare.add_zone(INNER, Plan::Pro);
+        let inner = self.harness.cloudflare.add_zone(INNER, Plan::Pro);
         self.set_status(status);
         inner
     }
 
     /// Our records in a zone: name, what they lead to, and what their stamp claims.
     fn own(&self, zone: &str) -> Vec<(String, String, String)> {
-        let records = self.scene.cloudflare.records(zone).into_iter();
+        let records = self.harness.cloudflare.records(zone).into_iter();
         let mut own: Vec<_> = records
             .filter_map(|record| {
-                let claims = town::stamp(&record)?.claims.to_string();
+                let claims = shared_account::stamp(&record)?.claims.to_string();
                 Some((record.name, record.content, claims))
             })
             .collect();
@@ -90,11 +90,11 @@ impl Stage {
     }
 
     fn service(&self, host: &str) -> String {
-        service(self.scene.cloudflare.visit(host, "/"))
+        service(self.harness.cloudflare.visit(host, "/"))
     }
 
     fn zone_lists(&self) -> usize {
-        let calls = self.scene.cloudflare.take_calls();
+        let calls = self.harness.cloudflare.take_calls();
         calls.iter().filter(|call| call.path.ends_with("/zones")).count()
     }
 }
@@ -118,39 +118,39 @@ fn web() -> [Endpoint; 1] {
 #[test]
 fn a_hostname_without_a_zone_is_published_by_the_next_loop_after_its_zone_came() {
     for label in ["added to the account", "added to the token"] {
-        let scene = Scene::new();
+        let harness = Harness::new();
         let wanted = [published("shop.example.net", "http://shop:80")];
         if label == "added to the token" {
-            scene.cloudflare.add_zone("example.net", Plan::Free);
-            let seen = Some(vec![scene.zone.clone()]);
-            scene.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = seen);
+            harness.cloudflare.add_zone("example.net", Plan::Free);
+            let seen = Some(vec![harness.zone.clone()]);
+            harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = seen);
         }
-        let stage = Stage::new(scene);
+        let fixture = Fixture::new(harness);
         for _ in 0..3 {
-            stage.run_loop(&wanted).expect("refused by name");
+            fixture.run_loop(&wanted).expect("refused by name");
         }
-        assert_eq!(stage.scene.rules(), [""; 0], "{label}");
+        assert_eq!(fixture.harness.rules(), [""; 0], "{label}");
         if label == "added to the token" {
-            stage.scene.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = None);
+            fixture.harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = None);
         } else {
-            stage.scene.cloudflare.add_zone("example.net", Plan::Free);
+            fixture.harness.cloudflare.add_zone("example.net", Plan::Free);
         }
         for _ in 0..10 {
-            stage.run_loop(&wanted).expect("answered");
+            fixture.run_loop(&wanted).expect("answered");
         }
-        assert_eq!(stage.service("shop.example.net"), "http://shop:80", "{label}");
+        assert_eq!(fixture.service("shop.example.net"), "http://shop:80", "{label}");
     }
 }
 
 #[test]
 fn the_list_of_zones_is_read_once_in_ten_minutes_whatever_the_loops_ask_for() {
-    let stage = Stage::new(Scene::new());
-    stage.scene.cloudflare.take_calls();
+    let fixture = Fixture::new(Harness::new());
+    fixture.harness.cloudflare.take_calls();
     for wanted in [vec![], vec![published("no.example.net", "http://no:80")]] {
         for _ in 0..120 {
-            stage.run_loop(&wanted).expect("answered");
+            fixture.run_loop(&wanted).expect("answered");
         }
-        let lists = stage.zone_lists();
+        let lists = fixture.zone_lists();
         assert!((11..=12).contains(&lists), "{lists} in two hours, asking for {wanted:?}");
     }
 }
@@ -158,29 +158,30 @@ fn the_list_of_zones_is_read_once_in_ten_minutes_whatever_the_loops_ask_for() {
 #[test]
 fn a_list_of_zones_that_cannot_be_read_again_stops_no_loop_and_is_tried_a_minute_later() {
     for fault in [Fault::status(500), Fault::Hang, Fault::Garbage, Fault::error(403, 10000, "no")] {
-        let stage = Stage::new(Scene::new());
+        let fixture = Fixture::new(Harness::new());
         let wanted =
             [published("web.example.com", "http://web:80"), published("shop.example.net", "http://s:80")];
-        stage.run_loop(&wanted).expect("published");
-        stage.scene.cloudflare.add_zone("example.net", Plan::Free);
-        stage.scene.cloudflare.fault_every(Matcher::call("GET", "/zones"), fault.clone());
-        stage.wait_for_zones();
-        stage.scene.cloudflare.take_calls();
-        let said = stage.scene.log.lines_with(&["WARN", "the list of zones cannot be read again"]).len();
-        stage.external_dns().run_loop(&wanted).expect("the old list stays in use");
-        let tries = stage.zone_lists();
+        fixture.run_loop(&wanted).expect("published");
+        fixture.harness.cloudflare.add_zone("example.net", Plan::Free);
+        fixture.harness.cloudflare.fault_every(Matcher::call("GET", "/zones"), fault.clone());
+        fixture.wait_for_zones();
+        fixture.harness.cloudflare.take_calls();
+        let said = fixture.harness.log.lines_with(&["WARN", "the list of zones cannot be read again"]).len();
+        fixture.external_dns().run_loop(&wanted).expect("the old list stays in use");
+        let tries = fixture.zone_lists();
         assert!(tries > 0, "{fault:?}");
-        stage.external_dns().run_loop(&wanted).expect("the old list stays in use");
-        assert_eq!(stage.zone_lists(), 0, "{fault:?}: tried again at once");
-        stage.run_loop(&wanted).expect("the old list stays in use");
-        assert!(stage.zone_lists() > 0, "{fault:?}: not tried again");
-        let said_now = stage.scene.log.lines_with(&["WARN", "the list of zones cannot be read again"]).len();
+        fixture.external_dns().run_loop(&wanted).expect("the old list stays in use");
+        assert_eq!(fixture.zone_lists(), 0, "{fault:?}: tried again at once");
+        fixture.run_loop(&wanted).expect("the old list stays in use");
+        assert!(fixture.zone_lists() > 0, "{fault:?}: not tried again");
+        let said_now =
+            fixture.harness.log.lines_with(&["WARN", "the list of zones cannot be read again"]).len();
         assert_eq!(said_now, said + 1, "{fault:?}");
-        assert_eq!(stage.service("web.example.com"), "http://web:80", "{fault:?}");
+        assert_eq!(fixture.service("web.example.com"), "http://web:80", "{fault:?}");
 
-        stage.scene.cloudflare.clear_faults();
-        stage.run_loop(&wanted).expect("published");
-        assert_eq!(stage.service("shop.example.net"), "http://s:80", "{fault:?}");
+        fixture.harness.cloudflare.clear_faults();
+        fixture.run_loop(&wanted).expect("published");
+        assert_eq!(fixture.service("shop.example.net"), "http://s:80", "{fault:?}");
     }
 }
 
@@ -188,107 +189,110 @@ fn a_list_of_zones_that_cannot_be_read_again_stops_no_loop_and_is_tried_a_minute
 #[test]
 fn a_zone_that_goes_out_of_sight_keeps_its_hostnames_and_its_comeback_writes_nothing() {
     for label in ["a zone beside the others", "a zone inside another one"] {
-        let scene = Scene::new();
+        let harness = Harness::new();
         let (name, host) = match label {
             "a zone beside the others" => ("example.net", "shop.example.net"),
             _ => (INNER, WEB),
         };
-        let hidden = scene.cloudflare.add_zone(name, Plan::Free);
+        let hidden = harness.cloudflare.add_zone(name, Plan::Free);
         if name == INNER {
             let delegation = json!({"name": INNER, "type": "NS", "content": "alice.ns.cloudflare.com"});
-            scene.cloudflare.add_record(&scene.zone, delegation).expect("Cloudflare takes it");
+            harness.cloudflare.add_record(&harness.zone, delegation).expect("Cloudflare takes it");
         }
-        let stage = Stage::new(scene);
+        let fixture = Fixture::new(harness);
         let mut wanted =
             vec![published("web.example.com", "http://web:80"), published(host, "http://shop:80")];
-        stage.rest(&wanted);
-        let before = (stage.own(&stage.scene.zone), stage.own(&hidden), stage.scene.rules());
+        fixture.settle(&wanted);
+        let before = (fixture.own(&fixture.harness.zone), fixture.own(&hidden), fixture.harness.rules());
 
-        let seen = Some(vec![stage.scene.zone.clone()]);
-        stage.scene.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = seen);
+        let seen = Some(vec![fixture.harness.zone.clone()]);
+        fixture.harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = seen);
         // The records of a zone that is in the list cannot be read: half a snapshot is none.
-        assert_eq!(stage.run_loop(&wanted), Err(500), "{label}");
-        stage.scene.cloudflare.take_calls();
+        assert_eq!(fixture.run_loop(&wanted), Err(500), "{label}");
+        fixture.harness.cloudflare.take_calls();
         for _ in 0..3 {
-            stage.run_loop(&wanted).expect("the others go on");
+            fixture.run_loop(&wanted).expect("the others go on");
         }
-        assert_eq!(stage.scene.cloudflare.count_calls().writes, 0, "{label}");
+        assert_eq!(fixture.harness.cloudflare.count_calls().writes, 0, "{label}");
         wanted.push(published("new.example.com", "http://new:80"));
-        stage.run_loop(&wanted).expect("the others go on");
-        assert_eq!(stage.service("new.example.com"), "http://new:80", "{label}");
+        fixture.run_loop(&wanted).expect("the others go on");
+        assert_eq!(fixture.service("new.example.com"), "http://new:80", "{label}");
         wanted.pop();
-        stage.run_loop(&wanted).expect("the others go on");
+        fixture.run_loop(&wanted).expect("the others go on");
         assert_eq!(
-            (stage.own(&stage.scene.zone), stage.own(&hidden), stage.scene.rules()),
+            (fixture.own(&fixture.harness.zone), fixture.own(&hidden), fixture.harness.rules()),
             before,
             "{label}"
         );
 
-        stage.scene.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = None);
-        stage.wait_for_zones();
-        stage.scene.cloudflare.take_calls();
-        stage.rest(&wanted);
-        assert_eq!(stage.scene.cloudflare.count_calls().writes, 0, "{label}");
-        stage.rest(&wanted[..1]);
-        assert_eq!(stage.own(&hidden), [], "{label}: it can be withdrawn again");
+        fixture.harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = None);
+        fixture.wait_for_zones();
+        fixture.harness.cloudflare.take_calls();
+        fixture.settle(&wanted);
+        assert_eq!(fixture.harness.cloudflare.count_calls().writes, 0, "{label}");
+        fixture.settle(&wanted[..1]);
+        assert_eq!(fixture.own(&hidden), [], "{label}: it can be withdrawn again");
     }
 }
 
 /// Without `CF_ACCOUNT_ID` the account is the one that all zones share; the next start would have to be told which.
 #[test]
 fn a_zone_of_another_account_that_comes_later_does_not_end_readiness() {
-    let stage = Stage::with(Scene::new(), &[("CF_ACCOUNT_ID", "")]);
-    stage.scene.cloudflare.edit(|cloudflare| {
+    let fixture = Fixture::with(Harness::new(), &[("CF_ACCOUNT_ID", "")]);
+    fixture.harness.cloudflare.edit(|cloudflare| {
         let account = cloudflare.add_account("other");
         cloudflare.add_zone_to(&account, "example.net", Plan::Pro);
     });
-    stage.wait_for_zones();
+    fixture.wait_for_zones();
     let wanted = [published("web.example.com", "http://web:80")];
-    stage.rest(&wanted);
-    stage.scene.cloudflare.take_calls();
+    fixture.settle(&wanted);
+    fixture.harness.cloudflare.take_calls();
     // What makes the program look at the token and the tunnels again.
-    stage.scene.cloudflare.fault(Matcher::list_records(), 1, Fault::error(403, 10000, "no"));
-    assert_eq!(stage.run_loop(&wanted), Err(500));
-    stage.scene.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).status = TokenStatus::Active);
-    stage.clock.put_ahead(INTERVAL);
-    assert!(stage.scene.cloudflare.wait_for_calls(5, Duration::from_secs(10)), "the token and the tunnels");
-    stage.rest(&wanted);
-    assert!(stage.program.is_ready());
+    fixture.harness.cloudflare.fault(Matcher::list_records(), 1, Fault::error(403, 10000, "no"));
+    assert_eq!(fixture.run_loop(&wanted), Err(500));
+    fixture.harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).status = TokenStatus::Active);
+    fixture.clock.put_ahead(INTERVAL);
+    assert!(
+        fixture.harness.cloudflare.wait_for_calls(5, Duration::from_secs(10)),
+        "the token and the tunnels"
+    );
+    fixture.settle(&wanted);
+    assert!(fixture.program.is_ready());
 }
 
 #[test]
 fn a_hostname_moves_into_the_zone_that_was_made_inside_its_own() {
-    let stage = Stage::new(Scene::new());
+    let fixture = Fixture::new(Harness::new());
     let desired =
         [published(WEB, "http://web:80"), path(WEB, "/api"), published("web.example.com", "http://w:80")];
-    stage.rest(&desired);
-    let outer = stage.own(&stage.scene.zone);
-    let inner = stage.add_inner_zone("active");
-    stage.external_dns().run_loop(&desired).expect("moved in one loop");
-    assert_eq!(stage.own(&inner), outer[..1], "with all it claims");
-    assert_eq!(stage.own(&stage.scene.zone), outer[1..]);
-    assert_eq!(stage.service(WEB), "http://web:80");
-    stage.rest(&desired);
-    stage.rest(&[]);
-    assert_eq!((stage.own(&inner), stage.scene.rules().len()), (vec![], 1));
+    fixture.settle(&desired);
+    let outer = fixture.own(&fixture.harness.zone);
+    let inner = fixture.add_inner_zone("active");
+    fixture.external_dns().run_loop(&desired).expect("moved in one loop");
+    assert_eq!(fixture.own(&inner), outer[..1], "with all it claims");
+    assert_eq!(fixture.own(&fixture.harness.zone), outer[1..]);
+    assert_eq!(fixture.service(WEB), "http://web:80");
+    fixture.settle(&desired);
+    fixture.settle(&[]);
+    assert_eq!((fixture.own(&inner), fixture.harness.rules().len()), (vec![], 1));
 }
 
 /// Name servers are changed by hand, and Cloudflare looks at them when it likes.
 #[test]
 fn until_the_new_zone_is_active_visitors_are_led_to_the_old_record_whatever_changes() {
-    let scene = Scene::new();
-    let office = scene.cloudflare.add_tunnel("office");
-    let stage = Stage::with(scene, &[("CF_TUNNEL_ID", "home,office")]);
+    let harness = Harness::new();
+    let office = harness.cloudflare.add_tunnel("office");
+    let fixture = Fixture::with(harness, &[("CF_TUNNEL_ID", "home,office")]);
     let on = |tunnel: &str, service: &str| {
         let properties = [("tunnel", tunnel), ("tunnel-service", service), ("tunnel-path-prefix", "/api")];
         [endpoint(WEB, &properties[..2]), endpoint(WEB, &properties)]
     };
-    stage.rest(&on("home", "http://web:80"));
-    let inner = stage.add_inner_zone("pending");
+    fixture.settle(&on("home", "http://web:80"));
+    let inner = fixture.add_inner_zone("pending");
     let lost = Arc::new(Mutex::new(Vec::new()));
     for nth in 1..=40 {
         let lost = Arc::clone(&lost);
-        stage.scene.cloudflare.edit_after(Matcher::writes(), nth, move |cloudflare| {
+        fixture.harness.cloudflare.edit_after(Matcher::writes(), nth, move |cloudflare| {
             match service(cloudflare.visit(WEB, "/")).as_str() {
                 "http://web:80" | "http://new:80" => {}
                 other => lost.lock().unwrap().push(format!("{other} after write {nth}")),
@@ -296,110 +300,117 @@ fn until_the_new_zone_is_active_visitors_are_led_to_the_old_record_whatever_chan
         });
     }
     for desired in [on("home", "http://web:80"), on("home", "http://new:80"), on("office", "http://new:80")] {
-        stage.rest(&desired);
-        assert_eq!(stage.own(&inner), stage.own(&stage.scene.zone), "one follows the other");
-        assert_eq!(stage.own(&inner).len(), 1);
+        fixture.settle(&desired);
+        assert_eq!(fixture.own(&inner), fixture.own(&fixture.harness.zone), "one follows the other");
+        assert_eq!(fixture.own(&inner).len(), 1);
     }
-    assert!(stage.own(&inner)[0].1.starts_with(&office));
-    stage.rest(&on("office", "http://new:80")[..1]);
-    assert_eq!(stage.own(&inner), stage.own(&stage.scene.zone), "a path was withdrawn from both");
-    stage.set_status("active");
-    stage.rest(&on("office", "http://new:80")[..1]);
+    assert!(fixture.own(&inner)[0].1.starts_with(&office));
+    fixture.settle(&on("office", "http://new:80")[..1]);
+    assert_eq!(fixture.own(&inner), fixture.own(&fixture.harness.zone), "a path was withdrawn from both");
+    fixture.set_status("active");
+    fixture.settle(&on("office", "http://new:80")[..1]);
     assert_eq!(*lost.lock().unwrap(), [""; 0]);
-    assert_eq!((stage.own(&inner).len(), stage.own(&stage.scene.zone).len()), (1, 0));
-    assert_eq!(stage.service(WEB), "http://new:80");
+    assert_eq!((fixture.own(&inner).len(), fixture.own(&fixture.harness.zone).len()), (1, 0));
+    assert_eq!(fixture.service(WEB), "http://new:80");
 }
 
 #[test]
 fn a_hostname_with_records_in_two_zones_is_withdrawn_from_both() {
     for status in ["pending", "active"] {
-        let stage = Stage::new(Scene::new());
-        stage.rest(&web());
-        let inner = stage.add_inner_zone("pending");
-        stage.rest(&web());
-        stage.set_status(status);
-        stage.rest(&[]);
-        assert_eq!((stage.own(&inner), stage.own(&stage.scene.zone)), (vec![], vec![]), "{status}");
-        assert_eq!(stage.scene.rules().len(), 1, "{status}");
+        let fixture = Fixture::new(Harness::new());
+        fixture.settle(&web());
+        let inner = fixture.add_inner_zone("pending");
+        fixture.settle(&web());
+        fixture.set_status(status);
+        fixture.settle(&[]);
+        assert_eq!((fixture.own(&inner), fixture.own(&fixture.harness.zone)), (vec![], vec![]), "{status}");
+        assert_eq!(fixture.harness.rules().len(), 1, "{status}");
     }
 }
 
 /// The records of a zone come back with it, and rules of ours that only the other one's stamp names are ours.
 #[test]
 fn a_record_in_the_outer_zone_that_was_changed_by_hand_is_mended_and_its_claims_count() {
-    let stage = Stage::new(Scene::new());
+    let fixture = Fixture::new(Harness::new());
     let both = [published(WEB, "http://web:80"), path(WEB, "/api")];
-    stage.rest(&both);
-    let inner = stage.add_inner_zone("pending");
-    stage.rest(&both);
-    let outer = stage.own(&stage.scene.zone);
-    let id = |zone: &str| stage.scene.cloudflare.records(zone)[0].id.clone();
+    fixture.settle(&both);
+    let inner = fixture.add_inner_zone("pending");
+    fixture.settle(&both);
+    let outer = fixture.own(&fixture.harness.zone);
+    let id = |zone: &str| fixture.harness.cloudflare.records(zone)[0].id.clone();
     for (label, zone, fields) in [
-        ("led elsewhere", &stage.scene.zone, json!({"content": "elsewhere.test"})),
-        ("not proxied", &stage.scene.zone, json!({"proxied": false})),
+        ("led elsewhere", &fixture.harness.zone, json!({"content": "elsewhere.test"})),
+        ("not proxied", &fixture.harness.zone, json!({"proxied": false})),
         (
             "the outer one claims less",
-            &stage.scene.zone,
+            &fixture.harness.zone,
             json!({"comment": "external-dns owner=default rules=-"}),
         ),
         ("the inner one claims less", &inner, json!({"comment": "external-dns owner=default rules=-"})),
     ] {
         let record = id(zone);
-        stage
-            .scene
+        fixture
+            .harness
             .cloudflare
             .edit(|cloudflare| cloudflare.patch_record(zone, &record, &fields))
             .expect("Cloudflare takes it");
-        stage.rest(&both);
+        fixture.settle(&both);
         assert_eq!(
-            (stage.own(&inner), stage.own(&stage.scene.zone)),
+            (fixture.own(&inner), fixture.own(&fixture.harness.zone)),
             (outer.clone(), outer.clone()),
             "{label}"
         );
     }
-    stage.rest(&[]);
-    assert_eq!(stage.scene.rules().len(), 1, "all rules are withdrawn");
+    fixture.settle(&[]);
+    assert_eq!(fixture.harness.rules().len(), 1, "all rules are withdrawn");
 }
 
 #[test]
 fn foreign_records_of_the_name_in_either_zone_are_left_alone() {
     // In the zone around it: nothing of ours stands there, and visitors ask the inner one.
-    let stage = Stage::new(Scene::new());
+    let fixture = Fixture::new(Harness::new());
     let theirs = json!({"name": WEB, "type": "A", "content": "192.0.2.7"});
-    stage.scene.cloudflare.add_record(&stage.scene.zone, theirs.clone()).expect("Cloudflare takes it");
-    let inner = stage.add_inner_zone("active");
-    let before = stage.scene.foreign_records();
-    stage.rest(&web());
-    assert_eq!(stage.own(&inner).len(), 1);
-    stage.rest(&[]);
-    assert_eq!(stage.scene.foreign_records(), before);
+    fixture
+        .harness
+        .cloudflare
+        .add_record(&fixture.harness.zone, theirs.clone())
+        .expect("Cloudflare takes it");
+    let inner = fixture.add_inner_zone("active");
+    let before = fixture.harness.foreign_records();
+    fixture.settle(&web());
+    assert_eq!(fixture.own(&inner).len(), 1);
+    fixture.settle(&[]);
+    assert_eq!(fixture.harness.foreign_records(), before);
 
     // In the inner one: it is refused by name, the old record stays, and is withdrawn with its object.
-    let stage = Stage::new(Scene::new());
-    stage.rest(&web());
-    let outer = stage.own(&stage.scene.zone);
-    let inner = stage.add_inner_zone("active");
-    stage.scene.cloudflare.add_record(&inner, theirs).expect("Cloudflare takes it");
+    let fixture = Fixture::new(Harness::new());
+    fixture.settle(&web());
+    let outer = fixture.own(&fixture.harness.zone);
+    let inner = fixture.add_inner_zone("active");
+    fixture.harness.cloudflare.add_record(&inner, theirs).expect("Cloudflare takes it");
     for _ in 0..2 {
-        stage.run_loop(&web()).expect("refused by name");
+        fixture.run_loop(&web()).expect("refused by name");
     }
-    assert_eq!(stage.own(&stage.scene.zone), outer);
-    stage.rest(&[]);
-    assert_eq!((stage.own(&stage.scene.zone), stage.scene.cloudflare.records(&inner).len()), (vec![], 1));
+    assert_eq!(fixture.own(&fixture.harness.zone), outer);
+    fixture.settle(&[]);
+    assert_eq!(
+        (fixture.own(&fixture.harness.zone), fixture.harness.cloudflare.records(&inner).len()),
+        (vec![], 1)
+    );
 }
 
 /// Our record answers nobody any more, and nobody may write where it belongs.
 #[test]
 fn a_hostname_of_an_inner_zone_that_is_not_served_is_refused_by_name_and_can_be_withdrawn() {
     for label in ["filter", "account", "out of sight"] {
-        let scene = Scene::new();
-        let filter = if label == "filter" { scene.zone.clone() } else { String::new() };
-        let stage = Stage::with(scene, &[("ZONE_ID_FILTER", &filter)]);
+        let harness = Harness::new();
+        let filter = if label == "filter" { harness.zone.clone() } else { String::new() };
+        let fixture = Fixture::with(harness, &[("ZONE_ID_FILTER", &filter)]);
         let host = format!("{}.dev.example.com", label.replace(' ', "-"));
         let desired = [published(&host, "http://web:80"), published("web.example.com", "http://web:80")];
-        stage.rest(&desired);
-        let before = stage.own(&stage.scene.zone);
-        stage.scene.cloudflare.edit(|cloudflare| match label {
+        fixture.settle(&desired);
+        let before = fixture.own(&fixture.harness.zone);
+        fixture.harness.cloudflare.edit(|cloudflare| match label {
             "account" => {
                 let account = cloudflare.add_account("other");
                 cloudflare.add_zone_to(&account, INNER, Plan::Free);
@@ -412,92 +423,93 @@ fn a_hostname_of_an_inner_zone_that_is_not_served_is_refused_by_name_and_can_be_
                 cloudflare.add_record("example.com", delegation).expect("Cloudflare takes it");
             }
         });
-        stage.wait_for_zones();
-        stage.scene.cloudflare.take_calls();
+        fixture.wait_for_zones();
+        fixture.harness.cloudflare.take_calls();
         for _ in 0..3 {
-            stage.run_loop(&desired).expect("refused by name");
+            fixture.run_loop(&desired).expect("refused by name");
         }
-        assert_eq!(stage.scene.cloudflare.count_calls().writes, 0, "{label}");
-        assert_eq!(stage.own(&stage.scene.zone), before, "{label}");
-        assert_eq!(stage.scene.log.lines_with(&[&host, "refused=no_zone"]).len(), 1, "{label}");
-        stage.rest(&desired[1..]);
-        assert_eq!(stage.own(&stage.scene.zone).len(), 1, "{label}");
-        assert_eq!(stage.scene.rules().len(), 2, "{label}");
+        assert_eq!(fixture.harness.cloudflare.count_calls().writes, 0, "{label}");
+        assert_eq!(fixture.own(&fixture.harness.zone), before, "{label}");
+        assert_eq!(fixture.harness.log.lines_with(&[&host, "refused=no_zone"]).len(), 1, "{label}");
+        fixture.settle(&desired[1..]);
+        assert_eq!(fixture.own(&fixture.harness.zone).len(), 1, "{label}");
+        assert_eq!(fixture.harness.rules().len(), 2, "{label}");
     }
 }
 
 #[test]
 fn a_zone_around_the_one_that_is_served_hides_nothing_of_it() {
-    let scene = Scene::new();
-    let inner = scene.cloudflare.add_zone(INNER, Plan::Free);
-    let stage = Stage::with(scene, &[("ZONE_ID_FILTER", &inner)]);
-    stage.rest(&web());
-    assert_eq!(stage.own(&inner).len(), 1);
+    let harness = Harness::new();
+    let inner = harness.cloudflare.add_zone(INNER, Plan::Free);
+    let fixture = Fixture::with(harness, &[("ZONE_ID_FILTER", &inner)]);
+    fixture.settle(&web());
+    assert_eq!(fixture.own(&inner).len(), 1);
 }
 
 /// It has room for fewer digests. What is withdrawn goes all the same.
 #[test]
 fn a_hostname_whose_stamp_has_no_room_in_the_new_zone_stays_and_can_be_withdrawn() {
-    let stage = Stage::new(Scene::new());
+    let fixture = Fixture::new(Harness::new());
     let paths: Vec<Endpoint> = (0..24).map(|number| path(WEB, &format!("/{number}"))).collect();
-    stage.rest(&paths);
-    let outer = stage.own(&stage.scene.zone);
-    let inner = stage.scene.cloudflare.add_zone(INNER, Plan::Free);
-    stage.set_status("active");
+    fixture.settle(&paths);
+    let outer = fixture.own(&fixture.harness.zone);
+    let inner = fixture.harness.cloudflare.add_zone(INNER, Plan::Free);
+    fixture.set_status("active");
     for _ in 0..2 {
-        stage.run_loop(&paths).expect("refused by name");
+        fixture.run_loop(&paths).expect("refused by name");
     }
-    assert_eq!((stage.own(&stage.scene.zone), stage.own(&inner)), (outer, vec![]));
-    assert_eq!(stage.scene.rules().len(), 25);
-    stage.run_loop(&paths[..23]).expect("one is withdrawn");
-    assert_eq!(stage.scene.rules().len(), 24);
-    stage.rest(&paths[..4]);
-    assert_eq!((stage.own(&stage.scene.zone).len(), stage.own(&inner).len()), (0, 1));
-    assert_eq!(stage.scene.rules().len(), 5);
+    assert_eq!((fixture.own(&fixture.harness.zone), fixture.own(&inner)), (outer, vec![]));
+    assert_eq!(fixture.harness.rules().len(), 25);
+    fixture.run_loop(&paths[..23]).expect("one is withdrawn");
+    assert_eq!(fixture.harness.rules().len(), 24);
+    fixture.settle(&paths[..4]);
+    assert_eq!((fixture.own(&fixture.harness.zone).len(), fixture.own(&inner).len()), (0, 1));
+    assert_eq!(fixture.harness.rules().len(), 5);
 }
 
 /// They are found by what they are about, in whichever zone, and nobody resolves them.
 #[test]
 fn stored_txt_records_stay_with_their_hostname_when_it_moves_into_a_new_zone() {
-    let stage = Stage::with(Scene::new(), &[("OWNERSHIP", "txt")]);
-    let external_dns = stage.external_dns().with_registry(TXT);
-    let rest = |desired: &[Endpoint]| rest(external_dns, &stage.scene.cloudflare, desired).expect("at rest");
+    let fixture = Fixture::with(Harness::new(), &[("OWNERSHIP", "txt")]);
+    let external_dns = fixture.external_dns().with_registry(TXT);
+    let settle =
+        |desired: &[Endpoint]| settle(external_dns, &fixture.harness.cloudflare, desired).expect("at rest");
     let txts = || {
-        let zones = stage
-            .scene
+        let zones = fixture
+            .harness
             .cloudflare
             .edit(|cloudflare| cloudflare.zones().iter().map(|zone| zone.id.clone()).collect::<Vec<_>>());
-        let records = zones.iter().flat_map(|zone| stage.scene.cloudflare.records(zone));
+        let records = zones.iter().flat_map(|zone| fixture.harness.cloudflare.records(zone));
         records.filter(|record| record.kind == "TXT").map(|record| record.name).collect::<Vec<_>>()
     };
     let apex = published(INNER, "http://web:80");
-    rest(&[web()[0].clone(), apex.clone()]);
+    settle(&[web()[0].clone(), apex.clone()]);
     assert_eq!(txts().len(), 2);
     for status in ["pending", "active"] {
         if status == "pending" {
-            stage.add_inner_zone(status);
+            fixture.add_inner_zone(status);
         } else {
-            stage.set_status(status);
+            fixture.set_status(status);
         }
-        rest(&[web()[0].clone(), apex.clone()]);
+        settle(&[web()[0].clone(), apex.clone()]);
         assert_eq!(txts().len(), 2, "{status}");
     }
-    rest(&[apex]);
+    settle(&[apex]);
     assert_eq!(txts(), ["cname-dev.example.com"]);
-    rest(&[]);
+    settle(&[]);
     assert_eq!(txts(), [""; 0]);
 }
 
 /// Copies of our record, made by hand with its comment in two parts: what either of them claims is ours.
 #[test]
 fn every_record_of_a_hostname_that_has_our_stamp_counts() {
-    let stage = Stage::new(Scene::new());
+    let fixture = Fixture::new(Harness::new());
     let both = [published("web.example.com", "http://web:80"), path("web.example.com", "/api")];
-    stage.rest(&both);
+    fixture.settle(&both);
     let comment = |claims: &str| format!("external-dns owner=default rules={claims}");
-    let (_, _, claims) = stage.own(&stage.scene.zone)[0].clone();
+    let (_, _, claims) = fixture.own(&fixture.harness.zone)[0].clone();
     let (first, second) = claims.split_at(3);
-    stage.scene.cloudflare.edit(|cloudflare| {
+    fixture.harness.cloudflare.edit(|cloudflare| {
         let id = cloudflare.records("example.com")[0].id.clone();
         cloudflare.delete_record("example.com", &id).expect("it is there");
         for (content, claims) in [("192.0.2.1", first), ("192.0.2.2", second)] {
@@ -506,33 +518,37 @@ fn every_record_of_a_hostname_that_has_our_stamp_counts() {
             cloudflare.add_record("example.com", record).expect("Cloudflare takes it");
         }
     });
-    stage.rest(&[]);
-    assert_eq!(stage.own(&stage.scene.zone), []);
-    assert_eq!(stage.scene.rules().len(), 1, "no rule is left behind");
+    fixture.settle(&[]);
+    assert_eq!(fixture.own(&fixture.harness.zone), []);
+    assert_eq!(fixture.harness.rules().len(), 1, "no rule is left behind");
 }
 
 /// A tunnel of the account that is not configured here is another instance's while it lives.
 #[test]
 fn whether_a_foreign_tunnel_lives_is_asked_again_after_ten_minutes() {
-    let scene = Scene::new();
-    let other = scene.cloudflare.add_tunnel("other");
+    let harness = Harness::new();
+    let other = harness.cloudflare.add_tunnel("other");
     let record = json!({
         "name": "theirs.example.com", "type": "CNAME", "content": format!("{other}.cfargotunnel.com"),
         "proxied": true, "comment": "external-dns owner=default rules=-",
     });
-    scene.cloudflare.add_record(&scene.zone, record).expect("Cloudflare takes it");
-    let stage = Stage::new(scene);
-    stage.scene.cloudflare.take_calls();
+    harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    let fixture = Fixture::new(harness);
+    fixture.harness.cloudflare.take_calls();
     for _ in 0..30 {
-        stage.run_loop(&[]).expect("answered");
+        fixture.run_loop(&[]).expect("answered");
     }
-    let calls = stage.scene.cloudflare.take_calls();
+    let calls = fixture.harness.cloudflare.take_calls();
     let asked = calls.iter().filter(|call| call.path.ends_with(&other)).count();
     assert!((3..=4).contains(&asked), "{asked} times in half an hour");
-    assert_eq!(stage.own(&stage.scene.zone).len(), 1);
-    stage.scene.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("other").deleted = true);
+    assert_eq!(fixture.own(&fixture.harness.zone).len(), 1);
+    fixture.harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("other").deleted = true);
     for _ in 0..11 {
-        stage.run_loop(&[]).expect("answered");
+        fixture.run_loop(&[]).expect("answered");
     }
-    assert_eq!(stage.own(&stage.scene.zone), [], "what a deleted tunnel leaves behind is ours to withdraw");
+    assert_eq!(
+        fixture.own(&fixture.harness.zone),
+        [],
+        "what a deleted tunnel leaves behind is ours to withdraw"
+    );
 }

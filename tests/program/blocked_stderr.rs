@@ -15,7 +15,7 @@ use std::time::Duration;
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::logging::{self, Format};
 use log::LevelFilter;
-use test_support::harness::{Scene, published};
+use test_support::harness::{Harness, published};
 use test_support::own_process::{is_own_process, own_process};
 
 use crate::process::{Process, fill, standard_error_of};
@@ -28,9 +28,9 @@ const END: Duration = limits::LOG_FLUSH_TIMEOUT.saturating_add(Duration::from_se
 fn a_standard_error_that_nobody_reads_holds_up_no_request_no_probe_and_not_the_end() {
     for format in ["text", "json"] {
         for level in ["debug", "info"] {
-            let scene = Scene::new();
+            let harness = Harness::new();
             let (mut process, external_dns) =
-                Process::start_ready(&scene, &[("LOG_LEVEL", level), ("LOG_FORMAT", format)]);
+                Process::start_ready(&harness, &[("LOG_LEVEL", level), ("LOG_FORMAT", format)]);
             process.block_standard_error();
             for desired in [&[published("web.example.com", "http://web:80")][..], &[]] {
                 external_dns.run_loop(desired).expect("answered");
@@ -49,9 +49,9 @@ fn a_standard_error_that_nobody_reads_holds_up_no_request_no_probe_and_not_the_e
 fn lines_that_nobody_read_are_lost_and_counted_and_the_log_goes_on() {
     const REQUESTS: usize = 3_000;
     for (format, level) in [("text", "WARN "), ("json", "{\"level\":\"warn\"")] {
-        let scene = Scene::new();
+        let harness = Harness::new();
         let (mut process, external_dns) =
-            Process::start_ready(&scene, &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", format)]);
+            Process::start_ready(&harness, &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", format)]);
         process.block_standard_error();
         let mut client = Client::connect(external_dns.api);
         for number in 0..REQUESTS {
@@ -82,9 +82,9 @@ fn lines_that_nobody_read_are_lost_and_counted_and_the_log_goes_on() {
 #[test]
 fn the_last_lines_are_there_when_the_process_has_ended() {
     for format in ["text", "json"] {
-        let scene = Scene::new();
+        let harness = Harness::new();
         let (process, external_dns) =
-            Process::start_ready(&scene, &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", format)]);
+            Process::start_ready(&harness, &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", format)]);
         let mut client = Client::connect(external_dns.api);
         for number in 0..200 {
             assert_eq!(client.get(&format!("/{number}-of-many")).status, 404, "{format}");

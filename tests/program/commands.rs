@@ -9,7 +9,7 @@ mod wrong;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use test_support::harness::{Scene, TOKEN};
+use test_support::harness::{Harness, TOKEN};
 
 use crate::process::program;
 
@@ -24,21 +24,26 @@ struct Said {
 }
 
 /// Runs a command as an operator would. Whatever it is, it writes nothing and shows no secret.
-fn run(scene: &Scene, arguments: &[&str], variables: &[(&str, &str)]) -> Said {
-    scene.cloudflare.take_calls();
+fn run(harness: &Harness, arguments: &[&str], variables: &[(&str, &str)]) -> Said {
+    harness.cloudflare.take_calls();
     let output = program()
         .args(arguments)
         .envs([
             ("CF_API_TOKEN", TOKEN),
-            ("CF_ACCOUNT_ID", &*scene.cloudflare.account()),
+            ("CF_ACCOUNT_ID", &*harness.cloudflare.account()),
             ("CF_TUNNEL_ID", "home"),
-            ("CF_API_BASE_URL", &*scene.cloudflare.base_url()),
+            ("CF_API_BASE_URL", &*harness.cloudflare.base_url()),
         ])
         .envs(variables.iter().copied())
         .output()
         .expect("the program was built");
-    let writes: Vec<String> =
-        scene.cloudflare.take_calls().iter().filter(|call| call.is_write()).map(|call| call.line()).collect();
+    let writes: Vec<String> = harness
+        .cloudflare
+        .take_calls()
+        .iter()
+        .filter(|call| call.is_write())
+        .map(|call| call.line())
+        .collect();
     assert_eq!(writes, [""; 0], "{arguments:?} writes nothing");
     said(&output, variables)
 }
@@ -64,8 +69,8 @@ fn a_command_that_calls_cloudflare_needs_the_configuration_whole() {
             "{}",
             said.errors
         );
-        let scene = Scene::new();
-        let said = run(&scene, &[command], &[("CF_API_BASE_URL", "api.cloudflare.com")]);
+        let harness = Harness::new();
+        let said = run(&harness, &[command], &[("CF_API_BASE_URL", "api.cloudflare.com")]);
         assert_eq!(said.code, Some(64), "{command}");
     }
 }
@@ -73,9 +78,9 @@ fn a_command_that_calls_cloudflare_needs_the_configuration_whole() {
 /// Who wants to see the calls sets the level; what the command says stays apart from them.
 #[test]
 fn the_calls_are_logged_on_the_other_stream_where_that_is_asked_for() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     for command in ["check", "list", "tunnel"] {
-        let said = run(&scene, &[command, "--log-level=debug"], &[]);
+        let said = run(&harness, &[command, "--log-level=debug"], &[]);
         assert_eq!(said.code, Some(0));
         assert!(said.errors.contains("call method=GET"), "{}", said.errors);
         assert!(!said.out.contains("method="), "{}", said.out);
@@ -105,7 +110,7 @@ fn an_unknown_command_is_a_usage_error_that_names_the_known_ones() {
 
 #[test]
 fn a_reader_that_goes_away_changes_no_exit_code() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     for (arguments, variables, expected) in [
         (&["version"][..], &[][..], 0),
         (&["check"], &[], 0),
@@ -120,7 +125,7 @@ fn a_reader_that_goes_away_changes_no_exit_code() {
             .envs([
                 ("CF_API_TOKEN", TOKEN),
                 ("CF_TUNNEL_ID", "home"),
-                ("CF_API_BASE_URL", &*scene.cloudflare.base_url()),
+                ("CF_API_BASE_URL", &*harness.cloudflare.base_url()),
             ])
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Token, TokenStatus};
 use socket2::SockRef;
-use test_support::harness::{Scene, TOKEN, published};
+use test_support::harness::{Harness, TOKEN, published};
 
 use crate::process;
 use crate::process::{Process, program};
@@ -169,7 +169,7 @@ type Line = std::collections::BTreeMap<String, String>;
 fn a_whole_run_at_trace_level_never_shows_a_token_and_a_signal_ends_it_well() {
     const NEW_TOKEN: &str = "another-token-that-must-not-be-seen";
     for (signal, format) in [("TERM", "text"), ("INT", "json")] {
-        let scene = Scene::with_foreign();
+        let harness = Harness::with_foreign();
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("process-token-{format}"));
         fs::write(&file, TOKEN).expect("the folder for tests can be written");
         let from_file = format!("file:{}", file.display());
@@ -181,7 +181,7 @@ fn a_whole_run_at_trace_level_never_shows_a_token_and_a_signal_ends_it_well() {
             ("CF_TUNNEL", "office"),
             ("CF_SERVICE_HOST", "10.0.0.1"),
         ];
-        let (process, external_dns) = Process::start_ready(&scene, &variables);
+        let (process, external_dns) = Process::start_ready(&harness, &variables);
         let desired = [
             published("web.example.com", "http://web:80"),
             published("hand.example.com", "http://web:80"),
@@ -190,11 +190,11 @@ fn a_whole_run_at_trace_level_never_shows_a_token_and_a_signal_ends_it_well() {
         external_dns.run_loop(&desired).expect("published");
         // What Cloudflare says may repeat what it was sent.
         let repeats = format!("the token {TOKEN}\nmay not do this");
-        scene.cloudflare.fault_every(Matcher::any(), Fault::error(403, 10000, &repeats));
+        harness.cloudflare.fault_every(Matcher::any(), Fault::error(403, 10000, &repeats));
         assert_eq!(external_dns.records().err(), Some(500));
-        scene.cloudflare.clear_faults();
-        scene.cloudflare.add_token(Token::full(NEW_TOKEN));
-        scene.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).status = TokenStatus::Disabled);
+        harness.cloudflare.clear_faults();
+        harness.cloudflare.add_token(Token::full(NEW_TOKEN));
+        harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).status = TokenStatus::Disabled);
         fs::write(&file, NEW_TOKEN).expect("it was written before");
         external_dns.run_loop(&[]).expect("withdrawn with the new token");
 
@@ -237,9 +237,9 @@ fn a_whole_run_at_trace_level_never_shows_a_token_and_a_signal_ends_it_well() {
 #[test]
 fn nobody_who_reads_standard_error_is_no_reason_to_fail() {
     for format in ["text", "json"] {
-        let scene = Scene::new();
+        let harness = Harness::new();
         let (mut process, external_dns) =
-            Process::start_ready(&scene, &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", format)]);
+            Process::start_ready(&harness, &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", format)]);
         process.close_standard_error();
         for desired in [&[published("web.example.com", "http://web:80")][..], &[]] {
             external_dns.run_loop(desired).expect("answered");
@@ -252,8 +252,8 @@ fn nobody_who_reads_standard_error_is_no_reason_to_fail() {
 /// tiny_http panics over each, in a thread that has nothing else to do.
 #[test]
 fn a_client_that_resets_at_once_is_no_line_in_the_log() {
-    let scene = Scene::new();
-    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    let harness = Harness::new();
+    let (process, external_dns) = Process::start_ready(&harness, &[]);
     for _ in 0..300 {
         let mut client = TcpStream::connect(external_dns.api).expect("it listens");
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("it is connected");
@@ -267,7 +267,7 @@ fn a_client_that_resets_at_once_is_no_line_in_the_log() {
 
 #[test]
 fn the_start_says_what_will_be_managed() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let variables = [
         ("CF_TUNNEL_ID", "home,office \"2\""),
         ("OWNER_ID", "cluster"),
@@ -280,16 +280,16 @@ fn the_start_says_what_will_be_managed() {
         ("DOMAIN_FILTER", "example.com"),
         ("LOG_FORMAT", "json"),
     ];
-    let office = scene.cloudflare.add_tunnel("office \"2\"");
-    let (process, _) = Process::start_ready(&scene, &variables);
+    let office = harness.cloudflare.add_tunnel("office \"2\"");
+    let (process, _) = Process::start_ready(&harness, &variables);
     let (.., said) = process.end_with("TERM");
     let lines: Vec<Line> = said.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
     let managing = lines.iter().find(|line| line.contains_key("tunnels")).expect("it is said");
-    let tunnels = format!("home ({}),office \"2\" ({office})", scene.tunnel);
+    let tunnels = format!("home ({}),office \"2\" ({office})", harness.tunnel);
     for (key, value) in [
         ("level", "info"),
         ("tunnels", &*tunnels),
-        ("account", &scene.cloudflare.account()),
+        ("account", &harness.cloudflare.account()),
         ("owner", "cluster"),
         ("ownership", "txt"),
         ("filter", r#"{"include":["example.com"]}"#),

@@ -5,15 +5,15 @@ use std::time::Duration;
 use cloudflare_emulator::{ConfigSource, Refusal, RuleText, Visit, catch_all};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::external_dns::TXT_BELOW;
-use test_support::harness::{Scene, endpoint, published};
+use test_support::harness::{Harness, endpoint, published};
 
 use crate::process::Process;
 
 /// A flag such as `--managed-record-types=A` takes the CNAME out of what ExternalDNS plans, without a word.
 #[test]
 fn a_hostname_that_external_dns_swallows_is_named_once() {
-    let scene = Scene::new();
-    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    let harness = Harness::new();
+    let (process, external_dns) = Process::start_ready(&harness, &[]);
     let desired =
         [published("web.example.com", "http://web:80"), published("lost.example.com", "http://web:80")];
     for _ in 0..6 {
@@ -34,12 +34,12 @@ fn a_hostname_that_external_dns_swallows_is_named_once() {
 /// Another program that changes our record back has to be found by whoever reads the log.
 #[test]
 fn a_write_that_is_undone_every_time_is_named_once_with_what_differs() {
-    let scene = Scene::new();
-    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    let harness = Harness::new();
+    let (process, external_dns) = Process::start_ready(&harness, &[]);
     let desired = [published("web.example.com", "http://web:80")];
     for _ in 0..6 {
         external_dns.run_loop(&desired).expect("answered");
-        scene.cloudflare.edit(|cloudflare| {
+        harness.cloudflare.edit(|cloudflare| {
             let id = cloudflare.records("example.com")[0].id.clone();
             let fields = serde_json::json!({"proxied": false});
             cloudflare.patch_record("example.com", &id, &fields).expect("Cloudflare takes it");
@@ -56,14 +56,14 @@ type Bad<'a> = (&'a str, String, Vec<(&'a str, &'a str)>, &'a str);
 
 #[test]
 fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_goes_on() {
-    let scene = Scene::new();
-    let local = scene.cloudflare.add_tunnel("local");
-    scene.cloudflare.add_tunnel("office");
+    let harness = Harness::new();
+    let local = harness.cloudflare.add_tunnel("local");
+    harness.cloudflare.add_tunnel("office");
     let theirs = r#"{"ingress":[{"hostname":"rule.example.com","service":"http://theirs:80"},{"hostname":"cover.example.com","path":"/","service":"http://theirs:80"},{"service":"http_status:503"}]}"#;
-    scene.cloudflare.put_configuration(&scene.tunnel, theirs).expect("cloudflared takes it");
+    harness.cloudflare.put_configuration(&harness.tunnel, theirs).expect("cloudflared takes it");
     let held = serde_json::json!({"name": "record.example.com", "type": "A", "content": "192.0.2.1"});
-    scene.cloudflare.add_record(&scene.zone, held).expect("Cloudflare takes it");
-    scene.cloudflare.edit(|cloudflare| {
+    harness.cloudflare.add_record(&harness.zone, held).expect("Cloudflare takes it");
+    harness.cloudflare.edit(|cloudflare| {
         cloudflare.put_configuration(&local, &catch_all("http_status:404")).expect("a document");
         cloudflare.tunnel_mut(&local).config_source = ConfigSource::Local;
         cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.service == "http://disliked:80");
@@ -74,7 +74,7 @@ fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_g
         cloudflare.whims_mut().drops_explicit_defaults = true;
     });
     let tunnels = [("CF_TUNNEL_ID", "home,office,local"), ("EXCLUDE_DOMAIN_FILTER", "out.example.com")];
-    let (process, external_dns) = Process::start_ready(&scene, &tunnels);
+    let (process, external_dns) = Process::start_ready(&harness, &tunnels);
 
     let service = ("tunnel-service", "http://web:80");
     let api = ("tunnel-path-prefix", "/api");
@@ -152,7 +152,7 @@ fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_g
     }
     let left_out = said.iter().filter(|line| line.contains("odd.example.com") && line.contains("left out"));
     assert!(left_out.count() > 0, "{said:#?}");
-    let service_for = |host: &str, path: &str| match scene.cloudflare.visit(host, path) {
+    let service_for = |host: &str, path: &str| match harness.cloudflare.visit(host, path) {
         Visit::Served { service, .. } => service,
         other => other.to_string(),
     };
@@ -170,28 +170,29 @@ fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_g
         assert_eq!(service_for(host, path), service, "{host}{path}");
     }
     // Two good ones of before with three rules, one of them at the office, ten new ones, and the two odd ones.
-    let ours = scene.rules().into_iter().filter(|rule| !rule.contains("theirs") && rule.contains("hostname"));
-    assert_eq!(ours.count(), 3 + 10 + 2, "{:#?}", scene.rules());
+    let ours =
+        harness.rules().into_iter().filter(|rule| !rule.contains("theirs") && rule.contains("hostname"));
+    assert_eq!(ours.count(), 3 + 10 + 2, "{:#?}", harness.rules());
 }
 
 /// A changed --fqdn-template. ExternalDNS asks for it in every loop, also of a program that was started afresh.
 #[test]
 fn a_mass_deletion_is_one_line_and_answered_503_in_every_loop_until_it_is_wanted_again() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let named = |template: &str| -> Vec<Endpoint> {
         (0..9)
             .map(|number| published(&format!("h{number}.{template}.example.com"), "http://web:80"))
             .collect()
     };
-    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    let (process, external_dns) = Process::start_ready(&harness, &[]);
     external_dns.run_loop(&named("old")).expect("published");
-    scene.cloudflare.advance_clock(Duration::from_secs(60));
+    harness.cloudflare.advance_clock(Duration::from_secs(60));
     let mut processes = vec![(process, external_dns)];
     for _ in 0..2 {
         let (_, external_dns) = processes.last().expect("one runs");
         for _ in 0..3 {
             assert_eq!(external_dns.run_loop(&named("new")), Err(503));
-            assert_eq!(scene.cnames().len(), 18, "all that is asked for besides is done");
+            assert_eq!(harness.cnames().len(), 18, "all that is asked for besides is done");
         }
         let (process, _) = processes.pop().expect("one runs");
         let (_, _, said) = process.end_with("TERM");
@@ -203,21 +204,21 @@ fn a_mass_deletion_is_one_line_and_answered_503_in_every_loop_until_it_is_wanted
         ] {
             assert!(line.contains(part), "{line}");
         }
-        processes.push(Process::start_ready(&scene, &[]));
+        processes.push(Process::start_ready(&harness, &[]));
     }
     let (_, external_dns) = processes.last().expect("one runs");
     let both = [named("old"), named("new")].concat();
     external_dns.run_loop(&both).expect("wanted again");
     external_dns.run_loop(&named("old")).expect("the new ones may go: as many older ones stay");
-    assert_eq!(scene.cnames().len(), 9);
+    assert_eq!(harness.cnames().len(), 9);
 }
 
 /// In between ExternalDNS had nothing to ask for, and so said nothing.
 #[test]
 fn what_comes_back_after_it_was_gone_is_told_again() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let held = serde_json::json!({"name": "held.example.com", "type": "A", "content": "192.0.2.1"});
-    scene.cloudflare.add_record(&scene.zone, held).expect("Cloudflare takes it");
+    harness.cloudflare.add_record(&harness.zone, held).expect("Cloudflare takes it");
     let refused = published("held.example.com", "http://web:80");
     let new = published("new.example.com", "http://web:80");
     let dry = [("DRY_RUN", "true")];
@@ -232,7 +233,7 @@ fn what_comes_back_after_it_was_gone_is_told_again() {
             "dry run, not done: hostname=new.example.com record created",
         ),
     ] {
-        let (process, external_dns) = Process::start_ready(&scene, variables);
+        let (process, external_dns) = Process::start_ready(&harness, variables);
         for desired in [std::slice::from_ref(asked), between, std::slice::from_ref(asked)] {
             for _ in 0..3 {
                 external_dns.run_loop(desired).expect("answered");
@@ -247,8 +248,8 @@ fn what_comes_back_after_it_was_gone_is_told_again() {
 /// They go and change with their hostname, and read like its own record otherwise.
 #[test]
 fn a_stored_txt_record_that_comes_changes_or_goes_is_called_one_by_its_name() {
-    let scene = Scene::new();
-    let (process, external_dns) = Process::start_ready(&scene, &[("OWNERSHIP", "txt")]);
+    let harness = Harness::new();
+    let (process, external_dns) = Process::start_ready(&harness, &[("OWNERSHIP", "txt")]);
     let external_dns = external_dns.with_registry(TXT_BELOW);
     let published = published("web.example.com", "http://web:80");
     let mut changed = endpoint("web.example.com", &[("tunnel-service", "http://web2:80")]);
@@ -269,8 +270,8 @@ fn a_stored_txt_record_that_comes_changes_or_goes_is_called_one_by_its_name() {
 /// Whoever is to mend it looks for the object, not for the hostname.
 #[test]
 fn a_warning_about_an_endpoint_names_its_object() {
-    let scene = Scene::new();
-    let (process, external_dns) = Process::start_ready(&scene, &[]);
+    let harness = Harness::new();
+    let (process, external_dns) = Process::start_ready(&harness, &[]);
     let service = ("tunnel-service", "http://web:80");
     let mut desired = vec![
         endpoint("odd.example.com", &[service, ("origin-connect-timeout", "500ms")]),

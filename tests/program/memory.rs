@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use test_support::external_dns::exchange;
-use test_support::harness::Scene;
+use test_support::harness::Harness;
 
 use crate::process::{Process, other_binary};
 
@@ -58,8 +58,8 @@ fn post(api: SocketAddr, path: &str, body: &str) -> u16 {
 /// A list of empty objects took fifty times its size.
 #[test]
 fn a_body_of_whatever_kind_stays_within_the_memory_of_a_container() {
-    let scene = Scene::new();
-    let (process, external_dns) = Process::start_ready(&scene, &VARIABLES);
+    let harness = Harness::new();
+    let (process, external_dns) = Process::start_ready(&harness, &VARIABLES);
     let limit = limit_kib(process.memory_peak_kib());
     let size = if is_static() { 32 * MIB } else { 4 * MIB };
     let texts = size - 200;
@@ -123,8 +123,8 @@ fn a_body_of_whatever_kind_stays_within_the_memory_of_a_container() {
 
 #[test]
 fn sixteen_bodies_at_once_stay_within_it_and_external_dns_is_served() {
-    let scene = Scene::new();
-    let (process, external_dns) = Process::start_ready(&scene, &VARIABLES);
+    let harness = Harness::new();
+    let (process, external_dns) = Process::start_ready(&harness, &VARIABLES);
     let limit = limit_kib(process.memory_peak_kib());
     let size = if is_static() { 32 * MIB } else { 2 * MIB };
     let body = list(size, shop);
@@ -171,10 +171,10 @@ fn an_endless_answer_of_the_api_stays_within_it() {
             });
         }
     });
-    let scene = Scene::new();
+    let harness = Harness::new();
     let base_url = format!("http://{address}");
     let [arenas] = VARIABLES;
-    let mut process = Process::start(&scene, &[("CF_API_BASE_URL", &base_url), arenas]);
+    let mut process = Process::start(&harness, &[("CF_API_BASE_URL", &base_url), arenas]);
     process.wait_for("api=");
     let limit = limit_kib(process.memory_peak_kib());
     // It is said once; a request meets it too.

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use test_support::external_dns::{Answer, ExternalDns, Registry, exchange};
-use test_support::harness::{Scene, TOKEN};
+use test_support::harness::{Harness, TOKEN};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_external-dns-cloudflare-tunnel-webhook");
 
@@ -52,13 +52,13 @@ struct Reader {
 
 #[allow(clippy::disallowed_methods, reason = "a process is another thread; it is waited for, with a bound")]
 impl Process {
-    pub(crate) fn start(scene: &Scene, variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(harness: &Harness, variables: &[(&str, &str)]) -> Self {
         let mut child = program()
             .envs([
                 ("CF_API_TOKEN", TOKEN),
-                ("CF_ACCOUNT_ID", &*scene.cloudflare.account()),
+                ("CF_ACCOUNT_ID", &*harness.cloudflare.account()),
                 ("CF_TUNNEL_ID", "home"),
-                ("CF_API_BASE_URL", &*scene.cloudflare.base_url()),
+                ("CF_API_BASE_URL", &*harness.cloudflare.base_url()),
                 ("SERVER_HOST", "127.0.0.1"),
                 ("SERVER_PORT", "0"),
                 ("METRICS_HOST", "127.0.0.1"),
@@ -114,8 +114,8 @@ impl Process {
     }
 
     /// A process that can work, and ExternalDNS to talk to it.
-    pub(crate) fn start_ready(scene: &Scene, variables: &[(&str, &str)]) -> (Self, ExternalDns) {
-        let mut process = Self::start(scene, variables);
+    pub(crate) fn start_ready(harness: &Harness, variables: &[(&str, &str)]) -> (Self, ExternalDns) {
+        let mut process = Self::start(harness, variables);
         let api = process.wait_for("api=").parse().expect("an address");
         process.observation = process.already_said("observation=").parse().expect("an address");
         process.wait_until_ready();

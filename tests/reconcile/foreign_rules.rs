@@ -7,7 +7,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{State, listing}
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use serde_json::value::RawValue;
-use test_support::world::{HOME, OFFICE, World, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 
 const NAME: &str = "a.example.com";
 
@@ -32,13 +32,13 @@ fn theirs(hostname: &str, path: &str) -> String {
     format!(r#"{{"hostname":"{hostname}"{path},"service":"http://theirs:80"}}"#)
 }
 
-fn put_rules(world: &mut World, tunnel: &str, edit: impl FnOnce(&mut Vec<String>)) {
+fn put_rules(cloudflare: &mut FakeCloudflare, tunnel: &str, edit: impl FnOnce(&mut Vec<String>)) {
     let id = tunnel_id(tunnel);
     let mut rules: Vec<String> =
-        world.document(&id).rules().iter().map(|rule| rule.raw().get().to_owned()).collect();
+        cloudflare.document(&id).rules().iter().map(|rule| rule.raw().get().to_owned()).collect();
     edit(&mut rules);
     let text = RawValue::from_string(format!(r#"{{"ingress":[{}]}}"#, rules.join(","))).expect("JSON");
-    world.documents.insert(id, Document::parse(Some(&text)).expect("a document"));
+    cloudflare.documents.insert(id, Document::parse(Some(&text)).expect("a document"));
 }
 
 /// The refusals' paths and words.
@@ -69,38 +69,38 @@ fn of_two_rules_with_one_digest_neither_is_touched_until_one_is_gone() {
             let (ours, other) = paths_with_one_digest(&tunnel_id(ours_in), &tunnel_id(theirs_in));
             let tunnel = if ours_in == HOME { "home" } else { "office" };
             let wanted = |service: &str| [on(tunnel, &ours, service)];
-            let mut world = World::new(&[], &[]);
-            world.run_loop(&wanted("http://web:80"), usize::MAX);
-            put_rules(&mut world, theirs_in, |rules| {
+            let mut cloudflare = FakeCloudflare::new(&[], &[]);
+            cloudflare.run_loop(&wanted("http://web:80"), usize::MAX);
+            put_rules(&mut cloudflare, theirs_in, |rules| {
                 if rules.is_empty() {
                     rules.push(r#"{"service":"http_status:404"}"#.to_owned());
                 }
                 rules.insert(if is_in_front { 0 } else { rules.len() - 1 }, theirs(NAME, &other));
             });
 
-            let own = world.snapshot().own_rules(&world.settings());
-            for (id, document) in &world.documents {
+            let own = cloudflare.snapshot().own_rules(&cloudflare.settings());
+            for (id, document) in &cloudflare.documents {
                 assert!(!document.rules().iter().any(|rule| own.has(id, rule)), "{label}");
             }
-            let listed = listing(&world.snapshot(), &world.settings());
+            let listed = listing(&cloudflare.snapshot(), &cloudflare.settings());
             let foreign = listed.iter().filter(|entry| entry.state != State::RecordWithoutRule).count();
             assert_eq!((foreign, listed.len()), (2, 3), "{label}: {listed:?}");
-            let before = world.clone();
+            let before = cloudflare.clone();
             for (desired, path) in
                 [(&wanted("http://web:80")[..], &ours), (&wanted("http://new:80")[..], &ours)]
             {
-                let plan = world.run_loop(desired, usize::MAX);
+                let plan = cloudflare.run_loop(desired, usize::MAX);
                 assert_eq!(refused(&plan), [(path.clone(), "digest_taken")], "{label}");
-                assert_eq!(world, before, "{label}");
+                assert_eq!(cloudflare, before, "{label}");
             }
-            let plan = world.run_loop(&[], usize::MAX);
+            let plan = cloudflare.run_loop(&[], usize::MAX);
             assert!(matches!(&refused(&plan)[..], [(_, "digest_taken")]), "{label}: {plan:?}");
-            assert_eq!(world, before, "{label}");
+            assert_eq!(cloudflare, before, "{label}");
 
-            put_rules(&mut world, theirs_in, |rules| rules.retain(|rule| !rule.contains("theirs")));
-            let plan = world.run_loop(&wanted("http://new:80"), usize::MAX);
+            put_rules(&mut cloudflare, theirs_in, |rules| rules.retain(|rule| !rule.contains("theirs")));
+            let plan = cloudflare.run_loop(&wanted("http://new:80"), usize::MAX);
             assert_eq!(refused(&plan), [], "{label}");
-            let services = world.document(&tunnel_id(ours_in)).rules().iter().map(|rule| rule.service());
+            let services = cloudflare.document(&tunnel_id(ours_in)).rules().iter().map(|rule| rule.service());
             assert_eq!(services.collect::<Vec<_>>(), ["http://new:80", "http_status:404"], "{label}");
         }
     }
@@ -109,15 +109,15 @@ fn of_two_rules_with_one_digest_neither_is_touched_until_one_is_gone() {
 #[test]
 fn a_path_whose_digest_a_rule_in_another_tunnel_has_is_not_published() {
     let (ours, other) = paths_with_one_digest(&tunnel_id(HOME), &tunnel_id(OFFICE));
-    let mut world = World::new(&[], &[]);
-    put_rules(&mut world, OFFICE, |rules| {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    put_rules(&mut cloudflare, OFFICE, |rules| {
         rules.extend([theirs(NAME, &other), r#"{"service":"http_status:404"}"#.to_owned()]);
     });
-    let before = world.clone();
-    let plan = world.run_loop(&[on("home", &ours, "http://web:80")], usize::MAX);
+    let before = cloudflare.clone();
+    let plan = cloudflare.run_loop(&[on("home", &ours, "http://web:80")], usize::MAX);
     assert_eq!(refused(&plan), [(ours, "digest_taken")]);
     assert!(plan.refusals[0].to_string().contains(&format!("path {other:?} in tunnel {OFFICE}")), "{plan:?}");
-    assert_eq!(world, before);
+    assert_eq!(cloudflare, before);
 }
 
 /// Which of them is ours cannot be told, also where one of them is as it is wanted.
@@ -125,24 +125,27 @@ fn a_path_whose_digest_a_rule_in_another_tunnel_has_is_not_published() {
 fn of_two_rules_with_one_hostname_and_path_neither_is_ours_until_one_is_gone() {
     for path in ["", "^/a$"] {
         let wanted = |service: &str| [on("home", path, service)];
-        let mut world = World::new(&[], &[]);
-        world.run_loop(&wanted("http://web:80"), usize::MAX);
-        put_rules(&mut world, HOME, |rules| rules.insert(1, theirs("A.example.com", path)));
-        let own = world.snapshot().own_rules(&world.settings());
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(&wanted("http://web:80"), usize::MAX);
+        put_rules(&mut cloudflare, HOME, |rules| rules.insert(1, theirs("A.example.com", path)));
+        let own = cloudflare.snapshot().own_rules(&cloudflare.settings());
         let home = tunnel_id(HOME);
-        assert!(!world.document(&home).rules().iter().any(|rule| own.has(&home, rule)), "{path}");
-        let before = world.clone();
+        assert!(!cloudflare.document(&home).rules().iter().any(|rule| own.has(&home, rule)), "{path}");
+        let before = cloudflare.clone();
         for adopt in [&[][..], &["all"]] {
             for desired in [&wanted("http://web:80")[..], &wanted("http://new:80")[..], &[]] {
-                let mut world = world.clone().adopting(adopt);
-                let plan = world.run_loop(desired, usize::MAX);
+                let mut cloudflare = cloudflare.clone().adopting(adopt);
+                let plan = cloudflare.run_loop(desired, usize::MAX);
                 assert_eq!(refused(&plan), [(path.to_owned(), "edit")], "{desired:?} {adopt:?}");
                 assert!(plan.refusals[0].to_string().contains("rules 1 and 2 of the tunnel"), "{plan:?}");
-                assert_eq!((&world.documents, &world.records), (&before.documents, &before.records));
+                assert_eq!(
+                    (&cloudflare.documents, &cloudflare.records),
+                    (&before.documents, &before.records)
+                );
             }
         }
-        put_rules(&mut world, HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
-        assert_eq!(refused(&world.run_loop(&wanted("http://new:80"), usize::MAX)), [], "{path}");
+        put_rules(&mut cloudflare, HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
+        assert_eq!(refused(&cloudflare.run_loop(&wanted("http://new:80"), usize::MAX)), [], "{path}");
     }
 }
 
@@ -152,8 +155,8 @@ fn target(id: &str) -> String {
     tunnel_id(id).hostname()
 }
 
-fn services(world: &World, tunnel: &str) -> Vec<String> {
-    let rules = world.document(&tunnel_id(tunnel)).rules().iter();
+fn services(cloudflare: &FakeCloudflare, tunnel: &str) -> Vec<String> {
+    let rules = cloudflare.document(&tunnel_id(tunnel)).rules().iter();
     rules.map(|rule| rule.service().to_owned()).collect()
 }
 
@@ -166,20 +169,20 @@ fn a_hostname_does_not_move_away_from_somebody_elses_rule_of_it() {
         ("", on("office", "", "none")),
     ] {
         let service = desired.property("webhook/tunnel-service").unwrap_or_default();
-        let mut world = World::new(&[theirs(NAME, "^/theirs$")], &[]);
-        world.run_loop(&[on("home", path, service)], usize::MAX);
-        let before = world.clone();
-        let plan = world.run_loop(std::slice::from_ref(&desired), usize::MAX);
+        let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "^/theirs$")], &[]);
+        cloudflare.run_loop(&[on("home", path, service)], usize::MAX);
+        let before = cloudflare.clone();
+        let plan = cloudflare.run_loop(std::slice::from_ref(&desired), usize::MAX);
         assert_eq!(refused(&plan), [(path.to_owned(), "rule_left_behind")]);
         let told = plan.refusals[0].to_string();
         assert!(told.contains(HOME) && told.contains("\"^/theirs$\""), "{told}");
-        assert_eq!(world, before);
+        assert_eq!(cloudflare, before);
 
-        put_rules(&mut world, HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
+        put_rules(&mut cloudflare, HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
         for _ in 0..2 {
-            assert_eq!(refused(&world.run_loop(std::slice::from_ref(&desired), usize::MAX)), []);
+            assert_eq!(refused(&cloudflare.run_loop(std::slice::from_ref(&desired), usize::MAX)), []);
         }
-        assert_eq!(*world.records[0].content, *target(OFFICE));
+        assert_eq!(*cloudflare.records[0].content, *target(OFFICE));
     }
 }
 
@@ -194,9 +197,9 @@ fn a_wildcard_does_not_move_away_from_somebody_elses_rule_below_it() {
         (&[("x.a.example.com", "MX", "mx.test")], false),
         (&[("b.example.com", "A", "192.0.2.1")], true),
     ] {
-        let mut world = World::new(&[theirs(NAME, "")], records);
-        world.run_loop(&[wildcard("home")], usize::MAX);
-        let plan = world.run_loop(&[wildcard("office")], usize::MAX);
+        let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "")], records);
+        cloudflare.run_loop(&[wildcard("home")], usize::MAX);
+        let plan = cloudflare.run_loop(&[wildcard("office")], usize::MAX);
         let expected: &[_] = if is_refused { &[(String::new(), "rule_left_behind")] } else { &[] };
         assert_eq!(refused(&plan), expected, "{records:?}");
     }
@@ -213,10 +216,10 @@ fn a_rule_that_a_wildcard_leads_visitors_to_in_another_tunnel_holds_the_name() {
         ("", "", HOME),
     ] {
         let [(name, kind, content)] = records(leads_to);
-        let mut world = World::new(&[], &[(name, kind, &content)]);
-        put_rules(&mut world, OFFICE, |rules| rules.extend([theirs(NAME, their_path), REST.to_owned()]));
-        let before = world.clone();
-        let plan = world.run_loop(&[on("home", "", "http://web:80")], usize::MAX);
+        let mut cloudflare = FakeCloudflare::new(&[], &[(name, kind, &content)]);
+        put_rules(&mut cloudflare, OFFICE, |rules| rules.extend([theirs(NAME, their_path), REST.to_owned()]));
+        let before = cloudflare.clone();
+        let plan = cloudflare.run_loop(&[on("home", "", "http://web:80")], usize::MAX);
         if label.is_empty() {
             assert_eq!(refused(&plan), []);
             continue;
@@ -225,9 +228,9 @@ fn a_rule_that_a_wildcard_leads_visitors_to_in_another_tunnel_holds_the_name() {
         let told = plan.refusals[0].to_string();
         assert!(told.contains(OFFICE), "{told}");
         assert_eq!(told.contains("ADOPT=all"), label == "rule_held", "{told}");
-        assert_eq!(world, before);
+        assert_eq!(cloudflare, before);
         // In the tunnel that visitors are led to there is room for both.
-        let plan = world.run_loop(&[on("office", "^/ours$", "http://web:80")], usize::MAX);
+        let plan = cloudflare.run_loop(&[on("office", "^/ours$", "http://web:80")], usize::MAX);
         assert_eq!(refused(&plan), []);
     }
 }
@@ -235,27 +238,28 @@ fn a_rule_that_a_wildcard_leads_visitors_to_in_another_tunnel_holds_the_name() {
 #[test]
 fn a_hostname_behind_a_wildcard_is_taken_over_where_it_is_and_then_moves() {
     for writes in 0..8 {
-        let mut world = World::new(&[], &[("*.example.com", "CNAME", &target(OFFICE))]).adopting(&["all"]);
-        put_rules(&mut world, OFFICE, |rules| rules.extend([theirs(NAME, ""), REST.to_owned()]));
+        let mut cloudflare =
+            FakeCloudflare::new(&[], &[("*.example.com", "CNAME", &target(OFFICE))]).adopting(&["all"]);
+        put_rules(&mut cloudflare, OFFICE, |rules| rules.extend([theirs(NAME, ""), REST.to_owned()]));
         let desired = [on("home", "", "http://web:80")];
-        let adopted = world.run_loop(&desired, usize::MAX);
+        let adopted = cloudflare.run_loop(&desired, usize::MAX);
         assert_eq!(adopted.hosts[0].adoptions.len(), 1, "{adopted:?}");
-        let own = world.records.iter().find(|record| &*record.name == NAME).expect("made");
+        let own = cloudflare.records.iter().find(|record| &*record.name == NAME).expect("made");
         assert_eq!(*own.content, *target(OFFICE), "visitors stay where their rule is");
-        assert_eq!(services(&world, OFFICE), ["http://theirs:80", "http_status:404"]);
-        world.run_loop(&desired, writes);
+        assert_eq!(services(&cloudflare, OFFICE), ["http://theirs:80", "http_status:404"]);
+        cloudflare.run_loop(&desired, writes);
         let led_to =
-            world.records.iter().find(|record| &*record.name == NAME).expect("there").content.clone();
-        let is_served = |tunnel: &str| *led_to == *target(tunnel) && services(&world, tunnel).len() == 2;
+            cloudflare.records.iter().find(|record| &*record.name == NAME).expect("there").content.clone();
+        let is_served = |tunnel: &str| *led_to == *target(tunnel) && services(&cloudflare, tunnel).len() == 2;
         assert!(is_served(HOME) || is_served(OFFICE), "after {writes} writes");
         for _ in 0..2 {
-            world.run_loop(&desired, usize::MAX);
+            cloudflare.run_loop(&desired, usize::MAX);
         }
-        assert_eq!(services(&world, OFFICE), ["http_status:404"]);
-        assert_eq!(services(&world, HOME), ["http://web:80", "http_status:404"]);
-        let written = world.writes;
-        world.run_loop(&desired, usize::MAX);
-        assert_eq!(world.writes, written);
+        assert_eq!(services(&cloudflare, OFFICE), ["http_status:404"]);
+        assert_eq!(services(&cloudflare, HOME), ["http://web:80", "http_status:404"]);
+        let written = cloudflare.writes;
+        cloudflare.run_loop(&desired, usize::MAX);
+        assert_eq!(cloudflare.writes, written);
     }
 }
 
@@ -272,18 +276,19 @@ fn a_rule_that_a_record_leads_to_is_not_taken_back() {
         (wildcard_host, ("b.example.com", HOME), true),
     ] {
         let (name, leads_to) = record;
-        let mut world = World::new(&[theirs(&desired.dns_name, "")], &[(name, "CNAME", &target(leads_to))]);
-        let before = world.clone();
-        let plan = world.run_loop(std::slice::from_ref(&desired), usize::MAX);
+        let mut cloudflare =
+            FakeCloudflare::new(&[theirs(&desired.dns_name, "")], &[(name, "CNAME", &target(leads_to))]);
+        let before = cloudflare.clone();
+        let plan = cloudflare.run_loop(std::slice::from_ref(&desired), usize::MAX);
         if is_taken_back {
             assert_eq!(refused(&plan), [], "{record:?}");
             continue;
         }
         let [refusal] = &plan.refusals[..] else { panic!("{plan:?}") };
         assert!(matches!(&refusal.reason, Reason::RuleHeld { adopt, .. } if &**adopt == "all"), "{refusal}");
-        world.run_loop(&[], usize::MAX);
-        assert_eq!(world, before, "{record:?}");
-        let mut world = world.adopting(&["all"]);
-        assert_eq!(refused(&world.run_loop(&[desired], usize::MAX)), [], "{record:?}");
+        cloudflare.run_loop(&[], usize::MAX);
+        assert_eq!(cloudflare, before, "{record:?}");
+        let mut cloudflare = cloudflare.adopting(&["all"]);
+        assert_eq!(refused(&cloudflare.run_loop(&[desired], usize::MAX)), [], "{record:?}");
     }
 }

@@ -10,7 +10,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust, plan}
 use proptest::prelude::*;
 
 use test_support::external_dns::{Registry, TXT, TXT_BELOW, TxtNames};
-use test_support::world::{HOME, INNER_ZONE, OFFICE, World, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, OFFICE, tunnel_id};
 
 const HOSTS: [&str; 5] =
     ["a.example.com", "b.example.com", "x.a.example.com", "*.example.com", "*.a.example.com"];
@@ -80,27 +80,27 @@ fn any_foreign_rule() -> impl Strategy<Value = String> {
     })
 }
 
-fn any_world() -> impl Strategy<Value = World> {
-    any_outer_world().prop_map(World::with_inner_zone)
+fn any_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
+    any_outer_cloudflare().prop_map(FakeCloudflare::with_inner_zone)
 }
 
-/// A world in which the inner zone is not seen yet, though somebody may have prepared a record there.
-fn any_world_before_its_inner_zone() -> impl Strategy<Value = World> {
+/// A Cloudflare in which the inner zone is not seen yet, though somebody may have prepared a record there.
+fn any_cloudflare_before_its_inner_zone() -> impl Strategy<Value = FakeCloudflare> {
     let prepared = prop::sample::subsequence(
         vec![("a.example.com", "MX", "mx.test"), ("x.a.example.com", "CNAME", "elsewhere.test")],
         0..=2,
     );
-    (any_outer_world(), prepared).prop_map(|(mut world, prepared)| {
+    (any_outer_cloudflare(), prepared).prop_map(|(mut cloudflare, prepared)| {
         // A name below a delegation is in no zone that is seen.
-        world.records.retain(|record| &*record.kind != "NS");
+        cloudflare.records.retain(|record| &*record.kind != "NS");
         for (name, kind, content) in prepared {
-            world.add_in(INNER_ZONE, name, kind, content, "");
+            cloudflare.add_in(INNER_ZONE, name, kind, content, "");
         }
-        world
+        cloudflare
     })
 }
 
-fn any_outer_world() -> impl Strategy<Value = World> {
+fn any_outer_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
     let records = prop::sample::subsequence(
         vec![
             ("a.example.com", "A", "192.0.2.7"),
@@ -132,9 +132,9 @@ fn any_outer_world() -> impl Strategy<Value = World> {
                 records.retain(|(name, kind, _)| *name != "b.example.com" || *kind == "CNAME");
             }
             records.extend(txts);
-            let mut world = World::new(&rules, &records).with(ownership, registry);
-            world.origin_defaults = origin_defaults;
-            world
+            let mut cloudflare = FakeCloudflare::new(&rules, &records).with(ownership, registry);
+            cloudflare.origin_defaults = origin_defaults;
+            cloudflare
         },
     )
 }
@@ -160,29 +160,29 @@ fn any_registry() -> impl Strategy<Value = (Ownership, Registry)> {
     )
 }
 
-/// A world in which somebody else has stamps too.
-fn any_adopting_world() -> impl Strategy<Value = World> {
+/// A Cloudflare in which somebody else has stamps too.
+fn any_adopting_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
     let stamps = prop::collection::vec((0..16_usize, any::<bool>()), 0..3);
     let modes = prop::sample::select(vec!["identical", "tunnel", "owner=other", "all"]);
-    (any_world(), stamps, modes).prop_map(|(mut world, stamps, mode)| {
+    (any_cloudflare(), stamps, modes).prop_map(|(mut cloudflare, stamps, mode)| {
         for (index, has_rule) in stamps {
-            let count = world.records.len();
-            let Some(record) = world.records.get_mut(index % count.max(1)) else { continue };
+            let count = cloudflare.records.len();
+            let Some(record) = cloudflare.records.get_mut(index % count.max(1)) else { continue };
             if ["A", "CNAME"].contains(&&*record.kind) {
                 let digest = Digest::of(&tunnel_id(HOME), None);
                 let claims = if has_rule { digest.to_string() } else { "-".to_owned() };
                 record.comment = format!("external-dns owner=other rules={claims}").into();
             }
         }
-        world.adopting(&[mode])
+        cloudflare.adopting(&[mode])
     })
 }
 
 /// What may not be as it was: the hostnames and paths that are asked for, as far as the mode reaches. Of `before`, the
 /// rest has to be there as it was, in its order.
 fn only_what_the_mode_allows_changed(
-    before: &World,
-    after: &World,
+    before: &FakeCloudflare,
+    after: &FakeCloudflare,
     desired: &[Endpoint],
 ) -> Result<(), TestCaseError> {
     let adjusted = adjust::adjust(desired, &before.settings()).endpoints;
@@ -260,15 +260,15 @@ fn only_what_the_mode_allows_changed(
 }
 
 /// Our hostnames of the inner zone that have a record in the outer one, and where it leads.
-fn in_the_outer_zone(world: &World) -> Vec<(String, String)> {
-    let records = world.records_in("example.com").into_iter();
+fn in_the_outer_zone(cloudflare: &FakeCloudflare) -> Vec<(String, String)> {
+    let records = cloudflare.records_in("example.com").into_iter();
     let ours = records.filter(|record| {
         hostname::is_within(&record.name, INNER_ZONE) && Stamp::parse(&record.comment).is_some()
     });
     ours.map(|record| (record.name.to_string(), record.content.to_string())).collect()
 }
 
-fn foreign_is_untouched(before: &World, after: &World) -> Result<(), TestCaseError> {
+fn foreign_is_untouched(before: &FakeCloudflare, after: &FakeCloudflare) -> Result<(), TestCaseError> {
     prop_assert_eq!(before.foreign_records(), after.foreign_records());
     for id in [tunnel_id(HOME), tunnel_id(OFFICE)] {
         let mut kept = after.foreign_rules(&id);
@@ -288,21 +288,21 @@ proptest! {
 
     #[test]
     fn what_was_applied_reads_back_as_what_was_adjusted_and_a_second_run_writes_nothing(
-        mut world in any_world(),
+        mut cloudflare in any_cloudflare(),
         desired in any_desired(),
     ) {
-        let before = world.clone();
+        let before = cloudflare.clone();
         let mut refused = Vec::new();
         for _ in 0..LOOPS_TO_REST {
-            refused = world.run_loop(&desired, usize::MAX).refusals;
-            foreign_is_untouched(&before, &world)?;
+            refused = cloudflare.run_loop(&desired, usize::MAX).refusals;
+            foreign_is_untouched(&before, &cloudflare)?;
         }
-        let writes = world.writes;
-        let plan = world.run_loop(&desired, usize::MAX);
-        prop_assert_eq!(world.writes, writes, "a further loop wrote {:?}", plan);
+        let writes = cloudflare.writes;
+        let plan = cloudflare.run_loop(&desired, usize::MAX);
+        prop_assert_eq!(cloudflare.writes, writes, "a further loop wrote {:?}", plan);
 
-        let adjusted = adjust::adjust(&desired, &world.settings()).endpoints;
-        let changes = world.registry.plan(&world.shown(), &adjusted);
+        let adjusted = adjust::adjust(&desired, &cloudflare.settings()).endpoints;
+        let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
         let asked_for = changes.create.iter().chain(&changes.update_new).chain(&changes.delete);
         for endpoint in asked_for.filter(|endpoint| endpoint.record_type != "TXT") {
             prop_assert!(
@@ -310,9 +310,9 @@ proptest! {
                 "{:?} is asked for without end and nobody says why", endpoint
             );
         }
-        if let (Ownership::Txt, Registry::Txt(names)) = (world.ownership, world.registry) {
+        if let (Ownership::Txt, Registry::Txt(names)) = (cloudflare.ownership, cloudflare.registry) {
             let (txts, data): (Vec<Endpoint>, Vec<Endpoint>) =
-                world.shown().into_iter().partition(|endpoint| endpoint.record_type == "TXT");
+                cloudflare.shown().into_iter().partition(|endpoint| endpoint.record_type == "TXT");
             for (endpoint, name) in data.iter().flat_map(|data| names.of(&data.dns_name).into_iter().map(move |name| (data, name))) {
                 let is_there = txts.iter().any(|txt| txt.dns_name == name && txt.set_identifier == endpoint.set_identifier);
                 prop_assert!(is_there, "{name} is missing for {endpoint:?} in {txts:?}");
@@ -322,122 +322,122 @@ proptest! {
 
     #[test]
     fn a_crash_after_any_write_leaves_nothing_unclaimed_and_the_next_loops_converge(
-        world in any_world(),
+        cloudflare in any_cloudflare(),
         first in any_desired(),
         second in any_desired(),
         writes in 0..10_usize,
         withdrawn_after in any::<bool>(),
         other_defaults in any_defaults(),
     ) {
-        let before = world.clone();
-        let mut world = world;
+        let before = cloudflare.clone();
+        let mut cloudflare = cloudflare;
         for _ in 0..LOOPS_TO_REST {
-            world.run_loop(&first, usize::MAX);
+            cloudflare.run_loop(&first, usize::MAX);
         }
-        world.origin_defaults = other_defaults;
-        world.run_loop(&second, writes);
-        foreign_is_untouched(&before, &world)?;
+        cloudflare.origin_defaults = other_defaults;
+        cloudflare.run_loop(&second, writes);
+        foreign_is_untouched(&before, &cloudflare)?;
 
         let last = if withdrawn_after { Vec::new() } else { second };
         for _ in 0..LOOPS_TO_REST {
-            world.run_loop(&last, usize::MAX);
-            foreign_is_untouched(&before, &world)?;
+            cloudflare.run_loop(&last, usize::MAX);
+            foreign_is_untouched(&before, &cloudflare)?;
         }
-        let written = world.writes;
-        let plan = world.run_loop(&last, usize::MAX);
-        prop_assert_eq!(world.writes, written, "a further loop wrote {:?}", plan);
+        let written = cloudflare.writes;
+        let plan = cloudflare.run_loop(&last, usize::MAX);
+        prop_assert_eq!(cloudflare.writes, written, "a further loop wrote {:?}", plan);
         if withdrawn_after {
-            prop_assert_eq!(world.records, before.records, "everything of ours is gone");
+            prop_assert_eq!(cloudflare.records, before.records, "everything of ours is gone");
         }
     }
 
     #[test]
     fn a_zone_that_appears_inside_takes_its_hostnames_over_wherever_a_run_is_cut_off(
-        world in any_world_before_its_inner_zone(),
+        cloudflare in any_cloudflare_before_its_inner_zone(),
         first in any_desired(),
         other in any_desired(),
         stays in any::<bool>(),
         writes in 0..10_usize,
         is_active in any::<bool>(),
     ) {
-        let before = world.clone();
-        let mut world = world;
+        let before = cloudflare.clone();
+        let mut cloudflare = cloudflare;
         for _ in 0..LOOPS_TO_REST {
-            world.run_loop(&first, usize::MAX);
+            cloudflare.run_loop(&first, usize::MAX);
         }
         let second = if stays { &first } else { &other };
-        let led_to = in_the_outer_zone(&world);
-        world.add_inner_zone(is_active);
-        world.run_loop(second, writes);
-        foreign_is_untouched(&before, &world)?;
+        let led_to = in_the_outer_zone(&cloudflare);
+        cloudflare.add_inner_zone(is_active);
+        cloudflare.run_loop(second, writes);
+        foreign_is_untouched(&before, &cloudflare)?;
         if stays && !is_active {
-            prop_assert_eq!(&in_the_outer_zone(&world), &led_to, "visitors are led there still");
+            prop_assert_eq!(&in_the_outer_zone(&cloudflare), &led_to, "visitors are led there still");
         }
         for is_active in [is_active, true] {
             let mut refused = Vec::new();
             // A hostname that moves as well does so once its record has come to the inner zone.
             for _ in 0..=LOOPS_TO_REST {
-                refused = world.run_loop(second, usize::MAX).refusals;
-                foreign_is_untouched(&before, &world)?;
+                refused = cloudflare.run_loop(second, usize::MAX).refusals;
+                foreign_is_untouched(&before, &cloudflare)?;
             }
-            let written = world.writes;
-            let plan = world.run_loop(second, usize::MAX);
-            prop_assert_eq!(world.writes, written, "a further loop wrote {:?}", plan);
-            let left = in_the_outer_zone(&world);
+            let written = cloudflare.writes;
+            let plan = cloudflare.run_loop(second, usize::MAX);
+            prop_assert_eq!(cloudflare.writes, written, "a further loop wrote {:?}", plan);
+            let left = in_the_outer_zone(&cloudflare);
             if is_active {
                 let stays = |name: &str| refused.iter().any(|refusal| *refusal.hostname == *name);
                 prop_assert!(left.iter().all(|(name, _)| stays(name)), "{left:?} is still there");
             } else if stays {
                 prop_assert_eq!(&left, &led_to, "visitors are led there still");
             }
-            world.activate_inner_zone();
+            cloudflare.activate_inner_zone();
         }
         for _ in 0..LOOPS_TO_REST {
-            world.run_loop(&[], usize::MAX);
+            cloudflare.run_loop(&[], usize::MAX);
         }
-        prop_assert_eq!(world.records, before.records, "everything of ours is gone");
+        prop_assert_eq!(cloudflare.records, before.records, "everything of ours is gone");
     }
 
     #[test]
     fn with_each_mode_of_adopt_only_what_it_allows_changes_wherever_a_run_is_cut_off(
-        world in any_adopting_world(),
+        cloudflare in any_adopting_cloudflare(),
         desired in any_desired(),
         writes in 0..8_usize,
     ) {
-        let before = world.clone();
-        let mut world = world;
-        world.run_loop(&desired, writes);
-        only_what_the_mode_allows_changed(&before, &world, &desired)?;
+        let before = cloudflare.clone();
+        let mut cloudflare = cloudflare;
+        cloudflare.run_loop(&desired, writes);
+        only_what_the_mode_allows_changed(&before, &cloudflare, &desired)?;
         for _ in 0..LOOPS_TO_REST {
-            world.run_loop(&desired, usize::MAX);
-            only_what_the_mode_allows_changed(&before, &world, &desired)?;
+            cloudflare.run_loop(&desired, usize::MAX);
+            only_what_the_mode_allows_changed(&before, &cloudflare, &desired)?;
         }
-        let written = world.writes;
-        let plan = world.run_loop(&desired, usize::MAX);
-        prop_assert_eq!(world.writes, written, "a further loop wrote {:?}", plan);
+        let written = cloudflare.writes;
+        let plan = cloudflare.run_loop(&desired, usize::MAX);
+        prop_assert_eq!(cloudflare.writes, written, "a further loop wrote {:?}", plan);
 
         // What was taken over is ours when the mode is off again.
-        let mut world = world.adopting(&[]);
-        let plan = world.run_loop(&desired, usize::MAX);
-        prop_assert_eq!(world.writes, written, "without the mode a loop wrote {:?}", plan);
+        let mut cloudflare = cloudflare.adopting(&[]);
+        let plan = cloudflare.run_loop(&desired, usize::MAX);
+        prop_assert_eq!(cloudflare.writes, written, "without the mode a loop wrote {:?}", plan);
     }
 
     #[test]
-    fn replaying_the_same_changes_writes_nothing(mut world in any_world(), desired in any_desired()) {
-        let adjusted = adjust::adjust(&desired, &world.settings()).endpoints;
-        let changes = world.registry.plan(&world.shown(), &adjusted);
-        let plan_now = |world: &World| {
+    fn replaying_the_same_changes_writes_nothing(mut cloudflare in any_cloudflare(), desired in any_desired()) {
+        let adjusted = adjust::adjust(&desired, &cloudflare.settings()).endpoints;
+        let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
+        let plan_now = |cloudflare: &FakeCloudflare| {
             let settled = plan::Settled::default();
-            plan::plan(&changes, &world.snapshot(), &settled, &world.settings()).expect("the owner is ours")
+            plan::plan(&changes, &cloudflare.snapshot(), &settled, &cloudflare.settings()).expect("the owner is ours")
         };
-        let plan = plan_now(&world);
-        world.apply(&plan, usize::MAX);
+        let plan = plan_now(&cloudflare);
+        cloudflare.apply(&plan, usize::MAX);
         // The records that stand in for a wildcard's are led over by the second.
         if plan.hosts.iter().any(|host| host.stands_in) {
-            let plan = plan_now(&world);
-            world.apply(&plan, usize::MAX);
+            let plan = plan_now(&cloudflare);
+            cloudflare.apply(&plan, usize::MAX);
         }
-        let again = plan_now(&world);
+        let again = plan_now(&cloudflare);
         prop_assert!(again.is_empty(), "{again:?}");
     }
 }
@@ -458,27 +458,27 @@ fn a_hostname_that_moves_is_never_led_to_a_tunnel_without_its_rule() {
     };
     let on = |tunnel: &str| PATHS[1..].iter().map(|path| endpoint(tunnel, path)).collect::<Vec<_>>();
     for writes in 0..6 {
-        let mut world = World::new(&[], &[]);
-        world.run_loop(&on("home"), usize::MAX);
-        let complete = world.run_loop(&on("office"), writes);
-        let [record] = &world.records[..] else {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(&on("home"), usize::MAX);
+        let complete = cloudflare.run_loop(&on("office"), writes);
+        let [record] = &cloudflare.records[..] else {
             panic!("one record after {writes} writes of {complete:?}");
         };
         let led_to = [HOME, OFFICE].map(tunnel_id).into_iter().find(|id| *id.hostname() == *record.content);
-        let document = &world.documents[&led_to.expect("one of the two")];
+        let document = &cloudflare.documents[&led_to.expect("one of the two")];
         for path in &PATHS[1..] {
             let served = document.rules().iter().any(|rule| rule.path() == Some(path));
             assert!(served, "{path} is not served after {writes} writes");
         }
         for _ in 0..2 {
-            world.run_loop(&on("office"), usize::MAX);
+            cloudflare.run_loop(&on("office"), usize::MAX);
         }
         assert_eq!(
-            world.documents[&tunnel_id(HOME)].rules().len(),
+            cloudflare.documents[&tunnel_id(HOME)].rules().len(),
             1,
             "the old tunnel keeps its catch-all alone"
         );
-        assert_eq!(world.documents[&tunnel_id(OFFICE)].rules().len(), PATHS.len());
+        assert_eq!(cloudflare.documents[&tunnel_id(OFFICE)].rules().len(), PATHS.len());
     }
 }
 
@@ -498,21 +498,21 @@ fn wildcard_and(below: Option<&str>, tunnel: &str) -> Vec<Endpoint> {
     below.into_iter().chain([wildcard]).map(published).collect()
 }
 
-fn contents(world: &World) -> Vec<String> {
-    world.records.iter().map(|record| record.content.to_string()).collect()
+fn contents(cloudflare: &FakeCloudflare) -> Vec<String> {
+    cloudflare.records.iter().map(|record| record.content.to_string()).collect()
 }
 
 /// Visitors of a name in an active zone never ask the zone around it, so its rules are none that a wildcard of that zone
 /// would leave behind. The wildcard once waited until the last of them was gone, and beside a foreign one for ever.
 #[test]
 fn a_wildcard_does_not_wait_for_rules_of_names_in_an_active_zone_inside_its_own() {
-    let mut world = World::new(&[], &[]).with_inner_zone();
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).with_inner_zone();
     let [office, home] = ["office", "home"].map(|tunnel| wildcard_and(Some("a.example.com"), tunnel));
-    world.run_loop(&office, usize::MAX);
+    cloudflare.run_loop(&office, usize::MAX);
 
-    let plan = world.run_loop(&home, usize::MAX);
+    let plan = cloudflare.run_loop(&home, usize::MAX);
     assert_eq!(plan.refusals, []);
-    assert_eq!(contents(&world), [HOME, HOME].map(|id| tunnel_id(id).hostname()));
+    assert_eq!(contents(&cloudflare), [HOME, HOME].map(|id| tunnel_id(id).hostname()));
 }
 
 /// Until a zone is active its names are answered for by the one around it: what a wildcard's record would take along, led
@@ -521,18 +521,18 @@ fn a_wildcard_does_not_wait_for_rules_of_names_in_an_active_zone_inside_its_own(
 fn a_wildcard_whose_zone_waits_to_be_active_leaves_no_foreign_rule_behind() {
     let foreign = r#"{"hostname":"x.a.example.com","service":"http://theirs:80"}"#;
     let to_home = ("*.example.com", "CNAME", &*tunnel_id(HOME).hostname());
-    let mut world = World::new(&[foreign.to_owned()], &[to_home]);
+    let mut cloudflare = FakeCloudflare::new(&[foreign.to_owned()], &[to_home]);
     let office = wildcard_and(None, "office");
     for _ in 0..LOOPS_TO_REST {
-        world.run_loop(&office, usize::MAX);
+        cloudflare.run_loop(&office, usize::MAX);
     }
-    let led_to = contents(&world);
+    let led_to = contents(&cloudflare);
 
-    world.add_inner_zone(false);
+    cloudflare.add_inner_zone(false);
     for _ in 0..LOOPS_TO_REST {
-        world.run_loop(&office, usize::MAX);
+        cloudflare.run_loop(&office, usize::MAX);
     }
     let outer: Vec<String> =
-        world.records_in("example.com").iter().map(|record| record.content.to_string()).collect();
+        cloudflare.records_in("example.com").iter().map(|record| record.content.to_string()).collect();
     assert_eq!(outer, led_to);
 }

@@ -6,7 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Entry, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::external_dns::TXT;
-use test_support::world::{HOME, OFFICE, World, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 
 const ELSEWHERE: &str = "99999999-a4ef-4643-bbbc-4a0ed4fc8415";
 
@@ -32,8 +32,8 @@ fn line(entry: &Entry) -> String {
     format!("{hostname} {path} {service} {tunnel} {owner} {}{drift}", state.as_str())
 }
 
-fn lines(world: &World) -> Vec<String> {
-    listing(&world.snapshot(), &world.settings()).iter().map(line).collect()
+fn lines(cloudflare: &FakeCloudflare) -> Vec<String> {
+    listing(&cloudflare.snapshot(), &cloudflare.settings()).iter().map(line).collect()
 }
 
 fn rule(hostname: &str, path: &str) -> String {
@@ -44,19 +44,19 @@ fn target(id: &str) -> String {
     tunnel_id(id).hostname()
 }
 
-/// A world with these endpoints published, after somebody was at it.
-fn published_then(endpoints: &[Endpoint], edit: impl FnOnce(&mut World)) -> World {
-    let mut world = World::new(&[], &[]);
-    world.run_loop(endpoints, usize::MAX);
-    edit(&mut world);
-    world
+/// A Cloudflare with these endpoints published, after somebody was at it.
+fn published_then(endpoints: &[Endpoint], edit: impl FnOnce(&mut FakeCloudflare)) -> FakeCloudflare {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(endpoints, usize::MAX);
+    edit(&mut cloudflare);
+    cloudflare
 }
 
 #[test]
 fn what_is_ours_is_ours_until_somebody_changes_it() {
     let web = || [published("a.example.com", &[("tunnel-service", "http://web:80")])];
-    let comment = |world: &World| world.records[0].comment.to_string();
-    for (label, world, expected) in [
+    let comment = |cloudflare: &FakeCloudflare| cloudflare.records[0].comment.to_string();
+    for (label, cloudflare, expected) in [
         ("untouched", published_then(&web(), |_| ()), "a.example.com - http://web:80 home default ours"),
         (
             "with a path",
@@ -76,80 +76,82 @@ fn what_is_ours_is_ours_until_somebody_changes_it() {
         ),
         (
             "its service, which only the cluster knows",
-            published_then(&web(), |world| {
+            published_then(&web(), |cloudflare| {
                 let text = r#"{"ingress":[{"hostname":"a.example.com","service":"http://x:1"},{"service":"http_status:404"}]}"#;
-                world.documents = World::with_config(text).documents;
+                cloudflare.documents = FakeCloudflare::with_config(text).documents;
             }),
             "a.example.com - http://x:1 home default ours",
         ),
         (
             "no longer proxied",
-            published_then(&web(), |world| world.records[0].proxied = false),
+            published_then(&web(), |cloudflare| cloudflare.records[0].proxied = false),
             "a.example.com - http://web:80 home default drift [proxied]",
         ),
         (
             "behind a wildcard of somebody else's",
-            published_then(&web(), |world| {
+            published_then(&web(), |cloudflare| {
                 let ours = r#"{"hostname":"a.example.com","service":"http://web:80"}"#;
                 let rules = [rule("*.example.com", ""), ours.to_owned()];
-                world.documents = World::new(&rules, &[]).documents;
+                cloudflare.documents = FakeCloudflare::new(&rules, &[]).documents;
             }),
             "a.example.com - http://web:80 home default drift [order]",
         ),
         (
             "to another of our tunnels",
-            published_then(&web(), |world| world.records[0].content = target(OFFICE).into()),
+            published_then(&web(), |cloudflare| cloudflare.records[0].content = target(OFFICE).into()),
             "a.example.com - http://web:80 office default drift [tunnel]",
         ),
         (
             "to no tunnel",
-            published_then(&web(), |world| world.records[0].content = "somewhere.test".into()),
+            published_then(&web(), |cloudflare| cloudflare.records[0].content = "somewhere.test".into()),
             "a.example.com - http://web:80 - default drift [tunnel,target]",
         ),
         (
             "to a tunnel that was deleted",
-            published_then(&web(), |world| world.records[0].content = target(ELSEWHERE).into()),
+            published_then(&web(), |cloudflare| cloudflare.records[0].content = target(ELSEWHERE).into()),
             "a.example.com - http://web:80 99999999-a4ef-4643-bbbc-4a0ed4fc8415 default drift [tunnel,target]",
         ),
         (
             "to an address",
-            published_then(&web(), |world| {
-                world.records[0].kind = "A".into();
-                world.records[0].content = "192.0.2.9".into();
+            published_then(&web(), |cloudflare| {
+                cloudflare.records[0].kind = "A".into();
+                cloudflare.records[0].content = "192.0.2.9".into();
             }),
             "a.example.com - http://web:80 - default drift [tunnel,target,type]",
         ),
         (
             "its rule gone",
-            published_then(&web(), |world| world.documents = World::with_config("{}").documents),
+            published_then(&web(), |cloudflare| {
+                cloudflare.documents = FakeCloudflare::with_config("{}").documents
+            }),
             "a.example.com - - home default record without rule",
         ),
         (
             "its comment edited away",
-            published_then(&web(), |world| world.records[0].comment = "".into()),
+            published_then(&web(), |cloudflare| cloudflare.records[0].comment = "".into()),
             "a.example.com - http://web:80 home - foreign",
         ),
     ] {
         // A wildcard of somebody else's is a line of its own.
-        let lines = lines(&world);
+        let lines = lines(&cloudflare);
         let ours: Vec<&str> =
             lines.iter().map(String::as_str).filter(|line| line.starts_with("a.")).collect();
-        assert_eq!(ours, [expected], "{label}: {:?}", comment(&world));
+        assert_eq!(ours, [expected], "{label}: {:?}", comment(&cloudflare));
     }
 }
 
 #[test]
 fn a_digest_whose_rule_is_gone_for_good_is_named() {
     let web = published("a.example.com", &[("tunnel-service", "http://web:80")]);
-    let world = published_then(&[web], |world| {
-        let comment = format!("{}zzz", world.records[0].comment);
-        world.records[0].comment = comment.into();
+    let cloudflare = published_then(&[web], |cloudflare| {
+        let comment = format!("{}zzz", cloudflare.records[0].comment);
+        cloudflare.records[0].comment = comment.into();
     });
     let expected = [
         "a.example.com - http://web:80 home default ours",
         "a.example.com lost:zzz - home default record without rule [rule]",
     ];
-    assert_eq!(lines(&world), expected);
+    assert_eq!(lines(&cloudflare), expected);
 }
 
 #[test]
@@ -245,11 +247,11 @@ fn what_is_foreign_shows_its_owner_and_what_is_missing() {
             &[],
         ),
     ] {
-        let mut world = World::new(&rules, &[]);
+        let mut cloudflare = FakeCloudflare::new(&rules, &[]);
         for (name, kind, content, comment) in records {
-            world.add(name, kind, content, &comment);
+            cloudflare.add(name, kind, content, &comment);
         }
-        assert_eq!(lines(&world), expected, "{label}");
+        assert_eq!(lines(&cloudflare), expected, "{label}");
     }
 }
 
@@ -257,59 +259,63 @@ fn what_is_foreign_shows_its_owner_and_what_is_missing() {
 #[test]
 fn another_instance_with_our_owner_id_is_foreign() {
     let web = published("a.example.com", &[("tunnel-service", "http://web:80")]);
-    let world = published_then(&[web], |world| {
-        world.records[0].content = target(ELSEWHERE).into();
-        world.documents = World::with_config("{}").documents;
-        world.live_elsewhere.insert(tunnel_id(ELSEWHERE));
+    let cloudflare = published_then(&[web], |cloudflare| {
+        cloudflare.records[0].content = target(ELSEWHERE).into();
+        cloudflare.documents = FakeCloudflare::with_config("{}").documents;
+        cloudflare.live_elsewhere.insert(tunnel_id(ELSEWHERE));
     });
-    assert_eq!(lines(&world), ["a.example.com - - 99999999-a4ef-4643-bbbc-4a0ed4fc8415 default foreign"]);
+    assert_eq!(
+        lines(&cloudflare),
+        ["a.example.com - - 99999999-a4ef-4643-bbbc-4a0ed4fc8415 default foreign"]
+    );
 }
 
 #[test]
 fn what_the_filter_leaves_out_is_not_listed() {
-    let mut world = World::new(&[rule("a.example.com", ""), rule("b.example.com", "")], &[]);
-    world.add("c.example.com", "CNAME", &target(HOME), "");
-    let mut settings = world.settings();
+    let mut cloudflare = FakeCloudflare::new(&[rule("a.example.com", ""), rule("b.example.com", "")], &[]);
+    cloudflare.add("c.example.com", "CNAME", &target(HOME), "");
+    let mut settings = cloudflare.settings();
     settings.policy.filter = DomainFilter::lists(["b.example.com"], []);
-    let entries = listing(&world.snapshot(), &settings);
+    let entries = listing(&cloudflare.snapshot(), &settings);
     assert_eq!(entries.iter().map(|entry| &*entry.hostname).collect::<Vec<_>>(), ["b.example.com"]);
 }
 
 #[test]
 fn stored_txt_records_are_no_hostnames() {
-    let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
-    world.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
-    assert!(world.records.iter().any(|record| &*record.kind == "TXT"), "it is stored");
-    assert_eq!(lines(&world), ["a.example.com - http://web:80 home default ours"]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
+    cloudflare.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
+    assert!(cloudflare.records.iter().any(|record| &*record.kind == "TXT"), "it is stored");
+    assert_eq!(lines(&cloudflare), ["a.example.com - http://web:80 home default ours"]);
 }
 
 /// cloudflared compares host and rule byte by byte, so it is the rule of another name.
 #[test]
 fn a_rule_with_a_trailing_dot_is_nobodys_of_the_name_without_it() {
-    let mut world = World::new(&[rule("a.example.com.", "^/theirs$"), rule("a.example.com.", "")], &[]);
-    world.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
+    let mut cloudflare =
+        FakeCloudflare::new(&[rule("a.example.com.", "^/theirs$"), rule("a.example.com.", "")], &[]);
+    cloudflare.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
     assert_eq!(
-        lines(&world),
+        lines(&cloudflare),
         [
             "a.example.com - http://web:80 home default ours",
             "a.example.com. - http://theirs:80 home - foreign",
             "a.example.com. ^/theirs$ http://theirs:80 home - foreign",
         ]
     );
-    assert_eq!(own_services(&world), ["http://web:80"]);
+    assert_eq!(own_services(&cloudflare), ["http://web:80"]);
 }
 
 #[test]
 fn a_rule_that_cloudflared_cannot_read_is_nobodys() {
     let unreadable = r#"{"hostname":"a.example.com","path":5,"service":"http://theirs:80"}"#.to_owned();
-    let mut world = World::new(&[unreadable], &[]);
-    world.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
-    assert_eq!(own_services(&world), ["http://web:80"]);
+    let mut cloudflare = FakeCloudflare::new(&[unreadable], &[]);
+    cloudflare.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
+    assert_eq!(own_services(&cloudflare), ["http://web:80"]);
 }
 
 /// Those of the rules that are ours, as the metrics count them.
-fn own_services(world: &World) -> Vec<String> {
-    let (home, own) = (tunnel_id(HOME), world.snapshot().own_rules(&world.settings()));
-    let rules = world.document(&home).rules().iter().filter(|rule| own.has(&home, rule));
+fn own_services(cloudflare: &FakeCloudflare) -> Vec<String> {
+    let (home, own) = (tunnel_id(HOME), cloudflare.snapshot().own_rules(&cloudflare.settings()));
+    let rules = cloudflare.document(&home).rules().iter().filter(|rule| own.has(&home, rule));
     rules.map(|rule| rule.service().to_owned()).collect()
 }

@@ -8,8 +8,8 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, 
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use test_support::external_dns::TXT_BELOW;
-use test_support::world;
-use test_support::world::{INNER_ZONE, World};
+use test_support::fake_cloudflare;
+use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE};
 
 fn endpoint(hostname: String, properties: &[(&str, &str)]) -> Endpoint {
     let properties = properties.iter().map(|(name, value)| Property::new(format!("webhook/{name}"), *value));
@@ -33,8 +33,8 @@ fn of(parts: &[&[Endpoint]]) -> Vec<Endpoint> {
     parts.concat()
 }
 
-fn run(world: &mut World, desired: &[Endpoint]) -> Plan {
-    world.run_loop(desired, usize::MAX)
+fn run(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan {
+    cloudflare.run_loop(desired, usize::MAX)
 }
 
 fn withheld(plan: &Plan) -> usize {
@@ -42,8 +42,8 @@ fn withheld(plan: &Plan) -> usize {
 }
 
 /// Published hostnames of a template.
-fn standing(world: &World, template: &str) -> usize {
-    let shown = world.shown();
+fn standing(cloudflare: &FakeCloudflare, template: &str) -> usize {
+    let shown = cloudflare.shown();
     let names = shown.iter().filter(|endpoint| endpoint.record_type == "CNAME").map(|one| &one.dns_name);
     names.filter(|name| name.ends_with(&format!(".{template}"))).collect::<BTreeSet<_>>().len()
 }
@@ -68,17 +68,17 @@ fn more_than_the_limit_and_more_than_half_are_withheld_and_everything_else_is_do
         (100, 51, true),
     ] {
         for (ownership, txts) in ownerships {
-            let mut world = World::new(&[], &[]).with(ownership, TXT_BELOW);
-            run(&mut world, &hosts(OLD, 0..all));
+            let mut cloudflare = FakeCloudflare::new(&[], &[]).with(ownership, TXT_BELOW);
+            run(&mut cloudflare, &hosts(OLD, 0..all));
             let mut rest = hosts(OLD, going..all);
             for endpoint in &mut rest {
                 endpoint.provider_specific = vec![Property::new("webhook/tunnel-service", "http://other:80")];
             }
-            let plan = run(&mut world, &of(&[&rest, &hosts(NEW, 0..1)]));
+            let plan = run(&mut cloudflare, &of(&[&rest, &hosts(NEW, 0..1)]));
             let kept = if is_withheld { going } else { 0 };
             assert_eq!(withheld(&plan), kept, "{going} of {all}");
-            assert_eq!(standing(&world, OLD), all - going + kept, "{going} of {all}");
-            let shown = world.shown();
+            assert_eq!(standing(&cloudflare, OLD), all - going + kept, "{going} of {all}");
+            let shown = cloudflare.shown();
             assert_eq!(shown.len(), (all - going + kept + 1) * (1 + txts), "each with what goes with it");
             let service =
                 |endpoint: &&Endpoint| endpoint.property("webhook/tunnel-service") == Some("http://other:80");
@@ -92,22 +92,22 @@ fn more_than_the_limit_and_more_than_half_are_withheld_and_everything_else_is_do
 #[test]
 fn a_rename_of_everything_is_withheld_in_every_loop() {
     for all in [LIMIT + 1, 13, 30] {
-        let mut world = World::new(&[], &[]);
-        run(&mut world, &hosts(OLD, 0..all));
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        run(&mut cloudflare, &hosts(OLD, 0..all));
         for round in 0..4 {
-            let plan = run(&mut world, &hosts(NEW, 0..all));
-            assert_eq!((withheld(&plan), standing(&world, OLD)), (all, all), "{all}, loop {round}");
-            assert_eq!(standing(&world, NEW), all);
+            let plan = run(&mut cloudflare, &hosts(NEW, 0..all));
+            assert_eq!((withheld(&plan), standing(&cloudflare, OLD)), (all, all), "{all}, loop {round}");
+            assert_eq!(standing(&cloudflare, NEW), all);
         }
     }
 }
 
 #[test]
 fn a_few_new_hostnames_beside_it_excuse_no_mass_deletion() {
-    let mut world = World::new(&[], &[]);
-    run(&mut world, &hosts(OLD, 0..8));
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, &hosts(OLD, 0..8));
     for new in 1..40 {
-        let plan = run(&mut world, &hosts(NEW, 0..new));
+        let plan = run(&mut cloudflare, &hosts(NEW, 0..new));
         assert_eq!(withheld(&plan), 8, "beside {new}");
     }
 }
@@ -117,74 +117,74 @@ fn a_few_new_hostnames_beside_it_excuse_no_mass_deletion() {
 fn a_young_hostname_that_goes_too_takes_nothing_along_that_waits() {
     let preview = hosts("preview.example.com", 0..1);
     for (new, goes) in [(10, false), (11, true), (30, true)] {
-        let mut world = World::new(&[], &[]);
-        run(&mut world, &hosts(OLD, 0..10));
-        run(&mut world, &hosts(NEW, 0..new));
-        run(&mut world, &of(&[&hosts(NEW, 0..new), &preview]));
-        run(&mut world, &hosts(NEW, 0..new));
-        assert_eq!(standing(&world, OLD), 10, "beside {new}");
-        assert_eq!(standing(&world, "preview.example.com") == 0, goes, "beside {new}");
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        run(&mut cloudflare, &hosts(OLD, 0..10));
+        run(&mut cloudflare, &hosts(NEW, 0..new));
+        run(&mut cloudflare, &of(&[&hosts(NEW, 0..new), &preview]));
+        run(&mut cloudflare, &hosts(NEW, 0..new));
+        assert_eq!(standing(&cloudflare, OLD), 10, "beside {new}");
+        assert_eq!(standing(&cloudflare, "preview.example.com") == 0, goes, "beside {new}");
     }
 }
 
 /// The template is changed a second time, or half-way back.
 #[test]
 fn several_renames_after_another_are_withheld_together() {
-    let mut world = World::new(&[], &[]);
-    run(&mut world, &hosts(OLD, 0..10));
-    run(&mut world, &hosts(NEW, 0..10));
-    let plan = run(&mut world, &hosts("third.example.com", 0..10));
-    assert_eq!((withheld(&plan), standing(&world, OLD), standing(&world, NEW)), (20, 10, 10));
-    let back = &mut world.clone();
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, &hosts(OLD, 0..10));
+    run(&mut cloudflare, &hosts(NEW, 0..10));
+    let plan = run(&mut cloudflare, &hosts("third.example.com", 0..10));
+    assert_eq!((withheld(&plan), standing(&cloudflare, OLD), standing(&cloudflare, NEW)), (20, 10, 10));
+    let back = &mut cloudflare.clone();
     let plan = run(back, &hosts(OLD, 0..10));
     assert_eq!((withheld(&plan), standing(back, OLD)), (20, 10), "twice as many as there ever were");
 }
 
 #[test]
 fn what_is_wanted_again_is_released_and_the_rest_goes_on_waiting() {
-    let mut world = World::new(&[], &[]);
-    run(&mut world, &hosts(OLD, 0..30));
-    assert_eq!(withheld(&run(&mut world, &[])), 30);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, &hosts(OLD, 0..30));
+    assert_eq!(withheld(&run(&mut cloudflare, &[])), 30);
     for back in [1, 5, 14] {
-        assert_eq!(withheld(&run(&mut world, &hosts(OLD, 0..back))), 30 - back);
+        assert_eq!(withheld(&run(&mut cloudflare, &hosts(OLD, 0..back))), 30 - back);
     }
-    assert_eq!(withheld(&run(&mut world, &hosts(OLD, 0..15))), 0, "half of them is no mass");
-    assert_eq!(standing(&world, OLD), 15);
+    assert_eq!(withheld(&run(&mut cloudflare, &hosts(OLD, 0..15))), 0, "half of them is no mass");
+    assert_eq!(standing(&cloudflare, OLD), 15);
 }
 
 /// Many previews of one night in an instance that has more that stays.
 #[test]
 fn young_hostnames_go_in_any_number_while_more_older_ones_stay() {
-    let mut world = World::new(&[], &[]);
-    run(&mut world, &hosts(OLD, 0..20));
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, &hosts(OLD, 0..20));
     let preview = hosts("preview.example.com", 0..20);
-    run(&mut world, &of(&[&hosts(OLD, 0..20), &preview]));
-    assert_eq!(withheld(&run(&mut world, &hosts(OLD, 0..20))), 0);
-    assert_eq!(standing(&world, "preview.example.com"), 0);
+    run(&mut cloudflare, &of(&[&hosts(OLD, 0..20), &preview]));
+    assert_eq!(withheld(&run(&mut cloudflare, &hosts(OLD, 0..20))), 0);
+    assert_eq!(standing(&cloudflare, "preview.example.com"), 0);
 }
 
 /// Their records are where they were until ExternalDNS asks for them again.
 #[test]
 fn hostnames_whose_records_stand_in_the_zone_around_their_own_are_counted() {
     for label in ["a new zone", "a new zone that is pending", "one out of sight"] {
-        let mut world = World::new(&[], &[]);
-        run(&mut world, &hosts(INNER_ZONE, 0..LIMIT + 1));
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        run(&mut cloudflare, &hosts(INNER_ZONE, 0..LIMIT + 1));
         match label {
-            "one out of sight" => world.add(INNER_ZONE, "NS", "alice.ns.cloudflare.com", ""),
-            _ => world.add_inner_zone(label == "a new zone"),
+            "one out of sight" => cloudflare.add(INNER_ZONE, "NS", "alice.ns.cloudflare.com", ""),
+            _ => cloudflare.add_inner_zone(label == "a new zone"),
         }
-        assert_eq!(withheld(&run(&mut world, &[])), LIMIT + 1, "{label}");
-        assert_eq!(standing(&world, INNER_ZONE), LIMIT + 1, "{label}");
+        assert_eq!(withheld(&run(&mut cloudflare, &[])), LIMIT + 1, "{label}");
+        assert_eq!(standing(&cloudflare, INNER_ZONE), LIMIT + 1, "{label}");
     }
 }
 
 /// What another domain filter was for is no part of all.
 #[test]
 fn hostnames_outside_the_domain_filter_excuse_no_mass_deletion() {
-    let mut world = World::new(&[], &[]);
-    run(&mut world, &of(&[&hosts("example.com", 0..100), &hosts("shop.example.com", 0..LIMIT + 1)]));
-    world.served = "shop.example.com";
-    assert_eq!(withheld(&run(&mut world, &[])), LIMIT + 1);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, &of(&[&hosts("example.com", 0..100), &hosts("shop.example.com", 0..LIMIT + 1)]));
+    cloudflare.served = "shop.example.com";
+    assert_eq!(withheld(&run(&mut cloudflare, &[])), LIMIT + 1);
 }
 
 /// Nor are the records of somebody else, however many and however old.
@@ -192,38 +192,38 @@ fn hostnames_outside_the_domain_filter_excuse_no_mass_deletion() {
 fn foreign_records_excuse_no_mass_deletion() {
     let names: Vec<String> = (0..50).map(|number| format!("theirs{number}.example.com")).collect();
     let foreign: Vec<(&str, &str, &str)> = names.iter().map(|name| (&**name, "A", "192.0.2.1")).collect();
-    let mut world = World::new(&[], &foreign);
-    run(&mut world, &hosts(OLD, 0..LIMIT + 1));
-    assert_eq!(withheld(&run(&mut world, &[])), LIMIT + 1);
+    let mut cloudflare = FakeCloudflare::new(&[], &foreign);
+    run(&mut cloudflare, &hosts(OLD, 0..LIMIT + 1));
+    assert_eq!(withheld(&run(&mut cloudflare, &[])), LIMIT + 1);
 }
 
 /// While the zone inside is not active, a hostname has a record in each.
 #[test]
 fn a_hostname_with_records_in_two_zones_excuses_no_more_than_one() {
     let moved = hosts(INNER_ZONE, 0..4);
-    let mut world = World::new(&[], &[]);
-    run(&mut world, &moved);
-    world.add_inner_zone(false);
-    run(&mut world, &moved);
-    assert_eq!(world.records.len(), 8);
-    run(&mut world, &of(&[&moved, &hosts(OLD, 0..7)]));
-    assert_eq!(withheld(&run(&mut world, &moved)), 7);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, &moved);
+    cloudflare.add_inner_zone(false);
+    run(&mut cloudflare, &moved);
+    assert_eq!(cloudflare.records.len(), 8);
+    run(&mut cloudflare, &of(&[&moved, &hosts(OLD, 0..7)]));
+    assert_eq!(withheld(&run(&mut cloudflare, &moved)), 7);
 }
 
 /// Nothing of them says that they are old or young, so they are taken for whatever withholds more.
 #[test]
 fn records_without_a_readable_date_are_withheld_and_excuse_none() {
-    let mut world = World::new(&[], &[]);
-    run(&mut world, &hosts(OLD, 0..40));
-    for record in &mut world.records {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, &hosts(OLD, 0..40));
+    for record in &mut cloudflare.records {
         record.created_unix_seconds = None;
     }
-    let mut undated = world.clone();
+    let mut undated = cloudflare.clone();
     assert_eq!(withheld(&run(&mut undated, &hosts(OLD, 0..34))), 6, "who stays may be younger");
-    for record in &mut world.records[..20] {
+    for record in &mut cloudflare.records[..20] {
         record.created_unix_seconds = Some(1);
     }
-    let plan = run(&mut world, &hosts(OLD, 0..30));
+    let plan = run(&mut cloudflare, &hosts(OLD, 0..30));
     assert_eq!(withheld(&plan), 10, "who goes may be older");
 }
 
@@ -234,30 +234,30 @@ fn paths_that_go_and_hostnames_that_move_are_no_deletions() {
         let properties = [("tunnel-service", "http://web:80"), property];
         (0..10).map(|number| endpoint(format!("h{number}.{OLD}"), &properties)).collect()
     };
-    let mut world = World::new(&[], &[]);
-    run(&mut world, &of(&[&hosts(OLD, 0..10), &with(("tunnel-path", "^/a$"))]));
-    let plan = run(&mut world, &hosts(OLD, 0..10));
-    assert_eq!((plan.refusals.len(), world.shown().len()), (0, 10), "a path of each");
-    let plan = run(&mut world, &with(("tunnel-path", "^/b$")));
-    assert_eq!((plan.refusals.len(), world.shown().len()), (0, 10), "another path instead");
-    let plan = run(&mut world, &with(("tunnel", "office")));
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, &of(&[&hosts(OLD, 0..10), &with(("tunnel-path", "^/a$"))]));
+    let plan = run(&mut cloudflare, &hosts(OLD, 0..10));
+    assert_eq!((plan.refusals.len(), cloudflare.shown().len()), (0, 10), "a path of each");
+    let plan = run(&mut cloudflare, &with(("tunnel-path", "^/b$")));
+    assert_eq!((plan.refusals.len(), cloudflare.shown().len()), (0, 10), "another path instead");
+    let plan = run(&mut cloudflare, &with(("tunnel", "office")));
     assert_eq!(
-        (plan.refusals.len(), world.shown().len()),
+        (plan.refusals.len(), cloudflare.shown().len()),
         (0, 20),
         "the old paths stay till visitors have moved"
     );
-    let plan = run(&mut world, &with(("tunnel", "office")));
-    assert_eq!((plan.refusals.len(), world.shown().len()), (0, 10), "another path, another tunnel");
-    let targets: BTreeSet<String> = world.shown().into_iter().flat_map(|one| one.targets).collect();
-    assert!(targets.iter().all(|target| target.starts_with(world::OFFICE)), "{targets:?}");
+    let plan = run(&mut cloudflare, &with(("tunnel", "office")));
+    assert_eq!((plan.refusals.len(), cloudflare.shown().len()), (0, 10), "another path, another tunnel");
+    let targets: BTreeSet<String> = cloudflare.shown().into_iter().flat_map(|one| one.targets).collect();
+    assert!(targets.iter().all(|target| target.starts_with(fake_cloudflare::OFFICE)), "{targets:?}");
 }
 
 #[test]
 fn a_limit_of_zero_withholds_nothing_and_another_one_counts() {
     for (limit, going, expected) in [(0, 10, 0), (9, 10, 10), (10, 10, 0), (1, 2, 2), (1, 1, 0)] {
-        let mut world = World::new(&[], &[]);
-        world.mass_deletion_limit = limit;
-        run(&mut world, &hosts(OLD, 0..going));
-        assert_eq!(withheld(&run(&mut world, &[])), expected, "limit {limit}, {going} go");
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.mass_deletion_limit = limit;
+        run(&mut cloudflare, &hosts(OLD, 0..going));
+        assert_eq!(withheld(&run(&mut cloudflare, &[])), expected, "limit {limit}, {going} go");
     }
 }

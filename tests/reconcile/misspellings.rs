@@ -17,7 +17,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::Service
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust};
 use proptest::prelude::*;
 use test_support::external_dns::{Registry, TXT};
-use test_support::world::World;
+use test_support::fake_cloudflare::FakeCloudflare;
 
 use mistake::{Mistake, Mistaken};
 use object::{DEFAULT_SERVICE, Draft, HOSTNAME, Object};
@@ -87,39 +87,39 @@ fn any_case() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    fn empty_world(&self) -> World {
+    fn empty_cloudflare(&self) -> FakeCloudflare {
         let (ownership, registry) = self.registry;
-        let mut world = World::new(&[], &[]).with(ownership, registry);
+        let mut cloudflare = FakeCloudflare::new(&[], &[]).with(ownership, registry);
         let template = ServiceTemplate::parse(DEFAULT_SERVICE).expect("a template");
-        world.default_service = self.has_default_service.then_some(template);
+        cloudflare.default_service = self.has_default_service.then_some(template);
         let guard = NamespaceGuard { cluster_domain: "cluster.local".into() };
-        world.namespace_guard = self.is_guarded.then_some(guard);
-        world
+        cloudflare.namespace_guard = self.is_guarded.then_some(guard);
+        cloudflare
     }
 
     /// `None` where the mistake is none.
     fn play(&self) -> Option<Played> {
         let Mistaken { object: mistaken, without_option } = self.mistake.in_object(&self.object)?;
-        let mut world = self.empty_world();
+        let mut cloudflare = self.empty_cloudflare();
         match &self.previous {
-            Previous::Nothing => bring(&mut world, None),
-            Previous::Same => bring(&mut world, Some(&self.object)),
-            Previous::Other(previous) => bring(&mut world, Some(previous)),
+            Previous::Nothing => bring(&mut cloudflare, None),
+            Previous::Same => bring(&mut cloudflare, Some(&self.object)),
+            Previous::Other(previous) => bring(&mut cloudflare, Some(previous)),
         }
-        let before = Served::of(&world, HOSTNAME);
+        let before = Served::of(&cloudflare, HOSTNAME);
         let objects = [&self.object].into_iter().chain(&without_option);
-        let asked_for = objects.map(|object| brought(&world, object)).collect();
+        let asked_for = objects.map(|object| brought(&cloudflare, object)).collect();
 
         let desired = desired(Some(&mistaken));
-        let mut said = said(&mut world, &desired);
+        let mut said = said(&mut cloudflare, &desired);
         // Who was moved leaves rules behind till visitors have followed.
-        said.extend(self::said(&mut world, &desired));
+        said.extend(self::said(&mut cloudflare, &desired));
         let is_told = !said.is_empty() || self.takes(&mistaken);
-        let after = Served::of(&world, HOSTNAME);
-        let written = world.clone();
-        let again = world.run_loop(&desired, usize::MAX);
-        let rests = again.is_empty() && world == written;
-        let bystander = Served::of(&world, BYSTANDER);
+        let after = Served::of(&cloudflare, HOSTNAME);
+        let written = cloudflare.clone();
+        let again = cloudflare.run_loop(&desired, usize::MAX);
+        let rests = again.is_empty() && cloudflare == written;
+        let bystander = Served::of(&cloudflare, BYSTANDER);
         Some(Played {
             object: self.object.clone(),
             mistaken,
@@ -135,8 +135,8 @@ impl Case {
 
     /// Whether the mistake is read as what was meant.
     fn takes(&self, mistaken: &Object) -> bool {
-        let world = self.empty_world();
-        brought(&world, mistaken) == brought(&world, &self.object)
+        let cloudflare = self.empty_cloudflare();
+        brought(&cloudflare, mistaken) == brought(&cloudflare, &self.object)
     }
 }
 
@@ -187,26 +187,26 @@ fn desired(object: Option<&Object>) -> Vec<Endpoint> {
     object.map(Object::endpoint).into_iter().chain([bystander]).collect()
 }
 
-fn bring(world: &mut World, object: Option<&Object>) {
+fn bring(cloudflare: &mut FakeCloudflare, object: Option<&Object>) {
     let desired = desired(object);
     for _ in 0..LOOPS_TO_REST {
-        if world.run_loop(&desired, usize::MAX).is_empty() {
+        if cloudflare.run_loop(&desired, usize::MAX).is_empty() {
             return;
         }
     }
 }
 
 /// What is served of `object`.
-fn brought(world: &World, object: &Object) -> Served {
-    let mut world = world.clone();
-    bring(&mut world, Some(object));
-    Served::of(&world, HOSTNAME)
+fn brought(cloudflare: &FakeCloudflare, object: &Object) -> Served {
+    let mut cloudflare = cloudflare.clone();
+    bring(&mut cloudflare, Some(object));
+    Served::of(&cloudflare, HOSTNAME)
 }
 
 /// One loop, and what it says of the hostname.
-fn said(world: &mut World, desired: &[Endpoint]) -> Vec<String> {
-    let notes = adjust::adjust(desired, &world.settings()).notes;
-    let plan = world.run_loop(desired, usize::MAX);
+fn said(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Vec<String> {
+    let notes = adjust::adjust(desired, &cloudflare.settings()).notes;
+    let plan = cloudflare.run_loop(desired, usize::MAX);
     let notes = notes.iter().chain(&plan.notes).filter(|note| *note.hostname == *HOSTNAME);
     let refusals = plan.refusals.iter().filter(|refusal| *refusal.hostname == *HOSTNAME);
     refusals.map(|refusal| refusal.reason.to_string()).chain(notes.map(ToString::to_string)).collect()
@@ -238,7 +238,7 @@ proptest! {
     #[test]
     fn an_object_with_a_mistake_is_adjusted_once_and_for_all(case in any_case()) {
         let Some(Mistaken { object, .. }) = case.mistake.in_object(&case.object) else { return Ok(()) };
-        let settings = case.empty_world().settings();
+        let settings = case.empty_cloudflare().settings();
         let once = adjust::adjust(&[object.endpoint()], &settings).endpoints;
         let twice = adjust::adjust(&once, &settings).endpoints;
         prop_assert_eq!(once, twice, "{}", object);
@@ -248,10 +248,10 @@ proptest! {
     #[test]
     fn an_object_without_a_mistake_is_published_as_it_asks(case in any_case()) {
         let case = Case { is_guarded: false, ..case };
-        let mut world = case.empty_world();
-        bring(&mut world, Some(&case.object));
+        let mut cloudflare = case.empty_cloudflare();
+        bring(&mut cloudflare, Some(&case.object));
         let asked_for = case.object.asks_for(case.has_default_service);
-        let served = Served::of(&world, HOSTNAME);
+        let served = Served::of(&cloudflare, HOSTNAME);
         let beyond = served.beyond(&[&asked_for]);
         prop_assert!(beyond.is_empty(), "{beyond:#?}\n{:#?}\n{served:#?}", case.object);
     }

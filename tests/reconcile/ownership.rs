@@ -6,7 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, Settled, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::external_dns::TXT;
-use test_support::world::{HOME, World, settings, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
 
 fn endpoint(properties: &[(&str, &str)]) -> Endpoint {
     Endpoint {
@@ -36,16 +36,24 @@ fn deletion(set_identifier: &str) -> Changes {
 #[test]
 fn a_record_that_is_no_address_is_never_ours_whatever_its_comment_says() {
     for kind in ["TXT", "MX", "CAA"] {
-        let mut world = World::new(&[], &[("a.example.com", kind, "theirs")]);
+        let mut cloudflare = FakeCloudflare::new(&[], &[("a.example.com", kind, "theirs")]);
         let desired = [endpoint(&[("tunnel-service", "http://web:80")])];
-        world.run_loop(&desired, usize::MAX);
-        let stamp =
-            world.records.iter().find(|record| &*record.kind == "CNAME").expect("published").comment.clone();
-        world.records[0].comment = stamp;
+        cloudflare.run_loop(&desired, usize::MAX);
+        let stamp = cloudflare
+            .records
+            .iter()
+            .find(|record| &*record.kind == "CNAME")
+            .expect("published")
+            .comment
+            .clone();
+        cloudflare.records[0].comment = stamp;
 
-        assert!(world.shown().iter().all(|endpoint| endpoint.record_type == "CNAME"), "{kind} is not shown");
-        world.run_loop(&[], usize::MAX);
-        let kinds: Vec<&str> = world.records.iter().map(|record| &*record.kind).collect();
+        assert!(
+            cloudflare.shown().iter().all(|endpoint| endpoint.record_type == "CNAME"),
+            "{kind} is not shown"
+        );
+        cloudflare.run_loop(&[], usize::MAX);
+        let kinds: Vec<&str> = cloudflare.records.iter().map(|record| &*record.kind).collect();
         assert_eq!(kinds, [kind]);
     }
 }
@@ -56,11 +64,11 @@ fn a_path_that_looks_like_a_lost_digest_is_withdrawn_alone() {
     let path = format!("lost:{}", Digest::of(&tunnel_id(HOME), None));
     let whole = endpoint(&[("tunnel-service", "http://web:80")]);
     let odd = endpoint(&[("tunnel-service", "http://odd:80"), ("tunnel-path", &path)]);
-    let mut world = World::new(&[], &[]);
-    world.run_loop(&[whole.clone(), odd], usize::MAX);
-    world.run_loop(&[whole], usize::MAX);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[whole.clone(), odd], usize::MAX);
+    cloudflare.run_loop(&[whole], usize::MAX);
 
-    let document = &world.documents[&tunnel_id(HOME)];
+    let document = &cloudflare.documents[&tunnel_id(HOME)];
     let services: Vec<&str> = document.rules().iter().map(|rule| rule.service()).collect();
     assert_eq!(services, ["http://web:80", "http_status:404"]);
 }
@@ -68,15 +76,15 @@ fn a_path_that_looks_like_a_lost_digest_is_withdrawn_alone() {
 /// The planner asks again for what was refused, in every loop.
 #[test]
 fn a_resource_that_the_comment_has_no_room_for_is_not_written_in_every_loop() {
-    let mut world = World::new(&[], &[]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
     let mut desired = endpoint(&[("tunnel-service", "http://web:80")]);
     desired.labels.set("resource", &format!("ingress/shop/{}", "w".repeat(63)));
-    world.run_loop(&[desired.clone()], usize::MAX);
-    assert!(!world.records[0].comment.contains("resource"), "{}", world.records[0].comment);
+    cloudflare.run_loop(&[desired.clone()], usize::MAX);
+    assert!(!cloudflare.records[0].comment.contains("resource"), "{}", cloudflare.records[0].comment);
 
     let changes = Changes { update_new: vec![desired], ..Changes::default() };
     let plan =
-        plan(&changes, &world.snapshot(), &Settled::default(), &settings()).expect("the owner is ours");
+        plan(&changes, &cloudflare.snapshot(), &Settled::default(), &settings()).expect("the owner is ours");
     assert!(plan.is_empty(), "{plan:?}");
 }
 
@@ -86,13 +94,13 @@ fn of_two_new_paths_with_one_digest_the_second_is_refused() {
     let (first, second) = paths_with_one_digest(&tunnel_id(HOME));
     let desired =
         [&first, &second].map(|path| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]));
-    let mut world = World::new(&[], &[]);
-    let plan = world.run_loop(&desired, usize::MAX);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let plan = cloudflare.run_loop(&desired, usize::MAX);
     assert!(
         matches!(&plan.refusals[..], [refusal] if matches!(refusal.reason, Reason::DigestTaken { .. })),
         "{plan:?}"
     );
-    assert_eq!(world.documents[&tunnel_id(HOME)].rules().len(), 2, "one of them, and the catch-all");
+    assert_eq!(cloudflare.documents[&tunnel_id(HOME)].rules().len(), 2, "one of them, and the catch-all");
 }
 
 fn paths_with_one_digest(tunnel: &TunnelId) -> (String, String) {
@@ -110,11 +118,11 @@ fn paths_with_one_digest(tunnel: &TunnelId) -> (String, String) {
 #[test]
 fn two_endpoints_for_one_path_do_not_hold_a_withdrawal_back() {
     let on = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
-    let mut world = World::new(&[], &[]);
-    world.run_loop(&[on("^/a$"), on("^/b$")], usize::MAX);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[on("^/a$"), on("^/b$")], usize::MAX);
     let changes = Changes { update_new: vec![on("^/a$"), on("^/a$")], ..deletion("^/b$") };
     let plan =
-        plan(&changes, &world.snapshot(), &Settled::default(), &settings()).expect("the owner is ours");
+        plan(&changes, &cloudflare.snapshot(), &Settled::default(), &settings()).expect("the owner is ours");
     assert_eq!(plan.refusals, []);
 }
 
@@ -129,9 +137,9 @@ fn an_option_that_no_rule_may_hold_is_left_out_or_invalid_before_any_rule_is_pla
     ];
     for (option, is_published) in table {
         let odd = endpoint(&[("tunnel-service", "http://odd:80"), ("tunnel-path", "^/odd$"), option]);
-        let mut world = World::new(&[], &[]);
-        let plan = world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")]), odd], usize::MAX);
-        let document = &world.documents[&tunnel_id(HOME)];
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        let plan = cloudflare.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")]), odd], usize::MAX);
+        let document = &cloudflare.documents[&tunnel_id(HOME)];
         let services: Vec<&str> = document.rules().iter().map(|rule| rule.service()).collect();
         let expected: &[&str] = if is_published {
             &["http://odd:80", "http://web:80", "http_status:404"]
@@ -149,11 +157,11 @@ fn a_hostname_does_not_move_away_from_a_path_that_cannot_follow() {
         endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path), ("tunnel", tunnel)])
     };
     let theirs = r#"{"hostname":"a.example.com","path":"^/a$","service":"http://theirs:80"}"#;
-    let mut world = World::new(&[theirs.to_owned()], &[]);
-    world.run_loop(&[on("office", "^/a$"), on("office", "^/b$")], usize::MAX);
-    let before = world.clone();
-    let plan = world.run_loop(&[on("home", "^/a$"), on("home", "^/b$")], usize::MAX);
-    assert_eq!(world, before, "{plan:?}");
+    let mut cloudflare = FakeCloudflare::new(&[theirs.to_owned()], &[]);
+    cloudflare.run_loop(&[on("office", "^/a$"), on("office", "^/b$")], usize::MAX);
+    let before = cloudflare.clone();
+    let plan = cloudflare.run_loop(&[on("home", "^/a$"), on("home", "^/b$")], usize::MAX);
+    assert_eq!(cloudflare, before, "{plan:?}");
     assert_eq!(plan.refusals.len(), 2, "{plan:?}");
 }
 
@@ -162,16 +170,16 @@ fn a_hostname_does_not_move_away_from_a_path_that_cannot_follow() {
 fn a_rule_that_the_document_does_not_allow_stops_no_other_path_of_its_hostname() {
     let on = |path: &str, service: &str| endpoint(&[("tunnel-service", service), ("tunnel-path", path)]);
     let theirs = r#"{"hostname":"a.example.com","path":"/","service":"http://theirs:80"}"#;
-    let mut world = World::new(&[theirs.to_owned()], &[]);
-    world.run_loop(&[on("^/a$", "http://web:80"), on("^/b$", "http://web:80")], usize::MAX);
+    let mut cloudflare = FakeCloudflare::new(&[theirs.to_owned()], &[]);
+    cloudflare.run_loop(&[on("^/a$", "http://web:80"), on("^/b$", "http://web:80")], usize::MAX);
     let all = endpoint(&[("tunnel-service", "http://web:80")]);
-    let plan = world.run_loop(&[on("^/a$", "http://new:80"), all], usize::MAX);
+    let plan = cloudflare.run_loop(&[on("^/a$", "http://new:80"), all], usize::MAX);
 
-    let document = &world.documents[&tunnel_id(HOME)];
+    let document = &cloudflare.documents[&tunnel_id(HOME)];
     let services: Vec<&str> = document.rules().iter().map(|rule| rule.service()).collect();
     assert_eq!(services, ["http://new:80", "http://theirs:80", "http_status:503"], "{plan:?}");
     assert!(matches!(&plan.refusals[..], [refusal] if matches!(refusal.reason, Reason::Edit(_))), "{plan:?}");
-    let comment = world.records.iter().map(|record| &*record.comment).collect::<String>();
+    let comment = cloudflare.records.iter().map(|record| &*record.comment).collect::<String>();
     assert_eq!(Stamp::parse(&comment).map(|stamp| stamp.claims.rules.len()), Some(1), "{comment}");
 }
 
@@ -181,13 +189,13 @@ fn a_path_that_finds_no_room_in_the_comment_stops_no_other() {
     let path = |number: usize, service: &str| {
         endpoint(&[("tunnel-service", service), ("tunnel-path", &format!("^/p{number:02}$"))])
     };
-    let mut world = World::new(&[], &[]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
     let first: Vec<Endpoint> = (0..22).map(|number| path(number, "http://web:80")).collect();
-    world.run_loop(&first, usize::MAX);
-    assert_eq!(world.shown().len(), 22);
+    cloudflare.run_loop(&first, usize::MAX);
+    assert_eq!(cloudflare.shown().len(), 22);
 
     let second: Vec<Endpoint> = (1..30).map(|number| path(number, "http://other:80")).collect();
-    let plan = world.run_loop(&second, usize::MAX);
+    let plan = cloudflare.run_loop(&second, usize::MAX);
     let full = |refused: &&str| {
         plan.refusals.iter().any(|refusal| refusal.set_identifier.as_deref() == Some(*refused))
     };
@@ -196,14 +204,14 @@ fn a_path_that_finds_no_room_in_the_comment_stops_no_other() {
         "{plan:?}"
     );
     assert!(full(&"^/p29$") && !full(&"^/p01$"), "{plan:?}");
-    let services: Vec<_> = world
+    let services: Vec<_> = cloudflare
         .shown()
         .iter()
         .map(|endpoint| endpoint.property("webhook/tunnel-service").map(str::to_owned))
         .collect();
     assert!(services.iter().all(|service| service.as_deref() == Some("http://other:80")), "{services:?}");
     assert!(
-        world.shown().iter().all(|endpoint| endpoint.set_identifier != "^/p00$"),
+        cloudflare.shown().iter().all(|endpoint| endpoint.set_identifier != "^/p00$"),
         "the old one is withdrawn"
     );
 }
@@ -216,18 +224,18 @@ fn a_record_alone_that_finds_no_room_in_the_comment_stops_no_path() {
             |number| endpoint(&[("tunnel-service", service), ("tunnel-path", &format!("^/p{number:02}$"))]);
         (0..21).map(path).collect()
     };
-    let mut world = World::new(&[], &[]);
-    world.run_loop(&paths("http://web:80"), usize::MAX);
-    let comment = format!("{} | x", world.records[0].comment);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&paths("http://web:80"), usize::MAX);
+    let comment = format!("{} | x", cloudflare.records[0].comment);
     assert_eq!(comment.len(), 100);
-    world.records[0].comment = comment.into();
+    cloudflare.records[0].comment = comment.into();
     let desired = [paths("http://other:80"), vec![endpoint(&[("tunnel-service", "none")])]].concat();
-    let plan = world.run_loop(&desired, usize::MAX);
+    let plan = cloudflare.run_loop(&desired, usize::MAX);
     let refused: Vec<_> =
         plan.refusals.iter().map(|one| (one.set_identifier.as_deref(), one.reason.label())).collect();
     assert_eq!(refused, [(Some(""), "stamp_full")]);
     let other = |endpoint: &Endpoint| endpoint.property("webhook/tunnel-service") == Some("http://other:80");
-    assert!(world.shown().iter().all(other), "{:?}", world.shown());
+    assert!(cloudflare.shown().iter().all(other), "{:?}", cloudflare.shown());
 }
 
 /// Both are asked for by endpoints of their own.
@@ -235,12 +243,12 @@ fn a_record_alone_that_finds_no_room_in_the_comment_stops_no_path() {
 fn a_path_that_is_withdrawn_leaves_the_record_alone_claimed() {
     let record = endpoint(&[("tunnel-service", "none")]);
     let path = endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", "^/a$")]);
-    let mut world = World::new(&[], &[]);
-    world.run_loop(&[record.clone(), path], usize::MAX);
-    world.run_loop(&[record], usize::MAX);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[record.clone(), path], usize::MAX);
+    cloudflare.run_loop(&[record], usize::MAX);
     let stamps: Vec<Stamp> =
-        world.records.iter().filter_map(|record| Stamp::parse(&record.comment)).collect();
-    let [stamp] = &stamps[..] else { panic!("{:?}", world.records) };
+        cloudflare.records.iter().filter_map(|record| Stamp::parse(&record.comment)).collect();
+    let [stamp] = &stamps[..] else { panic!("{:?}", cloudflare.records) };
     assert!(stamp.claims.record_only && stamp.claims.rules.is_empty(), "{stamp:?}");
 }
 
@@ -248,14 +256,14 @@ fn a_path_that_is_withdrawn_leaves_the_record_alone_claimed() {
 #[test]
 fn the_stamp_of_several_rules_names_no_object() {
     let path = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
-    let mut world = World::new(&[], &[]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
     for (desired, named) in [
         (&[path("^/a$")][..], true),
         (&[path("^/a$"), path("^/b$")], false),
         (&[endpoint(&[("tunnel-service", "none")]), path("^/c$")], false),
     ] {
-        world.run_loop(desired, usize::MAX);
-        let comment = &world.records[0].comment;
+        cloudflare.run_loop(desired, usize::MAX);
+        let comment = &cloudflare.records[0].comment;
         assert_eq!(comment.contains("resource=ingress/shop/web"), named, "{comment}");
     }
 }
@@ -264,12 +272,12 @@ fn the_stamp_of_several_rules_names_no_object() {
 #[test]
 fn the_stamp_to_paste_back_names_no_rule_that_is_not_asked_for() {
     let theirs = r#"{"hostname":"a.example.com","path":"^/theirs$","service":"http://theirs:81"}"#;
-    let mut world = World::new(&[theirs.to_owned()], &[]);
+    let mut cloudflare = FakeCloudflare::new(&[theirs.to_owned()], &[]);
     let on = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
     let desired = [on("^/a$"), on("^/b$"), endpoint(&[("tunnel-service", "http://web:80")])];
-    world.run_loop(&desired, usize::MAX);
-    let stamp = std::mem::take(&mut world.records[0].comment);
-    let plan = world.run_loop(&desired, usize::MAX);
+    cloudflare.run_loop(&desired, usize::MAX);
+    let stamp = std::mem::take(&mut cloudflare.records[0].comment);
+    let plan = cloudflare.run_loop(&desired, usize::MAX);
     let Reason::RecordHeld { remedy: Some(remedy), .. } = &plan.refusals[0].reason else {
         panic!("{plan:?}");
     };
@@ -281,37 +289,40 @@ fn the_stamp_to_paste_back_names_no_rule_that_is_not_asked_for() {
 #[test]
 fn no_stamp_is_to_be_pasted_over_a_comment_that_somebody_wrote() {
     for (comment, is_pasted) in [("", true), ("Jo's", false), ("external-dns owner=other rules=-", false)] {
-        let mut world = World::new(&[], &[]);
-        world.add("a.example.com", "CNAME", &format!("{HOME}.cfargotunnel.com"), comment);
-        let plan = world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.add("a.example.com", "CNAME", &format!("{HOME}.cfargotunnel.com"), comment);
+        let plan = cloudflare.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
         let [refusal] = &plan.refusals[..] else { panic!("{comment:?}: {plan:?}") };
         let Reason::RecordHeld { remedy, .. } = &refusal.reason else { panic!("{refusal:?}") };
         assert_eq!(remedy.is_some(), is_pasted, "{comment:?}: {refusal}");
-        assert_eq!(&*world.records[0].comment, comment);
+        assert_eq!(&*cloudflare.records[0].comment, comment);
     }
 }
 
 /// At an apex they are Cloudflare's own: they delegate nothing, and a CNAME there is flattened.
 #[test]
 fn name_servers_of_the_zone_itself_hold_neither_its_apex_nor_a_name_below() {
-    let mut world = World::new(&[], &[("example.com", "NS", "ns.test")]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[("example.com", "NS", "ns.test")]);
     let below = endpoint(&[("tunnel-service", "http://web:80")]);
     let apex = Endpoint { dns_name: "example.com".to_owned(), ..below.clone() };
-    let plan = world.run_loop(&[apex, below], usize::MAX);
-    assert_eq!((plan.refusals, world.shown().len()), (Vec::new(), 2));
+    let plan = cloudflare.run_loop(&[apex, below], usize::MAX);
+    assert_eq!((plan.refusals, cloudflare.shown().len()), (Vec::new(), 2));
 }
 
 /// Somebody made two addresses of our record: ExternalDNS is shown one endpoint of each name and type.
 #[test]
 fn the_txt_record_of_a_hostname_with_two_records_is_shown_once() {
-    let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
-    world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
-    let record = world.records.iter_mut().find(|record| &*record.kind == "CNAME").expect("published");
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
+    cloudflare.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
+    let record = cloudflare.records.iter_mut().find(|record| &*record.kind == "CNAME").expect("published");
     (record.kind, record.content) = ("A".into(), "192.0.2.1".into());
     let (name, comment) = (record.name.clone(), record.comment.clone());
-    world.add(&name, "A", "192.0.2.2", &comment);
-    let shown: Vec<(String, usize)> =
-        world.shown().into_iter().map(|endpoint| (endpoint.record_type, endpoint.targets.len())).collect();
+    cloudflare.add(&name, "A", "192.0.2.2", &comment);
+    let shown: Vec<(String, usize)> = cloudflare
+        .shown()
+        .into_iter()
+        .map(|endpoint| (endpoint.record_type, endpoint.targets.len()))
+        .collect();
     assert_eq!(shown, [("A".to_owned(), 2), ("TXT".to_owned(), 1)]);
 }
 
@@ -325,12 +336,12 @@ fn txt_records_that_are_not_stored_any_more_go_from_all_hostnames_at_once() {
         };
         (0..30).map(host).collect()
     };
-    let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
-    world.run_loop(&all("http://web:80"), usize::MAX);
-    assert_eq!(world.records.len(), 60);
-    let mut world = world.with(Ownership::Comment, TXT);
-    let plan = world.run_loop(&all("http://new:80"), usize::MAX);
-    assert_eq!((plan.refusals, world.records.len()), (Vec::new(), 30));
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
+    cloudflare.run_loop(&all("http://web:80"), usize::MAX);
+    assert_eq!(cloudflare.records.len(), 60);
+    let mut cloudflare = cloudflare.with(Ownership::Comment, TXT);
+    let plan = cloudflare.run_loop(&all("http://new:80"), usize::MAX);
+    assert_eq!((plan.refusals, cloudflare.records.len()), (Vec::new(), 30));
 }
 
 /// What an operator has to do about it is said.
@@ -338,10 +349,10 @@ fn txt_records_that_are_not_stored_any_more_go_from_all_hostnames_at_once() {
 fn a_refusal_over_txt_records_names_the_remedy() {
     let apex =
         Endpoint { dns_name: "example.com".to_owned(), ..endpoint(&[("tunnel-service", "http://web:80")]) };
-    let mut world = World::new(&[], &[]).with(Ownership::Txt, TXT);
-    let refused = world.run_loop(&[apex], usize::MAX).refusals;
-    world.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
-    let unowned = plan(&deletion(""), &world.snapshot(), &Settled::default(), &world.settings())
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
+    let refused = cloudflare.run_loop(&[apex], usize::MAX).refusals;
+    cloudflare.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
+    let unowned = plan(&deletion(""), &cloudflare.snapshot(), &Settled::default(), &cloudflare.settings())
         .expect("nobody else's")
         .refusals;
     for (refusals, label, remedies) in [
@@ -368,8 +379,8 @@ fn what_stands_as_it_is_wanted_is_in_no_plan_though_its_tunnel_is_written() {
         dns_name: name.to_owned(),
         ..endpoint(&[("tunnel-service", service)])
     };
-    let mut world = World::new(&[], &[]);
-    world.run_loop(
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(
         &["a", "b", "c"].map(|name| on(&format!("{name}.example.com"), "http://web:80")),
         usize::MAX,
     );
@@ -378,7 +389,7 @@ fn what_stands_as_it_is_wanted_is_in_no_plan_though_its_tunnel_is_written() {
         on("b.example.com", "http://other:80"),
         on("c.example.com", "http://web:80"),
     ];
-    let plan = world.plan(&Changes { update_new, ..Changes::default() });
+    let plan = cloudflare.plan(&Changes { update_new, ..Changes::default() });
     let planned: Vec<&str> = plan.hosts.iter().map(|host| &*host.hostname).collect();
     assert_eq!(planned, ["b.example.com"]);
 }
@@ -387,23 +398,23 @@ fn what_stands_as_it_is_wanted_is_in_no_plan_though_its_tunnel_is_written() {
 #[test]
 fn a_comment_that_was_copied_to_another_name_makes_nothing_ours() {
     for kind in ["A", "CNAME"] {
-        let mut world = World::new(&[], &[]);
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
         let desired = [endpoint(&[("tunnel-service", "http://web:80")])];
-        world.run_loop(&desired, usize::MAX);
-        let comment = world.records[0].comment.clone();
-        world.add("copied.example.com", kind, "192.0.2.1", &comment);
-        let (shown, before) = (world.shown().len(), world.clone());
+        cloudflare.run_loop(&desired, usize::MAX);
+        let comment = cloudflare.records[0].comment.clone();
+        cloudflare.add("copied.example.com", kind, "192.0.2.1", &comment);
+        let (shown, before) = (cloudflare.shown().len(), cloudflare.clone());
         assert_eq!(shown, 1, "{kind}");
         for desired in [&desired[..], &[]] {
-            world.run_loop(desired, usize::MAX);
-            assert_eq!(world.records.last(), before.records.last(), "{kind}");
+            cloudflare.run_loop(desired, usize::MAX);
+            assert_eq!(cloudflare.records.last(), before.records.last(), "{kind}");
         }
         // Nor is it another owner's: taken over, what it says is a remark.
-        let mut world = world.adopting(&["all"]);
+        let mut cloudflare = cloudflare.adopting(&["all"]);
         let copied = Endpoint { dns_name: "copied.example.com".to_owned(), ..desired[0].clone() };
-        world.run_loop(std::slice::from_ref(&copied), usize::MAX);
-        let stamps = world.records.iter().filter_map(Stamp::of);
-        assert_eq!((stamps.count(), world.shown().len()), (1, 1), "{:?}", world.records);
+        cloudflare.run_loop(std::slice::from_ref(&copied), usize::MAX);
+        let stamps = cloudflare.records.iter().filter_map(Stamp::of);
+        assert_eq!((stamps.count(), cloudflare.shown().len()), (1, 1), "{:?}", cloudflare.records);
     }
 }
 
@@ -411,22 +422,26 @@ fn a_comment_that_was_copied_to_another_name_makes_nothing_ours() {
 #[test]
 fn a_stamp_that_says_no_hostname_is_not_written_only_for_that() {
     let on = |service: &str, path: &str| endpoint(&[("tunnel-service", service), ("tunnel-path", path)]);
-    let mut world = World::new(&[], &[]);
-    world.run_loop(&[on("http://web:80", "^/a$")], usize::MAX);
-    let comment = world.records[0].comment.to_string();
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[on("http://web:80", "^/a$")], usize::MAX);
+    let comment = cloudflare.records[0].comment.to_string();
     let (start, rest) = comment.split_once(" h=").expect("it has room");
     let (digest, rules) = rest.split_at(3);
     let fields = format!("{start}{rules}");
-    world.records[0].comment = (*fields).into();
-    let before = world.clone();
+    cloudflare.records[0].comment = (*fields).into();
+    let before = cloudflare.clone();
     let update_new = vec![on("http://web:80", "^/a$")];
-    let plan = world.plan(&Changes { update_new, ..Changes::default() });
+    let plan = cloudflare.plan(&Changes { update_new, ..Changes::default() });
     assert!(plan.is_empty(), "{plan:?}");
-    world.run_loop(&[on("http://new:80", "^/a$")], usize::MAX);
-    assert_eq!(world.records, before.records, "a rule changes, and no comment");
-    world.run_loop(&[on("http://new:80", "^/a$"), on("http://new:80", "^/b$")], usize::MAX);
-    assert!(world.records[0].comment.contains(&format!(" h={digest} ")), "{}", world.records[0].comment);
+    cloudflare.run_loop(&[on("http://new:80", "^/a$")], usize::MAX);
+    assert_eq!(cloudflare.records, before.records, "a rule changes, and no comment");
+    cloudflare.run_loop(&[on("http://new:80", "^/a$"), on("http://new:80", "^/b$")], usize::MAX);
+    assert!(
+        cloudflare.records[0].comment.contains(&format!(" h={digest} ")),
+        "{}",
+        cloudflare.records[0].comment
+    );
     // What says nothing of it is ours under any name, as before.
-    world.add("b.example.com", "CNAME", "192.0.2.1", &fields);
-    assert!(world.shown().iter().any(|endpoint| endpoint.dns_name == "b.example.com"));
+    cloudflare.add("b.example.com", "CNAME", "192.0.2.1", &fields);
+    assert!(cloudflare.shown().iter().any(|endpoint| endpoint.dns_name == "b.example.com"));
 }

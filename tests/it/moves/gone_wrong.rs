@@ -11,12 +11,12 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint,
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use serde_json::json;
 use test_support::external_dns::TXT_BELOW;
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness::{Program, endpoint};
-use test_support::world::{HOME, OFFICE, World, tunnel_id};
 
-use crate::passage::{Pace, Passage, SharedTime, Writes};
-use crate::town;
-use crate::town::Town;
+use crate::shared_account;
+use crate::shared_account::SharedAccount;
+use crate::simulation::{Pace, SharedTime, Simulation, Writes};
 
 const PACE: Pace = Pace { connectors: Vec::new(), records: 0, write: 10 };
 
@@ -24,8 +24,8 @@ fn pace(connectors: &[u64]) -> Pace {
     Pace { connectors: connectors.to_vec(), ..PACE }
 }
 
-fn passage(connectors: &[u64], variables: &[(&'static str, &'static str)]) -> Passage {
-    Passage::new(Town::new(), variables, pace(connectors))
+fn simulation(connectors: &[u64], variables: &[(&'static str, &'static str)]) -> Simulation {
+    Simulation::new(SharedAccount::new(), variables, pace(connectors))
 }
 
 fn through(tunnel: &str, name: &str, service: &str) -> Endpoint {
@@ -36,41 +36,41 @@ fn path_through(tunnel: &str, name: &str, path: &str, service: &str) -> Endpoint
     endpoint(name, &[("tunnel", tunnel), ("tunnel-service", service), ("tunnel-path", path)])
 }
 
-fn run(passage: &mut Passage, desired: &[Endpoint]) -> (Result<Changes, u16>, Writes) {
-    passage.run_loop(desired).expect("ExternalDNS goes on")
+fn run(simulation: &mut Simulation, desired: &[Endpoint]) -> (Result<Changes, u16>, Writes) {
+    simulation.run_loop(desired).expect("ExternalDNS goes on")
 }
 
-fn pass(passage: &Passage, seconds: u64) {
-    passage.town.cloudflare().advance_clock(Duration::from_secs(seconds));
+fn pass(simulation: &Simulation, seconds: u64) {
+    simulation.account.cloudflare().advance_clock(Duration::from_secs(seconds));
 }
 
-fn got(passage: &Passage, host: &str, path: &str) -> String {
-    match passage.town.cloudflare().visit(host, path) {
-        Visit::Served { tunnel, service, .. } => format!("{service} by {}", passage.named(&tunnel)),
-        other => passage.named(&other.to_string()),
+fn got(simulation: &Simulation, host: &str, path: &str) -> String {
+    match simulation.account.cloudflare().visit(host, path) {
+        Visit::Served { tunnel, service, .. } => format!("{service} by {}", simulation.named(&tunnel)),
+        other => simulation.named(&other.to_string()),
     }
 }
 
-/// A second program in the same town, under `--registry=txt`.
-fn program(passage: &Passage, variables: &[(&'static str, &str)]) -> Program {
-    let clock: Arc<dyn Clock> = Arc::new(SharedTime::of(passage.town.cloudflare().time()));
+/// A second program in the same account, under `--registry=txt`.
+fn program(simulation: &Simulation, variables: &[(&'static str, &str)]) -> Program {
+    let clock: Arc<dyn Clock> = Arc::new(SharedTime::of(simulation.account.cloudflare().time()));
     let all: Vec<(&'static str, &str)> =
         [("CF_TUNNEL_ID", "home,office"), ("MASS_DELETION_LIMIT", "0"), ("MOVE_GRACE", "30s")]
             .into_iter()
             .chain(variables.iter().copied())
             .collect();
-    let program = passage.town.scene.start_by(clock, &all);
+    let program = simulation.account.harness.start_by(clock, &all);
     program.wait_until_ready();
     program
 }
 
 /// No visitor of what is watched was lost.
-fn assert_nobody_is_lost(passage: &Passage) {
-    let watched = passage.town.cloudflare().watched();
+fn assert_nobody_is_lost(simulation: &Simulation) {
+    let watched = simulation.account.cloudflare().watched();
     let lost: Vec<String> = watched
         .iter()
         .filter(|watched: &&Watched| !watched.lost().is_empty())
-        .map(|watched| passage.named(&watched.to_string()))
+        .map(|watched| simulation.named(&watched.to_string()))
         .collect();
     assert!(lost.is_empty(), "{lost:#?}");
 }
@@ -80,45 +80,45 @@ fn assert_nobody_is_lost(passage: &Passage) {
 fn what_is_withdrawn_is_not_led_back_to_its_own_old_rule() {
     // The wildcard *.example.com leads to home.
     let host = "web2.example.com";
-    let mut passage = passage(&[0], &[]);
-    passage.run_to_rest(&[through("home", host, "http://open:80")]).expect("published");
+    let mut simulation = simulation(&[0], &[]);
+    simulation.run_to_rest(&[through("home", host, "http://open:80")]).expect("published");
     // Moved, and closed by it; under --registry=crd the old rule stays for ever.
-    run(&mut passage, &[through("office", host, "http://closed:80")]).0.expect("moved");
-    assert_eq!(got(&passage, host, "/"), "http://closed:80 by office");
-    let (outcome, _) = run(&mut passage, &[]);
-    let seen = got(&passage, host, "/");
+    run(&mut simulation, &[through("office", host, "http://closed:80")]).0.expect("moved");
+    assert_eq!(got(&simulation, host, "/"), "http://closed:80 by office");
+    let (outcome, _) = run(&mut simulation, &[]);
+    let seen = got(&simulation, host, "/");
     assert!(!seen.contains("open"), "{outcome:?}: after it was withdrawn: {seen}");
 }
 
 #[test]
 fn what_is_withdrawn_is_closed_at_once_also_where_the_wildcards_tunnel_is_its_own() {
     let host = "web3.example.com";
-    let mut passage = passage(&[0], &[("MOVE_GRACE", "3600s")]);
-    passage.run_to_rest(&[through("office", host, "http://web:80")]).expect("published");
-    run(&mut passage, &[through("home", host, "http://web:80")]).0.expect("moved");
+    let mut simulation = simulation(&[0], &[("MOVE_GRACE", "3600s")]);
+    simulation.run_to_rest(&[through("office", host, "http://web:80")]).expect("published");
+    run(&mut simulation, &[through("home", host, "http://web:80")]).0.expect("moved");
     let mut statuses = Vec::new();
     for _ in 0..30 {
-        let (outcome, _) = run(&mut passage, &[]);
+        let (outcome, _) = run(&mut simulation, &[]);
         statuses.push(outcome.err());
-        pass(&passage, 60);
+        pass(&simulation, 60);
     }
-    assert_eq!(got(&passage, host, "/"), "http://wild:80 by home", "half an hour later: {statuses:?}");
+    assert_eq!(got(&simulation, host, "/"), "http://wild:80 by home", "half an hour later: {statuses:?}");
 }
 
 #[test]
 fn a_path_that_is_withdrawn_goes_though_its_hostname_waits() {
     let host = "waits.example.org";
-    let mut passage = passage(&[0], &[]);
+    let mut simulation = simulation(&[0], &[]);
     let admin = path_through("home", host, "^/admin", "http://admin:80");
-    passage.run_to_rest(&[through("home", host, "http://web:80"), admin]).expect("published");
-    passage.town.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").connectors = 0);
+    simulation.run_to_rest(&[through("home", host, "http://web:80"), admin]).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").connectors = 0);
     let mut last = None;
     for _ in 0..20 {
-        last = Some(run(&mut passage, &[through("office", host, "http://web:80")]).0.err());
-        pass(&passage, 60);
+        last = Some(run(&mut simulation, &[through("office", host, "http://web:80")]).0.err());
+        pass(&simulation, 60);
     }
     assert_eq!(
-        got(&passage, host, "/admin"),
+        got(&simulation, host, "/admin"),
         "http://web:80 by home",
         "20 minutes later; last answer {last:?}"
     );
@@ -126,26 +126,26 @@ fn a_path_that_is_withdrawn_goes_though_its_hostname_waits() {
 
 #[test]
 fn patience_begins_with_the_move_that_waits() {
-    let mut passage = passage(&[300], &[("MOVE_GRACE", "3600s")]);
+    let mut simulation = simulation(&[300], &[("MOVE_GRACE", "3600s")]);
     let at = |one: &str, two: &str| {
         [through(one, "first.example.org", "http://a:80"), through(two, "second.example.org", "http://b:80")]
     };
-    passage.run_to_rest(&at("home", "home")).expect("published");
-    run(&mut passage, &at("office", "home")).0.expect("moved");
+    simulation.run_to_rest(&at("home", "home")).expect("published");
+    run(&mut simulation, &at("office", "home")).0.expect("moved");
     // Nothing is asked for, or nothing is written, for eleven minutes.
-    pass(&passage, 660);
-    let (outcome, _) = run(&mut passage, &at("office", "office"));
-    let seen = got(&passage, "second.example.org", "/");
-    let said = passage.town.scene.log.lines_with(&["not_moved", "second.example.org"]);
+    pass(&simulation, 660);
+    let (outcome, _) = run(&mut simulation, &at("office", "office"));
+    let seen = got(&simulation, "second.example.org", "/");
+    let said = simulation.account.harness.log.lines_with(&["not_moved", "second.example.org"]);
     assert_eq!(seen, "http://b:80 by office", "{:?} {said:#?}", outcome.map(|_| 204));
 }
 
 #[test]
 fn a_dry_run_comes_to_an_end() {
     let host = "dry.example.com";
-    let mut passage = passage(&[0], &[]);
-    passage.run_to_rest(&[through("office", host, "http://web:80")]).expect("published");
-    let mut dry = Passage::new(passage.town, &[("DRY_RUN", "true")], pace(&[0]));
+    let mut simulation = simulation(&[0], &[]);
+    simulation.run_to_rest(&[through("office", host, "http://web:80")]).expect("published");
+    let mut dry = Simulation::new(simulation.account, &[("DRY_RUN", "true")], pace(&[0]));
     let mut answers = Vec::new();
     for _ in 0..15 {
         answers.push(run(&mut dry, &[]).0.err());
@@ -158,65 +158,66 @@ fn a_dry_run_comes_to_an_end() {
 #[test]
 fn who_is_withdrawn_with_a_txt_record_below_is_handed_over_to_the_wildcard() {
     let host = "txt.example.com";
-    let passage = passage(&[0], &[]);
-    let program = program(&passage, &[("OWNERSHIP", "txt")]);
+    let simulation = simulation(&[0], &[]);
+    let program = program(&simulation, &[("OWNERSHIP", "txt")]);
     let external_dns = program.external_dns().with_registry(TXT_BELOW);
     external_dns.run_loop(&[through("office", host, "http://web:80")]).expect("published");
     external_dns.run_loop(&[through("office", host, "http://web:80")]).expect("at rest");
-    assert_eq!(got(&passage, host, "/"), "http://web:80 by office");
-    passage.town.cloudflare().watch(&["https://txt.example.com/"]);
+    assert_eq!(got(&simulation, host, "/"), "http://web:80 by office");
+    simulation.account.cloudflare().watch(&["https://txt.example.com/"]);
     for _ in 0..4 {
         let _ = external_dns.run_loop(&[]);
-        pass(&passage, 60);
+        pass(&simulation, 60);
     }
-    assert_eq!(got(&passage, host, "/"), "http://wild:80 by home");
-    assert_nobody_is_lost(&passage);
+    assert_eq!(got(&simulation, host, "/"), "http://wild:80 by home");
+    assert_nobody_is_lost(&simulation);
 }
 
 #[test]
 fn who_is_published_below_a_wildcard_with_a_txt_record_beside_it_is_served_throughout() {
-    let town = Town::holding(|cloudflare| {
+    let account = SharedAccount::holding(|cloudflare| {
         for (kind, content) in [("A", "192.0.2.9"), ("TXT", "v=spf1 -all")] {
             let record = json!({"name": "*.wild.example.org", "type": kind, "content": content, "proxied": kind == "A"});
             cloudflare.add_record("example.org", record).expect("Cloudflare takes it");
         }
     });
-    let mut passage = Passage::new(town, &[], pace(&[300]));
-    passage.run_to_rest(&[]).expect("rest");
-    passage.town.cloudflare().watch(&["https://web.wild.example.org/"]);
-    passage.run_to_rest(&[through("home", "web.wild.example.org", "http://web:80")]).expect("published");
-    assert_nobody_is_lost(&passage);
+    let mut simulation = Simulation::new(account, &[], pace(&[300]));
+    simulation.run_to_rest(&[]).expect("rest");
+    simulation.account.cloudflare().watch(&["https://web.wild.example.org/"]);
+    simulation.run_to_rest(&[through("home", "web.wild.example.org", "http://web:80")]).expect("published");
+    assert_nobody_is_lost(&simulation);
 }
 
 #[test]
 fn what_is_withdrawn_from_the_zone_around_goes_though_a_wildcard_of_the_zone_inside_answers() {
     let name = "x.a.example.com";
     let desired = Endpoint { dns_name: name.to_owned(), ..through("office", name, "http://web:80") };
-    let mut world = World::new(&[], &[]);
-    world.run_loop(&[desired], usize::MAX);
-    assert_eq!(world.records.len(), 1);
-    world.add_inner_zone(true);
-    world.add("*.a.example.com", "CNAME", &tunnel_id(HOME).hostname(), "");
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[desired], usize::MAX);
+    assert_eq!(cloudflare.records.len(), 1);
+    cloudflare.add_inner_zone(true);
+    cloudflare.add("*.a.example.com", "CNAME", &tunnel_id(HOME).hostname(), "");
     let mut refusals = Vec::new();
     for _ in 0..10 {
-        let plan = world.run_loop(&[], usize::MAX);
+        let plan = cloudflare.run_loop(&[], usize::MAX);
         refusals.push(plan.refusals.iter().map(|refusal| refusal.reason.label()).collect::<Vec<_>>());
     }
-    let standing = world.records.iter().filter(|record| &*record.name == name).count();
-    assert_eq!(standing, 0, "{refusals:?} {:?}", world.document(&tunnel_id(OFFICE)));
+    let standing = cloudflare.records.iter().filter(|record| &*record.name == name).count();
+    assert_eq!(standing, 0, "{refusals:?} {:?}", cloudflare.document(&tunnel_id(OFFICE)));
 }
 
 #[test]
 fn a_rule_that_our_own_wildcard_leads_visitors_to_is_not_taken_back() {
     let name = "a.example.com";
     let theirs = r#"{"hostname":"a.example.com","service":"http://theirs:80"}"#.to_owned();
-    let mut world = World::new(&[theirs], &[]);
+    let mut cloudflare = FakeCloudflare::new(&[theirs], &[]);
     let wildcard = through("home", "*.example.com", "http://wild:80");
-    world.run_loop(std::slice::from_ref(&wildcard), usize::MAX);
-    let plan = world.run_loop(&[wildcard.clone(), through("home", name, "http://theirs:80")], usize::MAX);
+    cloudflare.run_loop(std::slice::from_ref(&wildcard), usize::MAX);
+    let plan =
+        cloudflare.run_loop(&[wildcard.clone(), through("home", name, "http://theirs:80")], usize::MAX);
     let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
-    world.run_loop(&[wildcard], usize::MAX);
-    let standing = world.foreign_rules(&tunnel_id(HOME));
+    cloudflare.run_loop(&[wildcard], usize::MAX);
+    let standing = cloudflare.foreign_rules(&tunnel_id(HOME));
     assert!(standing.iter().any(|rule| rule.contains("theirs")), "without ADOPT it is gone: {labels:?}");
 }
 
@@ -224,28 +225,28 @@ fn a_rule_that_our_own_wildcard_leads_visitors_to_is_not_taken_back() {
 fn a_rule_that_a_record_of_the_zone_around_leads_to_is_not_taken_back() {
     let name = "x.a.example.com";
     let theirs = format!(r#"{{"hostname":"{name}","service":"http://theirs:80"}}"#);
-    let mut world = World::new(&[theirs], &[(name, "CNAME", &tunnel_id(HOME).hostname())]);
-    world.add_inner_zone(false);
-    let plan = world.run_loop(&[through("home", name, "http://theirs:80")], usize::MAX);
+    let mut cloudflare = FakeCloudflare::new(&[theirs], &[(name, "CNAME", &tunnel_id(HOME).hostname())]);
+    cloudflare.add_inner_zone(false);
+    let plan = cloudflare.run_loop(&[through("home", name, "http://theirs:80")], usize::MAX);
     let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
-    world.run_loop(&[], usize::MAX);
-    let standing = world.foreign_rules(&tunnel_id(HOME));
+    cloudflare.run_loop(&[], usize::MAX);
+    let standing = cloudflare.foreign_rules(&tunnel_id(HOME));
     assert!(standing.iter().any(|rule| rule.contains("theirs")), "without ADOPT it is gone: {labels:?}");
 }
 
 #[test]
 fn a_loop_of_writes_is_broken_though_its_hostname_waits() {
     let host = "fought.example.org";
-    let mut passage = passage(&[0], &[]);
-    passage.run_to_rest(&[through("home", host, "http://web:80")]).expect("published");
-    passage.town.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").connectors = 0);
-    let before = passage.town.cloudflare().configuration("office").expect("there");
+    let mut simulation = simulation(&[0], &[]);
+    simulation.run_to_rest(&[through("home", host, "http://web:80")]).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").connectors = 0);
+    let before = simulation.account.cloudflare().configuration("office").expect("there");
     let mut writes = Vec::new();
     for _ in 0..12 {
-        writes.push(run(&mut passage, &[through("office", host, "http://web:80")]).1.configurations);
+        writes.push(run(&mut simulation, &[through("office", host, "http://web:80")]).1.configurations);
         // Another program writes its own document back.
-        passage.town.cloudflare().put_configuration("office", &before).expect("taken");
-        pass(&passage, 60);
+        simulation.account.cloudflare().put_configuration("office", &before).expect("taken");
+        pass(&simulation, 60);
     }
     // Twice, and again after ten minutes.
     assert!(writes.iter().sum::<usize>() <= 3, "{writes:?}");
@@ -254,29 +255,29 @@ fn a_loop_of_writes_is_broken_though_its_hostname_waits() {
 #[test]
 fn the_stamp_names_its_object_while_the_old_rule_stays() {
     let host = "named.example.org";
-    let mut passage = passage(&[0], &[]);
-    passage.run_to_rest(&[through("home", host, "http://web:80")]).expect("published");
-    run(&mut passage, &[through("office", host, "http://web:80")]).0.expect("moved");
-    let zone = passage.town.organisation.clone();
-    let records = passage.town.cloudflare().records(&zone);
+    let mut simulation = simulation(&[0], &[]);
+    simulation.run_to_rest(&[through("home", host, "http://web:80")]).expect("published");
+    run(&mut simulation, &[through("office", host, "http://web:80")]).0.expect("moved");
+    let zone = simulation.account.organisation.clone();
+    let records = simulation.account.cloudflare().records(&zone);
     let record = records.iter().find(|record| record.name == host).expect("there");
-    assert!(town::stamp(record).expect("ours").resource.is_some(), "{:?}", record.comment);
+    assert!(shared_account::stamp(record).expect("ours").resource.is_some(), "{:?}", record.comment);
 }
 
 #[test]
 fn a_hostname_does_not_move_to_an_older_rule_of_its_own() {
     let host = "reopened.example.org";
-    let mut passage = passage(&[0], &[("MOVE_GRACE", "3600s")]);
-    passage.run_to_rest(&[through("home", host, "http://open:80")]).expect("published");
-    run(&mut passage, &[through("office", host, "http://closed:80")]).0.expect("moved");
-    passage.town.cloudflare().edit(|cloudflare| {
+    let mut simulation = simulation(&[0], &[("MOVE_GRACE", "3600s")]);
+    simulation.run_to_rest(&[through("home", host, "http://open:80")]).expect("published");
+    run(&mut simulation, &[through("office", host, "http://closed:80")]).0.expect("moved");
+    simulation.account.cloudflare().edit(|cloudflare| {
         cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.service == "http://closed-too:80");
     });
     let mut seen = Vec::new();
     for _ in 0..3 {
-        let (outcome, _) = run(&mut passage, &[through("home", host, "http://closed-too:80")]);
-        seen.push((outcome.err(), got(&passage, host, "/")));
-        pass(&passage, 60);
+        let (outcome, _) = run(&mut simulation, &[through("home", host, "http://closed-too:80")]);
+        seen.push((outcome.err(), got(&simulation, host, "/")));
+        pass(&simulation, 60);
     }
     assert!(seen.iter().all(|(_, got)| !got.contains("open")), "{seen:?}");
 }
@@ -290,29 +291,29 @@ fn a_hostname_that_has_moved_is_still_its_namespaces() {
         ..endpoint(name, &[("tunnel", tunnel), ("tunnel-service", &format!("http://web.{namespace}.svc:80"))])
     };
     for moves in [false, true] {
-        let mut world = World::new(&[], &[]);
-        world.run_loop(&[of("home", "shop")], usize::MAX);
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(&[of("home", "shop")], usize::MAX);
         if moves {
-            world.run_loop(&[of("office", "shop")], usize::MAX);
+            cloudflare.run_loop(&[of("office", "shop")], usize::MAX);
         }
-        world.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
+        cloudflare.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
         let tunnel = if moves { "office" } else { "home" };
-        let plan = world.run_loop(&[of(tunnel, "aaa")], usize::MAX);
+        let plan = cloudflare.run_loop(&[of(tunnel, "aaa")], usize::MAX);
         let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
-        assert_eq!(labels, ["namespace_held"], "moves={moves} {:?}", world.records);
+        assert_eq!(labels, ["namespace_held"], "moves={moves} {:?}", cloudflare.records);
     }
 }
 
 #[test]
 fn what_is_withdrawn_goes_though_somebody_sets_its_record_back() {
     let host = "held.example.com";
-    let mut passage = passage(&[0], &[]);
-    passage.run_to_rest(&[through("office", host, "http://web:80")]).expect("published");
-    let (zone, office) = (passage.town.scene.zone.clone(), passage.town.office.clone());
+    let mut simulation = simulation(&[0], &[]);
+    simulation.run_to_rest(&[through("office", host, "http://web:80")]).expect("published");
+    let (zone, office) = (simulation.account.harness.zone.clone(), simulation.account.office.clone());
     let mut answers = Vec::new();
     for _ in 0..15 {
-        answers.push(run(&mut passage, &[]).0.err());
-        passage.town.cloudflare().edit(|cloudflare| {
+        answers.push(run(&mut simulation, &[]).0.err());
+        simulation.account.cloudflare().edit(|cloudflare| {
             let id =
                 cloudflare.records(&zone).iter().find(|record| record.name == host).map(|it| it.id.clone());
             if let Some(id) = id {
@@ -320,41 +321,46 @@ fn what_is_withdrawn_goes_though_somebody_sets_its_record_back() {
                 cloudflare.patch_record(&zone, &id, &content).expect("taken");
             }
         });
-        pass(&passage, 60);
+        pass(&simulation, 60);
     }
-    assert_eq!(got(&passage, host, "/"), "http://wild:80 by home", "{answers:?}");
+    assert_eq!(got(&simulation, host, "/"), "http://wild:80 by home", "{answers:?}");
 }
 
 #[test]
 fn what_is_withdrawn_goes_though_the_records_of_another_zone_cannot_be_written() {
-    let mut passage = Passage::new(Town::new(), &[], Pace { write: 0, ..pace(&[0]) });
+    let mut simulation = Simulation::new(SharedAccount::new(), &[], Pace { write: 0, ..pace(&[0]) });
     let host = "closes.example.com";
-    passage.run_to_rest(&[through("home", host, "http://web:80")]).expect("published");
-    let zone = passage.town.organisation.clone();
+    simulation.run_to_rest(&[through("home", host, "http://web:80")]).expect("published");
+    let zone = simulation.account.organisation.clone();
     let batch = Matcher::call("POST", &format!("/zones/{zone}/dns_records/batch"));
-    passage.town.cloudflare().fault_every(batch, Fault::status(503));
+    simulation.account.cloudflare().fault_every(batch, Fault::status(503));
     let mut answers = Vec::new();
     for _ in 0..5 {
-        answers.push(run(&mut passage, &[through("home", "new.example.org", "http://new:80")]).0.err());
-        pass(&passage, 60);
+        answers.push(run(&mut simulation, &[through("home", "new.example.org", "http://new:80")]).0.err());
+        pass(&simulation, 60);
     }
-    assert_eq!(answers.last(), Some(&Some(503)), "{answers:?} {:?}", got(&passage, "new.example.org", "/"));
-    assert_eq!(got(&passage, host, "/"), "http://wild:80 by home", "{answers:?}");
+    assert_eq!(
+        answers.last(),
+        Some(&Some(503)),
+        "{answers:?} {:?}",
+        got(&simulation, "new.example.org", "/")
+    );
+    assert_eq!(got(&simulation, host, "/"), "http://wild:80 by home", "{answers:?}");
 }
 
 #[test]
 fn what_is_withdrawn_goes_though_its_record_cannot_be_led_to_the_wildcards_tunnel() {
     let host = "refused.example.com";
-    let mut passage = passage(&[0], &[]);
-    passage.run_to_rest(&[through("office", host, "http://web:80")]).expect("published");
-    passage.town.cloudflare().edit(|cloudflare| {
+    let mut simulation = simulation(&[0], &[]);
+    simulation.run_to_rest(&[through("office", host, "http://web:80")]).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| {
         let refusal = cloudflare_emulator::Refusal::new(400, 1004, "DNS Validation Error");
         cloudflare.whims_mut().dislike_name(host, refusal);
     });
     let mut answers = Vec::new();
     for _ in 0..15 {
-        answers.push(run(&mut passage, &[]).0.err());
-        pass(&passage, 60);
+        answers.push(run(&mut simulation, &[]).0.err());
+        pass(&simulation, 60);
     }
-    assert_eq!(got(&passage, host, "/"), "http://wild:80 by home", "{answers:?}");
+    assert_eq!(got(&simulation, host, "/"), "http://wild:80 by home", "{answers:?}");
 }

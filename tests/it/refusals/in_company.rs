@@ -7,9 +7,9 @@ use std::time::Duration;
 use cloudflare_emulator::{Cloudflare, Matcher, RateLimit, Refusal, RuleText};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use test_support::harness::{Scene, published};
+use test_support::harness::{Harness, published};
 
-use crate::toll::Toll;
+use crate::latency::ProgramWithLatency;
 
 /// What a call takes at Cloudflare on a good day.
 const CALL: Duration = Duration::from_millis(300);
@@ -49,21 +49,21 @@ fn spread(count: usize, among: usize, seed: u64) -> BTreeSet<usize> {
 }
 
 /// One Cloudflare that dislikes some hostnames, and the program on a clock that only calls move.
-struct Stage {
-    scene: Scene,
-    toll: Toll,
+struct Fixture {
+    harness: Harness,
+    latency: ProgramWithLatency,
     good: BTreeSet<String>,
 }
 
-impl Stage {
+impl Fixture {
     fn new(count: usize, bad: &BTreeSet<usize>, refuser: Refuser) -> Self {
         Self::with_calls_of(CALL, count, bad, refuser)
     }
 
     fn with_calls_of(call: Duration, count: usize, bad: &BTreeSet<usize>, refuser: Refuser) -> Self {
-        let scene = Scene::new();
+        let harness = Harness::new();
         let bad: BTreeSet<String> = bad.iter().map(|number| name(*number)).collect();
-        scene.cloudflare.edit(|cloudflare| match refuser {
+        harness.cloudflare.edit(|cloudflare| match refuser {
             Refuser::Batch => {
                 let refusal = Refusal::new(400, 9041, "This DNS record cannot be proxied.");
                 bad.iter().for_each(|name| cloudflare.whims_mut().dislike_name(name, refusal.clone()));
@@ -74,17 +74,17 @@ impl Stage {
             }
         });
         let good = (0..count).map(name).filter(|name| !bad.contains(name)).collect();
-        let toll = Toll::new(&scene, call, &[]);
-        Self { scene, toll, good }
+        let latency = ProgramWithLatency::new(&harness, call, &[]);
+        Self { harness, latency, good }
     }
 
     fn records(&self) -> BTreeSet<String> {
-        self.scene.cnames().into_iter().map(|(name, ..)| name).collect()
+        self.harness.cnames().into_iter().map(|(name, ..)| name).collect()
     }
 
     /// Those with a record and a rule.
     fn published(&self) -> BTreeSet<String> {
-        let rules = self.scene.rules();
+        let rules = self.harness.rules();
         let has_rule = |name: &String| rules.iter().any(|rule| rule.contains(&format!("\"{name}\"")));
         self.records().into_iter().filter(has_rule).collect()
     }
@@ -93,7 +93,7 @@ impl Stage {
     fn missing_by_loop(&self, desired: &[Endpoint], loops: usize) -> Vec<usize> {
         let mut missing = Vec::new();
         for _ in 0..loops {
-            let answer = self.toll.run_loop(&self.scene, desired);
+            let answer = self.latency.run_loop(&self.harness, desired);
             assert!(matches!(answer, Ok(_) | Err(503)), "{answer:?}");
             missing.push(self.good.difference(&self.published()).count());
             if missing.last() == Some(&0) {
@@ -101,7 +101,7 @@ impl Stage {
             }
             // Nobody would ask again under `--registry=crd`.
             assert_eq!(answer.err(), Some(503), "{missing:?}");
-            self.toll.clock.put_ahead(INTERVAL);
+            self.latency.clock.put_ahead(INTERVAL);
         }
         missing
     }
@@ -112,8 +112,8 @@ fn with_forty_bad_ones_among_two_hundred_all_good_ones_are_published_in_seven_lo
     for refuser in
         [Refuser::Batch, Refuser::Document(RuleText::Unnamed), Refuser::Document(RuleText::Numbered)]
     {
-        let stage = Stage::new(200, &spread(40, 200, SEED), refuser);
-        let missing = stage.missing_by_loop(&hostnames(200), LOOPS_MAX);
+        let fixture = Fixture::new(200, &spread(40, 200, SEED), refuser);
+        let missing = fixture.missing_by_loop(&hostnames(200), LOOPS_MAX);
         assert_eq!(missing.last(), Some(&0), "{refuser:?}: {missing:?}");
     }
 }
@@ -121,12 +121,12 @@ fn with_forty_bad_ones_among_two_hundred_all_good_ones_are_published_in_seven_lo
 /// Whoever was found good has further steps to take, for which the time is kept.
 #[test]
 fn what_goes_through_while_others_are_narrowed_down_is_published_whole_in_the_same_loop() {
-    let stage = Stage::new(60, &spread(20, 60, SEED), Refuser::Batch);
+    let fixture = Fixture::new(60, &spread(20, 60, SEED), Refuser::Batch);
     let mut loops = 0;
-    while stage.published() != stage.good {
-        assert!(matches!(stage.toll.run_loop(&stage.scene, &hostnames(60)), Ok(_) | Err(503)));
-        assert_eq!(stage.published(), stage.records());
-        stage.toll.clock.put_ahead(INTERVAL);
+    while fixture.published() != fixture.good {
+        assert!(matches!(fixture.latency.run_loop(&fixture.harness, &hostnames(60)), Ok(_) | Err(503)));
+        assert_eq!(fixture.published(), fixture.records());
+        fixture.latency.clock.put_ahead(INTERVAL);
         loops += 1;
         assert!(loops < LOOPS_MAX);
     }
@@ -136,13 +136,17 @@ fn what_goes_through_while_others_are_narrowed_down_is_published_whole_in_the_sa
 #[test]
 fn a_newcomer_does_not_wait_for_those_in_doubt() {
     for refuser in [Refuser::Batch, Refuser::Document(RuleText::Unnamed)] {
-        let stage = Stage::new(100, &spread(40, 100, SEED), refuser);
+        let fixture = Fixture::new(100, &spread(40, 100, SEED), refuser);
         let mut desired = hostnames(100);
-        assert_eq!(stage.toll.run_loop(&stage.scene, &desired).err(), Some(503));
+        assert_eq!(fixture.latency.run_loop(&fixture.harness, &desired).err(), Some(503));
         for name in ["a.example.com", "z.example.com"] {
             desired.push(published(name, "http://web:80"));
-            assert_eq!(stage.toll.run_loop(&stage.scene, &desired).err(), Some(503), "others are in doubt");
-            assert!(stage.published().contains(name), "{refuser:?}: {name}");
+            assert_eq!(
+                fixture.latency.run_loop(&fixture.harness, &desired).err(),
+                Some(503),
+                "others are in doubt"
+            );
+            assert!(fixture.published().contains(name), "{refuser:?}: {name}");
         }
     }
 }
@@ -151,8 +155,8 @@ fn a_newcomer_does_not_wait_for_those_in_doubt() {
 #[test]
 fn the_same_hostnames_are_found_good_in_the_same_loops() {
     let run = || {
-        let stage = Stage::new(60, &spread(20, 60, SEED), Refuser::Batch);
-        stage.missing_by_loop(&hostnames(60), LOOPS_MAX)
+        let fixture = Fixture::new(60, &spread(20, 60, SEED), Refuser::Batch);
+        fixture.missing_by_loop(&hostnames(60), LOOPS_MAX)
     };
     assert_eq!(run(), run());
 }
@@ -161,15 +165,15 @@ fn the_same_hostnames_are_found_good_in_the_same_loops() {
 #[test]
 fn calls_that_narrow_down_leave_the_budget_to_everybody() {
     for refuser in [Refuser::Batch, Refuser::Document(RuleText::Unnamed)] {
-        let stage = Stage::with_calls_of(Duration::ZERO, 200, &spread(100, 200, SEED), refuser);
+        let fixture = Fixture::with_calls_of(Duration::ZERO, 200, &spread(100, 200, SEED), refuser);
         let limit = RateLimit { calls: 500, ..RateLimit::default() };
-        stage.scene.cloudflare.set_rate_limit(limit);
+        fixture.harness.cloudflare.set_rate_limit(limit);
         let mut most = 0;
         let mut total = 0;
         for _ in 0..6 {
-            let answer = stage.toll.run_loop(&stage.scene, &hostnames(200));
+            let answer = fixture.latency.run_loop(&fixture.harness, &hostnames(200));
             assert_eq!(answer.err(), Some(503), "{refuser:?}");
-            let calls = stage.scene.cloudflare.take_calls().len();
+            let calls = fixture.harness.cloudflare.take_calls().len();
             most = most.max(calls);
             total += calls;
         }
@@ -181,9 +185,9 @@ fn calls_that_narrow_down_leave_the_budget_to_everybody() {
 /// A PUT has no precondition. The longer ago its document was read, the likelier somebody else's write is lost.
 #[test]
 fn no_trial_goes_by_a_document_older_than_a_second() {
-    let stage = Stage::new(60, &spread(20, 60, SEED), Refuser::Document(RuleText::Unnamed));
-    assert_eq!(stage.toll.run_loop(&stage.scene, &hostnames(60)).err(), Some(503));
-    let calls = stage.scene.cloudflare.take_calls();
+    let fixture = Fixture::new(60, &spread(20, 60, SEED), Refuser::Document(RuleText::Unnamed));
+    assert_eq!(fixture.latency.run_loop(&fixture.harness, &hostnames(60)).err(), Some(503));
+    let calls = fixture.harness.cloudflare.take_calls();
     let (mut age, mut reused) = (Duration::MAX, 0);
     for call in calls.iter().filter(|call| call.path.ends_with("/configurations")) {
         if call.method == "GET" {
@@ -200,8 +204,8 @@ fn no_trial_goes_by_a_document_older_than_a_second() {
 /// Other people's rules that come between two trials stay.
 #[test]
 fn a_rule_that_somebody_makes_while_a_document_is_narrowed_down_is_kept() {
-    let stage = Stage::new(60, &spread(20, 60, SEED), Refuser::Document(RuleText::Unnamed));
-    let tunnel = stage.scene.tunnel.clone();
+    let fixture = Fixture::new(60, &spread(20, 60, SEED), Refuser::Document(RuleText::Unnamed));
+    let tunnel = fixture.harness.tunnel.clone();
     let add = move |cloudflare: &mut Cloudflare| {
         let document = cloudflare.configuration(&tunnel).map(|config| config.get().to_owned());
         let theirs = r#""ingress":[{"hostname":"theirs.example.com","service":"http://theirs:80"},"#;
@@ -209,15 +213,15 @@ fn a_rule_that_somebody_makes_while_a_document_is_narrowed_down_is_kept() {
         cloudflare.put_configuration(&tunnel, &document).map(drop)
     };
     // Two are for snapshots, one for everybody's rules; their rule comes right before a trial reads again.
-    let answer = stage.toll.run_loop_with(&stage.scene, &hostnames(60), |cloudflare| {
+    let answer = fixture.latency.run_loop_with(&fixture.harness, &hostnames(60), |cloudflare| {
         cloudflare.edit_before(Matcher::get_configuration(), 6, move |cloudflare| {
             add(cloudflare).expect("Cloudflare takes it");
         });
     });
     assert_eq!(answer.err(), Some(503));
     for _ in 0..3 {
-        assert!(stage.scene.rules().iter().any(|rule| rule.contains("theirs.example.com")));
-        stage.toll.clock.put_ahead(INTERVAL);
-        let _ = stage.toll.run_loop(&stage.scene, &hostnames(60));
+        assert!(fixture.harness.rules().iter().any(|rule| rule.contains("theirs.example.com")));
+        fixture.latency.clock.put_ahead(INTERVAL);
+        let _ = fixture.latency.run_loop(&fixture.harness, &hostnames(60));
     }
 }

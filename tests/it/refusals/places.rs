@@ -3,9 +3,9 @@
 use cloudflare_emulator::{Call, Fault, Matcher, Plan, Refusal, RuleText, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::external_dns::TXT;
-use test_support::harness::{Scene, endpoint, published};
+use test_support::harness::{Harness, endpoint, published};
 
-use crate::town::{Town, rest, stamp};
+use crate::shared_account::{SharedAccount, settle, stamp};
 
 const BOTH: (&str, &str) = ("CF_TUNNEL_ID", "home,office");
 
@@ -18,16 +18,16 @@ fn record_only(name: &str) -> Endpoint {
 }
 
 /// What a visitor's request is answered by.
-fn served(scene: &Scene, host: &str) -> String {
-    match scene.cloudflare.visit(host, "/") {
+fn served(harness: &Harness, host: &str) -> String {
+    match harness.cloudflare.visit(host, "/") {
         Visit::Served { service, .. } => service,
         other => other.to_string(),
     }
 }
 
-fn has_record(town: &Town, name: &str) -> bool {
-    let zones = [&town.scene.zone, &town.organisation];
-    let mut records = zones.into_iter().flat_map(|zone| town.cloudflare().records(zone));
+fn has_record(account: &SharedAccount, name: &str) -> bool {
+    let zones = [&account.harness.zone, &account.organisation];
+    let mut records = zones.into_iter().flat_map(|zone| account.cloudflare().records(zone));
     records.any(|record| record.name == name && stamp(&record).is_some())
 }
 
@@ -35,8 +35,8 @@ fn puts(calls: &[Call]) -> usize {
     calls.iter().filter(|call| call.method == "PUT").count()
 }
 
-fn configuration_of(town: &Town, method: &str, tunnel: &str) -> Matcher {
-    let account = town.cloudflare().account();
+fn configuration_of(account: &SharedAccount, method: &str, tunnel: &str) -> Matcher {
+    let account = account.cloudflare().account();
     Matcher::call(method, &format!("/accounts/{account}/cfd_tunnel/{tunnel}/configurations"))
 }
 
@@ -52,18 +52,18 @@ fn a_document_refused_with_any_code_stops_no_other_tunnel_and_no_record() {
         (403, 10000, "Authentication error"),
     ] {
         let label = format!("{status}/{code}");
-        let town = Town::new();
-        town.watch();
-        let program = town.scene.start_with(&[BOTH]);
+        let account = SharedAccount::new();
+        account.watch();
+        let program = account.harness.start_with(&[BOTH]);
         let external_dns = program.external_dns();
         let before = [
             published("home.example.com", "http://web:80"),
             in_office("office.example.com", "http://web:80"),
             published("goes.example.com", "http://web:80"),
         ];
-        rest(external_dns, town.cloudflare(), &before).expect("published");
-        town.cloudflare().fault_every(
-            configuration_of(&town, "PUT", &town.scene.tunnel),
+        settle(external_dns, account.cloudflare(), &before).expect("published");
+        account.cloudflare().fault_every(
+            configuration_of(&account, "PUT", &account.harness.tunnel),
             Fault::error(status, code, message),
         );
         let desired = [
@@ -78,14 +78,14 @@ fn a_document_refused_with_any_code_stops_no_other_tunnel_and_no_record() {
             assert!(matches!(answer, Ok(_) | Err(503)), "{label}: {answer:?}");
         }
         for name in ["office.example.com", "comes.example.org"] {
-            assert_eq!(served(&town.scene, name), "http://web2:80", "{label}: {name}");
+            assert_eq!(served(&account.harness, name), "http://web2:80", "{label}: {name}");
         }
-        assert!(has_record(&town, "only.example.org"), "{label}");
+        assert!(has_record(&account, "only.example.org"), "{label}");
         for name in ["home.example.com", "goes.example.com"] {
-            assert_eq!(served(&town.scene, name), "http://web:80", "{label}: {name}");
-            assert!(has_record(&town, name), "{label}: the digest stays with its rule");
+            assert_eq!(served(&account.harness, name), "http://web:80", "{label}: {name}");
+            assert!(has_record(&account, name), "{label}: the digest stays with its rule");
         }
-        assert_eq!(town.violations(), [""; 0], "{label}");
+        assert_eq!(account.violations(), [""; 0], "{label}");
     }
 }
 
@@ -104,96 +104,96 @@ fn a_tunnel_that_cannot_be_read_when_it_is_to_be_written_stops_no_other() {
         ("400", Fault::error(400, 1003, "no")),
         ("no list of rules", unreadable),
     ] {
-        let town = Town::new();
-        town.watch();
-        let program = town.scene.start_with(&[BOTH]);
+        let account = SharedAccount::new();
+        account.watch();
+        let program = account.harness.start_with(&[BOTH]);
         let desired = [
             published("home.example.com", "http://web:80"),
             in_office("office.example.org", "http://web:80"),
             record_only("only.example.org"),
         ];
         // GET /records and the snapshot of the write read it before.
-        town.cloudflare().fault(configuration_of(&town, "GET", &town.scene.tunnel), 3, fault);
+        account.cloudflare().fault(configuration_of(&account, "GET", &account.harness.tunnel), 3, fault);
         assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503), "{label}");
-        assert_eq!(served(&town.scene, "office.example.org"), "http://web:80", "{label}");
-        assert!(has_record(&town, "only.example.org"), "{label}");
-        rest(program.external_dns(), town.cloudflare(), &desired).expect("nothing is remembered");
-        assert_eq!(served(&town.scene, "home.example.com"), "http://web:80", "{label}");
-        assert_eq!(town.violations(), [""; 0], "{label}");
+        assert_eq!(served(&account.harness, "office.example.org"), "http://web:80", "{label}");
+        assert!(has_record(&account, "only.example.org"), "{label}");
+        settle(program.external_dns(), account.cloudflare(), &desired).expect("nothing is remembered");
+        assert_eq!(served(&account.harness, "home.example.com"), "http://web:80", "{label}");
+        assert_eq!(account.violations(), [""; 0], "{label}");
     }
 }
 
 #[test]
 fn where_everything_fails_for_the_credentials_the_answer_is_503_and_nothing_is_remembered() {
-    let town = Town::new();
-    let program = town.scene.start_with(&[BOTH]);
+    let account = SharedAccount::new();
+    let program = account.harness.start_with(&[BOTH]);
     let before = [published("home.example.com", "http://web:80")];
-    rest(program.external_dns(), town.cloudflare(), &before).expect("published");
-    town.cloudflare().fault_every(Matcher::writes(), Fault::error(403, 10000, "Authentication error"));
+    settle(program.external_dns(), account.cloudflare(), &before).expect("published");
+    account.cloudflare().fault_every(Matcher::writes(), Fault::error(403, 10000, "Authentication error"));
     let desired =
         [published("home.example.com", "http://web2:80"), in_office("office.example.org", "http://web:80")];
     for _ in 0..2 {
-        town.cloudflare().take_calls();
+        account.cloudflare().take_calls();
         assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503));
-        assert!(town.cloudflare().count_calls().writes > 0, "it is tried in every loop");
+        assert!(account.cloudflare().count_calls().writes > 0, "it is tried in every loop");
     }
-    town.cloudflare().clear_faults();
-    rest(program.external_dns(), town.cloudflare(), &desired).expect("permitted, it is done at once");
+    account.cloudflare().clear_faults();
+    settle(program.external_dns(), account.cloudflare(), &desired).expect("permitted, it is done at once");
 }
 
 /// Where one tunnel may be written, the token is not what is at fault.
 #[test]
 fn credentials_for_one_tunnel_alone_are_not_remembered() {
-    let town = Town::new();
-    let program = town.scene.start_with(&[BOTH]);
-    town.cloudflare().fault_every(
-        configuration_of(&town, "PUT", &town.scene.tunnel),
+    let account = SharedAccount::new();
+    let program = account.harness.start_with(&[BOTH]);
+    account.cloudflare().fault_every(
+        configuration_of(&account, "PUT", &account.harness.tunnel),
         Fault::error(403, 10000, "Authentication error"),
     );
     let desired =
         [published("home.example.com", "http://web:80"), in_office("office.example.org", "http://web:80")];
     program.external_dns().run_loop(&desired).expect("the rest is done");
-    assert_eq!(served(&town.scene, "office.example.org"), "http://web:80");
-    town.cloudflare().clear_faults();
-    rest(program.external_dns(), town.cloudflare(), &desired).expect("permitted, it is done at once");
-    assert_eq!(served(&town.scene, "home.example.com"), "http://web:80");
+    assert_eq!(served(&account.harness, "office.example.org"), "http://web:80");
+    account.cloudflare().clear_faults();
+    settle(program.external_dns(), account.cloudflare(), &desired).expect("permitted, it is done at once");
+    assert_eq!(served(&account.harness, "home.example.com"), "http://web:80");
 }
 
 /// Cloudflare dislikes a hand-made rule from now on.
-fn dislike_the_foreign_rule(town: &Town, text: RuleText) {
-    town.cloudflare().edit(|cloudflare| {
+fn dislike_the_foreign_rule(account: &SharedAccount, text: RuleText) {
+    account.cloudflare().edit(|cloudflare| {
         cloudflare.whims_mut().dislike_rule(text, |rule| {
             rule.hostname == "hand.example.com" && rule.service == "http://theirs:80"
         });
     });
 }
 
-fn mend_the_foreign_rule(town: &Town) {
-    let document = town.cloudflare().configuration(&town.scene.tunnel).expect("a document");
+fn mend_the_foreign_rule(account: &SharedAccount) {
+    let document = account.cloudflare().configuration(&account.harness.tunnel).expect("a document");
     let mended = document.replace("http://theirs:80", "http://mended:80");
-    town.cloudflare().put_configuration(&town.scene.tunnel, &mended).expect("Cloudflare takes it");
+    account.cloudflare().put_configuration(&account.harness.tunnel, &mended).expect("Cloudflare takes it");
 }
 
 #[test]
 fn what_a_foreign_rule_holds_up_is_tried_again_as_soon_as_somebody_changes_the_tunnel() {
     for text in [RuleText::Numbered, RuleText::Unnamed] {
         for count in [1, 3] {
-            let town = Town::new();
-            dislike_the_foreign_rule(&town, text);
-            let program = town.scene.start();
+            let account = SharedAccount::new();
+            dislike_the_foreign_rule(&account, text);
+            let program = account.harness.start();
             let desired: Vec<Endpoint> = (0..count)
                 .map(|number| published(&format!("h{number}.example.com"), "http://web:80"))
                 .collect();
             for _ in 0..2 {
                 program.external_dns().run_loop(&desired).expect("refused by name");
             }
-            town.cloudflare().take_calls();
+            account.cloudflare().take_calls();
             program.external_dns().run_loop(&desired).expect("held back");
-            assert_eq!(puts(&town.cloudflare().take_calls()), 0, "{text:?}");
-            mend_the_foreign_rule(&town);
-            rest(program.external_dns(), town.cloudflare(), &desired).expect("published at once");
+            assert_eq!(puts(&account.cloudflare().take_calls()), 0, "{text:?}");
+            mend_the_foreign_rule(&account);
+            settle(program.external_dns(), account.cloudflare(), &desired).expect("published at once");
             for endpoint in &desired {
-                assert_eq!(served(&town.scene, &endpoint.dns_name), "http://web:80", "{text:?}");
+                assert_eq!(served(&account.harness, &endpoint.dns_name), "http://web:80", "{text:?}");
             }
         }
     }
@@ -202,33 +202,33 @@ fn what_a_foreign_rule_holds_up_is_tried_again_as_soon_as_somebody_changes_the_t
 /// Another change of ours would else send the refused ones again, in every loop that changes something.
 #[test]
 fn what_was_refused_alone_is_not_tried_again_because_we_write_the_tunnel_ourselves() {
-    let town = Town::new();
-    town.cloudflare().edit(|cloudflare| {
+    let account = SharedAccount::new();
+    account.cloudflare().edit(|cloudflare| {
         cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.hostname == "bad.example.com");
     });
-    let program = town.scene.start();
+    let program = account.harness.start();
     let mut desired = vec![published("bad.example.com", "http://web:80")];
     program.external_dns().run_loop(&desired).expect("refused by name");
     for number in 0..4 {
         desired.push(published(&format!("h{number}.example.com"), "http://web:80"));
-        town.cloudflare().take_calls();
+        account.cloudflare().take_calls();
         program.external_dns().run_loop(&desired).expect("the rest is done");
-        assert_eq!(puts(&town.cloudflare().take_calls()), 1, "the new one's");
+        assert_eq!(puts(&account.cloudflare().take_calls()), 1, "the new one's");
     }
 }
 
 /// A request that cannot go on remembers what it was told until then.
 #[test]
 fn what_was_refused_before_a_request_ended_is_not_sent_again() {
-    let town = Town::new();
-    let mut tunnels = [("home", &town.scene.tunnel), ("office", &town.office)];
+    let account = SharedAccount::new();
+    let mut tunnels = [("home", &account.harness.tunnel), ("office", &account.office)];
     tunnels.sort_unstable_by_key(|(_, id)| *id);
     let [(first, first_id), (second, second_id)] = tunnels;
-    town.cloudflare().edit(|cloudflare| {
+    account.cloudflare().edit(|cloudflare| {
         cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.hostname == "bad.example.com");
     });
-    let program = town.scene.start_with(&[BOTH]);
-    town.cloudflare().fault_every(configuration_of(&town, "PUT", second_id), Fault::status(500));
+    let program = account.harness.start_with(&[BOTH]);
+    account.cloudflare().fault_every(configuration_of(&account, "PUT", second_id), Fault::status(500));
     let service = ("tunnel-service", "http://web:80");
     let desired = [
         endpoint("bad.example.com", &[("tunnel", first), service]),
@@ -237,7 +237,7 @@ fn what_was_refused_before_a_request_ended_is_not_sent_again() {
     for _ in 0..2 {
         assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503));
     }
-    let calls = town.cloudflare().take_calls();
+    let calls = account.cloudflare().take_calls();
     let sent = calls.iter().filter(|call| call.method == "PUT" && call.path.contains(&**first_id));
     assert_eq!(sent.count(), 1);
 }
@@ -245,13 +245,13 @@ fn what_was_refused_before_a_request_ended_is_not_sent_again() {
 /// Somebody deletes a record of ours between our read and our write.
 #[test]
 fn a_record_that_is_gone_already_stops_no_other_and_is_not_refused() {
-    let town = Town::new();
-    let program = town.scene.start_with(&[("MASS_DELETION_LIMIT", "0")]);
+    let account = SharedAccount::new();
+    let program = account.harness.start_with(&[("MASS_DELETION_LIMIT", "0")]);
     let before: Vec<Endpoint> =
         (0..6).map(|number| published(&format!("h{number}.example.com"), "http://web:80")).collect();
-    rest(program.external_dns(), town.cloudflare(), &before).expect("published");
-    let zone = town.scene.zone.clone();
-    town.cloudflare().edit_before(Matcher::batch(), 1, move |cloudflare| {
+    settle(program.external_dns(), account.cloudflare(), &before).expect("published");
+    let zone = account.harness.zone.clone();
+    account.cloudflare().edit_before(Matcher::batch(), 1, move |cloudflare| {
         let records = cloudflare.records(&zone);
         let id =
             records.iter().find(|record| record.name == "h3.example.com").map(|record| record.id.clone());
@@ -260,22 +260,22 @@ fn a_record_that_is_gone_already_stops_no_other_and_is_not_refused() {
     let desired = [published("new.example.com", "http://web:80")];
     assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503), "what is left is not known");
     for endpoint in &before {
-        assert!(!has_record(&town, &endpoint.dns_name));
+        assert!(!has_record(&account, &endpoint.dns_name));
     }
-    assert_eq!(served(&town.scene, "new.example.com"), "http://web:80");
-    rest(program.external_dns(), town.cloudflare(), &desired).expect("nothing is left to do");
+    assert_eq!(served(&account.harness, "new.example.com"), "http://web:80");
+    settle(program.external_dns(), account.cloudflare(), &desired).expect("nothing is left to do");
 }
 
 /// It comes last, and nothing depends on it.
 #[test]
 fn a_txt_record_refused_in_another_zone_holds_back_no_change_of_its_hostname() {
-    let town = Town::new();
-    town.cloudflare().add_zone("inner.example.com", Plan::Free);
-    town.cloudflare().edit(|cloudflare| {
+    let account = SharedAccount::new();
+    account.cloudflare().add_zone("inner.example.com", Plan::Free);
+    account.cloudflare().edit(|cloudflare| {
         let refusal = Refusal::dns_validation(9041, "no");
         cloudflare.whims_mut().dislike_name("cname-inner.example.com", refusal);
     });
-    let program = town.scene.start_with(&[("OWNERSHIP", "txt")]);
+    let program = account.harness.start_with(&[("OWNERSHIP", "txt")]);
     let external_dns = program.external_dns().with_registry(TXT);
     for service in ["http://web:80", "http://web2:80", "http://web3:80"] {
         // One more hostname, as ExternalDNS knows what it owns by its TXT records alone.
@@ -287,34 +287,37 @@ fn a_txt_record_refused_in_another_zone_holds_back_no_change_of_its_hostname() {
         // As when everything is created anew: the TXT record is asked for with its hostname.
         let adjusted = external_dns.adjust(&desired).expect("adjusted");
         external_dns.apply(&external_dns.registry.plan(&[], &adjusted)).expect("the rest is done");
-        assert_eq!(served(&town.scene, "inner.example.com"), service);
+        assert_eq!(served(&account.harness, "inner.example.com"), service);
     }
 }
 
 /// A digest that could not be taken off a stamp still names somebody else's rule.
 #[test]
 fn a_foreign_rule_is_kept_though_its_digest_cannot_be_taken_off_our_stamp() {
-    let town = Town::new();
-    let program = town.scene.start();
+    let account = SharedAccount::new();
+    let program = account.harness.start();
     let external_dns = program.external_dns();
     let desired =
         [published("web.example.com", "http://web:80"), published("other.example.com", "http://web:80")];
     // Between the stamp and the rule somebody takes the rule's place, and from then on the record cannot be written.
-    let tunnel = town.scene.tunnel.clone();
-    town.cloudflare().edit_after(Matcher::batch(), 1, move |cloudflare| {
+    let tunnel = account.harness.tunnel.clone();
+    account.cloudflare().edit_after(Matcher::batch(), 1, move |cloudflare| {
         let document = r#"{"ingress":[{"hostname":"web.example.com","service":"http://theirs:1"},{"service":"http_status:503"}]}"#;
         cloudflare.put_configuration(&tunnel, document).expect("Cloudflare takes it");
     });
     for nth in 2..30 {
-        town.cloudflare().fault(Matcher::batch(), nth, Fault::error(400, 9041, "no"));
+        account.cloudflare().fault(Matcher::batch(), nth, Fault::error(400, 9041, "no"));
     }
     for service in ["http://web:80", "http://web2:80", "http://web2:80", "http://web3:80"] {
         let desired = [published("web.example.com", service), desired[1].clone()];
         let answer = external_dns.run_loop(&desired);
         assert!(matches!(answer, Ok(_) | Err(503)), "{answer:?}");
-        assert_eq!(served(&town.scene, "web.example.com"), "http://theirs:1");
+        assert_eq!(served(&account.harness, "web.example.com"), "http://theirs:1");
     }
-    assert_eq!(served(&town.scene, "other.example.com"), "http://web:80");
+    assert_eq!(served(&account.harness, "other.example.com"), "http://web:80");
     let _ = external_dns.run_loop(&[]);
-    assert!(town.scene.rules().iter().any(|rule| rule.contains("http://theirs:1")), "not withdrawn either");
+    assert!(
+        account.harness.rules().iter().any(|rule| rule.contains("http://theirs:1")),
+        "not withdrawn either"
+    );
 }

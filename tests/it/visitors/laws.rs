@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use serde_json::json;
 use test_support::harness::endpoint;
 
-use crate::passage::{Kind, Pace, Passage, Trouble};
-use crate::town::Town;
+use crate::shared_account::SharedAccount;
+use crate::simulation::{Kind, Pace, Simulation, Trouble};
 
 /// The cases of an ordinary run.
 const SEED: u64 = 24;
@@ -137,13 +137,13 @@ fn endpoints(wanted: &Wanted) -> Vec<Endpoint> {
     wanted.iter().flat_map(of).collect()
 }
 
-/// The scene with `before` published, and visitors who begin to look.
-fn begin(before: &Wanted, holder: &[(&str, &str)], pace: &Pace) -> Result<Passage, String> {
+/// An account with `before` published, and visitors who begin to look.
+fn begin(before: &Wanted, holder: &[(&str, &str)], pace: &Pace) -> Result<Simulation, String> {
     let add = |cloudflare: &Emulator, name: &str, kind: &str, content: &str| {
         let record = json!({"name": name, "type": kind, "content": content, "proxied": true});
         cloudflare.add_record("example.org", record).expect("Cloudflare takes it");
     };
-    let town = Town::holding(|cloudflare| {
+    let account = SharedAccount::holding(|cloudflare| {
         add(cloudflare, "*.wild.example.org", "A", "192.0.2.9");
         if !before.contains_key("adopted.example.org") {
             for (kind, content) in holder {
@@ -151,10 +151,10 @@ fn begin(before: &Wanted, holder: &[(&str, &str)], pace: &Pace) -> Result<Passag
             }
         }
     });
-    let mut passage = Passage::new(town, &[("ADOPT", "all")], pace.clone());
-    passage.run_to_rest(&endpoints(before))?;
-    passage.town.cloudflare().watch(&URLS);
-    Ok(passage)
+    let mut simulation = Simulation::new(account, &[("ADOPT", "all")], pace.clone());
+    simulation.run_to_rest(&endpoints(before))?;
+    simulation.account.cloudflare().watch(&URLS);
+    Ok(simulation)
 }
 
 /// Who is led back to an address is not promised anything: nothing of ours can lead there first.
@@ -169,19 +169,19 @@ fn ends(watched: &Watched) -> [&VisitChange; 2] {
 }
 
 /// Who was lost, and violations of what is somebody else's.
-fn end(passage: &Passage) -> Result<Vec<Watched>, String> {
-    let violations = passage.town.violations();
+fn end(simulation: &Simulation) -> Result<Vec<Watched>, String> {
+    let violations = simulation.account.violations();
     if !violations.is_empty() {
         return Err(violations.join("\n"));
     }
-    let watched = passage.town.cloudflare().watched();
+    let watched = simulation.account.cloudflare().watched();
     let lost: Vec<String> = watched
         .iter()
         .filter(|watched| {
             let [before, after] = ends(watched);
             is_promised(before, after) && !watched.lost().is_empty()
         })
-        .map(|watched| passage.named(&watched.to_string()))
+        .map(|watched| simulation.named(&watched.to_string()))
         .collect();
     if lost.is_empty() { Ok(watched) } else { Err(lost.join("\n")) }
 }
@@ -200,9 +200,9 @@ proptest! {
         holder in any_holder(),
         pace in any_pace(),
     ) {
-        let mut passage = begin(&before, holder, &pace).map_err(TestCaseError::fail)?;
-        passage.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
-        end(&passage).map_err(TestCaseError::fail)?;
+        let mut simulation = begin(&before, holder, &pace).map_err(TestCaseError::fail)?;
+        simulation.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
+        end(&simulation).map_err(TestCaseError::fail)?;
     }
 
     #[test]
@@ -212,10 +212,10 @@ proptest! {
         pace in any_pace(),
         trouble in any_trouble(),
     ) {
-        let mut passage = begin(&before, holder, &pace).map_err(TestCaseError::fail)?;
-        passage.expect(trouble);
-        passage.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
-        end(&passage).map_err(TestCaseError::fail)?;
+        let mut simulation = begin(&before, holder, &pace).map_err(TestCaseError::fail)?;
+        simulation.expect(trouble);
+        simulation.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
+        end(&simulation).map_err(TestCaseError::fail)?;
     }
 
     /// Who is served before and was to be served after is served all along where the change is taken back on its way.
@@ -225,16 +225,16 @@ proptest! {
         pace in any_pace(),
         pause_seconds in 0..90_u64,
     ) {
-        let mut passage = begin(&before, &[], &pace).map_err(TestCaseError::fail)?;
-        passage.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
-        let wanted = passage.town.cloudflare().watched();
-        passage.run_to_rest(&endpoints(&before)).map_err(TestCaseError::fail)?;
+        let mut simulation = begin(&before, &[], &pace).map_err(TestCaseError::fail)?;
+        simulation.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
+        let wanted = simulation.account.cloudflare().watched();
+        simulation.run_to_rest(&endpoints(&before)).map_err(TestCaseError::fail)?;
 
-        passage.town.cloudflare().watch(&URLS);
-        let _ = passage.run_loop(&endpoints(&after)).map_err(TestCaseError::fail)?;
-        passage.town.cloudflare().advance_clock(Duration::from_secs(pause_seconds));
-        passage.run_to_rest(&endpoints(&before)).map_err(TestCaseError::fail)?;
-        let watched = passage.town.cloudflare().watched();
+        simulation.account.cloudflare().watch(&URLS);
+        let _ = simulation.run_loop(&endpoints(&after)).map_err(TestCaseError::fail)?;
+        simulation.account.cloudflare().advance_clock(Duration::from_secs(pause_seconds));
+        simulation.run_to_rest(&endpoints(&before)).map_err(TestCaseError::fail)?;
+        let watched = simulation.account.cloudflare().watched();
         for (there, back) in wanted.iter().zip(&watched) {
             let [first, last] = ends(there);
             let steady: Vec<&Visit> = first.got.iter().chain(&last.got).collect();
@@ -245,7 +245,7 @@ proptest! {
             let mut got = back.changes.iter().flat_map(|change| &change.got);
             if let Some(lost) = got.find(|visit| !steady.iter().any(|steady| steady.is_answered_like(visit))) {
                 let text = format!("{lost} is neither {first} nor {last}: {back}");
-                prop_assert!(false, "{}", passage.named(&text));
+                prop_assert!(false, "{}", simulation.named(&text));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use cloudflare_emulator::{Cloudflare, Fault, Matcher, Permission, Plan};
 use serde::Deserialize;
-use test_support::harness::{Scene, TOKEN};
+use test_support::harness::{Harness, TOKEN};
 
 use super::run;
 
@@ -23,9 +23,9 @@ pub(super) struct Check {
 }
 
 /// Runs `check` twice: the table and the JSON document have to say the same, and the exit code too.
-pub(super) fn check(scene: &Scene, variables: &[(&str, &str)]) -> (Report, String) {
-    let table = run(scene, &["check"], variables);
-    let json = run(scene, &["check", "--json"], variables);
+pub(super) fn check(harness: &Harness, variables: &[(&str, &str)]) -> (Report, String) {
+    let table = run(harness, &["check"], variables);
+    let json = run(harness, &["check", "--json"], variables);
     assert_eq!((&*table.errors, &*json.errors), ("", ""));
     assert_eq!(json.out.lines().count(), 1, "one document");
     let report: Report = serde_json::from_str(&json.out).expect("it is JSON");
@@ -48,8 +48,8 @@ fn statuses(report: &Report) -> Vec<String> {
 
 #[test]
 fn a_check_of_what_is_right_says_so_line_by_line() {
-    let scene = Scene::with_foreign();
-    let (report, table) = check(&scene, &[]);
+    let harness = Harness::with_foreign();
+    let (report, table) = check(&harness, &[]);
     assert_eq!(
         statuses(&report),
         [
@@ -68,7 +68,7 @@ fn a_check_of_what_is_right_says_so_line_by_line() {
     );
     for part in [
         "active\n",
-        &*scene.tunnel,
+        &*harness.tunnel,
         "version 1, 3 rules",
         "active, paid plan",
         "3, 0 of them ours",
@@ -90,27 +90,27 @@ fn where_a_permission_is_missing_one_line_leads_to_a_form_with_all_of_them() {
          %7B%22key%22%3A%22zone%22%2C%22type%22%3A%22read%22%7D%2C\
          %7B%22key%22%3A%22dns%22%2C%22type%22%3A%22edit%22%7D%2C\
          %7B%22key%22%3A%22argotunnel%22%2C%22type%22%3A%22edit%22%7D%5D&accountId=*&zoneId=all&name=external-dns";
-    let scene = Scene::new();
-    scene.cloudflare.edit(|cloudflare| only(cloudflare, &[Permission::ZoneRead]));
-    let (report, table) = check(&scene, &[]);
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| only(cloudflare, &[Permission::ZoneRead]));
+    let (report, table) = check(&harness, &[]);
     let last = report.checks.last().expect("there are several");
     assert_eq!((&*last.status, &*last.what), ("failed", "permissions"), "{table}");
     assert!(last.to_do.as_ref().is_some_and(|text| text.ends_with(form)), "{table}");
     assert_eq!(table.matches(form).count(), 1, "whole, and once\n{table}");
 
-    let (_, table) = check(&Scene::new(), &[]);
+    let (_, table) = check(&Harness::new(), &[]);
     assert!(!table.contains("https://"), "where nothing is missing nothing is said\n{table}");
 }
 
 #[test]
 fn a_loop_that_would_use_up_the_rate_limit_is_warned_of() {
-    let scene = Scene::new();
-    scene.cloudflare.edit(|cloudflare| {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| {
         for number in 0..230 {
             cloudflare.add_zone(&format!("example{number}.org"), Plan::Free);
         }
     });
-    let (report, table) = check(&scene, &[]);
+    let (report, table) = check(&harness, &[]);
     let limit = report.checks.iter().find(|check| check.what == "rate limit").expect("it is said");
     assert_eq!(limit.status, "warning", "{table}");
     assert!(limit.to_do.as_ref().is_some_and(|text| text.contains("--interval")), "{table}");
@@ -119,14 +119,14 @@ fn a_loop_that_would_use_up_the_rate_limit_is_warned_of() {
 /// What Cloudflare says may repeat what it was sent, and a tunnel's name may hold anything.
 #[test]
 fn neither_a_secret_nor_a_forged_line_comes_from_cloudflare() {
-    let scene = Scene::new();
-    scene.cloudflare.edit(|cloudflare| {
-        cloudflare.tunnel_mut(&scene.tunnel).name = "home\nok       all  is well\u{1b}[2J".to_owned();
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| {
+        cloudflare.tunnel_mut(&harness.tunnel).name = "home\nok       all  is well\u{1b}[2J".to_owned();
     });
     let repeats = format!("the token {TOKEN} may not do this");
-    scene.cloudflare.fault_every(Matcher::list_records(), Fault::error(403, 10000, &repeats));
-    let id = scene.tunnel.clone();
-    let said = run(&scene, &["check"], &[("CF_TUNNEL_ID", &id)]);
+    harness.cloudflare.fault_every(Matcher::list_records(), Fault::error(403, 10000, &repeats));
+    let id = harness.tunnel.clone();
+    let said = run(&harness, &["check"], &[("CF_TUNNEL_ID", &id)]);
     assert_eq!(said.code, Some(1));
     assert!(said.out.contains("[redacted]") && !said.out.contains('\u{1b}'), "{}", said.out);
     assert!(said.out.lines().all(|line| !line.starts_with("ok       all")), "{}", said.out);

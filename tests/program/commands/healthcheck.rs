@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Fault, Matcher};
 use external_dns_cloudflare_tunnel_webhook::limits;
-use test_support::harness::Scene;
+use test_support::harness::Harness;
 
 use super::{SLACK, said};
 use crate::process::program;
@@ -28,9 +28,9 @@ fn port_of(address: SocketAddr) -> String {
 
 #[test]
 fn a_running_program_is_healthy_whatever_cloudflare_says_and_a_stopped_one_is_not() {
-    let scene = Scene::new();
-    scene.cloudflare.fault_every(Matcher::any(), Fault::Reset);
-    let serving = scene.start_unready(&[]);
+    let harness = Harness::new();
+    harness.cloudflare.fault_every(Matcher::any(), Fault::Reset);
+    let serving = harness.start_unready(&[]);
     let port = port_of(serving.observation());
     for variables in [
         &[("METRICS_PORT", &*port)][..],
@@ -50,11 +50,11 @@ fn a_running_program_is_healthy_whatever_cloudflare_says_and_a_stopped_one_is_no
 
 #[test]
 fn a_program_that_listens_on_the_other_loopback_alone_is_found() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let Ok(_) = TcpListener::bind("[::1]:0") else {
         return;
     };
-    let serving = scene.start_unready(&[("METRICS_HOST", "::1")]);
+    let serving = harness.start_unready(&[("METRICS_HOST", "::1")]);
     let port = port_of(serving.observation());
     assert_eq!(healthcheck(&[("METRICS_PORT", &*port)]).0, Some(0));
     assert_eq!(healthcheck(&[("METRICS_PORT", &*port), ("METRICS_HOST", "127.0.0.1")]).0, Some(1));

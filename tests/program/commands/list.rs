@@ -5,7 +5,7 @@ use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use serde::Deserialize;
 use serde_json::json;
-use test_support::harness::{Scene, TOKEN, endpoint, published};
+use test_support::harness::{Harness, TOKEN, endpoint, published};
 
 use super::check::only;
 use super::run;
@@ -29,9 +29,9 @@ struct Entry {
 }
 
 /// Runs `list` twice, wants both to say the same, and answers the lines with one blank between the cells.
-fn list(scene: &Scene, variables: &[(&str, &str)]) -> Vec<String> {
-    let table = run(scene, &["list"], variables);
-    let json = run(scene, &["--json", "list"], variables);
+fn list(harness: &Harness, variables: &[(&str, &str)]) -> Vec<String> {
+    let table = run(harness, &["list"], variables);
+    let json = run(harness, &["--json", "list"], variables);
     assert_eq!((table.code, json.code), (Some(0), Some(0)), "{}{}", table.errors, json.errors);
     assert_eq!((&*table.errors, &*json.errors), ("", ""));
     let Listing { entries } = serde_json::from_str(&json.out).expect("it is JSON");
@@ -58,8 +58,8 @@ fn list(scene: &Scene, variables: &[(&str, &str)]) -> Vec<String> {
 
 #[test]
 fn a_list_shows_what_is_ours_what_is_foreign_and_what_is_amiss() {
-    let scene = Scene::with_foreign();
-    let external_dns_program = scene.start();
+    let harness = Harness::with_foreign();
+    let external_dns_program = harness.start();
     let path = [("tunnel-service", "http://api:80"), ("tunnel-path-prefix", "/v1")];
     let desired = [
         published("web.example.com", "http://web:80"),
@@ -71,9 +71,9 @@ fn a_list_shows_what_is_ours_what_is_foreign_and_what_is_amiss() {
     external_dns_program.external_dns().run_loop(&desired).expect("published");
     drop(external_dns_program);
 
-    let blue = Digest::of(&TunnelId::parse(&scene.tunnel).expect("an id"), None);
-    scene.cloudflare.edit(|cloudflare| {
-        let zone = &scene.zone;
+    let blue = Digest::of(&TunnelId::parse(&harness.tunnel).expect("an id"), None);
+    harness.cloudflare.edit(|cloudflare| {
+        let zone = &harness.zone;
         let record = |cloudflare: &Cloudflare, name: &str| {
             let found = cloudflare.records(zone).iter().find(|record| record.name == name);
             let record = found.expect("it was published");
@@ -84,7 +84,7 @@ fn a_list_shows_what_is_ours_what_is_foreign_and_what_is_amiss() {
         let (lost, comment) = record(cloudflare, "lost.example.com");
         let comment = format!("{comment}zzz");
         cloudflare.patch_record(zone, &lost, &json!({"comment": comment})).expect("it can be changed");
-        let target = cloudflare.tunnel(&scene.tunnel).hostname();
+        let target = cloudflare.tunnel(&harness.tunnel).hostname();
         let comment = format!("external-dns owner=blue rules={blue}");
         let theirs =
             json!({"name": "blue", "type": "CNAME", "content": target, "proxied": true, "comment": comment});
@@ -93,18 +93,18 @@ fn a_list_shows_what_is_ours_what_is_foreign_and_what_is_amiss() {
         let bare = json!({"name": "bare", "type": "CNAME", "content": target, "proxied": true});
         cloudflare.add_record(&org, bare).expect("Cloudflare takes it");
         // Their rule comes, and one of ours goes.
-        let config = cloudflare.configuration(&scene.tunnel).expect("it is configured").get().to_owned();
+        let config = cloudflare.configuration(&harness.tunnel).expect("it is configured").get().to_owned();
         let mut config: serde_json::Value = serde_json::from_str(&config).expect("it is JSON");
         let rules = config["ingress"].as_array_mut().expect("it has rules");
         rules.retain(|rule| rule["hostname"] != "api.example.com");
         rules.insert(0, json!({"hostname": "blue.example.com", "service": "http://blue:80"}));
-        cloudflare.put_configuration(&scene.tunnel, &config.to_string()).expect("cloudflared takes it");
+        cloudflare.put_configuration(&harness.tunnel, &config.to_string()).expect("cloudflared takes it");
     });
 
-    let api = TunnelId::parse(&scene.tunnel).expect("an id");
+    let api = TunnelId::parse(&harness.tunnel).expect("an id");
     let api = Digest::of(&api, Some("^/v1(/|$)"));
     assert_eq!(
-        list(&scene, &[]),
+        list(&harness, &[]),
         [
             "*.example.com - http://wild:80 home - foreign".to_owned(),
             "alone.example.com - none home default ours".to_owned(),
@@ -119,29 +119,29 @@ fn a_list_shows_what_is_ours_what_is_foreign_and_what_is_amiss() {
         ]
     );
     assert_eq!(
-        list(&scene, &[("DOMAIN_FILTER", "web.example.com")]),
+        list(&harness, &[("DOMAIN_FILTER", "web.example.com")]),
         ["web.example.com - http://web:80 home default ours"]
     );
 }
 
 #[test]
 fn a_list_of_thousands_of_rules_is_there_at_once() {
-    let scene = Scene::new();
-    let target = scene.cloudflare.edit(|cloudflare| cloudflare.tunnel(&scene.tunnel).hostname());
+    let harness = Harness::new();
+    let target = harness.cloudflare.edit(|cloudflare| cloudflare.tunnel(&harness.tunnel).hostname());
     let names: Vec<String> = (0..3_000).map(|number| format!("host{number:04}.example.com")).collect();
     let records: Vec<serde_json::Value> = names
         .iter()
         .map(|name| json!({"name": name, "type": "CNAME", "content": target, "proxied": true}))
         .collect();
-    scene.cloudflare.add_records(&scene.zone, &records).expect("Cloudflare takes them");
+    harness.cloudflare.add_records(&harness.zone, &records).expect("Cloudflare takes them");
     let rules: Vec<String> = names
         .iter()
         .map(|name| format!(r#"{{"hostname":"{name}","service":"http://web:80"}}"#))
         .chain([r#"{"service":"http_status:404"}"#.to_owned()])
         .collect();
     let document = format!(r#"{{"ingress":[{}]}}"#, rules.join(","));
-    scene.cloudflare.put_configuration(&scene.tunnel, &document).expect("cloudflared takes it");
-    let lines = list(&scene, &[]);
+    harness.cloudflare.put_configuration(&harness.tunnel, &document).expect("cloudflared takes it");
+    let lines = list(&harness, &[]);
     assert_eq!(lines.len(), names.len());
     assert!(lines.iter().all(|line| line.ends_with(" http://web:80 home - foreign")));
 }
@@ -163,10 +163,10 @@ fn a_list_that_cannot_be_read_is_an_error_and_says_why() {
             "reading from Cloudflare failed",
         ),
     ] {
-        let scene = Scene::new();
-        scene.cloudflare.edit(edit);
+        let harness = Harness::new();
+        harness.cloudflare.edit(edit);
         for arguments in [&["list"][..], &["list", "--json"]] {
-            let said = run(&scene, arguments, variables);
+            let said = run(&harness, arguments, variables);
             assert_eq!((said.code, &*said.out), (Some(1), ""), "{label}");
             assert!(said.errors.contains(expected) && said.errors.lines().count() == 1, "{}", said.errors);
         }

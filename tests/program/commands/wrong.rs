@@ -5,19 +5,19 @@ use std::net::TcpListener;
 use cloudflare_emulator::Permission::{DnsEdit, TunnelEdit, ZoneRead};
 use cloudflare_emulator::{Cloudflare, ConfigSource, Plan, Token, TokenOwner, TokenStatus};
 use serde_json::json;
-use test_support::harness::{Scene, TOKEN};
+use test_support::harness::{Harness, TOKEN};
 
 use super::check::{check, only};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef01234";
 
-/// Of a scene that `edit` makes wrong, with these variables, one line has this status and subject, and words of the
+/// Of a Cloudflare that `edit` makes wrong, with these variables, one line has this status and subject, and words of the
 /// finding and of the remedy.
 fn assert_named(edit: impl FnOnce(&mut Cloudflare), variables: &[(&str, &str)], line: [&str; 4]) {
     let [status, what, found, to_do] = line;
-    let scene = Scene::new();
-    scene.cloudflare.edit(edit);
-    let (report, table) = check(&scene, variables);
+    let harness = Harness::new();
+    harness.cloudflare.edit(edit);
+    let (report, table) = check(&harness, variables);
     let named = report.checks.iter().any(|check| {
         (&*check.status, &*check.what) == (status, what)
             && check.found.contains(found)

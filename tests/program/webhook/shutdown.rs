@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Fault, Matcher};
-use test_support::harness::Scene;
+use test_support::harness::Harness;
 
 use crate::process::Process;
 use crate::raw_http::{Client, PATIENCE, WEBHOOK};
@@ -20,7 +20,7 @@ fn now() -> Instant {
 
 /// The program, whose first `GET /records` takes a while.
 struct Slow {
-    scene: Scene,
+    harness: Harness,
     process: Process,
     address: SocketAddr,
     is_asked: Receiver<()>,
@@ -28,14 +28,14 @@ struct Slow {
 
 impl Slow {
     fn start() -> Self {
-        let scene = Scene::new();
-        let (process, external_dns) = Process::start_ready(&scene, &[]);
+        let harness = Harness::new();
+        let (process, external_dns) = Process::start_ready(&harness, &[]);
         let (asked, is_asked) = mpsc::channel();
-        scene.cloudflare.edit_before(Matcher::list_records(), 1, move |_| {
+        harness.cloudflare.edit_before(Matcher::list_records(), 1, move |_| {
             let _ = asked.send(());
         });
-        scene.cloudflare.fault(Matcher::list_records(), 1, Fault::Delay(WORK));
-        Self { scene, process, address: external_dns.api, is_asked }
+        harness.cloudflare.fault(Matcher::list_records(), 1, Fault::Delay(WORK));
+        Self { harness, process, address: external_dns.api, is_asked }
     }
 
     /// Asks for the records, and waits until Cloudflare is asked for them.
@@ -48,7 +48,7 @@ impl Slow {
 
     fn assert_ends_well(mut self) {
         assert_eq!(self.process.wait(), Some(0));
-        assert_eq!(self.scene.cloudflare.count_calls().writes, 0);
+        assert_eq!(self.harness.cloudflare.count_calls().writes, 0);
     }
 }
 

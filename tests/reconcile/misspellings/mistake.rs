@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use test_support::world::{HOME, tunnel_id};
+use test_support::fake_cloudflare::{HOME, tunnel_id};
 
 use crate::misspellings::object::Object;
 

@@ -7,7 +7,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint,
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
-use test_support::world::{HOME, World, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 
 use crate::misspellings::mistake::{LIMITING, OPTIONAL, is_known};
 use crate::misspellings::object::{DEFAULT_SERVICE, HOSTNAME, Object};
@@ -83,17 +83,17 @@ struct Said {
 
 impl Said {
     fn to(endpoints: &[Endpoint]) -> Self {
-        let world = World::new(&[], &[]);
+        let cloudflare = FakeCloudflare::new(&[], &[]);
         let (mut adjusted, mut notes) = (Vec::new(), BTreeMap::<Box<str>, String>::new());
         // Of more at once not every note is kept.
         for endpoints in endpoints.chunks(NOTES_MAX) {
-            let mut part = adjust::adjust(endpoints, &world.settings());
+            let mut part = adjust::adjust(endpoints, &cloudflare.settings());
             adjusted.append(&mut part.endpoints);
             for note in part.notes {
                 notes.entry(note.hostname).or_default().push_str(&note.text);
             }
         }
-        let plan = world.plan(&Changes { create: adjusted.clone(), ..Changes::default() });
+        let plan = cloudflare.plan(&Changes { create: adjusted.clone(), ..Changes::default() });
         Self { adjusted, notes, plan }
     }
 
@@ -259,7 +259,7 @@ fn what_is_another_providers_makes_no_record_ours_and_nothing_invalid() {
     assert_eq!(said.plan.refusals, []);
     assert_eq!(said.plan.hosts.len(), OF_OTHERS.len(), "what is ours is published all the same");
 
-    let mut settings = World::new(&[], &[]).settings();
+    let mut settings = FakeCloudflare::new(&[], &[]).settings();
     settings.policy.default_service = Some(ServiceTemplate::parse(DEFAULT_SERVICE).expect("a template"));
     let adjusted = adjust::adjust(&endpoints(OF_OTHERS, Beside::Address), &settings).endpoints;
     assert_eq!(adjusted.len(), OF_OTHERS.len());
@@ -271,30 +271,30 @@ fn what_is_another_providers_makes_no_record_ours_and_nothing_invalid() {
 /// What is asked for beside what was meant, and what was published before.
 fn assert_is_kept_and_told(label: &str, right: &Object, wrong: &Object) {
     for was_published in [false, true] {
-        let mut world = World::new(&[], &[]);
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
         if was_published {
-            world.run_loop(&[right.endpoint()], usize::MAX);
+            cloudflare.run_loop(&[right.endpoint()], usize::MAX);
             assert_ne!(
-                Served::of(&world, HOSTNAME),
+                Served::of(&cloudflare, HOSTNAME),
                 Served::default(),
                 "{label}: what is right is published"
             );
         }
-        let before = world.clone();
+        let before = cloudflare.clone();
         let desired = [wrong.endpoint()];
-        assert_ne!(adjust::adjust(&desired, &world.settings()).endpoints, [], "{label}: it stays");
-        let plan = world.run_loop(&desired, usize::MAX);
+        assert_ne!(adjust::adjust(&desired, &cloudflare.settings()).endpoints, [], "{label}: it stays");
+        let plan = cloudflare.run_loop(&desired, usize::MAX);
         let words: Vec<String> = plan.refusals.iter().map(ToString::to_string).collect();
-        let (served, was) = (Served::of(&world, HOSTNAME), Served::of(&before, HOSTNAME));
+        let (served, was) = (Served::of(&cloudflare, HOSTNAME), Served::of(&before, HOSTNAME));
         assert_eq!(served, was, "{label}, published before: {was_published}: {words:#?}");
         let is_told = words.iter().any(|words| {
             words.contains("refused=invalid") && words.contains(r#"resource="ingress/shop/web""#)
         });
         assert!(is_told, "{label}, published before: {was_published}: {words:#?}");
-        let again = world.run_loop(&desired, usize::MAX);
+        let again = cloudflare.run_loop(&desired, usize::MAX);
         let again: Vec<String> = again.refusals.iter().map(ToString::to_string).collect();
         assert_eq!(again, words, "{label}: a further loop asks for the same");
-        assert_eq!(Served::of(&world, HOSTNAME), was, "{label}: after a further loop");
+        assert_eq!(Served::of(&cloudflare, HOSTNAME), was, "{label}: after a further loop");
     }
 }
 
@@ -415,19 +415,19 @@ fn a_target_that_is_no_name_is_refused_as_a_target() {
         for target in targets {
             for has_default_service in [false, true] {
                 total += 1;
-                let mut world = World::new(&[], &[]);
+                let mut cloudflare = FakeCloudflare::new(&[], &[]);
                 let template = ServiceTemplate::parse(DEFAULT_SERVICE).expect("a template");
-                world.default_service = has_default_service.then_some(template);
-                world.run_loop(&[right.endpoint()], usize::MAX);
-                let before = Served::of(&world, HOSTNAME);
-                let plan = world.run_loop(&[Object::new("CNAME", target, &[]).endpoint()], usize::MAX);
+                cloudflare.default_service = has_default_service.then_some(template);
+                cloudflare.run_loop(&[right.endpoint()], usize::MAX);
+                let before = Served::of(&cloudflare, HOSTNAME);
+                let plan = cloudflare.run_loop(&[Object::new("CNAME", target, &[]).endpoint()], usize::MAX);
                 let words: Vec<String> =
                     plan.refusals.iter().map(|refusal| refusal.reason.to_string()).collect();
                 let is_called_a_target = words
                     .iter()
                     .any(|words| words.contains("target") && !words.contains("webhook/tunnel-service"));
-                if Served::of(&world, HOSTNAME) != before || !is_called_a_target {
-                    let after = Served::of(&world, HOSTNAME);
+                if Served::of(&cloudflare, HOSTNAME) != before || !is_called_a_target {
+                    let after = Served::of(&cloudflare, HOSTNAME);
                     wrong.push(format!("{target}, default service {has_default_service}: {after} {words:?}"));
                 }
             }

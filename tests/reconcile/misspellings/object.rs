@@ -6,7 +6,7 @@ use std::fmt;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use test_support::world::{HOME, OFFICE, tunnel_id};
+use test_support::fake_cloudflare::{HOME, OFFICE, tunnel_id};
 
 use crate::misspellings::served::{Served, ServedRule};
 

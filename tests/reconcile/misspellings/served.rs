@@ -1,4 +1,4 @@
-//! What visitors of one hostname get, read from a [`World`] and from nothing else.
+//! What visitors of one hostname get, read from a [`FakeCloudflare`] and from nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use regex::Regex;
 use serde_json::Value;
-use test_support::world::{HOME, OFFICE, World, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 
 /// The tunnel that a hostname's record leads to, and the hostname's rules there.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,13 +43,13 @@ impl fmt::Display for Served {
 }
 
 impl Served {
-    pub(crate) fn of(world: &World, hostname: &str) -> Self {
-        let mut records = world.records.iter().filter(|record| *record.name == *hostname);
+    pub(crate) fn of(cloudflare: &FakeCloudflare, hostname: &str) -> Self {
+        let mut records = cloudflare.records.iter().filter(|record| *record.name == *hostname);
         let led_to = records.find_map(|record| TunnelId::from_hostname(&record.content));
         let Some((tunnel, name)) = led_to.and_then(named) else {
             return Self::default();
         };
-        let rules = world.document(&tunnel).rules().iter().filter(|rule| rule.hostname() == hostname);
+        let rules = cloudflare.document(&tunnel).rules().iter().filter(|rule| rule.hostname() == hostname);
         let rules = rules.map(|rule| {
             let raw: Value = serde_json::from_str(rule.raw().get()).expect("a rule is JSON");
             ServedRule {

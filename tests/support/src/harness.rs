@@ -30,7 +30,7 @@ pub const FOREIGN_RULE: &str =
 pub const FOREIGN_DOCUMENT: &str = r#"{"originRequest": { "connectTimeout": 10 }, "ingress": [{ "service": "http://theirs:80",  "hostname":"hand.example.com", "note": {"by": "Jo"} },{"hostname":"*.example.com","service":"http://wild:80"},{"service":"http_status:503"}], "warp-routing": {"enabled": false}}"#;
 
 /// Cloudflare with one account, a zone `example.com` on a paid plan, and a tunnel called `home`.
-pub struct Scene {
+pub struct Harness {
     pub cloudflare: Emulator,
     pub zone: String,
     pub tunnel: String,
@@ -38,7 +38,7 @@ pub struct Scene {
     pub log: Log,
 }
 
-impl Scene {
+impl Harness {
     pub fn new() -> Self {
         let cloudflare = Emulator::start();
         cloudflare.add_token(Token::full(TOKEN));
@@ -49,17 +49,20 @@ impl Scene {
 
     /// With foreign rules and records.
     pub fn with_foreign() -> Self {
-        let scene = Self::new();
-        scene.cloudflare.put_configuration(&scene.tunnel, FOREIGN_DOCUMENT).expect("cloudflared takes it");
+        let harness = Self::new();
+        harness
+            .cloudflare
+            .put_configuration(&harness.tunnel, FOREIGN_DOCUMENT)
+            .expect("cloudflared takes it");
         for (name, kind, content) in [
             ("hand.example.com", "A", "192.0.2.1"),
             ("example.com", "TXT", "\"v=spf1 -all\""),
             ("elsewhere.example.com", "CNAME", "somewhere.test"),
         ] {
             let record = serde_json::json!({"name": name, "type": kind, "content": content, "ttl": 1});
-            scene.cloudflare.add_record(&scene.zone, record).expect("Cloudflare takes it");
+            harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
         }
-        scene
+        harness
     }
 
     /// The program with default settings.
@@ -170,9 +173,9 @@ impl Program {
     }
 
     /// A process that is killed: nothing is finished, nothing is remembered.
-    pub fn restart(self, scene: &Scene) -> Self {
+    pub fn restart(self, harness: &Harness) -> Self {
         drop(self);
-        scene.start()
+        harness.start()
     }
 
     #[allow(

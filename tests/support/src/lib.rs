@@ -12,10 +12,10 @@
     reason = "what is unexpected fails the test"
 )]
 
+pub mod clock;
 pub mod external_dns;
-pub mod hands;
+pub mod fake_cloudflare;
 pub mod harness;
 pub mod laws;
 pub mod log;
 pub mod own_process;
-pub mod world;

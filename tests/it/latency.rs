@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cloudflare_emulator::{Emulator, Matcher};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use test_support::harness::{Program, Scene};
+use test_support::harness::{Harness, Program};
 
 /// More calls of one kind than any request makes.
 const CALLS_MAX: usize = 120;
@@ -43,34 +43,34 @@ impl Clock for CallClock {
 }
 
 /// The program on such a clock. What other threads ask Cloudflare for takes no time.
-pub(crate) struct Toll {
+pub(crate) struct ProgramWithLatency {
     pub(crate) clock: Arc<CallClock>,
     pub(crate) program: Program,
     call: Duration,
 }
 
-impl Toll {
-    pub(crate) fn new(scene: &Scene, call: Duration, variables: &[(&'static str, &str)]) -> Self {
+impl ProgramWithLatency {
+    pub(crate) fn new(harness: &Harness, call: Duration, variables: &[(&'static str, &str)]) -> Self {
         let clock = Arc::new(CallClock::new());
-        let program = scene.start_by(Arc::clone(&clock) as _, variables);
+        let program = harness.start_by(Arc::clone(&clock) as _, variables);
         program.wait_until_ready();
-        scene.cloudflare.take_calls();
+        harness.cloudflare.take_calls();
         Self { clock, program, call }
     }
 
     /// One loop of ExternalDNS.
-    pub(crate) fn run_loop(&self, scene: &Scene, desired: &[Endpoint]) -> Result<Changes, u16> {
-        self.run_loop_with(scene, desired, |_| {})
+    pub(crate) fn run_loop(&self, harness: &Harness, desired: &[Endpoint]) -> Result<Changes, u16> {
+        self.run_loop_with(harness, desired, |_| {})
     }
 
     /// The same, with what somebody else does in it.
     pub(crate) fn run_loop_with(
         &self,
-        scene: &Scene,
+        harness: &Harness,
         desired: &[Endpoint],
         arrange: impl FnOnce(&Emulator),
     ) -> Result<Changes, u16> {
-        scene.cloudflare.clear_faults();
+        harness.cloudflare.clear_faults();
         for matcher in [
             Matcher::batch(),
             Matcher::list_records(),
@@ -79,10 +79,10 @@ impl Toll {
         ] {
             for nth in 1..=CALLS_MAX {
                 let (clock, call) = (Arc::clone(&self.clock), self.call);
-                scene.cloudflare.edit_after(matcher.clone(), nth, move |_| clock.put_ahead(call));
+                harness.cloudflare.edit_after(matcher.clone(), nth, move |_| clock.put_ahead(call));
             }
         }
-        arrange(&scene.cloudflare);
+        arrange(&harness.cloudflare);
         self.program.external_dns().run_loop(desired)
     }
 }

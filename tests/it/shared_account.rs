@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use test_support::external_dns::ExternalDns;
-use test_support::harness::Scene;
+use test_support::harness::Harness;
 
 /// Another tunnel's document: a path rule of theirs on one of our hostnames among the rest.
 pub(crate) const OFFICE_DOCUMENT: &str = r#"{"ingress":[{"hostname":"legacy.example.com","service":"http://legacy:80","x":1.10},{"hostname":"web.example.com", "path":"^/theirs$", "service":"http://theirs:81"},{"service":"http_status:502"}],"b":12345678901234567890}"#;
@@ -38,9 +38,9 @@ const WATCHED_WRITES: usize = 60;
 /// Loops that ExternalDNS may need after the last fault until nothing changes.
 const LOOPS_TO_REST: usize = 4;
 
-/// The scene, what in it is not ours, and what went wrong so far.
-pub(crate) struct Town {
-    pub(crate) scene: Scene,
+/// The account, what in it is not ours, and what went wrong so far.
+pub(crate) struct SharedAccount {
+    pub(crate) harness: Harness,
     pub(crate) office: String,
     pub(crate) organisation: String,
     foreign: Arc<Foreign>,
@@ -48,36 +48,36 @@ pub(crate) struct Town {
     violations: Arc<Mutex<Vec<String>>>,
 }
 
-impl Town {
+impl SharedAccount {
     pub(crate) fn new() -> Self {
         Self::holding(|_| {})
     }
 
     /// With what more of somebody else's there is.
     pub(crate) fn holding(more: impl FnOnce(&Emulator)) -> Self {
-        let scene = Scene::with_foreign();
-        let office = scene.cloudflare.add_tunnel("office");
-        scene.cloudflare.put_configuration(&office, OFFICE_DOCUMENT).expect("cloudflared takes it");
-        let organisation = scene.cloudflare.add_zone("example.org", Plan::Free);
+        let harness = Harness::with_foreign();
+        let office = harness.cloudflare.add_tunnel("office");
+        harness.cloudflare.put_configuration(&office, OFFICE_DOCUMENT).expect("cloudflared takes it");
+        let organisation = harness.cloudflare.add_zone("example.org", Plan::Free);
         let records = [
-            (&scene.zone, "legacy.example.com", "CNAME", format!("{office}.cfargotunnel.com"), true),
-            (&scene.zone, "*.example.com", "CNAME", format!("{}.cfargotunnel.com", scene.tunnel), true),
+            (&harness.zone, "legacy.example.com", "CNAME", format!("{office}.cfargotunnel.com"), true),
+            (&harness.zone, "*.example.com", "CNAME", format!("{}.cfargotunnel.com", harness.tunnel), true),
             (&organisation, "hand.example.org", "A", "192.0.2.7".to_owned(), true),
             (&organisation, "example.org", "MX", "mail.example.org".to_owned(), false),
         ];
         for (zone, name, kind, content, proxied) in records {
             let record =
                 json!({"name": name, "type": kind, "content": content, "proxied": proxied, "priority": 10});
-            scene.cloudflare.add_record(zone, record).expect("Cloudflare takes it");
+            harness.cloudflare.add_record(zone, record).expect("Cloudflare takes it");
         }
-        more(&scene.cloudflare);
-        let foreign = Arc::new(scene.cloudflare.edit(|cloudflare| Foreign::of(cloudflare)));
-        let visits = visits(&scene.cloudflare);
-        Self { scene, office, organisation, foreign, visits, violations: Arc::default() }
+        more(&harness.cloudflare);
+        let foreign = Arc::new(harness.cloudflare.edit(|cloudflare| Foreign::of(cloudflare)));
+        let visits = visits(&harness.cloudflare);
+        Self { harness, office, organisation, foreign, visits, violations: Arc::default() }
     }
 
     pub(crate) fn cloudflare(&self) -> &Emulator {
-        &self.scene.cloudflare
+        &self.harness.cloudflare
     }
 
     /// Looks right after every write from now on, until faults are cleared.
@@ -136,7 +136,7 @@ pub(crate) fn shown(record: &Record) -> String {
 }
 
 /// Plays loops until one changes nothing, and then two more that must write nothing.
-pub(crate) fn rest(
+pub(crate) fn settle(
     external_dns: ExternalDns,
     cloudflare: &Emulator,
     desired: &[Endpoint],

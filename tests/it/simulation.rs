@@ -10,7 +10,7 @@ use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use test_support::harness::Program;
 
-use crate::town::Town;
+use crate::shared_account::SharedAccount;
 
 /// ExternalDNS's own.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -107,9 +107,9 @@ pub(crate) struct Writes {
     pub(crate) batches: usize,
 }
 
-/// A town with the program at work in it.
-pub(crate) struct Passage {
-    pub(crate) town: Town,
+/// A shared account with the program at work in it.
+pub(crate) struct Simulation {
+    pub(crate) account: SharedAccount,
     variables: Vec<(&'static str, &'static str)>,
     clock: Arc<SharedTime>,
     pace: Pace,
@@ -117,9 +117,13 @@ pub(crate) struct Passage {
     has_ended: Arc<AtomicBool>,
 }
 
-impl Passage {
-    pub(crate) fn new(town: Town, variables: &[(&'static str, &'static str)], pace: Pace) -> Self {
-        let cloudflare = town.cloudflare();
+impl Simulation {
+    pub(crate) fn new(
+        account: SharedAccount,
+        variables: &[(&'static str, &'static str)],
+        pace: Pace,
+    ) -> Self {
+        let cloudflare = account.cloudflare();
         cloudflare.stop_clock();
         let delays: Vec<Duration> = pace.connectors.iter().copied().map(Duration::from_millis).collect();
         for tunnel in ["home", "office"] {
@@ -133,15 +137,16 @@ impl Passage {
                 .into_iter()
                 .chain(variables.iter().copied())
                 .collect();
-        let mut passage = Self { town, variables, clock, pace, program: None, has_ended: Arc::default() };
-        passage.start();
-        passage.expect(Trouble::None);
-        passage
+        let mut simulation =
+            Self { account, variables, clock, pace, program: None, has_ended: Arc::default() };
+        simulation.start();
+        simulation.expect(Trouble::None);
+        simulation
     }
 
     fn start(&mut self) {
         self.program = None;
-        let program = self.town.scene.start_by(Arc::clone(&self.clock) as _, &self.variables);
+        let program = self.account.harness.start_by(Arc::clone(&self.clock) as _, &self.variables);
         program.wait_until_ready();
         self.program = Some(program);
     }
@@ -149,8 +154,8 @@ impl Passage {
     /// What goes wrong from now on, and nothing else any more.
     pub(crate) fn expect(&self, trouble: Trouble) {
         // Watches over what is somebody else's.
-        self.town.clear_faults();
-        let cloudflare = self.town.cloudflare();
+        self.account.clear_faults();
+        let cloudflare = self.account.cloudflare();
         match trouble {
             Trouble::None => {}
             Trouble::Fails(kind, nth) => {
@@ -177,7 +182,7 @@ impl Passage {
         let (mut writes, mut idle, mut last) = (Writes::default(), 0, None);
         for _ in 0..LOOPS_MAX {
             let (outcome, written) = self.run_loop(desired)?;
-            self.town.cloudflare().advance_clock(INTERVAL);
+            self.account.cloudflare().advance_clock(INTERVAL);
             writes.configurations += written.configurations;
             writes.batches += written.batches;
             idle = if written == Writes::default() { idle + 1 } else { 0 };
@@ -194,10 +199,10 @@ impl Passage {
         &mut self,
         desired: &[Endpoint],
     ) -> Result<(Result<Changes, u16>, Writes), String> {
-        self.town.cloudflare().take_calls();
+        self.account.cloudflare().take_calls();
         let program = self.program.as_ref().expect("it was started");
         let outcome = program.external_dns().run_loop(desired);
-        let calls = self.town.cloudflare().take_calls();
+        let calls = self.account.cloudflare().take_calls();
         let count = |method: &str| calls.iter().filter(|call| call.method == method).count();
         let writes = Writes { configurations: count("PUT"), batches: count("POST") };
         if self.has_ended.swap(false, Ordering::Relaxed) {
@@ -212,6 +217,6 @@ impl Passage {
 
     /// A text with the tunnels' names for their ids.
     pub(crate) fn named(&self, text: &str) -> String {
-        text.replace(&self.town.scene.tunnel, "home").replace(&self.town.office, "office")
+        text.replace(&self.account.harness.tunnel, "home").replace(&self.account.office, "office")
     }
 }

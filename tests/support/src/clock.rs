@@ -8,18 +8,18 @@ use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 
 /// A clock that can be put ahead, with a time of day of its own, on which nobody sleeps for long.
 #[derive(Debug, Default)]
-pub struct Hands {
+pub struct ManualClock {
     ahead: Mutex<Duration>,
     pub unix_seconds: AtomicI64,
 }
 
-impl Hands {
+impl ManualClock {
     pub fn put_ahead(&self, by: Duration) {
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) += by;
     }
 }
 
-impl Clock for Hands {
+impl Clock for ManualClock {
     fn now(&self) -> Instant {
         SystemClock.now() + *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -45,7 +45,7 @@ pub fn settings() -> Settings {
 
 /// A zone, perhaps with another one inside it, two tunnels, and who keeps what about ownership.
 #[derive(Clone, Debug, PartialEq)]
-pub struct World {
+pub struct FakeCloudflare {
     /// The inner one last.
     zones: Vec<&'static str>,
     /// Zones that visitors are not led to yet.
@@ -72,9 +72,9 @@ pub struct World {
     pub default_service: Option<ServiceTemplate>,
 }
 
-impl World {
+impl FakeCloudflare {
     pub fn new(home_rules: &[String], foreign_records: &[(&str, &str, &str)]) -> Self {
-        let mut world = if home_rules.is_empty() {
+        let mut cloudflare = if home_rules.is_empty() {
             Self::with_config("{}")
         } else {
             Self::with_config(&format!(
@@ -83,9 +83,9 @@ impl World {
             ))
         };
         for (name, kind, content) in foreign_records {
-            world.add(name, kind, content, "");
+            cloudflare.add(name, kind, content, "");
         }
-        world
+        cloudflare
     }
 
     pub fn with(self, ownership: Ownership, registry: Registry) -> Self {
