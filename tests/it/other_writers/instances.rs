@@ -1,0 +1,94 @@
+//! Two instances of the program at one account.
+
+use cloudflare_emulator::{Refusal, Visit};
+use test_support::external_dns::ExternalDns;
+use test_support::harness::{Harness, endpoint, published};
+
+use crate::shared_account::{SharedAccount, settle};
+
+/// Two clusters with default settings, the same owner among them, and a tunnel each.
+#[test]
+fn two_instances_with_the_same_owner_leave_each_other_alone() {
+    let account = SharedAccount::new();
+    let cloudflare = account.cloudflare();
+    account.watch();
+    let home = account.harness.start_with(&[("CF_TUNNEL_ID", "home")]);
+    let office = account.harness.start_with(&[("CF_TUNNEL_ID", "office")]);
+    let (at_home, at_office) = (home.external_dns(), office.external_dns());
+    let of_home =
+        [published("home.example.com", "http://home:80"), published("both.example.com", "http://home:80")];
+    let of_office = [
+        published("office.example.com", "http://office:80"),
+        published("both.example.org", "http://office:80"),
+    ];
+    let served = |name: &str| match cloudflare.visit(name, "/") {
+        Visit::Served { service, .. } => service,
+        other => other.to_string(),
+    };
+
+    for _ in 0..2 {
+        at_home.run_loop(&of_home).expect("at home");
+        at_office.run_loop(&of_office).expect("at the office");
+    }
+    let both_at_work = account.state();
+    settle(at_home, cloudflare, &of_home).expect("home is at rest");
+    settle(at_office, cloudflare, &of_office).expect("the office is at rest");
+    assert_eq!(account.state(), both_at_work);
+    let shown = |external_dns: ExternalDns| -> Vec<String> {
+        external_dns.records().expect("shown").into_iter().map(|endpoint| endpoint.dns_name).collect()
+    };
+    assert_eq!(shown(at_home), ["both.example.com", "home.example.com"]);
+    assert_eq!(shown(at_office), ["both.example.org", "office.example.com"]);
+
+    // The office publishes a hostname that home has, with a path too: refused in every loop, whoever comes first.
+    let mut greedy = of_office.to_vec();
+    greedy.push(published("both.example.com", "http://office:80"));
+    greedy.push(endpoint(
+        "both.example.com",
+        &[("tunnel-service", "http://office:80"), ("tunnel-path-prefix", "/api")],
+    ));
+    for _ in 0..3 {
+        cloudflare.take_calls();
+        at_office.run_loop(&greedy).expect("refused by name");
+        at_home.run_loop(&of_home).expect("nothing to do");
+        assert_eq!(cloudflare.count_calls().writes, 0);
+    }
+    assert_eq!(account.state(), both_at_work);
+
+    // One of them withdraws everything, the other stays, and then gets what it asked for all the time.
+    at_home.run_loop(&[]).expect("withdrawn");
+    assert_eq!(served("office.example.com"), "http://office:80");
+    at_office.run_loop(&greedy).expect("it is free now");
+    assert_eq!(served("both.example.com"), "http://office:80");
+    settle(at_office, cloudflare, &greedy).expect("at rest");
+    for _ in 0..2 {
+        at_home.run_loop(&of_home).expect("refused by name in part");
+    }
+    assert_eq!(served("both.example.com"), "http://office:80");
+    assert_eq!(served("home.example.com"), "http://home:80");
+    at_office.run_loop(&[]).expect("withdrawn");
+    at_home.run_loop(&[]).expect("withdrawn");
+    assert_eq!(account.violations(), [""; 0]);
+    assert_eq!(account.state(), SharedAccount::new().state());
+}
+
+/// Of two replicas one is refused what the other one publishes a moment later: what it never stamped is not its own to
+/// take back.
+#[test]
+fn what_another_replica_published_after_a_refusal_stays() {
+    let harness = Harness::new();
+    let (first, second) = (harness.start(), harness.start());
+    let desired =
+        |service: &str| vec![published("a.example.com", service), published("b.example.com", service)];
+    let disliked = Refusal::new(400, 81053, "An A, AAAA, or CNAME record with that host already exists.");
+    harness.cloudflare.edit(|cloudflare| cloudflare.whims_mut().dislike_name("a.example.com", disliked));
+    first.external_dns().run_loop(&desired("http://old:80")).expect("the rest is done");
+    harness.cloudflare.edit(|cloudflare| cloudflare.whims_mut().like_all());
+    second.external_dns().run_loop(&desired("http://new:80")).expect("published");
+    let (cnames, rules) = (harness.cnames(), harness.rules());
+    assert_eq!(cnames.len(), 2);
+    let mut more = desired("http://new:80");
+    more.push(published("c.example.com", "http://new:80"));
+    first.external_dns().run_loop(&more).expect("done");
+    assert_eq!((&harness.cnames()[..2], harness.rules().len()), (&cnames[..], rules.len() + 1));
+}

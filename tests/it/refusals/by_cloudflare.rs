@@ -1,0 +1,208 @@
+//! A record or a rule that Cloudflare refuses stops no other, and is not tried again until something has changed.
+
+use std::collections::BTreeSet;
+
+use cloudflare_emulator::{Fault, Matcher, Refusal, RuleText};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::harness::published;
+
+use super::{assert_costs_nothing, names, ruled, stamped, twenty, without};
+use crate::shared_account::{SharedAccount, settle};
+
+#[test]
+fn a_record_that_cloudflare_refuses_stops_no_other() {
+    let refusals = [
+        ("a code of its own", Refusal::new(400, 9041, "This DNS record cannot be proxied.")),
+        ("a cause in the chain", Refusal::dns_validation(9003, "Invalid content.")),
+    ];
+    for (label, refusal) in refusals {
+        for disliked in [&["h0.example.com"][..], &["h7.example.com"], &["h19.example.com", "h3.example.com"]]
+        {
+            let account = SharedAccount::new();
+            account.cloudflare().edit(|cloudflare| {
+                disliked.iter().for_each(|name| cloudflare.whims_mut().dislike_name(name, refusal.clone()));
+            });
+            account.watch();
+            let program = account.harness.start();
+            let external_dns = program.external_dns();
+            external_dns.run_loop(&twenty()).expect("the rest is done");
+            let rest = without(&names(&twenty()), disliked);
+            assert_eq!((stamped(&account), ruled(&account)), (rest.clone(), rest), "{label}");
+            assert_costs_nothing(external_dns, account.cloudflare(), &twenty(), label);
+            assert_eq!(account.violations(), [""; 0], "{label}");
+
+            account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().like_all());
+            assert_costs_nothing(
+                external_dns,
+                account.cloudflare(),
+                &twenty(),
+                "it is tried again only after a while",
+            );
+            let program = program.restart(&account.harness);
+            program.external_dns().run_loop(&twenty()).expect("a new process tries again");
+            assert_eq!(ruled(&account), names(&twenty()), "{label}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_cloudflare_refuses_stops_no_other() {
+    for (label, text) in [
+        ("named by its number", RuleText::Numbered),
+        ("named by its service", RuleText::ByService),
+        ("not named", RuleText::Unnamed),
+    ] {
+        for disliked in [&["h0.example.com"][..], &["h7.example.com"], &["h19.example.com", "h3.example.com"]]
+        {
+            let account = SharedAccount::new();
+            dislike_rules(&account, disliked, text);
+            account.watch();
+            let program = account.harness.start();
+            let external_dns = program.external_dns();
+            external_dns.run_loop(&twenty()).expect("the rest is done");
+            let rest = without(&names(&twenty()), disliked);
+            assert_eq!(ruled(&account), rest, "{label}");
+            assert!(stamped(&account).is_superset(&rest), "{label}");
+            assert_costs_nothing(external_dns, account.cloudflare(), &twenty(), label);
+            assert_eq!(account.violations(), [""; 0], "{label}");
+
+            // What was refused is known by its content: another service is another rule.
+            account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().like_all());
+            let mut changed = twenty();
+            for endpoint in &mut changed {
+                if disliked.contains(&&*endpoint.dns_name) {
+                    *endpoint = published(&endpoint.dns_name, "http://web2:80");
+                }
+            }
+            external_dns.run_loop(&changed).expect("it changed, so it is tried again");
+            assert_eq!(ruled(&account), names(&twenty()), "{label}");
+        }
+    }
+}
+
+fn dislike_rules(account: &SharedAccount, disliked: &[&str], text: RuleText) {
+    let disliked: Vec<String> = disliked.iter().map(ToString::to_string).collect();
+    account.cloudflare().edit(|cloudflare| {
+        cloudflare.whims_mut().dislike_rule(text, move |rule| disliked.contains(&rule.hostname));
+    });
+}
+
+#[test]
+fn a_refused_change_of_a_rule_keeps_the_old_one_and_stops_no_other() {
+    let account = SharedAccount::new();
+    let program = account.harness.start_with(&[("MASS_DELETION_LIMIT", "0")]);
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&twenty()).expect("published");
+    account.cloudflare().edit(|cloudflare| {
+        let test = |rule: &cloudflare_emulator::ingress::Rule| {
+            rule.hostname == "h7.example.com" && rule.service == "http://web2:80"
+        };
+        cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, test);
+    });
+    // One goes, one comes, all others change.
+    let mut changed: Vec<Endpoint> =
+        (0..19).map(|number| published(&format!("h{number}.example.com"), "http://web2:80")).collect();
+    changed.push(published("h20.example.com", "http://web2:80"));
+    external_dns.run_loop(&changed).expect("the rest is done");
+    assert_eq!(ruled(&account), names(&changed));
+    assert_eq!(stamped(&account), names(&changed));
+    let old: Vec<String> =
+        account.harness.rules().into_iter().filter(|rule| rule.contains("http://web:80")).collect();
+    assert_eq!(old, [r#"{"hostname":"h7.example.com","service":"http://web:80"}"#]);
+    assert_costs_nothing(external_dns, account.cloudflare(), &changed, "the change was refused");
+    external_dns.run_loop(&[]).expect("withdrawn");
+    assert_eq!((ruled(&account), stamped(&account)), (BTreeSet::new(), BTreeSet::new()));
+}
+
+/// The digest has to stay as long as the rule, also in the loops that do not try again.
+#[test]
+fn a_rule_whose_withdrawal_is_refused_stays_ours() {
+    for text in [RuleText::Numbered, RuleText::Unnamed] {
+        let account = SharedAccount::new();
+        let program = account.harness.start();
+        let external_dns = program.external_dns();
+        external_dns.run_loop(&twenty()).expect("published");
+        dislike_rules(&account, &["hand.example.com"], text);
+        account.watch();
+        for _ in 0..3 {
+            external_dns.run_loop(&twenty()[..19]).expect("answered");
+            assert_eq!(ruled(&account), stamped(&account));
+        }
+        assert_eq!(ruled(&account), names(&twenty()));
+        assert_eq!(account.violations(), [""; 0]);
+    }
+}
+
+#[test]
+fn refused_records_and_refused_rules_stop_no_other() {
+    let account = SharedAccount::new();
+    dislike_rules(&account, &["h3.example.com", "h11.example.com"], RuleText::Unnamed);
+    account.cloudflare().edit(|cloudflare| {
+        let refusal = Refusal::dns_validation(9041, "This DNS record cannot be proxied.");
+        cloudflare.whims_mut().dislike_name("h12.example.com", refusal);
+    });
+    account.watch();
+    let program = account.harness.start();
+    program.external_dns().run_loop(&twenty()).expect("the rest is done");
+    let expected = without(&names(&twenty()), &["h3.example.com", "h11.example.com", "h12.example.com"]);
+    assert_eq!(ruled(&account), expected);
+    assert!(!stamped(&account).contains("h12.example.com"));
+    assert_costs_nothing(program.external_dns(), account.cloudflare(), &twenty(), "both");
+    assert_eq!(account.violations(), [""; 0]);
+}
+
+#[test]
+fn a_full_zone_is_tried_again_as_soon_as_it_holds_fewer_records() {
+    let account = SharedAccount::new();
+    let fit = 7;
+    let id = account.cloudflare().edit(|cloudflare| {
+        let present = cloudflare.records(&account.harness.zone).len();
+        cloudflare.zone_mut(&account.harness.zone).record_quota = present + fit;
+        let spare = cloudflare.records(&account.harness.zone).iter().find(|record| record.kind == "TXT");
+        spare.expect("a record of theirs").id.clone()
+    });
+    let mut desired = twenty();
+    desired.push(published("web.example.org", "http://web:80"));
+    let program = account.harness.start();
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&desired).expect("the rest is done");
+    assert_eq!(stamped(&account).len(), fit + 1, "as many as fit, and the other zone's");
+    assert_eq!(ruled(&account), stamped(&account));
+    assert_costs_nothing(external_dns, account.cloudflare(), &desired, "the zone is full");
+
+    account.cloudflare().edit(|cloudflare| {
+        cloudflare.delete_record(&account.harness.zone, &id).expect("it is there");
+    });
+    external_dns.run_loop(&desired).expect("one more fits");
+    assert_eq!(stamped(&account).len(), fit + 2);
+    assert_eq!(ruled(&account), stamped(&account));
+    assert_costs_nothing(external_dns, account.cloudflare(), &desired, "the zone is full again");
+
+    // Room that comes of a withdrawal of our own.
+    let published = stamped(&account);
+    let gone = published.iter().find(|name| name.ends_with("example.com")).expect("one of ours");
+    desired.retain(|endpoint| endpoint.dns_name != *gone);
+    settle(external_dns, account.cloudflare(), &desired).expect_err("thirteen are still refused");
+    assert_eq!(stamped(&account).len(), fit + 2);
+    assert!(!stamped(&account).contains(gone));
+}
+
+/// A token may edit the records of some of the zones that it reads.
+#[test]
+fn a_zone_that_may_not_be_written_stops_no_other() {
+    let account = SharedAccount::new();
+    let program = account.harness.start();
+    for zone in [&account.harness.zone, &account.organisation] {
+        let batch = Matcher::call("POST", &format!("/zones/{zone}/dns_records/batch"));
+        account.cloudflare().fault_every(batch, Fault::error(403, 10000, "Authentication error"));
+        let desired = ["a.example.com", "a.example.org"].map(|name| published(name, "http://web:80"));
+        let just = |name: &str| BTreeSet::from([name.to_owned()]);
+        let allowed = if *zone == account.harness.zone { "a.example.org" } else { "a.example.com" };
+        program.external_dns().run_loop(&desired).expect("the rest is done");
+        assert_eq!((ruled(&account), stamped(&account)), (just(allowed), just(allowed)));
+        account.cloudflare().clear_faults();
+        settle(program.external_dns(), account.cloudflare(), &desired)
+            .expect("permitted, it is done at once");
+        settle(program.external_dns(), account.cloudflare(), &[]).expect("withdrawn");
+    }
+}

@@ -1,0 +1,157 @@
+//! The heritage in ExternalDNS's TXT records says whose a hostname is, and goes with what is taken over.
+
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::{Zone, ZoneId};
+use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, Settled, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::ZoneSnapshot;
+use test_support::external_dns::TXT;
+use test_support::fake_cloudflare;
+use test_support::fake_cloudflare::FakeCloudflare;
+use test_support::harness::published;
+
+use super::{NAME, WANTED, desired, heritage, is_published, rule, settle};
+
+/// Each by itself would be refused again for the other.
+#[test]
+fn the_rule_of_a_record_with_heritage_needs_a_mode_of_its_own() {
+    let holding = |service: &str| {
+        let mut cloudflare =
+            FakeCloudflare::new(&[rule(service)], &[(NAME, "A", "192.0.2.1"), (NAME, "AAAA", "2001:db8::1")]);
+        cloudflare.add("a-a.example.com", "TXT", &heritage("other"), "");
+        cloudflare.add("aaaa-a.example.com", "TXT", &heritage("other"), "");
+        cloudflare
+    };
+    for (service, value) in [("http://theirs:80", "owner=other,tunnel"), (WANTED, "owner=other,identical")] {
+        let plan = settle(&mut holding(service), &desired());
+        let text = plan.refusals.iter().map(ToString::to_string).collect::<String>();
+        assert!(text.contains(&format!("ADOPT={value} ")), "{text}");
+
+        let mut alone = holding(service).adopting(&["owner=other"]);
+        let before = alone.clone();
+        let plan = settle(&mut alone, &desired());
+        assert!(
+            matches!(&plan.refusals[..], [one] if matches!(one.reason, Reason::RuleHeld { .. })),
+            "{plan:?}"
+        );
+        assert_eq!(alone, before, "nothing is taken over that nobody can be served with");
+
+        let mut both = holding(service).adopting(&value.split(',').collect::<Vec<_>>());
+        settle(&mut both, &desired());
+        assert!(is_published(&both));
+        assert_eq!(both.records.len(), 1, "the TXT records went with what they spoke of: {:?}", both.records);
+    }
+}
+
+#[test]
+fn only_the_heritage_of_the_owner_that_is_named_goes() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[(NAME, "CNAME", "lb.test")]);
+    for (name, content) in [
+        ("cname-a.example.com", heritage("other")),
+        ("cname-b.example.com", heritage("other")),
+        ("a-a.example.com", heritage("third")),
+        (NAME, "\"v=spf1 -all\"".to_owned()),
+    ] {
+        cloudflare.add(name, "TXT", &content, "");
+    }
+    let mut all = cloudflare.clone().adopting(&["all"]);
+    settle(&mut all, &desired());
+    assert_eq!(all.records.len(), cloudflare.records.len(), "what does not conflict stays");
+
+    let mut cloudflare = cloudflare.adopting(&["owner=other"]);
+    let plan = cloudflare.run_loop(&desired(), usize::MAX);
+    assert!(is_published(&cloudflare));
+    let left: Vec<&str> = cloudflare
+        .records
+        .iter()
+        .filter(|record| &*record.kind == "TXT")
+        .map(|record| &*record.name)
+        .collect();
+    assert_eq!(left, ["cname-b.example.com", "a-a.example.com", NAME]);
+    assert_eq!(plan.notes, []);
+}
+
+/// The names that ExternalDNS gives its TXT records today tell the ones it gave to another type of record.
+#[test]
+fn the_affixes_of_the_registry_are_those_of_the_requests_own_txt_records() {
+    let txt = Endpoint {
+        dns_name: "x-cname-a.example.com".to_owned(),
+        record_type: "TXT".to_owned(),
+        targets: vec![heritage("default")],
+        labels: Labels::from_iter([("ownedRecord", NAME)]),
+        ..Endpoint::default()
+    };
+    for (name, is_taken) in
+        [("x-a-a.example.com", true), ("x-a.example.com", true), ("a-a.example.com", false)]
+    {
+        let mut cloudflare =
+            FakeCloudflare::new(&[], &[(NAME, "A", "192.0.2.1")]).adopting(&["owner=default"]);
+        cloudflare.add(name, "TXT", &heritage("default"), "");
+        let mut changes = cloudflare.changes(&desired());
+        changes.create.push(txt.clone());
+        let plan = cloudflare.plan(&changes);
+        cloudflare.apply(&plan, usize::MAX);
+        assert_eq!(is_published(&cloudflare), is_taken, "{name}");
+        assert_eq!(cloudflare.records.iter().any(|record| &*record.kind == "TXT"), !is_taken, "{name}");
+    }
+}
+
+/// The TXT record of a zone's own name lies in the zone above.
+#[test]
+fn heritage_in_another_zone_is_left_and_noted() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&["owner=default"]);
+    cloudflare.add("cname-shop.example.com", "TXT", &heritage("default"), "");
+    let mut inner = FakeCloudflare::new(&[], &[]);
+    inner.add("shop.example.com", "CNAME", "lb.test", "");
+    let mut snapshot = cloudflare.snapshot();
+    let outer = &snapshot.zones[0].zone;
+    let zone = Zone { id: ZoneId::new("z2"), name: "shop.example.com".into(), ..outer.clone() };
+    snapshot.zones.push(ZoneSnapshot::new(zone, inner.records));
+
+    let changes = Changes { create: vec![published("shop.example.com", WANTED)], ..Changes::default() };
+    let mut settings = fake_cloudflare::settings();
+    settings.policy.adopt = cloudflare.adopt.clone();
+    let plan = plan(&changes, &snapshot, &Settled::default(), &settings).expect("the owner is ours");
+    assert_eq!(plan.hosts.len(), 1, "{plan:?}");
+    let text = plan.notes.iter().map(ToString::to_string).collect::<String>();
+    assert!(text.contains("cname-shop.example.com") && text.contains("in the zone example.com"), "{text}");
+    let deletes = format!("{:?}", plan.hosts).matches("Delete").count();
+    assert_eq!(deletes, 0, "{plan:?}");
+}
+
+/// Stored while `OWNERSHIP` was `txt`: it says whose the record is, and it is ours.
+#[test]
+fn a_stored_txt_record_of_what_is_taken_over_is_deleted_once() {
+    for (ownership, left) in [(Ownership::Comment, 0), (Ownership::Txt, 1)] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
+        settle(&mut cloudflare, &desired());
+        for record in cloudflare.records.iter_mut().filter(|record| &*record.kind == "CNAME") {
+            record.comment = "".into();
+        }
+        let mut cloudflare = cloudflare.with(ownership, TXT).adopting(&["owner=default", "tunnel"]);
+        settle(&mut cloudflare, &desired());
+        assert!(is_published(&cloudflare), "{ownership:?}");
+        let txts = cloudflare.records.iter().filter(|record| &*record.kind == "TXT");
+        assert_eq!(txts.count(), left, "{ownership:?}");
+    }
+}
+
+/// They say whose the hostname was. Nobody else would ever delete them.
+#[test]
+fn the_stored_txt_records_of_an_owner_go_with_what_is_taken_over() {
+    for (ownership, left) in [(Ownership::Comment, 0), (Ownership::Txt, 1)] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
+        settle(&mut cloudflare, &desired());
+        for record in &mut cloudflare.records {
+            record.comment = record.comment.replace("owner=default", "owner=other").into();
+            record.content = record.content.replace("owner=default", "owner=other").into();
+        }
+        let mut cloudflare = cloudflare.with(ownership, TXT).adopting(&["owner=other"]);
+        settle(&mut cloudflare, &desired());
+        assert!(is_published(&cloudflare), "{ownership:?}");
+        let txts = cloudflare.records.iter().filter(|record| &*record.kind == "TXT");
+        assert_eq!(txts.count(), left, "{ownership:?}: {:?}", cloudflare.records);
+        settle(&mut cloudflare, &[]);
+        assert_eq!(cloudflare.records, [], "{ownership:?}");
+    }
+}

@@ -1,0 +1,195 @@
+//! What is written when something is taken over, and in which order: the stamp first.
+
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
+use test_support::harness::{endpoint, published};
+
+use super::{NAME, WANTED, desired, is_published, rule, settle, stamp_of, target};
+
+/// Pins the invariant for each kind of adoption: stamped, not yet changed; then the mode may be off.
+#[test]
+fn a_rule_is_stamped_before_it_is_changed_and_what_is_begun_is_ended_without_the_mode() {
+    for (comment, mode) in [("", "tunnel"), (&*stamp_of("other"), "owner=other"), ("", "all")] {
+        let mut cloudflare = FakeCloudflare::new(&[rule("http://theirs:80")], &[]).adopting(&[mode]);
+        cloudflare.add(NAME, "CNAME", &target(HOME), comment);
+        let before = cloudflare.clone();
+        cloudflare.run_loop(&desired(), 1);
+        assert_eq!(cloudflare.documents, before.documents, "{mode}");
+        assert!(cloudflare.records[0].comment.starts_with("external-dns owner=default "), "{mode}");
+        let mut cloudflare = cloudflare.adopting(&[]);
+        settle(&mut cloudflare, &desired());
+        assert!(is_published(&cloudflare), "{mode}");
+    }
+}
+
+/// The record alone is wanted, and the rule that another owner's stamp names goes: after it is ours, and before its digest
+/// does.
+#[test]
+fn a_rule_that_goes_with_its_owners_record_is_stamped_first_and_unstamped_last() {
+    let record_only = [endpoint(NAME, &[("tunnel-service", "none")])];
+    for writes in 1..4 {
+        let mut cloudflare = FakeCloudflare::new(&[rule("http://theirs:80")], &[]).adopting(&["owner=other"]);
+        cloudflare.add(NAME, "CNAME", &target(HOME), &stamp_of("other"));
+        cloudflare.run_loop(&record_only, writes);
+        let is_there =
+            cloudflare.document(&tunnel_id(HOME)).rules().iter().any(|rule| rule.hostname() == NAME);
+        let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("stamped");
+        assert_eq!((&*stamp.owner, is_there), ("default", writes == 1));
+        assert_eq!(stamp.claims.rules.is_empty(), writes == 3, "after {writes} writes");
+        let mut cloudflare = cloudflare.adopting(&[]);
+        settle(&mut cloudflare, &record_only);
+        assert_eq!(cloudflare.document(&tunnel_id(HOME)).rules().len(), 1, "the catch-all");
+    }
+}
+
+/// With `identical` nothing is written but the stamp, and no mode writes a rule that is as it is wanted.
+#[test]
+fn what_is_identical_gets_a_stamp_and_nothing_else() {
+    for mode in ["identical", "tunnel", "all"] {
+        let api = r#"{"hostname":"a.example.com","path":"^/api(/|$)","service":"http://api:80"}"#;
+        let mut cloudflare = FakeCloudflare::new(&[api.to_owned(), rule(WANTED)], &[]).adopting(&[mode]);
+        cloudflare.add(NAME, "CNAME", &target(HOME), "Jo's");
+        let before = cloudflare.clone();
+        let paths = [
+            published(NAME, WANTED),
+            endpoint(NAME, &[("tunnel-service", "http://api:80"), ("tunnel-path-prefix", "/api")]),
+        ];
+        settle(&mut cloudflare, &paths);
+        assert_eq!((cloudflare.writes, &cloudflare.documents), (1, &before.documents), "{mode}");
+        let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("stamped");
+        assert_eq!(stamp.claims.rules.len(), 2, "{mode}");
+        assert!(cloudflare.records[0].comment.ends_with(" | Jo's"), "{}", cloudflare.records[0].comment);
+        assert_eq!(cloudflare.shown().len(), 2);
+    }
+}
+
+/// Ours, a rule that stands behind one that covers it would be moved in front of it.
+#[test]
+fn a_rule_in_the_wrong_place_is_not_identical() {
+    let rules = [r#"{"hostname":"*.example.com","service":"http://wild:80"}"#.to_owned(), rule(WANTED)];
+    for (mode, is_taken) in [("identical", false), ("tunnel", true)] {
+        let mut cloudflare = FakeCloudflare::new(&rules, &[(NAME, "CNAME", &target(HOME))]).adopting(&[mode]);
+        settle(&mut cloudflare, &desired());
+        let first = cloudflare.document(&tunnel_id(HOME)).rules()[0].hostname().to_owned();
+        assert_eq!(first == NAME, is_taken, "{mode}");
+        assert_eq!(is_published(&cloudflare), is_taken, "{mode}");
+    }
+}
+
+#[test]
+fn a_record_without_a_rule_is_taken_over_as_it_is() {
+    for (proxied, mode) in [(true, "identical"), (false, "tunnel")] {
+        let wild = r#"{"hostname":"*.example.com","service":"http://wild:80"}"#.to_owned();
+        let mut cloudflare =
+            FakeCloudflare::new(&[wild, rule("http://theirs:80")], &[(NAME, "CNAME", &target(HOME))]);
+        cloudflare.records[0].proxied = proxied;
+        let before = cloudflare.clone();
+        let record_only = [endpoint(NAME, &[("tunnel-service", "none")])];
+        let plan = settle(&mut cloudflare, &record_only);
+        assert!(plan.refusals[0].to_string().contains(&format!("ADOPT={mode} ")), "{plan:?}");
+        let mut cloudflare = cloudflare.adopting(&[mode]);
+        settle(&mut cloudflare, &record_only);
+        assert_eq!(cloudflare.records[0].comment.split(' ').next_back(), Some("rules=-"));
+        assert!(cloudflare.records[0].proxied);
+        assert_eq!(cloudflare.documents, before.documents, "nobody asked for the rule");
+    }
+}
+
+/// Adopted and moved at once, the hostname is never led to a tunnel without its rule.
+#[test]
+fn a_hostname_that_is_wanted_in_another_tunnel_is_stamped_and_then_moved() {
+    let office = [endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel", "office")])];
+    let holding = || {
+        FakeCloudflare::new(&[rule("http://theirs:80")], &[(NAME, "CNAME", &target(HOME))])
+            .adopting(&["tunnel"])
+    };
+    for writes in 0..6 {
+        let mut cloudflare = holding();
+        cloudflare.run_loop(&office, writes);
+        let led_to = [HOME, OFFICE]
+            .map(tunnel_id)
+            .into_iter()
+            .find(|id| *id.hostname() == *cloudflare.records[0].content);
+        let document = cloudflare.document(&led_to.expect("one of the two"));
+        assert!(document.rules().iter().any(|rule| rule.hostname() == NAME), "after {writes} writes");
+        let mut cloudflare = cloudflare.adopting(if writes == 0 { &["tunnel"] } else { &[] });
+        settle(&mut cloudflare, &office);
+        assert_eq!(*cloudflare.records[0].content, *target(OFFICE));
+        assert_eq!(cloudflare.document(&tunnel_id(HOME)).rules().len(), 1, "the catch-all");
+    }
+}
+
+/// Its requests would go with the record.
+#[test]
+fn a_hostname_does_not_leave_a_foreign_rule_behind() {
+    let office = [endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel", "office")])];
+    let theirs = r#"{"hostname":"a.example.com","path":"^/theirs$","service":"http://theirs:81"}"#.to_owned();
+    let mut cloudflare = FakeCloudflare::new(&[theirs], &[(NAME, "CNAME", &target(HOME))]).adopting(&["all"]);
+    let before = cloudflare.clone();
+    let plan = settle(&mut cloudflare, &office);
+    assert_eq!(cloudflare, before, "{plan:?}");
+    assert!(matches!(plan.refusals[0].reason, Reason::RuleLeftBehind { .. }), "{plan:?}");
+}
+
+/// A visitor is served where the record leads until the new rule is there.
+#[test]
+fn a_cname_leads_elsewhere_until_its_rule_stands() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[(NAME, "CNAME", "lb.test")]).adopting(&["all"]);
+    for writes in [1, 1, 1] {
+        let is_ruled =
+            cloudflare.document(&tunnel_id(HOME)).rules().iter().any(|rule| rule.hostname() == NAME);
+        assert!(is_ruled || &*cloudflare.records[0].content == "lb.test", "{cloudflare:?}");
+        cloudflare.run_loop(&desired(), writes);
+    }
+    assert!(is_published(&cloudflare), "{cloudflare:?}");
+}
+
+#[test]
+fn what_another_owners_stamp_claims_is_ours_with_it() {
+    let path = |text: &str| Digest::of(&tunnel_id(HOME), Some(text));
+    let theirs = r#"{"hostname":"a.example.com","path":"^/old$","service":"http://old:80"}"#.to_owned();
+    let mut cloudflare =
+        FakeCloudflare::new(&[theirs, rule("http://theirs:80")], &[]).adopting(&["owner=other"]);
+    let whole = Digest::of(&tunnel_id(HOME), None);
+    let comment = format!("external-dns owner=other rules={whole}{} later=1 | ask Jo", path("^/old$"));
+    cloudflare.add(NAME, "CNAME", &target(HOME), &comment);
+    cloudflare.run_loop(&desired(), usize::MAX);
+    let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("stamped");
+    assert_eq!((&*stamp.owner, stamp.claims.rules.len()), ("default", 2));
+    assert!(
+        cloudflare.records[0].comment.ends_with(" later=1 | ask Jo"),
+        "{}",
+        cloudflare.records[0].comment
+    );
+    // What of it nobody asks for is withdrawn like any other rule of ours.
+    settle(&mut cloudflare, &desired());
+    assert_eq!(cloudflare.document(&tunnel_id(HOME)).rules().len(), 2, "the rule and the catch-all");
+}
+
+#[test]
+fn a_long_comment_is_cut_and_never_a_reason_to_refuse() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&["tunnel"]);
+    cloudflare.add(NAME, "CNAME", &target(HOME), &"ü".repeat(50));
+    settle(&mut cloudflare, &desired());
+    let comment = &cloudflare.records[0].comment;
+    assert!(is_published(&cloudflare) && comment.len() <= 100 && comment.len() > 90, "{comment}");
+    assert!(comment.contains(" | üüü"), "{comment}");
+}
+
+/// On a hostname of ours somebody made a rule by hand, and now it is asked for.
+#[test]
+fn a_foreign_rule_on_a_hostname_of_ours_is_taken_over_too() {
+    let theirs = r#"{"hostname":"a.example.com","path":"^/theirs$","service":"http://theirs:81"}"#.to_owned();
+    let path = endpoint(NAME, &[("tunnel-service", "http://web:81"), ("tunnel-path", "^/theirs$")]);
+    let both = [published(NAME, WANTED), path];
+    for (mode, service) in [("identical", "http://theirs:81"), ("tunnel", "http://web:81")] {
+        let mut cloudflare = FakeCloudflare::new(std::slice::from_ref(&theirs), &[]);
+        settle(&mut cloudflare, &desired());
+        let mut cloudflare = cloudflare.adopting(&[mode]);
+        settle(&mut cloudflare, &both);
+        let rules = cloudflare.document(&tunnel_id(HOME)).rules();
+        let found = rules.iter().find(|rule| rule.path().is_some()).expect("it stands");
+        assert_eq!(found.service(), service, "{mode}");
+    }
+}
