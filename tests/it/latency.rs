@@ -1,57 +1,26 @@
 //! A clock that calls move: each of them takes its time at Cloudflare, and nobody waits for it.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use cloudflare_emulator::{Emulator, Matcher};
-use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use test_support::clock::ManualClock;
 use test_support::harness::{Harness, Program};
 
 /// More calls of one kind than any request makes.
 const CALLS_MAX: usize = 120;
 
-/// A clock that stands still between calls.
-#[derive(Debug)]
-pub(crate) struct CallClock {
-    begun: Instant,
-    ahead: Mutex<Duration>,
-}
-
-impl CallClock {
-    fn new() -> Self {
-        Self { begun: SystemClock.now(), ahead: Mutex::default() }
-    }
-
-    pub(crate) fn put_ahead(&self, by: Duration) {
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) += by;
-    }
-}
-
-impl Clock for CallClock {
-    fn now(&self) -> Instant {
-        self.begun + *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn sleep(&self, duration: Duration) {
-        SystemClock.sleep(duration.min(Duration::from_millis(5)));
-    }
-
-    fn unix_seconds(&self) -> i64 {
-        SystemClock.unix_seconds()
-    }
-}
-
 /// The program on such a clock. What other threads ask Cloudflare for takes no time.
 pub(crate) struct ProgramWithLatency {
-    pub(crate) clock: Arc<CallClock>,
+    pub(crate) clock: Arc<ManualClock>,
     pub(crate) program: Program,
     call: Duration,
 }
 
 impl ProgramWithLatency {
     pub(crate) fn new(harness: &Harness, call: Duration, variables: &[(&'static str, &str)]) -> Self {
-        let clock = Arc::new(CallClock::new());
+        let clock = Arc::new(ManualClock::stopped());
         let program = harness.start_by(Arc::clone(&clock) as _, variables);
         program.wait_until_ready();
         harness.cloudflare.take_calls();

@@ -1,14 +1,13 @@
 //! Which names are published, how they are written, and in which zone.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cloudflare_emulator::{Plan, Visit};
-use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use serde_json::json;
+use test_support::clock::ManualClock;
 use test_support::fake_cloudflare::{FakeCloudflare, settings};
 use test_support::harness::{Harness, endpoint, published};
 
@@ -235,35 +234,16 @@ fn a_name_of_an_inner_zone_that_is_not_served_is_not_written_into_the_outer_one(
     }
 }
 
-/// The system's clock, and an hour later once that is said.
-#[derive(Debug, Default)]
-struct LateClock(AtomicBool);
-
-impl Clock for LateClock {
-    fn now(&self) -> Instant {
-        let late = Duration::from_secs(if self.0.load(Ordering::SeqCst) { 3600 } else { 0 });
-        SystemClock.now() + late
-    }
-
-    fn unix_seconds(&self) -> i64 {
-        SystemClock.unix_seconds()
-    }
-
-    fn sleep(&self, duration: Duration) {
-        SystemClock.sleep(duration);
-    }
-}
-
 #[test]
 fn an_inner_zone_that_is_made_later_gets_its_names_without_a_restart() {
     let harness = Harness::new();
-    let clock = Arc::new(LateClock::default());
-    let program = harness.start_by(Arc::clone(&clock) as Arc<dyn Clock>, &[]);
+    let clock = Arc::new(ManualClock::default());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
     program.wait_until_ready();
     let mut desired = vec![published("web.example.com", "http://web:80")];
     settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
     let inner = harness.cloudflare.add_zone("dev.example.com", Plan::Free);
-    clock.0.store(true, Ordering::SeqCst);
+    clock.put_ahead(Duration::from_secs(3_600));
     desired.push(published("web.dev.example.com", "http://web:80"));
     settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
     assert_eq!(stamped(&harness, &inner), ["web.dev.example.com"]);
