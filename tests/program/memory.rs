@@ -3,11 +3,10 @@
 //! to stay within a container's 32 MiB with bodies of 32 MiB.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use test_support::external_dns::exchange;
 use test_support::harness::Harness;
 
 use crate::process::{Process, other_binary};
@@ -44,15 +43,6 @@ fn list(bytes: usize, element: impl Fn(usize) -> String) -> String {
         text.push(',');
     }
     text + "]"
-}
-
-fn post(api: SocketAddr, path: &str, body: &str) -> u16 {
-    const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    exchange(api, &[head.as_bytes(), body.as_bytes()]).expect("it is answered").status
 }
 
 /// A list of empty objects took fifty times its size.
@@ -108,7 +98,7 @@ fn a_body_of_whatever_kind_stays_within_the_memory_of_a_container() {
         for (path, body) in
             [("/adjustendpoints", body.clone()), ("/records", format!(r#"{{"delete":{body}}}"#))]
         {
-            let status = post(external_dns.api, path, &body);
+            let status = external_dns.call("POST", path, &body).status;
             let is_right = if path == "/records" {
                 [204, 400, 503].contains(&status)
             } else {
@@ -135,14 +125,15 @@ fn sixteen_bodies_at_once_stay_within_it_and_external_dns_is_served() {
             let mut served = 0;
             while !is_over.load(Ordering::Relaxed) {
                 // All workers may be held for longer than a request lasts; it is asked again then.
-                let status = post(external_dns.api, "/adjustendpoints", &few);
+                let status = external_dns.call("POST", "/adjustendpoints", &few).status;
                 assert!([200, 503].contains(&status), "{status}");
                 served += usize::from(status == 200);
             }
             served
         });
-        let hostile: Vec<_> =
-            (0..16).map(|_| scope.spawn(|| post(external_dns.api, "/adjustendpoints", &body))).collect();
+        let hostile: Vec<_> = (0..16)
+            .map(|_| scope.spawn(|| external_dns.call("POST", "/adjustendpoints", &body).status))
+            .collect();
         for hostile in hostile {
             let status = hostile.join().expect("it is answered");
             assert!([200, 503].contains(&status), "{status}");
@@ -151,7 +142,7 @@ fn sixteen_bodies_at_once_stay_within_it_and_external_dns_is_served() {
         well_behaved.join().expect("it is answered")
     });
     assert!(served > 0);
-    assert_eq!(post(external_dns.api, "/adjustendpoints", &few), 200);
+    assert_eq!(external_dns.call("POST", "/adjustendpoints", &few).status, 200);
     let peak = process.memory_peak_kib();
     assert!(peak <= limit, "{peak} KiB of {limit}");
 }

@@ -1,10 +1,10 @@
 //! HTTP over a bare socket, so that tests see bytes and can misbehave.
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// The protocol's media type.
-pub(crate) const WEBHOOK: &str = "application/external.dns.webhook+json;version=1";
+use test_support::external_dns::MEDIA_TYPE;
 
 /// Longer than anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -60,7 +60,7 @@ impl Client {
     /// A POST of ExternalDNS.
     pub(crate) fn post(&mut self, path: &str, body: &str) -> Answer {
         self.send(format!(
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {WEBHOOK}\r\nAccept: {WEBHOOK}\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {MEDIA_TYPE}\r\nAccept: {MEDIA_TYPE}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         ));
         self.answer()
@@ -68,7 +68,7 @@ impl Client {
 
     /// A GET of ExternalDNS.
     pub(crate) fn get(&mut self, path: &str) -> Answer {
-        self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {WEBHOOK}\r\n\r\n"));
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {MEDIA_TYPE}\r\n\r\n"));
         self.answer()
     }
 

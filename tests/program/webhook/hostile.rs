@@ -15,10 +15,11 @@ use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::webhook::server::ServerSettings;
 use socket2::SockRef;
+use test_support::external_dns::MEDIA_TYPE;
 use test_support::own_process::{is_own_process, line_after, own_process};
 
 use super::api::{Fake, endpoint, settings, start};
-use crate::raw_http::{Client, PATIENCE, WEBHOOK};
+use crate::raw_http::{Client, PATIENCE};
 
 #[allow(clippy::disallowed_methods, reason = "these tests measure how long an answer takes")]
 fn now() -> Instant {
@@ -37,12 +38,12 @@ fn probe(address: std::net::SocketAddr) -> Duration {
 fn an_absurd_length_is_answered_at_once_and_ends_nothing() {
     let api = start(ServerSettings { workers: 1, ..settings() }, Fake::empty());
     for (length, path, content_type, status) in [
-        ("99999999999", "/records", WEBHOOK, 503),
-        ("18446744073709551615", "/records", WEBHOOK, 503),
-        ("9223372036854775807", "/adjustendpoints", WEBHOOK, 503),
+        ("99999999999", "/records", MEDIA_TYPE, 503),
+        ("18446744073709551615", "/records", MEDIA_TYPE, 503),
+        ("9223372036854775807", "/adjustendpoints", MEDIA_TYPE, 503),
         ("99999999999", "/records", "text/plain", 413),
-        ("99999999999", "/nothing", WEBHOOK, 404),
-        ("18446744073709551616", "/records", WEBHOOK, 400),
+        ("99999999999", "/nothing", MEDIA_TYPE, 404),
+        ("18446744073709551616", "/records", MEDIA_TYPE, 400),
     ] {
         let mut client = Client::connect(api.address());
         client.send(format!(
@@ -91,7 +92,7 @@ fn a_body_over_the_cap_is_refused_before_it_is_sent() {
     let over = limits::REQUEST_BODY_MAX_BYTES + 1;
     let mut client = Client::connect(api.address());
     client.send(format!(
-        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: {over}\r\n\r\n"
+        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {over}\r\n\r\n"
     ));
     assert_eq!(client.answer().status, 503);
     let mut client = Client::connect(api.address());
@@ -107,7 +108,7 @@ fn a_chunked_body_is_read_up_to_the_cap() {
     let service = Fake::empty();
     let api = start(settings(), service.clone());
     let head = format!(
-        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nTransfer-Encoding: chunked\r\n\r\n"
     );
     let mut client = Client::connect(api.address());
     client.send(format!("{head}2\r\n{{}}\r\n0\r\n\r\n"));
@@ -149,7 +150,7 @@ fn an_ambiguous_length_is_refused() {
     ] {
         let mut client = Client::connect(api.address());
         client.send(format!(
-            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\n{framing}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"
+            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\n{framing}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"
         ));
         assert_eq!(client.answer().status, 400, "{framing}");
     }
@@ -175,7 +176,7 @@ fn a_web_page_is_refused_whatever_it_asks_for_and_nothing_is_done() {
         ] {
             let mut client = Client::connect(api.address());
             client.send(format!(
-                "{method} {path} HTTP/1.1\r\nHost: evil.example:8888\r\n{header}\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 2\r\n\r\n{{}}"
+                "{method} {path} HTTP/1.1\r\nHost: evil.example:8888\r\n{header}\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 2\r\n\r\n{{}}"
             ));
             let answer = client.answer();
             assert_eq!(answer.status, 403, "{header}: {method} {path}");
@@ -264,7 +265,7 @@ fn clients_that_do_not_send_their_bodies_do_not_keep_others_waiting() {
     let mut held = Vec::new();
     for request in [
         format!(
-            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 5000\r\n\r\n{{"
+            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 5000\r\n\r\n{{"
         ),
         "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n".to_owned(),
         "POST /records HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 500\r\n\r\n".to_owned(),
@@ -318,7 +319,7 @@ fn workers_that_are_all_held_end_the_process_with_a_reason() {
     for _ in 0..3 {
         let mut client = Client::connect(api.address());
         client.send(format!(
-            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 5000\r\n\r\n{{"
+            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 5000\r\n\r\n{{"
         ));
         held.push(client);
     }
@@ -335,7 +336,7 @@ fn a_body_that_comes_too_late_is_not_acted_upon() {
     let mut client = Client::connect(api.address());
     let body = format!("{{}}{}", " ".repeat(4998));
     client.send(format!(
-        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 5000\r\n\r\n"
+        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 5000\r\n\r\n"
     ));
     #[allow(clippy::disallowed_methods, reason = "the delay is what is tested")]
     std::thread::sleep(Duration::from_millis(200));

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::webhook::Failure;
 use external_dns_cloudflare_tunnel_webhook::webhook::server::ServerSettings;
+use test_support::external_dns::MEDIA_TYPE;
 
 use super::api::{Fake, endpoint, settings, start};
-use crate::raw_http::{Client, PATIENCE, WEBHOOK};
+use crate::raw_http::{Client, PATIENCE};
 
 #[test]
 fn the_whole_conversation_runs_on_one_connection() {
@@ -23,13 +24,13 @@ fn the_whole_conversation_runs_on_one_connection() {
 
     let negotiated = client.get("/");
     assert_eq!(negotiated.status, 200);
-    assert_eq!(negotiated.values("Content-Type"), [WEBHOOK]);
+    assert_eq!(negotiated.values("Content-Type"), [MEDIA_TYPE]);
     assert_eq!(negotiated.values("Vary"), ["Accept, Content-Type"]);
     assert_eq!(negotiated.text(), r#"{"include":["example.com"]}"#);
 
     let records = client.get("/records");
     assert_eq!(records.status, 200);
-    assert_eq!(records.values("Content-Type"), [WEBHOOK]);
+    assert_eq!(records.values("Content-Type"), [MEDIA_TYPE]);
     assert_eq!(
         records.text(),
         r#"[{"dnsName":"a.example.com","targets":["c0ffee00-0000-4000-8000-000000000001.cfargotunnel.com"],"recordType":"CNAME"}]"#
@@ -40,7 +41,7 @@ fn the_whole_conversation_runs_on_one_connection() {
         "[{\"dnsName\":\"b.example.com\",\"providerSpecific\":[{\"name\":\"webhook/tunnel-service\",\"value\":\"http://a/?x\\u0026y\"}]}]\n",
     );
     assert_eq!(adjusted.status, 200);
-    assert_eq!(adjusted.values("Content-Type"), [WEBHOOK]);
+    assert_eq!(adjusted.values("Content-Type"), [MEDIA_TYPE]);
     assert_eq!(
         adjusted.text(),
         r#"[{"dnsName":"b.example.com","providerSpecific":[{"name":"webhook/tunnel-service","value":"http://a/?x&y"}]}]"#

@@ -5,10 +5,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Fault, Matcher};
+use test_support::external_dns::MEDIA_TYPE;
 use test_support::harness::Harness;
 
 use crate::process::Process;
-use crate::raw_http::{Client, PATIENCE, WEBHOOK};
+use crate::raw_http::{Client, PATIENCE};
 
 /// How long Cloudflare takes to answer what `GET /records` asks it.
 const WORK: Duration = Duration::from_secs(1);
@@ -81,10 +82,10 @@ fn the_request_in_hand_is_answered_before_the_end() {
 fn a_client_that_does_not_send_its_body_does_not_hold_up_the_end() {
     for unsent in [
         format!(
-            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 5000\r\n\r\n{{"
+            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 5000\r\n\r\n{{"
         ),
         format!(
-            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{{"
+            "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{{"
         ),
         "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n".to_owned(),
     ] {
@@ -107,7 +108,7 @@ fn a_body_that_comes_while_the_program_ends_is_not_acted_upon() {
     let mut slow = Slow::start();
     let mut late = Client::connect(slow.address);
     late.send(format!(
-        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {WEBHOOK}\r\nContent-Length: 5000\r\n\r\n{{}}"
+        "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 5000\r\n\r\n{{}}"
     ));
     let mut other = slow.ask();
     slow.process.signal("TERM");
