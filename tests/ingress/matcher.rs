@@ -1,6 +1,6 @@
 //! Which rule cloudflared picks for a request: `Ingress.FindMatchingRule` of cloudflared 2026.8.2.
 //!
-//! Knows nothing of the program, so that the program can be held against it.
+//! Shares no code with the program or the emulator, so that a mistake of theirs is not made here as well.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
