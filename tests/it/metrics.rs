@@ -203,27 +203,51 @@ fn resource(call: &Call) -> &'static str {
     }
 }
 
-#[test]
-fn every_family_has_the_value_that_the_conversation_gave_it() {
+/// A program of two tunnels, and what is asked of it at first.
+fn two_tunnels() -> (Fixture, Vec<Endpoint>) {
     let harness = Harness::with_foreign();
     let office = harness.cloudflare.add_tunnel(OFFICE);
     let names = format!("home,{OFFICE}");
     let fixture = Fixture::new(harness, &[("CF_TUNNEL_ID", &names)]);
-    let cloudflare = &fixture.harness.cloudflare;
-    assert_eq!(fixture.value(Family::LastRead, &[]), Some(0.0), "nothing was read yet");
-
-    fixture.clock.unix_seconds.store(1_800_000_000, Ordering::Relaxed);
-    let mut desired = vec![
-        published("www.example.com", "http://web:80"),
-        published("api.example.com", "http://api:80"),
-        published("hand.example.com", "http://web:80"),
-        published("www.example.net", "http://web:80"),
-        published("bad.example.com", "http://web:80/path"),
-        published("worse.example.com", "web"),
-    ];
+    let mut desired: Vec<Endpoint> = [
+        ("www.example.com", "http://web:80"),
+        ("api.example.com", "http://api:80"),
+        ("hand.example.com", "http://web:80"),
+        ("www.example.net", "http://web:80"),
+        ("bad.example.com", "http://web:80/path"),
+        ("worse.example.com", "web"),
+    ]
+    .map(|(name, service)| published(name, service))
+    .into();
     let mut on_office = published("office.example.com", "http://office:80");
     on_office.provider_specific.extend(harness::endpoint("x", &[("tunnel", &office)]).provider_specific);
     desired.push(on_office);
+    (fixture, desired)
+}
+
+/// After two loops, a third in which one is changed while somebody else writes, one is withdrawn and what was refused is
+/// not asked for any more, a fourth, and a request for nothing that there is.
+fn conversation() -> Fixture {
+    let (fixture, mut desired) = two_tunnels();
+    fixture.run_loop(&desired);
+    fixture.run_loop(&desired);
+    fixture.clock.unix_seconds.store(1_800_000_060, Ordering::Relaxed);
+    desired.retain(|endpoint| endpoint.dns_name.starts_with("office."));
+    desired.push(published("www.example.com", "http://web:81"));
+    fixture.harness.cloudflare.edit_before(Matcher::put_configuration(), 1, |cloudflare| {
+        cloudflare.put_configuration("home", FOREIGN_DOCUMENT).expect("cloudflared takes it");
+    });
+    fixture.run_loop(&desired);
+    fixture.clock.unix_seconds.store(1_800_000_120, Ordering::Relaxed);
+    fixture.run_loop(&desired);
+    assert_eq!(fixture.program.external_dns().call("GET", "/nothing", "").status, 404);
+    fixture
+}
+
+#[test]
+fn refusals_are_those_of_the_last_request_and_changes_add_up() {
+    let (fixture, desired) = two_tunnels();
+    assert_eq!(fixture.value(Family::LastRead, &[]), Some(0.0), "nothing was read yet");
     fixture.run_loop(&desired);
     fixture.run_loop(&desired);
     assert_eq!(
@@ -236,19 +260,26 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
     );
     assert_eq!(fixture.value(Family::LostUpdates, &[]), Some(0.0));
 
-    // One is changed, while somebody else writes; one is withdrawn; what was refused is not asked for any more.
-    fixture.clock.unix_seconds.store(1_800_000_060, Ordering::Relaxed);
-    desired.retain(|endpoint| endpoint.dns_name.starts_with("office."));
-    desired.push(published("www.example.com", "http://web:81"));
-    cloudflare.edit_before(Matcher::put_configuration(), 1, |cloudflare| {
-        cloudflare.put_configuration("home", FOREIGN_DOCUMENT).expect("cloudflared takes it");
-    });
-    fixture.run_loop(&desired);
-    fixture.clock.unix_seconds.store(1_800_000_120, Ordering::Relaxed);
-    fixture.run_loop(&desired);
-    assert_eq!(fixture.program.external_dns().call("GET", "/nothing", "").status, 404);
+    let fixture = conversation();
+    assert_eq!(
+        fixture.values(Family::Refusals),
+        expected(&[(["record_held"], 0.0), (["no_zone"], 0.0), (["invalid"], 0.0)])
+    );
+    assert_eq!(
+        fixture.values(Family::Changes),
+        expected(&[
+            (["record_created"], 3.0),
+            (["record_deleted"], 1.0),
+            (["rule_published"], 4.0),
+            (["rule_withdrawn"], 1.0),
+        ])
+    );
+}
 
-    let calls = cloudflare.calls();
+#[test]
+fn calls_are_counted_as_cloudflare_got_them() {
+    let fixture = conversation();
+    let calls = fixture.harness.cloudflare.calls();
     let left = (limits::RATE_CALLS - limits::RATE_RESERVE - calls.len()) as f64;
     assert_eq!(fixture.value(Family::CallsLeft, &[]), Some(left));
     let mut by_resource: BTreeMap<Vec<String>, f64> = BTreeMap::new();
@@ -260,7 +291,11 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
     }
     assert_eq!(fixture.values(Family::Calls), by_all);
     assert_eq!(fixture.counts(Family::CallDuration), by_resource);
+}
 
+#[test]
+fn requests_are_counted_by_route_and_status() {
+    let fixture = conversation();
     assert_eq!(
         fixture.values(Family::Requests),
         expected(&[
@@ -279,19 +314,12 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
             (["other"], 1.0)
         ])
     );
-    assert_eq!(
-        fixture.values(Family::Changes),
-        expected(&[
-            (["record_created"], 3.0),
-            (["record_deleted"], 1.0),
-            (["rule_published"], 4.0),
-            (["rule_withdrawn"], 1.0),
-        ])
-    );
-    assert_eq!(
-        fixture.values(Family::Refusals),
-        expected(&[(["record_held"], 0.0), (["no_zone"], 0.0), (["invalid"], 0.0)])
-    );
+}
+
+#[test]
+fn rules_records_and_versions_are_those_at_cloudflare() {
+    let fixture = conversation();
+    let cloudflare = &fixture.harness.cloudflare;
     assert_eq!(
         fixture.values(Family::Rules),
         expected(&[
@@ -308,9 +336,14 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
         fixture.values(Family::ConfigurationVersion),
         expected(&[
             (["home"], cloudflare.version("home") as f64),
-            ([OFFICE], cloudflare.version(&office) as f64)
+            ([OFFICE], cloudflare.version(OFFICE) as f64)
         ])
     );
+}
+
+#[test]
+fn what_has_no_labels_has_the_value_that_the_conversation_gave_it() {
+    let fixture = conversation();
     for (family, value) in [
         (Family::Ready, 1.0),
         (Family::DryRun, 0.0),
@@ -324,7 +357,11 @@ fn every_family_has_the_value_that_the_conversation_gave_it() {
         assert_eq!(fixture.value(family, &[]), Some(value), "{family:?}");
     }
     assert_eq!(fixture.value(Family::BuildInfo, &[env!("CARGO_PKG_VERSION")]), Some(1.0));
+}
 
+#[test]
+fn a_scrape_shows_neither_a_secret_nor_a_hostname() {
+    let fixture = conversation();
     let text = fixture.ask("GET").body;
     for secret in [TOKEN, "www.example", "api.example", "hand.example", "office.example", "cfargotunnel"] {
         assert!(!text.contains(secret), "{secret} is shown");
