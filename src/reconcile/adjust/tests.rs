@@ -1,0 +1,514 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::ingress::OriginOption;
+use crate::ingress::origin_option::OriginValue;
+use crate::model::TunnelId;
+use crate::model::endpoint::{Labels, Property};
+use crate::reconcile::canonical::INVALID;
+use crate::reconcile::service_template::ServiceTemplate;
+use crate::reconcile::{ConfiguredTunnel, Policy};
+
+const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
+const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
+const ELSEWHERE: &str = "10000000-a4ef-4643-bbbc-4a0ed4fc8415";
+
+fn settings() -> Settings {
+    let tunnel = |id: &str, name: &str| ConfiguredTunnel {
+        id: TunnelId::parse(id).expect("a well-formed id"),
+        name: name.into(),
+        is_local: false,
+    };
+    Settings::new(Policy::new("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
+}
+
+fn endpoint(name: &str, kind: &str, target: &str, properties: &[(&str, &str)]) -> Endpoint {
+    Endpoint {
+        dns_name: name.to_owned(),
+        record_type: kind.to_owned(),
+        targets: target.split_whitespace().map(str::to_owned).collect(),
+        labels: Labels::from_iter([("resource", "ingress/shop/web")]),
+        provider_specific: properties.iter().map(|(name, value)| Property::new(*name, *value)).collect(),
+        ..Endpoint::default()
+    }
+}
+
+/// The one rule that is asked for.
+fn read_one(endpoint: &Endpoint, settings: &Settings) -> Canonical {
+    let mut reader = EndpointReader::new(settings, Notes::with_room(0));
+    let [read] = <[Canonical; 1]>::try_from(reader.read(endpoint)).expect("one rule");
+    read
+}
+
+/// The problem for which the one rule is refused, which must not change when it is read again.
+fn problem_of(endpoint: &Endpoint) -> String {
+    let canonical = read_one(endpoint, &settings());
+    let again = read_one(&canonical.endpoint, &settings());
+    assert_eq!(canonical.publication, again.publication);
+    canonical.publication.expect_err("it is invalid").to_string()
+}
+
+/// Name, target, set identifier and properties.
+type Parts = (String, String, String, Vec<(String, String)>);
+
+/// The one endpoint that results from `endpoint`, if any.
+fn adjusted(endpoint: Endpoint) -> Option<Parts> {
+    let adjusted = adjust(&[endpoint], &settings());
+    assert!(adjusted.endpoints.len() <= 1);
+    adjusted.endpoints.into_iter().next().map(|endpoint| {
+        assert_eq!((&*endpoint.record_type, endpoint.record_ttl, endpoint.targets.len()), ("CNAME", 0, 1));
+        assert_eq!(endpoint.labels.value("resource"), Some("ingress/shop/web"), "labels are echoed");
+        let properties = endpoint.provider_specific.into_iter();
+        (
+            endpoint.dns_name,
+            endpoint.targets.concat(),
+            endpoint.set_identifier,
+            properties.map(|property| (property.name.into(), property.value.into())).collect(),
+        )
+    })
+}
+
+fn expected(target: &str, set_identifier: &str, properties: &[(&str, &str)]) -> Option<Parts> {
+    let properties = properties.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    Some((
+        "a.example.com".to_owned(),
+        format!("{target}.cfargotunnel.com"),
+        set_identifier.to_owned(),
+        properties,
+    ))
+}
+
+fn value(option: OriginOption, text: &str) -> OriginValue {
+    option.parse(text).expect("it is valid").expect("it says something")
+}
+
+#[test]
+fn every_form_ends_in_the_canonical_one() {
+    let service = [("webhook/tunnel-service", "http://web.shop.svc:80")];
+    let table = [
+        (
+            "a target that is a service",
+            endpoint("A.example.com.", "CNAME", "http://web.shop.svc:80", &[]),
+            expected(HOME, "", &service),
+        ),
+        (
+            "a property, whatever the target",
+            endpoint("a.example.com", "AAAA", "2001:db8::1", &service),
+            expected(HOME, "", &service),
+        ),
+        (
+            "the tunnel's own hostname",
+            endpoint("a.example.com", "CNAME", &format!("{OFFICE}.CFARGOTUNNEL.com"), &[]),
+            expected(OFFICE, "", &[("webhook/tunnel-service", "none")]),
+        ),
+        (
+            "a tunnel by name",
+            endpoint("a.example.com", "A", "192.0.2.1", &[("webhook/tunnel", "office"), service[0]]),
+            expected(OFFICE, "", &service),
+        ),
+        (
+            "a path",
+            endpoint(
+                "a.example.com",
+                "A",
+                "192.0.2.1",
+                &[("webhook/tunnel-path-prefix", "/api"), service[0]],
+            ),
+            expected(HOME, "^/api(/|$)", &[("webhook/tunnel-path", "^/api(/|$)"), service[0]]),
+        ),
+        (
+            "a lone slash behind the service, and an option",
+            endpoint(
+                "a.example.com",
+                "CNAME",
+                "HTTP://web.shop.svc:80/",
+                &[("webhook/origin-connect-timeout", "1m")],
+            ),
+            expected(HOME, "", &[("webhook/origin-connect-timeout", "60s"), service[0]]),
+        ),
+        (
+            "properties that records cannot show are stripped",
+            endpoint(
+                "a.example.com",
+                "CNAME",
+                "http://web.shop.svc:80",
+                &[("alias", "true"), ("record-type", "CNAME"), ("aws/x", "1"), ("webhook/drift", "order")],
+            ),
+            expected(HOME, "", &service),
+        ),
+        ("an ordinary record", endpoint("a.example.com", "A", "192.0.2.1", &[]), None),
+        (
+            "another tunnel's hostname",
+            endpoint("a.example.com", "CNAME", &format!("{ELSEWHERE}.cfargotunnel.com"), &[]),
+            None,
+        ),
+        ("a type that is not published", endpoint("a.example.com", "TXT", "x", &service), None),
+        (
+            "an endpoint that opts out",
+            endpoint("a.example.com", "A", "192.0.2.1", &[("webhook/tunnel", "false"), service[0]]),
+            None,
+        ),
+    ];
+    for (label, endpoint, expected) in table {
+        assert_eq!(adjusted(endpoint), expected, "{label}");
+    }
+}
+
+/// ExternalDNS takes a missing endpoint for a deleted one, so a typing mistake must not take a hostname off the
+/// internet.
+#[test]
+fn an_invalid_endpoint_stays_and_says_what_is_wrong() {
+    let service = ("webhook/tunnel-service", "http://web.shop.svc:80");
+    for (label, said, culprit) in [
+        ("a service that is none", vec![("webhook/tunnel-service", "web.shop:80")], "tunnel-service is"),
+        ("a service with a path", vec![("webhook/tunnel-service", "http://web.shop.svc/x")], "has no path"),
+        ("an unknown tunnel", vec![("webhook/tunnel", "nowhere"), service], "configured: home, office"),
+        ("a misspelled property", vec![service, ("webhook/tunnel-sevrice", "http://x")], "did you mean"),
+        ("access that is half said", vec![("webhook/access-required", "true"), service], "aud-tag"),
+        ("an empty service", vec![("webhook/tunnel-service", "")], "is missing"),
+        ("no service at all", vec![("webhook/tunnel", "home")], "tunnel-service is missing"),
+        ("an option alone", vec![("webhook/origin-no-tls-verify", "true")], "tunnel-service is missing"),
+        (
+            "a property set twice",
+            vec![("webhook/tunnel", "home"), ("webhook/tunnel", "office"), service],
+            "is set twice",
+        ),
+    ] {
+        let (name, target, set_identifier, properties) =
+            adjusted(endpoint("a.example.com", "A", "192.0.2.1", &said)).expect(label);
+        assert_eq!((&*name, &*set_identifier), ("a.example.com", ""), "{label}");
+        assert_eq!(target, format!("{HOME}.cfargotunnel.com"), "{label}");
+        let [(name, problem)] = &properties[..] else { panic!("{label}: {properties:?}") };
+        assert_eq!(name, INVALID, "{label}");
+        assert!(problem.contains(culprit), "{label}: {problem}");
+    }
+}
+
+#[test]
+fn a_and_aaaa_of_one_object_become_one_and_other_objects_stay_apart() {
+    let service = [("webhook/tunnel-service", "http://web:80")];
+    let mut other = endpoint("a.example.com", "A", "192.0.2.2", &service);
+    other.labels.set("resource", "ingress/shop/other");
+    let endpoints = [
+        endpoint("a.example.com", "AAAA", "2001:db8::1", &service),
+        other,
+        endpoint("a.example.com", "A", "192.0.2.1", &service),
+    ];
+    let adjusted = adjust(&endpoints, &settings()).endpoints;
+    let resources: Vec<_> = adjusted.iter().map(|endpoint| endpoint.labels.value("resource")).collect();
+    assert_eq!(resources, [Some("ingress/shop/other"), Some("ingress/shop/web")]);
+}
+
+#[test]
+fn an_unknown_property_is_named_with_the_nearest_known_one() {
+    let endpoint =
+        endpoint("a.example.com", "CNAME", "http://web:80", &[("webhook/origin-no-tls-verfy", "true")]);
+    let notes = adjust(&[endpoint], &settings()).notes;
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].text.contains("did you mean webhook/origin-no-tls-verify?"), "{}", notes[0].text);
+}
+
+#[test]
+fn each_group_becomes_an_endpoint_of_its_own() {
+    let groups = [
+        ("webhook/tunnel", "office"),
+        ("webhook/tunnel-service.api", "http://api:80"),
+        ("webhook/tunnel-path-prefix.api", "/api"),
+        ("webhook/tunnel-service.images", "http://images:80"),
+        ("webhook/tunnel-path.images", "\\.png$"),
+    ];
+    let services = |target: &str| {
+        let adjusted = adjust(&[endpoint("a.example.com", "A", target, &groups)], &settings());
+        let endpoints = adjusted.endpoints.into_iter();
+        endpoints
+            .map(|endpoint| {
+                assert_eq!(endpoint.targets, [format!("{OFFICE}.cfargotunnel.com")]);
+                let service = endpoint.property("webhook/tunnel-service").unwrap_or_default().to_owned();
+                (endpoint.set_identifier, service)
+            })
+            .collect::<Vec<_>>()
+    };
+    let [images, api] = [("\\.png$", "http://images:80"), ("^/api(/|$)", "http://api:80")]
+        .map(|(path, service)| (path.to_owned(), service.to_owned()));
+    assert_eq!(services("192.0.2.1"), [images.clone(), api.clone()]);
+    let whole = (String::new(), "http://web:80".to_owned());
+    assert_eq!(services("http://web:80"), [whole, images, api]);
+}
+
+#[test]
+fn a_default_service_publishes_what_names_none() {
+    let mut settings = settings();
+    settings.policy.default_service =
+        Some(ServiceTemplate::parse("http://{name}.{namespace}.svc:80").expect("valid"));
+    let tunnel = format!("{HOME}.cfargotunnel.com");
+    let table = [
+        ("an address", endpoint("a.example.com", "A", "192.0.2.1", &[]), Some("http://web.shop.svc:80")),
+        ("another CNAME", endpoint("a.example.com", "CNAME", "lb.test", &[]), Some("http://web.shop.svc:80")),
+        ("the tunnel's own hostname", endpoint("a.example.com", "CNAME", &tunnel, &[]), Some("none")),
+        ("a service", endpoint("a.example.com", "CNAME", "http://other:80", &[]), Some("http://other:80")),
+        ("an opt-out", endpoint("a.example.com", "A", "192.0.2.1", &[("webhook/tunnel", "false")]), None),
+        ("another type", endpoint("a.example.com", "MX", "10 mx.test", &[]), None),
+    ];
+    for (label, endpoint, expected) in table {
+        let adjusted = adjust(&[endpoint], &settings).endpoints;
+        let service = adjusted.first().and_then(|endpoint| endpoint.property("webhook/tunnel-service"));
+        assert_eq!(service, expected, "{label}");
+    }
+}
+
+#[test]
+fn default_options_are_filled_in_where_there_is_a_rule_that_does_not_say_otherwise() {
+    let mut settings = settings();
+    settings.policy.origin_defaults =
+        [value(OriginOption::ConnectTimeout, "5s"), value(OriginOption::NoTlsVerify, "true")]
+            .into_iter()
+            .collect();
+    let service = ("webhook/tunnel-service", "https://web:443");
+    let (timeout, verify) = ("webhook/origin-connect-timeout", "webhook/origin-no-tls-verify");
+    let table = [
+        ("nothing said", vec![service], vec![(timeout, "5s"), (verify, "true"), service]),
+        (
+            "false is said",
+            vec![(verify, "false"), service],
+            vec![(timeout, "5s"), (verify, "false"), service],
+        ),
+        (
+            "an invalid option is left out",
+            vec![(timeout, "soon"), service],
+            vec![(timeout, "5s"), (verify, "true"), service],
+        ),
+        ("the record only", vec![(service.0, "none")], vec![(service.0, "none")]),
+    ];
+    for (label, said, expected) in table {
+        let adjusted = adjust(&[endpoint("a.example.com", "A", "192.0.2.1", &said)], &settings).endpoints;
+        let expected = endpoint("", "", "", &expected).provider_specific;
+        assert_eq!(adjusted[0].provider_specific, expected, "{label}");
+        assert_ne!(read_one(&adjusted[0], &settings).publication.ok(), None, "{label}");
+        assert_eq!(adjust(&adjusted, &settings).endpoints, adjusted, "{label}");
+    }
+}
+
+/// Another instance serves it, or the tunnel was taken off the configuration.
+#[test]
+fn a_service_beside_a_tunnel_that_is_not_configured_is_invalid() {
+    let service = ("webhook/tunnel-service", "http://web:80");
+    let target = format!("{ELSEWHERE}.cfargotunnel.com");
+    let problem = problem_of(&endpoint("a.example.com", "CNAME", &target, &[service]));
+    assert!(problem.contains(&format!("tunnel {ELSEWHERE}, which is not configured")), "{problem}");
+}
+
+/// A DNSEndpoint may carry any label, and one with another owner would stop every change. Only ExternalDNS may name
+/// the owner.
+#[test]
+fn an_owner_that_a_source_claims_is_not_echoed() {
+    let mut endpoint = endpoint("a.example.com", "CNAME", "http://web:80", &[]);
+    endpoint.labels.set("owner", "somebody");
+    let [adjusted] = &adjust(&[endpoint], &settings()).endpoints[..] else { panic!("it is published") };
+    assert_eq!(adjusted.labels, Labels::from_iter([("resource", "ingress/shop/web")]));
+}
+
+/// If it were left out, everybody could see what was meant for few.
+#[test]
+fn a_misspelled_limit_makes_the_endpoint_invalid() {
+    for name in ["webhook/acces-required", "webhook/Access-Required", "webhook/origin-iprules"] {
+        let said = [(name, "true"), ("webhook/tunnel-service", "http://web:80")];
+        let problem = problem_of(&endpoint("a.example.com", "A", "192.0.2.1", &said));
+        assert!(problem.contains(name), "{problem}");
+    }
+}
+
+#[test]
+fn text_from_the_cluster_stays_on_its_line_of_the_log() {
+    for name in ["webhook/x\nwarn forged", "webhook/tunnel\nwarn forged", "webhook/access\u{1b}[2K"] {
+        let service = ("webhook/tunnel-service", "http://web:80");
+        let mut endpoint = endpoint("a.example.com", "A", "192.0.2.1", &[service, (name, "x")]);
+        endpoint.labels.set("resource", "crd/a/b\nwarn forged");
+        let problem = read_one(&endpoint, &settings()).publication.err();
+        let adjusted = adjust(&[endpoint], &settings());
+        let notes = adjusted.notes.iter().map(ToString::to_string);
+        for line in notes.chain(problem.iter().map(ToString::to_string)) {
+            assert!(!line.chars().any(char::is_control), "{line:?}");
+        }
+    }
+}
+
+/// ExternalDNS ends if an answer takes 15 s, and anybody who may write a DNSEndpoint chooses its properties.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it is about time")]
+fn absurd_properties_are_read_in_no_time() {
+    let service = Property::new("webhook/tunnel-service", "http://web:80");
+    let mut long = endpoint("a.example.com", "A", "192.0.2.1", &[]);
+    long.provider_specific =
+        vec![service.clone(), Property::new(format!("webhook/{}", "x".repeat(1_000_000)), "x")];
+    let mut many = endpoint("b.example.com", "A", "192.0.2.1", &[]);
+    many.provider_specific =
+        (0..40_000).map(|number| Property::new(format!("aws/{number}"), "x")).chain([service]).collect();
+    let begun = std::time::Instant::now();
+    assert_eq!(adjust(&[long, many], &settings()).endpoints.len(), 2);
+    assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
+}
+
+/// One line for each would fill the log, and the memory.
+#[test]
+fn of_thousands_of_notes_the_first_by_name_are_kept() {
+    let said = [("webhook/tunnel-service", "http://web:80"), ("webhook/x", "y")];
+    let endpoints = |numbers: &mut dyn Iterator<Item = usize>| -> Vec<Endpoint> {
+        numbers.map(|number| endpoint(&format!("h{number:0>4}.test"), "A", "192.0.2.1", &said)).collect()
+    };
+    let forward = adjust(&endpoints(&mut (0..2_000)), &settings());
+    assert_eq!((forward.notes.len(), forward.has_more_notes), (limits::NOTES_MAX, true));
+    assert_eq!(forward.notes.last().map(|note| &*note.hostname), Some("h0199.test"));
+    let backward = adjust(&endpoints(&mut (0..2_000).rev()), &settings());
+    assert_eq!(forward.notes, backward.notes);
+    assert!(!adjust(&endpoints(&mut (0..limits::NOTES_MAX)), &settings()).has_more_notes);
+}
+
+/// If they were left out, they would count as not wanted.
+#[test]
+fn what_there_is_no_time_for_is_answered_unread() {
+    let service = ("webhook/tunnel-service", "http://web:80");
+    let names = ["a.example.com", "b.example.com", "c.example.com"];
+    let endpoints = names.map(|name| endpoint(name, "A", "192.0.2.1", &[service]));
+    let settings = settings();
+    let mut adjuster = Adjuster::new(&settings);
+    let [first, others @ ..] = &endpoints;
+    adjuster.add(first);
+    others.iter().for_each(|endpoint| drop(adjuster.add_late(endpoint).to_vec()));
+    let adjusted = adjuster.finish().endpoints;
+    let found: Vec<(&str, bool)> =
+        adjusted.iter().map(|endpoint| (&*endpoint.dns_name, endpoint.property(INVALID).is_some())).collect();
+    assert_eq!(found, [("a.example.com", false), ("b.example.com", true), ("c.example.com", true)]);
+    assert_eq!(adjust(&adjusted, &settings).endpoints, adjusted);
+}
+
+#[test]
+fn two_services_for_one_name_are_none() {
+    for targets in ["http://web:80 http://other:80", "unix:/a.sock unix:/b.sock"] {
+        let endpoint = endpoint("a.example.com", "CNAME", targets, &[]);
+        let canonical = read_one(&endpoint, &settings());
+        assert!(canonical.publication.is_err(), "{targets}");
+    }
+}
+
+#[test]
+fn more_unknown_properties_than_are_looked_at_make_an_endpoint_invalid() {
+    let mut endpoint = endpoint("a.example.com", "CNAME", "http://web:80", &[]);
+    let unknown = (0..100).map(|number| Property::new(format!("webhook/x{number}"), "x"));
+    endpoint.provider_specific.extend(unknown);
+    assert!(read_one(&endpoint, &settings()).publication.is_err());
+    assert!(adjust(&[endpoint], &settings()).notes.len() <= limits::UNKNOWN_PROPERTIES_MAX);
+}
+
+/// Random endpoints found these: each once changed or vanished when it was adjusted again.
+#[test]
+fn odd_endpoints_are_adjusted_once_and_for_all() {
+    let service = ("webhook/tunnel-service", "http://web:80");
+    for endpoint in [
+        endpoint("a.example.com", "CNAME", "", &[("webhook/tunnel-path", "^/x")]),
+        endpoint("a.example.com", "CNAME", "", &[("webhook/tunnel", "false"), ("webhook/tunnel", "")]),
+        endpoint("a.example.com", "CNAME", "HTTP://web:80/", &[("/", "a"), ("/", "b")]),
+        endpoint("a.example.com", "CNAME", "HTTP://web:80/", &[("webhook/x", "a"), ("webhook/x", "b")]),
+        endpoint("\u{fffc}", "A", "192.0.2.1", &[service, ("webhook/origin-connect-timeout", "x")]),
+        endpoint(
+            "a.example.com",
+            "CNAME",
+            &format!("{HOME}.cfargotunnel.com {OFFICE}.cfargotunnel.com"),
+            &[service],
+        ),
+    ] {
+        let once = adjust(std::slice::from_ref(&endpoint), &settings()).endpoints;
+        assert_eq!(once.len(), 1, "{endpoint:?}");
+        assert_eq!(adjust(&once, &settings()).endpoints, once, "{endpoint:?}");
+    }
+}
+
+fn any_property() -> impl Strategy<Value = (String, String)> {
+    let name = prop_oneof![
+        Just("webhook/tunnel-service".to_owned()),
+        Just("webhook/tunnel-path".to_owned()),
+        Just("webhook/tunnel-path-prefix".to_owned()),
+        Just("webhook/tunnel".to_owned()),
+        Just("webhook/origin-connect-timeout".to_owned()),
+        Just("webhook/origin-ip-rules".to_owned()),
+        Just("webhook/access-required".to_owned()),
+        Just("webhook/access-team-name".to_owned()),
+        Just("webhook/access-aud-tag".to_owned()),
+        "webhook/(tunnel|origin|access)-[a-z]{0,4}",
+        "webhook/tunnel-(service|path|path-prefix)\\.[ab]",
+        "[a-z/]{0,8}",
+    ];
+    let value = prop_oneof![
+        Just("http://web:80".to_owned()),
+        Just("none".to_owned()),
+        Just("office".to_owned()),
+        Just("true".to_owned()),
+        Just("false".to_owned()),
+        Just("/api".to_owned()),
+        Just("30s".to_owned()),
+        "\\PC{0,12}",
+    ];
+    (name, value)
+}
+
+fn any_endpoint() -> impl Strategy<Value = Endpoint> {
+    let target = prop_oneof![
+        Just("http://web:80".to_owned()),
+        Just("http://Other:80/".to_owned()),
+        Just("http_status:404".to_owned()),
+        Just(format!("{HOME}.cfargotunnel.com")),
+        Just(format!("{OFFICE}.cfargotunnel.com.")),
+        Just("192.0.2.1".to_owned()),
+        "\\PC{0,12}",
+    ];
+    (
+        prop_oneof![Just("a.example.com".to_owned()), Just("*.Example.com.".to_owned()), "\\PC{0,20}"],
+        prop_oneof![Just("CNAME"), Just("A"), Just("AAAA"), Just("TXT")],
+        prop::collection::vec(target, 0..3),
+        "[a-z]{0,3}",
+        prop::collection::vec(any_property(), 0..5),
+    )
+        .prop_map(|(dns_name, record_type, targets, set_identifier, properties)| Endpoint {
+            dns_name,
+            targets,
+            record_type: record_type.to_owned(),
+            set_identifier,
+            record_ttl: 300,
+            labels: Labels::default(),
+            provider_specific: properties
+                .into_iter()
+                .map(|(name, value)| Property::new(name, value))
+                .collect(),
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn adjusting_twice_changes_nothing(
+        endpoints in prop::collection::vec(any_endpoint(), 0..6),
+        default in prop::option::of(prop::sample::select(vec!["http://{name}:80", "http://web:80"])),
+        origin_defaults in prop::sample::subsequence(
+            vec![
+                value(OriginOption::ConnectTimeout, "5s"),
+                value(OriginOption::IpRules, r#"[{"prefix":"10.0.0.0/8","allow":true}]"#),
+            ],
+            0..=2,
+        ),
+    ) {
+        let mut settings = settings();
+        settings.policy.origin_defaults = origin_defaults.into_iter().collect();
+        settings.policy.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
+        let once = adjust(&endpoints, &settings).endpoints;
+        let twice = adjust(&once, &settings).endpoints;
+        prop_assert_eq!(once, twice);
+    }
+
+    #[test]
+    fn the_order_of_the_request_does_not_matter(endpoints in prop::collection::vec(any_endpoint(), 0..6)) {
+        let forward = adjust(&endpoints, &settings());
+        let backward: Vec<Endpoint> = endpoints.into_iter().rev().collect();
+        let backward = adjust(&backward, &settings());
+        prop_assert_eq!((forward.endpoints, forward.notes), (backward.endpoints, backward.notes));
+    }
+}
