@@ -178,6 +178,13 @@ impl Snapshot {
         asked.map_or(&[], |zone| zone.answering(name))
     }
 
+    /// The same, and those that will answer once the innermost zone is active.
+    pub(super) fn answering_soon(&self, name: &str) -> impl Iterator<Item = &Record> {
+        let innermost = self.zones_around(name).max_by_key(|zone| zone.zone.name.len());
+        let waiting = innermost.filter(|zone| !zone.is_active()).map_or(&[][..], |zone| zone.answering(name));
+        self.answering(name).iter().chain(waiting)
+    }
+
     /// The zones read that contain `name`.
     pub(super) fn zones_around(&self, name: &str) -> impl Iterator<Item = &ZoneSnapshot> {
         self.zones.iter().filter(move |zone| hostname::is_within(name, &zone.zone.name))

@@ -235,6 +235,31 @@ fn a_rule_that_a_wildcard_leads_visitors_to_in_another_tunnel_holds_the_name() {
     }
 }
 
+/// Nobody asks such a zone yet, but its records will lead visitors to the rule.
+#[test]
+fn a_rule_that_a_zone_leads_to_once_it_is_active_holds_the_name() {
+    let below = "x.a.example.com";
+    let named =
+        |name: &str, tunnel: &str| Endpoint { dns_name: name.to_owned(), ..on(tunnel, "", "http://web:80") };
+    let with_their_rule = || {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.add_inner_zone(false);
+        put_rules(&mut cloudflare, OFFICE, |rules| rules.extend([theirs(below, "^/x$"), REST.to_owned()]));
+        cloudflare
+    };
+    let mut cloudflare = with_their_rule();
+    cloudflare.add("*.a.example.com", "CNAME", &target(OFFICE), "");
+    let before = cloudflare.clone();
+    let plan = cloudflare.run_loop(&[named(below, "home")], usize::MAX);
+    assert_eq!(refused(&plan), [(String::new(), "rule_left_behind")]);
+    assert_eq!(cloudflare, before);
+
+    let mut cloudflare = with_their_rule();
+    cloudflare.run_loop(&[named("*.a.example.com", "office")], usize::MAX);
+    let plan = cloudflare.run_loop(&[named("*.a.example.com", "home")], usize::MAX);
+    assert_eq!(refused(&plan), [(String::new(), "rule_left_behind")]);
+}
+
 #[test]
 fn a_hostname_behind_a_wildcard_is_taken_over_where_it_is_and_then_moves() {
     for writes in 0..8 {

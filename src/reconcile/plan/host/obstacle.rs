@@ -47,16 +47,20 @@ fn is_reached(standing: &Standing<'_>, tunnel: &TunnelId) -> bool {
     by_name_below || zones.any(|zone| zone.answering(name).iter().any(leads_there))
 }
 
-/// The tunnel other than `wanted` to which a wildcard's record leads visitors of the hostname's rules.
+/// The tunnel other than `wanted` to which a wildcard's record leads visitors of somebody else's rules of the hostname,
+/// or will once its zone is active.
 pub(super) fn visited_instead_of(standing: &Standing<'_>, wanted: &TunnelId) -> Option<TunnelId> {
     if standing.has_record() || !standing.foreign_records.is_empty() {
         return None;
     }
     let snapshot = standing.snapshot();
-    let is_visited = |id: &TunnelId| snapshot.led_to(standing.name()).as_ref() == Some(id);
+    let is_visited = |id: &TunnelId| {
+        let mut answering = snapshot.answering_soon(standing.name());
+        answering.any(|record| TunnelId::from_hostname(&record.content).as_ref() == Some(id))
+    };
     let mut others = snapshot.tunnels.keys().filter(|id| *id != wanted);
     // Most hostnames have no rule there, and following a name takes long.
-    others.find(|id| !standing.rules_of(id).is_empty() && is_visited(id)).cloned()
+    others.find(|id| !foreign_rules(standing, id).is_empty() && is_visited(id)).cloned()
 }
 
 /// The rule that holds the name in such a tunnel: a record of its own would take the requests of every rule there.
@@ -100,7 +104,7 @@ fn left_below<'a>(standing: &Standing<'a>, led_to: &TunnelId) -> Option<&'a Rule
     let (snapshot, own_name) = (standing.snapshot(), standing.name());
     let domain = own_name.strip_prefix("*.")?;
     let is_served = |name: &str| {
-        let mut records = snapshot.answering(name).iter();
+        let mut records = snapshot.answering_soon(name);
         name != own_name && is_below(name, domain) && records.any(|record| &*record.name == own_name)
     };
     let rules = snapshot.tunnels.get(led_to)?.document.rules();
