@@ -13,10 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use cloudflare_emulator::{Call, Visit};
+use external_dns_cloudflare_tunnel_webhook::logging::{self, Format};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use log::LevelFilter;
 use serde_json::Value;
-use simple_logger::SimpleLogger;
 use test_support::harness::{Harness, Program, endpoint, published};
 
 /// How long a configuration takes to where the visitors are.
@@ -51,7 +51,7 @@ fn run() -> Result<(), Problem> {
     print_standing(&harness);
 
     // Refusals are told in the log: here between the steps, in a cluster on the sidecar's standard error.
-    SimpleLogger::new().with_level(LevelFilter::Warn).init().map_err(|error| error.to_string())?;
+    logging::start(LevelFilter::Warn, Format::Text).map_err(|error| error.to_string())?;
     let program = harness.start();
     let shop = |service: &str| {
         vec![
@@ -129,6 +129,7 @@ impl Stage<'_> {
             .external_dns()
             .run_loop(desired)
             .map_err(|status| format!("the webhook answered {status}"))?;
+        log::logger().flush();
         print_changes(&changes);
         print_standing(self.harness);
         print_calls(self.harness, &self.harness.cloudflare.take_calls());

@@ -241,8 +241,8 @@ pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
 
 // Work beside requests: log lines, changing credentials, and readiness.
 
-/// The length to which a log message is cut. Container runtimes split lines of more than 16 KiB, and a JSON line holds
-/// much of the message twice.
+/// The length to which the values and the text of a log line are cut together. Container runtimes split lines of more
+/// than 16 KiB, and escapes make them longer.
 pub const LOG_MESSAGE_MAX_CHARS: usize = 4_096;
 
 /// The time that the end of the process waits for log lines to be read. A live reader takes milliseconds.

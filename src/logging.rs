@@ -5,6 +5,7 @@
 //! the token.
 
 mod queue;
+mod record;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -17,8 +18,10 @@ use miniserde::ser::{Fragment, Map};
 use miniserde::{Serialize, json};
 use simple_logger::SimpleLogger;
 
-use self::queue::{Line, Queue};
+use self::queue::{Entry, Queue};
+pub use self::record::{line_of, log};
 use crate::limits;
+use crate::model::log_line::{LogLine, Pair};
 
 /// The name of the only thread that writes.
 const WRITER: &str = "log";
@@ -28,10 +31,10 @@ static QUEUE: Queue = Queue::new();
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// `LEVEL [target] message`.
+    /// `LEVEL [target] key=value … text`.
     #[default]
     Text,
-    /// An object with `level`, `target` and `message`, and the `key=value` pairs that the message begins with.
+    /// An object with `level`, `target`, `message` for the text, and a member for each pair.
     Json,
 }
 
@@ -50,7 +53,8 @@ pub fn start(level: LevelFilter, format: Format) -> io::Result<()> {
             // If the writer itself panics, stderr is gone.
             if thread::current().name() != Some(WRITER) {
                 // Bypasses the logger, which may be what panics.
-                QUEUE.push(Line::new(Level::Error, "panic", &one_line(&panicked.to_string())));
+                let line = LogLine::default().text(panicked.to_string());
+                QUEUE.push(Entry::new(Level::Error, "panic", line));
             }
         }));
     }
@@ -75,8 +79,7 @@ impl Log for Logger {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            let message = record.args().to_string();
-            QUEUE.push(Line::new(record.level(), record.target(), &one_line(&message)));
+            QUEUE.push(Entry::new(record.level(), record.target(), line_of(record)));
         }
     }
 
@@ -87,32 +90,38 @@ impl Log for Logger {
 
 fn write_lines(format: Format) -> ! {
     let text = SimpleLogger::new().with_level(LevelFilter::Trace);
-    QUEUE.drain(|line| {
+    QUEUE.drain(|entry| {
         // simple_logger panics when stderr is gone. Nobody can be told.
         let _ = panic::catch_unwind(AssertUnwindSafe(|| match format {
-            Format::Text => write_text(&text, line),
-            Format::Json => write_json(line),
+            Format::Text => write_text(&text, entry),
+            Format::Json => write_json(entry),
         }));
     })
 }
 
-fn write_text(logger: &SimpleLogger, line: &Line) {
-    let Line { level, target, message } = line;
+fn write_text(logger: &SimpleLogger, Entry { level, target, line }: &Entry) {
+    let line = line.to_string();
     let mut builder = Record::builder();
     let builder = builder.level(*level).target(target);
-    logger.log(&builder.args(format_args!("{message}")).build());
+    logger.log(&builder.args(format_args!("{}", one_line(&line))).build());
 }
 
 /// Writes the line in one call, so that it comes out whole.
-fn write_json(line: &Line) {
-    let _ = io::stderr().lock().write_all(json_line(line).as_bytes());
+fn write_json(entry: &Entry) {
+    let _ = io::stderr().lock().write_all(json_line(entry).as_bytes());
 }
 
-fn json_line(line: &Line) -> String {
-    let Line { level, target, message } = line;
+fn json_line(Entry { level, target, line }: &Entry) -> String {
     let level = level.as_str().to_ascii_lowercase();
-    let own = [("level", Cow::from(level)), ("target", (&**target).into()), ("message", (&**message).into())];
-    let object = json::to_string(&Object(own.into_iter().chain(fields(message)).collect()));
+    let mut members =
+        vec![("level", Cow::from(level)), ("target", (&**target).into()), ("message", one_line(&line.text))];
+    for Pair { key, value, is_quoted: _ } in &line.pairs {
+        // Readers differ in which of two members of one name counts.
+        if members.iter().all(|(known, _)| **known != **key) {
+            members.push((key, value.into()));
+        }
+    }
+    let object = json::to_string(&Object(members));
     let mut text = String::with_capacity(object.len() + 1);
     for character in object.chars() {
         if character.is_ascii() {
@@ -167,71 +176,6 @@ impl Map for Members<'_> {
     }
 }
 
-/// The pairs that a message begins with, perhaps behind a few words of ours: `call method=GET path=/zones status=200`.
-/// Everything behind them is prose, in which text of others may look like a pair.
-fn fields(message: &str) -> Vec<(&str, Cow<'_, str>)> {
-    let mut fields: Vec<(&str, Cow<'_, str>)> = Vec::new();
-    let mut rest = message;
-    loop {
-        match pair(rest) {
-            // No key appears twice, and none that every line has.
-            Some((key, ..)) if key == "target" || fields.iter().any(|(known, _)| *known == key) => {
-                return fields;
-            }
-            Some((key, value, behind)) => {
-                fields.push((key, value));
-                rest = behind;
-            }
-            None => match rest.split_once(' ') {
-                Some((word, behind)) if fields.is_empty() && is_word(word) => rest = behind,
-                _ => return fields,
-            },
-        }
-    }
-}
-
-fn is_word(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b',' | b':'))
-}
-
-/// The pair that a text begins with, and the text behind it.
-fn pair(text: &str) -> Option<(&str, Cow<'_, str>, &str)> {
-    let (key, value) = text.split_once('=')?;
-    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
-        return None;
-    }
-    if let Some(quoted) = value.strip_prefix('"') {
-        let (value, behind) = unquoted(quoted)?;
-        return Some((key, Cow::Owned(value), behind.strip_prefix(' ').unwrap_or(behind)));
-    }
-    let (value, behind) = value.split_once(' ').unwrap_or((value, ""));
-    Some((key, Cow::Borrowed(value), behind))
-}
-
-/// Undoes the quoting of `{:?}`, and returns the text behind the closing quotation mark as well.
-fn unquoted(quoted: &str) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut characters = quoted.chars();
-    loop {
-        value.push(match characters.next()? {
-            '"' => return Some((value, characters.as_str())),
-            '\\' => match characters.next()? {
-                'n' => '\n',
-                'r' => '\r',
-                't' => '\t',
-                '0' => '\0',
-                'u' => {
-                    let (code, behind) = characters.as_str().strip_prefix('{')?.split_once('}')?;
-                    characters = behind.chars();
-                    u32::from_str_radix(code, 16).ok().and_then(char::from_u32)?
-                }
-                other => other,
-            },
-            other => other,
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -239,8 +183,8 @@ mod tests {
     use super::*;
 
     /// The members of a JSON line, in their order.
-    fn json(message: &str) -> Vec<(String, String)> {
-        let text = json_line(&Line::new(Level::Warn, "here", &one_line(message)));
+    fn json(line: LogLine) -> Vec<(String, String)> {
+        let text = json_line(&Entry::new(Level::Warn, "here", line));
         assert!(text.is_ascii() && text.matches('\n').count() == 1, "{text}");
         let sorted: BTreeMap<String, String> = serde_json::from_str(&text).expect("an object of strings");
         let mut members: Vec<(String, String)> = sorted.into_iter().collect();
@@ -249,49 +193,75 @@ mod tests {
     }
 
     #[test]
-    fn a_line_in_json_has_level_target_message_and_what_the_message_begins_with() {
-        for (message, expected) in [
-            ("all is well", &[][..]),
+    fn a_line_in_json_has_level_target_message_and_a_member_for_each_pair() {
+        let line = LogLine::default;
+        for (line, message, pairs) in [
+            (line().text("all is well"), "all is well", &[][..]),
             (
-                "hostname=\"web.example.com\" path=\"^/a\\\"b\" refused=rule_held by somebody",
-                &[("hostname", "web.example.com"), ("path", "^/a\"b"), ("refused", "rule_held")],
+                line().quoted("hostname", "web.example.com").quoted("path", "^/a\"b").text("by somebody"),
+                "by somebody",
+                &[("hostname", "web.example.com"), ("path", "^/a\"b")],
             ),
-            ("dry run, not done: hostname=\"a.test\" withdrawn", &[("hostname", "a.test")]),
             (
-                "call method=GET path=/zones status=200",
-                &[("method", "GET"), ("path", "/zones"), ("status", "200")],
+                line().word("method", &"GET").word("status", &200).text("answered"),
+                "answered",
+                &[("method", "GET"), ("status", "200")],
             ),
-            ("tunnels=\"home (1),two words (2)\"", &[("tunnels", "home (1),two words (2)")]),
-            ("note=\"tab\\tend\\u{2028}\"", &[("note", "tab\tend\u{2028}")]),
+            (
+                line().quoted("tunnels", "home (1),two words (2)"),
+                "",
+                &[("tunnels", "home (1),two words (2)")],
+            ),
+            (line().quoted("note", "tab\tend\u{2028}"), "", &[("note", "tab\tend\u{2028}")]),
+            (line().quoted("note", None).text("x"), "x", &[]),
         ] {
             let own = [("level", "warn"), ("target", "here"), ("message", message)];
             let expected: Vec<(String, String)> =
-                own.iter().chain(expected).map(|(key, value)| ((*key).into(), (*value).into())).collect();
-            assert_eq!(json(message), expected);
+                own.iter().chain(pairs).map(|(key, value)| ((*key).into(), (*value).into())).collect();
+            assert_eq!(json(line), expected);
         }
     }
 
     #[test]
     fn what_somebody_wrote_makes_no_pair() {
-        for (label, message, keys) in [
-            ("in prose", "hostname=\"a.test\" web refused=no_zone", &["hostname"][..]),
-            ("in quotation marks", "hostname=\"a.test\\\" refused=no_zone \\\"\" x", &["hostname"]),
-            ("not closed", "hostname=\"a.test", &[]),
-            ("a key that every line has", "target=elsewhere level=info", &[]),
-            ("a key twice", "hostname=a hostname=b", &["hostname"]),
-            ("behind capitals", "ADOPT=all hostname=a", &[]),
-            ("an escape that is none", "hostname=\"\\u{110000}\" zone=a", &[]),
+        let line = || LogLine::default().quoted("hostname", "a.test");
+        for (label, line, text) in [
+            ("in prose", line().text("web refused=no_zone"), r#"hostname="a.test" web refused=no_zone"#),
+            (
+                "in quotation marks",
+                LogLine::default().quoted("hostname", "a.test\" refused=no_zone \"").text("x"),
+                r#"hostname="a.test\" refused=no_zone \"" x"#,
+            ),
+            (
+                "in a word",
+                LogLine::default().word("hostname", &"a.test refused=no_zone").text("x"),
+                r#"hostname="a.test refused=no_zone" x"#,
+            ),
+            (
+                "in a word that begins like a text",
+                LogLine::default().word("hostname", &"\"a.test").text("x"),
+                r#"hostname="\"a.test" x"#,
+            ),
+            (
+                "a key that every line has",
+                line().word("target", &"elsewhere").word("level", &"info").text("x"),
+                r#"hostname="a.test" target=elsewhere level=info x"#,
+            ),
+            ("a key twice", line().word("hostname", &"b").text("x"), r#"hostname="a.test" hostname=b x"#),
         ] {
-            let found: Vec<&str> = fields(message).into_iter().map(|(key, _)| key).collect();
-            assert_eq!(found, keys, "{label}");
+            assert_eq!(line.to_string(), text, "{label}");
+            let keys: Vec<String> = json(line).into_iter().map(|(key, _)| key).collect();
+            assert_eq!(keys, ["level", "target", "message", "hostname"], "{label}");
         }
     }
 
     #[test]
     fn a_message_is_one_line_in_both_formats_and_is_cut() {
         let forged = "web\r\nERROR [x] all is lost\u{2028}\u{85}\u{1b}[31m\u{202e}";
-        let json = json_line(&Line::new(Level::Info, "here", &one_line(forged)));
-        for inner in [json.strip_suffix('\n').expect("a line ends"), &one_line(forged)] {
+        let line = LogLine::default().quoted("path", forged).word("tunnel", &forged).text(forged);
+        let text = line.to_string();
+        let json = json_line(&Entry::new(Level::Info, "here", line));
+        for inner in [json.strip_suffix('\n').expect("a line ends"), &one_line(&text), &one_line(forged)] {
             assert!(
                 inner.chars().all(|character| character.is_ascii_graphic() || character == ' '),
                 "{inner}"
@@ -301,6 +271,10 @@ mod tests {
         let long = "ä".repeat(limits::LOG_MESSAGE_MAX_CHARS + 1);
         assert_eq!(one_line(&long).chars().count(), limits::LOG_MESSAGE_MAX_CHARS + 1);
         assert!(one_line(&long).ends_with('…'));
+        let line = LogLine::default().quoted("path", &*long).text(&*long);
+        let cut = Entry::new(Level::Info, "here", line.clone()).line;
+        assert_eq!(cut.to_string(), format!("path={:?} …", one_line(&long)), "both share the room");
+        assert_eq!(line.cut(usize::MAX).text, long);
     }
 
     #[test]

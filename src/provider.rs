@@ -19,11 +19,13 @@ mod writes;
 
 use std::sync::{Arc, Mutex};
 
-use log::warn;
+use log::Level;
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::locks::lock;
+use crate::logging;
+use crate::model::LogLine;
 use crate::model::endpoint::{Changes, Endpoint, List};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
@@ -39,7 +41,7 @@ pub use crate::provider::settings::ProviderSettings;
 pub use crate::provider::watch::Watch;
 use crate::provider::writer::Writer;
 use crate::reconcile::canonical::INVALID;
-use crate::reconcile::{Settings, plan, records};
+use crate::reconcile::{Note, Settings, plan, records};
 use crate::webhook::incoming::{Arrived, Incoming};
 use crate::webhook::{Failure, Service};
 
@@ -137,9 +139,9 @@ impl Provider {
         let snapshot = self.readings.read(&resolved, deadline)?;
         self.writer.begin_loop();
         let shown = records::records(&snapshot, &resolved.settings);
-        warn_of_news(&self.said_notes, shown.notes.iter().map(ToString::to_string));
+        warn_of_news(&self.said_notes, shown.notes.iter().map(Note::line));
         let swallowed = lock(&self.swallowed_hostnames).shown(&shown.endpoints);
-        warn_of_news(&self.said_swallowed, swallowed.iter().map(ToString::to_string));
+        warn_of_news(&self.said_swallowed, swallowed.iter().map(Note::line));
         Ok(shown.endpoints)
     }
 
@@ -194,9 +196,9 @@ impl Service for Provider {
     }
 }
 
-fn warn_of_news(said: &Mutex<SaidLines>, lines: impl Iterator<Item = String>) {
+fn warn_of_news(said: &Mutex<SaidLines>, lines: impl Iterator<Item = LogLine>) {
     for line in lock(said).news(lines) {
-        warn!("{line}");
+        logging::log(Level::Warn, module_path!(), &line);
     }
 }
 

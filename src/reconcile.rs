@@ -27,9 +27,9 @@ pub mod target;
 use std::fmt;
 
 use crate::limits;
-use crate::model::TunnelId;
 use crate::model::endpoint::Endpoint;
 use crate::model::text::one_line;
+use crate::model::{LogLine, TunnelId};
 pub use crate::reconcile::policy::{Ownership, Policy};
 
 /// The base of every decision that no request changes: the policy, and the tunnels as they were found.
@@ -113,15 +113,18 @@ impl Note {
         let resource = endpoint.labels.value(canonical::RESOURCE_LABEL).map(Into::into);
         Self { hostname: endpoint.dns_name.as_str().into(), resource, text }
     }
+
+    pub fn line(&self) -> LogLine {
+        let Self { hostname, resource, text } = self;
+        LogLine::default()
+            .quoted("hostname", &**hostname)
+            .quoted("resource", resource.as_deref())
+            .text(one_line(text, limits::PROBLEM_MAX_CHARS).to_string())
+    }
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hostname, resource, text } = self;
-        write!(formatter, "hostname={hostname:?} ")?;
-        if let Some(resource) = resource {
-            write!(formatter, "resource={resource:?} ")?;
-        }
-        write!(formatter, "{}", one_line(text, limits::PROBLEM_MAX_CHARS))
+        self.line().fmt(formatter)
     }
 }

@@ -114,8 +114,11 @@ impl Running {
     ///
     /// When a port cannot be bound, a thread cannot be started, or a setting of the client is invalid.
     pub fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> Result<Self, ServeError> {
-        let proxy = config.client.proxy.as_ref().map(|proxy| format!(" proxy={proxy}")).unwrap_or_default();
-        info!("starting version={}{proxy}", env!("CARGO_PKG_VERSION"));
+        let version = env!("CARGO_PKG_VERSION");
+        match &config.client.proxy {
+            Some(proxy) => info!(version:%, proxy:%; "starting"),
+            None => info!(version:%; "starting"),
+        }
         for warning in &config.warnings {
             warn!("{warning}");
         }
@@ -132,7 +135,7 @@ impl Running {
         let api_addresses: Vec<SocketAddr> = api.local_addrs().collect();
         let observation_address = observation.local_addr();
         let listed: Vec<String> = api_addresses.iter().map(ToString::to_string).collect();
-        info!("listening api={} observation={observation_address}", listed.join(","));
+        info!(api:% = listed.join(","), observation:% = observation_address; "listening");
 
         let health = Arc::new(Health::default());
         let Config { client, credential_file, mut provider, .. } = config;

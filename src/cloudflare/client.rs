@@ -310,14 +310,15 @@ impl Client {
         match outcome {
             Ok(response) => {
                 log::debug!(
-                    "call method={method} path={shown_path} status={status} milliseconds={milliseconds}"
+                    method:%, path:% = shown_path, status:%, milliseconds;
+                    "call of Cloudflare's API"
                 );
                 self.open(resource, &credentials, &response)
             }
             Err(error) => {
                 log::debug!(
-                    "call method={method} path={shown_path} error={:?} milliseconds={milliseconds}",
-                    error.to_string()
+                    method:%, path:% = shown_path, error = error.to_string(), milliseconds;
+                    "call of Cloudflare's API"
                 );
                 Err(if error.was_sent() { Error::Unanswered(error) } else { Error::Unreachable(error) })
             }

@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use log::Level;
 
+use crate::limits;
 use crate::locks::{lock, wait, wait_while};
+use crate::model::LogLine;
 
 /// The size of all waiting lines together. A burst of a thousand lines fits; lines beyond it are lost.
 const LOG_QUEUE_MAX_BYTES: usize = 256 * 1024;
 
 /// A line before it is formatted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct Entry {
     pub(super) level: Level,
     pub(super) target: Box<str>,
-    pub(super) message: Box<str>,
+    pub(super) line: LogLine,
 }
 
 /// The waiting lines, in their order.
@@ -31,7 +33,7 @@ pub(super) struct Queue {
 }
 
 struct State {
-    lines: VecDeque<Line>,
+    lines: VecDeque<Entry>,
     bytes: usize,
     /// The writer is writing a line.
     is_writing: bool,
@@ -42,14 +44,14 @@ struct State {
     lost: i64,
 }
 
-impl Line {
-    pub(super) fn new(level: Level, target: &str, message: &str) -> Self {
-        Self { level, target: target.into(), message: message.into() }
+impl Entry {
+    pub(super) fn new(level: Level, target: &str, line: LogLine) -> Self {
+        Self { level, target: target.into(), line: line.cut(limits::LOG_MESSAGE_MAX_CHARS) }
     }
 
     /// Its approximate size in memory.
     fn bytes(&self) -> usize {
-        size_of::<Self>() + self.target.len() + self.message.len()
+        size_of::<Self>() + self.target.len() + self.line.memory_bytes()
     }
 }
 
@@ -60,16 +62,16 @@ impl Queue {
     }
 
     /// Queues a line or drops it, without waiting for the writer.
-    pub(super) fn push(&self, line: Line) {
+    pub(super) fn push(&self, entry: Entry) {
         let mut state = self.lock();
-        let bytes = state.bytes + line.bytes();
+        let bytes = state.bytes + entry.bytes();
         if state.untold > 0 || bytes > LOG_QUEUE_MAX_BYTES {
             state.untold += 1;
             state.lost += 1;
             return;
         }
         state.bytes = bytes;
-        state.lines.push_back(line);
+        state.lines.push_back(entry);
         drop(state);
         self.filled.notify_one();
     }
@@ -79,7 +81,7 @@ impl Queue {
     }
 
     /// Hands over one line after the other, forever.
-    pub(super) fn drain(&self, mut write: impl FnMut(&Line)) -> ! {
+    pub(super) fn drain(&self, mut write: impl FnMut(&Entry)) -> ! {
         loop {
             write(&self.next());
         }
@@ -90,13 +92,13 @@ impl Queue {
         drop(wait_while(&self.emptied, self.lock(), limit, |state| !state.is_idle()));
     }
 
-    fn next(&self) -> Line {
+    fn next(&self) -> Entry {
         let mut state = self.lock();
         state.is_writing = false;
         loop {
-            if let Some(line) = state.take() {
+            if let Some(entry) = state.take() {
                 state.is_writing = true;
-                return line;
+                return entry;
             }
             self.emptied.notify_all();
             state = wait(&self.filled, state);
@@ -110,15 +112,15 @@ impl Queue {
 
 impl State {
     /// The next line to write. The report of a gap comes after all lines queued before the gap.
-    fn take(&mut self) -> Option<Line> {
-        if let Some(line) = self.lines.pop_front() {
-            self.bytes -= line.bytes();
-            return Some(line);
+    fn take(&mut self) -> Option<Entry> {
+        if let Some(entry) = self.lines.pop_front() {
+            self.bytes -= entry.bytes();
+            return Some(entry);
         }
         let untold = mem::take(&mut self.untold);
         (untold > 0).then(|| {
-            let message = format!("log lost={untold} lines here, as nobody read them from stderr");
-            Line::new(Level::Warn, module_path!(), &message)
+            let line = LogLine::default().word("lost", &untold);
+            Entry::new(Level::Warn, module_path!(), line.text("lines here, as nobody read them from stderr"))
         })
     }
 
@@ -130,16 +132,15 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits;
 
-    fn line(message: &str) -> Line {
-        Line::new(Level::Info, "here", message)
+    fn line(text: &str) -> Entry {
+        Entry::new(Level::Info, "here", LogLine::default().text(text))
     }
 
     /// The lines that the writer would write now.
     fn written(queue: &Queue) -> Vec<String> {
         let mut state = queue.lock();
-        std::iter::from_fn(|| state.take()).map(|line| line.message.into_string()).collect()
+        std::iter::from_fn(|| state.take()).map(|entry| entry.line.to_string()).collect()
     }
 
     #[test]
@@ -172,7 +173,7 @@ mod tests {
         let queue = Queue::new();
         queue.flush(Duration::from_secs(60));
         queue.push(line("first"));
-        assert_eq!(&*queue.next().message, "first");
+        assert_eq!(queue.next().line.to_string(), "first");
         assert!(!queue.lock().is_idle(), "it is not written yet");
         queue.flush(Duration::from_millis(1));
         std::thread::scope(|scope| {
@@ -180,7 +181,7 @@ mod tests {
             queue.flush(Duration::from_secs(60));
             assert!(queue.lock().is_idle());
             queue.push(line("second"));
-            assert_eq!(&*writer.join().expect("it only waits").message, "second");
+            assert_eq!(writer.join().expect("it only waits").line.to_string(), "second");
         });
     }
 }

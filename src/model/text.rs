@@ -1,6 +1,7 @@
 //! Handles text of any origin: shows it on one line, quotes it, percent-encodes it, and finds what a misspelled word
 //! meant.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::mem::swap;
 
@@ -35,6 +36,11 @@ pub(crate) fn quoted(text: &str) -> impl fmt::Display {
         Some(beginning) => write!(formatter, "{beginning:?}…"),
         None => write!(formatter, "{text:?}"),
     })
+}
+
+/// `text`, or its beginning and an ellipsis if it has more characters.
+pub(crate) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
+    beginning(text, max_chars).map_or(Cow::Borrowed(text), |beginning| Cow::Owned(format!("{beginning}…")))
 }
 
 /// The first characters of `text`, if it has more.

@@ -3,18 +3,20 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use log::{Level, debug, info, log_enabled, warn};
+use log::{Level, debug, info, log_enabled};
 
 use crate::clock::{Clock, Deadline};
 use crate::limits;
 use crate::locks::lock;
+use crate::logging;
+use crate::model::LogLine;
 use crate::model::endpoint::Endpoint;
 use crate::provider::memory::{MergedObjects, SaidLines, Shown};
 use crate::provider::request_error::RequestError;
-use crate::reconcile::Settings;
 use crate::reconcile::adjust::{self, Adjuster};
 use crate::reconcile::rivals::{self, Holders, Known};
 use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::{Note, Settings};
 use crate::webhook::incoming::{Arrived, Incoming};
 
 /// The memory from one adjustment to the next.
@@ -73,14 +75,14 @@ impl Adjustments {
             adjusted.notes.extend(notes);
         }
         let more = adjusted.has_more_notes.then(|| {
-            format!(
+            LogLine::default().text(format!(
                 "there are more notes about endpoints than these {}: fix what these name",
                 limits::NOTES_MAX
-            )
+            ))
         });
-        let notes = adjusted.notes.iter().map(ToString::to_string);
+        let notes = adjusted.notes.iter().map(Note::line);
         for line in lock(&self.said_notes).news(notes.chain(more)) {
-            warn!("{line}");
+            logging::log(Level::Warn, module_path!(), &line);
         }
         Ok(adjusted.endpoints)
     }
@@ -98,7 +100,8 @@ fn debug_unnamed(endpoint: &Endpoint) {
         let resource = rivals::resource_of(endpoint);
         let Endpoint { dns_name, record_type, .. } = endpoint;
         debug!(
-            "hostname={dns_name:?} resource={resource:?} type={record_type} names no service and is not published"
+            hostname = dns_name, resource, "type":% = record_type;
+            "names no service and is not published"
         );
     }
 }

@@ -5,7 +5,7 @@ use log::{info, warn};
 use crate::cloudflare::Error;
 use crate::limits;
 use crate::model::Zone;
-use crate::model::text::quoted;
+use crate::model::text::{QUOTED_MAX_CHARS, cut};
 use crate::provider::reader::is_of_account;
 use crate::provider::resolution::Resolved;
 use crate::provider::settings::ProviderSettings;
@@ -38,10 +38,12 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
         Ownership::Txt => "ExternalDNS has to run with --registry=txt",
     };
     info!(
-        "managing tunnels={:?} account={account} owner={owner:?} ownership={} filter={} {registry}",
-        tunnels.join(","),
-        ownership.as_str(),
-        quoted(&filter.to_json())
+        tunnels = tunnels.join(","),
+        account:%,
+        owner,
+        ownership:% = ownership.as_str(),
+        filter = cut(&filter.to_json(), QUOTED_MAX_CHARS);
+        "are managed: {registry}"
     );
 }
 
@@ -70,8 +72,9 @@ fn announce_modes(settings: &ProviderSettings) {
 fn warn_of_local_tunnels(tunnels: &[ConfiguredTunnel]) {
     for ConfiguredTunnel { id, name, .. } in tunnels.iter().filter(|tunnel| tunnel.is_local) {
         warn!(
-            "tunnel={id} ({name:?}) is configured by a file beside its cloudflared, so nothing is written to it: migrate it \
-             in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over"
+            tunnel:% = id;
+            "({name:?}) is configured by a file beside its cloudflared, so nothing is written to it: migrate it in the \
+             dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over"
         );
     }
 }
@@ -82,15 +85,14 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
         in_scope.partition(|zone| is_of_account(zone, &resolved.account));
     if !others.is_empty() {
         warn!(
-            "zones={} are left alone: they belong to another account than the tunnels, and no record there can lead to \
-             these",
-            names(&others)
+            zones:% = names(&others);
+            "are left alone: they belong to another account than the tunnels, and no record there can lead to these"
         );
     }
     let calls = resolved.settings.tunnels().len() + served.len();
     info!(
-        "zones={} a loop without changes costs {calls} calls of the {} that Cloudflare allows in {} s",
-        names(&served),
+        zones:% = names(&served);
+        "a loop without changes costs {calls} calls of the {} that Cloudflare allows in {} s",
         limits::RATE_CALLS,
         limits::RATE_WINDOW.as_secs()
     );

@@ -78,7 +78,7 @@ impl ConnectorWatch {
             }
             seen.looked_at = Some(clock.now());
             if client.calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
-                debug!("tunnel={id} few calls are left, so nobody looks at its connectors");
+                debug!(tunnel:% = id; "few calls are left, so nobody looks at its connectors");
                 continue;
             }
             // Read before the look, because no connector can have applied what is written meanwhile.
@@ -89,7 +89,7 @@ impl ConnectorWatch {
             let look = match look {
                 Ok(look) => look,
                 Err(error) => {
-                    debug!("tunnel={id} its connectors cannot be seen: {error}");
+                    debug!(tunnel:% = id; "its connectors cannot be seen: {error}");
                     continue;
                 }
             };
@@ -97,7 +97,7 @@ impl ConnectorWatch {
             if let Some(trouble) = seen.trouble
                 && seen.trouble != before.trouble
             {
-                warn!("tunnel={id} ({name:?}) {}", explained(trouble, id, &lock(unapplied_rules)));
+                warn!(tunnel:% = id; "({name:?}) {}", explained(trouble, id, &lock(unapplied_rules)));
             }
             if let Some(applied) = look.applied() {
                 lock(unapplied_rules).forget_applied(id, applied);

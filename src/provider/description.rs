@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use crate::ingress::{Rule, RuleEdit};
 use crate::model::endpoint::Property;
-use crate::model::{NewRecord, RecordPatch, TunnelId};
+use crate::model::{LogLine, NewRecord, RecordPatch, TunnelId};
 use crate::reconcile::canonical;
 use crate::reconcile::plan::{Adoption, Plan, RecordOperation, Subject};
 
 /// A line for each write of a plan.
-pub(super) fn describe(plan: &Plan) -> Vec<String> {
+pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
     let hosts = plan.hosts.iter();
     hosts
         .flat_map(|host| {
@@ -30,27 +30,28 @@ pub(super) fn describe(plan: &Plan) -> Vec<String> {
         .collect()
 }
 
-pub(super) fn describe_adoption(hostname: &str, Adoption { path, was }: &Adoption) -> String {
-    match path.as_deref().filter(|path| !path.is_empty()) {
-        Some(path) => format!("hostname={hostname} path={path:?} taken over, was={was}"),
-        None => format!("hostname={hostname} taken over, was={was}"),
-    }
+pub(super) fn describe_adoption(hostname: &str, Adoption { path, was }: &Adoption) -> LogLine {
+    LogLine::default()
+        .word("hostname", &hostname)
+        .quoted("path", path.as_deref().filter(|path| !path.is_empty()))
+        .text(format!("taken over, was={was}"))
 }
 
-pub(super) fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> String {
-    let path = edit.path().unwrap_or_default();
-    match edit {
+pub(super) fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> LogLine {
+    let text = match edit {
         RuleEdit::Put { rule, replaces: _ } => {
-            let service = rule.service.as_str();
-            format!("hostname={hostname} path={path:?} tunnel={tunnel} rule published, service={service:?}")
+            format!("rule published, service={:?}", rule.service.as_str())
         }
-        RuleEdit::Remove { .. } => {
-            format!("hostname={hostname} path={path:?} tunnel={tunnel} rule withdrawn")
-        }
-    }
+        RuleEdit::Remove { .. } => "rule withdrawn".to_owned(),
+    };
+    LogLine::default()
+        .word("hostname", &hostname)
+        .quoted("path", edit.path().unwrap_or_default())
+        .word("tunnel", tunnel)
+        .text(text)
 }
 
-pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) -> String {
+pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) -> LogLine {
     let (verb, kind, name) = match operation {
         RecordOperation::Delete(_, Subject { kind, name }) => ("deleted", kind, name),
         RecordOperation::Patch(_, Subject { kind, name }) => ("changed", kind, name),
@@ -58,11 +59,8 @@ pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) ->
     };
     // A TXT record belongs to a registry, under a name of its own.
     let is_txt = &**kind == "TXT";
-    let mut text = if is_txt {
-        format!("hostname={hostname} TXT record {verb}, name={name:?}")
-    } else {
-        format!("hostname={hostname} record {verb}")
-    };
+    let mut text =
+        if is_txt { format!("TXT record {verb}, name={name:?}") } else { format!("record {verb}") };
     match operation {
         RecordOperation::Delete(..) => {}
         RecordOperation::Patch(RecordPatch { id: _, content, proxied, comment }, _) => {
@@ -79,7 +77,7 @@ pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) ->
             let _ = write!(text, ", target={:?}", &*record.content);
         }
     }
-    text
+    LogLine::default().word("hostname", &hostname).text(text)
 }
 
 /// The fields of the record that have to be written again.

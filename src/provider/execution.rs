@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use log::{debug, info};
+use log::Level;
 
 use self::documents::Known;
 use self::work::{Piece, Place, Work, fitting};
@@ -20,7 +20,8 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{ApiRejection, Client, Error};
 use crate::ingress::RuleEdit;
 use crate::limits;
-use crate::model::{TunnelId, ZoneId};
+use crate::logging;
+use crate::model::{LogLine, TunnelId, ZoneId};
 use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
 use crate::provider::memory::{Moves, UnappliedRules, UnpublishedRules};
@@ -259,7 +260,8 @@ impl<'a> Execution<'a> {
             Place::Zone(zone) => self.send_batch(stage, zone, pieces),
         }?;
         if let Sent::Refused { pieces, answer, culprits: _ } = &sent {
-            debug!("{place} hostnames={} refused: {answer}", pieces.len());
+            let line = place.line().word("hostnames", &pieces.len()).text(format!("refused: {answer}"));
+            logging::log(Level::Debug, module_path!(), &line);
         }
         Ok(sent)
     }
@@ -366,8 +368,8 @@ impl<'a> Execution<'a> {
     }
 
     /// Logs and counts a change.
-    fn report(&self, kind: &str, line: &str) {
-        info!("{line}");
+    fn report(&self, kind: &str, line: &LogLine) {
+        logging::log(Level::Info, module_path!(), line);
         let mut values = self.tools.metrics.update();
         values.add(Family::Changes, &[kind], 1);
         values.set(Family::LastWrite, &[], self.tools.clock.unix_seconds());

@@ -94,7 +94,7 @@ impl SnapshotReader {
         let known = self.cached_zones().clone();
         let Some(known) = known else {
             let zones: Arc<[Zone]> = self.client.zones(deadline)?.into();
-            debug!("zones={} read", zones.len());
+            debug!(zones = zones.len(); "read");
             return Ok(self.keep_zones(zones));
         };
         if self.clock.now() < known.look_again_at {
@@ -236,12 +236,12 @@ impl SnapshotReader {
 fn report_changes(before: &[Zone], now: &[Zone]) {
     let is_in = |zones: &[Zone], zone: &Zone| zones.iter().any(|other| other.id == zone.id);
     for zone in now.iter().filter(|zone| !is_in(before, zone)) {
-        info!("zone={:?} is seen from now on, status={:?}", zone.name, zone.status);
+        info!(zone = zone.name, status = zone.status; "is seen from now on");
     }
     for zone in before.iter().filter(|zone| !is_in(now, zone)) {
         warn!(
-            "zone={:?} is not seen any more: it is gone, or out of the token's sight; its hostnames are left as they are",
-            zone.name
+            zone = zone.name;
+            "is not seen any more: it is gone, or out of the token's sight; its hostnames are left as they are"
         );
     }
 }

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use log::{info, warn};
+use log::{Level, info};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::locks::lock;
+use crate::logging;
 use crate::model::endpoint::Changes;
 use crate::observe::metrics::{Family, Metrics};
 use crate::provider::description;
@@ -21,6 +22,7 @@ use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
 use crate::provider::resolution::Resolved;
 use crate::provider::writes::works;
+use crate::reconcile::Note;
 use crate::reconcile::plan::{self, HostPlan, Plan, Reason, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -115,13 +117,14 @@ impl Writer {
         let refusals = plan.refusals.iter().chain(&done.refusals);
         self.count_refusals(refusals.clone());
         let lines = Refusal::lines(refusals).into_iter();
-        let notes = plan.notes.iter().map(ToString::to_string);
+        let notes = plan.notes.iter().map(Note::line);
         for line in lock(&self.state.said_refusals).news(lines.chain(notes)) {
-            warn!("{line}");
+            logging::log(Level::Warn, module_path!(), &line);
         }
         if self.is_dry_run {
             for line in lock(&self.state.said_dry_run).news(description::describe(plan)) {
-                info!("dry run, not done: {line}");
+                let text = format!("dry run, not done: {}", line.text);
+                logging::log(Level::Info, module_path!(), &line.text(text));
             }
         }
     }

@@ -124,7 +124,8 @@ pub(super) fn record_write(
     operations: &[RecordOperation],
     snapshot: &Snapshot,
 ) -> Write {
-    let wanted: String = operations.iter().map(|operation| describe_operation(hostname, operation)).collect();
+    let wanted: String =
+        operations.iter().map(|operation| describe_operation(hostname, operation).to_string()).collect();
     let mut found = String::new();
     for record in snapshot.zones.iter().flat_map(|zone| zone.records_of(hostname)) {
         let Record {

@@ -33,7 +33,7 @@ use super::{Failure, Service};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
 use crate::listener::{self, BindError};
-use crate::model::text::quoted;
+use crate::model::text::{QUOTED_MAX_CHARS, cut};
 use crate::observe::metrics::{Family, Metrics};
 use crate::shutdown::Shutdown;
 
@@ -398,12 +398,12 @@ impl Common {
         .unwrap_or_else(|_| Failure::internal("internal error").into());
         let duration = self.clock.now().saturating_duration_since(taken);
         log::debug!(
-            "method={} path={} status={} bytes={} milliseconds={}",
-            quoted(request.method().as_str()),
-            quoted(request.url()),
-            answer.status,
-            answer.body.len(),
-            duration.as_millis(),
+            method = cut(request.method().as_str(), QUOTED_MAX_CHARS),
+            path = cut(request.url(), QUOTED_MAX_CHARS),
+            status = answer.status,
+            bytes = answer.body.len(),
+            milliseconds = duration.as_millis();
+            "answered"
         );
         self.count(&request, answer.status, duration);
         let send = || panic::catch_unwind(AssertUnwindSafe(|| self.send(request, answer)));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Credentials};
+use external_dns_cloudflare_tunnel_webhook::logging;
 use external_dns_cloudflare_tunnel_webhook::model::{RecordId, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 
@@ -30,12 +31,12 @@ impl log::Log for Recorder {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        let line = format!("{} {}", record.target(), record.args());
+        let line = format!("{} {}", record.target(), logging::line_of(record));
         let list = if line.contains(TOKEN) {
             &LEAKS
         } else if line.contains("file of the credentials") {
             &FILES
-        } else if line.contains("call method=") && line.contains("/zones/logged/") {
+        } else if line.ends_with("call of Cloudflare's API") && line.contains("path=/zones/logged/") {
             &CALLS
         } else {
             return;
@@ -86,7 +87,7 @@ fn no_log_line_shows_a_credential_and_every_call_has_one() {
     let calls = CALLS.lock().unwrap();
     assert_eq!(calls.len(), server.requests().len(), "{calls:?}");
     assert!(
-        calls[0].contains("call method=GET path=/zones/logged/dns_records status=200 milliseconds="),
+        calls[0].contains("method=GET path=/zones/logged/dns_records status=200 milliseconds="),
         "{}",
         calls[0]
     );

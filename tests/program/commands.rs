@@ -82,7 +82,7 @@ fn the_calls_are_logged_on_the_other_stream_where_that_is_asked_for() {
     for command in ["check", "list", "tunnel"] {
         let said = run(&harness, &[command, "--log-level=debug"], &[]);
         assert_eq!(said.code, Some(0));
-        assert!(said.errors.contains("call method=GET"), "{}", said.errors);
+        assert!(said.errors.contains("method=GET path=/"), "{}", said.errors);
         assert!(!said.out.contains("method="), "{}", said.out);
     }
 }

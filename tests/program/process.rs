@@ -122,14 +122,14 @@ impl Process {
         (process, ExternalDns { api, registry: Registry::Noop })
     }
 
-    /// The text behind `marker`, up to the next blank, in the first line that has it.
+    /// The word behind `marker` in the first line that has it. A marker `key=` is that pair in both formats.
     pub(crate) fn wait_for(&mut self, marker: &str) -> String {
         loop {
             let line = self
                 .lines
                 .recv_timeout(PATIENCE)
                 .unwrap_or_else(|_| panic!("no {marker} in {:#?}", self.said));
-            let found = line.split_once(marker).map(|(_, rest)| first_word(rest).to_owned());
+            let found = word_behind(marker, &line);
             self.said.push(line);
             if let Some(found) = found {
                 return found;
@@ -139,9 +139,8 @@ impl Process {
 
     /// The same in what was said before.
     fn already_said(&self, marker: &str) -> String {
-        let found = self.said.iter().find_map(|line| line.split_once(marker));
-        let (_, rest) = found.unwrap_or_else(|| panic!("no {marker} in {:#?}", self.said));
-        first_word(rest).to_owned()
+        let found = self.said.iter().find_map(|line| word_behind(marker, line));
+        found.unwrap_or_else(|| panic!("no {marker} in {:#?}", self.said))
     }
 
     fn wait_until_ready(&self) {
@@ -214,6 +213,8 @@ impl Drop for Process {
 }
 
 /// Up to the next blank, or to the quotation mark that ends a text in JSON.
-fn first_word(text: &str) -> &str {
-    text.split([' ', '"']).next().unwrap_or_default()
+fn word_behind(marker: &str, line: &str) -> Option<String> {
+    let member = marker.strip_suffix('=').map(|key| format!("\"{key}\":\""));
+    let (_, rest) = line.split_once(marker).or_else(|| line.split_once(&member?))?;
+    Some(rest.split([' ', '"']).next().unwrap_or_default().to_owned())
 }

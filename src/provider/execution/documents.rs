@@ -212,9 +212,9 @@ impl<'a> Execution<'a> {
         self.tools.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
         if version_before >= 0 && written.version > version_before + 1 {
             warn!(
-                "tunnel={tunnel} another writer changed the configuration between our read (version {version_before}) \
-                 and our write (version {}); what it wrote may be lost: look at the tunnel's rules, and let one program \
-                 write it",
+                tunnel:%;
+                "another writer changed the configuration between our read (version {version_before}) and our write \
+                 (version {}); what it wrote may be lost: look at the tunnel's rules, and let one program write it",
                 written.version
             );
             self.tools.metrics.update().add(Family::LostUpdates, &[], 1);

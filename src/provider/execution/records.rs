@@ -1,10 +1,11 @@
 //! Writes records in batches; each is all or nothing.
 
-use log::info;
+use log::Level;
 
 use super::work::{Piece, batch_of};
 use super::{Culprits, Execution, Sent};
 use crate::cloudflare::{ApiRejection, Error};
+use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;
 use crate::provider::description::{describe_adoption, describe_operation};
@@ -96,7 +97,7 @@ impl<'a> Execution<'a> {
     fn report_adoptions(&self, pieces: &[Piece<'_>]) {
         for host in pieces.iter().filter_map(|piece| self.plan.host(piece.hostname)) {
             for adoption in &host.adoptions {
-                info!("{}", describe_adoption(&host.hostname, adoption));
+                logging::log(Level::Info, module_path!(), &describe_adoption(&host.hostname, adoption));
                 self.tools.metrics.update().add(Family::Adoptions, &[], 1);
             }
         }

@@ -1,10 +1,8 @@
 //! Divides an execution's work into pieces, each of which is refused or passes as a whole.
 
-use std::fmt;
-
 use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
-use crate::model::{TunnelId, ZoneId};
+use crate::model::{LogLine, TunnelId, ZoneId};
 use crate::provider::writes::{record_work, tunnel_work};
 use crate::reconcile::plan::RecordOperation;
 
@@ -17,11 +15,12 @@ pub(super) enum Place<'a> {
     Zone(&'a ZoneId),
 }
 
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Place<'_> {
+    /// A line that names it.
+    pub(super) fn line(self) -> LogLine {
         match self {
-            Self::Tunnel(tunnel) => write!(formatter, "tunnel={tunnel}"),
-            Self::Zone(zone) => write!(formatter, "zone={zone}"),
+            Self::Tunnel(tunnel) => LogLine::default().word("tunnel", tunnel),
+            Self::Zone(zone) => LogLine::default().word("zone", zone),
         }
     }
 }

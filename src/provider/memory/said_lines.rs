@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use crate::model::LogLine;
 use crate::ordered::inserted;
 
 /// The lines of the last loop about one state.
 #[derive(Debug, Default)]
-pub(crate) struct SaidLines(BTreeSet<String>);
+pub(crate) struct SaidLines(BTreeSet<LogLine>);
 
 impl SaidLines {
     /// The lines that are new since the last time. A line that is missing from `lines` may be logged again later.
-    pub(crate) fn news(&mut self, lines: impl IntoIterator<Item = String>) -> Vec<String> {
-        let lines: BTreeSet<String> = inserted(lines);
+    pub(crate) fn news(&mut self, lines: impl IntoIterator<Item = LogLine>) -> Vec<LogLine> {
+        let lines: BTreeSet<LogLine> = inserted(lines);
         let news = lines.difference(&self.0).cloned().collect();
         self.0 = lines;
         news
@@ -31,10 +32,10 @@ mod tests {
     #[test]
     fn a_lasting_state_is_said_once_and_again_when_it_comes_back() {
         let mut said = SaidLines::default();
-        let line = || ["a is refused".to_owned()];
+        let line = || [LogLine::default().text("a is refused")];
         assert_eq!(said.news(line()), line());
-        assert_eq!(said.news(line()), [""; 0]);
-        assert_eq!(said.news([]), [""; 0]);
+        assert_eq!(said.news(line()), []);
+        assert_eq!(said.news([]), []);
         assert_eq!(said.news(line()), line());
         said.forget();
         assert_eq!(said.news(line()), line());
@@ -44,7 +45,7 @@ mod tests {
     fn a_year_of_other_lines_in_every_loop_leaves_those_of_the_last_one() {
         let mut said = SaidLines::default();
         for (number, _) in year::loops() {
-            assert_eq!(said.news([format!("h{number} is refused")]).len(), 1);
+            assert_eq!(said.news([LogLine::default().text(format!("h{number} is refused"))]).len(), 1);
         }
         assert_eq!(said.0.len(), 1);
     }

@@ -6,6 +6,7 @@ use std::fmt::{self, Write};
 use crate::labels::labels;
 use crate::limits;
 use crate::limits::ERROR_TEXT_MAX_CHARS;
+use crate::model::LogLine;
 use crate::model::text::one_line;
 use crate::reconcile::canonical::Problem;
 
@@ -153,7 +154,7 @@ impl Reason {
 
 impl Refusal {
     /// One line per refusal, or one for all hostnames with the same reason if these may be hundreds.
-    pub fn lines<'r>(refusals: impl Iterator<Item = &'r Self>) -> Vec<String> {
+    pub fn lines<'r>(refusals: impl Iterator<Item = &'r Self>) -> Vec<LogLine> {
         let mut lines = Vec::new();
         let mut of_many: BTreeMap<&Reason, Vec<&Self>> = BTreeMap::new();
         for refusal in refusals {
@@ -164,11 +165,11 @@ impl Refusal {
                 | Reason::NotMoved(_)) => {
                     of_many.entry(reason).or_default().push(refusal);
                 }
-                _ => lines.push(refusal.to_string()),
+                _ => lines.push(refusal.line()),
             }
         }
         lines.extend(of_many.into_iter().map(|(reason, refusals)| match &*refusals {
-            [refusal] => refusal.to_string(),
+            [refusal] => refusal.line(),
             refusals => {
                 let shown = refusals.iter().take(limits::NAMES_SHOWN_MAX).map(|refusal| &*refusal.hostname);
                 let mut names = shown.collect::<Vec<_>>().join(", ");
@@ -177,24 +178,30 @@ impl Refusal {
                 {
                     let _ = write!(names, " and {more} more");
                 }
-                format!("hostnames={} names={names:?} refused={} {reason}", refusals.len(), reason.label())
+                LogLine::default()
+                    .word("hostnames", &refusals.len())
+                    .quoted("names", &*names)
+                    .word("refused", &reason.label())
+                    .text(reason.to_string())
             }
         }));
         lines
+    }
+
+    fn line(&self) -> LogLine {
+        let Self { hostname, set_identifier, resource, reason } = self;
+        LogLine::default()
+            .quoted("hostname", &**hostname)
+            .quoted("path", set_identifier.as_deref().filter(|path| !path.is_empty()))
+            .quoted("resource", resource.as_deref())
+            .word("refused", &reason.label())
+            .text(reason.to_string())
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hostname, set_identifier, resource, reason } = self;
-        write!(formatter, "hostname={hostname:?} ")?;
-        if let Some(path) = set_identifier.as_deref().filter(|path| !path.is_empty()) {
-            write!(formatter, "path={path:?} ")?;
-        }
-        if let Some(resource) = resource {
-            write!(formatter, "resource={resource:?} ")?;
-        }
-        write!(formatter, "refused={} {reason}", reason.label())
+        self.line().fmt(formatter)
     }
 }
 
@@ -330,6 +337,7 @@ mod tests {
             .chain((13..15).map(|number| refusal(number, Reason::MassDeletion)))
             .collect();
         let lines = Refusal::lines(refusals.iter());
+        let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         let [one, another, withheld, gone, who] = &lines[..] else { panic!("{lines:#?}") };
         assert!(one.starts_with("hostname=\"h10.example.com\" refused=no_zone "), "{one}");
         assert!(another.starts_with("hostname=\"h11.example.com\" refused=no_zone "), "{another}");
@@ -341,6 +349,6 @@ mod tests {
         for way_out in ["wanted again", "fewer at once", "MASS_DELETION_LIMIT=0"] {
             assert!(withheld.contains(way_out), "{way_out} is missing in {withheld}");
         }
-        assert_eq!(Refusal::lines([].iter()), [""; 0]);
+        assert_eq!(Refusal::lines([].iter()), []);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::logging;
 
 thread_local! {
     static LOG_OF_THREAD: RefCell<Option<Log>> = const { RefCell::new(None) };
@@ -33,7 +34,7 @@ impl Log {
     pub(crate) fn take_thread(&self) {
         static RECORDER: Once = Once::new();
         RECORDER.call_once(|| {
-            // The demo has a logger of its own, which prints.
+            // The demo has the logger of the program, which prints.
             if log::set_logger(&Recorder).is_ok() {
                 log::set_max_level(log::LevelFilter::Debug);
             }
@@ -50,7 +51,7 @@ impl log::Log for Recorder {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        let line = format!("{} {}", record.level(), record.args());
+        let line = format!("{} {}", record.level(), logging::line_of(record));
         LOG_OF_THREAD.with_borrow(|log| match log {
             Some(Log(lines)) => lines.lock().unwrap_or_else(PoisonError::into_inner).push(line),
             // Its accept thread knows no clock. Of any other line no test could tell whether it was said.

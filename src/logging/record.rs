@@ -1,0 +1,67 @@
+//! Brings lines to the crate `log` and back: its key-values are a line's pairs.
+
+use log::kv::{Error, Key, Source, Value, VisitSource};
+use log::{Level, Record};
+
+use crate::model::LogLine;
+use crate::model::log_line::Pair;
+
+/// Logs a line that was decided on elsewhere. `target` is the caller's `module_path!()`.
+pub fn log(level: Level, target: &str, line: &LogLine) {
+    if level <= log::max_level() {
+        let mut record = Record::builder();
+        let record = record.level(level).target(target).key_values(line);
+        log::logger().log(&record.args(format_args!("{}", line.text)).build());
+    }
+}
+
+/// What a record says. Strings among its key-values are quoted, and what was given as `key:% = value` is a word.
+pub fn line_of(record: &Record<'_>) -> LogLine {
+    let mut pairs = Pairs(LogLine::default());
+    // Only a visitor fails, and ours does not.
+    let _ = record.key_values().visit(&mut pairs);
+    pairs.0.text(record.args().to_string())
+}
+
+/// A line that takes in pairs.
+struct Pairs(LogLine);
+
+impl<'kvs> VisitSource<'kvs> for Pairs {
+    fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), Error> {
+        let line = std::mem::take(&mut self.0);
+        self.0 = match value.to_borrowed_str() {
+            Some(text) => line.quoted(key.as_str(), text),
+            None => line.word(key.as_str(), &value),
+        };
+        Ok(())
+    }
+}
+
+impl Source for LogLine {
+    fn visit<'kvs>(&'kvs self, visitor: &mut dyn VisitSource<'kvs>) -> Result<(), Error> {
+        for Pair { key, value, is_quoted } in &self.pairs {
+            let value = if *is_quoted { Value::from(value) } else { Value::from_display(value) };
+            visitor.visit_pair(Key::from(&**key), value)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_quoted_and_words_and_numbers_are_not_on_both_ways() {
+        let pairs = [
+            ("zone", Value::from("example.com")),
+            ("id", Value::from_display(&"z1")),
+            ("calls", Value::from(3)),
+            ("name", Value::from_display(&"two words")),
+        ];
+        let said = "zone=\"example.com\" id=z1 calls=3 name=\"two words\" is seen";
+        let line = line_of(&Record::builder().key_values(&pairs).args(format_args!("is seen")).build());
+        assert_eq!(line.to_string(), said);
+        assert_eq!(line_of(&Record::builder().key_values(&line).args(format_args!("is seen")).build()), line);
+    }
+}

@@ -1,0 +1,77 @@
+//! What a log line says: pairs of a key and a value, and a text. Readers of the log find a line by its pairs, so no
+//! value and no text of others can look like one.
+
+use std::fmt;
+
+use crate::model::text::cut;
+
+/// What a log line says. Its text form is `key=value key="any text" text`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogLine {
+    pub(crate) pairs: Vec<Pair>,
+    pub(crate) text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Pair {
+    pub(crate) key: Box<str>,
+    pub(crate) value: String,
+    /// The text form has quotation marks around the value.
+    pub(crate) is_quoted: bool,
+}
+
+impl LogLine {
+    /// Adds a pair whose value is one word, such as an id or a number; anything else is quoted.
+    pub(crate) fn word(self, key: &str, value: &dyn fmt::Display) -> Self {
+        let value = value.to_string();
+        let is_quoted = value.contains(|character: char| character.is_whitespace() || character == '"');
+        self.with(Pair { key: key.into(), value, is_quoted })
+    }
+
+    /// Adds a pair whose value may be any text, if there is one.
+    pub(crate) fn quoted<'v>(self, key: &str, value: impl Into<Option<&'v str>>) -> Self {
+        match value.into() {
+            Some(value) => self.with(Pair { key: key.into(), value: value.to_owned(), is_quoted: true }),
+            None => self,
+        }
+    }
+
+    /// Sets the text that follows the pairs.
+    pub(crate) fn text(self, text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..self }
+    }
+
+    /// Cuts what exceeds `max_chars` in values and text together.
+    pub(crate) fn cut(mut self, max_chars: usize) -> Self {
+        let mut room = max_chars;
+        for part in self.pairs.iter_mut().map(|pair| &mut pair.value).chain([&mut self.text]) {
+            *part = cut(part, room).into_owned();
+            room = room.saturating_sub(part.chars().count());
+        }
+        self
+    }
+
+    /// Its approximate size in memory, apart from its own.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let pairs = self.pairs.iter().map(|pair| size_of::<Pair>() + pair.key.len() + pair.value.len());
+        self.text.len() + pairs.sum::<usize>()
+    }
+
+    fn with(mut self, pair: Pair) -> Self {
+        self.pairs.push(pair);
+        self
+    }
+}
+
+impl fmt::Display for LogLine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Pair { key, value, is_quoted } in &self.pairs {
+            if *is_quoted {
+                write!(formatter, "{key}={value:?} ")?;
+            } else {
+                write!(formatter, "{key}={value} ")?;
+            }
+        }
+        formatter.write_str(&self.text)
+    }
+}
