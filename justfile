@@ -212,7 +212,7 @@ pictures folder='docs/pictures':
         --command 'cargo run --example demo' \
         --title 'What the demo prints' \
         --description 'A terminal in which the demo runs: three hostnames are published, their rules standing before a wildcard made by hand; a typing mistake is refused and withdraws nothing; at the end everything of ours is gone, and everything else is as it was.' \
-        --cut '' '== A tunnel' \
+        --cut '' '== The tunnel gets rules' \
         --cut "  The zone's records" '' \
         --cut '    hand.example.com       A' '    admin.example.com      CNAME' \
         --cut "  Calls of Cloudflare's API" '  A further loop' \

@@ -7,12 +7,16 @@
 //! Nothing to configure, no network. Each step prints what was asked, what stands at Cloudflare afterwards and the calls
 //! it took, and ends the demo if something is not as it should be.
 
+use std::fs;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use cloudflare_emulator::{Call, Visit};
+use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
+use external_dns_cloudflare_tunnel_webhook::commands::{self, Report, TokenFile};
 use external_dns_cloudflare_tunnel_webhook::logging::{self, Format};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use log::LevelFilter;
@@ -45,9 +49,10 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Problem> {
-    let harness = Harness::with_foreign();
+    let harness = with_new_tunnel()?;
+    harness.add_foreign();
     let before = Standing::of(&harness);
-    heading("A tunnel with rules that somebody made by hand, and a zone with records of other people");
+    heading("The tunnel gets rules that somebody makes by hand, and the zone has records of other people");
     print_standing(&harness);
 
     // Refusals are told in the log: here between the steps, in a cluster on the sidecar's standard error.
@@ -70,9 +75,9 @@ fn run() -> Result<(), Problem> {
             ),
         ]
     };
-    let stage = Stage { harness: &harness, program: &program, before: &before };
+    let demo = Demo { harness: &harness, program: &program, before: &before };
 
-    stage.play(
+    demo.step(
         "Three Ingresses are annotated: three hostnames are published",
         &shop("http://shop.shop.svc:80"),
     )?;
@@ -85,43 +90,61 @@ fn run() -> Result<(), Problem> {
         )?;
         expect_served(&harness, name)?;
     }
-    stage.rest(&shop("http://shop.shop.svc:80"))?;
+    demo.settles(&shop("http://shop.shop.svc:80"))?;
 
     let visitor = Visitor { harness: &harness, host: "shop.example.com" };
     let title = "One service moves to another port: its rule changes";
-    let visits = visitor.during(|| stage.play(title, &shop("http://shop.shop.svc:9000")))?;
+    let visits = visitor.during(|| demo.step(title, &shop("http://shop.shop.svc:9000")))?;
     visits.print(visitor.host);
     expect(visits.lost == 0 && visits.before > 0 && visits.after > 0, "every visit is served all the while")?;
     expect(
         served_by(&harness, "shop.example.com") == Some("http://shop.shop.svc:9000".to_owned()),
         "the rule changed",
     )?;
-    stage.rest(&shop("http://shop.shop.svc:9000"))?;
+    demo.settles(&shop("http://shop.shop.svc:9000"))?;
 
     let mut typo = shop("http://shop.shop.svc:9000");
     typo.retain(|endpoint| endpoint.dns_name != "api.example.com");
     typo.push(published("api.example.com", "api.shop.svc:8080"));
-    stage.play("A typing mistake in an annotation: the hostname stays published as it was", &typo)?;
+    demo.step("A typing mistake in an annotation: the hostname stays published as it was", &typo)?;
     expect(
         served_by(&harness, "api.example.com") == Some("http://api.shop.svc:8080".to_owned()),
         "the rule stayed",
     )?;
 
-    stage.play("All three Ingresses are deleted: what was made goes, and nothing else", &[])?;
+    demo.step("All three Ingresses are deleted: what was made goes, and nothing else", &[])?;
     expect(Standing::of(&harness) == before, "everything stands as it did at the beginning")?;
-    stage.rest(&[])
+    demo.settles(&[])
 }
 
-/// One step of the play.
-struct Stage<'a> {
+/// An account that had no tunnel, and what `tunnel --token-file` made of it.
+fn with_new_tunnel() -> Result<Harness, Problem> {
+    heading("An account without a tunnel: one command makes it");
+    let harness = Harness::without_tunnel();
+    let path = std::env::temp_dir().join(format!("run-token-{}", std::process::id()));
+    let file = TokenFile::parse(path.to_str(), None)?;
+    let report = commands::tunnel(harness.config(&[]), Arc::new(SystemClock), file.as_ref(), false);
+    let Report { text, .. } = report.map_err(|error| error.to_string())?;
+    for line in text.lines() {
+        println!("  {line}");
+    }
+    let token = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+    fs::remove_file(&path).map_err(|error| error.to_string())?;
+    let tunnel = harness.cloudflare.run_connector(&token)?;
+    println!("  With the token in that file cloudflared connects.");
+    Ok(Harness { tunnel, ..harness })
+}
+
+/// The shop, before and while it is published.
+struct Demo<'a> {
     harness: &'a Harness,
     program: &'a Program,
     before: &'a Standing,
 }
 
-impl Stage<'_> {
+impl Demo<'_> {
     /// One loop of ExternalDNS, and what came of it.
-    fn play(&self, title: &str, desired: &[Endpoint]) -> Result<(), Problem> {
+    fn step(&self, title: &str, desired: &[Endpoint]) -> Result<(), Problem> {
         heading(title);
         self.harness.cloudflare.take_calls();
         let changes = self
@@ -141,7 +164,7 @@ impl Stage<'_> {
     }
 
     /// A further loop must write nothing.
-    fn rest(&self, desired: &[Endpoint]) -> Result<(), Problem> {
+    fn settles(&self, desired: &[Endpoint]) -> Result<(), Problem> {
         self.harness.cloudflare.take_calls();
         let changes = self
             .program

@@ -40,29 +40,36 @@ pub struct Harness {
 
 impl Harness {
     pub fn new() -> Self {
+        let harness = Self::without_tunnel();
+        Self { tunnel: harness.cloudflare.add_tunnel("home"), ..harness }
+    }
+
+    /// Before anybody has made the tunnel, whose id is empty.
+    pub fn without_tunnel() -> Self {
         let cloudflare = Emulator::start();
         cloudflare.add_token(Token::full(TOKEN));
         let zone = cloudflare.add_zone("example.com", Plan::Pro);
-        let tunnel = cloudflare.add_tunnel("home");
-        Self { cloudflare, zone, tunnel, log: Log::default() }
+        Self { cloudflare, zone, tunnel: String::new(), log: Log::default() }
     }
 
     /// With foreign rules and records.
     pub fn with_foreign() -> Self {
         let harness = Self::new();
+        harness.add_foreign();
         harness
-            .cloudflare
-            .put_configuration(&harness.tunnel, FOREIGN_DOCUMENT)
-            .expect("cloudflared takes it");
+    }
+
+    /// Adds rules and records of somebody else's.
+    pub fn add_foreign(&self) {
+        self.cloudflare.put_configuration(&self.tunnel, FOREIGN_DOCUMENT).expect("cloudflared takes it");
         for (name, kind, content) in [
             ("hand.example.com", "A", "192.0.2.1"),
             ("example.com", "TXT", "\"v=spf1 -all\""),
             ("elsewhere.example.com", "CNAME", "somewhere.test"),
         ] {
             let record = serde_json::json!({"name": name, "type": kind, "content": content, "ttl": 1});
-            harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+            self.cloudflare.add_record(&self.zone, record).expect("Cloudflare takes it");
         }
-        harness
     }
 
     /// The program with default settings.
@@ -85,6 +92,15 @@ impl Harness {
 
     /// The same by another clock.
     pub fn start_by(&self, clock: Arc<dyn Clock>, variables: &[(&'static str, &str)]) -> Program {
+        let config = self.config(variables);
+        self.log.take_thread();
+        let clock = self.log.marking(clock);
+        let running = Running::start(config, clock, Shutdown::default()).expect("loopback has free ports");
+        Program { running: Some(running) }
+    }
+
+    /// A program's configuration with these variables besides the necessary ones.
+    pub fn config(&self, variables: &[(&'static str, &str)]) -> Config {
         let base_url = self.cloudflare.base_url();
         let account = self.cloudflare.account();
         let mut all: BTreeMap<&'static str, String> = [
@@ -100,12 +116,7 @@ impl Harness {
         ]
         .into();
         all.extend(variables.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        let config =
-            Config::read(&Arguments::default(), &Variables(all)).expect("the configuration is right");
-        self.log.take_thread();
-        let clock = self.log.marking(clock);
-        let running = Running::start(config, clock, Shutdown::default()).expect("loopback has free ports");
-        Program { running: Some(running) }
+        Config::read(&Arguments::default(), &Variables(all)).expect("the configuration is right")
     }
 
     /// The CNAMEs of the zone: name, content, proxied, comment.
