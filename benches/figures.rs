@@ -125,10 +125,10 @@ fn asks_for_an_interpreter(elf: &[u8]) -> Outcome<bool> {
 
 /// From the moment before the process is made to the last byte of the first `GET /`.
 fn start(binary: &Path, table: &mut Table) -> Outcome<()> {
-    let world = World::with_records(0)?;
+    let account = Account::with_records(0)?;
     let mut times = Vec::with_capacity(STARTS);
     for _ in 0..STARTS {
-        let program = Program::start(binary, &world)?;
+        let program = Program::start(binary, &account)?;
         times.push(program.first_answer);
     }
     times.sort_unstable();
@@ -141,15 +141,15 @@ fn start(binary: &Path, table: &mut Table) -> Outcome<()> {
 }
 
 fn idle(binary: &Path, table: &mut Table) -> Outcome<()> {
-    let world = World::with_records(0)?;
-    let program = Program::start(binary, &world)?;
+    let account = Account::with_records(0)?;
+    let program = Program::start(binary, &account)?;
     thread::sleep(SETTLING);
     table.memory("resident memory, idle", &program, IDLE_AIM_KIB)
 }
 
 fn connections(binary: &Path, table: &mut Table) -> Outcome<()> {
-    let world = World::with_records(0)?;
-    let program = Program::start(binary, &world)?;
+    let account = Account::with_records(0)?;
+    let program = Program::start(binary, &account)?;
     let mut open = Vec::with_capacity(IDLE_CONNECTIONS);
     for _ in 0..IDLE_CONNECTIONS {
         // Used once and kept, as ExternalDNS keeps its own.
@@ -199,8 +199,8 @@ struct Posted {
 impl Posted {
     /// Sends the same body to a fresh process again and again. Every answer must hold the shops, the first so many.
     fn measure(binary: &Path, body: &Value, shops: usize, posts: u32) -> Outcome<Self> {
-        let world = World::with_records(0)?;
-        let program = Program::start(binary, &world)?;
+        let account = Account::with_records(0)?;
+        let program = Program::start(binary, &account)?;
         thread::sleep(SETTLING);
         let body = body.to_string();
         let before = program.cpu_time()?;
@@ -242,14 +242,14 @@ impl Posted {
 
 /// One loop of ExternalDNS that finds nothing to do, over hostnames that the program itself published before.
 fn one_loop(binary: &Path, table: &mut Table) -> Outcome<()> {
-    let world = World::with_records(RECORDS - RULES)?;
+    let account = Account::with_records(RECORDS - RULES)?;
     let wanted = endpoints(RULES);
-    let publisher = Program::start(binary, &world)?;
+    let publisher = Program::start(binary, &account)?;
     let canonical: Value = serde_json::from_slice(&publisher.post("/adjustendpoints", &wanted)?)?;
     publisher.post("/records", &json!({ "create": canonical }))?;
     drop(publisher);
 
-    let program = Program::start(binary, &world)?;
+    let program = Program::start(binary, &account)?;
     thread::sleep(SETTLING);
     let begun = Instant::now();
     let present: Value = serde_json::from_slice(&program.get("/records")?)?;
@@ -339,12 +339,12 @@ fn endpoints_in_excess() -> Value {
 }
 
 /// Cloudflare as the program finds it: one zone and one tunnel never configured.
-struct World {
+struct Account {
     emulator: Emulator,
     tunnel: String,
 }
 
-impl World {
+impl Account {
     const TOKEN: &str = "figures-token";
 
     /// The zone holds so many records of somebody else's.
@@ -376,14 +376,14 @@ struct Program {
 }
 
 impl Program {
-    fn start(binary: &Path, world: &World) -> Outcome<Self> {
+    fn start(binary: &Path, account: &Account) -> Outcome<Self> {
         let (api, observation) = (free_port()?, free_port()?);
         let begun = Instant::now();
         let child = Command::new(binary)
             .env_clear()
-            .env("CF_API_TOKEN", World::TOKEN)
-            .env("CF_API_BASE_URL", world.emulator.base_url())
-            .env("CF_TUNNEL_ID", &world.tunnel)
+            .env("CF_API_TOKEN", Account::TOKEN)
+            .env("CF_API_BASE_URL", account.emulator.base_url())
+            .env("CF_TUNNEL_ID", &account.tunnel)
             .env("SERVER_HOST", "127.0.0.1")
             .env("SERVER_PORT", api.to_string())
             .env("METRICS_HOST", "127.0.0.1")

@@ -97,7 +97,7 @@ fn configuration_path(account: &AccountId, id: &TunnelId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Stage, failure, success};
+    use crate::cloudflare::testing::{Fixture, failure, success};
 
     const PATH: &str = "/accounts/a1/cfd_tunnel/6ff42ae2-765d-4adf-8112-31c55c1551ef/configurations";
     /// Holds unknown fields, their order, odd blanks, and numbers that floating point would change.
@@ -116,14 +116,15 @@ mod tests {
         let result = format!(
             r#"{{"tunnel_id":"x","version":7,"config":{CONFIG},"source":"cloudflare","created_at":"y"}}"#
         );
-        let stage = Stage::new([success(&result), success(&result)]);
-        let read = stage.client.configuration(&account(), &id(), stage.deadline()).unwrap();
+        let fixture = Fixture::new([success(&result), success(&result)]);
+        let read = fixture.client.configuration(&account(), &id(), fixture.deadline()).unwrap();
         assert_eq!((read.version, read.source), (7, Some(ConfigSource::Cloudflare)));
         let config = read.config.unwrap();
         assert_eq!(config.get(), CONFIG);
-        let written = stage.client.put_configuration(&account(), &id(), &config, stage.deadline()).unwrap();
+        let written =
+            fixture.client.put_configuration(&account(), &id(), &config, fixture.deadline()).unwrap();
         assert_eq!(written.version, 7);
-        let sent = stage.script.sent();
+        let sent = fixture.script.sent();
         assert_eq!((sent[0].method, &*sent[0].path, &sent[0].body), (Method::Get, PATH, &None));
         assert_eq!((sent[1].method, &*sent[1].path), (Method::Put, PATH));
         assert_eq!(sent[1].body.as_deref().unwrap(), format!(r#"{{"config":{CONFIG}}}"#));
@@ -138,8 +139,8 @@ mod tests {
             ("1055", failure(404, 1055, "configuration not found"), NEVER_CONFIGURED),
             ("1055 as a bad request", failure(400, 1055, "configuration not found"), NEVER_CONFIGURED),
         ] {
-            let stage = Stage::new([answer]);
-            let read = stage.client.configuration(&account(), &id(), stage.deadline()).unwrap();
+            let fixture = Fixture::new([answer]);
+            let read = fixture.client.configuration(&account(), &id(), fixture.deadline()).unwrap();
             assert!(read.config.is_none(), "{label}");
             assert_eq!(read.version, version, "{label}");
         }
@@ -147,20 +148,21 @@ mod tests {
 
     #[test]
     fn a_tunnel_that_does_not_exist_is_not_one_that_was_never_configured() {
-        let stage = Stage::new([failure(404, 1002, "Tunnel not found")]);
-        let error = stage.client.configuration(&account(), &id(), stage.deadline()).unwrap_err();
+        let fixture = Fixture::new([failure(404, 1002, "Tunnel not found")]);
+        let error = fixture.client.configuration(&account(), &id(), fixture.deadline()).unwrap_err();
         assert!(matches!(error, Error::NotFound(_)), "{error}");
     }
 
     #[test]
     fn a_refused_configuration_shows_what_cloudflared_says() {
-        let stage = Stage::new([failure(
+        let fixture = Fixture::new([failure(
             400,
             1056,
             "Bad Configuration: Validation failed: Rule #2 has an invalid regex",
         )]);
         let config = serde_json::value::to_raw_value(&()).unwrap();
-        let error = stage.client.put_configuration(&account(), &id(), &config, stage.deadline()).unwrap_err();
+        let error =
+            fixture.client.put_configuration(&account(), &id(), &config, fixture.deadline()).unwrap_err();
         assert!(error.refusal().unwrap().has_code(1056));
         assert!(error.to_string().contains("Rule #2 has an invalid regex"), "{error}");
     }

@@ -130,12 +130,12 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Stage, answer, success};
+    use crate::cloudflare::testing::{Fixture, answer, success};
     use crate::cloudflare::transport::Method;
 
     #[test]
     fn records_are_read_as_cloudflare_writes_them() {
-        let stage = Stage::new([success(
+        let fixture = Fixture::new([success(
             r#"[
                 {"id":"r2","zone_id":"z1","zone_name":"example.com","name":"App.Example.com","type":"CNAME",
                  "content":"6ff42ae2-765d-4adf-8112-31c55c1551ef.cfargotunnel.com","proxiable":true,"proxied":true,"ttl":1,
@@ -146,7 +146,7 @@ mod tests {
                 {"id":"r3","name":"_sip._tcp.example.com","type":"SRV","data":{"port":5060},"ttl":60,"meta":null}
             ]"#,
         )]);
-        let records = stage.client.records(&ZoneId::new("z1"), stage.deadline()).unwrap();
+        let records = fixture.client.records(&ZoneId::new("z1"), fixture.deadline()).unwrap();
         let record = |id: &str, name: &str, kind: &str, content: &str| Record {
             id: RecordId::new(id),
             name: name.into(),
@@ -181,7 +181,7 @@ mod tests {
                 record("r3", "_sip._tcp.example.com", "SRV", ""),
             ]
         );
-        assert_eq!(stage.script.paths(), ["/zones/z1/dns_records?page=1&per_page=5000"]);
+        assert_eq!(fixture.script.paths(), ["/zones/z1/dns_records?page=1&per_page=5000"]);
     }
 
     /// A record created between two page reads pushes the last one of the first page onto the second.
@@ -197,15 +197,15 @@ mod tests {
                 ),
             )
         };
-        let stage = Stage::new([page(["r1", "r2"]), page(["r2", "r3"])]);
-        let records = stage.client.records(&ZoneId::new("z1"), stage.deadline()).unwrap();
+        let fixture = Fixture::new([page(["r1", "r2"]), page(["r2", "r3"])]);
+        let records = fixture.client.records(&ZoneId::new("z1"), fixture.deadline()).unwrap();
         let ids: Vec<_> = records.iter().map(|record| record.id.as_str()).collect();
         assert_eq!(ids, ["r1", "r2", "r3"]);
     }
 
     #[test]
     fn a_batch_holds_only_what_changes() {
-        let stage = Stage::new([success("{}")]);
+        let fixture = Fixture::new([success("{}")]);
         let patch =
             RecordPatch { id: RecordId::new("r2"), content: None, proxied: None, comment: Some("".into()) };
         let batch = Batch {
@@ -229,8 +229,8 @@ mod tests {
             }],
         };
         assert_eq!(batch.operations(), 4);
-        stage.client.batch(&ZoneId::new("z1"), &batch, stage.deadline()).unwrap();
-        let sent = &stage.script.sent()[0];
+        fixture.client.batch(&ZoneId::new("z1"), &batch, fixture.deadline()).unwrap();
+        let sent = &fixture.script.sent()[0];
         assert_eq!((sent.method, &*sent.path), (Method::Post, "/zones/z1/dns_records/batch"));
         assert_eq!(
             sent.body.as_deref().unwrap(),
@@ -264,8 +264,8 @@ mod tests {
 
     #[test]
     fn an_empty_batch_is_not_sent() {
-        let stage = Stage::new([]);
-        stage.client.batch(&ZoneId::new("z1"), &Batch::default(), stage.deadline()).unwrap();
-        assert_eq!(stage.script.sent(), []);
+        let fixture = Fixture::new([]);
+        fixture.client.batch(&ZoneId::new("z1"), &Batch::default(), fixture.deadline()).unwrap();
+        assert_eq!(fixture.script.sent(), []);
     }
 }

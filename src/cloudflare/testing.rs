@@ -102,13 +102,13 @@ impl Transport for Arc<Script> {
 }
 
 /// A client that follows a script, with handles to inspect it.
-pub(super) struct Stage {
+pub(super) struct Fixture {
     pub(super) client: Client,
     pub(super) script: Arc<Script>,
     pub(super) clock: Arc<FakeClock>,
 }
 
-impl Stage {
+impl Fixture {
     pub(super) fn new(answers: impl IntoIterator<Item = Result<Response, TransportError>>) -> Self {
         let clock = FakeClock::new();
         let script = Arc::new(Script {

@@ -93,7 +93,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Stage, answer, failure, success};
+    use crate::cloudflare::testing::{Fixture, answer, failure, success};
     use crate::secret::Secret;
 
     const USER: &str = "/user/tokens/verify";
@@ -114,13 +114,13 @@ mod tests {
             // The answer tells whose token it is; the other endpoint would only say that it knows no such token.
             ("a user's, expired", vec![success(r#"{"status":"expired"}"#)], Some(&account), false, &[USER]),
         ] {
-            let stage = Stage::new(answers);
-            match stage.client.verify_token(account, stage.deadline()) {
+            let fixture = Fixture::new(answers);
+            match fixture.client.verify_token(account, fixture.deadline()) {
                 Ok(_) => assert!(is_valid, "{label}"),
                 Err(Error::Credentials(_)) => assert!(!is_valid, "{label}"),
                 Err(error) => panic!("{label}: {error}"),
             }
-            assert_eq!(stage.script.paths(), paths, "{label}");
+            assert_eq!(fixture.script.paths(), paths, "{label}");
         }
     }
 
@@ -131,8 +131,8 @@ mod tests {
             (r#","expires_on":null"#, None),
             (r#","expires_on":"2027-01-31T23:59:59Z""#, Some("2027-01-31T23:59:59Z")),
         ] {
-            let stage = Stage::new([success(&format!(r#"{{"id":"t1","status":"active"{fields}}}"#))]);
-            let expires_on = stage.client.verify_token(None, stage.deadline()).unwrap();
+            let fixture = Fixture::new([success(&format!(r#"{{"id":"t1","status":"active"{fields}}}"#))]);
+            let expires_on = fixture.client.verify_token(None, fixture.deadline()).unwrap();
             assert_eq!(expires_on.as_deref(), expected, "{fields}");
         }
     }
@@ -140,20 +140,20 @@ mod tests {
     /// The account's endpoint would answer no better.
     #[test]
     fn trouble_at_cloudflare_says_nothing_about_the_token() {
-        let stage = Stage::new((0..4).map(|_| answer(500, "")));
-        let error = stage.client.verify_token(Some(&AccountId::new("a1")), stage.deadline()).unwrap_err();
+        let fixture = Fixture::new((0..4).map(|_| answer(500, "")));
+        let error = fixture.client.verify_token(Some(&AccountId::new("a1")), fixture.deadline()).unwrap_err();
         assert!(matches!(error, Error::Failed(_)), "{error}");
-        assert!(stage.script.paths().iter().all(|path| path == USER));
+        assert!(fixture.script.paths().iter().all(|path| path == USER));
     }
 
     #[test]
     fn a_key_is_verified_by_reading_a_few_zones() {
-        let stage = Stage::new([success("[]")]);
-        stage.client.set_credentials(Credentials::Key {
+        let fixture = Fixture::new([success("[]")]);
+        fixture.client.set_credentials(Credentials::Key {
             key: Secret::parse("0123456789abcdef").unwrap(),
             email: "ops@example.com".into(),
         });
-        stage.client.verify_token(None, stage.deadline()).unwrap();
-        assert_eq!(stage.script.paths(), ["/zones?page=1&per_page=5"]);
+        fixture.client.verify_token(None, fixture.deadline()).unwrap();
+        assert_eq!(fixture.script.paths(), ["/zones?page=1&per_page=5"]);
     }
 }

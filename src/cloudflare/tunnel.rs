@@ -183,7 +183,7 @@ pub fn is_name_taken(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Stage, failure, success};
+    use crate::cloudflare::testing::{Fixture, failure, success};
 
     const ID: &str = "6ff42ae2-765d-4adf-8112-31c55c1551ef";
     const OTHER: &str = "00000000-0000-4000-8000-000000000000";
@@ -198,14 +198,14 @@ mod tests {
 
     #[test]
     fn tunnels_are_listed_without_the_deleted_ones() {
-        let stage = Stage::new([success(&format!(
+        let fixture = Fixture::new([success(&format!(
             r#"[
                 {{"id":"{ID}","name":"shop","config_src":"cloudflare","remote_config":true,"deleted_at":null,"connections":[],"metadata":{{}}}},
                 {{"id":"10000000-0000-4000-8000-000000000000","name":"gone","config_src":"cloudflare","deleted_at":"2026-01-01T00:00:00Z"}},
                 {{"id":"{OTHER}","name":"old"}}
             ]"#
         ))]);
-        let tunnels = stage.client.tunnels(&account(), stage.deadline()).unwrap();
+        let tunnels = fixture.client.tunnels(&account(), fixture.deadline()).unwrap();
         let tunnel = |id: &str, name: &str, config_src| Tunnel {
             id: TunnelId::parse(id).unwrap(),
             name: name.into(),
@@ -216,7 +216,7 @@ mod tests {
             tunnels,
             [tunnel(OTHER, "old", ConfigSource::Local), tunnel(ID, "shop", ConfigSource::Cloudflare),]
         );
-        assert_eq!(stage.script.paths(), ["/accounts/a1/cfd_tunnel?is_deleted=false&page=1&per_page=1000"]);
+        assert_eq!(fixture.script.paths(), ["/accounts/a1/cfd_tunnel?is_deleted=false&page=1&per_page=1000"]);
     }
 
     #[test]
@@ -229,18 +229,18 @@ mod tests {
             (r#""config_src":null,"remote_config":false"#, ConfigSource::Local),
             (r#""remote_config":true"#, ConfigSource::Cloudflare),
         ] {
-            let stage = Stage::new([success(&format!(r#"{{"id":"{ID}","name":"shop",{fields}}}"#))]);
-            let tunnel = stage.client.tunnel(&account(), &id(), stage.deadline()).unwrap().unwrap();
+            let fixture = Fixture::new([success(&format!(r#"{{"id":"{ID}","name":"shop",{fields}}}"#))]);
+            let tunnel = fixture.client.tunnel(&account(), &id(), fixture.deadline()).unwrap().unwrap();
             assert_eq!(tunnel.config_src, expected, "{fields}");
         }
     }
 
     #[test]
     fn a_deleted_tunnel_is_found_and_says_so() {
-        let stage = Stage::new([success(&format!(
+        let fixture = Fixture::new([success(&format!(
             r#"{{"id":"{ID}","name":"shop","deleted_at":"2026-01-01T00:00:00Z"}}"#
         ))]);
-        assert!(stage.client.tunnel(&account(), &id(), stage.deadline()).unwrap().unwrap().deleted);
+        assert!(fixture.client.tunnel(&account(), &id(), fixture.deadline()).unwrap().unwrap().deleted);
     }
 
     #[test]
@@ -248,8 +248,8 @@ mod tests {
         for (status, code, is_none) in
             [(404, 1002, true), (400, 1002, true), (404, 4711, true), (404, 7003, false)]
         {
-            let stage = Stage::new([failure(status, code, "x")]);
-            match stage.client.tunnel(&account(), &id(), stage.deadline()) {
+            let fixture = Fixture::new([failure(status, code, "x")]);
+            match fixture.client.tunnel(&account(), &id(), fixture.deadline()) {
                 Ok(None) => assert!(is_none, "{code}"),
                 Err(Error::NotFound(_)) => assert!(!is_none, "{code}"),
                 other => panic!("{code}: {other:?}"),
@@ -264,13 +264,13 @@ mod tests {
             ("[]", &[]),
             (r#"[{"id":"x","config_version":7,"conns":[]},{"id":"y"}]"#, &[Some(7), None]),
         ] {
-            let stage = Stage::new([success(result)]);
-            let connectors = stage.client.connectors(&account(), &id(), stage.deadline()).unwrap();
+            let fixture = Fixture::new([success(result)]);
+            let connectors = fixture.client.connectors(&account(), &id(), fixture.deadline()).unwrap();
             let versions: Vec<Option<i64>> =
                 connectors.iter().map(|connector| connector.config_version).collect();
             assert_eq!(versions, expected, "{result}");
             assert_eq!(
-                stage.script.paths(),
+                fixture.script.paths(),
                 [format!("/accounts/a1/cfd_tunnel/{ID}/connections")],
                 "the list has no pages"
             );
@@ -279,19 +279,19 @@ mod tests {
 
     #[test]
     fn a_tunnel_whose_id_is_none_is_unreadable() {
-        let stage = Stage::new([success(r#"[{"id":"not-a-uuid","name":"shop"}]"#)]);
-        let error = stage.client.tunnels(&account(), stage.deadline()).unwrap_err();
+        let fixture = Fixture::new([success(r#"[{"id":"not-a-uuid","name":"shop"}]"#)]);
+        let error = fixture.client.tunnels(&account(), fixture.deadline()).unwrap_err();
         assert!(matches!(error, Error::Unreadable { .. }), "{error}");
     }
 
     #[test]
     fn a_new_tunnel_is_configured_at_cloudflare_and_its_secrets_are_not_kept() {
-        let stage = Stage::new([success(&format!(
+        let fixture = Fixture::new([success(&format!(
             r#"{{"id":"{ID}","name":"a \"b\"","config_src":"cloudflare","token":"eyJ","credentials_file":{{"TunnelSecret":"s"}}}}"#
         ))]);
-        let made = stage.client.create_tunnel(&account(), "a \"b\"", stage.deadline()).unwrap();
+        let made = fixture.client.create_tunnel(&account(), "a \"b\"", fixture.deadline()).unwrap();
         assert_eq!((made.id, &*made.name, made.config_src), (id(), "a \"b\"", ConfigSource::Cloudflare));
-        let sent = stage.script.sent();
+        let sent = fixture.script.sent();
         assert_eq!(sent[0].method, Method::Post);
         assert_eq!(sent[0].path, "/accounts/a1/cfd_tunnel");
         assert_eq!(sent[0].body.as_deref(), Some(r#"{"name":"a \"b\"","config_src":"cloudflare"}"#));
@@ -302,8 +302,8 @@ mod tests {
         for (status, code, expected) in
             [(409, 1013, true), (400, 1013, true), (400, 1001, false), (500, 1013, false)]
         {
-            let stage = Stage::new([failure(status, code, "You already have a tunnel with this name")]);
-            let error = stage.client.create_tunnel(&account(), "home", stage.deadline()).unwrap_err();
+            let fixture = Fixture::new([failure(status, code, "You already have a tunnel with this name")]);
+            let error = fixture.client.create_tunnel(&account(), "home", fixture.deadline()).unwrap_err();
             assert_eq!(is_name_taken(&error), expected, "{status} {code}: {error}");
         }
     }
@@ -320,18 +320,18 @@ mod tests {
             ("another account's", of("a2", ID), false),
             ("none", "something".to_owned(), false),
         ] {
-            let stage = Stage::new([success(&format!("{token:?}"))]);
-            match stage.client.run_token(&account(), &id(), stage.deadline()) {
+            let fixture = Fixture::new([success(&format!("{token:?}"))]);
+            match fixture.client.run_token(&account(), &id(), fixture.deadline()) {
                 Ok(read) => assert!(is_taken && read.expose() == token, "{label}"),
                 Err(error) => {
                     assert!(!is_taken && !format!("{error} {error:?}").contains(&token), "{label}: {error}")
                 }
             }
-            assert_eq!(stage.script.paths(), [format!("/accounts/a1/cfd_tunnel/{ID}/token")]);
+            assert_eq!(fixture.script.paths(), [format!("/accounts/a1/cfd_tunnel/{ID}/token")]);
         }
         for result in ["null", r#"{"token":"secret"}"#, r#"["secret"]"#, "17"] {
-            let stage = Stage::new([success(result)]);
-            let error = stage.client.run_token(&account(), &id(), stage.deadline()).unwrap_err();
+            let fixture = Fixture::new([success(result)]);
+            let error = fixture.client.run_token(&account(), &id(), fixture.deadline()).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
         }
     }

@@ -71,11 +71,11 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Stage, success};
+    use crate::cloudflare::testing::{Fixture, success};
 
     #[test]
     fn zones_are_read_with_what_limits_depend_on() {
-        let stage = Stage::new([success(
+        let fixture = Fixture::new([success(
             r#"[
                 {"id":"z2","name":"Example.COM","account":{"id":"a1","name":"Shop"},"plan":{"legacy_id":"business","price":200},
                  "status":"active","paused":true,"name_servers":["a.ns"],"meta":{"step":2}},
@@ -84,7 +84,7 @@ mod tests {
                 {"id":"z3","name":"bare.example","account":null,"plan":null,"status":null,"paused":null}
             ]"#,
         )]);
-        let zones = stage.client.zones(stage.deadline()).unwrap();
+        let zones = fixture.client.zones(fixture.deadline()).unwrap();
         let zone = |id: &str, name: &str, account: &str, plan, status: &str, paused| Zone {
             id: ZoneId::new(id),
             name: name.into(),

@@ -65,7 +65,7 @@ impl State {
 
 /// Everything in `snapshot` that is within the filter, sorted by hostname and path.
 pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
-    let scene = Scene {
+    let foreign = ForeignEntries {
         snapshot,
         settings,
         own: snapshot.own_rules(settings),
@@ -75,9 +75,9 @@ pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
     // ExternalDNS's TXT records are stored under `OWNERSHIP=txt`, and publish nothing.
     let shown = records(snapshot, settings).endpoints.into_iter().filter(|shown| shown.record_type != "TXT");
     let mut entries: Vec<Entry> = shown.map(|endpoint| own_entry(&endpoint, settings)).collect();
-    entries.extend(scene.leads.iter().filter_map(|lead| scene.foreign_record(lead)));
+    entries.extend(foreign.leads.iter().filter_map(|lead| foreign.foreign_record(lead)));
     for (tunnel, present) in &snapshot.tunnels {
-        entries.extend(present.document.rules().iter().filter_map(|rule| scene.foreign_rule(tunnel, rule)));
+        entries.extend(present.document.rules().iter().filter_map(|rule| foreign.foreign_rule(tunnel, rule)));
     }
     entries.sort_by(by_place);
     entries
@@ -146,7 +146,7 @@ fn patterns(snapshot: &Snapshot) -> Vec<(&TunnelId, String)> {
     patterns
 }
 
-struct Scene<'a> {
+struct ForeignEntries<'a> {
     snapshot: &'a Snapshot,
     settings: &'a Settings,
     own: OwnRules,
@@ -154,7 +154,7 @@ struct Scene<'a> {
     patterns: Vec<(&'a TunnelId, String)>,
 }
 
-impl Scene<'_> {
+impl ForeignEntries<'_> {
     /// The entry of a foreign record. If its hostname has rules in the tunnel, their entries stand for it.
     fn foreign_record(&self, Lead { record, tunnel }: &Lead<'_>) -> Option<Entry> {
         if !self.settings.policy.filter.matches(&record.name)

@@ -1,6 +1,6 @@
 use super::*;
 use crate::cloudflare::record::Batch;
-use crate::cloudflare::testing::{Stage, TOKEN, answer, failure, limited, success, token};
+use crate::cloudflare::testing::{Fixture, TOKEN, answer, failure, limited, success, token};
 use crate::cloudflare::transport::{TransportError, TransportErrorKind};
 use crate::model::{AccountId, Record, RecordId, TunnelId, ZoneId};
 
@@ -22,8 +22,8 @@ fn tunnel() -> TunnelId {
     TunnelId::parse("6ff42ae2-765d-4adf-8112-31c55c1551ef").unwrap()
 }
 
-fn records(stage: &Stage) -> Result<Vec<Record>, Error> {
-    stage.client.records(&zone(), stage.deadline())
+fn records(fixture: &Fixture) -> Result<Vec<Record>, Error> {
+    fixture.client.records(&zone(), fixture.deadline())
 }
 
 #[test]
@@ -46,9 +46,9 @@ fn a_read_is_repeated_after_what_may_pass() {
         ),
         ("cut off", answer(200, r#"{"success":true,"result":[{"#)),
     ] {
-        let stage = Stage::new([first, success("[]")]);
-        assert_eq!(records(&stage), Ok(Vec::new()), "{label}");
-        assert_eq!(stage.script.sent().len(), 2, "{label}");
+        let fixture = Fixture::new([first, success("[]")]);
+        assert_eq!(records(&fixture), Ok(Vec::new()), "{label}");
+        assert_eq!(fixture.script.sent().len(), 2, "{label}");
     }
 }
 
@@ -63,28 +63,28 @@ fn a_read_is_not_repeated_after_what_will_not_pass() {
         ("certificate", lost(TransportErrorKind::Certificate, false)),
         ("too large", lost(TransportErrorKind::TooLarge, true)),
     ] {
-        let stage = Stage::new([first]);
-        assert!(records(&stage).is_err(), "{label}");
-        assert_eq!(stage.script.sent().len(), 1, "{label}");
+        let fixture = Fixture::new([first]);
+        assert!(records(&fixture).is_err(), "{label}");
+        assert_eq!(fixture.script.sent().len(), 1, "{label}");
     }
 }
 
 #[test]
 fn a_read_is_given_up_after_three_repetitions() {
-    let stage = Stage::new((0..9).map(|_| answer(502, "")));
-    assert!(matches!(records(&stage), Err(Error::Failed(_))));
-    assert_eq!(stage.script.sent().len(), 4);
-    assert_eq!(stage.clock.sleeps().len(), 3);
+    let fixture = Fixture::new((0..9).map(|_| answer(502, "")));
+    assert!(matches!(records(&fixture), Err(Error::Failed(_))));
+    assert_eq!(fixture.script.sent().len(), 4);
+    assert_eq!(fixture.clock.sleeps().len(), 3);
 }
 
 /// ureq hands out a kept connection that the server has just closed.
 #[test]
 fn after_a_lost_connection_a_read_goes_out_at_once_on_a_fresh_one() {
-    let stage = Stage::new([lost(TransportErrorKind::Disconnected, true), success("[]")]);
-    records(&stage).unwrap();
-    let idle: Vec<_> = stage.script.sent().iter().map(|sent| sent.connection_max_idle).collect();
+    let fixture = Fixture::new([lost(TransportErrorKind::Disconnected, true), success("[]")]);
+    records(&fixture).unwrap();
+    let idle: Vec<_> = fixture.script.sent().iter().map(|sent| sent.connection_max_idle).collect();
     assert_eq!(idle, [CONNECTION_MAX_IDLE, Duration::ZERO]);
-    assert_eq!(stage.clock.sleeps(), []);
+    assert_eq!(fixture.clock.sleeps(), []);
 }
 
 /// A write that was done but not answered would otherwise be done twice.
@@ -111,14 +111,14 @@ fn a_write_is_never_sent_twice() {
     ] {
         let config = serde_json::value::to_raw_value(&()).unwrap();
         for is_batch in [true, false] {
-            let stage = Stage::new([first.clone()]);
-            let (client, deadline) = (&stage.client, stage.deadline());
+            let fixture = Fixture::new([first.clone()]);
+            let (client, deadline) = (&fixture.client, fixture.deadline());
             let error = if is_batch {
                 client.batch(&zone(), &one_delete(), deadline).unwrap_err()
             } else {
                 client.put_configuration(&AccountId::new("a1"), &tunnel(), &config, deadline).unwrap_err()
             };
-            assert_eq!(stage.script.sent().len(), 1, "{label}");
+            assert_eq!(fixture.script.sent().len(), 1, "{label}");
             assert_eq!(error.may_have_been_done(), may_have_been_done, "{label}: {error}");
         }
     }
@@ -135,14 +135,14 @@ fn after_a_write_lost_with_its_connection_writes_open_fresh_ones_for_ten_minutes
         (answer(500, ""), WRITE_CONNECTION_MAX_IDLE),
         (failure(400, 1004, "no"), WRITE_CONNECTION_MAX_IDLE),
     ] {
-        let stage = Stage::new([first.clone(), success("{}"), success("{}"), success("{}")]);
-        let write = || stage.client.batch(&zone(), &one_delete(), stage.deadline());
+        let fixture = Fixture::new([first.clone(), success("{}"), success("{}"), success("{}")]);
+        let write = || fixture.client.batch(&zone(), &one_delete(), fixture.deadline());
         write().unwrap_err();
         write().unwrap();
         write().unwrap();
-        stage.clock.advance(WRITE_FRESH_PERIOD);
+        fixture.clock.advance(WRITE_FRESH_PERIOD);
         write().unwrap();
-        let idle: Vec<_> = stage.script.sent().iter().map(|sent| sent.connection_max_idle).collect();
+        let idle: Vec<_> = fixture.script.sent().iter().map(|sent| sent.connection_max_idle).collect();
         assert_eq!(
             idle,
             [WRITE_CONNECTION_MAX_IDLE, expected, expected, WRITE_CONNECTION_MAX_IDLE],
@@ -153,104 +153,104 @@ fn after_a_write_lost_with_its_connection_writes_open_fresh_ones_for_ten_minutes
 
 #[test]
 fn a_write_takes_no_connection_that_was_idle_for_long() {
-    let stage = Stage::new([success("{}")]);
-    stage.client.batch(&zone(), &one_delete(), stage.deadline()).unwrap();
-    assert_eq!(stage.script.sent()[0].connection_max_idle, WRITE_CONNECTION_MAX_IDLE);
+    let fixture = Fixture::new([success("{}")]);
+    fixture.client.batch(&zone(), &one_delete(), fixture.deadline()).unwrap();
+    assert_eq!(fixture.script.sent()[0].connection_max_idle, WRITE_CONNECTION_MAX_IDLE);
 }
 
 #[test]
 fn a_short_rate_limit_is_waited_for() {
-    let stage = Stage::new([limited(Some("3")), success("[]")]);
-    records(&stage).unwrap();
-    assert_eq!(stage.clock.sleeps(), [3 * SECOND]);
+    let fixture = Fixture::new([limited(Some("3")), success("[]")]);
+    records(&fixture).unwrap();
+    assert_eq!(fixture.clock.sleeps(), [3 * SECOND]);
 }
 
 #[test]
 fn a_rate_limit_longer_than_the_deadline_is_remembered_and_nothing_is_sent_until_it_is_over() {
-    let stage = Stage::new([limited(Some("300"))]);
-    assert_eq!(records(&stage), Err(Error::Limited { retry_after: 300 * SECOND }));
-    stage.clock.advance(100 * SECOND);
+    let fixture = Fixture::new([limited(Some("300"))]);
+    assert_eq!(records(&fixture), Err(Error::Limited { retry_after: 300 * SECOND }));
+    fixture.clock.advance(100 * SECOND);
     // This holds for reads and writes, and neither waits.
-    assert_eq!(records(&stage), Err(Error::Limited { retry_after: 200 * SECOND }));
+    assert_eq!(records(&fixture), Err(Error::Limited { retry_after: 200 * SECOND }));
     assert_eq!(
-        stage.client.batch(&zone(), &one_delete(), stage.deadline()),
+        fixture.client.batch(&zone(), &one_delete(), fixture.deadline()),
         Err(Error::Limited { retry_after: 200 * SECOND })
     );
-    assert_eq!(stage.client.calls_left(), 0);
-    assert_eq!(stage.script.sent().len(), 1);
-    assert_eq!(stage.clock.sleeps(), []);
-    stage.clock.advance(200 * SECOND);
-    stage.script.push(success("[]"));
-    records(&stage).unwrap();
+    assert_eq!(fixture.client.calls_left(), 0);
+    assert_eq!(fixture.script.sent().len(), 1);
+    assert_eq!(fixture.clock.sleeps(), []);
+    fixture.clock.advance(200 * SECOND);
+    fixture.script.push(success("[]"));
+    records(&fixture).unwrap();
 }
 
 #[test]
 fn a_rate_limit_without_a_time_stops_all_calls_for_a_minute() {
-    let stage = Stage::new([limited(None)]);
-    assert_eq!(records(&stage), Err(Error::Limited { retry_after: 60 * SECOND }));
+    let fixture = Fixture::new([limited(None)]);
+    assert_eq!(records(&fixture), Err(Error::Limited { retry_after: 60 * SECOND }));
 }
 
 /// What was read just before a write must still be true when the write goes out.
 #[test]
 fn a_write_does_not_wait_for_a_rate_limit() {
-    let stage = Stage::new([limited(Some("1"))]);
-    let write = || stage.client.batch(&zone(), &one_delete(), stage.deadline());
+    let fixture = Fixture::new([limited(Some("1"))]);
+    let write = || fixture.client.batch(&zone(), &one_delete(), fixture.deadline());
     assert_eq!(write(), Err(Error::Limited { retry_after: SECOND }));
     assert_eq!(write(), Err(Error::Limited { retry_after: SECOND }));
-    assert_eq!(stage.script.sent().len(), 1);
-    assert_eq!(stage.clock.sleeps(), []);
+    assert_eq!(fixture.script.sent().len(), 1);
+    assert_eq!(fixture.clock.sleeps(), []);
 }
 
 #[test]
 fn the_clients_own_budget_stops_it_before_cloudflare_does() {
-    let stage = Stage::new((0..1_100).map(|_| success("[]")));
+    let fixture = Fixture::new((0..1_100).map(|_| success("[]")));
     for _ in 0..1_100 {
-        records(&stage).unwrap();
+        records(&fixture).unwrap();
     }
     // 1,100 calls of 50 ms each.
     let retry_after = Duration::from_secs(300) - 55 * SECOND;
-    assert_eq!(records(&stage), Err(Error::Limited { retry_after }));
-    assert_eq!(stage.client.calls_left(), 0);
+    assert_eq!(records(&fixture), Err(Error::Limited { retry_after }));
+    assert_eq!(fixture.client.calls_left(), 0);
 }
 
 #[test]
 fn the_rate_limit_header_lowers_the_budget() {
-    let stage = Stage::new([success("[]")
+    let fixture = Fixture::new([success("[]")
         .map(|response| Response { rate_limit: Some("\"default\";r=5;t=30".to_owned()), ..response })]);
-    assert_eq!(stage.client.calls_left(), 1_100);
-    records(&stage).unwrap();
-    assert_eq!(stage.client.calls_left(), 5);
+    assert_eq!(fixture.client.calls_left(), 1_100);
+    records(&fixture).unwrap();
+    assert_eq!(fixture.client.calls_left(), 5);
 }
 
 #[test]
 fn nothing_is_sent_after_the_deadline_and_no_call_is_given_longer() {
-    let stage = Stage::new([success("[]"), success("[]")]);
-    let over = stage.deadline_after(CALL_MINIMUM - Duration::from_nanos(1));
-    assert_eq!(stage.client.records(&zone(), over), Err(Error::OutOfTime));
-    assert_eq!(stage.client.batch(&zone(), &one_delete(), over), Err(Error::OutOfTime));
-    assert_eq!(stage.script.sent(), []);
-    stage.client.records(&zone(), stage.deadline_after(SECOND)).unwrap();
-    stage.client.records(&zone(), stage.deadline_after(60 * SECOND)).unwrap();
-    let timeouts: Vec<_> = stage.script.sent().iter().map(|sent| sent.timeout).collect();
+    let fixture = Fixture::new([success("[]"), success("[]")]);
+    let over = fixture.deadline_after(CALL_MINIMUM - Duration::from_nanos(1));
+    assert_eq!(fixture.client.records(&zone(), over), Err(Error::OutOfTime));
+    assert_eq!(fixture.client.batch(&zone(), &one_delete(), over), Err(Error::OutOfTime));
+    assert_eq!(fixture.script.sent(), []);
+    fixture.client.records(&zone(), fixture.deadline_after(SECOND)).unwrap();
+    fixture.client.records(&zone(), fixture.deadline_after(60 * SECOND)).unwrap();
+    let timeouts: Vec<_> = fixture.script.sent().iter().map(|sent| sent.timeout).collect();
     assert_eq!(timeouts, [SECOND, CALL_TIMEOUT]);
 }
 
 #[test]
 fn repetitions_end_before_the_deadline() {
-    let stage = Stage::new((0..9).map(|_| answer(502, "")));
-    let deadline = stage.deadline_after(Duration::from_millis(400));
-    assert!(matches!(stage.client.records(&zone(), deadline), Err(Error::Failed(_))));
-    assert_eq!(stage.script.sent().len(), 2);
-    assert!(!deadline.is_over(&*stage.clock));
+    let fixture = Fixture::new((0..9).map(|_| answer(502, "")));
+    let deadline = fixture.deadline_after(Duration::from_millis(400));
+    assert!(matches!(fixture.client.records(&zone(), deadline), Err(Error::Failed(_))));
+    assert_eq!(fixture.script.sent().len(), 2);
+    assert!(!deadline.is_over(&*fixture.clock));
 }
 
 #[test]
 fn later_calls_are_made_with_the_credentials_set_last() {
-    let stage = Stage::new([success("[]"), success("[]")]);
-    records(&stage).unwrap();
-    stage.client.set_credentials(token("another"));
-    records(&stage).unwrap();
-    let used: Vec<_> = stage.script.sent().into_iter().map(|sent| sent.credentials).collect();
+    let fixture = Fixture::new([success("[]"), success("[]")]);
+    records(&fixture).unwrap();
+    fixture.client.set_credentials(token("another"));
+    records(&fixture).unwrap();
+    let used: Vec<_> = fixture.script.sent().into_iter().map(|sent| sent.credentials).collect();
     assert_eq!(used, [token(TOKEN), token("another")]);
 }
 
@@ -270,21 +270,21 @@ fn a_list_is_read_to_its_end_and_repeated_items_are_left_out() {
         ("overlap", vec![zones_page(0..50, "{}"), zones_page(49..60, "{}")], 60, 2),
         ("null", vec![success("null")], 0, 1),
     ] {
-        let stage = Stage::new(pages);
-        let zones = stage.client.zones(stage.deadline()).unwrap();
+        let fixture = Fixture::new(pages);
+        let zones = fixture.client.zones(fixture.deadline()).unwrap();
         assert_eq!(zones.len(), expected, "{label}");
         assert!(zones.windows(2).all(|pair| pair[0].id < pair[1].id), "{label}");
         let paths: Vec<_> = (1..=calls).map(|page| format!("/zones?page={page}&per_page=50")).collect();
-        assert_eq!(stage.script.paths(), paths, "{label}");
+        assert_eq!(fixture.script.paths(), paths, "{label}");
     }
 }
 
 #[test]
 fn a_list_without_an_end_is_given_up() {
-    let stage = Stage::new((0..=PAGES_MAX).map(|_| zones_page(0..50, "{}")));
-    let error = stage.client.zones(stage.deadline_after(3600 * SECOND)).unwrap_err();
+    let fixture = Fixture::new((0..=PAGES_MAX).map(|_| zones_page(0..50, "{}")));
+    let error = fixture.client.zones(fixture.deadline_after(3600 * SECOND)).unwrap_err();
     assert!(matches!(error, Error::Unreadable { .. }), "{error}");
-    assert_eq!(stage.script.sent().len(), PAGES_MAX as usize);
+    assert_eq!(fixture.script.sent().len(), PAGES_MAX as usize);
 }
 
 #[test]
@@ -302,10 +302,10 @@ fn no_text_of_an_error_or_of_the_client_holds_the_token() {
         ("wrong type", format!(r#"{{"success":true,"result":[{echo}]}}"#)),
         ("wrong envelope", echo),
     ] {
-        let stage = Stage::new([answer(400, &response), answer(200, &response)]);
+        let fixture = Fixture::new([answer(400, &response), answer(200, &response)]);
         for _ in 0..2 {
-            let error = records(&stage).unwrap_err();
-            let text = format!("{error} {error:?} {:?}", stage.client).to_ascii_lowercase();
+            let error = records(&fixture).unwrap_err();
+            let text = format!("{error} {error:?} {:?}", fixture.client).to_ascii_lowercase();
             assert!(!text.contains(&TOKEN.to_ascii_lowercase()), "{label}: {text}");
         }
     }

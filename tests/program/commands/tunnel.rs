@@ -272,7 +272,7 @@ fn two_at_once_end_with_one_tunnel() {
         // New tunnels are listed late, so that whoever loses has to look again.
         account.cloudflare.edit(|cloudflare| cloudflare.whims_mut().unlisted_calls = round);
         let arguments = ["--json", "--token-file", file.to_str().unwrap()];
-        let children: Vec<Child> = (0..3).map(|_| account.start(&arguments, &[])).collect();
+        let children = [(); 3].map(|()| account.start(&arguments, &[]));
         let ids: Vec<String> = children
             .into_iter()
             .map(|child| {
