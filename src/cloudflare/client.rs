@@ -285,13 +285,26 @@ impl Client {
         connection_max_idle: Duration,
         deadline: Deadline,
     ) -> Result<Envelope<T>, Error> {
-        let Call { resource, method, path, body } = call;
         let credentials = self.credentials();
+        let response = self.exchange(call, &credentials, connection_max_idle, deadline)?;
+        self.context(call.resource, &credentials, &response)
+            .read(&response.body)
+            .map_err(|error| self.remembered(error))
+    }
+
+    /// The same without what depends on the type of the result, which would be compiled anew for each.
+    fn exchange(
+        &self,
+        Call { resource, method, path, body }: Call<'_>,
+        credentials: &Credentials,
+        connection_max_idle: Duration,
+        deadline: Deadline,
+    ) -> Result<Response, Error> {
         let begun = self.clock.now();
         let outcome = self.transport.send(&Request {
             method,
             path,
-            credentials: &credentials,
+            credentials,
             body,
             timeout: deadline.remaining(&*self.clock).min(CALL_TIMEOUT),
             connection_max_idle,
@@ -307,49 +320,50 @@ impl Client {
         values.add(Family::Calls, &[label, method, &status], 1);
         values.observe(Family::CallDuration, &[label], duration);
         drop(values);
-        match outcome {
-            Ok(response) => {
-                log::debug!(
-                    method:%, path:% = shown_path, status:%, milliseconds;
-                    "call of Cloudflare's API"
-                );
-                self.open(resource, &credentials, &response)
-            }
-            Err(error) => {
-                log::debug!(
-                    method:%, path:% = shown_path, error = error.to_string(), milliseconds;
-                    "call of Cloudflare's API"
-                );
-                Err(if error.was_sent() { Error::Unanswered(error) } else { Error::Unreachable(error) })
-            }
+        match &outcome {
+            Ok(_) => log::debug!(
+                method:%, path:% = shown_path, status:%, milliseconds;
+                "call of Cloudflare's API"
+            ),
+            Err(error) => log::debug!(
+                method:%, path:% = shown_path, error = error.to_string(), milliseconds;
+                "call of Cloudflare's API"
+            ),
         }
+        outcome.map_err(
+            |error| {
+                if error.was_sent() { Error::Unanswered(error) } else { Error::Unreachable(error) }
+            },
+        )
     }
 
-    /// Reads an answer, and records what it says about the rate limit.
-    fn open<T: DeserializeOwned>(
+    /// Takes note of the rate limit that an answer tells, and returns what its body is read with.
+    fn context<'a>(
         &self,
         resource: Resource,
-        credentials: &Credentials,
+        credentials: &'a Credentials,
         response: &Response,
-    ) -> Result<Envelope<T>, Error> {
+    ) -> Context<'a> {
         if let Some(header) = &response.rate_limit {
             self.limiter().observe(header, self.clock.now());
         }
-        let context = Context {
+        let retry_after = response.retry_after.as_deref();
+        Context {
             resource,
             status: response.status,
-            retry_after: response
-                .retry_after
-                .as_deref()
-                .and_then(|value| retry::retry_after(value, response.date.as_deref())),
+            retry_after: retry_after.and_then(|value| retry::retry_after(value, response.date.as_deref())),
             secret: credentials.secret(),
-        };
-        context.read(&response.body).map_err(|error| match error {
+        }
+    }
+
+    /// An error of an answer. After a rate limit nothing is sent for a while.
+    fn remembered(&self, error: Error) -> Error {
+        match error {
             Error::Limited { retry_after } => {
                 Error::Limited { retry_after: self.limiter().block(retry_after, self.clock.now()) }
             }
             error => error,
-        })
+        }
     }
 
     fn limiter(&self) -> MutexGuard<'_, Limiter> {
