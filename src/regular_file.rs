@@ -90,6 +90,8 @@ mod tests {
     #[test]
     fn a_file_is_replaced_whole_with_its_mode_and_nothing_else_is() {
         let folder = std::env::temp_dir().join(format!("replaced-{}", std::process::id()));
+        // Of a run that was ended.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).expect("the folder for temporary files can be written");
         let path = folder.join("token");
         for (contents, mode) in [("first", 0o400), ("second", 0o640), ("third", 0o400)] {
