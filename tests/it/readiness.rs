@@ -97,7 +97,7 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
     for (label, harness, variables, what, why, remedy) in [
         ("hangs", every(Fault::Hang), vec![], "credentials", "not verified yet", "wait"),
         ("resets", every(Fault::Reset), vec![], "credentials", "no answer", "HTTPS_PROXY"),
-        ("fails", every(Fault::status(500)), vec![], "credentials", "Cloudflare failed", "tried again"),
+        ("fails", every(Fault::status(500)), vec![], "credentials", "Cloudflare failed", "cloudflarestatus"),
         ("limits", every(Fault::limited(120)), vec![], "credentials", "rate limit", "shared by everything"),
         (
             "talks HTML",
