@@ -88,6 +88,12 @@ func ExternalDNSFile(module, path string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(folder, path))
 }
 
+// ChartFolder has the sources of the official chart of the newest ExternalDNS.
+func ChartFolder() (string, error) {
+	folder, err := moduleFolder("sigs.k8s.io/external-dns")
+	return filepath.Join(folder, "charts", "external-dns"), err
+}
+
 var (
 	foldersMutex sync.Mutex
 	folders      = map[string]string{}
@@ -121,6 +127,16 @@ func moduleFolder(module string) (string, error) {
 
 // BuildManifests builds what renders deploy/.
 func BuildManifests() (string, error) { return golang("deploy", "./cmd/manifests")() }
+
+// BuildKubectl builds Kubernetes' own.
+func BuildKubectl() (string, error) {
+	return binary("KUBECTL_BINARY", golang("deploy", "./cmd/kubectl", "-ldflags", "-s -w"))
+}
+
+// BuildHelm builds Helm's own.
+func BuildHelm() (string, error) {
+	return binary("HELM_BINARY", golang("deploy", "helm.sh/helm/v3/cmd/helm", "-ldflags", "-s -w"))
+}
 
 // binary is the path the variable names, or else what making gives.
 func binary(variable string, making func() (string, error)) (string, error) {

@@ -2,6 +2,6 @@
 // emulator of Cloudflare, the real ExternalDNS, and Kubernetes' own API server.
 //
 // Environment: WEBHOOK_BINARY and EMULATOR_BINARY name binaries to run; without them both are built by cargo (debug).
-// EXTERNAL_DNS_BINARY, KUBE_APISERVER_BINARY and ETCD_BINARY likewise; without them each is built once for the sources of
+// EXTERNAL_DNS_BINARY, KUBE_APISERVER_BINARY, ETCD_BINARY, KUBECTL_BINARY and HELM_BINARY likewise; without them each is built once for the sources of
 // its module, into the target folder.
 package harness

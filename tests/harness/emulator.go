@@ -17,18 +17,20 @@ type Emulator struct {
 	*Process
 	BaseURL string
 	Token   string
+	Account string
 	control string
 }
 
 // StartEmulator starts it with what its binary sets up by itself: among others the zone example.com with a record of
-// somebody else's, and the tunnel `shop`, which was never configured.
-func StartEmulator(t *testing.T) *Emulator {
+// somebody else's, and the tunnel `shop`, which was never configured. Arguments may change that.
+func StartEmulator(t *testing.T, arguments ...string) *Emulator {
 	t.Helper()
-	child := Start(t, "emulator", emulatorBinary, BareEnvironment())
+	child := Start(t, "emulator", emulatorBinary, BareEnvironment(), arguments...)
 	var ready struct {
 		BaseURL    string `json:"base_url"`
 		ControlURL string `json:"control_url"`
 		Token      string `json:"token"`
+		Account    string `json:"account_id"`
 	}
 	Eventually(t, "the emulator says where it listens", func() error {
 		child.Alive(t)
@@ -38,7 +40,7 @@ func StartEmulator(t *testing.T) *Emulator {
 		}
 		return json.Unmarshal([]byte(line), &ready)
 	})
-	return &Emulator{Process: child, BaseURL: ready.BaseURL, Token: ready.Token, control: ready.ControlURL}
+	return &Emulator{Process: child, BaseURL: ready.BaseURL, Token: ready.Token, Account: ready.Account, control: ready.ControlURL}
 }
 
 // Ask makes a call of a control endpoint and decodes the answer, where an answer is wanted.
@@ -155,6 +157,32 @@ func (e *Emulator) Visit(t *testing.T, host, path string) string {
 	var seen Visit
 	e.Ask(t, "POST", "/visit", map[string]string{"host": host, "path": path}, &seen)
 	return seen.String()
+}
+
+// Secrets is every secret and run token that a tunnel has or had.
+func (e *Emulator) Secrets(t *testing.T) (secrets []string) {
+	t.Helper()
+	e.Ask(t, "GET", "/secrets", nil, &secrets)
+	return secrets
+}
+
+// Connect plays a cloudflared that is started with a run token: one more connector of the tunnel that it is for.
+func (e *Emulator) Connect(token string) (Tunnel, error) {
+	body, err := json.Marshal(map[string]string{"token": token})
+	if err != nil {
+		return Tunnel{}, err
+	}
+	var connected struct {
+		ID string `json:"id"`
+	}
+	err = e.Try("POST", "/run", body, &connected)
+	return Tunnel{connected.ID}, err
+}
+
+// SetConnectors says how many replicas of cloudflared the tunnel has.
+func (e *Emulator) SetConnectors(t *testing.T, tunnel Tunnel, count int) {
+	t.Helper()
+	e.Ask(t, "POST", "/connectors", map[string]any{"tunnel": tunnel.ID, "connectors": count}, nil)
 }
 
 // TunnelNeverConfigured is a fresh tunnel.

@@ -72,6 +72,27 @@ func (p *Process) Alive(t *testing.T) {
 	}
 }
 
+// Output is all that the process has written. A test that looks for what must not be there needs the whole.
+func (p *Process) Output(t *testing.T) string {
+	t.Helper()
+	text, missed := p.output.whole()
+	if missed > 0 {
+		t.Fatalf("%s wrote %d bytes more than are kept", p.name, missed)
+	}
+	return text
+}
+
+// ExitCode awaits the end of a process that ends by itself.
+func (p *Process) ExitCode(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(2 * patience):
+		t.Fatalf("%s has not ended after %s", p.name, 2*patience)
+	}
+	return p.command.ProcessState.ExitCode()
+}
+
 // Stop asks the process to end and awaits it. A process that has ended already is left.
 func (p *Process) Stop(t *testing.T) {
 	t.Helper()
@@ -113,13 +134,19 @@ func (t *transcript) Write(chunk []byte) (int, error) {
 	return len(chunk), nil
 }
 
-func (t *transcript) String() string {
+// whole is what was written, without as many bytes of its middle as it says.
+func (t *transcript) whole() (text string, missed int) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.missed == 0 {
-		return t.head.String() + string(t.tail)
+		return t.head.String() + string(t.tail), 0
 	}
-	return fmt.Sprintf("%s\n[... %d bytes ...]\n%s", t.head.String(), t.missed, t.tail)
+	return fmt.Sprintf("%s\n[... %d bytes ...]\n%s", t.head.String(), t.missed, t.tail), t.missed
+}
+
+func (t *transcript) String() string {
+	text, _ := t.whole()
+	return text
 }
 
 // Eventually awaits a state, and fails the test with what the last look said.

@@ -12,7 +12,8 @@ import (
 // Program is the webhook under test.
 type Program struct {
 	*Process
-	Address string // of the API
+	Address     string // of the API
+	observation string // where health and metrics are
 }
 
 // StartProgram runs the program for these tunnels, with every other setting at its default but for the listeners.
@@ -26,30 +27,61 @@ func StartProgram(t *testing.T, cloudflare *Emulator, tunnel string, settings ..
 // the log are the test's.
 func StartProgramAs(t *testing.T, cloudflare *Emulator, environment []string, arguments ...string) *Program {
 	t.Helper()
+	started := LaunchProgramAs(t, cloudflare, environment, arguments...)
+	started.AwaitReady(t)
+	return started
+}
+
+// LaunchProgramAs is StartProgramAs for a program that has no reason to be ready yet. It awaits that it is alive.
+func LaunchProgramAs(t *testing.T, cloudflare *Emulator, environment []string, arguments ...string) *Program {
+	t.Helper()
 	port, observationPort := FreePort(t), FreePort(t)
 	environment = append([]string{
-		"CF_API_BASE_URL=" + cloudflare.BaseURL,
 		"SERVER_HOST=127.0.0.1",
 		"SERVER_PORT=" + port,
 		"METRICS_HOST=127.0.0.1",
 		"METRICS_PORT=" + observationPort,
-		"LOG_LEVEL=debug",
 	}, environment...)
-	child := Start(t, "program", webhookBinary, BareEnvironment(environment...), arguments...)
-	client := http.Client{Timeout: 5 * time.Second}
-	Eventually(t, "the program is ready", func() error {
-		child.Alive(t)
-		answer, err := client.Get("http://127.0.0.1:" + observationPort + "/readyz")
-		if err != nil {
-			return err
-		}
-		defer answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("/readyz answers %s", answer.Status)
-		}
-		return nil
+	launched := &Program{
+		Process:     RunProgram(t, cloudflare, environment, arguments...),
+		Address:     "127.0.0.1:" + port,
+		observation: "http://127.0.0.1:" + observationPort,
+	}
+	Eventually(t, "the program is alive", func() error {
+		launched.Alive(t)
+		return launched.Answers("/healthz")
 	})
-	return &Program{Process: child, Address: "127.0.0.1:" + port}
+	return launched
+}
+
+// RunProgram runs any of the program's commands.
+func RunProgram(t *testing.T, cloudflare *Emulator, environment []string, arguments ...string) *Process {
+	t.Helper()
+	environment = append([]string{"CF_API_BASE_URL=" + cloudflare.BaseURL, "LOG_LEVEL=debug"}, environment...)
+	return Start(t, "program", webhookBinary, BareEnvironment(environment...), arguments...)
+}
+
+// AwaitReady awaits that the program can serve ExternalDNS.
+func (p *Program) AwaitReady(t *testing.T) {
+	t.Helper()
+	Eventually(t, "the program is ready", func() error {
+		p.Alive(t)
+		return p.Answers("/readyz")
+	})
+}
+
+// Answers says why a path of its observation port is not answered 200.
+func (p *Program) Answers(path string) error {
+	client := http.Client{Timeout: 5 * time.Second}
+	answer, err := client.Get(p.observation + path)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", path, answer.Status)
+	}
+	return nil
 }
 
 // Tells says whether a line of its log has all of these texts.
