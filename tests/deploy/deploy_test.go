@@ -29,7 +29,7 @@ var valuesFiles = [][]string{
 
 // deployments are all that the files make of a pod, by name of what made it.
 func deployments(t *testing.T) map[string]*apps.Deployment {
-	made := map[string]*apps.Deployment{"kustomize": only[*apps.Deployment](t, kustomizeBuild(t))}
+	made := map[string]*apps.Deployment{"kustomize": only[*apps.Deployment](t, kustomizeBuild(t, "kustomize"))}
 	for _, official := range render.Charts {
 		loaded := load(t, official)
 		for _, files := range valuesFiles {
@@ -231,7 +231,7 @@ func TestTheRegistriesAreAsTold(t *testing.T) {
 func TestTheRoleIsTheCharts(t *testing.T) {
 	newest := load(t, render.Charts[len(render.Charts)-1])
 	theirs := only[*rbac.ClusterRole](t, helmTemplate(t, newest, "values.yaml"))
-	ours := only[*rbac.ClusterRole](t, kustomizeBuild(t))
+	ours := only[*rbac.ClusterRole](t, kustomizeBuild(t, "kustomize"))
 	if theirs, ours := grants(theirs), grants(ours); !maps.Equal(theirs, ours) {
 		t.Errorf("the chart grants %v, kustomize %v", theirs, ours)
 	}
@@ -280,7 +280,7 @@ func grants(role *rbac.ClusterRole) map[string]bool {
 
 // TestThePartsOfKustomizeFit: what refers to another object finds it.
 func TestThePartsOfKustomizeFit(t *testing.T) {
-	objects := kustomizeBuild(t)
+	objects := kustomizeBuild(t, "kustomize")
 	deployment := only[*apps.Deployment](t, objects)
 	account := only[*core.ServiceAccount](t, objects)
 	binding := only[*rbac.ClusterRoleBinding](t, objects)
@@ -327,7 +327,7 @@ func TestThePartsOfKustomizeFit(t *testing.T) {
 // TestThePolicyLetsOutWhatThePodNeeds: names, and each of the ports at which clusters have their API.
 func TestThePolicyLetsOutWhatThePodNeeds(t *testing.T) {
 	allowed := map[string]bool{}
-	for _, rule := range only[*networking.NetworkPolicy](t, kustomizeBuild(t)).Spec.Egress {
+	for _, rule := range only[*networking.NetworkPolicy](t, kustomizeBuild(t, "kustomize")).Spec.Egress {
 		for _, port := range rule.Ports {
 			allowed[fmt.Sprintf("%s %s", *port.Protocol, port.Port)] = true
 		}

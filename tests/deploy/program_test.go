@@ -24,9 +24,9 @@ type program struct {
 	lines       []string
 }
 
-// startProgram runs the program with this environment and these arguments. Only what cannot be here is put right: the
-// token's file, Cloudflare's address (nobody answers), and the ports, which must be free.
-func startProgram(t *testing.T, environment map[string]string, arguments []string) *program {
+// command runs the program with this environment and these arguments. Only what cannot be here is put right: the token's
+// file, Cloudflare's address (nobody answers), and the ports, which must be free.
+func command(t *testing.T, environment map[string]string, arguments []string) *exec.Cmd {
 	t.Helper()
 	binary := os.Getenv("WEBHOOK_BINARY")
 	if binary == "" {
@@ -51,6 +51,13 @@ func startProgram(t *testing.T, environment map[string]string, arguments []strin
 	command.Env = append(command.Env, "CF_API_BASE_URL=http://127.0.0.1:9/client/v4",
 		"SERVER_HOST=127.0.0.1", "SERVER_PORT=0", "METRICS_HOST=127.0.0.1", "METRICS_PORT=0")
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return command
+}
+
+// startProgram starts it, and awaits that it says where it listens.
+func startProgram(t *testing.T, environment map[string]string, arguments []string) *program {
+	t.Helper()
+	command := command(t, environment, arguments)
 	stderr, err := command.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -50,14 +50,14 @@ func helmTemplate(t *testing.T, official *chart.Chart, files ...string) []runtim
 	return objects
 }
 
-// kustomizeBuild is `kustomize build` of the folder.
-func kustomizeBuild(t *testing.T) []runtime.Object {
+// kustomizeBuild is `kustomize build` of a folder.
+func kustomizeBuild(t *testing.T, folder string) []runtime.Object {
 	t.Helper()
-	text, err := render.Kustomize(filepath.Join(deployFolder, "kustomize"))
+	text, err := render.Kustomize(filepath.Join(deployFolder, folder))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return decode(t, "kustomize build", text)
+	return decode(t, "kustomize build "+folder, text)
 }
 
 // decode reads each document into the type that Kubernetes has for it; a field that the type lacks is an error, and so is

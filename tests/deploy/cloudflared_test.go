@@ -1,0 +1,412 @@
+package deploy
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	compose "github.com/compose-spec/compose-go/v2/types"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// cloudflared is its Deployment, with its two containers.
+func cloudflared(t *testing.T) (deployment *apps.Deployment, initial, running core.Container) {
+	t.Helper()
+	deployment = only[*apps.Deployment](t, kustomizeBuild(t, "cloudflared"))
+	pod := deployment.Spec.Template.Spec
+	if len(pod.InitContainers) != 1 || len(pod.Containers) != 1 {
+		t.Fatalf("containers %v and %v", pod.InitContainers, pod.Containers)
+	}
+	return deployment, pod.InitContainers[0], pod.Containers[0]
+}
+
+// TestCloudflaredIsNeverGone: two pods, of which an update takes none before another is ready, nor a drained node both.
+func TestCloudflaredIsNeverGone(t *testing.T) {
+	deployment, _, running := cloudflared(t)
+	if *deployment.Spec.Replicas != 2 {
+		t.Errorf("%d replicas", *deployment.Spec.Replicas)
+	}
+	strategy := deployment.Spec.Strategy
+	if strategy.Type != apps.RollingUpdateDeploymentStrategyType || strategy.RollingUpdate.MaxUnavailable.String() != "0" ||
+		strategy.RollingUpdate.MaxSurge.String() != "1" {
+		t.Errorf("strategy %+v", strategy)
+	}
+	budget := only[*policy.PodDisruptionBudget](t, kustomizeBuild(t, "cloudflared"))
+	if budget.Spec.MaxUnavailable.String() != "1" || budget.Spec.MinAvailable != nil {
+		t.Errorf("budget %+v", budget.Spec)
+	}
+	probe := running.ReadinessProbe
+	if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != "/ready" || probe.HTTPGet.Port.StrVal != "metrics" {
+		t.Errorf("readiness %+v", probe)
+	}
+	// A pod without Cloudflare is not to be started again: that would bring nothing back.
+	if running.LivenessProbe != nil || running.StartupProbe != nil {
+		t.Error("it has a probe that restarts it")
+	}
+	if len(running.Ports) != 1 || running.Ports[0].Name != "metrics" ||
+		flagsOfCloudflared(t, running.Args)["--metrics"] != fmt.Sprintf("0.0.0.0:%d", running.Ports[0].ContainerPort) {
+		t.Errorf("ports %+v, arguments %q", running.Ports, running.Args)
+	}
+}
+
+// TestWhatSelectsCloudflaredFindsItsPods, and not ExternalDNS's; nor the other way round.
+func TestWhatSelectsCloudflaredFindsItsPods(t *testing.T) {
+	objects := kustomizeBuild(t, "cloudflared")
+	deployment, _, _ := cloudflared(t)
+	spread := deployment.Spec.Template.Spec.TopologySpreadConstraints
+	if len(spread) != 1 || spread[0].WhenUnsatisfiable != core.ScheduleAnyway {
+		t.Fatalf("spread %+v", spread)
+	}
+	own := labels.Set(deployment.Spec.Template.Labels)
+	for name, selector := range map[string]*meta.LabelSelector{
+		"the Deployment": deployment.Spec.Selector,
+		"the policy":     &only[*networking.NetworkPolicy](t, objects).Spec.PodSelector,
+		"the budget":     only[*policy.PodDisruptionBudget](t, objects).Spec.Selector,
+		"the spread":     spread[0].LabelSelector,
+	} {
+		selects, err := meta.LabelSelectorAsSelector(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if selects.Empty() || !selects.Matches(own) {
+			t.Errorf("%s selects %s, and the pod has %s", name, selects, own)
+		}
+		for other, deployment := range deployments(t) {
+			if selects.Matches(labels.Set(deployment.Spec.Template.Labels)) {
+				t.Errorf("%s selects the pods of %s too", name, other)
+			}
+		}
+	}
+	for other, selector := range map[string]*meta.LabelSelector{
+		"ExternalDNS's Deployment": only[*apps.Deployment](t, kustomizeBuild(t, "kustomize")).Spec.Selector,
+		"ExternalDNS's policy":     &only[*networking.NetworkPolicy](t, kustomizeBuild(t, "kustomize")).Spec.PodSelector,
+	} {
+		if selects, err := meta.LabelSelectorAsSelector(selector); err != nil || selects.Matches(own) {
+			t.Errorf("%s selects cloudflared: %v", other, err)
+		}
+	}
+}
+
+// TestCloudflaredsPodIsConfined: as one user without privileges, with no token for the cluster's API, and with the API token
+// out of reach of what is published.
+func TestCloudflaredsPodIsConfined(t *testing.T) {
+	deployment, initial, running := cloudflared(t)
+	pod := deployment.Spec.Template.Spec
+	if mounts := pod.AutomountServiceAccountToken; mounts == nil || *mounts || pod.ServiceAccountName != "" {
+		t.Errorf("the service account %q has its token mounted", pod.ServiceAccountName)
+	}
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC || pod.ShareProcessNamespace != nil {
+		t.Error("it shares what is not its own")
+	}
+	context := pod.SecurityContext
+	if !*context.RunAsNonRoot || *context.RunAsUser != 65532 || *context.RunAsGroup != 65532 || *context.FSGroup != 65532 ||
+		context.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("security context %+v", context)
+	}
+	for _, each := range []core.Container{initial, running} {
+		// The user is the pod's: the token's file is for its owner alone.
+		if each.SecurityContext.RunAsUser != nil || each.SecurityContext.RunAsGroup != nil {
+			t.Errorf("%s has a user of its own", each.Name)
+		}
+		effective := each.SecurityContext.DeepCopy()
+		effective.RunAsUser = context.RunAsUser
+		confined(t, effective)
+		if each.Resources.Limits.Memory().IsZero() || each.Resources.Requests.Cpu().IsZero() {
+			t.Errorf("resources of %s: %+v", each.Name, each.Resources)
+		}
+	}
+
+	mounted(t, pod, initial)
+	holders := map[string]string{}
+	for _, each := range []core.Container{initial, running} {
+		for _, mount := range each.VolumeMounts {
+			if holders[mount.Name] += " " + each.Name; mount.ReadOnly {
+				holders[mount.Name] += " reads"
+			}
+		}
+	}
+	if wanted := map[string]string{
+		"cloudflare": " tunnel reads", "run-token": " tunnel cloudflared reads",
+	}; !maps.Equal(holders, wanted) {
+		t.Errorf("mounted are %v, wanted %v", holders, wanted)
+	}
+	index := slices.IndexFunc(pod.Volumes, func(volume core.Volume) bool { return volume.Name == "run-token" })
+	if len(pod.Volumes) != 2 || index < 0 || pod.Volumes[index].EmptyDir == nil ||
+		pod.Volumes[index].EmptyDir.Medium != core.StorageMediumMemory || pod.Volumes[index].EmptyDir.SizeLimit.IsZero() {
+		t.Errorf("volumes %+v", pod.Volumes)
+	}
+	if len(running.Env) > 0 || len(running.EnvFrom) > 0 {
+		t.Errorf("cloudflared has %+v", running.Env)
+	}
+}
+
+// TestTheTunnelsTokenIsWrittenWhereCloudflaredReadsIt: the program takes the arguments and goes on to the API, which is not
+// there; and cloudflared is told the same file, in its own order.
+func TestTheTunnelsTokenIsWrittenWhereCloudflaredReadsIt(t *testing.T) {
+	_, initial, running := cloudflared(t)
+	project := composeProject(t)
+	writing, reading := project.Services["tunnel"], project.Services["cloudflared"]
+	for name, each := range map[string]struct {
+		environment map[string]string
+		arguments   []string
+		folders     map[string]string // of the writer: where a volume or a folder is mounted
+		read        string
+		readFolders map[string]string
+	}{
+		"Kubernetes": {
+			plain(t, initial.Env), initial.Args, mounts(initial), flagsOfCloudflared(t, running.Args)["--token-file"], mounts(running),
+		},
+		"compose": {
+			variables(writing), writing.Command, binds(t, writing), variables(reading)["TUNNEL_TOKEN_FILE"], binds(t, reading),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			written := ""
+			for _, argument := range each.arguments {
+				if path, is := strings.CutPrefix(argument, "--token-file="); is {
+					written = path
+				}
+			}
+			for volume, folder := range each.folders {
+				if filepath.Dir(written) == folder && filepath.Dir(each.read) != each.readFolders[volume] {
+					t.Errorf("written is %s into %s, read is %s", written, volume, each.read)
+				}
+			}
+			if written == "" || filepath.Base(written) != filepath.Base(each.read) || !slices.Contains(slices.Collect(maps.Values(each.folders)), filepath.Dir(written)) {
+				t.Errorf("written is %q, read is %q", written, each.read)
+			}
+
+			folder := t.TempDir()
+			arguments := slices.Clone(each.arguments)
+			for index, argument := range arguments {
+				arguments[index] = strings.Replace(argument, filepath.Dir(written), folder, 1)
+			}
+			command := command(t, each.environment, arguments)
+			var said bytes.Buffer
+			command.Stdout, command.Stderr = &said, &said
+			if err := command.Run(); command.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "Cloudflare not reached") {
+				t.Errorf("without an API it ends with %v:\n%s", err, &said)
+			}
+			if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+				t.Errorf("it leaves %v, %v", left, err)
+			}
+		})
+	}
+	if flags := flagsOfCloudflared(t, reading.Command); len(flags) != 1 {
+		t.Errorf("compose gives cloudflared %v", flags)
+	}
+}
+
+// flagsOfCloudflared are the flags of `cloudflared tunnel … run …`. It knows each of them only where it stands here: one of
+// `run` before that word is "flag provided but not defined".
+func flagsOfCloudflared(t *testing.T, arguments []string) map[string]string {
+	t.Helper()
+	run := slices.Index(arguments, "run")
+	if run < 1 || arguments[0] != "tunnel" {
+		t.Fatalf("cloudflared is run with %q", arguments)
+	}
+	flags := map[string]string{}
+	for index, argument := range arguments {
+		flag, value, _ := strings.Cut(argument, "=")
+		switch {
+		case index == 0 || index == run:
+			continue
+		case index < run && slices.Contains([]string{"--no-autoupdate", "--metrics"}, flag):
+		case index > run && flag == "--token-file":
+		default:
+			t.Errorf("cloudflared does not know %s at this place of %q", flag, arguments)
+		}
+		flags[flag] = value
+	}
+	if _, is := flags["--no-autoupdate"]; !is {
+		t.Errorf("an update would replace the program in a read-only image: %q", arguments)
+	}
+	return flags
+}
+
+// mounts are the folders of a container, by volume.
+func mounts(each core.Container) map[string]string {
+	folders := map[string]string{}
+	for _, mount := range each.VolumeMounts {
+		folders[mount.Name] = mount.MountPath
+	}
+	return folders
+}
+
+// binds are the folders of a service, by the machine's folder, which has to be made with the right owner before.
+func binds(t *testing.T, service compose.ServiceConfig) map[string]string {
+	t.Helper()
+	folders := map[string]string{}
+	for _, mount := range service.Volumes {
+		if mount.Type != "bind" || mount.Bind == nil || bool(mount.Bind.CreateHostPath) {
+			t.Errorf("%s mounts %+v", service.Name, mount)
+		}
+		folders[mount.Source] = mount.Target
+	}
+	return folders
+}
+
+func variables(service compose.ServiceConfig) map[string]string {
+	environment := map[string]string{}
+	for name, value := range service.Environment {
+		environment[name] = *value
+	}
+	return environment
+}
+
+// TestComposeRunsCloudflaredBesideTheWebhook as deploy/cloudflared does: with the tunnel's token alone, out of the network of
+// the webhook, and only after the token is there.
+func TestComposeRunsCloudflaredBesideTheWebhook(t *testing.T) {
+	project := composeProject(t)
+	tunnel, running := project.Services["tunnel"], project.Services["cloudflared"]
+	holders := map[string]string{}
+	for name, service := range project.Services {
+		for _, secret := range service.Secrets {
+			holders[secret.Source] += name + " "
+		}
+		if service.User != "65532:65532" {
+			t.Errorf("%s is of user %q", name, service.User)
+		}
+	}
+	if holders["kubeconfig"] != "external-dns " || !slices.Contains([]string{"tunnel webhook ", "webhook tunnel "}, holders["cloudflare-api-token"]) {
+		t.Errorf("the secrets are given to %v", holders)
+	}
+	if variables(tunnel)["CF_API_TOKEN_FILE"] != "/run/secrets/cloudflare-api-token" {
+		t.Errorf("the API token is read from %s", variables(tunnel)["CF_API_TOKEN_FILE"])
+	}
+	if running.NetworkMode != "" || len(running.Ports) > 0 {
+		t.Errorf("cloudflared is in the network %q, with the ports %v", running.NetworkMode, running.Ports)
+	}
+	if awaited := running.DependsOn["tunnel"].Condition; awaited != compose.ServiceConditionCompletedSuccessfully {
+		t.Errorf("cloudflared awaits %q", awaited)
+	}
+	if tunnel.Restart != "on-failure" || tunnel.MemLimit != 32<<20 {
+		t.Errorf("restart %s, memory limit %d", tunnel.Restart, tunnel.MemLimit)
+	}
+	for _, mount := range running.Volumes {
+		if !mount.ReadOnly {
+			t.Errorf("cloudflared may write %s", mount.Target)
+		}
+		// The file says how to make the folder.
+		making := "install -d -m 0700 -o 65532 -g 65532 " + filepath.Base(mount.Source) + "\n"
+		if !bytes.Contains(read(t, "compose.yaml"), []byte(making)) {
+			t.Errorf("it is not said how to make %s", mount.Source)
+		}
+	}
+}
+
+// TestAllFilesNameTheSame image of the program and of cloudflared, tunnel, domain and Secret.
+func TestAllFilesNameTheSame(t *testing.T) {
+	type named struct{ image, tunnel, domain string }
+	told := map[string]named{}
+	tell := func(name, image string, environment map[string]string) {
+		told[name] = named{image, environment["CF_TUNNEL_ID"], environment["DOMAIN_FILTER"]}
+	}
+	for name, deployment := range deployments(t) {
+		webhook := container(t, deployment, "webhook")
+		tell(name, webhook.Image, plain(t, webhook.Env))
+	}
+	deployment, initial, running := cloudflared(t)
+	tell("cloudflared", initial.Image, plain(t, initial.Env))
+	project := composeProject(t)
+	for _, name := range []string{"webhook", "tunnel"} {
+		tell("compose "+name, project.Services[name].Image, variables(project.Services[name]))
+	}
+	wanted := told["kustomize"]
+	for name, each := range told {
+		if each != wanted || each.tunnel == "" || each.domain == "" {
+			t.Errorf("%s names %+v, kustomize %+v", name, each, wanted)
+		}
+	}
+	if theirs := project.Services["cloudflared"].Image; running.Image != theirs ||
+		!regexp.MustCompile(`^cloudflare/cloudflared:\d+\.\d+\.\d+$`).MatchString(theirs) {
+		t.Errorf("cloudflared is %s in the pod and %s in compose", running.Image, theirs)
+	}
+	// It has neither: they are what ExternalDNS's files and the README make.
+	if own := only[*core.Namespace](t, kustomizeBuild(t, "kustomize")).Name; deployment.Namespace != own {
+		t.Errorf("namespaces %s and %s", deployment.Namespace, own)
+	}
+	if len(kustomizeBuild(t, "cloudflared")) != 3 {
+		t.Error("it makes more than a Deployment, a budget and a policy")
+	}
+}
+
+// TestThePolicyLetsCloudflaredReachNoMoreThanItServes: names, Cloudflare at public addresses, and pods of other namespaces than
+// the one that has the API token.
+func TestThePolicyLetsCloudflaredReachNoMoreThanItServes(t *testing.T) {
+	deployment, _, running := cloudflared(t)
+	spec := only[*networking.NetworkPolicy](t, kustomizeBuild(t, "cloudflared")).Spec
+	if !slices.Equal(spec.PolicyTypes, []networking.PolicyType{"Ingress", "Egress"}) {
+		t.Errorf("the policy is about %v", spec.PolicyTypes)
+	}
+	if len(spec.Ingress) != 1 || len(spec.Ingress[0].Ports) != 1 || spec.Ingress[0].Ports[0].Port.StrVal != running.Ports[0].Name {
+		t.Errorf("let in is %+v", spec.Ingress)
+	}
+	allowed := map[string]string{}
+	for _, rule := range spec.Egress {
+		var ports []string
+		for _, port := range rule.Ports {
+			ports = append(ports, fmt.Sprintf("%s %s", *port.Protocol, port.Port))
+		}
+		peers := []string{}
+		for _, peer := range rule.To {
+			switch {
+			case peer.IPBlock != nil:
+				peers = append(peers, peer.IPBlock.CIDR)
+				publicOnly(t, peer.IPBlock)
+			case peer.NamespaceSelector != nil && peer.PodSelector == nil:
+				peers = append(peers, meta.FormatLabelSelector(peer.NamespaceSelector))
+			default:
+				t.Errorf("let out is %+v", peer)
+			}
+		}
+		allowed[strings.Join(peers, ", ")] = strings.Join(ports, ", ")
+	}
+	if wanted := map[string]string{
+		"":                "UDP 53, TCP 53, UDP 5353, TCP 5353",
+		"0.0.0.0/0, ::/0": "UDP 7844, TCP 7844, TCP 443",
+		"kubernetes.io/metadata.name notin (" + deployment.Namespace + ")": "",
+	}; !maps.Equal(allowed, wanted) {
+		t.Errorf("let out are %v, wanted %v", allowed, wanted)
+	}
+}
+
+// publicOnly checks that no address of a private network, of the machine's own or of a cloud's metadata is in a block.
+func publicOnly(t *testing.T, block *networking.IPBlock) {
+	t.Helper()
+	contains := func(text string, address net.IP) bool {
+		_, network, err := net.ParseCIDR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return network.Contains(address)
+	}
+	for _, text := range []string{
+		"10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.1", "192.168.255.255", "100.64.0.1", "100.127.255.255",
+		"169.254.169.254", "fc00::1", "fdff::1", "fd00:ec2::254", "fe80::1", "febf::1",
+	} {
+		address := net.ParseIP(text)
+		excepted := slices.ContainsFunc(block.Except, func(except string) bool { return contains(except, address) })
+		if contains(block.CIDR, address) && !excepted {
+			t.Errorf("%s is let out to", text)
+		}
+	}
+	for _, text := range []string{"198.41.192.7", "104.19.192.29", "172.32.0.1", "2606:4700:a0::1"} {
+		address := net.ParseIP(text)
+		if slices.ContainsFunc(block.Except, func(except string) bool { return contains(except, address) }) {
+			t.Errorf("%s, of Cloudflare or of the internet, is kept from", text)
+		}
+	}
+}
