@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,10 +49,17 @@ var definitions = map[string][]string{
 	},
 }
 
+// startCluster has a tunnel that was made by hand.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	made := &cluster{APIServer: harness.StartAPIServer(t), cloudflare: harness.StartEmulator(t)}
+	made := startClusterBeside(t, harness.StartEmulator(t))
 	made.home = made.cloudflare.TunnelNeverConfigured(t, "home")
+	return made
+}
+
+func startClusterBeside(t *testing.T, cloudflare *harness.Emulator) *cluster {
+	t.Helper()
+	made := &cluster{APIServer: harness.StartAPIServer(t), cloudflare: cloudflare}
 	made.records = made.cloudflare.Records(t)
 	for module, files := range definitions {
 		for _, file := range files {
@@ -88,9 +94,9 @@ func helm(t *testing.T, more map[string]any, files ...string) []*object {
 	return manifests(t, arguments...)
 }
 
-func kustomize(t *testing.T) []*object {
+func kustomize(t *testing.T, folder string) []*object {
 	t.Helper()
-	return manifests(t, "kustomize", filepath.Join(deployFolder, "kustomize"))
+	return manifests(t, "kustomize", filepath.Join(deployFolder, folder))
 }
 
 func manifests(t *testing.T, arguments ...string) []*object {
@@ -118,79 +124,14 @@ func (c *cluster) install(t *testing.T, objects []*object) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.apply(t, ownNamespace, objectsOf(t, text)...)
-	c.apply(t, ownNamespace, objects...)
-}
-
-// pod is the two containers of a Deployment.
-type pod struct {
-	*harness.ExternalDNS
-	program *harness.Program
-	cluster *cluster
-	token   string // of its service account
-}
-
-// run is what a kubelet would do with the Deployment among the objects, once they are installed. The arguments of ExternalDNS
-// are the Deployment's, but for where the API server and the program are, and but for these.
-func (c *cluster) run(t *testing.T, objects []*object, changed ...string) *pod {
-	t.Helper()
-	index := slices.IndexFunc(objects, func(object *object) bool { return object.GetKind() == "Deployment" })
-	if index < 0 {
-		t.Fatal("there is no Deployment")
-	}
-	template, _, err := unstructured.NestedMap(objects[index].Object, "spec", "template")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.admits(template); err != nil {
-		t.Error(err)
-	}
-	var podSpec struct {
-		ServiceAccountName string
-		Containers         []container
-	}
-	remarshal(t, template["spec"], &podSpec)
-
-	made := &pod{cluster: c, token: c.tokenOf(t, podSpec.ServiceAccountName)}
-	webhook, dns := named(t, podSpec.Containers, "webhook"), named(t, podSpec.Containers, "external-dns")
-	tokenFile := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(tokenFile, []byte(c.cloudflare.Token), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var environment []string
-	for _, variable := range webhook.Env {
-		if variable.Name == "CF_API_TOKEN_FILE" {
-			variable.Value = tokenFile
+	secret := objectsOf(t, text)
+	for _, each := range secret {
+		if err := unstructured.SetNestedField(each.Object, c.cloudflare.Token, "stringData", "api-token"); err != nil {
+			t.Fatal(err)
 		}
-		environment = append(environment, variable.Name+"="+variable.Value)
 	}
-	made.program = harness.StartProgramAs(t, c.cloudflare, environment, webhook.Args...)
-
-	changed = append(changed, "--kubeconfig="+c.KubeconfigOf(t, made.token, ownNamespace), "--webhook-provider-url=http://"+made.program.Address)
-	arguments := slices.DeleteFunc(dns.Args, func(argument string) bool {
-		flag, _, _ := strings.Cut(argument, "=")
-		return slices.ContainsFunc(changed, func(other string) bool { return strings.HasPrefix(other, flag+"=") })
-	})
-	made.ExternalDNS = harness.StartExternalDNS(t, externalDNSBinary, append(arguments, changed...)...)
-	return made
-}
-
-// soon makes ExternalDNS look every second. The default is a minute.
-const soon = "--interval=1s"
-
-type container struct {
-	Name string
-	Args []string
-	Env  []struct{ Name, Value string }
-}
-
-func named(t *testing.T, containers []container, name string) container {
-	t.Helper()
-	index := slices.IndexFunc(containers, func(candidate container) bool { return candidate.Name == name })
-	if index < 0 {
-		t.Fatalf("no container %s", name)
-	}
-	return containers[index]
+	c.apply(t, ownNamespace, secret...)
+	c.apply(t, ownNamespace, objects...)
 }
 
 func remarshal(t *testing.T, from, to any) {
@@ -202,33 +143,6 @@ func remarshal(t *testing.T, from, to any) {
 	if err := json.Unmarshal(text, to); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// admits says why the API server would not have a pod of this template beside ExternalDNS's own.
-func (c *cluster) admits(template map[string]any) error {
-	made := object{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{}, "spec": template["spec"]}}
-	made.SetName("of-the-template")
-	text, err := json.Marshal(&made)
-	if err != nil {
-		return err
-	}
-	_, err = c.Try(http.MethodPost, "/api/v1/namespaces/"+ownNamespace+"/pods?dryRun=All&fieldValidation=Strict", text)
-	return err
-}
-
-// tokenOf is a token as a kubelet mounts it into the account's pods.
-func (c *cluster) tokenOf(t *testing.T, account string) string {
-	t.Helper()
-	text, err := c.Try(http.MethodPost, "/api/v1/namespaces/"+ownNamespace+"/serviceaccounts/"+account+"/token",
-		[]byte(`{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var made struct{ Status struct{ Token string } }
-	if err := json.Unmarshal(text, &made); err != nil {
-		t.Fatal(err)
-	}
-	return made.Status.Token
 }
 
 // shape is the rules of each hostname, as "path service", in their order.

@@ -12,7 +12,7 @@ import (
 func TestKustomizeRunsAsItIs(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t)
-	objects := kustomize(t)
+	objects := kustomize(t, "kustomize")
 	cluster.install(t, objects)
 	pod := cluster.run(t, objects, soon)
 

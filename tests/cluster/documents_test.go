@@ -43,23 +43,48 @@ var documented = shape{
 	exampleHost:          {"^/api(/|$) http://api.shop.svc:8080", "http://shop.shop.svc:80"},
 }
 
-// fenced finds a fence with its language, and what is in it.
+// A fence is a fenced block of any language.
+type fence struct{ language, text string }
+
 var fenced = regexp.MustCompile("(?ms)^( *)```([a-z]*)[^\n]*\n(.*?)^ *```$")
 
-func blocksOf(t *testing.T, file string) (blocks []block) {
+func fencesOf(document string) (fences []fence) {
+	for _, found := range fenced.FindAllStringSubmatch(document, -1) {
+		// Where the block stands in a list, its lines are indented.
+		text := regexp.MustCompile("(?m)^"+found[1]).ReplaceAllString(found[3], "")
+		fences = append(fences, fence{found[2], text})
+	}
+	return fences
+}
+
+func readDocument(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, found := range fenced.FindAllStringSubmatch(string(text), -1) {
-		if !slices.Contains([]string{"yaml", "yml"}, found[2]) {
+	return string(text)
+}
+
+// sectionOf is what stands below a heading of the second level.
+func sectionOf(t *testing.T, file, heading string) string {
+	t.Helper()
+	_, below, found := strings.Cut(readDocument(t, file), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", file, heading)
+	}
+	section, _, _ := strings.Cut(below, "\n## ")
+	return section
+}
+
+func blocksOf(t *testing.T, file string) (blocks []block) {
+	t.Helper()
+	for _, fence := range fencesOf(readDocument(t, file)) {
+		if !slices.Contains([]string{"yaml", "yml"}, fence.language) {
 			continue
 		}
 		name := fmt.Sprintf("%s, example %d", filepath.Base(file), len(blocks)+1)
-		// Where the block stands in a list, its lines are indented.
-		content := regexp.MustCompile("(?m)^"+found[1]).ReplaceAllString(found[3], "")
-		blocks = append(blocks, block{name, kindOf(t, name, content), content})
+		blocks = append(blocks, block{name, kindOf(t, name, fence.text), fence.text})
 	}
 	return blocks
 }

@@ -10,6 +10,8 @@ import (
 var (
 	externalDNSBinary string
 	manifestsBinary   string
+	kubectlBinary     string
+	helmBinary        string
 )
 
 func TestMain(m *testing.M) {
@@ -23,9 +25,18 @@ func build() (err error) {
 	if err := harness.BuildKubernetes(); err != nil {
 		return err
 	}
-	if externalDNSBinary, err = harness.BuildExternalDNS(); err != nil {
-		return err
+	for _, each := range []struct {
+		path  *string
+		build func() (string, error)
+	}{
+		{&externalDNSBinary, harness.BuildExternalDNS},
+		{&manifestsBinary, harness.BuildManifests},
+		{&kubectlBinary, harness.BuildKubectl},
+		{&helmBinary, harness.BuildHelm},
+	} {
+		if *each.path, err = each.build(); err != nil {
+			return err
+		}
 	}
-	manifestsBinary, err = harness.BuildManifests()
-	return err
+	return nil
 }

@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
+)
+
+// operator is who types what the documents say: a shell with kubectl and helm, in a folder with deploy/.
+type operator struct {
+	folder      string
+	environment []string
+}
+
+func (c *cluster) operator(t *testing.T) operator {
+	t.Helper()
+	folder := t.TempDir()
+	if err := os.CopyFS(filepath.Join(folder, "deploy"), os.DirFS(deployFolder)); err != nil {
+		t.Fatal(err)
+	}
+	path := strings.Join([]string{filepath.Dir(kubectlBinary), filepath.Dir(helmBinary), os.Getenv("PATH")}, ":")
+	// Both keep what they have learnt at home.
+	return operator{folder, harness.BareEnvironment("PATH="+path, "HOME="+t.TempDir(), "KUBECONFIG="+c.Kubeconfig(t))}
+}
+
+// types runs a block as it stands, with these variables, and shows what it printed.
+func (o operator) types(t *testing.T, block string, variables ...string) string {
+	t.Helper()
+	command := exec.Command("bash", "-euo", "pipefail", "-c", block)
+	command.Dir = o.folder
+	command.Env = append(o.environment, variables...)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	return string(output)
+}
+
+// replaced puts what an operator has in the place of a placeholder, which has to be there.
+func replaced(t *testing.T, text, placeholder, value string) string {
+	t.Helper()
+	if !strings.Contains(text, placeholder) {
+		t.Fatalf("there is no %q to replace in\n%s", placeholder, text)
+	}
+	return strings.ReplaceAll(text, placeholder, value)
+}
+
+// edits does the same in the files of a folder, or in one file, of deploy/.
+func (o operator) edits(t *testing.T, path, placeholder, value string) {
+	t.Helper()
+	found := 0
+	err := filepath.WalkDir(filepath.Join(o.folder, "deploy", path), func(file string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		found += strings.Count(string(text), placeholder)
+		return os.WriteFile(file, []byte(strings.ReplaceAll(string(text), placeholder, value)), 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found == 0 {
+		t.Fatalf("there is no %q to replace in %s", placeholder, path)
+	}
+}

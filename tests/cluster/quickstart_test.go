@@ -1,0 +1,183 @@
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
+)
+
+// The program, in its image.
+const entrypoint = "/external-dns-cloudflare-tunnel-webhook"
+
+// newcomer follows the README: an operator, and the cluster that does what it is told.
+type newcomer struct {
+	*cluster
+	operator
+	replicas []replica
+	pod      *pod
+}
+
+// TestTheQuickStart types each block of the README's "Quick start", in its order, with the real kubectl and the real helm.
+// What cannot be here is replaced: the token, YOUR-ORG, and the address of the charts, which leads to the same chart on
+// loopback. It prints what was typed, what that said, and the time.
+func TestTheQuickStart(t *testing.T) {
+	cluster := startClusterBeside(t, harness.StartEmulator(t, "--without-tunnels"))
+	reader := &newcomer{cluster: cluster, operator: cluster.operator(t)}
+	placeholders := []struct{ placeholder, value string }{
+		{"…", cluster.cloudflare.Token},
+		{"https://kubernetes-sigs.github.io/external-dns/", reader.chartRepository(t)},
+	}
+	for _, path := range []string{"cloudflared", "helm/values.yaml"} {
+		reader.edits(t, path, "YOUR-ORG", "the-org")
+		// It is the one that Cloudflare has here, too.
+		reader.edits(t, path, "example.com", harness.ZoneName)
+	}
+
+	said := map[string]string{}
+	begun := time.Now()
+	for index, block := range fencesOf(sectionOf(t, "../../README.md", "Quick start")) {
+		script, started := block.text, time.Now()
+		for _, each := range placeholders {
+			script = strings.ReplaceAll(script, each.placeholder, each.value)
+		}
+		placeholders = slices.DeleteFunc(placeholders, func(each struct{ placeholder, value string }) bool {
+			return strings.Contains(block.text, each.placeholder)
+		})
+		output := reader.follows(t, fence{block.language, script})
+		t.Logf("block %d, %.1f s:\n%s\n%s", index+1, time.Since(started).Seconds(), block.text, output)
+		said[fmt.Sprintf("block %d", index+1)] = output
+	}
+	if len(placeholders) > 0 {
+		t.Errorf("the README has no %q", placeholders[0].placeholder)
+	}
+	if reader.pod == nil {
+		t.Fatal("nothing runs ExternalDNS")
+	}
+
+	wanted := "http://shop.shop.svc.cluster.local:80 through " + cluster.home.ID
+	if seen := cluster.cloudflare.Visit(t, "shop.example.com", "/"); seen != wanted {
+		t.Errorf("a visitor gets %s, wanted %s", seen, wanted)
+	}
+	t.Logf("a visitor of shop.example.com gets %s, %.1f s after the first command", wanted, time.Since(begun).Seconds())
+	said["the program"], said["ExternalDNS"] = reader.pod.program.Output(t), reader.pod.Output(t)
+	said["the API server"] = cluster.Output(t)
+	for index, replica := range reader.replicas {
+		said[fmt.Sprintf("init container %d", index)] = replica.fetching.Output(t)
+	}
+	cluster.keepsSecrets(t, said)
+}
+
+// chartRepository serves the official chart as its project does, and gives the address.
+func (n *newcomer) chartRepository(t *testing.T) string {
+	t.Helper()
+	chart, err := harness.ChartFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	server := httptest.NewServer(http.FileServer(http.Dir(folder)))
+	t.Cleanup(server.Close)
+	n.types(t, `helm package --destination "$FOLDER" "$CHART" && helm repo index "$FOLDER" --url "$ADDRESS"`,
+		"FOLDER="+folder, "CHART="+chart, "ADDRESS="+server.URL)
+	return server.URL
+}
+
+// aboutContainers is a command that is the kubelet's to answer.
+var aboutContainers = regexp.MustCompile(`^kubectl -n (\S+) (logs|exec) deployment/(\S+) -c (\S+)(?: -- (.+))?$`)
+
+// follows does what a block says, and what a cluster does about it. It gives what that said.
+func (n *newcomer) follows(t *testing.T, block fence) string {
+	t.Helper()
+	switch {
+	case block.language == "yaml":
+		output := n.types(t, "kubectl apply --filename - <<'END'\n"+block.text+"END")
+		n.awaitPublished(t, hostnamesOf(block.text))
+		return output
+	case block.language != "sh":
+		t.Fatalf("it is not said how to follow a block of %q:\n%s", block.language, block.text)
+	case !regexp.MustCompile(`(?m)^kubectl .*\b(logs|exec)\b`).MatchString(block.text):
+		output := n.types(t, block.text)
+		n.startPods(t)
+		return output
+	}
+	var output strings.Builder
+	for line := range strings.Lines(block.text) {
+		command := aboutContainers.FindStringSubmatch(strings.TrimSpace(line))
+		if command == nil {
+			t.Fatalf("it is not said how to play %q", line)
+		}
+		output.WriteString(n.asksContainer(t, command[1]+"/"+command[3]+"/"+command[4], command[2], command[5]))
+	}
+	return output.String()
+}
+
+// startPods does what controllers and kubelets do about the Deployments that are new.
+func (n *newcomer) startPods(t *testing.T) {
+	t.Helper()
+	deployments := n.deployments(t)
+	for _, each := range deployments {
+		switch name := each.GetName(); {
+		case name == "cloudflared" && n.replicas == nil:
+			n.replicas = n.fetchRunTokens(t, deployments)
+			n.oneTunnelIsNamed(t, "home")
+			n.haveOneToken(t, n.replicas)
+			for _, replica := range n.replicas {
+				if err := n.connects(t, replica); err != nil {
+					t.Fatal(err)
+				}
+			}
+		case name == "external-dns" && n.pod == nil:
+			n.pod = n.runWebhook(t, deployments)
+			n.pod.runExternalDNS(t)
+			n.pod.program.AwaitReady(t)
+		case name != "cloudflared" && name != "external-dns":
+			t.Fatalf("it is not said how to play the Deployment %s", name)
+		}
+	}
+}
+
+// awaitPublished awaits that visitors of these are served. ExternalDNS looks every minute, as the chart has it.
+func (n *newcomer) awaitPublished(t *testing.T, hostnames []string) {
+	t.Helper()
+	for _, hostname := range hostnames {
+		harness.EventuallyWithin(t, 2*patience, hostname+" is published", func() error {
+			n.pod.Alive(t)
+			if seen := n.cloudflare.Visit(t, hostname, "/"); !strings.HasSuffix(seen, " through "+n.home.ID) {
+				return fmt.Errorf("a visitor gets %s", seen)
+			}
+			return nil
+		})
+	}
+}
+
+// asksContainer does what `kubectl logs` and `kubectl exec` do, on the process that stands for the container.
+func (n *newcomer) asksContainer(t *testing.T, name, verb, command string) string {
+	t.Helper()
+	if n.pod == nil || name != ownNamespace+"/external-dns/webhook" {
+		t.Fatalf("there is no container %s", name)
+	}
+	if verb == "logs" {
+		log := n.pod.program.Output(t)
+		if !strings.Contains(log, "shop.example.com") {
+			t.Errorf("the log has no line for what was written:\n%s", log)
+		}
+		return log
+	}
+	words := strings.Fields(command)
+	if len(words) == 0 || words[0] != entrypoint {
+		t.Fatalf("the image has no %q", command)
+	}
+	environment, _ := n.pod.folders.process(named(t, n.pod.spec.Containers, "webhook"))
+	asked := harness.RunProgram(t, n.cloudflare, environment, words[1:]...)
+	if code := asked.ExitCode(t); code != 0 {
+		t.Errorf("%s ends with %d:\n%s", command, code, asked.Output(t))
+	}
+	return asked.Output(t)
+}
