@@ -100,9 +100,13 @@ e2e-versions *versions='v0.14.2 v0.16.1 v0.18.0 v0.22.0':
     cd tests/e2e && EXTERNAL_DNS_VERSIONS='{{ versions }}' \
     go test -count=1 -timeout 30m -parallel 16 -v -run '^TestOlderVersions' ./...
 
-# The documents' examples and deploy/ on Kubernetes' own API server, likewise.
+# The documents' examples and deploy/ on Kubernetes' own API server, likewise. CLOUDFLARED may name cloudflared's binary.
 [group('test')]
-cluster: (go-test 'cluster' '-timeout 60m -parallel 3')
+cluster: (go-test 'cluster' '-timeout 60m -parallel 3 -skip QuickStart')
+
+# What the README's quick start says, block by block, with kubectl and helm on the same API server; prints the times.
+[group('test')]
+quickstart: (go-test 'cluster' '-timeout 60m -run QuickStart')
 
 # Tests in Go that need much of it; where there is no Go they are skipped, unless E2E_REQUIRED is set.
 [private]
@@ -277,4 +281,4 @@ release-check:
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size memory demo pictures-check promtool e2e cluster e2e-versions deploy-files release-check image-test mutations
+ci: test lint doc deny size memory demo pictures-check promtool e2e cluster quickstart e2e-versions deploy-files release-check image-test mutations
