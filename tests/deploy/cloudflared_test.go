@@ -19,6 +19,9 @@ import (
 	policy "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"external-dns-cloudflare-tunnel-webhook/deploy/render"
 )
 
 // cloudflared is its Deployment, with its two containers.
@@ -61,15 +64,15 @@ func TestCloudflaredIsNeverGone(t *testing.T) {
 	}
 }
 
-// TestWhatSelectsCloudflaredFindsItsPods, and not ExternalDNS's; nor the other way round.
-func TestWhatSelectsCloudflaredFindsItsPods(t *testing.T) {
-	objects := kustomizeBuild(t, "cloudflared")
-	deployment, _, _ := cloudflared(t)
+// selectors are all that choose cloudflared's pods among the objects.
+func selectors(t *testing.T, objects []runtime.Object) map[string]labels.Selector {
+	t.Helper()
+	deployment := only[*apps.Deployment](t, objects)
 	spread := deployment.Spec.Template.Spec.TopologySpreadConstraints
 	if len(spread) != 1 || spread[0].WhenUnsatisfiable != core.ScheduleAnyway {
 		t.Fatalf("spread %+v", spread)
 	}
-	own := labels.Set(deployment.Spec.Template.Labels)
+	found := map[string]labels.Selector{}
 	for name, selector := range map[string]*meta.LabelSelector{
 		"the Deployment": deployment.Spec.Selector,
 		"the policy":     &only[*networking.NetworkPolicy](t, objects).Spec.PodSelector,
@@ -80,6 +83,21 @@ func TestWhatSelectsCloudflaredFindsItsPods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		found[name] = selects
+	}
+	return found
+}
+
+func podLabels(t *testing.T, objects []runtime.Object) labels.Set {
+	t.Helper()
+	return only[*apps.Deployment](t, objects).Spec.Template.Labels
+}
+
+// TestWhatSelectsCloudflaredFindsItsPods, and not ExternalDNS's; nor the other way round.
+func TestWhatSelectsCloudflaredFindsItsPods(t *testing.T) {
+	objects := kustomizeBuild(t, "cloudflared")
+	own := podLabels(t, objects)
+	for name, selects := range selectors(t, objects) {
 		if selects.Empty() || !selects.Matches(own) {
 			t.Errorf("%s selects %s, and the pod has %s", name, selects, own)
 		}
@@ -96,6 +114,50 @@ func TestWhatSelectsCloudflaredFindsItsPods(t *testing.T) {
 		if selects, err := meta.LabelSelectorAsSelector(selector); err != nil || selects.Matches(own) {
 			t.Errorf("%s selects cloudflared: %v", other, err)
 		}
+	}
+}
+
+// TestASecondTunnelHasPodsOfItsOwn, with the folder copied and changed as the README says.
+func TestASecondTunnelHasPodsOfItsOwn(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(filepath.Join(deployFolder, "cloudflared"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []struct{ file, from, to string }{
+		{"deployment.yaml", "value: home\n", "value: second\n"},
+		{"kustomization.yaml", "instance: cloudflare-tunnel\n", "instance: second\n"},
+		{"kustomization.yaml", "\nresources:", "\nnameSuffix: -second\nresources:"},
+	} {
+		path := filepath.Join(folder, change.file)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, bytes.Replace(text, []byte(change.from), []byte(change.to), 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := render.Kustomize(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := kustomizeBuild(t, "cloudflared"), decode(t, "the copy", text)
+	for _, each := range []struct {
+		name       string
+		own, other []runtime.Object
+	}{{"first", first, second}, {"second", second, first}} {
+		for name, selects := range selectors(t, each.own) {
+			if !selects.Matches(podLabels(t, each.own)) || selects.Matches(podLabels(t, each.other)) {
+				t.Errorf("%s of the %s selects %s", name, each.name, selects)
+			}
+		}
+	}
+	made := only[*apps.Deployment](t, second)
+	if tunnel := plain(t, made.Spec.Template.Spec.InitContainers[0].Env)["CF_TUNNEL_ID"]; tunnel != "second" || made.Name != "cloudflared-second" {
+		t.Errorf("%s is of the tunnel %s", made.Name, tunnel)
+	}
+	if secret := made.Spec.Template.Spec.Volumes[0].Secret; secret == nil || secret.SecretName != "cloudflare" {
+		t.Errorf("volumes %+v", made.Spec.Template.Spec.Volumes)
 	}
 }
 
