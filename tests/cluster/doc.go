@@ -2,8 +2,9 @@
 // program as the pods there would, and judges what stands at the emulator of Cloudflare.
 //
 // Every test has its own API server (RBAC, service accounts, PodSecurity) with etcd. There is no kubelet and no controller:
-// the two containers of a pod are processes that have its arguments and environment and the token of its service account,
-// and addresses and acceptance are written into `status` by the test.
+// the containers of a pod are processes that have its arguments and environment, what its Secrets hold and the token of its
+// service account, and addresses and acceptance are written into `status` by the test. The emulator plays cloudflared.
 //
-// Environment: what package harness reads.
+// Environment: what package harness reads; and CLOUDFLARED, which names the real cloudflared, to be started with its
+// container's arguments.
 package cluster

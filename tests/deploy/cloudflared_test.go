@@ -465,7 +465,10 @@ func publicOnly(t *testing.T, block *networking.IPBlock) {
 			t.Errorf("%s is let out to", text)
 		}
 	}
-	for _, text := range []string{"198.41.192.7", "104.19.192.29", "172.32.0.1", "2606:4700:a0::1"} {
+	for _, text := range []string{
+		"198.41.192.7", "104.19.192.29", "2606:4700:a0::1",
+		"9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "172.15.255.255", "172.32.0.0", "192.167.255.255", "192.169.0.0",
+	} {
 		address := net.ParseIP(text)
 		if slices.ContainsFunc(block.Except, func(except string) bool { return contains(except, address) }) {
 			t.Errorf("%s, of Cloudflare or of the internet, is kept from", text)
