@@ -350,9 +350,16 @@ mod tests {
     }
 
     #[test]
-    fn two_commands_and_a_table_where_there_is_none_are_mistakes() {
-        for arguments in [["check", "list"], ["serve", "--json"], ["--json", "--version"]] {
-            let read = parse(arguments.map(str::to_owned));
+    fn two_commands_and_flags_of_other_commands_are_mistakes() {
+        for arguments in [
+            &["check", "list"][..],
+            &["serve", "--json"],
+            &["--json", "--version"],
+            &["--token-file=x"],
+            &["check", "--token-file", "x"],
+            &["list", "--token-file-mode=0400"],
+        ] {
+            let read = parse(arguments.iter().map(ToString::to_string));
             assert!(matches!(read, Err(CliExit::Mistake(_))), "{arguments:?}");
         }
     }

@@ -81,7 +81,7 @@ impl Config {
         let mut reader = SettingsReader::new(arguments, environment);
         // All settings are read before the first return, so that one start reports every mistake.
         let credentials = reader.credentials();
-        let tunnels = reader.tunnels();
+        let tunnels = reader.tunnels(credentials.as_ref());
         let filter = reader.domain_filter();
         let owner = reader.owner();
         let ownership = reader.ownership();

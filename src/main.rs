@@ -29,12 +29,13 @@ fn main() -> ExitCode {
     match command {
         Command::Serve => configured(config(), serve),
         Command::Check => configured(config(), |config| show(commands::check(config, json))),
-        Command::List => configured(config(), |config| show(commands::list(config, json))),
+        Command::List => configured(config(), |config| show(commands::list(warned(config), json))),
         Command::Tunnel => {
             let file =
                 TokenFile::parse(arguments.token_file.as_deref(), arguments.token_file_mode.as_deref());
             match file {
                 Ok(file) => configured(config(), |config| {
+                    let config = warned(config);
                     show(commands::tunnel(config, Arc::new(SystemClock), file.as_ref(), json))
                 }),
                 Err(problem) => complain([problem]),
@@ -52,6 +53,14 @@ fn main() -> ExitCode {
 
 fn configured<C>(config: Result<C, Vec<Mistake>>, run: impl FnOnce(C) -> ExitCode) -> ExitCode {
     config.map_or_else(complain, run)
+}
+
+/// Says what an operator should know although nothing is wrong. `serve` logs it, and `check` lists it.
+fn warned(config: Config) -> Config {
+    for warning in &config.warnings {
+        let _ = writeln!(io::stderr(), "{warning}");
+    }
+    config
 }
 
 fn serve(config: Config) -> ExitCode {

@@ -45,14 +45,19 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     // Several may write at once, each a file of its own.
     let suffix = RandomState::new().hash_one(std::process::id());
     let beside = path.with_file_name(format!(".{}.{suffix:016x}", name.display()));
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&beside)?;
+    replace_by(&beside, path, contents, mode)
+}
+
+/// The same by way of `beside`, which must not exist.
+fn replace_by(beside: &Path, path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(beside)?;
     let written = file
         .write_all(contents)
         .and_then(|()| file.set_permissions(Permissions::from_mode(mode)))
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&beside, path));
+        .and_then(|()| fs::rename(beside, path));
     if written.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(beside);
     }
     written
 }
@@ -118,6 +123,26 @@ mod tests {
             .collect();
         names.sort();
         assert_eq!(names, ["link", "socket", "token"], "nothing is left beside it");
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn what_stands_beside_a_file_is_not_written_and_nothing_stays_there_after_a_failure() {
+        let folder = std::env::temp_dir().join(format!("beside-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("folder/full"))
+            .expect("the folder for temporary files can be written");
+        let [path, theirs, link, beside] =
+            ["token", "theirs", "link", "beside"].map(|name| folder.join(name));
+        fs::write(&theirs, "theirs").expect("it can be written");
+        std::os::unix::fs::symlink(&theirs, &link).expect("links can be made");
+        for taken in [&theirs, &link] {
+            let error = replace_by(taken, &path, b"secret", 0o400).expect_err("it is taken");
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        }
+        assert_eq!(fs::read_to_string(&theirs).expect("it is there"), "theirs");
+        replace_by(&beside, &folder.join("folder"), b"secret", 0o400).expect_err("a folder is not replaced");
+        assert!(!beside.exists() && !path.exists());
         fs::remove_dir_all(&folder).expect("it is ours");
     }
 }

@@ -81,6 +81,20 @@ impl Error {
         }
     }
 
+    /// The same without Cloudflare's words, which may repeat a secret that only Cloudflare knows.
+    pub(super) fn without_message(mut self) -> Self {
+        if let Self::Refused(refusal)
+        | Self::Credentials(refusal)
+        | Self::NotFound(refusal)
+        | Self::Failed(refusal)
+        | Self::Intercepted(refusal) = &mut self
+        {
+            refusal.message = "not shown".into();
+            refusal.chain.clear();
+        }
+        self
+    }
+
     /// The connection was lost during the request, for example because the server closed it as idle.
     pub(super) fn is_disconnect(&self) -> bool {
         matches!(self, Self::Unanswered(error) if error.kind() == TransportErrorKind::Disconnected)

@@ -34,7 +34,7 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    pub(super) fn secret(&self) -> &Secret {
+    pub(crate) fn secret(&self) -> &Secret {
         match self {
             Self::Token(secret) | Self::Key { key: secret, .. } => secret,
         }

@@ -105,7 +105,9 @@ impl Client {
             deadline,
         )?;
         tunnels.retain(|tunnel| !tunnel.deleted);
-        tunnels.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        // If one is listed twice, the more careful reading counts.
+        let by_care = |tunnel: &Tunnel| tunnel.config_src != ConfigSource::Local;
+        tunnels.sort_by(|a, b| (&a.id, by_care(a)).cmp(&(&b.id, by_care(b))));
         tunnels.dedup_by(|a, b| a.id == b.id);
         Ok(tunnels)
     }
@@ -154,7 +156,8 @@ impl Client {
         deadline: Deadline,
     ) -> Result<RunToken, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "token"]);
-        let text: Box<str> = self.read(Resource::Tunnels, &path, deadline)?.into_result()?;
+        let answer = self.read(Resource::Tunnels, &path, deadline).map_err(Error::without_message)?;
+        let text: Box<str> = answer.into_result()?;
         let unreadable = |reason: String| Error::Unreadable { status: 200, reason: reason.into() };
         let token = RunToken::parse(&text).map_err(|error| unreadable(error.to_string()))?;
         if !token.is_for(account, id) {

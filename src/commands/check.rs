@@ -198,7 +198,7 @@ impl Check<'_> {
                 Ok(tunnel) => self.tunnel(account, tunnel),
                 Err(problem) => {
                     let found = format!("{problem} in account {account}");
-                    let remedy = "correct CF_TUNNEL_ID, or have the tunnel made by the command tunnel";
+                    let remedy = "correct CF_TUNNEL_ID; a tunnel that is named is made by the command tunnel";
                     self.note(Status::Failed, &format!("tunnel {wanted}"), found, remedy);
                 }
             }
@@ -264,9 +264,14 @@ impl Check<'_> {
         match self.client.run_token(account, id, self.deadline) {
             Ok(_) => self.note(Status::Ok, &what, "it may be written: its run token can be read", ""),
             Err(error @ Error::Credentials(_)) => self.failed(&what, &error, TUNNEL_EDIT),
+            // It is no matter of the moment.
+            Err(error @ Error::Unreadable { .. }) => {
+                self.failed(&what, &error, "");
+            }
             Err(error) => {
                 let found = format!("cannot be told, as its run token cannot be read: {error}");
-                self.note(Status::Warning, &what, found, "");
+                let remedy = "try again; without the permission to edit tunnels nothing is published in it";
+                self.note(Status::Warning, &what, found, remedy);
             }
         }
     }

@@ -27,6 +27,12 @@ const NEW_TUNNEL_PAUSE: Duration = Duration::from_millis(500);
 
 const NEW_TUNNEL_PAUSE_MAX: Duration = Duration::from_secs(4);
 
+/// A run of so many hexadecimal digits, hyphens among them, is an id or what is left of one.
+const ID_DIGITS_MIN: usize = 20;
+
+/// The size of a run token. One has some 200 bytes.
+const RUN_TOKEN_MAX_BYTES: u64 = 4 * 1024;
+
 /// The mode of the token's file if none is given: its owner may read it.
 const TOKEN_FILE_MODE_DEFAULT: u32 = 0o400;
 
@@ -53,8 +59,12 @@ impl TokenFile {
                 None => Ok(None),
             };
         };
-        if matches!(path, "" | "-") {
-            return Err("--token-file takes the path of a file: the token is never printed".to_owned());
+        // A flag in the place of the path, standard output, or what is left of text that is not Unicode.
+        if path.is_empty() || path.starts_with('-') || path.contains(char::REPLACEMENT_CHARACTER) {
+            return Err(
+                "--token-file takes the path of a file, in UTF-8; one that begins with a hyphen as ./-"
+                    .to_owned(),
+            );
         }
         let mode = mode.map_or(Ok(TOKEN_FILE_MODE_DEFAULT), |mode| {
             let digits = !mode.is_empty() && mode.bytes().all(|byte| byte.is_ascii_digit());
@@ -112,6 +122,12 @@ pub(super) fn tunnel(
     file: Option<&TokenFile>,
     deadline: Deadline,
 ) -> Result<Outcome, String> {
+    if let Some(TokenFile { path, .. }) = file {
+        if settings.dry_run {
+            return Err("DRY_RUN is set, so no token is written: leave out --token-file".to_owned());
+        }
+        may_be_replaced(path)?;
+    }
     check_token(client, settings, deadline).map_err(explained)?;
     let account = match &settings.account {
         Some(account) => account.clone(),
@@ -136,6 +152,23 @@ fn failed(error: Error) -> String {
     explained(Unresolved::Cloudflare(error))
 }
 
+/// Refuses a path that holds anything but nothing or an earlier token, such as the API token's own file.
+fn may_be_replaced(path: &Path) -> Result<(), String> {
+    let contents = match regular_file::read(path, RUN_TOKEN_MAX_BYTES) {
+        Ok(contents) => contents,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(unwritable(path, &error)),
+    };
+    let text = String::from_utf8_lossy(&contents);
+    if text.trim().is_empty() || RunToken::parse(&text).is_ok() {
+        return Ok(());
+    }
+    Err(format!(
+        "--token-file {}: it holds something else than a run token; name another file",
+        path.display()
+    ))
+}
+
 fn unwritable(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         ErrorKind::NotFound => "; make its folder first",
@@ -155,12 +188,6 @@ fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> 
     match find_tunnel(present, wanted) {
         Ok(tunnel) => suitable(tunnel.clone()).map(Some),
         Err(problem @ FindTunnelError::Ambiguous { .. }) => Err(problem.to_string()),
-        Err(FindTunnelError::Missing { .. }) if looks_like_id(wanted) => {
-            Err(format!("no tunnel has the id {wanted:?}; to have one made, name it"))
-        }
-        Err(FindTunnelError::Missing { .. }) if wanted.chars().any(char::is_control) => {
-            Err(format!("{wanted:?} has a control character, so no tunnel is made of that name"))
-        }
         Err(FindTunnelError::Missing { .. }) => {
             // Whoever typed one meant the other.
             let folded = |name: &str| name.trim().to_lowercase();
@@ -170,10 +197,30 @@ fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> 
                     "there is no tunnel {wanted:?}, but {name:?}: use its id {id}, or choose a name that differs in \
                      more than capitals"
                 )),
-                None => Ok(None),
+                None => may_be_made(wanted).map(|()| None),
             }
         }
     }
+}
+
+/// Refuses names that somebody did not mean as one. A tunnel may be called anything, but what is made here is never
+/// deleted here.
+fn may_be_made(name: &str) -> Result<(), String> {
+    let is_inside = |character: char| character.is_alphanumeric() || "-_. ".contains(character);
+    let mut ends = [name.chars().next(), name.chars().next_back()].into_iter();
+    if !name.chars().all(is_inside) || !ends.all(|end| end.is_some_and(char::is_alphanumeric)) {
+        return Err(format!(
+            "there is no tunnel {name:?}, and none is made of that name: letters and digits make one, with hyphens, \
+             underscores, dots and blanks between them"
+        ));
+    }
+    // cloudflared takes a UUID for an id, also without its hyphens.
+    let mut runs = name.split(|character: char| !character.is_ascii_hexdigit() && character != '-');
+    let is_long = |run: &str| run.bytes().filter(u8::is_ascii_hexdigit).count() >= ID_DIGITS_MIN;
+    if runs.any(is_long) {
+        return Err(format!("there is no tunnel {name:?}, and none is made of what looks like an id"));
+    }
+    Ok(())
 }
 
 /// The tunnel, unless a file beside its cloudflared configures it. A cloudflared that runs with the token takes its
@@ -187,14 +234,6 @@ fn suitable(tunnel: Tunnel) -> Result<Tunnel, String> {
             tunnel.name, tunnel.id
         )),
     }
-}
-
-/// True for what cloudflared takes for a UUID instead of a name: also without hyphens, in braces, or as a URN.
-fn looks_like_id(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let name = name.strip_prefix("urn:uuid:").unwrap_or(&name);
-    let digits = name.trim_matches(|character: char| !character.is_ascii_hexdigit()).replace('-', "");
-    digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// The search for one tunnel.
@@ -216,26 +255,33 @@ impl Search<'_> {
         if is_dry_run {
             return Err(format!("DRY_RUN is set, so the tunnel {:?} is not made", self.wanted));
         }
-        let error = match self.client.create_tunnel(&self.account, self.wanted, self.deadline) {
-            Ok(tunnel) => return Ok((suitable(tunnel)?, true)),
-            Err(error) => error,
-        };
-        let is_taken = is_name_taken(&error);
-        if !is_taken && !error.may_have_been_done() {
-            return Err(failed(error));
+        let answer = self.client.create_tunnel(&self.account, self.wanted, self.deadline);
+        if let Ok(tunnel) = &answer
+            && *tunnel.name == *self.wanted
+            && !tunnel.deleted
+            && tunnel.config_src == ConfigSource::Cloudflare
+        {
+            return Ok((tunnel.clone(), true));
         }
-        let found = self.until_there(|| self.look())?;
-        found.map(|tunnel| (tunnel, false)).ok_or_else(|| {
-            if is_taken {
-                format!(
-                    "{error}; but account {} lists none called {:?}: a WARP Connector may have the name, or somebody \
-                     may be deleting it; try again, or choose another name",
-                    self.account, self.wanted
-                )
-            } else {
-                failed(error)
+        // Somebody else was faster, or nobody knows.
+        let is_taken = answer.as_ref().is_err_and(is_name_taken);
+        let problem = match answer {
+            Ok(tunnel) => {
+                format!("Cloudflare answered with another tunnel, {:?} ({})", tunnel.name, tunnel.id)
             }
-        })
+            Err(error @ Error::Refused(_)) if !is_taken => {
+                return Err(format!("{error}; choose another name, or delete a tunnel that is not needed"));
+            }
+            Err(error) if is_taken => format!(
+                "{error}; but account {} lists none called {:?}: a WARP Connector may have the name, or somebody may \
+                 be deleting it; try again, or choose another name",
+                self.account, self.wanted
+            ),
+            Err(error) if error.may_have_been_done() => failed(error),
+            Err(error) => return Err(failed(error)),
+        };
+        let found = self.until_there(|| self.look())?;
+        found.map(|tunnel| (tunnel, false)).ok_or(problem)
     }
 
     fn look(&self) -> Result<Option<Tunnel>, String> {
@@ -247,13 +293,24 @@ impl Search<'_> {
     /// The token of a tunnel that may have been made a moment ago.
     fn run_token(&self, tunnel: &Tunnel) -> Result<RunToken, String> {
         let Tunnel { id, name, .. } = tunnel;
-        let token = self
-            .until_there(|| match self.client.run_token(&self.account, id, self.deadline) {
-                Err(Error::NotFound(_)) => Ok(None),
-                outcome => outcome.map(Some),
-            })
-            .map_err(|error| format!("the run token of tunnel {name:?}: {}", failed(error)))?;
-        token.ok_or_else(|| format!("Cloudflare has no run token of tunnel {name:?} yet; try again"))
+        let mut last = None;
+        let token = self.until_there(|| match self.client.run_token(&self.account, id, self.deadline) {
+            Err(error @ Error::NotFound(_)) => {
+                last = Some(error);
+                Ok(None)
+            }
+            outcome => outcome.map(Some),
+        });
+        let error = match token {
+            Ok(Some(token)) => return Ok(token),
+            Ok(None) => last.unwrap_or(Error::OutOfTime),
+            Err(error) => error,
+        };
+        let remedy = match error {
+            Error::Unreadable { .. } | Error::NotFound(_) => "try again",
+            _ => return Err(format!("the run token of tunnel {name:?}: {}", failed(error))),
+        };
+        Err(format!("the run token of tunnel {name:?}: {error}; {remedy}"))
     }
 
     /// Looks again, at ever longer intervals, until something is there or `NEW_TUNNEL_TIMEOUT` is over.
@@ -305,9 +362,9 @@ mod tests {
             ("a file's, by its id", tunnel("home", ConfigSource::Local, false), ID, Err("migrate it")),
             ("other capitals", tunnel("Home", ConfigSource::Cloudflare, false), "hOme", Err("\"Home\"")),
             ("a blank more", tunnel("home ", ConfigSource::Cloudflare, false), "home", Err("\"home \"")),
-            ("no id", tunnel("home", ConfigSource::Cloudflare, false), &other, Err("name it")),
-            ("a URN", tunnel("home", ConfigSource::Cloudflare, false), &urn, Err("name it")),
-            ("two lines", tunnel("home", ConfigSource::Cloudflare, false), "a\nb", Err("control")),
+            ("no id", tunnel("home", ConfigSource::Cloudflare, false), &other, Err("looks like an id")),
+            ("a URN", tunnel("home", ConfigSource::Cloudflare, false), &urn, Err("none is made")),
+            ("two lines", tunnel("home", ConfigSource::Cloudflare, false), "a\nb", Err("none is made")),
         ] {
             match (existing(&[present], wanted), expected) {
                 (Ok(found), Ok(is_there)) => assert_eq!(found.is_some(), is_there, "{label}"),
@@ -320,21 +377,35 @@ mod tests {
     }
 
     #[test]
-    fn what_cloudflared_takes_for_an_id_is_no_name() {
+    fn what_nobody_meant_as_a_name_is_not_made() {
         let bare = ID.replace('-', "");
-        for (name, expected) in [
-            (ID, true),
-            (&*ID.to_uppercase(), true),
-            (&*bare, true),
-            (&*format!("{{{ID}}}"), true),
-            (&*format!("URN:UUID:{ID}"), true),
-            (&*format!("{ID}0"), false),
-            (&*format!("home-{bare}"), false),
-            ("home", false),
-            ("deadbeef", false),
-            ("", false),
+        for name in ["home", "Home 2", "köln-1", "k8s.example.com", "deadbeef", "cafe-face", "x"] {
+            assert_eq!(may_be_made(name), Ok(()), "{name}");
+        }
+        for name in [
+            ID,
+            &ID.to_uppercase(),
+            &bare,
+            &ID[..30],
+            &format!("{{{ID}}}"),
+            &format!("urn:uuid:{ID}"),
+            &format!("{ID}.cfargotunnel.com"),
+            &format!("https://one.dash.cloudflare.com/tunnels/{ID}"),
+            &format!("home-{bare}"),
+            "\"home\"",
+            "'home'",
+            "<tunnel-id>",
+            "${TUNNEL}",
+            "file:home",
+            "--",
+            "-home",
+            "home.",
+            "\u{200b}home",
+            "e\u{301}te\u{301}",
+            "a\nb",
+            "",
         ] {
-            assert_eq!(looks_like_id(name), expected, "{name}");
+            assert!(may_be_made(name).is_err(), "{name:?}");
         }
     }
 
@@ -363,7 +434,13 @@ mod tests {
             assert_eq!(read, expected, "{mode:?}");
         }
         assert_eq!(TokenFile::parse(None, None), Ok(None));
-        for (path, mode) in [(Some(""), None), (Some("-"), None), (None, Some("0400"))] {
+        for (path, mode) in [
+            (Some(""), None),
+            (Some("-"), None),
+            (Some("--json"), None),
+            (Some("to\u{fffd}ken"), None),
+            (None, Some("0400")),
+        ] {
             assert!(TokenFile::parse(path, mode).is_err(), "{path:?} {mode:?}");
         }
     }

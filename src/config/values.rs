@@ -86,7 +86,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    pub(super) fn tunnels(&mut self) -> Vec<Box<str>> {
+    pub(super) fn tunnels(&mut self, credentials: Option<&Credentials>) -> Vec<Box<str>> {
         let tunnels: Vec<Box<str>> = self.list("CF_TUNNEL_ID").into_iter().map(Into::into).collect();
         if tunnels.is_empty() {
             self.mistake(
@@ -100,6 +100,11 @@ impl SettingsReader<'_> {
                 "CF_TUNNEL_ID",
                 "has an entry that is too long for an id or a name: is it the token that cloudflared runs with?",
             );
+        }
+        if let Some(credentials) = credentials
+            && tunnels.iter().any(|tunnel| **tunnel == *credentials.secret().expose())
+        {
+            self.mistake("CF_TUNNEL_ID", "is the token or key; allowed is the id or the name of a tunnel");
         }
         tunnels
     }

@@ -37,7 +37,7 @@ func TestATunnelIsMadeAndServesBesideEachWayToInstall(t *testing.T) {
 			cluster.apply(t, appNamespace, shop)
 
 			replicas := cluster.fetchRunTokens(t, objects)
-			cluster.oneTunnelIsNamed(t, "home")
+			cluster.oneTunnelIsNamed(t, tunnelName)
 			cluster.haveOneToken(t, replicas)
 			t.Run("the real cloudflared takes its arguments and the token", func(t *testing.T) {
 				cluster.startsReal(t, replicas[0])

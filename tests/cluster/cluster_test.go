@@ -29,6 +29,8 @@ const (
 	deployFolder = "../../deploy"
 	// Where deploy/ and the README put ExternalDNS.
 	ownNamespace = "external-dns"
+	// What deploy/ calls the tunnel until somebody names it.
+	tunnelName = "YOUR-CLUSTER"
 	// Where the tests' own objects are.
 	appNamespace = "shop"
 	// A state that has not come after so long does not come: on two cores that others use too.
@@ -53,7 +55,7 @@ var definitions = map[string][]string{
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	made := startClusterBeside(t, harness.StartEmulator(t))
-	made.home = made.cloudflare.TunnelNeverConfigured(t, "home")
+	made.home = made.cloudflare.TunnelNeverConfigured(t, tunnelName)
 	return made
 }
 

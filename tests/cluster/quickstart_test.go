@@ -126,7 +126,7 @@ func (n *newcomer) startPods(t *testing.T) {
 		switch name := each.GetName(); {
 		case name == "cloudflared" && n.replicas == nil:
 			n.replicas = n.fetchRunTokens(t, deployments)
-			n.oneTunnelIsNamed(t, "home")
+			n.oneTunnelIsNamed(t, tunnelName)
 			n.haveOneToken(t, n.replicas)
 			for _, replica := range n.replicas {
 				if err := n.connects(t, replica); err != nil {

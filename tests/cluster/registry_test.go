@@ -95,7 +95,7 @@ func (c *cluster) loses(t *testing.T, hostname string) {
 	t.Helper()
 	c.deleteRecords(t, hostname)
 	c.cloudflare.Ask(t, "POST", "/configurations", map[string]any{
-		"tunnel": "home", "config": map[string]any{"ingress": []any{map[string]any{"service": "http_status:404"}}},
+		"tunnel": tunnelName, "config": map[string]any{"ingress": []any{map[string]any{"service": "http_status:404"}}},
 	}, nil)
 }
 

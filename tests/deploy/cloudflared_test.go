@@ -124,7 +124,7 @@ func TestASecondTunnelHasPodsOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, change := range []struct{ file, from, to string }{
-		{"deployment.yaml", "value: home\n", "value: second\n"},
+		{"deployment.yaml", "value: YOUR-CLUSTER\n", "value: second\n"},
 		{"kustomization.yaml", "instance: cloudflare-tunnel\n", "instance: second\n"},
 		{"kustomization.yaml", "\nresources:", "\nnameSuffix: -second\nresources:"},
 	} {

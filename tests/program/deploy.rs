@@ -87,7 +87,11 @@ struct Least;
 
 impl Environment for Least {
     fn variable(&self, name: &str) -> Option<String> {
-        matches!(name, "CF_API_TOKEN" | "CF_TUNNEL_ID").then(|| "needed".to_owned())
+        match name {
+            "CF_API_TOKEN" => Some("a-token".to_owned()),
+            "CF_TUNNEL_ID" => Some("home".to_owned()),
+            _ => None,
+        }
     }
 
     fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {

@@ -102,6 +102,19 @@ fn where_a_permission_is_missing_one_line_leads_to_a_form_with_all_of_them() {
     assert!(!table.contains("https://"), "where nothing is missing nothing is said\n{table}");
 }
 
+/// What reads a run token may write a tunnel, and what may not is told of before the first write fails.
+#[test]
+fn a_token_that_may_only_read_tunnels_fails_the_check() {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| {
+        only(cloudflare, &[Permission::ZoneRead, Permission::DnsEdit, Permission::TunnelRead]);
+    });
+    let (report, table) = check(&harness, &[]);
+    let failed: Vec<String> =
+        statuses(&report).into_iter().filter(|line| line.starts_with("failed")).collect();
+    assert_eq!(failed, ["failed permission for home", "failed permissions"], "{table}");
+}
+
 #[test]
 fn a_loop_that_would_use_up_the_rate_limit_is_warned_of() {
     let harness = Harness::new();

@@ -219,7 +219,12 @@ fn what_is_in_doubt_is_refused_with_what_to_do_and_makes_nothing() {
             &[],
             "use its id",
         ),
-        ("an id", |_: &Account| {}, &[("CF_TUNNEL_ID", "6ff42ae2-765d-4adf-8112-31c55c1551ef")], "name it"),
+        (
+            "an id",
+            |_: &Account| {},
+            &[("CF_TUNNEL_ID", "6ff42ae2-765d-4adf-8112-31c55c1551ef")],
+            "looks like an id",
+        ),
         ("a dry run", |_: &Account| {}, &[("DRY_RUN", "true")], "DRY_RUN is set"),
         (
             "no permission",
@@ -458,6 +463,97 @@ fn a_token_for_another_tunnel_is_not_written() {
 }
 
 #[test]
+fn an_answer_about_another_tunnel_is_not_believed() {
+    for (label, fields) in [
+        ("another name", r#""name":"other","config_src":"cloudflare""#),
+        ("deleted", r#""name":"home","config_src":"cloudflare","deleted_at":"2026-01-01T00:00:00Z""#),
+        ("a file's", r#""name":"home","config_src":"local""#),
+        ("nobody's", r#""name":"home""#),
+    ] {
+        let account = Account::new(&format!("lie-{}", label.replace([' ', '\''], "-")));
+        let id = "00000000-0000-4000-8000-000000000000";
+        let body =
+            format!(r#"{{"success":true,"errors":[],"messages":[],"result":{{"id":"{id}",{fields}}}}}"#);
+        let lie = Fault::Status { code: 200, headers: Vec::new(), body };
+        account.cloudflare.fault(Matcher::create_tunnel(), 1, Fault::DoneBut(Box::new(lie)));
+        let outcome = account.run_here();
+        account.expect_no_doubt(&outcome, label);
+        assert!(outcome.is_ok_and(|report| report.text.contains(r#""new":false"#)), "{label}");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_else_to_do_and_repeats_no_run_token() {
+    let account = Account::new("refused");
+    let refusal = Fault::error(400, 1030, "maximum number of tunnels");
+    account.cloudflare.fault(Matcher::create_tunnel(), 1, refusal);
+    let Err(CommandError::Failed(problem)) = account.run_here() else { panic!("it is refused") };
+    assert!(problem.contains("delete a tunnel that is not needed"), "{problem}");
+
+    account.run_here().expect("nothing fails");
+    fs::remove_file(account.file()).expect("it was written");
+    let token = account.cloudflare.edit(|cloudflare| cloudflare.tunnel("home").run_token());
+    for status in [400, 403, 404, 500] {
+        let refusal = Fault::error(status, 1003, &format!("bad token {token}"));
+        account.cloudflare.fault_every(Matcher::get_run_token(), refusal);
+        let Err(CommandError::Failed(problem)) = account.run_here() else { panic!("it is refused") };
+        assert!(!problem.contains(&token) && problem.contains(&format!("HTTP {status}")), "{problem}");
+        account.cloudflare.clear_faults();
+    }
+}
+
+/// The API token is shown once; nothing brings it back.
+#[test]
+fn only_an_earlier_run_token_is_replaced() {
+    let account = Account::new("replaced");
+    let file = account.file();
+    let path = file.to_str().expect("UTF-8");
+    fs::write(&file, TOKEN).expect("it can be written");
+    let variable = format!("file:{path}");
+    let said = account.run(&["--token-file", path], &[("CF_API_TOKEN", &variable)]);
+    assert_eq!(said.code, Some(1), "{}", said.errors);
+    assert!(said.errors.contains("name another file"), "{}", said.errors);
+    assert_eq!(fs::read_to_string(&file).unwrap(), TOKEN);
+    assert_eq!(account.tunnels(), [], "it is looked at before anything is made");
+    for before in ["", "\n"] {
+        fs::write(&file, before).expect("it can be written");
+        assert_eq!(account.run(&["--token-file", path], &[]).code, Some(0), "{before:?}");
+    }
+    assert_eq!(account.run(&["--token-file", path], &[]).code, Some(0), "an earlier one");
+}
+
+#[test]
+fn a_dry_run_writes_no_token() {
+    let account = Account::new("dry-run");
+    account.cloudflare.add_tunnel("home");
+    let (said, outcome) = account.fetch(&[("DRY_RUN", "true")]);
+    assert!(outcome.is_none() && said.errors.contains("DRY_RUN") && !account.file().exists());
+    assert_eq!(account.run(&[], &[("DRY_RUN", "true")]).code, Some(0), "it is found");
+}
+
+#[test]
+fn a_misspelled_setting_is_told_of() {
+    let account = Account::new("misspelled");
+    let said = account.run(&[], &[("DRYRUN", "true")]);
+    assert!(said.errors.contains("DRY_RUN"), "{}", said.errors);
+}
+
+#[test]
+fn the_api_token_is_no_name() {
+    let account = Account::new("token-as-name");
+    for command in ["tunnel", "check"] {
+        let output = program()
+            .arg(command)
+            .envs([("CF_API_TOKEN", TOKEN), ("CF_TUNNEL_ID", TOKEN)])
+            .env("CF_API_BASE_URL", account.cloudflare.base_url())
+            .output()
+            .expect("the program was built");
+        let said = said(&output, &[]);
+        assert!(said.code == Some(64) && said.errors.contains("CF_TUNNEL_ID"), "{}", said.errors);
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_written_is_an_error_that_says_which() {
     let account = Account::new("unwritable");
     symlink("/proc/self/fd/1", account.folder.join("stdout")).expect("links can be made");
@@ -466,8 +562,8 @@ fn a_file_that_cannot_be_written_is_an_error_that_says_which() {
     for (path, expected) in [
         (account.folder.join("none/token"), "make its folder first"),
         (account.folder.clone(), "it is a directory"),
-        (account.folder.join("socket"), "a pipe or a device"),
-        (account.folder.join("stdout"), "it is a link"),
+        (account.folder.join("socket"), "No such device"),
+        (account.folder.join("stdout"), "a pipe or a device"),
     ] {
         let path = path.to_str().expect("UTF-8");
         let said = account.run(&["--token-file", path], &[]);
