@@ -38,6 +38,8 @@ pub(crate) struct ResultInfo {
 /// What a handler found: the result, as text so that documents keep their bytes.
 #[derive(Debug)]
 pub(crate) struct Success {
+    /// HTTP status of the answer.
+    pub(crate) status: u16,
     pub(crate) result: Box<RawValue>,
     pub(crate) result_info: Option<ResultInfo>,
     pub(crate) messages: Vec<Value>,
@@ -46,7 +48,7 @@ pub(crate) struct Success {
 impl Success {
     /// A result without paging.
     pub(crate) fn of<T: Serialize + ?Sized>(result: &T) -> Self {
-        Self { result: to_raw(result), result_info: None, messages: Vec::new() }
+        Self { status: 200, result: to_raw(result), result_info: None, messages: Vec::new() }
     }
 
     /// The answer around it.
@@ -67,7 +69,7 @@ impl Success {
             messages: &self.messages,
             result_info: self.result_info,
         };
-        Answer::new(200, to_raw(&envelope).get())
+        Answer::new(self.status, to_raw(&envelope).get())
     }
 }
 

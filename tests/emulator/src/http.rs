@@ -195,6 +195,8 @@ pub(crate) fn answer_bytes(answer: &Answer, keep_alive: bool) -> Vec<u8> {
 fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",
