@@ -125,6 +125,7 @@ impl Description {
             None | Some("hostname") => true,
             Some("date-time") => self.date_time.is_match(text),
             Some("uuid") => self.uuid.is_match(text),
+            Some("email") => text.contains('@'),
             Some("ipv4") => text.parse::<std::net::Ipv4Addr>().is_ok(),
             Some("ipv6") => text.parse::<std::net::Ipv6Addr>().is_ok(),
             Some(other) => panic!("the format {other} is new"),
