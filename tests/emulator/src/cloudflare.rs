@@ -1,4 +1,4 @@
-//! What Cloudflare holds: accounts, zones with their records, tunnels with their configurations, tokens.
+//! What Cloudflare holds: accounts, zones with their records, tunnels with their configurations, Access, tokens.
 //!
 //! Everything a test sets up, looks at or edits "by hand" goes through [`Cloudflare`]; so does every call of the
 //! API, after the token was checked.
@@ -6,6 +6,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::access::Access;
 use crate::answer::Refusal;
 use crate::batch;
 use crate::clock::Clock;
@@ -36,11 +37,12 @@ pub struct Account {
 pub struct Cloudflare {
     pub(crate) clock: Clock,
     pub(crate) edge: Edge,
-    identifiers: Identifiers,
+    pub(crate) identifiers: Identifiers,
     secrets: Identifiers,
     pub(crate) accounts: Vec<Account>,
     pub(crate) zones: Vec<Zone>,
     pub(crate) tunnels: Vec<Tunnel>,
+    pub(crate) access: Access,
     pub(crate) tokens: Vec<Token>,
     pub(crate) whims: Whims,
 }
@@ -56,6 +58,7 @@ impl Cloudflare {
             accounts: Vec::new(),
             zones: Vec::new(),
             tunnels: Vec::new(),
+            access: Access::default(),
             tokens: Vec::new(),
             whims: Whims::default(),
         };
@@ -73,6 +76,7 @@ impl Cloudflare {
         let account = Account { id: self.identifiers.hex(), name: name.to_owned() };
         let id = account.id.clone();
         self.accounts.push(account);
+        self.add_organization(&id);
         id
     }
 
@@ -294,7 +298,7 @@ impl Identifiers {
     }
 
     /// A version 4 UUID.
-    fn uuid(&mut self) -> String {
+    pub(crate) fn uuid(&mut self) -> String {
         let (high, low) = (self.next(), self.next());
         format!(
             "{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}",

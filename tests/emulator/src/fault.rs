@@ -83,6 +83,56 @@ impl Matcher {
         Self::call("POST", "/zones/*/dns_records/batch")
     }
 
+    /// `GET` of an Access organization.
+    pub fn get_organization() -> Self {
+        Self::call("GET", "/*/*/access/organizations")
+    }
+
+    /// `GET` of a page of reusable policies.
+    pub fn list_policies() -> Self {
+        Self::call("GET", "/accounts/*/access/policies")
+    }
+
+    /// `GET` of a page of tags.
+    pub fn list_tags() -> Self {
+        Self::call("GET", "/accounts/*/access/tags")
+    }
+
+    /// `POST` of a tag.
+    pub fn create_tag() -> Self {
+        Self::call("POST", "/accounts/*/access/tags")
+    }
+
+    /// `GET` of a page of applications, any account's.
+    pub fn list_applications() -> Self {
+        Self::call("GET", "/accounts/*/access/apps")
+    }
+
+    /// `GET` of a page of a zone's own applications, any zone's.
+    pub fn list_zone_applications() -> Self {
+        Self::call("GET", "/zones/*/access/apps")
+    }
+
+    /// `POST` of an application, any account's or zone's.
+    pub fn create_application() -> Self {
+        Self::call("POST", "/*/*/access/apps")
+    }
+
+    /// `GET` of an application, any account's or zone's.
+    pub fn get_application() -> Self {
+        Self::call("GET", "/*/*/access/apps/*")
+    }
+
+    /// `PUT` of an application, any account's or zone's.
+    pub fn put_application() -> Self {
+        Self::call("PUT", "/*/*/access/apps/*")
+    }
+
+    /// `DELETE` of an application, any account's or zone's.
+    pub fn delete_application() -> Self {
+        Self::call("DELETE", "/*/*/access/apps/*")
+    }
+
     /// Of these calls those whose body contains the text, as a proxy chooses that looks into them.
     pub fn with_body(self, text: &str) -> Self {
         Self { body: Some(text.to_owned()), ..self }

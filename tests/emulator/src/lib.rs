@@ -24,16 +24,17 @@
 //! ```
 //!
 //! It enforces Cloudflare's rules: permissions, paging, record types and conflicts, quotas, batch transactions,
-//! what cloudflared accepts as a configuration, the rate limit. It can be told to fail in every way at any call, to
+//! what cloudflared accepts as a configuration, the rate limit, Access. It can be told to fail in every way at any call, to
 //! let somebody else write in between, and to have [`Whims`]. What is written may take its time to the visitors, who may
 //! be watched all along. Configurations are kept as the text they were sent as.
 //! A tunnel that is made through the API has no connector until [`Emulator::run_connector`] starts one with its run token;
 //! [`Emulator::secrets`] says what no output of a client may hold.
-//! What is emulated here was never compared with the live API; error codes inside a 1004, and 1001 for tunnels, are partly by
-//! analogy.
+//! What is emulated here was never compared with the live API; error codes inside a 1004, 1001 for tunnels, and
+//! much of Access are by analogy, as their modules say.
 //!
 //! Tests in other languages drive the binary over HTTP: see [`control`].
 
+mod access;
 mod answer;
 mod batch;
 mod calls;
@@ -57,6 +58,7 @@ mod watch;
 mod whim;
 mod zone;
 
+pub use access::{Application, NeverSetUp, Organization, Policy, Scope};
 pub use answer::Refusal;
 pub use calls::{Call, CallCount};
 pub use cloudflare::{Account, Cloudflare};
@@ -209,6 +211,32 @@ impl Emulator {
     /// The version of a tunnel's configuration: how often it was PUT.
     pub fn version(&self, tunnel: &str) -> i64 {
         self.edit(|cloudflare| cloudflare.tunnel(tunnel).version)
+    }
+
+    /// See [`Cloudflare::set_up_access`].
+    pub fn set_up_access(&self, team: &str) {
+        self.edit(|cloudflare| cloudflare.set_up_access(team));
+    }
+
+    /// See [`Cloudflare::add_policy`].
+    ///
+    /// # Errors
+    /// What Cloudflare would refuse.
+    pub fn add_policy(&self, policy: &Value) -> Result<String, Refusal> {
+        self.edit(|cloudflare| cloudflare.add_policy(policy))
+    }
+
+    /// See [`Cloudflare::add_application`].
+    ///
+    /// # Errors
+    /// What Cloudflare would refuse.
+    pub fn add_application(&self, application: &Value) -> Result<String, Refusal> {
+        self.edit(|cloudflare| cloudflare.add_application(application))
+    }
+
+    /// The Access applications of all accounts and zones, oldest first.
+    pub fn applications(&self) -> Vec<Application> {
+        self.edit(|cloudflare| cloudflare.applications().to_vec())
     }
 
     /// What a visitor of `https://host/path` gets.

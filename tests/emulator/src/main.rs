@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
-use cloudflare_emulator::{Emulator, Plan, Token, control};
+use cloudflare_emulator::{Emulator, Permission, Plan, Token, control};
 use serde_json::json;
 
 /// The token of the ready-made account, of the shape that Cloudflare's have.
@@ -65,7 +65,7 @@ fn misused(mistake: &str) -> ExitCode {
 
 /// Makes the small account and says what it holds.
 fn furnish(emulator: &Emulator, has_tunnels: bool) -> serde_json::Value {
-    emulator.add_token(Token::full(TOKEN));
+    emulator.add_token(Token::with_permissions(TOKEN, &Permission::ALL));
     emulator.add_zone("example.com", Plan::Free);
     emulator.add_zone("example.org", Plan::Pro);
     if has_tunnels {

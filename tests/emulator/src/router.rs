@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::access::{self, Scope};
 use crate::answer::{Answer, Refusal, ResultInfo, Success};
 use crate::batch;
 use crate::cloudflare::Cloudflare;
@@ -37,6 +38,11 @@ fn route(cloudflare: &mut Cloudflare, path: &str, request: &Request) -> Result<S
             grant.require_account(cloudflare, account, method)?;
             route_tunnel(cloudflare, &grant, account, rest, path, request)
         }
+        ["accounts", account, "access", rest @ ..] => {
+            check_identifier(account, path)?;
+            grant.require_account(cloudflare, account, method)?;
+            access::route(cloudflare, &grant, &Scope::Account((*account).to_owned()), rest, path, request)
+        }
         ["zones"] => match method {
             "GET" => {
                 grant.require(Permission::ZoneRead)?;
@@ -50,7 +56,12 @@ fn route(cloudflare: &mut Cloudflare, path: &str, request: &Request) -> Result<S
             if !known || !grant.reaches_zone(zone) {
                 return Err(Refusal::authentication());
             }
-            route_zone(cloudflare, &grant, zone, rest, path, request)
+            match rest {
+                ["access", rest @ ..] => {
+                    access::route(cloudflare, &grant, &Scope::Zone((*zone).to_owned()), rest, path, request)
+                }
+                _ => route_zone(cloudflare, &grant, zone, rest, path, request),
+            }
         }
         _ => Err(Refusal::no_route(path)),
     }

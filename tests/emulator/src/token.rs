@@ -19,6 +19,35 @@ pub enum Permission {
     TunnelRead,
     /// Make, change and delete tunnels, write their configurations, read their run tokens.
     TunnelEdit,
+    /// Read an account's Access applications, policies and tags.
+    AccessRead,
+    /// Read and write them.
+    AccessEdit,
+    /// Read an account's Access organization.
+    AccessOrganizationRead,
+    /// Read a zone's own Access applications.
+    ZoneAccessRead,
+    /// Read and write them.
+    ZoneAccessEdit,
+    /// Read the Access organization by way of a zone.
+    ZoneAccessOrganizationRead,
+}
+
+impl Permission {
+    /// All that there are.
+    pub const ALL: [Self; 11] = [
+        Self::ZoneRead,
+        Self::DnsRead,
+        Self::DnsEdit,
+        Self::TunnelRead,
+        Self::TunnelEdit,
+        Self::AccessRead,
+        Self::AccessEdit,
+        Self::AccessOrganizationRead,
+        Self::ZoneAccessRead,
+        Self::ZoneAccessEdit,
+        Self::ZoneAccessOrganizationRead,
+    ];
 }
 
 /// Whether a token may be used at all.
@@ -57,6 +86,8 @@ pub struct Token {
     pub zones: Option<Vec<String>>,
     /// The only accounts it reaches, by id; `None` for all.
     pub accounts: Option<Vec<String>>,
+    /// The only Access applications that it sees, by id, as granular roles of members have it; `None` for all.
+    pub applications: Option<Vec<String>>,
     /// Whether it may be used.
     pub status: TokenStatus,
     /// Its last moment, as RFC 3339 writes it; shown when it is verified, and `status` alone says whether it is past.
@@ -71,6 +102,13 @@ impl Token {
         Self::with_permissions(value, &[Permission::ZoneRead, Permission::DnsEdit, Permission::TunnelEdit])
     }
 
+    /// The same, with what protecting them takes: the account's Access. Nothing of the zones' own applications.
+    pub fn with_access(value: &str) -> Self {
+        let access = [Permission::AccessEdit, Permission::AccessOrganizationRead];
+        let full = Self::full(value);
+        Self { permissions: [full.permissions.as_slice(), &access].concat(), ..full }
+    }
+
     /// A user's active token with these permissions, for all zones and accounts.
     pub fn with_permissions(value: &str, permissions: &[Permission]) -> Self {
         Self {
@@ -78,6 +116,7 @@ impl Token {
             permissions: permissions.to_vec(),
             zones: None,
             accounts: None,
+            applications: None,
             status: TokenStatus::Active,
             expires_on: None,
             owner: TokenOwner::User,
@@ -112,6 +151,11 @@ impl Grant {
         self.token.zones.as_ref().is_none_or(|zones| zones.iter().any(|zone| zone == id))
     }
 
+    /// Whether the Access application is one of those that it sees.
+    pub(crate) fn sees(&self, application: &str) -> bool {
+        self.token.applications.as_ref().is_none_or(|seen| seen.iter().any(|id| id == application))
+    }
+
     /// Refuses unless the token reaches the account.
     pub(crate) fn require_account(
         &self,
@@ -144,6 +188,8 @@ impl Grant {
                     (held, permission),
                     (Permission::DnsEdit, Permission::DnsRead)
                         | (Permission::TunnelEdit, Permission::TunnelRead)
+                        | (Permission::AccessEdit, Permission::AccessRead)
+                        | (Permission::ZoneAccessEdit, Permission::ZoneAccessRead)
                 )
         };
         let legacy = matches!(self.token.owner, TokenOwner::LegacyKey { .. });

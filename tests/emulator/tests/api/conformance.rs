@@ -5,7 +5,7 @@ mod schema;
 use std::collections::BTreeSet;
 
 use cloudflare_emulator::{
-    Emulator, NewTunnel, Plan, RateLimit, Token, TokenOwner, TokenStatus, Unconfigured,
+    Emulator, NewTunnel, Permission, Plan, RateLimit, Token, TokenOwner, TokenStatus, Unconfigured,
 };
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use schema::Description;
 
 /// Where Cloudflare's description and its answers differ, and the emulator goes with the answers: the end of the
 /// finding, and why.
-const QUIRKS: [(&str, &str); 8] = [
+const QUIRKS: [(&str, &str); 12] = [
     (".config.ingress[]: hostname is missing", "required in the schema, but the last rule must have none"),
     (": data is missing", "required of every record, but only some types have data"),
     (".comment: null is no string", "records without a comment"),
@@ -23,6 +23,10 @@ const QUIRKS: [(&str, &str); 8] = [
     (".deleted_at: null is no string", "a live tunnel; the description only says so in words"),
     (".conns_active_at: null is no string", "a tunnel without connectors, in words too"),
     (".conns_inactive_at: null is no string", "a tunnel with connectors, in words too"),
+    (".allow_iframe: null is no boolean", "an application that does not say"),
+    (".skip_interstitial: null is no boolean", "the same"),
+    (".allowed_idps: null is no array", "an application that takes all"),
+    (": domain is missing", "an application without a public destination"),
 ];
 
 /// The quirk that a finding is, if any.
@@ -64,7 +68,13 @@ impl Checked<'_> {
 
     fn good(&mut self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.call(TOKEN, method, path, &body, 200)["result"].take()
+        // The calls of Access have statuses of their own.
+        let expected = match (method, path.contains("/access/")) {
+            ("POST", true) => 201,
+            ("DELETE", true) => 202,
+            _ => 200,
+        };
+        self.call(TOKEN, method, path, &body, expected)["result"].take()
     }
 
     fn bad(&mut self, method: &str, path: &str, body: &Value, status: u16) {
@@ -105,7 +115,7 @@ fn records() -> Vec<Value> {
 fn every_answer_has_the_shape_that_cloudflare_describes() {
     let emulator = Emulator::start();
     let account = emulator.account();
-    emulator.add_token(Token::full(TOKEN));
+    emulator.add_token(Token::with_permissions(TOKEN, &Permission::ALL));
     emulator
         .add_token(Token { owner: TokenOwner::Account(account.clone()), ..Token::full("token-of-account") });
     emulator.add_token(Token { status: TokenStatus::Expired, ..Token::full("token-of-old") });
@@ -221,6 +231,55 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     checked.call("unknown-token", "DELETE", &made, "", 403);
     checked.good("GET", &format!("{tunnels}?per_page=1000"), &none);
 
+    let access = format!("/accounts/{account}/access");
+    let of_zone = format!("/zones/{zone}/access");
+    checked.bad("GET", &format!("{access}/organizations"), &none, 403);
+    checked.bad("GET", &format!("{access}/policies"), &none, 403);
+    checked.bad("GET", &format!("{access}/tags"), &none, 403);
+    emulator.edit(|cloudflare| cloudflare.whims_mut().shows_unset_as_null = true);
+    emulator.set_up_access("shop");
+    let staff =
+        json!({"name": "staff", "decision": "allow", "include": [{"email": {"email": "a@example.com"}}]});
+    let staff = emulator.add_policy(&staff).unwrap();
+    checked.good("GET", &format!("{access}/organizations"), &none);
+    checked.good("GET", &format!("{of_zone}/organizations"), &none);
+    checked.good("POST", &format!("{access}/tags"), &json!({"name": "mine"}));
+    checked.bad("POST", &format!("{access}/tags"), &json!({"name": "mine"}), 409);
+    checked.good("GET", &format!("{access}/tags"), &none);
+    checked.good("GET", &format!("{access}/tags/mine"), &none);
+    checked.bad("GET", &format!("{access}/tags/none"), &none, 404);
+    let apps = format!("{access}/apps");
+    let protected = json!({
+        "type": "self_hosted",
+        "name": "a",
+        "destinations": [{"type": "public", "uri": "a.example.com"}, {"type": "public", "uri": "a.example.com/x"}],
+        "policies": [{"id": staff, "precedence": 1}],
+        "tags": ["mine"],
+        "cors_headers": {"allow_all_origins": true, "max_age": 5},
+    });
+    let everyone = json!({"name": "b", "decision": "bypass", "include": [{"everyone": {}}]});
+    let own = json!({"type": "self_hosted", "domain": "old.example.com", "policies": [everyone]});
+    let made = checked.good("POST", &apps, &protected);
+    checked.bad("POST", &apps, &protected, 409);
+    checked.bad("POST", &apps, &json!({}), 400);
+    checked.good("POST", &format!("{of_zone}/apps"), &own);
+    let private = json!({"type": "private", "cidr": "10.5.0.0/24"});
+    checked.good("POST", &apps, &json!({"type": "self_hosted", "name": "c", "destinations": [private]}));
+    checked.good("GET", &apps, &none);
+    checked.good("GET", &format!("{of_zone}/apps"), &none);
+    checked.bad("GET", &format!("{apps}?per_page=0"), &none, 400);
+    checked.good("GET", &format!("{access}/policies"), &none);
+    checked.good("GET", &format!("{access}/policies/{staff}"), &none);
+    checked.bad("GET", &format!("{access}/policies/{}", made["id"].as_str().unwrap()), &none, 404);
+    let application = format!("{apps}/{}", made["id"].as_str().unwrap());
+    checked.good("GET", &application, &none);
+    checked.good("PUT", &application, &protected);
+    checked.bad("PUT", &application, &json!({"domain": "a.example.com"}), 400);
+    checked.good("DELETE", &application, &none);
+    for method in ["GET", "DELETE"] {
+        checked.bad(method, &application, &none, 404);
+    }
+
     emulator.set_rate_limit(RateLimit { calls: 0, ..RateLimit::default() });
     checked.bad("GET", "/zones", &none, 429);
 
@@ -231,6 +290,7 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     assert!(unused.is_empty(), "quirks that no answer has: {unused:#?}");
     let dns = "/zones/{zone_id}/dns_records";
     let cfd = "/accounts/{account_id}/cfd_tunnel";
+    let either = "/{accounts_or_zones}/{account_or_zone_id}/access";
     for operation in [
         "GET /accounts".to_owned(),
         "GET /user/tokens/verify".to_owned(),
@@ -255,6 +315,17 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
         format!("DELETE {cfd}/{{tunnel_id}}/connections"),
         format!("GET {cfd}/{{tunnel_id}}/configurations"),
         format!("PUT {cfd}/{{tunnel_id}}/configurations"),
+        "GET /accounts/{account_id}/access/policies".to_owned(),
+        "GET /accounts/{account_id}/access/policies/{policy_id}".to_owned(),
+        "GET /accounts/{account_id}/access/tags".to_owned(),
+        "POST /accounts/{account_id}/access/tags".to_owned(),
+        "GET /accounts/{account_id}/access/tags/{tag_name}".to_owned(),
+        format!("GET {either}/organizations"),
+        format!("GET {either}/apps"),
+        format!("POST {either}/apps"),
+        format!("GET {either}/apps/{{app_id}}"),
+        format!("PUT {either}/apps/{{app_id}}"),
+        format!("DELETE {either}/apps/{{app_id}}"),
     ] {
         for kind in ["good", "bad"] {
             assert!(
@@ -283,4 +354,17 @@ fn a_wrong_answer_is_found() {
         assert!(findings.iter().any(|finding| finding.starts_with(expected)), "{expected}: {findings:?}");
     }
     assert!(!description.check("GET", path, 500, &json!({})).is_empty());
+    let apps = "/{accounts_or_zones}/{account_or_zone_id}/access/apps";
+    let policy = json!({"id": "short", "precedence": "1", "decision": "shrug"});
+    let app = json!({"type": "website", "domain": "a", "aud": "f".repeat(65), "policies": [policy]});
+    let found = description.check("GET", apps, 200, &envelope(json!([app])));
+    for (member, what) in [
+        ("type", "none of"),
+        ("aud", "bad length"),
+        ("policies[].precedence", "no integer"),
+        ("policies[].decision", "none of"),
+    ] {
+        let at = format!(".result[].{member}: ");
+        assert!(found.iter().any(|one| one.starts_with(&at) && one.contains(what)), "{at}: {found:#?}");
+    }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
 #![allow(clippy::indexing_slicing, reason = "an absent member is null, which the assertion shows")]
 
+mod access;
 mod client;
 mod configurations;
 mod conformance;

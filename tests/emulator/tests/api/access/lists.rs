@@ -1,0 +1,134 @@
+//! Lists of applications, and the organization.
+
+use std::time::Duration;
+
+use cloudflare_emulator::{NeverSetUp, Permission, Token};
+use serde_json::{Value, json};
+
+use super::{Scene, app};
+use crate::client::{TOKEN, read, send};
+
+#[test]
+fn the_list_is_paged_and_its_total_is_without_regard_to_filters() {
+    let scene = Scene::new();
+    for name in ["a", "b", "ab"] {
+        let uris = [format!("{name}.example.com"), format!("{name}.example.com/also")];
+        scene.made(&app(name, &[&uris[0], &uris[1]], &json!([])));
+    }
+    assert_eq!(scene.listed("?per_page=2"), ["a", "b"]);
+    assert_eq!(scene.listed("?per_page=2&page=2"), ["ab"]);
+    assert_eq!(scene.get("apps?per_page=1001").code(), 12130);
+    let aud = scene.emulator.edit(|cloudflare| cloudflare.application("b").aud.clone());
+    for (query, expected) in [
+        ("?name=a", vec!["a", "ab"]),
+        ("?name=a&exact=true", vec!["a"]),
+        ("?domain=b.example.com", vec!["b", "ab"]),
+        ("?domain=b.example.com&exact=true", vec!["b"]),
+        ("?domain=b.example.com/also&exact=true", vec![]),
+        ("?search=ab", vec!["ab"]),
+        (&format!("?aud={aud}"), vec!["b"]),
+    ] {
+        assert_eq!(scene.listed(query), expected, "{query}");
+        let answer = scene.get(&format!("apps{query}")).json();
+        assert_eq!(answer["result_info"]["total_count"], 3, "{query}");
+    }
+}
+
+#[test]
+fn a_new_application_is_listed_later_and_answers_by_its_id() {
+    let scene = Scene::new();
+    scene.emulator.stop_clock();
+    scene.emulator.edit(|cloudflare| {
+        cloudflare.whims_mut().unlisted_application_calls = 2;
+        cloudflare.whims_mut().unlisted_application_time = Duration::from_secs(30);
+    });
+    let made = scene.made(&app("web", &["www.example.com"], &json!([])));
+    let path = format!("apps/{}", made["id"].as_str().unwrap());
+    assert!(scene.listed("").is_empty() && scene.listed("").is_empty() && scene.listed("").is_empty());
+    assert_eq!(scene.get(&path).result(), made);
+    assert_eq!(scene.refused(&app("web", &["www.example.com"], &json!([]))).1, 11010, "it is there");
+    scene.emulator.advance_clock(Duration::from_secs(29));
+    assert!(scene.listed("").is_empty());
+    scene.emulator.advance_clock(Duration::from_secs(1));
+    assert_eq!(scene.listed(""), ["web"]);
+    scene.emulator.add_application(&app("hand", &["hand.example.com"], &json!([]))).unwrap();
+    assert_eq!(scene.listed(""), ["web", "hand"], "made by hand, it is listed at once");
+}
+
+#[test]
+fn who_sees_some_applications_only_gets_a_shorter_list_without_a_word() {
+    let scene = Scene::new();
+    let seen = scene.made(&app("seen", &["seen.example.com"], &json!([])));
+    let hidden = scene.made(&app("hidden", &["hidden.example.com"], &json!([])));
+    let id = |made: &Value| made["id"].as_str().unwrap().to_owned();
+    let applications = Some(vec![id(&seen)]);
+    scene
+        .emulator
+        .add_token(Token { applications, ..Token::with_permissions("of-a-member", &Permission::ALL) });
+    let headers = "authorization: Bearer of-a-member\r\n";
+    let call = |method: &str, path: &str| {
+        send(&scene.emulator, headers, method, &format!("{}/{path}", scene.access), "").unwrap()
+    };
+    let list = call("GET", "apps").json();
+    assert_eq!(
+        (&list["result"][0]["name"], &list["result_info"]["total_count"]),
+        (&json!("seen"), &json!(1))
+    );
+    assert_eq!(list["result"].as_array().unwrap().len(), 1);
+    assert_eq!(call("GET", &format!("apps/{}", id(&seen))).status, 200);
+    for method in ["GET", "DELETE"] {
+        assert_eq!(call(method, &format!("apps/{}", id(&hidden))).code(), 11021, "{method}");
+    }
+    assert_eq!(scene.listed("").len(), 2);
+}
+
+#[test]
+fn applications_of_a_zone_and_of_the_account_are_apart() {
+    let scene = Scene::new();
+    scene.made(&app("account", &["www.example.com"], &json!([])));
+    let zone = format!("/zones/{}/access", scene.zone);
+    let headers = format!("authorization: Bearer {TOKEN}\r\n");
+    let body = app("zone", &["old.example.com"], &json!([scene.staff])).to_string();
+    let made = send(&scene.emulator, &headers, "POST", &format!("{zone}/apps"), &body).unwrap();
+    assert_eq!(made.status, 201);
+    assert_eq!(scene.listed(""), ["account"]);
+    assert_eq!(super::names(&read(&scene.emulator, &format!("{zone}/apps")).result()), ["zone"]);
+    let id = made.json()["result"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(scene.get(&format!("apps/{id}")).code(), 11021);
+    assert_eq!(read(&scene.emulator, &format!("{zone}/apps/{id}")).status, 200);
+    scene.emulator.add_zone("example.org", cloudflare_emulator::Plan::Free);
+    let foreign = app("zone", &["www.example.org"], &json!([]));
+    let refused = scene.emulator.edit(|cloudflare| cloudflare.add_zone_application("example.com", &foreign));
+    assert_eq!(refused.unwrap_err().code, 12130, "another zone of the account");
+    assert_eq!(read(&scene.emulator, &format!("{zone}/policies")).code(), 7003);
+    let organization = read(&scene.emulator, &format!("{zone}/organizations")).result();
+    assert_eq!(organization["auth_domain"], "shop.cloudflareaccess.com");
+}
+
+#[test]
+fn an_account_says_its_team_or_that_access_was_never_set_up() {
+    let scene = Scene::new();
+    let organization = || scene.get("organizations");
+    assert_eq!(organization().result()["auth_domain"], "shop.cloudflareaccess.com");
+    scene.emulator.set_up_access("new-shop");
+    assert_eq!(organization().result()["auth_domain"], "new-shop.cloudflareaccess.com");
+    let account = scene.emulator.account();
+    let never = |how: NeverSetUp| {
+        scene.emulator.edit(|cloudflare| {
+            let organization = cloudflare.organization_mut(&account);
+            (organization.team, organization.never_set_up) = (None, how);
+        });
+    };
+    let new = app("web", &["www.example.com"], &json!([]));
+    for (how, status, code) in [(NeverSetUp::NotEnabled, 403, 9999), (NeverSetUp::NotFound, 404, 10404)] {
+        never(how);
+        for path in ["organizations", "apps", "policies", "tags"] {
+            assert_eq!((scene.get(path).status, scene.get(path).code()), (status, code), "{path}");
+        }
+        assert_eq!(scene.call("POST", "apps", &new).code(), code);
+    }
+    never(NeverSetUp::WithoutDomain);
+    assert_eq!(organization().result()["auth_domain"], Value::Null);
+    assert!(scene.listed("").is_empty());
+    assert_eq!(scene.call("POST", "apps", &new).code(), 9999);
+}
