@@ -1,4 +1,4 @@
-//! Cloudflare Access: organizations, reusable policies, tags and applications.
+//! Cloudflare Access: organizations, reusable policies, tags and applications, and what they are to visitors.
 //!
 //! The shape of answers is held to Cloudflare's description of its API; what it leaves open is as others met it: codes
 //! 9999, 11010, 11021, 12045, 12083, 12130, 12132 and 12135, what is filled in, and that a PUT replaces an application
@@ -7,8 +7,8 @@
 //!
 //! - Every refusal of a body is a 12130, whose text after `access.api.error.invalid_request: ` is Cloudflare's own only
 //!   for a missing type, unknown tags, a foreign domain, a path with OAuth, equal precedences and unknown policies.
-//! - The HTTP status of 9999, the code of the 404 that stands for it too, and that every call but that of the organization
-//!   gets the same. A zone's organization is that of its account.
+//! - The HTTP status of 9999, the code of the 404 that stands for it too, and that every call of an account without
+//!   Access gets the same. A zone's organization is that of its account.
 //! - The same destination twice is 11010 where it is the other's `domain`, else 12132, at the account's and the zones'
 //!   applications alike; two are the same when their text is, but for the host's case. [`Whims`](crate::Whims) has the
 //!   Cloudflare that takes it.
@@ -18,16 +18,20 @@
 //!   description does not have are dropped unless [`Whims`](crate::Whims) says that this Cloudflare knows them.
 //! - A filtered list does not count what it leaves out, and what is left out is unknown by its id too.
 //! - The account's list does not have zones' applications, nor a zone's the account's.
+//! - A visitor's part: see [`Visitor`] and the module `passage`.
 
 mod application;
 mod destination;
 mod hand;
 mod organization;
+mod passage;
 mod policy;
 mod tag;
 
 pub use application::{Application, Scope};
 pub use organization::{NeverSetUp, Organization};
+pub use passage::Visitor;
+pub(crate) use passage::{Assertion, Passage, check_rule, passage};
 pub use policy::Policy;
 pub(crate) use tag::Tag;
 

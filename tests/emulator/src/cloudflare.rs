@@ -6,7 +6,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::access::Access;
+use crate::access::{Access, Visitor};
 use crate::answer::Refusal;
 use crate::batch;
 use crate::clock::Clock;
@@ -43,6 +43,8 @@ pub struct Cloudflare {
     pub(crate) zones: Vec<Zone>,
     pub(crate) tunnels: Vec<Tunnel>,
     pub(crate) access: Access,
+    /// What the edge has of it while something newer is under way.
+    pub(crate) access_at_edge: Option<Access>,
     pub(crate) tokens: Vec<Token>,
     pub(crate) whims: Whims,
 }
@@ -59,6 +61,7 @@ impl Cloudflare {
             zones: Vec::new(),
             tunnels: Vec::new(),
             access: Access::default(),
+            access_at_edge: None,
             tokens: Vec::new(),
             whims: Whims::default(),
         };
@@ -256,9 +259,14 @@ impl Cloudflare {
         self.tokens.iter_mut().find(|token| token.value == value).expect("the token exists")
     }
 
-    /// What a visitor of `https://host/path` gets, who meets the tunnel's first connector.
+    /// What a visitor of `https://host/path` gets who has no login and meets the tunnel's first connector.
     pub fn visit(&self, host: &str, path: &str) -> Visit {
-        visit::visit(self, host, path)
+        self.visit_as(Visitor::WithoutLogin, host, path)
+    }
+
+    /// The same, of another visitor.
+    pub fn visit_as(&self, visitor: Visitor, host: &str, path: &str) -> Visit {
+        visit::visit(self, visitor, host, path)
     }
 
     /// What this Cloudflare does beyond its rules.

@@ -2,11 +2,14 @@
 //!
 //! The table of [`HELP`] is the reference; the binary prints it with `--help`.
 
+mod access;
+
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::access::Visitor;
 use crate::answer::{Answer, Refusal};
 use crate::batch;
 use crate::calls::Call;
@@ -16,7 +19,7 @@ use crate::http::Request;
 use crate::json::{Members, to_raw};
 use crate::record::Record;
 use crate::server::Shared;
-use crate::token::Token;
+use crate::token::{Permission, Token};
 use crate::tunnel::{ConfigSource, NewTunnel};
 use crate::visit::{Visit, visit};
 use crate::watch::{VisitChange, Watched};
@@ -24,7 +27,8 @@ use crate::zone::Plan;
 
 /// The endpoints, their bodies and answers.
 pub const HELP: &str = r#"Control endpoints, below control_url; no credentials, not counted as calls, bodies and answers are JSON:
-  GET    /state           accounts; zones with records; tunnels with configuration (to the byte) and version
+  GET    /state           accounts; zones with records; tunnels with configuration (to the byte) and version; access:
+                          organizations, policies, tags, and applications, each with its zone, or null
   GET    /secrets         every secret that a tunnel has or had, and every run token: what no output may hold
   GET    /calls           every call in order: sequence, method, path, query, body (without a tunnel_secret), status
                           (null: unanswered)
@@ -49,13 +53,28 @@ pub const HELP: &str = r#"Control endpoints, below control_url; no credentials, 
                           from now on takes to each connector of the tunnel, and to the resolvers; either may be left out
                           {"unlisted_calls": 2, "unlisted_ms": 300}: how many lists, and for how long all of them, leave
                           out a tunnel that is made by a POST to the API from now on
+                          {"applications_ms": 300}: how long a change of an Access application takes to the edge
+                          {"unlisted_application_calls": 2, "unlisted_application_ms": 300}: the same of lists and an
+                          application
+  POST   /access          {"team": "shop", "deny_unmatched_requests": true, "never_set_up": "not_enabled"}: what the
+                          account says of Access; each may be left out. A team of null is none; then it answers
+                          not_enabled, not_found or without_domain
+  POST   /policies        {"name": "staff", "decision": "allow", "include": [{"everyone": {}}]}: a reusable policy; says
+                          the id. With "id" it is changed, with "delete": true besides it is deleted
+  POST   /tags            {"name": "mine"}
+  POST   /applications    {"application": {"type": "self_hosted", ..}, "zone": "example.com"}: a POST by another writer,
+                          without zone to the account. With "id" (or name) a PUT, with "delete": true besides a DELETE
   POST   /tokens          {"value": "at-least-8-characters"}: a token that may do everything
   POST   /clock           {"advance_seconds": 300}: rate limits run out sooner
-  POST   /visit           {"host": "www.example.com", "path": "/"}: what a visitor gets: text, and where a
-                          tunnel serves it: tunnel, rule (0-based), service
-  POST   /watch           {"urls": ["https://www.example.com/"]}: visitors of these, from now on at every change
-  GET    /watched         for each url the changes since then, in order: from_ms, until_ms, and got, a visit for each
-                          connector that answers otherwise than the others. Changes of one instant are told apart
+  POST   /visit           {"host": "www.example.com", "path": "/", "visitor": "with_login"}: what a visitor gets: text,
+                          and where a tunnel serves it: tunnel, rule (0-based), service, audience; where Access does
+                          not let it through: turned_away (the application, or null), or refused (cloudflared's status).
+                          A visitor is "without_login", as without the word, "with_login", "service_token", "preflight"
+  POST   /watch           {"urls": ["https://www.example.com/"], "visitors": ["without_login", "with_login"]}: visitors
+                          of these, from now on at every change; without visitors, one without a login
+  GET    /watched         for each url and visitor the changes since then, in order: from_ms, until_ms, and got, a visit
+                          for each connector that answers otherwise than the others. Changes of one instant are told
+                          apart
 
 A fault is one of
   "reset" "hang" "garbage"              nothing is done
@@ -160,17 +179,36 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             if let Some(delay) = members.get("records_ms").and_then(milliseconds) {
                 cloudflare.delay_records(delay);
             }
+            if let Some(delay) = members.get("applications_ms").and_then(milliseconds) {
+                cloudflare.delay_applications(delay);
+            }
             if let Some(time) = members.get("unlisted_ms").and_then(milliseconds) {
                 cloudflare.whims.unlisted_time = time;
             }
-            let calls = members.get("unlisted_calls").and_then(Value::as_u64);
-            if let Some(calls) = calls.and_then(|calls| usize::try_from(calls).ok()) {
+            if let Some(time) = members.get("unlisted_application_ms").and_then(milliseconds) {
+                cloudflare.whims.unlisted_application_time = time;
+            }
+            let count = |name: &str| {
+                let count = members.get(name).and_then(Value::as_u64);
+                count.and_then(|count| usize::try_from(count).ok())
+            };
+            if let Some(calls) = count("unlisted_calls") {
                 cloudflare.whims.unlisted_calls = calls;
+            }
+            if let Some(calls) = count("unlisted_application_calls") {
+                cloudflare.whims.unlisted_application_calls = calls;
             }
             json!({})
         }
+        "/access" => access::set_up(cloudflare, &members)?,
+        "/policies" => access::edit_policy(cloudflare, &members)?,
+        "/tags" => {
+            cloudflare.add_tag(text("name")?)?;
+            json!({})
+        }
+        "/applications" => access::edit_application(cloudflare, &members)?,
         "/tokens" => {
-            cloudflare.add_token(Token::full(text("value")?));
+            cloudflare.add_token(Token::with_permissions(text("value")?, &Permission::ALL));
             json!({})
         }
         "/clock" => {
@@ -178,12 +216,17 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             cloudflare.advance_clock(Duration::from_secs(seconds));
             json!({})
         }
-        "/visit" => visited(&visit(cloudflare, text("host")?, text("path").unwrap_or("/"))),
+        "/visit" => {
+            let visitor = members.get("visitor").map_or(Ok(Visitor::WithoutLogin), visitor)?;
+            visited(&visit(cloudflare, visitor, text("host")?, text("path").unwrap_or("/")))
+        }
         "/watch" => {
             let urls = members.get("urls").and_then(Value::as_array).into_iter().flatten();
             let urls: Vec<&str> = urls.filter_map(Value::as_str).collect();
             known(urls.iter().all(|url| url.starts_with("https://")), "address")?;
-            cloudflare.watch(&urls);
+            let visitors = members.get("visitors").and_then(Value::as_array);
+            let visitors = visitors.map(|named| named.iter().map(visitor).collect::<Result<Vec<_>, _>>());
+            cloudflare.watch_as(&visitors.unwrap_or_else(|| Ok(vec![Visitor::WithoutLogin]))?, &urls);
             json!({})
         }
         _ => return Err(Refusal::no_route(&request.path)),
@@ -238,12 +281,33 @@ fn shown(calls: &[Call]) -> Vec<Value> {
     calls.iter().map(show).collect()
 }
 
+fn visitor(value: &Value) -> Result<Visitor, Refusal> {
+    let named = Visitor::ALL.into_iter().find(|visitor| value == visitor.as_str());
+    named.ok_or_else(|| Refusal::bad_request("there is no such visitor"))
+}
+
 fn visited(visit: &Visit) -> Value {
     let mut shown = json!({"text": visit.to_string()});
-    if let (Visit::Served { tunnel, rule, service, .. }, Some(members)) = (visit, shown.as_object_mut()) {
-        members.insert("tunnel".to_owned(), json!(tunnel));
-        members.insert("rule".to_owned(), json!(rule));
-        members.insert("service".to_owned(), json!(service));
+    let Some(members) = shown.as_object_mut() else {
+        return shown;
+    };
+    let mut show = |name: &str, value: Value| members.insert(name.to_owned(), value);
+    match visit {
+        Visit::Served { tunnel, rule, service, origin_request: _, audience } => {
+            show("tunnel", json!(tunnel));
+            show("rule", json!(rule));
+            show("service", json!(service));
+            show("audience", json!(audience));
+        }
+        Visit::TurnedAway { application } => {
+            show("turned_away", json!(application));
+        }
+        Visit::Refused { tunnel, rule, status } => {
+            show("tunnel", json!(tunnel));
+            show("rule", json!(rule));
+            show("refused", json!(status));
+        }
+        Visit::Elsewhere { .. } | Visit::NoSuchName | Visit::NotProxied | Visit::NoTunnel => {}
     }
     shown
 }
@@ -254,9 +318,9 @@ fn watched(cloudflare: &Cloudflare) -> Vec<Value> {
         let milliseconds = |at: &Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
         json!({"from_ms": milliseconds(from), "until_ms": milliseconds(until), "got": got})
     };
-    let shown = |Watched { url, changes }: &Watched| {
+    let shown = |Watched { url, visitor, changes }: &Watched| {
         let changes: Vec<Value> = changes.iter().map(changed).collect();
-        json!({"url": url, "changes": changes})
+        json!({"url": url, "visitor": visitor.as_str(), "changes": changes})
     };
     cloudflare.watched().iter().map(shown).collect()
 }
@@ -278,6 +342,7 @@ fn state(cloudflare: &Cloudflare) -> Box<RawValue> {
         accounts: Vec<Value>,
         zones: Vec<Value>,
         tunnels: Vec<Tunnel<'a>>,
+        access: Value,
     }
     let zones = cloudflare.zones().iter().map(|zone| {
         let records: Vec<Value> = zone.records.iter().map(Record::to_json).collect();
@@ -294,5 +359,10 @@ fn state(cloudflare: &Cloudflare) -> Box<RawValue> {
     });
     let accounts =
         cloudflare.accounts().iter().map(|account| json!({"id": account.id, "name": account.name}));
-    to_raw(&State { accounts: accounts.collect(), zones: zones.collect(), tunnels: tunnels.collect() })
+    to_raw(&State {
+        accounts: accounts.collect(),
+        zones: zones.collect(),
+        tunnels: tunnels.collect(),
+        access: access::state(cloudflare),
+    })
 }

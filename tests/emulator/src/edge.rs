@@ -1,12 +1,13 @@
 //! The way from what is written to where visitors meet it: a configuration takes its time to each connector, a record to
-//! the resolvers. What stands there is a piecewise constant function of the emulator's time.
+//! the resolvers, an application of Access to the edge. What stands there is a piecewise constant function of the emulator's time.
 //!
-//! Neither time is known of Cloudflare: its documents promise none. Both are zero unless a test says otherwise.
+//! None of these times is known of Cloudflare: its documents promise none. All are zero unless a test says otherwise.
 
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 
+use crate::access::{Access, Visitor};
 use crate::cloudflare::Cloudflare;
 use crate::record::Record;
 use crate::tunnel::Lane;
@@ -16,6 +17,7 @@ use crate::watch::{Watch, Watched};
 #[derive(Debug, Default)]
 pub(crate) struct Edge {
     records_delay: Duration,
+    pub(crate) applications_delay: Duration,
     /// In the order of arrival; what arrives at the same time, in the order in which it was written.
     under_way: Vec<UnderWay>,
     watch: Watch,
@@ -35,12 +37,15 @@ enum Place {
     Resolvers(String),
     /// A lane of a tunnel, by its id.
     Connectors { tunnel: String, lane: usize },
+    /// Where the edge decides over visitors.
+    Access,
 }
 
 #[derive(Debug)]
 enum Load {
     Records(Vec<Record>),
     Configuration { version: i64, config: Option<Box<RawValue>> },
+    Access(Box<Access>),
 }
 
 impl Edge {
@@ -78,7 +83,12 @@ impl Cloudflare {
     /// Looks from now on at what visitors of these addresses get, such as `https://www.example.com/shop`, at every
     /// instant at which anything changes there.
     pub fn watch(&mut self, urls: &[&str]) {
-        self.edge.watch = Watch::over(urls);
+        self.watch_as(&[Visitor::WithoutLogin], urls);
+    }
+
+    /// The same, of each of these visitors.
+    pub fn watch_as(&mut self, visitors: &[Visitor], urls: &[&str]) {
+        self.edge.watch = Watch::over(visitors, urls);
         self.look();
     }
 
@@ -113,6 +123,9 @@ impl Cloudflare {
                         tunnel.push(*lane, version, config);
                     }
                 }
+                (Place::Access, Load::Access(access)) => {
+                    self.access_at_edge = Some(*access).filter(|_| self.edge.awaits(&place));
+                }
                 _ => {}
             }
             self.look_at(due);
@@ -141,6 +154,22 @@ impl Cloudflare {
         if found.resolved.is_some() {
             let (place, load) = (Place::Resolvers(found.id.clone()), Load::Records(found.records.clone()));
             self.edge.send(due, place, load);
+        }
+        self.look();
+    }
+
+    /// Before a change of Access: the edge goes on with what it has.
+    pub(crate) fn hold_access(&mut self) {
+        if self.access_at_edge.is_none() && !self.edge.applications_delay.is_zero() {
+            self.access_at_edge = Some(self.access.clone());
+        }
+    }
+
+    /// After it: the edge will have it.
+    pub(crate) fn send_access(&mut self) {
+        if self.access_at_edge.is_some() {
+            let due = self.clock.now() + self.edge.applications_delay;
+            self.edge.send(due, Place::Access, Load::Access(Box::new(self.access.clone())));
         }
         self.look();
     }

@@ -24,7 +24,7 @@
 //! ```
 //!
 //! It enforces Cloudflare's rules: permissions, paging, record types and conflicts, quotas, batch transactions,
-//! what cloudflared accepts as a configuration, the rate limit, Access. It can be told to fail in every way at any call, to
+//! what cloudflared accepts as a configuration, the rate limit, Access before hostnames and cloudflared's check of it. It can be told to fail in every way at any call, to
 //! let somebody else write in between, and to have [`Whims`]. What is written may take its time to the visitors, who may
 //! be watched all along. Configurations are kept as the text they were sent as.
 //! A tunnel that is made through the API has no connector until [`Emulator::run_connector`] starts one with its run token;
@@ -58,7 +58,7 @@ mod watch;
 mod whim;
 mod zone;
 
-pub use access::{Application, NeverSetUp, Organization, Policy, Scope};
+pub use access::{Application, NeverSetUp, Organization, Policy, Scope, Visitor};
 pub use answer::Refusal;
 pub use calls::{Call, CallCount};
 pub use cloudflare::{Account, Cloudflare};
@@ -239,9 +239,14 @@ impl Emulator {
         self.edit(|cloudflare| cloudflare.applications().to_vec())
     }
 
-    /// What a visitor of `https://host/path` gets.
+    /// What a visitor of `https://host/path` gets who has no login.
     pub fn visit(&self, host: &str, path: &str) -> Visit {
         self.edit(|cloudflare| cloudflare.visit(host, path))
+    }
+
+    /// The same, of another visitor.
+    pub fn visit_as(&self, visitor: Visitor, host: &str, path: &str) -> Visit {
+        self.edit(|cloudflare| cloudflare.visit_as(visitor, host, path))
     }
 
     /// Every call since the start, or since they were taken.
@@ -351,6 +356,16 @@ impl Emulator {
     /// See [`Cloudflare::delay_records`].
     pub fn delay_records(&self, delay: Duration) {
         self.edit(|cloudflare| cloudflare.delay_records(delay));
+    }
+
+    /// See [`Cloudflare::delay_applications`].
+    pub fn delay_applications(&self, delay: Duration) {
+        self.edit(|cloudflare| cloudflare.delay_applications(delay));
+    }
+
+    /// See [`Cloudflare::watch_as`].
+    pub fn watch_as(&self, visitors: &[Visitor], urls: &[&str]) {
+        self.edit(|cloudflare| cloudflare.watch_as(visitors, urls));
     }
 
     /// See [`Cloudflare::watch`].

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::access::Visitor;
 use crate::cloudflare::Cloudflare;
 use crate::visit::{Visit, visits};
 
@@ -18,11 +19,13 @@ pub struct VisitChange {
     pub got: Vec<Visit>,
 }
 
-/// What visitors of one address got all the time.
+/// What visitors of one address and kind got all the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     /// As it was asked for.
     pub url: String,
+    /// Who asked.
+    pub visitor: Visitor,
     /// Without a gap, the oldest first; two that follow each other differ.
     pub changes: Vec<VisitChange>,
 }
@@ -58,8 +61,11 @@ impl fmt::Display for VisitChange {
 /// The times are those since the first look.
 impl fmt::Display for Watched {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, changes } = self;
+        let Self { url, visitor, changes } = self;
         formatter.write_str(url)?;
+        if *visitor != Visitor::WithoutLogin {
+            write!(formatter, " {visitor}")?;
+        }
         let begun = changes.first().map(|change| change.from).unwrap_or_default();
         let lost = self.lost();
         changes.iter().try_for_each(|change| {
@@ -80,6 +86,7 @@ pub(crate) struct Watch {
 #[derive(Debug)]
 struct Address {
     url: String,
+    visitor: Visitor,
     host: String,
     path: String,
     /// Since when, and what; the oldest first.
@@ -87,18 +94,20 @@ struct Address {
 }
 
 impl Watch {
-    pub(crate) fn over(urls: &[&str]) -> Self {
-        let address = |url: &&str| {
+    pub(crate) fn over(visitors: &[Visitor], urls: &[&str]) -> Self {
+        let address = |url: &&str, visitor: Visitor| {
             let rest = url.strip_prefix("https://").expect("an address begins with https://");
             let (host, path) = rest.find('/').map_or((rest, "/"), |slash| rest.split_at(slash));
-            Address { url: (*url).to_owned(), host: host.to_owned(), path: path.to_owned(), seen: Vec::new() }
+            let (url, host, path) = ((*url).to_owned(), host.to_owned(), path.to_owned());
+            Address { url, visitor, host, path, seen: Vec::new() }
         };
-        Self { addresses: urls.iter().map(address).collect() }
+        let of_each = |url| visitors.iter().map(move |visitor| address(url, *visitor));
+        Self { addresses: urls.iter().flat_map(of_each).collect() }
     }
 
     pub(crate) fn look(&mut self, cloudflare: &Cloudflare, at: Duration) {
-        for Address { url: _, host, path, seen } in &mut self.addresses {
-            let got = visits(cloudflare, host, path);
+        for Address { url: _, visitor, host, path, seen } in &mut self.addresses {
+            let got = visits(cloudflare, *visitor, host, path);
             let is_same = |before: &[Visit]| {
                 before.len() == got.len() && before.iter().zip(&got).all(|(a, b)| a.takes_the_way_of(b))
             };
@@ -114,7 +123,7 @@ impl Watch {
             let changes = address.seen.iter().zip(ends);
             let changes =
                 changes.map(|((from, got), until)| VisitChange { from: *from, until, got: got.clone() });
-            Watched { url: address.url.clone(), changes: changes.collect() }
+            Watched { url: address.url.clone(), visitor: address.visitor, changes: changes.collect() }
         };
         self.addresses.iter().map(watched).collect()
     }

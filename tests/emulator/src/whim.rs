@@ -32,6 +32,8 @@ pub struct Whims {
     pub shows_unset_as_null: bool,
     /// Takes a destination of an application that another one has.
     pub takes_taken_destinations: bool,
+    /// Lets an application of `host/alpha` cover `host/alpha/x` too.
+    pub paths_cover_sub_paths: bool,
 }
 
 impl Whims {
@@ -80,6 +82,7 @@ impl fmt::Debug for Whims {
             application_fields,
             shows_unset_as_null,
             takes_taken_destinations,
+            paths_cover_sub_paths,
         } = self;
         formatter
             .debug_struct("Whims")
@@ -94,6 +97,7 @@ impl fmt::Debug for Whims {
             .field("application_fields", application_fields)
             .field("shows_unset_as_null", shows_unset_as_null)
             .field("takes_taken_destinations", takes_taken_destinations)
+            .field("paths_cover_sub_paths", paths_cover_sub_paths)
             .finish()
     }
 }

@@ -76,6 +76,10 @@ impl Application {
         self.text("type")
     }
 
+    pub(super) fn is_on(&self, name: &str) -> bool {
+        self.fields.get(name) == Some(&Value::Bool(true))
+    }
+
     fn list(&self, name: &str) -> impl DoubleEndedIterator<Item = &Value> {
         self.fields.get(name).and_then(Value::as_array).into_iter().flatten()
     }

@@ -1,4 +1,6 @@
-//! What a test sets up, looks at or edits by hand.
+//! What a test sets up, looks at or edits by hand, and the way of it all to the edge.
+
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -135,9 +137,17 @@ impl Cloudflare {
         application::remove(self, &id);
     }
 
-    /// Changes what Access holds.
+    /// From now on a change of an application takes so long to the edge. What is set through a `_mut` is there with the
+    /// next change, or at once where none is under way.
+    pub fn delay_applications(&mut self, delay: Duration) {
+        self.edge.applications_delay = delay;
+    }
+
+    /// Changes what Access holds, and sends it to the edge.
     pub(super) fn change_access(&mut self, change: impl FnOnce(&mut Access)) {
+        self.hold_access();
         change(&mut self.access);
+        self.send_access();
     }
 }
 

@@ -30,8 +30,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads what a client or a hand has written. A decision of any name is taken: what an old client makes of a new one
-    /// is to be seen.
+    /// Reads what a client or a hand has written. A decision of any name is taken, so that a test sees what a client
+    /// makes of one that it does not know.
     pub(super) fn parse(
         id: String,
         account: &str,
@@ -68,6 +68,12 @@ impl Policy {
             application: None,
             created_at: now,
         })
+    }
+
+    /// Whether everybody is meant, without regard to what is excluded or required besides.
+    pub(super) fn includes_everyone(&self) -> bool {
+        let include = self.fields.get("include").and_then(Value::as_array);
+        include.into_iter().flatten().any(|rule| rule.get("everyone").is_some())
     }
 
     pub(crate) fn to_json(&self) -> Map<String, Value> {

@@ -1,10 +1,13 @@
-//! Access: the calls on it.
+//! Access: the calls on it, and what it is to visitors.
 
 mod applications;
+mod control;
 mod limits;
 mod lists;
 mod permissions;
 mod policies;
+mod propagation;
+mod visitors;
 
 use cloudflare_emulator::{Emulator, Permission, Plan, Token};
 use serde_json::{Value, json};

@@ -202,6 +202,7 @@ fn a_visitor_is_led_by_record_tunnel_and_rule() {
         rule,
         service: service.to_owned(),
         origin_request: String::new(),
+        audience: None,
     };
     assert_eq!(emulator.visit("www.example.com", "/"), served(None, "http_status:503"));
     let rules = r#"{"ingress":[

@@ -67,6 +67,7 @@ fn a_put_replaces_everything_but_the_policies_that_it_leaves_out() {
     read["custom_deny_message"] = json!("no way");
     let written = put(&read).result();
     assert_eq!(without(&written, &READ_ONLY), read, "nothing is lost");
+    assert_eq!(scene.emulator.edit(|cloudflare| cloudflare.policies().len()), 1, "a link is not a policy");
     assert_eq!((&written["id"], &written["aud"]), (&made["id"], &made["aud"]));
 
     // What only the API writes is not taken.
