@@ -163,9 +163,13 @@ func (e *Emulator) IsPublishedBy(t *testing.T, owner string, tunnel Tunnel, host
 	if one.Path != "" || one.Service != service || !sameOptions(t, one.OriginRequest, options) {
 		return fmt.Errorf("the rule is %s, not %s with %s", one, service, options)
 	}
+	wanted := service
+	if strings.Contains(options, `"required":true`) {
+		wanted = "403" // to a visitor without a login
+	}
 	// No rule before it may take its requests.
 	host := strings.Replace(hostname, "*.", "any.depth.", 1)
-	if served := e.Visit(t, host, "/"); served != service+" through "+tunnel.ID {
+	if served := e.Visit(t, host, "/"); served != wanted+" through "+tunnel.ID {
 		return fmt.Errorf("a visitor of %s gets %s", host, served)
 	}
 	return nil

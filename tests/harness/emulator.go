@@ -141,12 +141,17 @@ type Visit struct {
 	Text    string `json:"text"`
 	Tunnel  string `json:"tunnel"`
 	Service string `json:"service"`
+	// The status with which cloudflared refuses who has no login at Cloudflare Access.
+	Refused int `json:"refused"`
 }
 
 // String says the service of a tunnel's rule, or what is in the way.
 func (v Visit) String() string {
 	if v.Tunnel == "" {
 		return v.Text
+	}
+	if v.Refused != 0 {
+		return fmt.Sprintf("%d through %s", v.Refused, v.Tunnel)
 	}
 	return v.Service + " through " + v.Tunnel
 }
