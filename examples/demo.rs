@@ -88,8 +88,15 @@ fn run() -> Result<(), Problem> {
             position(&harness, name)? < wild,
             "the rules stand before the hand-made wildcard that covers them",
         )?;
-        expect_served(&harness, name)?;
     }
+    expect_served(&harness, "shop.example.com")?;
+    expect_served(&harness, "api.example.com")?;
+    let refused = harness.cloudflare.visit("admin.example.com", "/");
+    expect(
+        matches!(refused, Visit::Refused { status: 403, .. }),
+        "cloudflared refuses who has no login where the rule requires one",
+    )?;
+    println!("  A visitor of admin.example.com without a login gets 403.");
     demo.settles(&shop("http://shop.shop.svc:80"))?;
 
     let visitor = Visitor { harness: &harness, host: "shop.example.com" };
