@@ -106,8 +106,8 @@ impl Client {
         )?;
         tunnels.retain(|tunnel| !tunnel.deleted);
         // If one is listed twice, the more careful reading counts.
-        let by_care = |tunnel: &Tunnel| tunnel.config_src != ConfigSource::Local;
-        tunnels.sort_by(|a, b| (&a.id, by_care(a)).cmp(&(&b.id, by_care(b))));
+        let is_remote = |tunnel: &Tunnel| tunnel.config_src != ConfigSource::Local;
+        tunnels.sort_unstable_by(|a, b| (&a.id, is_remote(a)).cmp(&(&b.id, is_remote(b))));
         tunnels.dedup_by(|a, b| a.id == b.id);
         Ok(tunnels)
     }

@@ -263,10 +263,9 @@ impl Check<'_> {
         let what = format!("permission for {name}");
         match self.client.run_token(account, id, self.deadline) {
             Ok(_) => self.note(Status::Ok, &what, "it may be written: its run token can be read", ""),
-            Err(error @ Error::Credentials(_)) => self.failed(&what, &error, TUNNEL_EDIT),
-            // It is no matter of the moment.
-            Err(error @ Error::Unreadable { .. }) => {
-                self.failed(&what, &error, "");
+            // Neither is a matter of the moment.
+            Err(error @ (Error::Credentials(_) | Error::Unreadable { .. })) => {
+                self.failed(&what, &error, TUNNEL_EDIT);
             }
             Err(error) => {
                 let found = format!("cannot be told, as its run token cannot be read: {error}");

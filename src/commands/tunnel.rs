@@ -306,11 +306,11 @@ impl Search<'_> {
             Ok(None) => last.unwrap_or(Error::OutOfTime),
             Err(error) => error,
         };
-        let remedy = match error {
-            Error::Unreadable { .. } | Error::NotFound(_) => "try again",
-            _ => return Err(format!("the run token of tunnel {name:?}: {}", failed(error))),
+        let problem = match error {
+            Error::Unreadable { .. } | Error::NotFound(_) => format!("{error}; try again"),
+            error => failed(error),
         };
-        Err(format!("the run token of tunnel {name:?}: {error}; {remedy}"))
+        Err(format!("the run token of tunnel {name:?}: {problem}"))
     }
 
     /// Looks again, at ever longer intervals, until something is there or `NEW_TUNNEL_TIMEOUT` is over.
