@@ -1,5 +1,6 @@
 //! The way from what is written to where visitors meet it: a configuration takes its time to each connector, a record to
-//! the resolvers, an application of Access to the edge. What stands there is a piecewise constant function of the emulator's time.
+//! the resolvers, an application of Access to the edge. What stands there is a piecewise constant function of the
+//! emulator's time.
 //!
 //! None of these times is known of Cloudflare: its documents promise none. All are zero unless a test says otherwise.
 

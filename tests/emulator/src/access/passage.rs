@@ -91,7 +91,7 @@ pub(crate) fn passage(
     let Some(team) = organization.team.clone() else {
         return Passage::Free;
     };
-    let fit = |application: &&Application| {
+    let fit = |application: &Application| {
         let uris = application.public_uris();
         uris.filter_map(|uri| Pattern::parse(uri).fit(host, path, covers_sub_paths)).max()
     };
@@ -99,8 +99,8 @@ pub(crate) fn passage(
         application.account == *account && guards_hostnames(application.kind()) != Some(false)
     });
     // The last of equals is the one that `max_by_key` finds.
-    let found = candidates.rev().filter(|application| fit(application).is_some()).max_by_key(fit);
-    let Some(application) = found else {
+    let fitting = candidates.rev().filter_map(|application| Some((fit(application)?, application)));
+    let Some((_, application)) = fitting.max_by_key(|(fit, _)| *fit) else {
         let is_denied = organization.denies_unmatched_requests
             && !organization.exempted_zones.iter().any(|name| name == zone);
         return if is_denied { Passage::TurnedAway(None) } else { Passage::Free };
@@ -151,7 +151,6 @@ pub(crate) fn check_rule(origin_request: &Members, assertion: Option<&Assertion>
         return Some(502);
     }
     let named = access.present("audTag").and_then(|tags| elements(tags.get())).unwrap_or_default();
-    let is_named = |tag: &str| tag == assertion.audience;
     let mut named = named.iter().filter_map(|tag| serde_json::from_str::<String>(tag.get()).ok());
-    if named.any(|tag| is_named(&tag)) { None } else { Some(403) }
+    if named.any(|tag| tag == assertion.audience) { None } else { Some(403) }
 }

@@ -134,8 +134,12 @@ pub(super) fn public_uris<'a>(
     destinations: impl Iterator<Item = &'a Value>,
 ) -> impl Iterator<Item = &'a str> {
     destinations
-        .filter(|destination| destination.get("type").and_then(Value::as_str) == Some("public"))
+        .filter(|destination| is_public(destination))
         .filter_map(|destination| destination.get("uri")?.as_str())
+}
+
+fn is_public(destination: &Value) -> bool {
+    destination.get("type").and_then(Value::as_str) == Some("public")
 }
 
 /// Shows as `null` what some accounts show so.
@@ -225,10 +229,10 @@ fn align_destinations(
     if destinations.len() > DESTINATION_LIMIT {
         return Err(invalid(format!("an application has no more than {DESTINATION_LIMIT} destinations")));
     }
-    let is_public = |destination: &&Value| destination.get("type").and_then(Value::as_str) == Some("public");
     let uris: Vec<String> = public_uris(destinations.iter()).map(str::to_owned).collect();
     let is_typed = |destination: &Value| destination.get("type").is_some_and(Value::is_string);
-    if destinations.iter().filter(is_public).count() != uris.len() || !destinations.iter().all(is_typed) {
+    let public_count = destinations.iter().filter(|destination| is_public(destination)).count();
+    if public_count != uris.len() || !destinations.iter().all(is_typed) {
         return Err(invalid("a destination is not valid"));
     }
     let has_oauth =
