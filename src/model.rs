@@ -2,6 +2,7 @@
 //!
 //! They are values and their text forms, and decide nothing. This folder imports nothing of the rest of the program.
 
+pub mod access;
 pub mod domain_filter;
 pub mod endpoint;
 pub mod hostname;

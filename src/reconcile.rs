@@ -7,6 +7,7 @@ pub mod adjust;
 pub mod adopt;
 pub mod canonical;
 pub mod claim_state;
+pub mod cover;
 pub mod groups;
 pub mod heritage;
 pub mod listing;

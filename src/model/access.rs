@@ -1,0 +1,131 @@
+//! Cloudflare Access: who protects what, as its API tells it.
+
+use std::fmt;
+
+use crate::model::hostname;
+
+/// An Access application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Application {
+    pub id: Box<str>,
+    pub name: Box<str>,
+    /// The audience tag of the tokens that it gives out.
+    pub audience: Box<str>,
+    pub kind: ApplicationKind,
+    /// Its public destinations.
+    pub destinations: Vec<Destination>,
+    /// Its policies in their order; `None` if it does not tell them.
+    pub policies: Option<Vec<AttachedPolicy>>,
+    pub tags: Vec<Box<str>>,
+    /// As written: `24h`.
+    pub session_duration: Option<Box<str>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplicationKind {
+    /// Requests for its destinations meet its policies.
+    SelfHosted,
+    /// The same, through a browser: `ssh`, `vnc`, `rdp`.
+    Rendered,
+    /// It has nothing to do with requests for a hostname: a bookmark, a SaaS application, the app launcher.
+    Unrelated,
+    /// A type that is not known.
+    Unknown,
+}
+
+/// A public destination: a host and a path, in both of which `*` stands for some text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Destination {
+    /// In lower case.
+    pub host: Box<str>,
+    /// Without its leading slash; empty for the whole host.
+    pub path: Box<str>,
+}
+
+/// A policy of an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachedPolicy {
+    pub id: Box<str>,
+    pub name: Box<str>,
+    pub decision: Decision,
+    /// It belongs to the account, and others may use it too.
+    pub is_reusable: bool,
+}
+
+/// A reusable policy of the account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReusablePolicy {
+    pub id: Box<str>,
+    pub name: Box<str>,
+    pub decision: Decision,
+}
+
+/// What a policy does with those whom it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Who fits may pass: a person, or with Service Auth a machine.
+    Allow,
+    Deny,
+    /// Access is off for whoever fits.
+    Bypass,
+    Unknown,
+}
+
+/// The name of an account's team: the first label of `my-team.cloudflareaccess.com`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TeamName(Box<str>);
+
+impl Destination {
+    /// Reads `host/path`, perhaps with a scheme.
+    pub fn parse(text: &str) -> Self {
+        let text = text.split_once("://").map_or(text, |(_, rest)| rest);
+        let (host, path) = text.split_once('/').unwrap_or((text, ""));
+        Self { host: host.to_ascii_lowercase().into(), path: path.into() }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.host)?;
+        if self.path.is_empty() { Ok(()) } else { write!(formatter, "/{}", self.path) }
+    }
+}
+
+impl Decision {
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "allow" | "non_identity" => Self::Allow,
+            "deny" => Self::Deny,
+            "bypass" => Self::Bypass,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// True if visitors may pass without a login.
+    pub fn may_let_past(self) -> bool {
+        matches!(self, Self::Bypass | Self::Unknown)
+    }
+}
+
+impl TeamName {
+    /// A DNS label in lower case. cloudflared builds a URL from it unchecked, and trusts the keys of the resulting host.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let is_label = text.len() <= hostname::LABEL_MAX_BYTES
+            && text.bytes().all(|byte| is_letter_or_digit(byte) || byte == b'-')
+            && [text.bytes().next(), text.bytes().last()]
+                .into_iter()
+                .all(|end| end.is_some_and(is_letter_or_digit));
+        is_label.then(|| Self(text.into()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TeamName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
