@@ -194,6 +194,8 @@ arguments! {
     namespace_guard: "NAMESPACE_GUARD",
     /// domain that NAMESPACE_GUARD allows after svc in a service's name (default: cluster.local) [CLUSTER_DOMAIN]
     cluster_domain: "CLUSTER_DOMAIN",
+    /// publish only what Cloudflare Access protects, and have cloudflared require its tokens (default: false) [ACCESS_GUARD]
+    access_guard: "ACCESS_GUARD",
     /// log what would be written, and write nothing (default: false) [DRY_RUN]
     dry_run: "DRY_RUN",
     /// withhold a deletion of more hostnames than this and of more than half of all; 0 withholds none (default: 5) [MASS_DELETION_LIMIT]

@@ -101,6 +101,7 @@ impl Config {
         let move_grace = reader.move_grace();
         let adopt = reader.adopt();
         let namespace_guard = reader.namespace_guard();
+        let access_guard = reader.boolean("ACCESS_GUARD");
         let dry_run = reader.boolean("DRY_RUN");
         let account = reader.account();
         let zone_ids = reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
@@ -122,6 +123,7 @@ impl Config {
             ownership,
             adopt,
             namespace_guard,
+            access_guard,
         };
         Ok(Self {
             client: ClientSettings {

@@ -1,5 +1,6 @@
 //! The webhook's service: it reads a snapshot, asks the core for a plan, and carries it out. It is the only writer.
 
+mod access_reader;
 mod adjustments;
 mod announcement;
 mod connectors;
@@ -31,6 +32,7 @@ use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 use crate::provider::adjustments::Adjustments;
 use crate::provider::memory::{SaidLines, SwallowedHostnames};
+pub(crate) use crate::provider::access_reader::{APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ};
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
@@ -139,6 +141,9 @@ impl Provider {
         let snapshot = self.readings.read(&resolved, deadline)?;
         self.writer.begin_loop();
         let shown = records::records(&snapshot, &resolved.settings);
+        if resolved.settings.policy.access_guard {
+            self.metrics.update().set(Family::Unprotected, &[], shown.unprotected as i64);
+        }
         warn_of_news(&self.said_notes, shown.notes.iter().map(Note::line));
         let swallowed = lock(&self.swallowed_hostnames).shown(&shown.endpoints);
         warn_of_news(&self.said_swallowed, swallowed.iter().map(Note::line));

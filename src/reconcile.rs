@@ -3,6 +3,7 @@
 //! Nothing here does I/O, reads a clock or the environment, or logs. Anything that deserves a log line or a metric is
 //! returned as a value.
 
+pub mod access_guard;
 pub mod adjust;
 pub mod adopt;
 pub mod canonical;

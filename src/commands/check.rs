@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
-use crate::cloudflare::{Client, ClientSettings, ConfigSource, Credentials, Error, TOKEN_FORM, Tunnel};
+use crate::cloudflare::{AccessScope, Client, ClientSettings, ConfigSource, Credentials, Error, TOKEN_FORM, Tunnel};
 use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
-use crate::provider::{ProviderSettings, find_tunnel, is_of_account, shared_account};
+use crate::provider::{APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ, ProviderSettings, find_tunnel, is_of_account, shared_account};
 use crate::reconcile::records::{idle_state, surprises};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Ownership, Policy};
@@ -141,6 +141,11 @@ impl Check<'_> {
             self.tunnels(account);
         } else {
             self.note(Status::Untried, "tunnels", "the account is not known", "");
+        }
+        if self.settings.provider.policy.access_guard
+            && let Some(account) = &account
+        {
+            self.access(account, zones.as_deref().unwrap_or_default());
         }
         let owners = zones.map(|zones| self.zones(&zones, account.as_ref()));
         self.ownership(owners.as_deref());
@@ -360,6 +365,36 @@ impl Check<'_> {
                 self.calls += 1;
                 self.failed(&what, &error, DNS_EDIT);
             }
+        }
+    }
+
+    /// What `ACCESS_GUARD` reads.
+    fn access(&mut self, account: &AccountId, zones: &[Zone]) {
+        match self.client.access_team(account, self.deadline) {
+            Ok(Some(team)) => self.note(Status::Ok, "Access", format!("the team is {team}"), ""),
+            Ok(None) => self.note(
+                Status::Failed,
+                "Access",
+                "it is not set up in the account, so nothing is protected and nothing will be published",
+                "open Zero Trust in the dashboard and choose a team name, or take ACCESS_GUARD off",
+            ),
+            Err(error) => self.failed("Access", &error, ORGANIZATION_READ),
+        }
+        self.applications("Access applications", AccessScope::Account(account), APPLICATIONS_READ);
+        let served = zones
+            .iter()
+            .filter(|zone| self.settings.provider.takes(zone) && is_of_account(zone, account));
+        for zone in served {
+            let what = format!("Access applications of {}", zone.name);
+            self.applications(&what, AccessScope::Zone(&zone.id), ZONE_APPLICATIONS_READ);
+        }
+    }
+
+    fn applications(&mut self, what: &str, scope: AccessScope<'_>, permission: &str) {
+        self.calls += 1;
+        match self.client.access_applications(scope, self.deadline) {
+            Ok(applications) => self.note(Status::Ok, what, applications.len().to_string(), ""),
+            Err(error) => self.failed(what, &error, permission),
         }
     }
 

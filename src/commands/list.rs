@@ -12,6 +12,9 @@ use crate::reconcile::listing::{Entry, State, listing};
 
 const HEADER: [&str; 6] = ["HOSTNAME", "PATH", "SERVICE", "TUNNEL", "OWNER", "STATE"];
 
+/// The last column, if something is protected.
+const PROTECTED_BY: &str = "PROTECTED-BY";
+
 #[derive(Serialize)]
 struct Document<'a> {
     entries: Vec<Row<'a>>,
@@ -27,6 +30,7 @@ struct Row<'a> {
     owner: Option<&'a str>,
     state: &'static str,
     drift: Vec<&'a str>,
+    protected_by: Vec<&'a str>,
 }
 
 /// The present state, as rows.
@@ -51,15 +55,17 @@ pub(super) fn report(entries: &[Entry], json: bool) -> Report {
         text.push('\n');
         text
     } else {
-        let header = HEADER.map(str::to_owned).to_vec();
-        let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows.map(|row| row.cells())).collect();
-        table::render(&rows)
+        let is_known = entries.iter().any(|entry| !entry.protected_by.is_empty());
+        let protected_by = is_known.then_some(PROTECTED_BY);
+        let header = HEADER.into_iter().chain(protected_by).map(str::to_owned).collect();
+        let rows = rows.map(|row| row.cells(is_known));
+        table::render(&std::iter::once(header).chain(rows).collect::<Vec<Vec<String>>>())
     };
     Report { text, is_well: true }
 }
 
 fn row(entry: &Entry) -> Row<'_> {
-    let Entry { hostname, path, service, tunnel, owner, state, drift } = entry;
+    let Entry { hostname, path, service, tunnel, owner, state, drift, protected_by } = entry;
     Row {
         hostname,
         path: path.as_deref(),
@@ -68,12 +74,13 @@ fn row(entry: &Entry) -> Row<'_> {
         owner: owner.as_deref(),
         state: state.as_str(),
         drift: drift.iter().map(|what| &**what).collect(),
+        protected_by: protected_by.iter().map(|name| &**name).collect(),
     }
 }
 
 impl Row<'_> {
-    fn cells(&self) -> Vec<String> {
-        let Self { hostname, path, service, tunnel, owner, state, drift } = self;
+    fn cells(&self, shows_protection: bool) -> Vec<String> {
+        let Self { hostname, path, service, tunnel, owner, state, drift, protected_by } = self;
         let state = if *state == State::Drift.as_str() {
             format!("{state}: {}", drift.join(", "))
         } else {
@@ -81,6 +88,8 @@ impl Row<'_> {
         };
         let [path, service, tunnel, owner] =
             [path, service, tunnel, owner].map(|cell| cell.unwrap_or_default().to_owned());
-        vec![(*hostname).to_owned(), path, service, tunnel, owner, state]
+        let protected_by = shows_protection.then(|| protected_by.join(", "));
+        let cells = [(*hostname).to_owned(), path, service, tunnel, owner, state];
+        cells.into_iter().chain(protected_by).collect()
     }
 }

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::origin_option::BadOption;
 use super::origin_option::parse_flag;
+use crate::model::access::TeamName;
 use crate::model::endpoint::Property;
-use crate::model::hostname;
 
 /// Requires a valid Access token before a request reaches the service: `true` or `false`.
 pub const ACCESS_REQUIRED: &str = "webhook/access-required";
@@ -16,6 +16,9 @@ pub const ACCESS_TEAM_NAME: &str = "webhook/access-team-name";
 /// The applications' audience tags, separated by commas.
 pub const ACCESS_AUD_TAG: &str = "webhook/access-aud-tag";
 
+/// The properties.
+pub const ACCESS_PROPERTIES: [&str; 3] = [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG];
+
 /// The field of `originRequest`.
 pub(super) const FIELD: &str = "access";
 
@@ -25,13 +28,18 @@ pub(super) const MEMBERS: [&str; 3] = ["required", "teamName", "audTag"];
 /// The wanted `access`. If tokens are required, it names a team and applications: without a team cloudflared would
 /// refuse the document, and without an application every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Access {
+pub struct Access {
     required: bool,
     team_name: Box<str>,
     audience_tags: Vec<Box<str>>,
 }
 
 impl Access {
+    /// Requires a token of the team for one of these applications.
+    pub fn required(team: &TeamName, audience_tags: Vec<Box<str>>) -> Self {
+        Self { required: true, team_name: team.as_str().into(), audience_tags }
+    }
+
     /// Reads the properties; `None` if they mean the same as an absent field.
     pub(super) fn read<'t>(
         text_of: &dyn Fn(&str) -> Option<&'t str>,
@@ -41,7 +49,7 @@ impl Access {
         let audience_tags = tags.unwrap_or_default().split(',').map(str::trim).filter(|tag| !tag.is_empty());
         let audience_tags: Vec<Box<str>> = audience_tags.map(Into::into).collect();
         let mut bad = Vec::new();
-        if let Some(team) = team.filter(|team| !is_team_name(team)) {
+        if let Some(team) = team.filter(|team| TeamName::parse(team).is_none()) {
             bad.push(BadOption::new(
                 ACCESS_TEAM_NAME,
                 format!(
@@ -92,17 +100,6 @@ fn is_required(required: Option<&str>, has_team: bool, has_tags: bool) -> Result
         )),
         (Some(required), true, _) => Ok(Some(required)),
     }
-}
-
-/// True if the text is a DNS label in lower case. cloudflared builds a URL from it unchecked, and trusts the keys of
-/// the resulting host.
-fn is_team_name(text: &str) -> bool {
-    let is_letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    text.len() <= hostname::LABEL_MAX_BYTES
-        && text.bytes().all(|byte| is_letter_or_digit(byte) || byte == b'-')
-        && [text.bytes().next(), text.bytes().last()]
-            .into_iter()
-            .all(|end| end.is_some_and(is_letter_or_digit))
 }
 
 /// The canonical properties of an `access`, whoever wrote it.

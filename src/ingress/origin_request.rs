@@ -67,6 +67,12 @@ impl OriginRequest {
         read
     }
 
+    /// The same options, with this Access.
+    #[must_use]
+    pub fn with_access(self, access: Access) -> Self {
+        Self { access: Some(access), ..self }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.options.is_empty() && self.access.is_none()
     }
@@ -118,8 +124,7 @@ impl OriginRequest {
     }
 
     fn access_members(&self) -> [Member; 3] {
-        let access = self.access.as_ref().map(Access::to_json);
-        access::MEMBERS.map(|name| (name, access.as_ref().and_then(|access| access.get(name)).map(raw)))
+        access_members(self.access.as_ref())
     }
 }
 
@@ -140,6 +145,11 @@ pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
     options.chain(access.into_iter().flatten()).collect()
 }
 
+/// True if an `originRequest` has this `access` in its managed members.
+pub(super) fn has_access(origin: &RawObject<'_>, access: &Access) -> bool {
+    holds(&access_of(origin), &access_members(Some(access)))
+}
+
 /// True if an `originRequest` has a field that is not managed.
 pub(super) fn has_unmanaged_field(origin: &RawObject<'_>) -> bool {
     let fields: Vec<&str> = OriginOption::all().map(OriginOption::field).chain([access::FIELD]).collect();
@@ -148,6 +158,11 @@ pub(super) fn has_unmanaged_field(origin: &RawObject<'_>) -> bool {
 
 fn property(option: OriginOption, value: &Value) -> Option<Property> {
     option.render(value).map(|text| Property::new(option.property(), text))
+}
+
+fn access_members(access: Option<&Access>) -> [Member; 3] {
+    let access = access.map(Access::to_json);
+    access::MEMBERS.map(|name| (name, access.as_ref().and_then(|access| access.get(name)).map(raw)))
 }
 
 fn access_of<'a>(origin: &RawObject<'a>) -> RawObject<'a> {

@@ -2,7 +2,8 @@
 
 use serde_json::value::RawValue;
 
-use super::origin_request::{OriginRequest, has_unmanaged_field, properties_in};
+use super::access::Access;
+use super::origin_request::{self, OriginRequest, has_unmanaged_field, properties_in};
 use super::path::PathPattern;
 use super::raw_object::{RawObject, from_json, raw, text};
 use super::service::Service;
@@ -174,6 +175,11 @@ impl Rule {
 
     fn has_options(&self, wanted: &WantedRule) -> bool {
         wanted.origin_request.is_in(&self.origin().unwrap_or_default())
+    }
+
+    /// True if it asks for tokens of Access in this way.
+    pub fn has_access(&self, access: &Access) -> bool {
+        self.origin().is_some_and(|origin| origin_request::has_access(&origin, access))
     }
 
     /// The canonical properties of its options.

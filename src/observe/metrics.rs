@@ -85,6 +85,8 @@ families! {
     ZoneRecords: "gauge" "zone_records" ["zone"] "All DNS records at the last read, which count against the zone's quota.",
     ConfigurationVersion: "gauge" "configuration_version" ["tunnel"]
         "Version of the tunnel's configuration that was last read or written.",
+    Unprotected: "gauge" "unprotected" []
+        "Published endpoints that ACCESS_GUARD would not publish as they stand, at the last read; 0 without it.",
     Changes: "counter" "changes_total" ["kind"] "Changes made at Cloudflare.",
     Refusals: "gauge" "refusals" ["reason"] "What is asked for and not done, as of the last request.",
     WithheldDeletions: "gauge" "withheld_deletions" []

@@ -49,7 +49,7 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
 
 /// Logs unusual settings of what will be managed.
 fn announce_modes(settings: &ProviderSettings) {
-    let Policy { adopt, namespace_guard, default_service, .. } = &settings.policy;
+    let Policy { adopt, namespace_guard, access_guard, default_service, .. } = &settings.policy;
     if settings.dry_run {
         warn!("DRY_RUN is set: writes are logged, but not done");
     }
@@ -60,6 +60,9 @@ fn announce_modes(settings: &ProviderSettings) {
         info!(
             "NAMESPACE_GUARD is set: services of an object's own namespace below svc.{cluster_domain} only"
         );
+    }
+    if *access_guard {
+        info!("ACCESS_GUARD is set: only what Cloudflare Access protects is published");
     }
     if default_service.is_some() {
         info!("DEFAULT_SERVICE is set: every address and CNAME of the cluster is published");

@@ -16,6 +16,7 @@ use crate::limits;
 use crate::locks::lock;
 use crate::model::{AccountId, Record, TunnelId, Zone, ZoneId};
 use crate::ordered::inserted;
+use crate::provider::access_reader::{AccessAnswer, AccessReader, AccessTask};
 use crate::provider::settings::{ProviderSettings, is_in_scope};
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -63,6 +64,7 @@ pub(crate) struct SnapshotReader {
     clock: Arc<dyn Clock>,
     allow_local_config: bool,
     zones: Mutex<Option<ZoneList>>,
+    access: AccessReader,
     foreign_tunnels: Mutex<HashMap<TunnelId, (bool, Instant)>>,
 }
 
@@ -83,6 +85,7 @@ impl SnapshotReader {
             clock,
             allow_local_config: *allow_local_config,
             zones: Mutex::new(None),
+            access: AccessReader::default(),
             foreign_tunnels: Mutex::new(HashMap::new()),
         }
     }
@@ -144,13 +147,15 @@ impl SnapshotReader {
         let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones.iter().partition(|zone| {
             is_of_account(zone, account) && is_in_scope(zone, &self.zone_ids, &settings.policy.filter)
         });
+        let access = settings.policy.access_guard.then(|| self.access.tasks(account, &served, &*self.clock));
         let tasks: Vec<Task<'_>> = served
             .into_iter()
             .map(Task::Records)
             .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
+            .chain(access.into_iter().flatten().map(Task::Access))
             .collect();
-        let answers =
-            in_parallel(&tasks, |task| task.run(&self.client, account, deadline)).inspect_err(|error| {
+        let answers = in_parallel(&tasks, |task| task.run(&self.client, &*self.clock, account, deadline))
+            .inspect_err(|error| {
                 // A zone may have left the account.
                 if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
                     self.forget_zones();
@@ -160,6 +165,7 @@ impl SnapshotReader {
             zones_elsewhere: others.into_iter().map(|zone| zone.name.clone()).collect(),
             ..Snapshot::default()
         };
+        let mut access = Vec::new();
         for (task, answer) in tasks.iter().zip(answers) {
             match (task, answer) {
                 (Task::Records(zone), ReadResult::Records(records)) => {
@@ -170,10 +176,13 @@ impl SnapshotReader {
                         .tunnels
                         .insert((*id).clone(), self.tunnel_snapshot(id, &configuration, settings)?);
                 }
-                (Task::Configuration(_), ReadResult::Gone)
-                | (Task::Records(_), ReadResult::Configuration(_) | ReadResult::Gone)
-                | (Task::Configuration(_), ReadResult::Records(_)) => {}
+                (Task::Access(task), ReadResult::Access(answer)) => access.push((*task, answer)),
+                // A task has results of its own kind, or its tunnel is gone.
+                _ => {}
             }
+        }
+        if settings.policy.access_guard {
+            snapshot.access = self.access.reading(access, &*self.clock);
         }
         snapshot.live_elsewhere = self.live_elsewhere(account, settings, &snapshot, deadline)?;
         Ok(snapshot)
@@ -256,18 +265,27 @@ pub(crate) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
 enum Task<'a> {
     Records(&'a Zone),
     Configuration(&'a TunnelId),
+    Access(AccessTask<'a>),
 }
 
 enum ReadResult {
     Records(Vec<Record>),
     Configuration(Configuration),
+    Access(Result<AccessAnswer, Error>),
     /// The tunnel was deleted.
     Gone,
 }
 
 impl Task<'_> {
-    fn run(&self, client: &Client, account: &AccountId, deadline: Deadline) -> Result<ReadResult, Error> {
+    fn run(
+        &self,
+        client: &Client,
+        clock: &dyn Clock,
+        account: &AccountId,
+        deadline: Deadline,
+    ) -> Result<ReadResult, Error> {
         match self {
+            Self::Access(task) => Ok(ReadResult::Access(task.run(client, clock, deadline))),
             Self::Records(zone) => client.records(&zone.id, deadline).map(ReadResult::Records),
             Self::Configuration(tunnel) => match client.configuration(account, tunnel, deadline) {
                 Err(Error::NotFound(_)) if is_gone(client, account, tunnel, deadline)? => {

@@ -5,7 +5,6 @@
 
 use std::fmt;
 
-use crate::ingress::PathPattern;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, AttachedPolicy, Destination};
 
@@ -18,7 +17,7 @@ pub enum Cover {
 }
 
 /// The reason why requests may pass without a login.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
     /// No application has all of these destinations.
     NoApplication { needed: Vec<String> },
@@ -62,9 +61,9 @@ impl fmt::Display for Gap {
 }
 
 /// Judges all requests that a rule takes.
-pub fn cover(applications: &[Application], hostname: &Hostname, path: Option<&PathPattern>) -> Cover {
+pub fn cover(applications: &[Application], hostname: &Hostname, path: Option<&str>) -> Cover {
     // Any other expression may match below any path.
-    let prefix = path.and_then(PathPattern::prefix);
+    let prefix: Option<String> = path.and(None);
     let request = Requests { hostname: hostname.as_str(), prefix: prefix.as_deref() };
     let over: Vec<&Application> = applications.iter().filter(|application| request.may_meet(application)).collect();
     if let Some(gap) = over.iter().find_map(|application| gap(application)) {

@@ -10,6 +10,7 @@ use crate::model::endpoint::Endpoint;
 use crate::model::hostname::{self, is_below};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Settings;
+use crate::reconcile::access_guard::protectors;
 use crate::reconcile::canonical::{DRIFT, OWNER_LABEL, RECORD_ONLY, TUNNEL_SERVICE};
 use crate::reconcile::records::{is_home, records};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
@@ -33,8 +34,10 @@ pub struct Entry {
     /// The owner, according to the record's comment.
     pub owner: Option<Box<str>>,
     pub state: State,
-    /// The manual changes to ours: `proxied`, `order`, `tunnel`, `rule`, `target` or `type`.
+    /// What differs of ours: `proxied`, `order`, `tunnel`, `rule`, `access`, `target` or `type`.
     pub drift: Vec<Box<str>>,
+    /// The applications of Access that protect all of its requests, as far as that is known.
+    pub protected_by: Vec<Box<str>>,
 }
 
 /// The relation of an entry to us.
@@ -80,7 +83,12 @@ pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
         entries.extend(present.document.rules().iter().filter_map(|rule| foreign.foreign_rule(tunnel, rule)));
     }
     entries.sort_by(by_place);
-    entries
+    let protected = |entry: Entry| {
+        let hostname = Hostname::parse(&entry.hostname).ok();
+        let protected_by = hostname.map(|hostname| protectors(&hostname, entry.path.as_deref(), snapshot));
+        Entry { protected_by: protected_by.into_iter().flatten().map(Into::into).collect(), ..entry }
+    };
+    entries.into_iter().map(protected).collect()
 }
 
 fn by_place(a: &Entry, b: &Entry) -> Ordering {
@@ -111,6 +119,7 @@ fn own_entry(endpoint: &Endpoint, settings: &Settings) -> Entry {
             Some(_) => State::Drift,
         },
         drift: drift.into_iter().map(Into::into).collect(),
+        protected_by: Vec::new(),
     }
 }
 
@@ -183,6 +192,7 @@ impl ForeignEntries<'_> {
             owner: stamp.map(|stamp| stamp.owner),
             state,
             drift: Vec::new(),
+            protected_by: Vec::new(),
         })
     }
 
@@ -207,6 +217,7 @@ impl ForeignEntries<'_> {
             owner: self.owner(hostname, Digest::of(tunnel, rule.path())),
             state: if is_reached { State::Foreign } else { State::RuleWithoutRecord },
             drift: Vec::new(),
+            protected_by: Vec::new(),
             hostname: if for_every_host { EVERY_HOST.into() } else { hostname.into() },
         })
     }

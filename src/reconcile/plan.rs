@@ -158,7 +158,8 @@ pub fn plan(
     settled: &Settled,
     settings: &Settings,
 ) -> Result<Plan, WrongOwner> {
-    let Requests { by_hostname, notes, refusals } = Requests::read(changes, settings)?;
+    let Requests { by_hostname, notes, refusals } =
+        Requests::read(changes, settings)?.guarded_by_access(snapshot, settings);
     let own = snapshot.own_rules(settings);
     let owned = snapshot.owned(&own);
     let situation = Situation { snapshot, settings, settled, owned: &owned };

@@ -33,6 +33,8 @@ pub struct Policy {
     pub adopt: Adopt,
     /// `NAMESPACE_GUARD` and `CLUSTER_DOMAIN`: keeps namespaces apart.
     pub namespace_guard: Option<NamespaceGuard>,
+    /// `ACCESS_GUARD`: nothing is published that visitors may reach without a login.
+    pub access_guard: bool,
 }
 
 impl Policy {
@@ -49,6 +51,7 @@ impl Policy {
             ownership: Ownership::default(),
             adopt: Adopt::default(),
             namespace_guard: None,
+            access_guard: false,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use crate::ingress::access::ACCESS_PROPERTIES;
 use crate::ingress::origin_option::BadOption;
 use crate::ingress::origin_request::OptionsRead;
 use crate::ingress::{OriginRequest, PathError, PathPattern, Service, WantedRule};
@@ -456,6 +457,11 @@ impl PartReader<'_, '_> {
         }
         for BadOption { property, problem } in invalid {
             self.faults.push(Fault { subject: property.into(), problem });
+        }
+        if settings.policy.access_guard
+            && let Some(property) = ACCESS_PROPERTIES.iter().find(|name| part.text(name).is_some())
+        {
+            self.fault(property, "is set, but ACCESS_GUARD asks for Access by itself: take it off");
         }
         if text.is_empty() {
             self.fault(TUNNEL_SERVICE, "is missing; name the service, or set it to none for the record only");

@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::ingress::access::ACCESS_PROPERTIES;
 use crate::ingress::{Document, Owned, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
+use crate::reconcile::access_guard::Guarding;
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::claim_state::{ClaimState, claim_states};
 use crate::reconcile::heritage;
@@ -17,6 +19,9 @@ use crate::reconcile::{Note, Ownership, Settings};
 
 /// The prefix of the set identifier of a stamped rule that no longer exists; its digest follows.
 pub const LOST_PREFIX: &str = "lost:";
+
+/// The drift of an endpoint that `ACCESS_GUARD` would not publish as it stands.
+const ACCESS_DRIFT: &str = "access";
 
 const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, which cloudflared checks only where a \
      rule asks for it itself: set access-required, access-team-name and access-aud-tag on each hostname";
@@ -31,6 +36,8 @@ pub struct Shown {
     pub endpoints: Vec<Endpoint>,
     /// Records of our owner that another instance seems to serve, zones that nobody reaches, tunnels with surprises.
     pub notes: Vec<Note>,
+    /// The endpoints whose visitors may need no login, under `ACCESS_GUARD`.
+    pub unprotected: usize,
 }
 
 /// Everything in `snapshot` that is ours.
@@ -61,6 +68,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             let is_misplaced = is_misplaced(&innermost, &outer, &merged.claims, snapshot);
             let view = RecordView { snapshot, settings, owned: &owned, record, stamp: &merged, is_misplaced };
             let endpoints = view.endpoints();
+            shown.unprotected += endpoints.iter().filter(|endpoint| has_drift(endpoint, ACCESS_DRIFT)).count();
             if settings.policy.ownership == Ownership::Txt {
                 shown.endpoints.extend(registry_txts(&endpoints, record, snapshot, settings));
             }
@@ -196,6 +204,10 @@ pub fn surprises(document: &Document) -> impl Iterator<Item = &'static str> {
     texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
 }
 
+fn has_drift(endpoint: &Endpoint, drift: &str) -> bool {
+    endpoint.property(DRIFT).is_some_and(|all| all.split(',').any(|one| one == drift))
+}
+
 struct RecordView<'a> {
     snapshot: &'a Snapshot,
     settings: &'a Settings,
@@ -215,11 +227,13 @@ impl RecordView<'_> {
     /// One endpoint for each path of ours, for a record without rules, and for each digest without a path.
     fn endpoints(&self) -> Vec<Endpoint> {
         let mut endpoints = Vec::new();
+        let hostname = Hostname::parse(&self.record.name);
         if self.stamp.claims.record_only {
             let properties = vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)];
-            endpoints.push(self.endpoint("", self.with_drift(properties, [])));
+            let drift = (!self.is_protected_record(hostname.as_ref().ok())).then_some(ACCESS_DRIFT);
+            endpoints.push(self.endpoint("", self.with_drift(properties, drift)));
         }
-        let Ok(hostname) = Hostname::parse(&self.record.name) else {
+        let Ok(hostname) = hostname else {
             return endpoints;
         };
         let digests = &self.stamp.claims.rules;
@@ -260,6 +274,13 @@ impl RecordView<'_> {
         let mut properties = Vec::new();
         if let Some(ClaimState::Standing { tunnel, rule }) = shown {
             properties = canonical::properties_of_rule(rule);
+            if self.settings.policy.access_guard {
+                // What the guard asks for by itself is no difference from what is wanted.
+                properties.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
+                if !Guarding::of(hostname, path, self.snapshot).holds(rule) {
+                    drift.push(ACCESS_DRIFT);
+                }
+            }
             if self.is_shadowed(hostname, tunnel, rule) {
                 drift.push("order");
             }
@@ -269,6 +290,11 @@ impl RecordView<'_> {
             drift.push("tunnel");
         }
         self.endpoint(path.unwrap_or_default(), self.with_drift(properties, drift))
+    }
+
+    fn is_protected_record(&self, hostname: Option<&Hostname>) -> bool {
+        !self.settings.policy.access_guard
+            || hostname.is_some_and(|hostname| Guarding::of(hostname, None, self.snapshot).holds_record())
     }
 
     fn is_shadowed(&self, hostname: &Hostname, tunnel: &TunnelId, rule: &Rule) -> bool {

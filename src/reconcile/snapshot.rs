@@ -7,6 +7,7 @@ use crate::ingress::{Document, Owned, Rule};
 use crate::model::{Hostname, Record, TunnelId, Zone, hostname};
 use crate::ordered::inserted;
 use crate::reconcile::Settings;
+use crate::reconcile::access_guard::AccessReading;
 use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
 
 /// The status of a delegated zone: visitors are led to its name servers.
@@ -24,6 +25,8 @@ pub struct Snapshot {
     /// Existing tunnels of the account that are not configured here. A record that leads to one belongs to another
     /// instance, whatever its stamp says.
     pub live_elsewhere: BTreeSet<TunnelId>,
+    /// What is known of Cloudflare Access.
+    pub access: AccessReading,
 }
 
 /// One zone and its records.

@@ -61,7 +61,7 @@ pub(super) struct Outcome {
     pub(super) has_heir: bool,
 }
 
-/// A valid wanted endpoint.
+/// A wanted endpoint that can be published.
 #[derive(Clone, Copy, Debug)]
 struct Desired<'a> {
     publication: &'a Publication,
@@ -103,7 +103,7 @@ pub(super) fn plan(
     if !settings.policy.filter.matches(name) {
         return Outcome::refused(vec![whole(Reason::OutsideFilter)]);
     }
-    let mut refusals = invalid_ones(name, request);
+    let mut refusals = impossible_ones(name, request);
     let home = snapshot.zone_of(name);
     let of_own_record = || Some(snapshot.own_records_of(name, settings).first()?.zone);
     let Some(zone) = home.or_else(of_own_record) else {
@@ -162,27 +162,23 @@ fn given_back<'a>(standing: &Standing<'a>, comments: &[(RecordId, Box<str>)]) ->
     home.chain(around).collect()
 }
 
-/// The wanted endpoints that are valid.
+/// The wanted endpoints that can be published, as far as they tell.
 fn valid_ones(request: &HostRequest) -> Vec<Desired<'_>> {
-    let valid = request.wanted.iter().filter_map(|canonical| {
-        let publication = canonical.publication.as_ref().ok()?;
-        Some(Desired { publication, resource: canonical.resource() })
+    let valid = request.wanted.iter().filter_map(|wanted| {
+        let publication = wanted.publication.as_ref().ok()?;
+        Some(Desired { publication, resource: wanted.resource.as_deref() })
     });
     valid.collect()
 }
 
-/// The refusals of invalid endpoints.
-fn invalid_ones(name: &str, request: &HostRequest) -> Vec<Refusal> {
-    let invalid = request.wanted.iter().filter_map(|canonical| {
-        let problem = canonical.publication.as_ref().err()?;
-        Some(Refusal {
-            hostname: name.into(),
-            set_identifier: Some(canonical.endpoint.set_identifier.as_str().into()),
-            resource: canonical.resource().map(Into::into),
-            reason: Reason::Invalid(problem.clone()),
-        })
+/// The refusals of the others.
+fn impossible_ones(name: &str, request: &HostRequest) -> Vec<Refusal> {
+    let impossible = request.wanted.iter().filter_map(|wanted| {
+        let reason = wanted.publication.as_ref().err()?.clone();
+        let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());
+        Some(Refusal { hostname: name.into(), set_identifier, resource, reason })
     });
-    invalid.collect()
+    impossible.collect()
 }
 
 /// The first endpoint of each path, because ExternalDNS asks for only one.

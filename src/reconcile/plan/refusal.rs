@@ -9,6 +9,7 @@ use crate::limits::ERROR_TEXT_MAX_CHARS;
 use crate::model::LogLine;
 use crate::model::text::one_line;
 use crate::reconcile::canonical::Problem;
+use crate::reconcile::cover::Gap;
 
 /// One request that is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +67,10 @@ pub enum Reason {
         /// What the object may publish; `None` if its namespace is unknown.
         allowed: Option<String>,
     },
+    /// The Access guard does not let it out, because visitors may reach it without a login.
+    Unprotected(Gap),
+    /// The Access guard cannot tell if visitors may reach it without a login. It is published already, and stays.
+    AccessUnknown(Box<str>),
     /// The namespace guard keeps the hostname for another namespace.
     NamespaceHeld {
         /// The digest of that namespace.
@@ -130,6 +135,8 @@ impl Reason {
         Self::RecordHeld { .. } => "record_held",
         Self::RuleHeld { .. } => "rule_held",
         Self::NamespaceGuard { .. } => "namespace_guard",
+        Self::Unprotected(_) => "unprotected",
+        Self::AccessUnknown(_) => "access_unknown",
         Self::NamespaceHeld { .. } => "namespace_held",
         Self::DigestTaken { .. } => "digest_taken",
         Self::TwoTunnels { .. } => "two_tunnels",
@@ -265,6 +272,14 @@ impl fmt::Display for Reason {
             }
             Self::NamespaceGuard { allowed: None } => formatter.write_str(
                 "NAMESPACE_GUARD is on, and no resource label of the form kind/namespace/name tells whose endpoint it is",
+            ),
+            Self::Unprotected(gap) => {
+                write!(formatter, "ACCESS_GUARD is on, and {gap}; what is published now stays as it is")
+            }
+            Self::AccessUnknown(text) => write!(
+                formatter,
+                "ACCESS_GUARD is on, and it is not known what Access protects: {text}; what is published now stays as \
+                 it is"
             ),
             Self::NamespaceHeld { holder } => write!(
                 formatter,

@@ -7,10 +7,12 @@ use super::{Reason, Refusal};
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::hostname;
 use crate::ordered::push_lean;
+use crate::reconcile::access_guard::Guarding;
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::heritage;
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::EndpointReader;
+use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Ownership, Settings};
 
 /// A request, sorted by hostname.
@@ -25,11 +27,21 @@ pub(super) struct Requests {
 /// The request for one hostname.
 #[derive(Debug, Default)]
 pub(super) struct HostRequest {
-    pub(super) wanted: Vec<Canonical>,
+    pub(super) wanted: Vec<Wanted>,
     /// Set identifiers to be withdrawn.
     pub(super) withdrawn: BTreeSet<Box<str>>,
     /// The TXT records of ExternalDNS's registry about the wanted endpoints.
     pub(super) txts: Vec<RegistryTxt>,
+}
+
+/// A wanted endpoint.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) set_identifier: Box<str>,
+    /// The object that it came from.
+    pub(super) resource: Option<Box<str>>,
+    /// The publication, or the reason why what is published stays as it is.
+    pub(super) publication: Result<Publication, Reason>,
 }
 
 /// A TXT record of ExternalDNS's registry.
@@ -63,15 +75,25 @@ impl fmt::Display for WrongOwner {
 
 impl std::error::Error for WrongOwner {}
 
+impl From<Canonical> for Wanted {
+    fn from(canonical: Canonical) -> Self {
+        Self {
+            resource: canonical.resource().map(Into::into),
+            set_identifier: canonical.endpoint.set_identifier.into(),
+            publication: canonical.publication.map_err(Reason::Invalid),
+        }
+    }
+}
+
 impl HostRequest {
     /// The object that asks for the hostname; the first if there are several.
     pub(super) fn resource(&self) -> Option<Box<str>> {
-        self.wanted.iter().filter_map(Canonical::resource).min().map(Into::into)
+        self.wanted.iter().filter_map(|wanted| wanted.resource.as_deref()).min().map(Into::into)
     }
 
     /// The valid wanted publications.
     pub(super) fn publications(&self) -> impl Iterator<Item = &Publication> {
-        self.wanted.iter().filter_map(|canonical| canonical.publication.as_ref().ok())
+        self.wanted.iter().filter_map(|wanted| wanted.publication.as_ref().ok())
     }
 }
 
@@ -108,6 +130,18 @@ impl Requests {
         Ok(requests)
     }
 
+    /// Allows only what Access protects, if `ACCESS_GUARD` is on.
+    pub(super) fn guarded_by_access(mut self, snapshot: &Snapshot, settings: &Settings) -> Self {
+        if settings.policy.access_guard {
+            for wanted in self.by_hostname.values_mut().flat_map(|request| &mut request.wanted) {
+                let publication = std::mem::replace(&mut wanted.publication, Err(Reason::Withheld));
+                wanted.publication =
+                    publication.and_then(|publication| guarded_by_access(publication, snapshot, settings));
+            }
+        }
+        self
+    }
+
     fn add_wanted<'e>(&mut self, endpoints: impl Iterator<Item = &'e Endpoint>, settings: &Settings) {
         let mut reader = EndpointReader::new(settings, Notes::with_room(usize::MAX));
         for endpoint in endpoints {
@@ -116,12 +150,9 @@ impl Requests {
                 let text = "names neither a service nor a configured tunnel, so it is not published";
                 self.notes.push(Note::of(endpoint, text.to_owned()));
             }
-            for mut canonical in read {
+            for canonical in read {
                 let name = canonical.endpoint.dns_name.as_str().into();
-                // The publication holds their content already.
-                canonical.endpoint.targets = Vec::new();
-                canonical.endpoint.provider_specific = Vec::new();
-                push_lean(&mut self.by_hostname.entry(name).or_default().wanted, canonical);
+                push_lean(&mut self.by_hostname.entry(name).or_default().wanted, Wanted::from(canonical));
             }
         }
         self.notes.extend(reader.into_notes().into_sorted().0);
@@ -135,10 +166,29 @@ impl Requests {
             request.withdrawn.insert(endpoint.set_identifier.as_str().into());
         }
         for request in self.by_hostname.values_mut() {
-            for canonical in &request.wanted {
-                request.withdrawn.remove(canonical.endpoint.set_identifier.as_str());
+            for wanted in &request.wanted {
+                request.withdrawn.remove(&wanted.set_identifier);
             }
         }
+    }
+}
+
+/// The publication with a rule that requires a login, if Access protects all of it.
+fn guarded_by_access(
+    publication: Publication,
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> Result<Publication, Reason> {
+    match Guarding::of(&publication.hostname, publication.path(), snapshot) {
+        Guarding::Protected(access) => Ok(publication.requiring(access)),
+        Guarding::Open(gap) => Err(Reason::Unprotected(gap)),
+        Guarding::Unknown(text) if snapshot.holds(publication.hostname.as_str(), settings) => {
+            Err(Reason::AccessUnknown(text))
+        }
+        // Nobody may ask for it again once it was answered as done.
+        Guarding::Unknown(text) => Err(Reason::Undecided(format!(
+            "ACCESS_GUARD is on, and it is not known what Access protects: {text}"
+        ))),
     }
 }
 

@@ -59,10 +59,10 @@ fn holder(standing: &Standing<'_>) -> Option<Box<str>> {
 pub(super) fn withholds_deletions(standing: &Standing<'_>) -> bool {
     let guard = standing.policy().namespace_guard.as_ref();
     let holder = holder(standing).filter(|_| guard.is_some());
-    standing.request.wanted.iter().any(|canonical| {
-        let resource = canonical.resource().unwrap_or_default();
+    standing.request.wanted.iter().any(|wanted| {
+        let resource = wanted.resource.as_deref().unwrap_or_default();
         let is_holders = || holder == namespace::digest_of(resource);
-        match &canonical.publication {
+        match &wanted.publication {
             Ok(publication) => guard.is_some_and(|guard| {
                 let namespace = namespace::namespace_of(resource).filter(|_| is_holders());
                 namespace.is_some_and(|namespace| !guard.allows(publication, namespace))

@@ -154,7 +154,7 @@ pub(super) fn candidates<'s>(
 pub(super) fn refuse_any_of(standing: &Standing<'_>, candidates: &[&(TunnelId, &Rule)]) -> Option<Refusal> {
     let is_wanted = |rule: &Rule| {
         let mut wanted = standing.request.wanted.iter();
-        wanted.any(|wanted| is_at(rule, &wanted.endpoint.set_identifier))
+        wanted.any(|wanted| is_at(rule, &wanted.set_identifier))
     };
     let (tunnel, rule) =
         candidates.first().filter(|_| !candidates.iter().any(|(_, rule)| is_wanted(rule)))?;

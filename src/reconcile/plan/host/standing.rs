@@ -85,7 +85,7 @@ impl<'a> Standing<'a> {
         let paths: Vec<&str> = withdrawn
             .iter()
             .map(|set_identifier| &**set_identifier)
-            .chain(wanted.iter().map(|canonical| canonical.endpoint.set_identifier.as_str()))
+            .chain(wanted.iter().map(|wanted| &*wanted.set_identifier))
             .filter(|path| !path.is_empty())
             .collect();
         let content = self.records().next().map(|record| &*record.content).unwrap_or_default();

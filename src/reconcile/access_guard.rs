@@ -1,0 +1,98 @@
+//! `ACCESS_GUARD`: nothing is published that visitors may reach without a login.
+//!
+//! A rule is published only where Cloudflare Access covers it, and then requires a token of the applications that do:
+//! if one of them goes later, cloudflared refuses the requests that nobody stops any more.
+
+use std::collections::BTreeMap;
+
+use crate::ingress::access::Access;
+use crate::ingress::{Rule, WantedRule};
+use crate::model::Hostname;
+use crate::model::access::{Application, TeamName};
+use crate::reconcile::canonical::Publication;
+use crate::reconcile::cover::{self, Cover, Gap};
+use crate::reconcile::snapshot::Snapshot;
+
+/// What was read of Access.
+#[derive(Clone, Debug, Default)]
+pub enum AccessReading {
+    /// Nothing, because nothing depends on it.
+    #[default]
+    NotAsked,
+    /// It could not be read; the text says why.
+    Failed(Box<str>),
+    Read(AccessSnapshot),
+}
+
+/// The applications of Access at one time.
+#[derive(Clone, Debug)]
+pub struct AccessSnapshot {
+    pub team: TeamName,
+    /// Those of the account and of the zones.
+    pub applications: Vec<Application>,
+    /// The zones whose own applications could not be read, with the reasons.
+    pub unread_zones: BTreeMap<Box<str>, Box<str>>,
+}
+
+/// What Access does for the visitors of a hostname, or of a path of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guarding {
+    /// All of them need a login. Their rule requires what it proves.
+    Protected(Access),
+    Open(Gap),
+    /// It is not known; the text says why.
+    Unknown(Box<str>),
+}
+
+impl Guarding {
+    /// Judges the requests of a hostname and a path expression.
+    pub fn of(hostname: &Hostname, path: Option<&str>, snapshot: &Snapshot) -> Self {
+        let access = match &snapshot.access {
+            AccessReading::NotAsked => return Self::Unknown("nothing was read of Cloudflare Access".into()),
+            AccessReading::Failed(reason) => return Self::Unknown(reason.clone()),
+            AccessReading::Read(access) => access,
+        };
+        let mut zones = snapshot.zones_around(hostname.as_str());
+        if let Some(reason) = zones.find_map(|zone| access.unread_zones.get(&zone.zone.name)) {
+            return Self::Unknown(reason.clone());
+        }
+        match cover::cover(&access.applications, hostname, path) {
+            Cover::Protected { audiences } => Self::Protected(Access::required(&access.team, audiences)),
+            Cover::Open(gap) => Self::Open(gap),
+        }
+    }
+
+    /// True if the requests that a rule takes are protected, by Access and by the rule itself.
+    pub fn holds(&self, rule: &Rule) -> bool {
+        matches!(self, Self::Protected(access) if rule.has_access(access))
+    }
+
+    /// True if the requests for a record are protected, whichever rules take them.
+    pub fn holds_record(&self) -> bool {
+        matches!(self, Self::Protected(_))
+    }
+}
+
+/// The names of the applications that protect a hostname, or a path of it; empty if it is not protected, or if that is
+/// not known.
+pub(super) fn protectors<'s>(hostname: &Hostname, path: Option<&str>, snapshot: &'s Snapshot) -> Vec<&'s str> {
+    let AccessReading::Read(access) = &snapshot.access else {
+        return Vec::new();
+    };
+    match cover::cover(&access.applications, hostname, path) {
+        Cover::Protected { audiences } => {
+            let over = access.applications.iter().filter(|one| audiences.contains(&one.audience));
+            over.map(|application| &*application.name).collect()
+        }
+        Cover::Open(_) => Vec::new(),
+    }
+}
+
+impl Publication {
+    /// The publication with a rule that requires `access`.
+    pub(super) fn requiring(self, access: Access) -> Self {
+        let with_access =
+            |rule: WantedRule| WantedRule { origin_request: rule.origin_request.with_access(access), ..rule };
+        Self { rule: self.rule.map(with_access), ..self }
+    }
+}
