@@ -4,6 +4,7 @@
 //! within the caller's deadline if that can help. A write is sent at most once, and its error says if it may have been
 //! done.
 
+mod access;
 mod client;
 mod configuration;
 mod credential_file;
@@ -24,6 +25,7 @@ mod transport;
 mod tunnel;
 mod zone;
 
+pub use access::AccessScope;
 pub use client::{Client, check_authorities};
 pub use configuration::Configuration;
 pub use error::{ApiRejection, Cause, Error};

@@ -132,7 +132,9 @@ impl Client {
     /// others now.
     fn has_other_credentials(&self, resource: Resource, error: &Error, used: &Arc<Credentials>) -> bool {
         let are_refused = matches!(error, Error::Credentials(_));
-        if are_refused || (matches!(error, Error::NotFound(_)) && resource.is_of_tunnels()) {
+        // A token may well lack the permissions of Access alone. Where it is not valid at all, other calls tell.
+        let are_doubtful = are_refused && !resource.is_of_access();
+        if are_doubtful || (matches!(error, Error::NotFound(_)) && resource.is_of_tunnels()) {
             self.in_doubt.store(true, Ordering::Relaxed);
         }
         if !are_refused {
@@ -188,7 +190,8 @@ impl Client {
         }
     }
 
-    /// Sends a write at most once, and at once or not at all, because what was read before must still be true.
+    /// Sends a write at most once, and at once or not at all, because what was read before must still be true. An empty
+    /// `body` is none.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
         resource: Resource,
@@ -199,7 +202,7 @@ impl Client {
     ) -> Result<Envelope<T>, Error> {
         self.admit(deadline)?.map_err(|retry_after| Error::Limited { retry_after })?;
         let used = self.credentials();
-        let call = Call { resource, method, path, body: Some(body) };
+        let call = Call { resource, method, path, body: (!body.is_empty()).then_some(body) };
         let outcome = self.call(call, self.write_connection_max_idle(), deadline);
         if let Err(error) = &outcome {
             self.has_other_credentials(resource, error, &used);
@@ -235,12 +238,26 @@ impl Client {
         per_page: u32,
         deadline: Deadline,
     ) -> Result<Vec<T>, Error> {
+        Ok(self.list_and_total(resource, path, query, per_page, deadline)?.0)
+    }
+
+    /// The same, with the largest number of items that an answer says there are; 0 if none says it.
+    pub(super) fn list_and_total<T: DeserializeOwned>(
+        &self,
+        resource: Resource,
+        path: &str,
+        query: &str,
+        per_page: u32,
+        deadline: Deadline,
+    ) -> Result<(Vec<T>, f64), Error> {
         let mut items = Vec::new();
+        let mut total: f64 = 0.0;
         for page in 1..=PAGES_MAX {
             let path = format!("{path}?{query}page={page}&per_page={per_page}");
             let answer: Envelope<Vec<T>> = self.read(resource, &path, deadline)?;
             let mut page_items = answer.result.unwrap_or_default();
             let is_last = answer.page.is_last(page, page_items.len(), per_page);
+            total = total.max(answer.page.total_count.unwrap_or_default());
             if items.is_empty() {
                 items = page_items;
             } else {
@@ -249,7 +266,7 @@ impl Client {
             if is_last {
                 // The list is kept as long as a snapshot, and doubling left room at its end.
                 items.shrink_to_fit();
-                return Ok(items);
+                return Ok((items, total));
             }
         }
         Err(Error::Unreadable {

@@ -36,6 +36,8 @@ impl<T> Envelope<T> {
 pub(super) struct PageInfo {
     per_page: Option<f64>,
     total_pages: Option<f64>,
+    /// The items of all pages.
+    pub(super) total_count: Option<f64>,
 }
 
 impl PageInfo {

@@ -190,6 +190,11 @@ impl ApiRejection {
         self.has_code(81044)
     }
 
+    /// An Access application that the path names does not exist (11021).
+    pub fn is_missing_application(&self) -> bool {
+        self.has_code(11021)
+    }
+
     /// The zone holds as many records as it may (81045).
     pub fn is_record_quota(&self) -> bool {
         self.has_code(81045)
@@ -298,6 +303,8 @@ mod tests {
         refusal.code = Some(81045);
         assert!(refusal.is_record_quota() && !refusal.is_missing_record());
         refusal.code = Some(1056);
-        assert!(refusal.has_code(1056));
+        assert!(refusal.has_code(1056) && !refusal.is_missing_application());
+        refusal.code = Some(11021);
+        assert!(refusal.is_missing_application());
     }
 }

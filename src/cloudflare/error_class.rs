@@ -12,6 +12,10 @@ pub enum Resource {
     Tunnels,
     Configurations,
     Connections,
+    AccessOrganization,
+    AccessApplications,
+    AccessPolicies,
+    AccessTags,
 }
 
 impl Resource {
@@ -22,11 +26,23 @@ impl Resource {
         Self::Tunnels => "tunnels",
         Self::Configurations => "configuration",
         Self::Connections => "connections",
+        Self::AccessOrganization => "access_organization",
+        Self::AccessApplications => "access_applications",
+        Self::AccessPolicies => "access_policies",
+        Self::AccessTags => "access_tags",
     }
 
     /// True for tunnels and all that is part of one.
     pub(super) fn is_of_tunnels(self) -> bool {
         matches!(self, Self::Tunnels | Self::Configurations | Self::Connections)
+    }
+
+    /// True for all that belongs to Cloudflare Access, for which a token needs permissions of its own.
+    pub(super) fn is_of_access(self) -> bool {
+        matches!(
+            self,
+            Self::AccessOrganization | Self::AccessApplications | Self::AccessPolicies | Self::AccessTags
+        )
     }
 }
 
@@ -72,6 +88,12 @@ pub(super) fn classify(resource: Resource, refusal: &ApiRejection) -> ErrorClass
         Some(1004 | 9000..=9999 | 81000..=81999) if resource == Resource::Records => {
             return ErrorClass::Refused;
         }
+        // A grant for the zones where the account's is needed, or the other way round.
+        Some(1010) if resource.is_of_access() => return ErrorClass::Credentials,
+        // The account has no Access; the application, the policy, the tag, the identity provider does not exist.
+        Some(9999 | 11021 | 12083 | 12135 | 12152) if resource.is_of_access() => return ErrorClass::NotFound,
+        // A body that is not valid, and destinations that another application has.
+        Some(11010 | 12130 | 12132) if resource.is_of_access() => return ErrorClass::Refused,
         _ => {}
     }
     match refusal.status {
@@ -97,7 +119,10 @@ mod tests {
     #[test]
     fn every_known_code_is_sorted_by_what_the_caller_must_do() {
         use ErrorClass::{Credentials, Failed, Limited, NotFound, Refused};
-        use Resource::{Records, Tokens, Tunnels, Zones};
+        use Resource::{
+            AccessApplications, AccessOrganization, AccessPolicies, AccessTags, Records, Tokens, Tunnels,
+            Zones,
+        };
         for (label, resource, status, code, message, expected) in [
             ("throttled in a success", Zones, 200, 971, "Please wait and consider throttling", Limited),
             ("throttled as a bad request", Records, 400, 971, "Please wait", Limited),
@@ -150,6 +175,45 @@ mod tests {
             ("quota", Records, 400, 81045, "Record quota exceeded", Refused),
             ("record is gone", Records, 404, 81044, "Record does not exist", NotFound),
             ("record is gone, as a bad request", Records, 400, 81044, "Record does not exist", NotFound),
+            (
+                "grant for zones alone",
+                AccessApplications,
+                403,
+                1010,
+                "access.api.error.forbidden",
+                Credentials,
+            ),
+            ("the same as a bad request", AccessPolicies, 400, 1010, "forbidden", Credentials),
+            ("1010 of another service", Tunnels, 400, 1010, "x", Refused),
+            ("no permission for Access", AccessTags, 403, 10000, "Authentication error", Credentials),
+            ("Access is not set up", AccessOrganization, 403, 9999, "not_enabled", NotFound),
+            (
+                "Access is not set up, as a bad request",
+                AccessApplications,
+                400,
+                9999,
+                "not_enabled",
+                NotFound,
+            ),
+            ("9999 of another service", Tunnels, 400, 9999, "x", Refused),
+            ("no such application", AccessApplications, 404, 11021, "unknown_application", NotFound),
+            ("no such application, as a bad request", AccessApplications, 400, 11021, "unknown", NotFound),
+            ("no such policy", AccessApplications, 400, 12083, "policy p1 not found", NotFound),
+            ("no such tag", AccessTags, 404, 12135, "tag_not_found", NotFound),
+            ("no such identity provider", AccessApplications, 400, 12152, "idp not found", NotFound),
+            ("invalid application", AccessApplications, 400, 12130, "invalid_request", Refused),
+            (
+                "invalid application as a server error",
+                AccessApplications,
+                500,
+                12130,
+                "invalid_request",
+                Refused,
+            ),
+            ("the same domain", AccessApplications, 409, 11010, "application_already_exists", Refused),
+            ("the same destination", AccessApplications, 409, 12132, "conflict", Refused),
+            ("12132 of another service that fails", Tunnels, 500, 12132, "x", Failed),
+            ("internal error of Access", AccessApplications, 500, 10001, "internal error", Failed),
             ("unknown code in a success", Zones, 200, 4711, "something", Refused),
             ("unknown code, not found", Zones, 404, 4711, "something", NotFound),
             ("unknown code of a server error", Zones, 503, 4711, "something", Failed),

@@ -49,6 +49,7 @@ pub(super) enum Method {
     Get,
     Post,
     Put,
+    Delete,
 }
 
 impl Method {
@@ -57,6 +58,7 @@ impl Method {
             Self::Get => "GET",
             Self::Post => "POST",
             Self::Put => "PUT",
+            Self::Delete => "DELETE",
         }
     }
 }

@@ -84,6 +84,19 @@ impl Destination {
     }
 }
 
+impl ApplicationKind {
+    /// Reads the type of an application.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "self_hosted" => Self::SelfHosted,
+            "ssh" | "vnc" | "rdp" => Self::Rendered,
+            "app_launcher" | "biso" | "bookmark" | "dash_sso" | "infrastructure" | "mcp" | "mcp_portal"
+            | "proxy_endpoint" | "saas" | "warp" => Self::Unrelated,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 impl fmt::Display for Destination {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.host)?;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cloudflare::access::AccessScope;
 use crate::cloudflare::record::Batch;
 use crate::cloudflare::testing::{Fixture, TOKEN, answer, failure, limited, success, token};
 use crate::cloudflare::transport::{TransportError, TransportErrorKind};
@@ -252,6 +253,30 @@ fn later_calls_are_made_with_the_credentials_set_last() {
     records(&fixture).unwrap();
     let used: Vec<_> = fixture.script.sent().into_iter().map(|sent| sent.credentials).collect();
     assert_eq!(used, [token(TOKEN), token("another")]);
+}
+
+/// The watch would check the token every ten seconds for as long as it lacks the permission.
+#[test]
+fn only_what_is_refused_outside_of_access_puts_the_token_in_doubt() {
+    let account = AccountId::new("a1");
+    let fixture = Fixture::new([]);
+    let (client, script) = (&fixture.client, &fixture.script);
+    for (status, code) in [(403, 10000), (403, 1010), (400, 9109), (403, 9999), (404, 11021)] {
+        (0..7).for_each(|_| script.push(failure(status, code, "x")));
+        let deadline = fixture.deadline();
+        let _ = client.access_team(&account, deadline);
+        client.access_applications(AccessScope::Account(&account), deadline).unwrap_err();
+        client.access_applications(AccessScope::Zone(&zone()), deadline).unwrap_err();
+        client.access_policies(&account, deadline).unwrap_err();
+        client.access_tags(&account, deadline).unwrap_err();
+        client.create_access_tag(&account, "tag", deadline).unwrap_err();
+        client.create_access_application(&account, b"{}", deadline).unwrap_err();
+        assert!(!client.take_doubt(), "{status} {code}");
+    }
+    script.push(failure(403, 10000, "x"));
+    records(&fixture).unwrap_err();
+    assert!(client.take_doubt());
+    assert!(!client.take_doubt(), "it is told once");
 }
 
 fn zones_page(range: std::ops::Range<u32>, info: &str) -> Result<Response, TransportError> {

@@ -1,0 +1,218 @@
+//! Reads what protects hostnames: the team, the applications, the policies and the tags of Cloudflare Access. Makes,
+//! replaces and deletes applications.
+
+mod application;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use self::application::WirePolicy;
+use super::client::Client;
+use super::error::Error;
+use super::error_class::Resource;
+use super::path::path;
+use super::transport::Method;
+use crate::clock::Deadline;
+use crate::model::access::{Application, ReusablePolicy, TeamName};
+use crate::model::{AccountId, ZoneId};
+
+/// Applications, policies or tags per page; the API allows no more.
+const ITEMS_PER_PAGE: u32 = 1_000;
+
+/// The domain below which every team has its name.
+const TEAM_DOMAIN: &str = ".cloudflareaccess.com";
+
+/// Where applications belong.
+#[derive(Clone, Copy, Debug)]
+pub enum AccessScope<'a> {
+    /// They cover hostnames of any zone.
+    Account(&'a AccountId),
+    /// Older ones, which the account's list does not have.
+    Zone(&'a ZoneId),
+}
+
+#[derive(Deserialize)]
+struct WireOrganization {
+    auth_domain: Option<Box<str>>,
+}
+
+#[derive(Deserialize)]
+struct WireTag {
+    name: Box<str>,
+}
+
+#[derive(Serialize)]
+struct WireNewTag<'a> {
+    name: &'a str,
+}
+
+impl Client {
+    /// The name of the account's team; `None` if Access was never set up.
+    pub fn access_team(&self, account: &AccountId, deadline: Deadline) -> Result<Option<TeamName>, Error> {
+        let path = path(&["accounts", account.as_str(), "access", "organizations"]);
+        let organization: WireOrganization = match self.read(Resource::AccessOrganization, &path, deadline) {
+            Ok(answer) => answer.into_result()?,
+            // 7003 says that there is no such path, because the account's id has the wrong shape.
+            Err(Error::NotFound(refusal)) if refusal.code != Some(7003) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let domain = organization.auth_domain.unwrap_or_default();
+        if domain.is_empty() {
+            return Ok(None);
+        }
+        let name = domain.strip_suffix(TEAM_DOMAIN).and_then(TeamName::parse);
+        name.map(Some).ok_or_else(|| unreadable("auth_domain names no team".to_owned()))
+    }
+
+    /// All applications of an account or a zone, ordered by id.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`] also for a list that has fewer than it says there are, as members get it who may not see
+    /// all of them.
+    pub fn access_applications(
+        &self,
+        scope: AccessScope<'_>,
+        deadline: Deadline,
+    ) -> Result<Vec<Application>, Error> {
+        let (kind, id) = match scope {
+            AccessScope::Account(account) => ("accounts", account.as_str()),
+            AccessScope::Zone(zone) => ("zones", zone.as_str()),
+        };
+        let (mut applications, total): (Vec<Application>, f64) = self.list_and_total(
+            Resource::AccessApplications,
+            &path(&[kind, id, "access", "apps"]),
+            "",
+            ITEMS_PER_PAGE,
+            deadline,
+        )?;
+        applications.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        // One added between two page reads pushes another one onto the next page.
+        applications.dedup_by(|a, b| a.id == b.id);
+        let count = applications.len();
+        if total > count as f64 {
+            return Err(unreadable(format!(
+                "the list has {count} Access applications of {total}, so the credentials may not see all of them"
+            )));
+        }
+        Ok(applications)
+    }
+
+    /// The account's policies that any application may use, ordered by id.
+    pub fn access_policies(
+        &self,
+        account: &AccountId,
+        deadline: Deadline,
+    ) -> Result<Vec<ReusablePolicy>, Error> {
+        let path = path(&["accounts", account.as_str(), "access", "policies"]);
+        let policies: Vec<WirePolicy> =
+            self.list(Resource::AccessPolicies, &path, "", ITEMS_PER_PAGE, deadline)?;
+        let mut policies: Vec<ReusablePolicy> =
+            policies.into_iter().filter_map(WirePolicy::reusable).collect();
+        policies.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        policies.dedup_by(|a, b| a.id == b.id);
+        Ok(policies)
+    }
+
+    /// The names of the account's tags.
+    pub fn access_tags(&self, account: &AccountId, deadline: Deadline) -> Result<Vec<Box<str>>, Error> {
+        let tags: Vec<WireTag> =
+            self.list(Resource::AccessTags, &tags_path(account), "", ITEMS_PER_PAGE, deadline)?;
+        Ok(tags.into_iter().map(|tag| tag.name).collect())
+    }
+
+    /// Makes a tag, which applications can have only then. Sent at most once.
+    ///
+    /// # Errors
+    /// [`Error::may_have_been_done`] says if the tags have to be read again. One that exists is [`Error::Refused`].
+    pub fn create_access_tag(
+        &self,
+        account: &AccountId,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        let body = serde_json::to_vec(&WireNewTag { name }).expect("a string is JSON");
+        let path = tags_path(account);
+        self.write::<IgnoredAny>(Resource::AccessTags, Method::Post, &path, &body, deadline)?;
+        Ok(())
+    }
+
+    /// One application of the account as Cloudflare writes it, because a replacement has to send back what it must not
+    /// lose; `None` if there is no such application. A new one is found here before the list has it.
+    pub fn access_application(
+        &self,
+        account: &AccountId,
+        id: &str,
+        deadline: Deadline,
+    ) -> Result<Option<Box<RawValue>>, Error> {
+        match self.read(Resource::AccessApplications, &application_path(account, id), deadline) {
+            Ok(answer) => answer.into_result().map(Some),
+            // Any other 404 says nothing about the application.
+            Err(Error::NotFound(refusal)) if refusal.is_missing_application() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes an application with its policies. Sent at most once.
+    ///
+    /// # Errors
+    /// [`Error::may_have_been_done`] says if it has to be looked for; lists may lack it for half a minute.
+    pub fn create_access_application(
+        &self,
+        account: &AccountId,
+        body: &[u8],
+        deadline: Deadline,
+    ) -> Result<Application, Error> {
+        let path = path(&["accounts", account.as_str(), "access", "apps"]);
+        self.write(Resource::AccessApplications, Method::Post, &path, body, deadline)?.into_result()
+    }
+
+    /// Replaces an application without any precondition: what `body` leaves out is lost, except for `policies`. Sent
+    /// at most once.
+    ///
+    /// # Errors
+    /// [`Error::may_have_been_done`] says if it has to be read again.
+    pub fn replace_access_application(
+        &self,
+        account: &AccountId,
+        id: &str,
+        body: &[u8],
+        deadline: Deadline,
+    ) -> Result<Application, Error> {
+        let path = application_path(account, id);
+        self.write(Resource::AccessApplications, Method::Put, &path, body, deadline)?.into_result()
+    }
+
+    /// Deletes an application; one that is gone already is no error. Sent at most once.
+    ///
+    /// # Errors
+    /// [`Error::may_have_been_done`] says if it has to be read again.
+    pub fn delete_access_application(
+        &self,
+        account: &AccountId,
+        id: &str,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        let path = application_path(account, id);
+        match self.write::<IgnoredAny>(Resource::AccessApplications, Method::Delete, &path, &[], deadline) {
+            Ok(_) => Ok(()),
+            Err(Error::NotFound(refusal)) if refusal.is_missing_application() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn application_path(account: &AccountId, id: &str) -> String {
+    path(&["accounts", account.as_str(), "access", "apps", id])
+}
+
+fn tags_path(account: &AccountId) -> String {
+    path(&["accounts", account.as_str(), "access", "tags"])
+}
+
+fn unreadable(reason: String) -> Error {
+    Error::Unreadable { status: 200, reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests;
