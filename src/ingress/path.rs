@@ -60,30 +60,14 @@ impl PathPattern {
     /// When the text does not begin with a slash, or holds characters that no decoded path contains or that were meant
     /// as a pattern.
     pub fn from_prefix(prefix: &str) -> Result<Self, PathError> {
-        if !prefix.starts_with('/') {
-            return Err(PathError::PrefixWithoutSlash);
-        }
-        if let Some(character) =
-            prefix.chars().find(|character| character.is_control() || "*?#".contains(*character))
-        {
-            return Err(PathError::PrefixCharacter(character));
-        }
-        if prefix.split('%').skip(1).any(begins_with_two_digits) {
-            return Err(PathError::PrefixEncoded);
-        }
-        let path = prefix.trim_end_matches('/');
-        if path.is_empty() {
-            return Self::parse("^/");
-        }
-        let mut expression = String::from("^");
-        for character in path.chars() {
-            if SPECIAL.contains(&character) {
-                expression.push('\\');
-            }
-            expression.push(character);
-        }
-        expression.push_str("(/|$)");
-        Self::parse(&expression)
+        Self::parse(&expression_of_prefix(prefix)?)
+    }
+
+    /// The path of an expression that [`from_prefix`](Self::from_prefix) makes; `None` for every other one, and for
+    /// `^/`.
+    pub fn prefix(&self) -> Option<String> {
+        let path = shape::prefix_of(&self.0)?;
+        expression_of_prefix(&path).is_ok_and(|expression| *expression == *self.0).then_some(path)
     }
 
     pub fn as_str(&self) -> &str {
@@ -219,6 +203,33 @@ impl fmt::Display for PathError {
 }
 
 impl Error for PathError {}
+
+fn expression_of_prefix(prefix: &str) -> Result<String, PathError> {
+    if !prefix.starts_with('/') {
+        return Err(PathError::PrefixWithoutSlash);
+    }
+    if let Some(character) =
+        prefix.chars().find(|character| character.is_control() || "*?#".contains(*character))
+    {
+        return Err(PathError::PrefixCharacter(character));
+    }
+    if prefix.split('%').skip(1).any(begins_with_two_digits) {
+        return Err(PathError::PrefixEncoded);
+    }
+    let path = prefix.trim_end_matches('/');
+    if path.is_empty() {
+        return Ok("^/".to_owned());
+    }
+    let mut expression = String::from("^");
+    for character in path.chars() {
+        if SPECIAL.contains(&character) {
+            expression.push('\\');
+        }
+        expression.push(character);
+    }
+    expression.push_str("(/|$)");
+    Ok(expression)
+}
 
 fn begins_with_two_digits(text: &str) -> bool {
     text.len() >= 2 && text.bytes().take(2).all(|byte| byte.is_ascii_hexdigit())
@@ -373,8 +384,58 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_expression_has_a_prefix_only_where_one_makes_it() {
+        for (text, prefix) in [
+            ("^/api(/|$)", Some("/api")),
+            (r"^/a\.b/c\+(/|$)", Some("/a.b/c+")),
+            (r"^/a\\b(/|$)", Some(r"/a\b")),
+            ("^/ä b(/|$)", Some("/ä b")),
+            ("^/", None),
+            ("/", None),
+            ("^/p", None),
+            ("/p(/|$)", None),
+            ("p(/|$)", None),
+            ("^p(/|$)", None),
+            ("^(/|$)", None),
+            ("^/(/|$)", None),
+            ("^/p/(/|$)", None),
+            ("^/p(/|$)x", None),
+            ("^/p(/|$)(/|$)", None),
+            ("^/p(?:/|$)", None),
+            ("^/p($|/)", None),
+            ("^/p(/.*)?$", None),
+            ("^/a.b(/|$)", None),
+            (r"^/a\-b(/|$)", None),
+            (r"^/a\?b(/|$)", None),
+            ("^/a%20b(/|$)", None),
+            ("(?i)^/p(/|$)", None),
+            ("^/p|^/q(/|$)", None),
+        ] {
+            let pattern = PathPattern::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(pattern.prefix().as_deref(), prefix, "{text}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_prefix_is_read_back_from_its_expression(text in r"/[a-c/.+()|\[\]{}^$\\%ä ~-]{0,8}|/\PC{0,8}") {
+            if let Ok(pattern) = PathPattern::from_prefix(&text) {
+                let path = text.trim_end_matches('/');
+                let read = pattern.prefix();
+                prop_assert_eq!(read.as_deref(), Some(path).filter(|path| !path.is_empty()));
+            }
+        }
+
+        #[test]
+        fn no_other_expression_has_a_prefix(text in r"\^?/[a-b./\\?*()-]{0,5}(\(/\|\$\))?[a-b]?") {
+            if let Ok(pattern) = PathPattern::parse(&text) {
+                let made = pattern.prefix().map(|prefix| PathPattern::from_prefix(&prefix));
+                prop_assert!(made.is_none_or(|made| made == Ok(pattern)), "{}", text);
+            }
+        }
 
         /// The scanner is stricter: regex-lite accepts whatever it accepts.
         #[test]

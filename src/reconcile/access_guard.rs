@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::ingress::access::Access;
-use crate::ingress::{Rule, WantedRule};
+use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::Hostname;
 use crate::model::access::{Application, TeamName};
 use crate::reconcile::canonical::Publication;
@@ -56,7 +56,7 @@ impl Guarding {
         if let Some(reason) = zones.find_map(|zone| access.unread_zones.get(&zone.zone.name)) {
             return Self::Unknown(reason.clone());
         }
-        match cover::cover(&access.applications, hostname, path) {
+        match cover::cover(&access.applications, hostname, parsed(path).as_ref()) {
             Cover::Protected { audiences } => Self::Protected(Access::required(&access.team, audiences)),
             Cover::Open(gap) => Self::Open(gap),
         }
@@ -73,13 +73,17 @@ impl Guarding {
     }
 }
 
+fn parsed(path: Option<&str>) -> Option<PathPattern> {
+    path.and_then(|path| PathPattern::parse(path).ok())
+}
+
 /// The names of the applications that protect a hostname, or a path of it; empty if it is not protected, or if that is
 /// not known.
 pub(super) fn protectors<'s>(hostname: &Hostname, path: Option<&str>, snapshot: &'s Snapshot) -> Vec<&'s str> {
     let AccessReading::Read(access) = &snapshot.access else {
         return Vec::new();
     };
-    match cover::cover(&access.applications, hostname, path) {
+    match cover::cover(&access.applications, hostname, parsed(path).as_ref()) {
         Cover::Protected { audiences } => {
             let over = access.applications.iter().filter(|one| audiences.contains(&one.audience));
             over.map(|application| &*application.name).collect()

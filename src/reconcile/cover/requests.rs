@@ -1,0 +1,178 @@
+//! Tells which destinations the requests of one rule may meet, and which of them take every one.
+//!
+//! Access has the most specific destination count, and gives it nothing from a less specific one. How it compares
+//! letter case and percent signs of a path is not known, nor whether `/alpha` takes `/alpha/x` or even `/alphabet`, nor
+//! which of two wildcards counts. So a destination counts as met wherever it may be, and as covering only where its text
+//! is the very one that is needed.
+
+use std::borrow::Cow;
+
+use crate::model::access::{Application, ApplicationKind, Destination};
+use crate::model::{Hostname, hostname};
+
+/// The requests that one rule takes.
+pub(super) struct Requests<'a> {
+    /// A name, or `*.` and a domain.
+    hostname: &'a str,
+    /// The rule takes this path and what is below it; `None` for every path, or for who knows which. As in a
+    /// destination, without its leading slash.
+    prefix: Option<&'a str>,
+}
+
+impl<'a> Requests<'a> {
+    /// The prefix begins with a slash. One that Access may compare otherwise than cloudflared does counts as every path.
+    pub(super) fn new(hostname: &'a Hostname, prefix: Option<&'a str>) -> Self {
+        let prefix = prefix.and_then(|prefix| prefix.strip_prefix('/'));
+        Self { hostname: hostname.as_str(), prefix: prefix.filter(|prefix| is_plain(prefix)) }
+    }
+
+    /// The applications that some of the requests may meet.
+    pub(super) fn applications<'b>(&self, applications: &'b [Application]) -> Vec<&'b Application> {
+        let is_related = |application: &&Application| application.kind != ApplicationKind::Unrelated;
+        let related: Vec<&Application> = applications.iter().filter(is_related).collect();
+        let has_own = self.prefix.is_some_and(|prefix| has_prefix(&related, self.hostname, prefix));
+        let may_meet = |destination: &Destination| {
+            self.may_meet(destination) && !(has_own && self.is_above(destination))
+        };
+        related.into_iter().filter(|application| application.destinations.iter().any(may_meet)).collect()
+    }
+
+    /// The host of the destinations that take every request: the hostname itself, else a wildcard that matches it.
+    pub(super) fn covering_host(&self, met: &[&'a Application]) -> Option<&'a str> {
+        let is_covering = |host: &&str| {
+            let takes_prefix = self.prefix.is_some_and(|prefix| has_prefix(met, host, prefix));
+            takes_prefix || has(met, host, "") || has(met, host, "*")
+        };
+        let wildcards = hosts(met).filter(|host| host.contains('*') && surely_matches(host, self.hostname));
+        [self.hostname].into_iter().chain(wildcards).find(is_covering)
+    }
+
+    /// True if the application has another wildcard over names that the covering host is for. An exact host goes before
+    /// every wildcard.
+    pub(super) fn has_rival(&self, application: &Application, covering_host: &str) -> bool {
+        let labels = |host: &str| host.split('.').count();
+        covering_host.contains('*')
+            && application.destinations.iter().any(|destination| {
+                let host = &*destination.host;
+                // A name of more labels than the covering wildcard is none of its own.
+                let is_beside = labels(host) <= labels(covering_host);
+                host.contains('*') && host != covering_host && is_beside && self.may_meet(destination)
+            })
+    }
+
+    /// The destinations that would take every request.
+    pub(super) fn needed(&self) -> Vec<String> {
+        let Self { hostname, prefix } = self;
+        match prefix {
+            None => vec![(*hostname).to_owned()],
+            Some(prefix) => vec![format!("{hostname}/{prefix}"), format!("{hostname}/{prefix}/*")],
+        }
+    }
+
+    fn may_meet(&self, Destination { host, path }: &Destination) -> bool {
+        may_match(host, self.hostname) && self.prefix.is_none_or(|prefix| may_take(path, prefix))
+    }
+
+    /// True if a destination that may meet the requests surely gives way to those for the prefix itself: it has the same
+    /// host and a shorter path. Nobody knows this of wildcards.
+    fn is_above(&self, Destination { host, path }: &Destination) -> bool {
+        **host == *self.hostname
+            && !host.contains('*')
+            && (path.is_empty() || is_plain(path))
+            && self.prefix.is_some_and(|prefix| path.len() < prefix.len())
+    }
+}
+
+fn hosts<'a>(applications: &[&'a Application]) -> impl Iterator<Item = &'a str> {
+    applications
+        .iter()
+        .flat_map(|application| &application.destinations)
+        .map(|destination| &*destination.host)
+}
+
+fn has(applications: &[&Application], host: &str, path: &str) -> bool {
+    let mut destinations = applications.iter().flat_map(|application| &application.destinations);
+    destinations.any(|destination| *destination.host == *host && *destination.path == *path)
+}
+
+/// True if there is a destination for a path and one for what is below it: neither takes the other's requests.
+fn has_prefix(applications: &[&Application], host: &str, prefix: &str) -> bool {
+    has(applications, host, prefix) && has(applications, host, &format!("{prefix}/*"))
+}
+
+/// True if a destination's host matches a name, which is no wildcard itself. Its `*` stands for a label or a part of one.
+fn surely_matches(host: &str, name: &str) -> bool {
+    !name.contains('*')
+        && host.split('.').count() == name.split('.').count()
+        && host
+            .split('.')
+            .zip(name.split('.'))
+            .all(|(label, text)| is_host_label(label) && takes(label, text))
+}
+
+/// True if a destination's host may match one of the names that a rule's hostname stands for: with `*.` in front, all
+/// below the domain. A label that cannot be read matches anything, as does all that stands before it.
+fn may_match(host: &str, hostname: &str) -> bool {
+    let (domain, is_wildcard) =
+        hostname.strip_prefix("*.").map_or((hostname, false), |domain| (domain, true));
+    // Access has no port or query, but who knows what it makes of one.
+    let host = host.split([':', '?', '#']).next().unwrap_or_default();
+    let mut labels = host.trim_end_matches('.').rsplit('.').map(|label| {
+        // A wildcard has no punycode.
+        let is_foldable = !label.is_ascii() && !label.contains('*');
+        let label: Cow<'_, str> = if is_foldable { hostname::fold(label).into() } else { label.into() };
+        Some(label).filter(|label| is_host_label(label))
+    });
+    for text in domain.rsplit('.') {
+        match labels.next() {
+            None => return false,
+            Some(None) => return true,
+            Some(Some(label)) if !takes(&label, text) => return false,
+            Some(Some(_)) => {}
+        }
+    }
+    match labels.next() {
+        None => !is_wildcard,
+        Some(label) => is_wildcard || label.is_none(),
+    }
+}
+
+/// True for a label with at most one `*`, as Access takes it.
+fn is_host_label(label: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_*".contains(&byte);
+    !label.is_empty() && label.bytes().all(is_fit) && label.matches('*').count() <= 1
+}
+
+/// True if a label with at most one `*` matches a text.
+fn takes(label: &str, text: &str) -> bool {
+    match label.split_once('*') {
+        Some((start, end)) => text.strip_prefix(start).is_some_and(|rest| rest.ends_with(end)),
+        None => label == text,
+    }
+}
+
+/// True for a path, without its leading slash, that browsers and the edge write in one way only.
+fn is_plain(path: &str) -> bool {
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    path.bytes().all(is_unreserved) && !has_odd_segments(path)
+}
+
+/// True if the edge may make another path of it: two slashes in a row, `.` or `..`.
+fn has_odd_segments(path: &str) -> bool {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    path.split('/').any(|segment| matches!(segment, "" | "." | ".."))
+}
+
+/// True if a destination's path may take requests at a plain path or below it.
+fn may_take(destination: &str, prefix: &str) -> bool {
+    if has_odd_segments(destination) {
+        return true;
+    }
+    // From here on a destination may match anything.
+    let is_pattern = |character: char| "*%\\?#;".contains(character) || !character.is_ascii_graphic();
+    let beginning = destination.split(is_pattern).next().unwrap_or_default().to_ascii_lowercase();
+    let prefix = prefix.to_ascii_lowercase();
+    // Who knows if `/alpha` takes `/alphabet`.
+    prefix.starts_with(&beginning)
+        || beginning.strip_prefix(&*prefix).is_some_and(|rest| rest.starts_with('/'))
+}

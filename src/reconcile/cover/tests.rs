@@ -1,0 +1,342 @@
+use super::*;
+use crate::model::access::{AttachedPolicy, Decision, Destination};
+
+const HOST: &str = "a.example.com";
+
+/// Its audience is its name, in capitals.
+fn application(name: &str, destinations: &[&str]) -> Application {
+    Application {
+        id: name.into(),
+        name: name.into(),
+        audience: name.to_ascii_uppercase().into(),
+        kind: ApplicationKind::SelfHosted,
+        destinations: destinations.iter().map(|text| Destination::parse(text)).collect(),
+        policies: Some(vec![policy(Decision::Allow)]),
+        tags: Vec::new(),
+        session_duration: None,
+    }
+}
+
+fn policy(decision: Decision) -> AttachedPolicy {
+    AttachedPolicy { id: "p".into(), name: "p".into(), decision, is_reusable: true }
+}
+
+fn bypass(name: &str, destinations: &[&str]) -> Application {
+    let policies = Some(vec![policy(Decision::Allow), policy(Decision::Bypass)]);
+    Application { policies, ..application(name, destinations) }
+}
+
+/// In a word: the audiences, or the gap with the application's name. The path is a prefix, or an expression.
+fn judged(applications: &[Application], hostname: &str, path: &str) -> String {
+    let pattern = match path {
+        "" => None,
+        path if path.starts_with('/') => Some(PathPattern::from_prefix(path).unwrap()),
+        path => Some(PathPattern::parse(path).unwrap()),
+    };
+    match cover(applications, &Hostname::parse(hostname).unwrap(), pattern.as_ref()) {
+        Cover::Protected { audiences } => audiences.join(" "),
+        Cover::Open(Gap::NoApplication { needed }) => format!("none: {}", needed.join(" ")),
+        Cover::Open(Gap::Bypass { application }) => format!("bypass: {application}"),
+        Cover::Open(Gap::NoPolicies { application }) => format!("no policies: {application}"),
+        Cover::Open(Gap::NoAudience { application }) => format!("no audience: {application}"),
+        Cover::Open(Gap::UnknownKind { application }) => format!("unknown kind: {application}"),
+        Cover::Open(Gap::Overlap { application }) => format!("overlap: {application}"),
+    }
+}
+
+#[test]
+fn one_application_covers_what_its_destinations_take() {
+    let whole = "none: a.example.com";
+    let admin = "none: a.example.com/admin a.example.com/admin/*";
+    for (destinations, path, expected) in [
+        (&["a.example.com"][..], "", "X"),
+        (&["https://A.Example.com/"], "", "X"),
+        (&["a.example.com/*"], "", "X"),
+        (&["a.example.com"], "/admin", "X"),
+        (&["a.example.com"], "^/x", "X"),
+        (&["a.example.com", "b.example.com/x"], "", "X"),
+        (&[], "", whole),
+        (&["example.com"], "", whole),
+        (&["b.example.com"], "", whole),
+        (&["b.a.example.com"], "", whole),
+        (&["a.example.com.evil.test"], "", whole),
+        (&["a.example.com/admin"], "", whole),
+        (&["a.example.com/admin", "a.example.com/admin/*"], "/admin", "X"),
+        (&["a.example.com/admin", "a.example.com/admin/*"], "", whole),
+        (&["a.example.com/admin", "a.example.com/admin/*"], "/", whole),
+        // Documented as enough, and contradicted by who has tried.
+        (&["a.example.com/admin"], "/admin", admin),
+        (&["a.example.com/admin/*"], "/admin", admin),
+        (&["a.example.com/admin*"], "/admin", admin),
+        (&["a.example.com/admin/", "a.example.com/admin/*"], "/admin", admin),
+        (&["a.example.com/Admin", "a.example.com/Admin/*"], "/admin", admin),
+        (&["a.example.com/%61dmin", "a.example.com/%61dmin/*"], "/admin", admin),
+        (&["a.example.com/admin?x", "a.example.com/admin/*"], "/admin", admin),
+        // Every other expression may match elsewhere, too.
+        (&["a.example.com/admin", "a.example.com/admin/*"], "^/admin", whole),
+        (&["a.example.com/admin", "a.example.com/admin/*"], "admin", whole),
+        (&["a.example.com/admin", "a.example.com/admin/*"], "(?i)^/admin(/|$)", whole),
+        // These paths travel in more than one spelling.
+        (&["a.example.com/ä", "a.example.com/ä/*"], "/ä", whole),
+        (&["a.example.com/a b", "a.example.com/a b/*"], "/a b", whole),
+        (&["a.example.com/a%zz", "a.example.com/a%zz/*"], "/a%zz", whole),
+        (&["a.example.com/a//b", "a.example.com/a//b/*"], "/a//b", whole),
+        (&["a.example.com/a/../b", "a.example.com/a/../b/*"], "/a/../b", whole),
+        (&["a.example.com/.well-known", "a.example.com/.well-known/*"], "/.well-known", "X"),
+        // Not understood, or not as one reads it.
+        (&["a.example.com:443"], "", whole),
+        (&["a.example.com?x"], "", whole),
+        (&["a.example.com."], "", whole),
+        (&["a.example.com//"], "", whole),
+        (&["a.example.com/**"], "", whole),
+        (&[""], "", whole),
+        (&["*"], "", whole),
+    ] {
+        let applications = [application("x", destinations)];
+        assert_eq!(judged(&applications, HOST, path), expected, "{destinations:?} {path}");
+    }
+}
+
+#[test]
+fn a_wildcard_covers_the_names_that_its_stars_take() {
+    for (destination, expected) in [
+        ("*.example.com", "X"),
+        ("*a.example.com", "X"),
+        ("a*.example.com", "X"),
+        ("a.*.com", "X"),
+        ("*.*.com", "X"),
+        ("*.com", "none: a.example.com"),
+        ("b*.example.com", "none: a.example.com"),
+        ("*.a.example.com", "none: a.example.com"),
+        ("**.example.com", "none: a.example.com"),
+        ("a**.example.com", "none: a.example.com"),
+        ("*.example.com/x", "none: a.example.com"),
+    ] {
+        assert_eq!(judged(&[application("x", &[destination])], HOST, ""), expected, "{destination}");
+    }
+    let of_path = [application("x", &["*.example.com/admin", "*.example.com/admin/*"])];
+    assert_eq!(judged(&of_path, HOST, "/admin"), "X");
+    assert_eq!(judged(&of_path, HOST, "/api"), "none: a.example.com/api a.example.com/api/*");
+    let mixed = [application("x", &["*.example.com/admin", "a.example.com/admin/*"])];
+    assert!(judged(&mixed, HOST, "/admin").starts_with("none"), "one of the two is to have both");
+}
+
+/// Which of two overlapping wildcards counts is not known; an exact host goes before them.
+#[test]
+fn of_two_wildcards_over_a_name_neither_covers_it() {
+    let all = || application("all", &["*.example.com"]);
+    for (second, expected) in [
+        ("a*.example.com", "overlap: x"),
+        ("*a.example.com", "overlap: x"),
+        ("*.*.com", "overlap: x"),
+        ("**.example.com", "overlap: x"),
+        ("*.example.com/x", "ALL X"),
+        ("b*.example.com", "ALL"),
+        ("*.b.example.com", "ALL"),
+        ("a.example.com", "ALL X"),
+        ("a.example.com/x", "ALL X"),
+    ] {
+        assert_eq!(judged(&[all(), application("x", &[second])], HOST, ""), expected, "{second}");
+    }
+    let three = [all(), application("x", &["a*.example.com/x"]), application("own", &["a.example.com/*"])];
+    assert_eq!(judged(&three, HOST, ""), "ALL OWN X");
+    let two = [all(), application("x", &["a*.example.com/x"])];
+    assert_eq!(judged(&two, HOST, "/x"), "overlap: x");
+    assert_eq!(judged(&two, HOST, "/admin"), "ALL");
+}
+
+#[test]
+fn a_wildcard_hostname_needs_the_same_wildcard_and_no_gap_below_it() {
+    let none = "none: *.example.com";
+    for (destinations, expected) in [
+        (&["*.example.com"][..], "X"),
+        (&["*.example.com/*"], "X"),
+        (&["*.*.com"], none),
+        (&["**.example.com"], none),
+        (&["a*.example.com"], none),
+        (&["a.example.com"], none),
+        (&["example.com"], none),
+        (&["*"], none),
+    ] {
+        assert_eq!(
+            judged(&[application("x", destinations)], "*.example.com", ""),
+            expected,
+            "{destinations:?}"
+        );
+    }
+    let all = || application("all", &["*.example.com"]);
+    for (second, expected) in [
+        ("a.example.com", "bypass: x"),
+        ("a.example.com/x", "bypass: x"),
+        ("a.b.example.com", "bypass: x"),
+        ("*.b.example.com", "bypass: x"),
+        ("a*.example.com", "bypass: x"),
+        ("*test.example.com", "bypass: x"),
+        ("a.*.com", "bypass: x"),
+        ("**.example.com", "bypass: x"),
+        ("a..example.com", "bypass: x"),
+        ("*.EXAMPLE.com:8443", "bypass: x"),
+        ("example.com", "ALL"),
+        ("*.com", "ALL"),
+        ("a.example.org", "ALL"),
+        ("*.org", "ALL"),
+        ("xexample.com", "ALL"),
+        ("*.xexample.com", "ALL"),
+    ] {
+        assert_eq!(judged(&[all(), bypass("x", &[second])], "*.example.com", ""), expected, "{second}");
+    }
+    for (second, expected) in [
+        ("a.example.com", "ALL X"),
+        ("*.b.example.com", "ALL X"),
+        ("a*.example.com", "overlap: x"),
+        ("a.*.com", "overlap: x"),
+        ("**.example.com", "overlap: x"),
+    ] {
+        assert_eq!(judged(&[all(), application("x", &[second])], "*.example.com", ""), expected, "{second}");
+    }
+    let admin = || application("admin", &["*.example.com/admin", "*.example.com/admin/*"]);
+    assert_eq!(judged(&[admin()], "*.example.com", "/admin"), "ADMIN");
+    // Before a wildcard's path comes the name's own application, whatever its path.
+    assert_eq!(judged(&[admin(), bypass("x", &["a.example.com"])], "*.example.com", "/admin"), "bypass: x");
+    assert_eq!(judged(&[admin(), bypass("x", &["*.example.com"])], "*.example.com", "/admin"), "bypass: x");
+}
+
+#[test]
+fn an_application_that_may_take_a_request_counts_with_its_gap() {
+    let whole = || application("all", &["a.example.com"]);
+    for (path, destination, expected) in [
+        ("", "a.example.com/public", "bypass: x"),
+        ("", "a.example.com/public/*", "bypass: x"),
+        ("", "*.example.com", "bypass: x"),
+        ("", "*.example.com/public", "bypass: x"),
+        ("", "a.example.com:443", "bypass: x"),
+        ("", "a.example.com.", "bypass: x"),
+        ("", "a.example.com?x", "bypass: x"),
+        ("", "**.a.example.com", "bypass: x"),
+        ("", "", "bypass: x"),
+        ("", "b.example.com", "ALL"),
+        ("", "*.a.example.com", "ALL"),
+        ("", "**.b.example.com", "ALL"),
+        ("^/x", "a.example.com/admin", "bypass: x"),
+        ("/admin", "a.example.com/admin", "bypass: x"),
+        ("/admin", "a.example.com/admin/x", "bypass: x"),
+        ("/admin", "a.example.com/admin/*", "bypass: x"),
+        ("/admin", "a.example.com/ADMIN/x", "bypass: x"),
+        ("/admin", "a.example.com/%61dmin", "bypass: x"),
+        ("/admin", "a.example.com/ad*", "bypass: x"),
+        ("/admin", "a.example.com/*/x", "bypass: x"),
+        ("/admin", "a.example.com/./admin", "bypass: x"),
+        ("/admin", "a.example.com//admin", "bypass: x"),
+        ("/admin", "a.example.com/adm", "bypass: x"),
+        ("/admin", "a.example.com/\u{e4}", "bypass: x"),
+        ("/admin/x", "a.example.com/admin", "bypass: x"),
+        ("/admin", "a.example.com/public", "ALL"),
+        ("/admin", "a.example.com/public*", "ALL"),
+        ("/admin", "a.example.com/administrator", "ALL"),
+        ("/admin", "a.example.com/.well-known/acme-challenge/*", "ALL"),
+    ] {
+        assert_eq!(
+            judged(&[whole(), bypass("x", &[destination])], HOST, path),
+            expected,
+            "{path} {destination}"
+        );
+        let several = bypass("x", &["c.example.com", destination]);
+        assert_eq!(judged(&[whole(), several], HOST, path), expected, "{path} {destination}");
+    }
+    let idn = [application("all", &["xn--bcher-kva.example"]), bypass("x", &["bücher.example/x"])];
+    assert_eq!(judged(&idn, "bücher.example", ""), "bypass: x");
+}
+
+#[test]
+fn above_a_path_with_its_own_application_others_do_not_count() {
+    let own = || application("own", &["a.example.com/a/b", "a.example.com/a/b/*"]);
+    for (destination, expected) in [
+        ("a.example.com", "OWN"),
+        ("a.example.com/a", "OWN"),
+        ("a.example.com/a/", "OWN"),
+        ("a.example.com/A", "OWN"),
+        ("b.example.com", "OWN"),
+        ("a.example.com/a/c", "OWN"),
+        ("a.example.com/a/b", "bypass: x"),
+        ("a.example.com/A/b", "bypass: x"),
+        ("a.example.com/a/b/", "bypass: x"),
+        ("a.example.com/a/b/c", "bypass: x"),
+        // Of two patterns with stars nobody knows which one counts.
+        ("a.example.com/*", "bypass: x"),
+        ("a.example.com/a/*", "bypass: x"),
+        ("*.example.com", "bypass: x"),
+    ] {
+        assert_eq!(judged(&[bypass("x", &[destination]), own()], HOST, "/a/b"), expected, "{destination}");
+    }
+    for half in ["a.example.com/a/b", "a.example.com/a/b/*"] {
+        let whole = application("all", &["a.example.com"]);
+        assert_eq!(judged(&[whole, application("half", &[half])], HOST, "/a/b"), "ALL HALF", "{half}");
+        let whole = bypass("all", &["a.example.com"]);
+        assert_eq!(judged(&[whole, application("half", &[half])], HOST, "/a/b"), "bypass: all", "{half}");
+    }
+    let unrelated = Application { kind: ApplicationKind::Unrelated, ..own() };
+    assert_eq!(judged(&[bypass("all", &["a.example.com"]), unrelated], HOST, "/a/b"), "bypass: all");
+    let halves = [
+        application("at", &["a.example.com/a/b"]),
+        application("below", &["a.example.com/a/b/*"]),
+        bypass("all", &["a.example.com"]),
+    ];
+    assert_eq!(judged(&halves, HOST, "/a/b"), "AT BELOW");
+}
+
+#[test]
+fn what_an_application_does_not_tell_is_a_gap() {
+    let whole = || application("x", &["a.example.com"]);
+    let with = |policies: Option<Vec<Decision>>| {
+        let policies = policies.map(|decisions| decisions.into_iter().map(policy).collect());
+        Application { policies, ..whole() }
+    };
+    for (application, expected) in [
+        (with(Some(vec![Decision::Deny])), "X"),
+        (with(Some(vec![Decision::Deny, Decision::Allow])), "X"),
+        (Application { kind: ApplicationKind::Rendered, ..whole() }, "X"),
+        (with(Some(vec![Decision::Allow, Decision::Bypass])), "bypass: x"),
+        (with(Some(vec![Decision::Unknown, Decision::Allow])), "bypass: x"),
+        (with(Some(vec![])), "no policies: x"),
+        (with(None), "no policies: x"),
+        (Application { audience: "".into(), ..whole() }, "no audience: x"),
+        (Application { kind: ApplicationKind::Unknown, ..whole() }, "unknown kind: x"),
+        (Application { kind: ApplicationKind::Unrelated, ..whole() }, "none: a.example.com"),
+    ] {
+        let other = self::application("y", &["a.example.com"]);
+        let beside = if expected.starts_with(['X', 'n']) && !expected.starts_with("no ") {
+            if expected == "X" { "X Y" } else { "Y" }
+        } else {
+            expected
+        };
+        assert_eq!(judged(&[application.clone(), other.clone()], HOST, ""), beside, "{application:?}");
+        assert_eq!(judged(&[other, application.clone()], HOST, ""), beside, "{application:?}");
+        assert_eq!(judged(&[application], HOST, ""), expected);
+    }
+}
+
+#[test]
+fn audiences_are_told_once_and_in_order() {
+    let twin = Application { audience: "B".into(), ..application("c", &["a.example.com/x"]) };
+    let applications = [application("b", &["a.example.com"]), application("a", &["a.example.com/y"]), twin];
+    assert_eq!(judged(&applications, HOST, ""), "A B");
+}
+
+#[test]
+fn a_gap_says_what_to_do() {
+    let needed = vec!["a.example.com/admin".to_owned(), "a.example.com/admin/*".to_owned()];
+    let application: Box<str> = "two\nlines".into();
+    let gaps = [
+        (Gap::NoApplication { needed }, "make one for a.example.com/admin and a.example.com/admin/*"),
+        (Gap::Bypass { application: application.clone() }, "take that policy off"),
+        (Gap::NoPolicies { application: application.clone() }, "give it one"),
+        (Gap::NoAudience { application: application.clone() }, "make it anew"),
+        (Gap::UnknownKind { application: application.clone() }, "update this program"),
+        (Gap::Overlap { application }, "leave one of them"),
+    ];
+    for (gap, remedy) in gaps {
+        let text = gap.to_string();
+        assert!(text.contains(remedy) && !text.contains('\n'), "{text}");
+        assert!(text.starts_with(char::is_lowercase) && !text.ends_with('.'), "{text}");
+    }
+}
