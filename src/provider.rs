@@ -30,9 +30,11 @@ use crate::model::LogLine;
 use crate::model::endpoint::{Changes, Endpoint, List};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
+pub(crate) use crate::provider::access_reader::{
+    APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ,
+};
 use crate::provider::adjustments::Adjustments;
 use crate::provider::memory::{SaidLines, SwallowedHostnames};
-pub(crate) use crate::provider::access_reader::{APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ};
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;

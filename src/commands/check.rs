@@ -4,12 +4,17 @@ use std::time::Duration;
 
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
-use crate::cloudflare::{AccessScope, Client, ClientSettings, ConfigSource, Credentials, Error, TOKEN_FORM, Tunnel};
+use crate::cloudflare::{
+    AccessScope, Client, ClientSettings, ConfigSource, Credentials, Error, TOKEN_FORM, Tunnel,
+};
 use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
-use crate::provider::{APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ, ProviderSettings, find_tunnel, is_of_account, shared_account};
+use crate::provider::{
+    APPLICATIONS_READ, ORGANIZATION_READ, ProviderSettings, ZONE_APPLICATIONS_READ, find_tunnel,
+    is_of_account, shared_account,
+};
 use crate::reconcile::records::{idle_state, surprises};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Ownership, Policy};
@@ -381,9 +386,8 @@ impl Check<'_> {
             Err(error) => self.failed("Access", &error, ORGANIZATION_READ),
         }
         self.applications("Access applications", AccessScope::Account(account), APPLICATIONS_READ);
-        let served = zones
-            .iter()
-            .filter(|zone| self.settings.provider.takes(zone) && is_of_account(zone, account));
+        let served =
+            zones.iter().filter(|zone| self.settings.provider.takes(zone) && is_of_account(zone, account));
         for zone in served {
             let what = format!("Access applications of {}", zone.name);
             self.applications(&what, AccessScope::Zone(&zone.id), ZONE_APPLICATIONS_READ);

@@ -15,12 +15,14 @@ use crate::reconcile::access_guard::{AccessReading, AccessSnapshot};
 /// A team name older than this is read again: it can be changed, but hardly ever is.
 const TEAM_MAX_AGE: Duration = Duration::from_secs(600);
 
-pub(crate) const APPLICATIONS_READ: &str = "give the token the permission Account: Access: Apps and Policies: Read";
+pub(crate) const APPLICATIONS_READ: &str =
+    "give the token the permission Account: Access: Apps and Policies: Read";
 pub(crate) const ZONE_APPLICATIONS_READ: &str =
     "give the token the permission Zone: Access: Apps and Policies: Read for all zones that are served";
 pub(crate) const ORGANIZATION_READ: &str =
     "give the token the permission Account: Access: Organizations, Identity Providers, and Groups: Read";
-const SET_UP: &str = "Access is not set up in the account: open Zero Trust in the dashboard and choose a team name";
+const SET_UP: &str =
+    "Access is not set up in the account: open Zero Trust in the dashboard and choose a team name";
 
 /// One call for Access.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +61,9 @@ impl AccessReader {
     fn known_team(&self, clock: &dyn Clock) -> Option<TeamName> {
         let now = clock.now();
         let known = lock(&self.team).clone();
-        known.filter(|(_, read_at)| now.saturating_duration_since(*read_at) < TEAM_MAX_AGE).map(|(team, _)| team)
+        known
+            .filter(|(_, read_at)| now.saturating_duration_since(*read_at) < TEAM_MAX_AGE)
+            .map(|(team, _)| team)
     }
 
     /// Puts the answers together.
@@ -94,7 +98,12 @@ impl AccessReader {
 
 impl AccessTask<'_> {
     /// Runs the call. Most of a request's time is for what does not depend on Access.
-    pub(super) fn run(self, client: &Client, clock: &dyn Clock, deadline: Deadline) -> Result<AccessAnswer, Error> {
+    pub(super) fn run(
+        self,
+        client: &Client,
+        clock: &dyn Clock,
+        deadline: Deadline,
+    ) -> Result<AccessAnswer, Error> {
         let patience = deadline.remaining(clock).min(limits::ACCESS_TIMEOUT);
         let deadline = Deadline::after(clock, patience);
         match self {

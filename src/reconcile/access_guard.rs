@@ -14,7 +14,7 @@ use crate::reconcile::cover::{self, Cover, Gap};
 use crate::reconcile::snapshot::Snapshot;
 
 /// What was read of Access.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AccessReading {
     /// Nothing, because nothing depends on it.
     #[default]
@@ -25,7 +25,7 @@ pub enum AccessReading {
 }
 
 /// The applications of Access at one time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessSnapshot {
     pub team: TeamName,
     /// Those of the account and of the zones.
@@ -79,7 +79,11 @@ fn parsed(path: Option<&str>) -> Option<PathPattern> {
 
 /// The names of the applications that protect a hostname, or a path of it; empty if it is not protected, or if that is
 /// not known.
-pub(super) fn protectors<'s>(hostname: &Hostname, path: Option<&str>, snapshot: &'s Snapshot) -> Vec<&'s str> {
+pub(super) fn protectors<'s>(
+    hostname: &Hostname,
+    path: Option<&str>,
+    snapshot: &'s Snapshot,
+) -> Vec<&'s str> {
     let AccessReading::Read(access) = &snapshot.access else {
         return Vec::new();
     };

@@ -68,7 +68,8 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             let is_misplaced = is_misplaced(&innermost, &outer, &merged.claims, snapshot);
             let view = RecordView { snapshot, settings, owned: &owned, record, stamp: &merged, is_misplaced };
             let endpoints = view.endpoints();
-            shown.unprotected += endpoints.iter().filter(|endpoint| has_drift(endpoint, ACCESS_DRIFT)).count();
+            shown.unprotected +=
+                endpoints.iter().filter(|endpoint| has_drift(endpoint, ACCESS_DRIFT)).count();
             if settings.policy.ownership == Ownership::Txt {
                 shown.endpoints.extend(registry_txts(&endpoints, record, snapshot, settings));
             }

@@ -25,7 +25,7 @@ fn published(name: &str, properties: &[(&str, &str)]) -> Endpoint {
 
 /// `hostname path service tunnel owner state drift`.
 fn line(entry: &Entry) -> String {
-    let Entry { hostname, path, service, tunnel, owner, state, drift } = entry;
+    let Entry { hostname, path, service, tunnel, owner, state, drift, protected_by: _ } = entry;
     let [path, service, tunnel, owner] =
         [path, service, tunnel, owner].map(|cell| cell.as_deref().unwrap_or("-"));
     let drift = if drift.is_empty() { String::new() } else { format!(" [{}]", drift.join(",")) };

@@ -10,6 +10,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use external_dns_cloudflare_tunnel_webhook::model::{
     AccountId, Record, RecordId, TunnelId, Zone, ZoneId, ZonePlan, hostname,
 };
+use external_dns_cloudflare_tunnel_webhook::reconcile::access_guard::AccessReading;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Settled, Stage, plan};
@@ -57,6 +58,9 @@ pub struct FakeCloudflare {
     /// What the program is set to take over.
     pub adopt: Adopt,
     pub namespace_guard: Option<NamespaceGuard>,
+    pub access_guard: bool,
+    /// What the program reads of Access.
+    pub access: AccessReading,
     pub mass_deletion_limit: usize,
     /// The domain filter is this name with all below it; empty, there is none.
     pub served: &'static str,
@@ -146,6 +150,8 @@ impl FakeCloudflare {
             default_service: None,
             adopt: Adopt::default(),
             namespace_guard: None,
+            access_guard: false,
+            access: AccessReading::NotAsked,
             mass_deletion_limit: MASS_DELETION_LIMIT_DEFAULT,
             served: "",
             live_elsewhere: BTreeSet::new(),
@@ -162,6 +168,7 @@ impl FakeCloudflare {
         settings.policy.default_service.clone_from(&self.default_service);
         settings.policy.adopt.clone_from(&self.adopt);
         settings.policy.namespace_guard.clone_from(&self.namespace_guard);
+        settings.policy.access_guard = self.access_guard;
         settings.policy.mass_deletion_limit = self.mass_deletion_limit;
         if !self.served.is_empty() {
             settings.policy.filter = DomainFilter::lists([self.served], []);
@@ -212,6 +219,7 @@ impl FakeCloudflare {
                 .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true, 1)))
                 .collect(),
             live_elsewhere: self.live_elsewhere.clone(),
+            access: self.access.clone(),
             ..Snapshot::default()
         }
     }
