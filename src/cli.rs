@@ -196,6 +196,12 @@ arguments! {
     cluster_domain: "CLUSTER_DOMAIN",
     /// publish only what Cloudflare Access protects, and have cloudflared require its tokens (default: false) [ACCESS_GUARD]
     access_guard: "ACCESS_GUARD",
+    /// policies of Access that protect whatever says nothing of Access, by name or id, separated by commas (default: none) [DEFAULT_ACCESS_POLICY]
+    default_access_policy: "DEFAULT_ACCESS_POLICY",
+    /// let an object open its hostname with webhook-access-policy: none (default: true) [ACCESS_OPT_OUT]
+    access_opt_out: "ACCESS_OPT_OUT",
+    /// policies of Access that objects may name, separated by commas (default: all, and none with NAMESPACE_GUARD) [ACCESS_POLICIES]
+    access_policies: "ACCESS_POLICIES",
     /// log what would be written, and write nothing (default: false) [DRY_RUN]
     dry_run: "DRY_RUN",
     /// withhold a deletion of more hostnames than this and of more than half of all; 0 withholds none (default: 5) [MASS_DELETION_LIMIT]

@@ -102,6 +102,9 @@ impl Config {
         let adopt = reader.adopt();
         let namespace_guard = reader.namespace_guard();
         let access_guard = reader.boolean("ACCESS_GUARD");
+        let default_access_policy = reader.default_access_policy();
+        let access_opt_out = reader.access_opt_out();
+        let access_policies = reader.access_policies();
         let dry_run = reader.boolean("DRY_RUN");
         let account = reader.account();
         let zone_ids = reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
@@ -124,6 +127,9 @@ impl Config {
             adopt,
             namespace_guard,
             access_guard,
+            default_access_policy,
+            access_opt_out,
+            access_policies,
         };
         Ok(Self {
             client: ClientSettings {

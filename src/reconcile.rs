@@ -4,8 +4,10 @@
 //! returned as a value.
 
 pub mod access_guard;
+pub mod access_wish;
 pub mod adjust;
 pub mod adopt;
+pub mod applications;
 pub mod canonical;
 pub mod claim_state;
 pub mod cover;
@@ -18,6 +20,7 @@ pub mod permitted;
 pub mod plan;
 pub mod policy;
 pub mod property_name;
+pub mod protection;
 pub mod reading;
 pub mod records;
 pub mod rivals;
@@ -27,8 +30,10 @@ pub mod stamp;
 pub mod target;
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::limits;
+use crate::model::access::ReusablePolicy;
 use crate::model::endpoint::Endpoint;
 use crate::model::text::one_line;
 use crate::model::{LogLine, TunnelId};
@@ -39,6 +44,8 @@ pub use crate::reconcile::policy::{Ownership, Policy};
 pub struct Settings {
     pub policy: Policy,
     tunnels: Vec<ConfiguredTunnel>,
+    /// The account's reusable Access policies; `None` until they were read.
+    access_policies: Option<Arc<[ReusablePolicy]>>,
 }
 
 /// A tunnel this program may write to.
@@ -57,7 +64,18 @@ impl Settings {
     pub fn new(policy: Policy, default: ConfiguredTunnel, others: Vec<ConfiguredTunnel>) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
-        Self { policy, tunnels }
+        Self { policy, tunnels, access_policies: None }
+    }
+
+    /// The same, with the account's reusable Access policies as they were read.
+    #[must_use]
+    pub fn with_access_policies(self, policies: Option<Arc<[ReusablePolicy]>>) -> Self {
+        Self { access_policies: policies, ..self }
+    }
+
+    /// The account's reusable Access policies; `None` until they were read.
+    pub fn access_policies(&self) -> Option<&Arc<[ReusablePolicy]>> {
+        self.access_policies.as_ref()
     }
 
     /// The configured tunnels, the default first.

@@ -16,12 +16,12 @@ use crate::logging::Format;
 use crate::model::domain_filter::DomainFilter;
 use crate::model::text::{one_line, quoted};
 use crate::model::{AccountId, Hostname};
-use crate::reconcile::Ownership;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::permitted::{self, OwnPort};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
+use crate::reconcile::{Ownership, access_wish};
 
 const SERVER_PORT_DEFAULT: u16 = 8888;
 const METRICS_PORT_DEFAULT: u16 = 8080;
@@ -251,6 +251,36 @@ impl SettingsReader<'_> {
             Err(problem) => {
                 self.mistake("CLUSTER_DOMAIN", format!("is {}: {problem}", quoted(&text)));
                 None
+            }
+        }
+    }
+
+    /// The policies of `DEFAULT_ACCESS_POLICY`; `none` is the default, and no policy.
+    pub(super) fn default_access_policy(&mut self) -> Vec<Box<str>> {
+        let Some(text) = self.text("DEFAULT_ACCESS_POLICY") else {
+            return Vec::new();
+        };
+        match access_wish::names(&text) {
+            Ok(names) => names.into_iter().flatten().map(Into::into).collect(),
+            Err(problem) => {
+                self.mistake("DEFAULT_ACCESS_POLICY", format!("is {}: it {problem}", quoted(&text)));
+                Vec::new()
+            }
+        }
+    }
+
+    pub(super) fn access_policies(&mut self) -> Option<Vec<Box<str>>> {
+        let listed = self.list("ACCESS_POLICIES");
+        (!listed.is_empty()).then(|| listed.into_iter().map(Into::into).collect())
+    }
+
+    pub(super) fn access_opt_out(&mut self) -> bool {
+        match self.text("ACCESS_OPT_OUT").as_deref() {
+            None | Some("true") => true,
+            Some("false") => false,
+            Some(other) => {
+                self.wrong("ACCESS_OPT_OUT", other, "are true and false");
+                false
             }
         }
     }

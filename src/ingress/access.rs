@@ -74,6 +74,10 @@ impl Access {
         }
     }
 
+    pub(super) fn is_required(&self) -> bool {
+        self.required
+    }
+
     /// The field's value.
     pub(super) fn to_json(&self) -> Value {
         let Self { required, team_name, audience_tags } = self;
@@ -102,14 +106,30 @@ fn is_required(required: Option<&str>, has_team: bool, has_tags: bool) -> Result
     }
 }
 
+/// True if an `access` requires a token, as cloudflared reads it.
+pub(super) fn is_required_by(access: &Value) -> bool {
+    field(access, "required").and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// True if an `access` accepts the tokens with this audience tag.
+pub(super) fn names(access: &Value, tag: &str) -> bool {
+    field(access, "audTag")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .any(|one| one.as_str() == Some(tag))
+}
+
+/// A member. cloudflared's decoder ignores the case of keys.
+fn field<'a>(access: &'a Value, name: &str) -> Option<&'a Value> {
+    let fields = access.as_object()?;
+    fields.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
 /// The canonical properties of an `access`, whoever wrote it.
 pub(super) fn properties(access: &Value) -> Vec<Property> {
-    // cloudflared's decoder ignores the case of keys.
-    let field = |name: &str| {
-        let fields = access.as_object()?;
-        fields.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    };
-    let required = field("required").and_then(Value::as_bool).unwrap_or_default();
+    let field = |name: &str| field(access, name);
+    let required = is_required_by(access);
     let team = field("teamName").and_then(Value::as_str).unwrap_or_default();
     let tags: Vec<&str> =
         field("audTag").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();

@@ -73,6 +73,11 @@ impl OriginRequest {
         Self { access: Some(access), ..self }
     }
 
+    /// True if requests need a token of Access.
+    pub fn requires_access(&self) -> bool {
+        self.access.as_ref().is_some_and(Access::is_required)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.options.is_empty() && self.access.is_none()
     }
@@ -148,6 +153,20 @@ pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
 /// True if an `originRequest` has this `access` in its managed members.
 pub(super) fn has_access(origin: &RawObject<'_>, access: &Access) -> bool {
     holds(&access_of(origin), &access_members(Some(access)))
+}
+
+/// True if an `originRequest` requires tokens of Access.
+pub(super) fn requires_access(origin: &RawObject<'_>) -> bool {
+    origin_access(origin).is_some_and(|access| access::is_required_by(&access))
+}
+
+/// True if an `originRequest` accepts the tokens with this audience tag.
+pub(super) fn names_audience(origin: &RawObject<'_>, tag: &str) -> bool {
+    origin_access(origin).is_some_and(|access| access::names(&access, tag))
+}
+
+fn origin_access(origin: &RawObject<'_>) -> Option<Value> {
+    serde_json::from_str(origin.last(access::FIELD)?.get()).ok()
 }
 
 /// True if an `originRequest` has a field that is not managed.

@@ -182,6 +182,16 @@ impl Rule {
         self.origin().is_some_and(|origin| origin_request::has_access(&origin, access))
     }
 
+    /// True if cloudflared passes on only requests with a token of Access.
+    pub fn requires_access(&self) -> bool {
+        self.origin().is_some_and(|origin| origin_request::requires_access(&origin))
+    }
+
+    /// True if tokens with this audience tag are accepted.
+    pub fn names_audience(&self, tag: &str) -> bool {
+        self.origin().is_some_and(|origin| origin_request::names_audience(&origin, tag))
+    }
+
     /// The canonical properties of its options.
     pub fn option_properties(&self) -> Vec<Property> {
         self.origin().map(|origin| properties_in(&origin)).unwrap_or_default()

@@ -75,6 +75,50 @@ pub enum Decision {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TeamName(Box<str>);
 
+/// The time after which a visitor logs in again, in whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionDuration(u64);
+
+impl Default for SessionDuration {
+    /// What Cloudflare takes where none is said.
+    fn default() -> Self {
+        Self(24 * 60 * 60)
+    }
+}
+
+impl SessionDuration {
+    /// Reads numbers with the units `h`, `m` and `s`: `24h`, `1h30m`. Of what Go reads besides, nothing finer than a
+    /// second makes sense.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut seconds: u64 = 0;
+        let mut rest = text;
+        while !rest.is_empty() {
+            let digits = rest.find(|character: char| !character.is_ascii_digit())?;
+            let (number, behind) = rest.split_at_checked(digits)?;
+            let (unit, behind) = behind.split_at_checked(1)?;
+            let factor = match unit {
+                "h" => 3_600,
+                "m" => 60,
+                "s" => 1,
+                _ => return None,
+            };
+            seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(factor)?)?;
+            rest = behind;
+        }
+        (!text.is_empty()).then_some(Self(seconds))
+    }
+}
+
+impl fmt::Display for SessionDuration {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            seconds if seconds % 3_600 == 0 => write!(formatter, "{}h", seconds / 3_600),
+            seconds if seconds % 60 == 0 => write!(formatter, "{}m", seconds / 60),
+            seconds => write!(formatter, "{seconds}s"),
+        }
+    }
+}
+
 impl Destination {
     /// Reads `host/path`, perhaps with a scheme.
     pub fn parse(text: &str) -> Self {

@@ -11,6 +11,7 @@ use crate::limits;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::text::one_line;
 use crate::model::{Hostname, TunnelId};
+use crate::reconcile::access_wish::{self, AccessWish};
 
 /// The service of an endpoint's rule.
 pub const TUNNEL_SERVICE: &str = "webhook/tunnel-service";
@@ -53,6 +54,8 @@ pub struct Publication {
     pub tunnel: TunnelId,
     /// The rule; `None` if only the record is asked for.
     pub rule: Option<WantedRule>,
+    /// Who may reach it.
+    pub access: AccessWish,
 }
 
 impl Publication {
@@ -148,10 +151,12 @@ pub fn render(
 
 /// The canonical properties of a publication.
 pub fn properties_of(publication: &Publication) -> Vec<Property> {
-    match &publication.rule {
+    let mut properties = match &publication.rule {
         Some(rule) => properties_of_wanted(rule),
         None => vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)],
-    }
+    };
+    properties.extend(access_wish::properties(&publication.access));
+    properties
 }
 
 /// The canonical properties of a wanted rule.

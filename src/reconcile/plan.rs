@@ -4,6 +4,7 @@
 //! and leaves only after the rule is gone. So after any prefix of the stages `records` still names everything that is
 //! ours, and ExternalDNS plans the rest again.
 
+mod access;
 mod host;
 mod mass_deletion;
 mod refusal;
@@ -11,6 +12,7 @@ mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use access::{ApplicationOperation, ApplicationWork};
 pub use refusal::{Reason, Refusal};
 pub use request::{WrongOwner, concerns};
 
@@ -19,6 +21,7 @@ use crate::labels::labels;
 use crate::model::endpoint::Changes;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::ordered::inserted;
+use crate::reconcile::plan::access::Judge;
 use crate::reconcile::plan::host::{Obstacles, Situation};
 use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
@@ -72,6 +75,13 @@ pub struct Plan {
     pub own_before: OwnRules,
     /// The rules that are ours once stamps are written.
     pub own_after: OwnRules,
+}
+
+/// A plan that nobody may carry out, and what it needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Preview {
+    pub plan: Plan,
+    pub work: Vec<ApplicationWork>,
 }
 
 /// The hostnames and tunnels that have waited long enough.
@@ -158,20 +168,45 @@ pub fn plan(
     settled: &Settled,
     settings: &Settings,
 ) -> Result<Plan, WrongOwner> {
-    let Requests { by_hostname, notes, refusals } =
-        Requests::read(changes, settings)?.guarded_by_access(snapshot, settings);
     let own = snapshot.own_rules(settings);
-    let owned = snapshot.owned(&own);
+    let judge = Judge { snapshot, settings, own: &own, is_preview: false };
+    Ok(planned(&judge.judged(Requests::read(changes, settings)?), settled, judge))
+}
+
+/// What has to be done about Access applications before [`plan`] can plan everything, and the plan as it may be then:
+/// the audiences in its rules are not known, so nobody may carry it out.
+///
+/// # Errors
+///
+/// When an endpoint is labelled with another owner than ours.
+pub fn preview(
+    changes: &Changes,
+    snapshot: &Snapshot,
+    settled: &Settled,
+    settings: &Settings,
+) -> Result<Preview, WrongOwner> {
+    let own = snapshot.own_rules(settings);
+    let judge = Judge { snapshot, settings, own: &own, is_preview: true };
+    let requests = judge.judged(Requests::read(changes, settings)?);
+    let plan = planned(&requests, settled, judge);
+    let work = judge.work(&requests, &plan);
+    Ok(Preview { plan, work })
+}
+
+fn planned(requests: &Requests, settled: &Settled, judge: Judge<'_>) -> Plan {
+    let Judge { snapshot, settings, own, .. } = judge;
+    let Requests { by_hostname, notes, refusals } = requests;
+    let owned = snapshot.owned(own);
     let situation = Situation { snapshot, settings, settled, owned: &owned };
-    let mut plan = allowed_by_documents(&by_hostname, &own, situation);
+    let mut plan = allowed_by_documents(by_hostname, own, situation);
     plan.hosts.retain(|host| !host.is_empty());
-    plan.refusals.extend(refusals);
+    plan.refusals.extend(refusals.iter().cloned());
     plan.refusals.sort_unstable();
-    plan.notes.extend(notes);
+    plan.notes.extend(notes.iter().cloned());
     plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.sort_unstable();
     plan.notes.dedup();
-    Ok(plan)
+    plan
 }
 
 /// Plans to remove digests of rules that turned out to be foreign after they were stamped. If nothing else of a

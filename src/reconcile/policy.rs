@@ -35,6 +35,12 @@ pub struct Policy {
     pub namespace_guard: Option<NamespaceGuard>,
     /// `ACCESS_GUARD`: nothing is published that visitors may reach without a login.
     pub access_guard: bool,
+    /// `DEFAULT_ACCESS_POLICY`: the policies of every rule whose endpoint says nothing of Access.
+    pub default_access_policy: Vec<Box<str>>,
+    /// `ACCESS_OPT_OUT`: an endpoint may ask to be open.
+    pub access_opt_out: bool,
+    /// `ACCESS_POLICIES`: the policies that objects may name; `None` for all, but none under `NAMESPACE_GUARD`.
+    pub access_policies: Option<Vec<Box<str>>>,
 }
 
 impl Policy {
@@ -52,6 +58,9 @@ impl Policy {
             adopt: Adopt::default(),
             namespace_guard: None,
             access_guard: false,
+            default_access_policy: Vec::new(),
+            access_opt_out: true,
+            access_policies: None,
         }
     }
 }

@@ -53,6 +53,8 @@ names! {
     "access-required",
     "access-team-name",
     "access-aud-tag",
+    "access-policy",
+    "access-session-duration",
 }
 
 /// Every property that an endpoint may have. If a misspelled name is equally near to two, the first is meant.

@@ -14,8 +14,13 @@ use crate::ingress::origin_request::OptionsRead;
 use crate::ingress::{OriginRequest, PathError, PathPattern, Service, WantedRule};
 use crate::limits;
 use crate::model::TunnelId;
+use crate::model::access::SessionDuration;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::hostname::{self, Hostname};
+use crate::reconcile::access_wish::{
+    self, ACCESS_POLICY, ACCESS_SESSION_DURATION, AccessWish, OPEN, ProtectionWish,
+};
+use crate::reconcile::applications::Place;
 use crate::reconcile::canonical::{
     self, Canonical, Fault, INVALID, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, TUNNEL,
     TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
@@ -137,13 +142,14 @@ impl<'s> EndpointReader<'s> {
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
         let rule = reader.rule(&service, hostname.as_ref());
+        let access = reader.access(rule.as_ref().map(Option::as_ref), hostname.as_ref());
         reader.names();
         let faults = reader.faults;
         let settings = self.settings;
         let target = tunnel.as_ref().unwrap_or_else(|| settings.default_tunnel()).hostname();
-        let publication = match (hostname, tunnel, rule) {
-            (Some(hostname), Some(tunnel), Some(rule)) if faults.is_empty() => {
-                Ok(Publication { hostname, tunnel, rule })
+        let publication = match (hostname, tunnel, rule, access) {
+            (Some(hostname), Some(tunnel), Some(rule), Some(access)) if faults.is_empty() => {
+                Ok(Publication { hostname, tunnel, rule, access })
             }
             _ => Err(faults),
         };
@@ -480,6 +486,81 @@ impl PartReader<'_, '_> {
         let rule = WantedRule { hostname: hostname?.clone(), path: path?, service, origin_request };
         self.faults.extend(permitted::faults(&rule, subject, settings));
         Some(Some(rule))
+    }
+
+    /// Who may reach it. `rule` is `Some(None)` for the record alone.
+    #[allow(
+        clippy::option_option,
+        reason = "no rule at all, and a rule that could not be read, are different"
+    )]
+    fn access(
+        &mut self,
+        rule: Option<Option<&WantedRule>>,
+        hostname: Option<&Hostname>,
+    ) -> Option<AccessWish> {
+        let settings = self.reader.settings;
+        let part = self.part;
+        let (text, duration) = (part.text(ACCESS_POLICY), part.text(ACCESS_SESSION_DURATION));
+        if let Some(property) = ACCESS_PROPERTIES.iter().find(|name| part.text(name).is_some()) {
+            if text.or(duration).is_some() {
+                self.fault(ACCESS_POLICY, format!("and {property} are both set; keep one"));
+            }
+            return Some(AccessWish::Silent);
+        }
+        let default = &settings.policy.default_access_policy;
+        let named = match text {
+            Some(text) => access_wish::names(text)
+                .map_err(|error| self.cannot_read(ACCESS_POLICY, text, &error))
+                .ok()?,
+            None => Some(default.iter().map(|name| &**name).collect())
+                .filter(|names: &Vec<&str>| !names.is_empty()),
+        };
+        let Some(names) = named else {
+            if duration.is_some() {
+                self.fault(ACCESS_SESSION_DURATION, format!("is set, but no policy by {ACCESS_POLICY}"));
+            }
+            if text.is_some() && !settings.policy.access_opt_out {
+                self.fault(
+                    ACCESS_POLICY,
+                    format!("is {OPEN}, and ACCESS_OPT_OUT=false lets nobody open a hostname"),
+                );
+            }
+            return Some(if text.is_some() { AccessWish::Open } else { AccessWish::Silent });
+        };
+        let duration = match duration.map(|text| (text, SessionDuration::parse(text))) {
+            None => SessionDuration::default(),
+            Some((_, Some(duration))) => duration,
+            Some((text, None)) => {
+                self.fault(
+                    ACCESS_SESSION_DURATION,
+                    format!("is {text:?}: allowed is such as 24h, 90m or 1h30m"),
+                );
+                return None;
+            }
+        };
+        match rule {
+            Some(None) => {
+                self.fault(
+                    ACCESS_POLICY,
+                    format!(
+                        "is set, or DEFAULT_ACCESS_POLICY is, and a record alone has no rule that could require a \
+                         login: name a service, or say {ACCESS_POLICY}: {OPEN}"
+                    ),
+                );
+                return None;
+            }
+            Some(Some(rule)) => {
+                if let Err(problem) = Place::of(hostname?, rule.path_text()) {
+                    self.fault(ACCESS_POLICY, problem.to_string());
+                    return None;
+                }
+            }
+            None => {}
+        }
+        ProtectionWish::new(&names, duration, settings)
+            .map_err(|error| self.cannot_read(ACCESS_POLICY, text.unwrap_or_default(), &error))
+            .map(AccessWish::Protected)
+            .ok()
     }
 
     #[allow(clippy::option_option, reason = "no path, and a path that could not be read, are different")]

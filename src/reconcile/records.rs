@@ -9,11 +9,14 @@ use crate::ingress::access::ACCESS_PROPERTIES;
 use crate::ingress::{Document, Owned, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
-use crate::reconcile::access_guard::Guarding;
+use crate::reconcile::access_guard::{AccessReading, Guarding};
+use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN, protection_properties};
+use crate::reconcile::applications::{self, Place};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::claim_state::{ClaimState, claim_states};
 use crate::reconcile::heritage;
-use crate::reconcile::snapshot::{OwnRecord, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
+use crate::reconcile::protection::HostProtection;
+use crate::reconcile::snapshot::{OwnRecord, OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Stamp};
 use crate::reconcile::{Note, Ownership, Settings};
 
@@ -66,7 +69,15 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             }
             let innermost = OwnRecord { zone, record, stamp };
             let is_misplaced = is_misplaced(&innermost, &outer, &merged.claims, snapshot);
-            let view = RecordView { snapshot, settings, owned: &owned, record, stamp: &merged, is_misplaced };
+            let view = RecordView {
+                snapshot,
+                settings,
+                own: &own,
+                owned: &owned,
+                record,
+                stamp: &merged,
+                is_misplaced,
+            };
             let endpoints = view.endpoints();
             shown.unprotected +=
                 endpoints.iter().filter(|endpoint| has_drift(endpoint, ACCESS_DRIFT)).count();
@@ -212,6 +223,7 @@ fn has_drift(endpoint: &Endpoint, drift: &str) -> bool {
 struct RecordView<'a> {
     snapshot: &'a Snapshot,
     settings: &'a Settings,
+    own: &'a OwnRules,
     owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
     record: &'a Record,
     stamp: &'a Stamp,
@@ -230,7 +242,10 @@ impl RecordView<'_> {
         let mut endpoints = Vec::new();
         let hostname = Hostname::parse(&self.record.name);
         if self.stamp.claims.record_only {
-            let properties = vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)];
+            let is_opened = !self.settings.policy.default_access_policy.is_empty();
+            let opened = is_opened.then(|| Property::new(ACCESS_POLICY, OPEN));
+            let service = Property::new(TUNNEL_SERVICE, RECORD_ONLY);
+            let properties = [service].into_iter().chain(opened).collect();
             let drift = (!self.is_protected_record(hostname.as_ref().ok())).then_some(ACCESS_DRIFT);
             endpoints.push(self.endpoint("", self.with_drift(properties, drift)));
         }
@@ -274,13 +289,10 @@ impl RecordView<'_> {
         let mut drift = Vec::new();
         let mut properties = Vec::new();
         if let Some(ClaimState::Standing { tunnel, rule }) = shown {
-            properties = canonical::properties_of_rule(rule);
-            if self.settings.policy.access_guard {
-                // What the guard asks for by itself is no difference from what is wanted.
-                properties.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
-                if !Guarding::of(hostname, path, self.snapshot).holds(rule) {
-                    drift.push(ACCESS_DRIFT);
-                }
+            let (protected, is_as_it_has_to_be) = self.with_access(rule, hostname);
+            properties = protected;
+            if !is_as_it_has_to_be {
+                drift.push(ACCESS_DRIFT);
             }
             if self.is_shadowed(hostname, tunnel, rule) {
                 drift.push("order");
@@ -291,6 +303,37 @@ impl RecordView<'_> {
             drift.push("tunnel");
         }
         self.endpoint(path.unwrap_or_default(), self.with_drift(properties, drift))
+    }
+
+    /// The properties of a rule with what protects it. The second is false if that is not as it has to be.
+    fn with_access(&self, rule: &Rule, hostname: &Hostname) -> (Vec<Property>, bool) {
+        let policy = &self.settings.policy;
+        let mut properties = canonical::properties_of_rule(rule);
+        let is_of_access = |property: &Property| ACCESS_PROPERTIES.contains(&&*property.name);
+        let host = || HostProtection::of(hostname, self.snapshot, self.settings, self.own);
+        let host = matches!(self.snapshot.access, AccessReading::Read(_)).then(host);
+        if let Some(host) = host
+            && let Some(application) = host.applications(rule.path()).first()
+        {
+            properties.retain(|property| !is_of_access(property));
+            let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
+            let duration = applications::session_duration(application);
+            properties.extend(protection_properties(policies, duration.unwrap_or_default()));
+            let is_whole = Place::of(hostname, rule.path())
+                .is_ok_and(|place| applications::stands_over(application, &place));
+            let is_required = host.required(application).is_some_and(|access| rule.has_access(&access));
+            let protects = duration.is_some() && !applications::lets_past(application);
+            return (properties, is_whole && is_required && protects);
+        }
+        if policy.access_guard {
+            // What the guard asks for by itself is no difference from what is wanted.
+            properties.retain(|property| !is_of_access(property));
+            return (properties, Guarding::of(hostname, rule.path(), self.snapshot).holds(rule));
+        }
+        if !policy.default_access_policy.is_empty() && !properties.iter().any(is_of_access) {
+            properties.push(Property::new(ACCESS_POLICY, OPEN));
+        }
+        (properties, true)
     }
 
     fn is_protected_record(&self, hostname: Option<&Hostname>) -> bool {

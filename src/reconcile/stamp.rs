@@ -54,6 +54,13 @@ pub fn namespace_digest(namespace: &str) -> Box<str> {
     hash.characters::<4>().map(char::from).iter().collect()
 }
 
+/// Twelve characters over an owner.
+pub fn owner_digest(owner: &str) -> String {
+    let mut hash = Fnv::new();
+    hash.write(owner.as_bytes());
+    hash.characters::<12>().map(char::from).iter().collect()
+}
+
 /// Three characters over a hostname.
 fn hostname_digest(hostname: &str) -> Digest {
     let mut hash = Fnv::new();

@@ -71,6 +71,22 @@ pub enum Reason {
     Unprotected(Gap),
     /// The Access guard cannot tell if visitors may reach it without a login. It is published already, and stays.
     AccessUnknown(Box<str>),
+    /// A policy that the endpoint names cannot be used.
+    AccessPolicy(Box<str>),
+    /// Somebody else's Access application has the same destination.
+    ApplicationHeld {
+        /// Its name.
+        application: Box<str>,
+    },
+    /// The endpoint says nothing of Access, and what it would publish is protected now.
+    WouldOpen,
+    /// The endpoint asks to be open, and an Access application stands over it.
+    StillProtected {
+        /// Its name.
+        application: Box<str>,
+    },
+    /// So many hostnames ask to be open at once that something else must be wrong.
+    MassOpening,
     /// The namespace guard keeps the hostname for another namespace.
     NamespaceHeld {
         /// The digest of that namespace.
@@ -137,6 +153,11 @@ impl Reason {
         Self::NamespaceGuard { .. } => "namespace_guard",
         Self::Unprotected(_) => "unprotected",
         Self::AccessUnknown(_) => "access_unknown",
+        Self::AccessPolicy(_) => "access_policy",
+        Self::ApplicationHeld { .. } => "application_held",
+        Self::WouldOpen => "would_open",
+        Self::StillProtected { .. } => "still_protected",
+        Self::MassOpening => "mass_opening",
         Self::NamespaceHeld { .. } => "namespace_held",
         Self::DigestTaken { .. } => "digest_taken",
         Self::TwoTunnels { .. } => "two_tunnels",
@@ -155,7 +176,19 @@ impl Reason {
     /// True if ExternalDNS has to be told that work is left. Some of its registries never ask again for what was
     /// answered as done.
     pub fn is_unfinished(&self) -> bool {
-        matches!(self, Self::MassDeletion | Self::Undecided(_) | Self::Moving(_))
+        matches!(self, Self::MassDeletion | Self::MassOpening | Self::Undecided(_) | Self::Moving(_))
+    }
+
+    /// True if the endpoint waits for what is to protect it, or for the word that opens it.
+    pub(super) fn is_about_protection(&self) -> bool {
+        matches!(
+            self,
+            Self::AccessPolicy(_)
+                | Self::ApplicationHeld { .. }
+                | Self::AccessUnknown(_)
+                | Self::WouldOpen
+                | Self::Undecided(_)
+        )
     }
 }
 
@@ -167,6 +200,7 @@ impl Refusal {
         for refusal in refusals {
             match &refusal.reason {
                 reason @ (Reason::MassDeletion
+                | Reason::MassOpening
                 | Reason::Undecided(_)
                 | Reason::Moving(_)
                 | Reason::NotMoved(_)) => {
@@ -278,8 +312,31 @@ impl fmt::Display for Reason {
             }
             Self::AccessUnknown(text) => write!(
                 formatter,
-                "ACCESS_GUARD is on, and it is not known what Access protects: {text}; what is published now stays as \
-                 it is"
+                "it is not known what Access protects: {text}; what is published now stays as it is"
+            ),
+            Self::AccessPolicy(problem) => {
+                write!(formatter, "it {problem}; what is published now stays as it is")
+            }
+            Self::ApplicationHeld { application } => write!(
+                formatter,
+                "the Access application {application:?} has the same destination and is not ours: delete it at \
+                 Cloudflare, or take webhook-access-policy off and keep it, with ACCESS_GUARD=true or the annotations \
+                 webhook-access-required, -team-name and -aud-tag"
+            ),
+            Self::WouldOpen => formatter.write_str(
+                "it is protected by Access, or something beside it is, and the endpoint says nothing of Access any more: \
+                 an annotation may be lost; set webhook-access-policy to the policies, or to none to open it; what is \
+                 published now stays as it is",
+            ),
+            Self::StillProtected { application } => write!(
+                formatter,
+                "it asks to be open, but the Access application {application:?} protects it: take \
+                 webhook-access-policy: none off, or change that application; what is published now stays as it is"
+            ),
+            Self::MassOpening => formatter.write_str(
+                "in one request more than MASS_DELETION_LIMIT hostnames were to be opened, so they stay protected and \
+                 everything else is done: look for a template that has changed; if it is meant, open fewer at once, or \
+                 set MASS_DELETION_LIMIT=0 until it is done",
             ),
             Self::NamespaceHeld { holder } => write!(
                 formatter,

@@ -7,12 +7,10 @@ use super::{Reason, Refusal};
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::hostname;
 use crate::ordered::push_lean;
-use crate::reconcile::access_guard::Guarding;
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::heritage;
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::EndpointReader;
-use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Ownership, Settings};
 
 /// A request, sorted by hostname.
@@ -130,18 +128,6 @@ impl Requests {
         Ok(requests)
     }
 
-    /// Allows only what Access protects, if `ACCESS_GUARD` is on.
-    pub(super) fn guarded_by_access(mut self, snapshot: &Snapshot, settings: &Settings) -> Self {
-        if settings.policy.access_guard {
-            for wanted in self.by_hostname.values_mut().flat_map(|request| &mut request.wanted) {
-                let publication = std::mem::replace(&mut wanted.publication, Err(Reason::Withheld));
-                wanted.publication =
-                    publication.and_then(|publication| guarded_by_access(publication, snapshot, settings));
-            }
-        }
-        self
-    }
-
     fn add_wanted<'e>(&mut self, endpoints: impl Iterator<Item = &'e Endpoint>, settings: &Settings) {
         let mut reader = EndpointReader::new(settings, Notes::with_room(usize::MAX));
         for endpoint in endpoints {
@@ -170,25 +156,6 @@ impl Requests {
                 request.withdrawn.remove(&wanted.set_identifier);
             }
         }
-    }
-}
-
-/// The publication with a rule that requires a login, if Access protects all of it.
-fn guarded_by_access(
-    publication: Publication,
-    snapshot: &Snapshot,
-    settings: &Settings,
-) -> Result<Publication, Reason> {
-    match Guarding::of(&publication.hostname, publication.path(), snapshot) {
-        Guarding::Protected(access) => Ok(publication.requiring(access)),
-        Guarding::Open(gap) => Err(Reason::Unprotected(gap)),
-        Guarding::Unknown(text) if snapshot.holds(publication.hostname.as_str(), settings) => {
-            Err(Reason::AccessUnknown(text))
-        }
-        // Nobody may ask for it again once it was answered as done.
-        Guarding::Unknown(text) => Err(Reason::Undecided(format!(
-            "ACCESS_GUARD is on, and it is not known what Access protects: {text}"
-        ))),
     }
 }
 

@@ -1,0 +1,208 @@
+//! Reads what an endpoint says about who may reach it: `webhook-access-policy`.
+//!
+//! What says nothing never opens what is protected; see `plan/access.rs`. A name that fits no policy stays as text, so
+//! that the endpoint can be refused by name and compared again once the policy is there.
+
+use std::fmt;
+
+use crate::limits::NAMES_SHOWN_MAX;
+use crate::model::access::{ReusablePolicy, SessionDuration};
+use crate::model::endpoint::Property;
+use crate::reconcile::{Policy, Settings};
+
+/// The reusable Access policies that protect the hostname or the path, by name or id, in their order; `none` opens it.
+pub const ACCESS_POLICY: &str = "webhook/access-policy";
+
+/// The time after which a visitor logs in again.
+pub const ACCESS_SESSION_DURATION: &str = "webhook/access-session-duration";
+
+/// The value of [`ACCESS_POLICY`] that opens what is protected.
+pub const OPEN: &str = "none";
+
+/// Separates policies.
+const SEPARATOR: char = ',';
+
+/// The most policies that one application gets. Nobody documents a limit.
+const POLICIES_MAX: usize = 20;
+
+/// What an endpoint asks of Access.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AccessWish {
+    /// Nothing. What is protected stays so.
+    #[default]
+    Silent,
+    /// Everybody is to reach it.
+    Open,
+    /// An application of its own.
+    Protected(ProtectionWish),
+}
+
+/// The application that an endpoint asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProtectionWish {
+    pub policies: Vec<NamedPolicy>,
+    pub session_duration: SessionDuration,
+}
+
+/// A policy that an endpoint names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamedPolicy {
+    /// Its id.
+    Known(Box<str>),
+    Unknown {
+        text: Box<str>,
+        /// The reason why it cannot be used, and the remedy.
+        problem: String,
+    },
+}
+
+/// A text that is no list of policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadPolicies {
+    Empty,
+    OpenAmongOthers,
+    Twice,
+    TooMany,
+}
+
+impl fmt::Display for BadPolicies {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(formatter, "names no policy between its commas; {OPEN} opens the hostname"),
+            Self::OpenAmongOthers => write!(formatter, "has {OPEN} beside policies; say one or the other"),
+            Self::Twice => formatter.write_str("names a policy twice"),
+            Self::TooMany => write!(formatter, "names more than {POLICIES_MAX} policies"),
+        }
+    }
+}
+
+/// Reads the names of policies; `None` for [`OPEN`].
+pub fn names(text: &str) -> Result<Option<Vec<&str>>, BadPolicies> {
+    let names: Vec<&str> = text.split(SEPARATOR).map(str::trim).collect();
+    match &*names {
+        [OPEN] => return Ok(None),
+        names if names.iter().any(|name| name.is_empty()) => return Err(BadPolicies::Empty),
+        names if names.contains(&OPEN) => return Err(BadPolicies::OpenAmongOthers),
+        names if names.len() > POLICIES_MAX => return Err(BadPolicies::TooMany),
+        _ => {}
+    }
+    Ok(Some(names))
+}
+
+impl ProtectionWish {
+    /// The application with the policies of these names.
+    pub(super) fn new(
+        names: &[&str],
+        session_duration: SessionDuration,
+        settings: &Settings,
+    ) -> Result<Self, BadPolicies> {
+        let mut policies: Vec<NamedPolicy> = Vec::with_capacity(names.len());
+        for name in names {
+            let policy = NamedPolicy::find(name, settings);
+            if policies.iter().any(|other| other.text() == policy.text()) {
+                return Err(BadPolicies::Twice);
+            }
+            policies.push(policy);
+        }
+        Ok(Self { policies, session_duration })
+    }
+
+    /// The ids of the policies, or the reason why one of them cannot be used.
+    pub fn ids(&self) -> Result<Vec<&str>, &str> {
+        let policies = self.policies.iter();
+        policies
+            .map(|policy| match policy {
+                NamedPolicy::Known(id) => Ok(&**id),
+                NamedPolicy::Unknown { text: _, problem } => Err(problem.as_str()),
+            })
+            .collect()
+    }
+}
+
+impl NamedPolicy {
+    fn find(text: &str, settings: &Settings) -> Self {
+        match usable_policy(text, settings) {
+            Ok(policy) => Self::Known(policy.id.clone()),
+            Err(problem) => Self::Unknown { text: text.into(), problem },
+        }
+    }
+
+    /// The canonical text.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Known(id) => id,
+            Self::Unknown { text, problem: _ } => text,
+        }
+    }
+}
+
+/// The policy of that name or id, if it protects and may be named.
+fn usable_policy<'s>(text: &str, settings: &'s Settings) -> Result<&'s ReusablePolicy, String> {
+    let Some(policies) = settings.access_policies() else {
+        return Err(format!("names the Access policy {text:?}, and the account's policies are not read yet"));
+    };
+    let by_id = policies.iter().find(|policy| *policy.id == *text);
+    let mut by_name = policies.iter().filter(|policy| *policy.name == *text);
+    let policy = match (by_id, by_name.next(), by_name.next()) {
+        (Some(policy), _, _) | (None, Some(policy), None) => policy,
+        (None, Some(_), Some(_)) => {
+            return Err(format!("names the Access policy {text:?}, which several have: use the id"));
+        }
+        (None, None, _) => {
+            let names = policies.iter().take(NAMES_SHOWN_MAX).map(|policy| format!("{:?}", policy.name));
+            let names = names.collect::<Vec<_>>().join(", ");
+            let known =
+                if names.is_empty() { "there is none".to_owned() } else { format!("there are {names}") };
+            return Err(format!(
+                "names {text:?}, which is no reusable Access policy of the account; {known}"
+            ));
+        }
+    };
+    if policy.decision.may_let_past() {
+        return Err(format!(
+            "names the Access policy {text:?}, which lets visitors past without a login, or has an action that is not \
+             known"
+        ));
+    }
+    if !may_be_named(policy, &settings.policy) {
+        return Err(format!(
+            "names the Access policy {text:?}, which ACCESS_POLICIES does not list as one that objects may use"
+        ));
+    }
+    Ok(policy)
+}
+
+/// True if objects may name the policy. Nobody can tell any more who named one of the default's.
+fn may_be_named(policy: &ReusablePolicy, settings: &Policy) -> bool {
+    let is_listed = |listed: &[Box<str>]| {
+        listed.iter().any(|listed| [&policy.name, &policy.id].into_iter().any(|name| **name == **listed))
+    };
+    let may_be_any = settings.access_policies.is_none() && settings.namespace_guard.is_none();
+    may_be_any
+        || settings.access_policies.as_deref().is_some_and(is_listed)
+        || is_listed(&settings.default_access_policy)
+}
+
+/// The canonical properties of a wish.
+pub fn properties(wish: &AccessWish) -> Vec<Property> {
+    match wish {
+        AccessWish::Silent => Vec::new(),
+        AccessWish::Open => vec![Property::new(ACCESS_POLICY, OPEN)],
+        AccessWish::Protected(ProtectionWish { policies, session_duration }) => {
+            let policies = policies.iter().map(NamedPolicy::text);
+            protection_properties(policies, *session_duration)
+        }
+    }
+}
+
+/// The canonical properties of an application.
+pub fn protection_properties<'p>(
+    policies: impl Iterator<Item = &'p str>,
+    session_duration: SessionDuration,
+) -> Vec<Property> {
+    let mut properties = vec![Property::new(ACCESS_POLICY, policies.collect::<Vec<_>>().join(","))];
+    if session_duration != SessionDuration::default() {
+        properties.push(Property::new(ACCESS_SESSION_DURATION, session_duration.to_string()));
+    }
+    properties
+}
