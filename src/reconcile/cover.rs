@@ -89,14 +89,15 @@ pub fn cover(applications: &[Application], hostname: &Hostname, path: Option<&Pa
     let prefix = path.and_then(PathPattern::prefix);
     let requests = Requests::new(hostname, prefix.as_deref());
     let met = requests.applications(applications);
-    if let Some(gap) = met.iter().find_map(|application| gap(application)) {
+    if let Some(gap) = met.iter().filter_map(|application| gap(application)).min() {
         return Cover::Open(gap);
     }
     let Some(host) = requests.covering_host(&met) else {
         return Cover::Open(Gap::NoApplication { needed: requests.needed() });
     };
-    if let Some(application) = met.iter().find(|application| requests.has_rival(application, host)) {
-        return Cover::Open(Gap::Overlap { application: application.name.clone() });
+    let rivals = met.iter().filter(|application| requests.has_rival(application, host));
+    if let Some(application) = rivals.map(|application| application.name.clone()).min() {
+        return Cover::Open(Gap::Overlap { application });
     }
     let mut audiences: Vec<Box<str>> = met.iter().map(|application| application.audience.clone()).collect();
     audiences.sort_unstable();

@@ -6,6 +6,7 @@
     reason = "what is unexpected fails the test"
 )]
 
+mod access;
 mod adoption;
 mod foreign_rules;
 mod laws;

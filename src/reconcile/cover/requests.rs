@@ -39,12 +39,18 @@ impl<'a> Requests<'a> {
 
     /// The host of the destinations that take every request: the hostname itself, else a wildcard that matches it.
     pub(super) fn covering_host(&self, met: &[&'a Application]) -> Option<&'a str> {
-        let is_covering = |host: &&str| {
+        let is_covering = |host: &str| {
             let takes_prefix = self.prefix.is_some_and(|prefix| has_prefix(met, host, prefix));
             takes_prefix || has(met, host, "") || has(met, host, "*")
         };
-        let wildcards = hosts(met).filter(|host| host.contains('*') && surely_matches(host, self.hostname));
-        [self.hostname].into_iter().chain(wildcards).find(is_covering)
+        if is_covering(self.hostname) {
+            return Some(self.hostname);
+        }
+        let hosts = met
+            .iter()
+            .flat_map(|application| &application.destinations)
+            .map(|destination| &*destination.host);
+        hosts.filter(|host| surely_matches(host, self.hostname) && is_covering(host)).min()
     }
 
     /// True if the application has another wildcard over names that the covering host is for. An exact host goes before
@@ -83,13 +89,6 @@ impl<'a> Requests<'a> {
     }
 }
 
-fn hosts<'a>(applications: &[&'a Application]) -> impl Iterator<Item = &'a str> {
-    applications
-        .iter()
-        .flat_map(|application| &application.destinations)
-        .map(|destination| &*destination.host)
-}
-
 fn has(applications: &[&Application], host: &str, path: &str) -> bool {
     let mut destinations = applications.iter().flat_map(|application| &application.destinations);
     destinations.any(|destination| *destination.host == *host && *destination.path == *path)
@@ -100,7 +99,8 @@ fn has_prefix(applications: &[&Application], host: &str, prefix: &str) -> bool {
     has(applications, host, prefix) && has(applications, host, &format!("{prefix}/*"))
 }
 
-/// True if a destination's host matches a name, which is no wildcard itself. Its `*` stands for a label or a part of one.
+/// True if a destination's host matches a name, which is no wildcard itself: its `*` stands for a label or a part of
+/// one.
 fn surely_matches(host: &str, name: &str) -> bool {
     !name.contains('*')
         && host.split('.').count() == name.split('.').count()
