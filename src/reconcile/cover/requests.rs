@@ -1,8 +1,8 @@
 //! Tells which destinations the requests of one rule may meet, and which of them take every one.
 //!
-//! Access has the most specific destination count, and gives it nothing from a less specific one. How it compares
-//! letter case and percent signs of a path is not known, nor whether `/alpha` takes `/alpha/x` or even `/alphabet`, nor
-//! which of two wildcards counts. So a destination counts as met wherever it may be, and as covering only where its text
+//! The most specific destination counts, and gets nothing from a less specific one. Access does not say how it compares
+//! letter case and percent signs of a path, if `/alpha` takes `/alpha/x` or even `/alphabet`, or which of two
+//! overlapping wildcards counts. So a destination counts as met wherever it may be, and as covering only where its text
 //! is the very one that is needed.
 
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ pub(super) struct Requests<'a> {
 }
 
 impl<'a> Requests<'a> {
-    /// The prefix begins with a slash. One that Access may compare otherwise than cloudflared does counts as every path.
+    /// The prefix begins with a slash. One that Access may compare otherwise than cloudflared counts as every path.
     pub(super) fn new(hostname: &'a Hostname, prefix: Option<&'a str>) -> Self {
         let prefix = prefix.and_then(|prefix| prefix.strip_prefix('/'));
         Self { hostname: hostname.as_str(), prefix: prefix.filter(|prefix| is_plain(prefix)) }
@@ -79,8 +79,8 @@ impl<'a> Requests<'a> {
         may_match(host, self.hostname) && self.prefix.is_none_or(|prefix| may_take(path, prefix))
     }
 
-    /// True if a destination that may meet the requests surely gives way to those for the prefix itself: it has the same
-    /// host and a shorter path. Nobody knows this of wildcards.
+    /// True if a destination that may meet the requests surely gives way to those for the prefix itself: it has the
+    /// same host and a shorter path. Nobody knows this of wildcards.
     fn is_above(&self, Destination { host, path }: &Destination) -> bool {
         **host == *self.hostname
             && !host.contains('*')
