@@ -6,6 +6,7 @@
     reason = "what is unexpected fails the test"
 )]
 
+mod access;
 mod behaviour;
 mod certificate;
 mod credential_file;
