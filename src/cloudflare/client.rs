@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use super::credential_file::{CredentialFile, Look};
-use super::envelope::{Context, Envelope};
+use super::envelope::{Context, Envelope, PageInfo, Take};
 use super::error::Error;
 use super::error_class::Resource;
 use super::limiter::Limiter;
@@ -161,6 +161,21 @@ impl Client {
         path: &str,
         deadline: Deadline,
     ) -> Result<Envelope<T>, Error> {
+        let mut result = None;
+        let page = self.repeat_read(resource, path, deadline, &mut |json| {
+            result = Some(serde_json::from_str(json)?);
+            Ok(())
+        })?;
+        Ok(Envelope { result, page })
+    }
+
+    fn repeat_read(
+        &self,
+        resource: Resource,
+        path: &str,
+        deadline: Deadline,
+        take: &mut Take<'_>,
+    ) -> Result<PageInfo, Error> {
         let mut retries = 0;
         let mut connection_max_idle = CONNECTION_MAX_IDLE;
         let mut has_changed = false;
@@ -168,7 +183,7 @@ impl Client {
             self.await_admission(deadline)?;
             let used = self.credentials();
             let call = Call { resource, method: Method::Get, path, body: None };
-            let error = match self.call(call, connection_max_idle, deadline) {
+            let error = match self.call(call, connection_max_idle, deadline, take) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -190,8 +205,7 @@ impl Client {
         }
     }
 
-    /// Sends a write at most once, and at once or not at all, because what was read before must still be true. An empty
-    /// `body` is none.
+    /// Sends a write at most once, and at once or not at all, because what was read before must still be true.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
         resource: Resource,
@@ -200,12 +214,22 @@ impl Client {
         body: &[u8],
         deadline: Deadline,
     ) -> Result<Envelope<T>, Error> {
+        // An empty body is none.
+        let call = Call { resource, method, path, body: (!body.is_empty()).then_some(body) };
+        let mut result = None;
+        let page = self.write_once(call, deadline, &mut |json| {
+            result = Some(serde_json::from_str(json)?);
+            Ok(())
+        })?;
+        Ok(Envelope { result, page })
+    }
+
+    fn write_once(&self, call: Call<'_>, deadline: Deadline, take: &mut Take<'_>) -> Result<PageInfo, Error> {
         self.admit(deadline)?.map_err(|retry_after| Error::Limited { retry_after })?;
         let used = self.credentials();
-        let call = Call { resource, method, path, body: (!body.is_empty()).then_some(body) };
-        let outcome = self.call(call, self.write_connection_max_idle(), deadline);
+        let outcome = self.call(call, self.write_connection_max_idle(), deadline, take);
         if let Err(error) = &outcome {
-            self.has_other_credentials(resource, error, &used);
+            self.has_other_credentials(call.resource, error, &used);
             if error.is_connection_lost() {
                 *self.write_lost_at() = Some(self.clock.now());
             }
@@ -296,20 +320,21 @@ impl Client {
     }
 
     /// Sends an admitted request, and reads its answer.
-    fn call<T: DeserializeOwned>(
+    fn call(
         &self,
         call: Call<'_>,
         connection_max_idle: Duration,
         deadline: Deadline,
-    ) -> Result<Envelope<T>, Error> {
+        take: &mut Take<'_>,
+    ) -> Result<PageInfo, Error> {
         let credentials = self.credentials();
         let response = self.exchange(call, &credentials, connection_max_idle, deadline)?;
         self.context(call.resource, &credentials, &response)
-            .read(&response.body)
+            .read(&response.body, take)
             .map_err(|error| self.remembered(error))
     }
 
-    /// The same without what depends on the type of the result, which would be compiled anew for each.
+    /// Sends it, and counts and logs what became of it.
     fn exchange(
         &self,
         Call { resource, method, path, body }: Call<'_>,

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use super::error::{self, ApiRejection, Cause, Error};
 use super::error_class::{self, ErrorClass, Resource};
@@ -56,12 +57,16 @@ impl PageInfo {
     }
 }
 
+/// Takes the JSON of a result, in a type that only the caller knows. All else would be compiled anew for each type.
+pub(super) type Take<'a> = dyn FnMut(&str) -> serde_json::Result<()> + 'a;
+
 #[derive(Deserialize)]
-struct WireEnvelope<T> {
+struct WireEnvelope<'a> {
     success: bool,
     #[serde(default, deserialize_with = "null_is_default")]
     errors: Vec<WireError>,
-    result: Option<T>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "null_is_default")]
     result_info: PageInfo,
 }
@@ -112,31 +117,30 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    pub(super) fn read<T: DeserializeOwned>(self, body: &[u8]) -> Result<Envelope<T>, Error> {
-        let unreadable = match serde_json::from_slice::<WireEnvelope<T>>(body) {
-            Ok(envelope) => return self.open(envelope),
-            Err(error) => error,
-        };
-        // A failure may have a `result` of any shape; only its errors count.
-        match serde_json::from_slice::<WireEnvelope<IgnoredAny>>(body) {
-            Ok(envelope) if !envelope.success => Err(self.refuse(envelope.errors)),
-            Ok(_) if self.is_success() => {
-                Err(Error::Unreadable { status: self.status, reason: self.clean(&unreadable.to_string()) })
-            }
+    /// Reads an answer. A failure may have a `result` of any shape; only its errors count.
+    pub(super) fn read(self, body: &[u8], take: &mut Take<'_>) -> Result<PageInfo, Error> {
+        let envelope: WireEnvelope<'_> = match serde_json::from_slice(body) {
+            Ok(envelope) => envelope,
             // Without a length, a connection that ends early looks like the end of the answer.
-            _ if self.is_success() && unreadable.is_eof() && !body.is_empty() => Err(Error::Unanswered(
-                TransportError::new(TransportErrorKind::Disconnected, true, "the answer ends in the middle"),
-            )),
-            _ => Err(self.refuse(Vec::new())),
+            Err(error) if self.is_success() && error.is_eof() && !body.is_empty() => {
+                return Err(Error::Unanswered(TransportError::new(
+                    TransportErrorKind::Disconnected,
+                    true,
+                    "the answer ends in the middle",
+                )));
+            }
+            Err(_) => return Err(self.refuse(Vec::new())),
+        };
+        if !envelope.success || !self.is_success() {
+            return Err(self.refuse(envelope.errors));
         }
-    }
-
-    fn open<T>(self, envelope: WireEnvelope<T>) -> Result<Envelope<T>, Error> {
-        if envelope.success && self.is_success() {
-            Ok(Envelope { result: envelope.result, page: envelope.result_info })
-        } else {
-            Err(self.refuse(envelope.errors))
+        if let Some(result) = envelope.result {
+            take(result.get()).map_err(|error| Error::Unreadable {
+                status: self.status,
+                reason: self.clean(&error.to_string()),
+            })?;
         }
+        Ok(envelope.result_info)
     }
 
     fn is_success(self) -> bool {
@@ -216,13 +220,18 @@ mod tests {
     const TOKEN: &str = "SeCrEt_ToKeN-0123456789";
 
     fn read(status: u16, body: &str) -> Result<Envelope<Vec<u32>>, Error> {
-        Context {
+        let context = Context {
             resource: Resource::Records,
             status,
             retry_after: None,
             secret: &Secret::parse(TOKEN).unwrap(),
-        }
-        .read(body.as_bytes())
+        };
+        let mut result = None;
+        let page = context.read(body.as_bytes(), &mut |json| {
+            result = Some(serde_json::from_str(json)?);
+            Ok(())
+        })?;
+        Ok(Envelope { result, page })
     }
 
     fn refusal_of(status: u16, body: &str) -> ApiRejection {
