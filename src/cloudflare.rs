@@ -25,7 +25,7 @@ mod transport;
 mod tunnel;
 mod zone;
 
-pub use access::AccessScope;
+pub use access::{AccessScope, parse_application};
 pub use client::{Client, check_authorities};
 pub use configuration::Configuration;
 pub use error::{ApiRejection, Cause, Error};

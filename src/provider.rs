@@ -3,6 +3,8 @@
 mod access_reader;
 mod adjustments;
 mod announcement;
+mod applications;
+mod policies;
 mod connectors;
 mod description;
 mod execution;
@@ -36,6 +38,7 @@ pub(crate) use crate::provider::access_reader::{
 use crate::provider::adjustments::Adjustments;
 use crate::provider::memory::{SaidLines, SwallowedHostnames};
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
+use crate::provider::policies::PolicyReader;
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
 pub(crate) use crate::provider::resolution::{
@@ -44,6 +47,7 @@ pub(crate) use crate::provider::resolution::{
 pub use crate::provider::settings::ProviderSettings;
 pub use crate::provider::watch::Watch;
 use crate::provider::writer::Writer;
+use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::INVALID;
 use crate::reconcile::{Note, Settings, plan, records};
 use crate::webhook::incoming::{Arrived, Incoming};
@@ -60,6 +64,7 @@ pub struct Provider {
     /// `None` until the account and every tunnel are known.
     resolved: Arc<Mutex<Option<Arc<Resolved>>>>,
     readings: Arc<Readings>,
+    policies: PolicyReader,
     adjustments: Adjustments,
     writer: Writer,
     said_notes: Mutex<SaidLines>,
@@ -101,6 +106,7 @@ impl Provider {
             metrics,
             resolved: Arc::default(),
             readings,
+            policies: PolicyReader::default(),
             adjustments: Adjustments::default(),
             writer,
             said_notes: Mutex::default(),
@@ -138,8 +144,38 @@ impl Provider {
         lock(&self.resolved).clone().ok_or(RequestError::NotReady)
     }
 
+    /// Reads Access from now on if an endpoint names a policy, and its policies again if one is not known.
+    fn look_at_wishes<'e>(&self, endpoints: impl Iterator<Item = &'e Endpoint>, settings: &Settings) {
+        let mut named = endpoints.filter_map(|endpoint| endpoint.property(ACCESS_POLICY));
+        let is_known = |id: &str| {
+            let policies = settings.access_policies().into_iter().flat_map(|policies| policies.iter());
+            id == OPEN || policies.map(|policy| &*policy.id).any(|known| known == id)
+        };
+        if named.any(|named| named != OPEN && !named.split(',').all(is_known)) {
+            self.policies.miss();
+            self.readings.reader().access().ask();
+        }
+    }
+
+    /// The account and its tunnels, with the policies that are missing so far.
+    fn with_policies(&self, resolved: Arc<Resolved>, deadline: Deadline) -> Arc<Resolved> {
+        let access = self.readings.reader().access();
+        if !access.is_needed(&resolved.settings.policy) {
+            return resolved;
+        }
+        let known = resolved.settings.access_policies();
+        let Some(policies) = self.policies.read(known, &self.client, &resolved.account, &*self.clock, deadline)
+        else {
+            return resolved;
+        };
+        let settings = resolved.settings.clone().with_access_policies(Some(policies));
+        let resolved = Arc::new(Resolved { account: resolved.account.clone(), settings });
+        *lock(&self.resolved) = Some(Arc::clone(&resolved));
+        resolved
+    }
+
     fn show(&self, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
-        let resolved = self.resolved()?;
+        let resolved = self.with_policies(self.resolved()?, deadline);
         let snapshot = self.readings.read(&resolved, deadline)?;
         self.writer.begin_loop();
         let shown = records::records(&snapshot, &resolved.settings);
@@ -157,6 +193,7 @@ impl Provider {
         let settings = &resolved.settings;
         let last = || self.readings.last();
         let adjusted = self.adjustments.adjust(wanted, settings, last, &*self.clock, deadline)?;
+        self.look_at_wishes(adjusted.iter(), settings);
         // ExternalDNS has to ask for everything that is not published yet.
         if let Some(snapshot) = self.readings.recent() {
             lock(&self.swallowed_hostnames).returned(&adjusted, |hostname| {
@@ -169,6 +206,8 @@ impl Provider {
     fn apply(&self, incoming: &mut Incoming<'_>, deadline: Deadline) -> Result<(), RequestError> {
         let resolved = self.resolved()?;
         let changes = planned_changes(incoming, &resolved.settings)?;
+        self.look_at_wishes(changes.create.iter().chain(&changes.update_new), &resolved.settings);
+        let resolved = self.with_policies(resolved, deadline);
         for endpoint in changes.create.iter().chain(&changes.update_new).chain(&changes.delete) {
             lock(&self.swallowed_hostnames).asked_for(&endpoint.dns_name);
         }

@@ -202,6 +202,11 @@ impl Client {
     }
 }
 
+/// Reads an application as [`Client::access_application`] gives it.
+pub fn parse_application(text: &RawValue) -> Result<Application, Error> {
+    serde_json::from_str(text.get()).map_err(|error| unreadable(error.to_string()))
+}
+
 fn application_path(account: &AccountId, id: &str) -> String {
     path(&["accounts", account.as_str(), "access", "apps", id])
 }

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{AccessScope, Client, Error};
+use crate::cloudflare::{self, AccessScope, Client, Error};
 use crate::limits;
 use crate::locks::lock;
 use crate::model::access::{Application, TeamName};
 use crate::model::{AccountId, Zone};
+use crate::reconcile::Policy;
 use crate::reconcile::access_guard::{AccessReading, AccessSnapshot};
 
 /// A team name older than this is read again: it can be changed, but hardly ever is.
@@ -39,20 +41,49 @@ pub(super) enum AccessAnswer {
     Applications(Vec<Application>),
 }
 
-/// Remembers the team between two readings.
+/// The time for which Cloudflare's list of applications may not show a write.
+pub(super) const LIST_LAG_MAX: Duration = Duration::from_secs(120);
+
+/// Remembers the team between two readings, and what was just written.
 #[derive(Debug, Default)]
 pub(super) struct AccessReader {
+    /// Something asked for an application.
+    is_asked: AtomicBool,
     team: Mutex<Option<(TeamName, Instant)>>,
+    /// By id, the applications as they were written last; `None` for those that were deleted.
+    written: Mutex<BTreeMap<Box<str>, (Option<Application>, Instant)>>,
 }
 
 impl AccessReader {
-    /// The calls of one reading.
+    /// Reads applications from now on.
+    pub(super) fn ask(&self) {
+        self.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// True if something depends on Access.
+    pub(super) fn is_needed(&self, policy: &Policy) -> bool {
+        policy.access_guard
+            || !policy.default_access_policy.is_empty()
+            || self.is_asked.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of a write, which the list may not show for a while.
+    pub(super) fn wrote(&self, id: &str, application: Option<Application>, now: Instant) {
+        lock(&self.written).insert(id.into(), (application, now));
+    }
+
+    /// The calls of one reading. Only the guard has to know zones' applications, which nobody makes any more.
     pub(super) fn tasks<'a>(
         &self,
         account: &'a AccountId,
         zones: &[&'a Zone],
+        policy: &Policy,
         clock: &dyn Clock,
     ) -> Vec<AccessTask<'a>> {
+        if !self.is_needed(policy) {
+            return Vec::new();
+        }
+        let zones = if policy.access_guard { zones } else { &[] };
         let team = self.known_team(clock).is_none().then_some(AccessTask::Team(account));
         let zones = zones.iter().map(|zone| AccessTask::OfZone(zone));
         team.into_iter().chain([AccessTask::OfAccount(account)]).chain(zones).collect()
@@ -66,12 +97,19 @@ impl AccessReader {
             .map(|(team, _)| team)
     }
 
-    /// Puts the answers together.
+    /// Puts the answers together. Applications that were written a moment ago and that the list does not show so are
+    /// read by their ids.
     pub(super) fn reading(
         &self,
         answers: Vec<(AccessTask<'_>, Result<AccessAnswer, Error>)>,
+        client: &Client,
+        account: &AccountId,
         clock: &dyn Clock,
+        deadline: Deadline,
     ) -> AccessReading {
+        if answers.is_empty() {
+            return AccessReading::NotAsked;
+        }
         let mut applications = Vec::new();
         let mut unread_zones = BTreeMap::new();
         for (task, answer) in answers {
@@ -88,11 +126,46 @@ impl AccessReader {
         }
         applications.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         applications.dedup_by(|a, b| a.id == b.id);
+        let applications = match self.with_written(applications, client, account, clock, deadline) {
+            Ok(applications) => applications,
+            Err(error) => return AccessReading::Failed(AccessTask::OfAccount(account).told(&error).into()),
+        };
         // What was just read is known for a while.
         match self.known_team(clock) {
             Some(team) => AccessReading::Read(AccessSnapshot { team, applications, unread_zones }),
             None => AccessReading::Failed("the team was not read".into()),
         }
+    }
+}
+
+impl AccessReader {
+    fn with_written(
+        &self,
+        mut applications: Vec<Application>,
+        client: &Client,
+        account: &AccountId,
+        clock: &dyn Clock,
+        deadline: Deadline,
+    ) -> Result<Vec<Application>, Error> {
+        let now = clock.now();
+        let mut written = lock(&self.written);
+        written.retain(|_, (_, written_at)| now.saturating_duration_since(*written_at) < LIST_LAG_MAX);
+        let written = written.clone();
+        for (id, (application, _)) in written {
+            let listed = applications.iter().position(|one| one.id == id);
+            if listed.and_then(|index| applications.get(index)) == application.as_ref() {
+                continue;
+            }
+            if let Some(index) = listed {
+                applications.swap_remove(index);
+            }
+            if application.is_some()
+                && let Some(found) = client.access_application(account, &id, deadline)?
+            {
+                applications.push(cloudflare::parse_application(&found)?);
+            }
+        }
+        Ok(applications)
     }
 }
 

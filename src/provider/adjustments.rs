@@ -14,6 +14,7 @@ use crate::model::endpoint::Endpoint;
 use crate::provider::memory::{MergedObjects, SaidLines, Shown};
 use crate::provider::request_error::RequestError;
 use crate::reconcile::adjust::{self, Adjuster};
+use crate::reconcile::protection;
 use crate::reconcile::rivals::{self, Holders, Known};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Settings};
@@ -71,6 +72,7 @@ impl Adjustments {
             let known = Known { snapshot: &snapshot, holders: &holders, merges: &merges };
             let (new_holders, notes) = rivals::settle(&mut adjusted.endpoints, known, settings);
             *holders = new_holders;
+            protection::drop_idle_openings(&mut adjusted.endpoints, &snapshot, settings);
             adjusted.has_more_notes |= notes.len() > limits::NOTES_MAX;
             adjusted.notes.extend(notes);
         }

@@ -6,7 +6,7 @@ use crate::ingress::{Rule, RuleEdit};
 use crate::model::endpoint::Property;
 use crate::model::{LogLine, NewRecord, RecordPatch, TunnelId};
 use crate::reconcile::canonical;
-use crate::reconcile::plan::{Adoption, Plan, RecordOperation, Subject};
+use crate::reconcile::plan::{Adoption, ApplicationOperation, ApplicationWork, Plan, RecordOperation, Subject};
 
 /// A line for each write of a plan.
 pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
@@ -28,6 +28,18 @@ pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
                 .chain(operations.map(|operation| describe_operation(&host.hostname, operation)))
         })
         .collect()
+}
+
+pub(super) fn describe_application(work: &ApplicationWork) -> LogLine {
+    let verb = match &work.operation {
+        ApplicationOperation::Create(_) => "created",
+        ApplicationOperation::Replace(..) => "changed",
+        ApplicationOperation::Delete(_) => "deleted",
+    };
+    LogLine::default()
+        .quoted("hostname", &*work.hostname)
+        .quoted("path", Some(&*work.set_identifier).filter(|path| !path.is_empty()))
+        .text(format!("Access application {verb}"))
 }
 
 pub(super) fn describe_adoption(hostname: &str, Adoption { path, was }: &Adoption) -> LogLine {

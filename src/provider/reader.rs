@@ -121,6 +121,11 @@ impl SnapshotReader {
         }
     }
 
+    /// What was read and written of Access.
+    pub(super) fn access(&self) -> &AccessReader {
+        &self.access
+    }
+
     fn keep_zones(&self, zones: Arc<[Zone]>) -> Arc<[Zone]> {
         let look_again_at = self.clock.now() + ZONE_LIST_MAX_AGE;
         *self.cached_zones() = Some(ZoneList { zones: Arc::clone(&zones), look_again_at, is_stale: false });
@@ -147,12 +152,12 @@ impl SnapshotReader {
         let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones.iter().partition(|zone| {
             is_of_account(zone, account) && is_in_scope(zone, &self.zone_ids, &settings.policy.filter)
         });
-        let access = settings.policy.access_guard.then(|| self.access.tasks(account, &served, &*self.clock));
+        let access = self.access.tasks(account, &served, &settings.policy, &*self.clock);
         let tasks: Vec<Task<'_>> = served
             .into_iter()
             .map(Task::Records)
             .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
-            .chain(access.into_iter().flatten().map(Task::Access))
+            .chain(access.into_iter().map(Task::Access))
             .collect();
         let answers = in_parallel(&tasks, |task| task.run(&self.client, &*self.clock, account, deadline))
             .inspect_err(|error| {
@@ -181,9 +186,7 @@ impl SnapshotReader {
                 _ => {}
             }
         }
-        if settings.policy.access_guard {
-            snapshot.access = self.access.reading(access, &*self.clock);
-        }
+        snapshot.access = self.access.reading(access, &self.client, account, &*self.clock, deadline);
         snapshot.live_elsewhere = self.live_elsewhere(account, settings, &snapshot, deadline)?;
         Ok(snapshot)
     }

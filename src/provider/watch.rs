@@ -146,6 +146,9 @@ impl Watch {
         let deadline = Deadline::after(&*self.clock, ANNOUNCE_TIMEOUT);
         let zones = self.readings.reader().zones(deadline);
         announce(&resolved, &self.settings, zones.as_deref());
+        let policies = self.known().and_then(|known| known.settings.access_policies().cloned());
+        let Resolved { account, settings } = resolved;
+        let resolved = Resolved { account, settings: settings.with_access_policies(policies) };
         *lock(&self.resolved) = Some(Arc::new(resolved));
         self.readings.outdate();
     }

@@ -13,6 +13,7 @@ use crate::locks::lock;
 use crate::logging;
 use crate::model::endpoint::Changes;
 use crate::observe::metrics::{Family, Metrics};
+use crate::provider::applications::{ApplicationMemory, ApplicationWriter};
 use crate::provider::description;
 use crate::provider::execution::{Execution, Tools};
 use crate::provider::hold_back::hold_back;
@@ -23,7 +24,8 @@ use crate::provider::request_error::RequestError;
 use crate::provider::resolution::Resolved;
 use crate::provider::writes::works;
 use crate::reconcile::Note;
-use crate::reconcile::plan::{self, HostPlan, Plan, Reason, Refusal};
+use crate::reconcile::access_guard::{AccessReading, AccessSnapshot};
+use crate::reconcile::plan::{self, ApplicationWork, HostPlan, Plan, Preview, Reason, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The number of times that one request begins at the read, after writes without an answer.
@@ -60,6 +62,7 @@ struct Memory {
     refused_work: RefusedWork,
     unpublished_rules: UnpublishedRules,
     moves: Moves,
+    applications: ApplicationMemory,
 }
 
 /// One request's turn to write.
@@ -173,7 +176,7 @@ impl Turn<'_> {
             return Ok(false);
         }
         let plan = self.plan(&snapshot)?;
-        if !plan.is_empty() {
+        if !plan.is_empty() || self.preview(&snapshot)?.is_some_and(|preview| !preview.work.is_empty()) {
             return Ok(false);
         }
         self.writer.conclude(&plan, &Done::default()).map(|()| true)
@@ -182,7 +185,15 @@ impl Turn<'_> {
     /// Reads, plans and writes once.
     fn attempt(&mut self, may_repeat: bool) -> Result<Next, RequestError> {
         let (snapshot, disowned) = self.read_what_is_ours()?;
+        let preview = self.preview(&snapshot)?;
+        let leaves_applications = preview.as_ref().is_some_and(|preview| preview.leaves_applications);
+        let (snapshot, unprotected) = match preview {
+            Some(preview) if self.writer.is_dry_run => return self.describe(preview),
+            Some(preview) => self.with_applications(snapshot, &preview.work),
+            None => (snapshot, Vec::new()),
+        };
         let mut plan = self.plan(&snapshot)?;
+        plan.refusals = told_once(plan.refusals, unprotected);
         // What a stamp of ours still names is still somebody else's.
         let taken = self.memory.unpublished_rules.taken(&snapshot, &self.resolved.settings);
         plan.hosts.retain(|host| !taken.contains_key(&host.hostname));
@@ -206,6 +217,11 @@ impl Turn<'_> {
         // The stand-in records are led over by their ids, which the next read shows.
         let is_led_by_copy = |host: &HostPlan| host.stands_in && !done.dropped.contains(&host.hostname);
         if may_repeat && plan.hosts.iter().any(is_led_by_copy) {
+            self.writer.report(&plan, &done);
+            return Ok(Next::Again);
+        }
+        // Their applications can go now.
+        if may_repeat && leaves_applications {
             self.writer.report(&plan, &done);
             return Ok(Next::Again);
         }
@@ -265,6 +281,58 @@ impl Turn<'_> {
         Ok(self.without_held_back(plan, snapshot))
     }
 
+    /// What applications need, and the plan as it may be then; `None` if nothing depends on them.
+    fn preview(&self, snapshot: &Snapshot) -> Result<Option<Preview>, RequestError> {
+        if !matches!(snapshot.access, AccessReading::Read(_)) {
+            return Ok(None);
+        }
+        let settled = self.memory.moves.settled(self.writer.move_grace, self.writer.clock.now());
+        plan::preview(self.changes, snapshot, &settled, &self.resolved.settings)
+            .map(Some)
+            .map_err(RequestError::WrongOwner)
+    }
+
+    /// Logs what would be written.
+    fn describe(&self, preview: Preview) -> Result<Next, RequestError> {
+        let lines = preview.work.iter().map(description::describe_application);
+        for line in lock(&self.writer.state.said_dry_run).news(lines) {
+            let text = format!("dry run, not done: {}", line.text);
+            logging::log(Level::Info, module_path!(), &line.text(text));
+        }
+        self.writer.conclude(&preview.plan, &Done::default()).map(|()| Next::Ended)
+    }
+
+    /// The snapshot after the work on applications, and what of it was not done.
+    fn with_applications(
+        &mut self,
+        snapshot: Arc<Snapshot>,
+        work: &[ApplicationWork],
+    ) -> (Arc<Snapshot>, Vec<Refusal>) {
+        let AccessReading::Read(access) = &snapshot.access else {
+            return (snapshot, Vec::new());
+        };
+        if work.is_empty() {
+            return (snapshot, Vec::new());
+        }
+        let Writer { client, clock, metrics, readings, .. } = self.writer;
+        readings.outdate();
+        let writer = ApplicationWriter {
+            client,
+            clock: &**clock,
+            metrics,
+            access: readings.reader().access(),
+            memory: &mut self.memory.applications,
+            resolved: self.resolved,
+            deadline: self.deadline,
+        };
+        let (applications, refusals) = writer.carry_out(work, access);
+        // Readings made meanwhile are outdated, too.
+        readings.outdate();
+        let access = AccessSnapshot { applications, ..access.clone() };
+        let snapshot = Snapshot { access: AccessReading::Read(access), ..Arc::unwrap_or_clone(snapshot) };
+        (Arc::new(snapshot), refusals)
+    }
+
     fn without_held_back(&mut self, plan: Plan, snapshot: &Snapshot) -> Plan {
         let now = self.writer.clock.now();
         let refused_work = &mut self.memory.refused_work;
@@ -274,7 +342,7 @@ impl Turn<'_> {
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Stop>) {
         let Writer { client, clock, metrics, readings, unapplied_rules, .. } = self.writer;
-        let Memory { refused_work, unpublished_rules, moves } = &mut *self.memory;
+        let Memory { refused_work, unpublished_rules, moves, applications: _ } = &mut *self.memory;
         let clock = &**clock;
         let tools = Tools { client, clock, metrics, unapplied_rules, unpublished_rules, moves };
         // From the first write on, earlier readings are outdated.
@@ -309,4 +377,18 @@ impl Turn<'_> {
             loops.stored_otherwise(*write, now);
         }
     }
+}
+
+/// The refusals of a plan, with the reasons of what was not done before it in place of their consequences.
+fn told_once(refusals: Vec<Refusal>, earlier: Vec<Refusal>) -> Vec<Refusal> {
+    let is_consequence = |refusal: &Refusal| {
+        let is_same = |one: &Refusal| {
+            (&one.hostname, &one.set_identifier) == (&refusal.hostname, &refusal.set_identifier)
+        };
+        earlier.iter().any(is_same) && matches!(refusal.reason, Reason::Undecided(_))
+    };
+    let mut told: Vec<Refusal> = refusals.into_iter().filter(|refusal| !is_consequence(refusal)).collect();
+    told.extend(earlier.iter().cloned());
+    told.sort_unstable();
+    told
 }

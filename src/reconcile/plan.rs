@@ -82,6 +82,8 @@ pub struct Plan {
 pub struct Preview {
     pub plan: Plan,
     pub work: Vec<ApplicationWork>,
+    /// Applications can go once the plan is carried out.
+    pub leaves_applications: bool,
 }
 
 /// The hostnames and tunnels that have waited long enough.
@@ -189,8 +191,8 @@ pub fn preview(
     let judge = Judge { snapshot, settings, own: &own, is_preview: true };
     let requests = judge.judged(Requests::read(changes, settings)?);
     let plan = planned(&requests, settled, judge);
-    let work = judge.work(&requests, &plan);
-    Ok(Preview { plan, work })
+    let (work, leaves_applications) = (judge.work(&requests, &plan), judge.leaves(&requests, &plan));
+    Ok(Preview { plan, work, leaves_applications })
 }
 
 fn planned(requests: &Requests, settled: &Settled, judge: Judge<'_>) -> Plan {

@@ -226,6 +226,23 @@ impl Judge<'_> {
         work
     }
 
+    /// True if an application of what is withdrawn or opened waits until its rule is gone.
+    pub(super) fn leaves(self, requests: &Requests, plan: &Plan) -> bool {
+        requests.by_hostname.iter().any(|(name, request)| {
+            let Ok(hostname) = Hostname::parse(name) else { return false };
+            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
+            let waits = |path: Option<&str>, opens| {
+                let Ok(place) = Place::of(&hostname, path) else { return false };
+                let applications = host.applications(path);
+                plan.host(name).is_some()
+                    && applications.iter().any(|one| !host.is_left(&place, path, one, opens))
+            };
+            let opened = request.publications().filter(|one| one.access == AccessWish::Open);
+            let withdrawn = request.withdrawn.iter().map(|path| Some(&**path).filter(|path| !path.is_empty()));
+            opened.map(Publication::path).any(|path| waits(path, true)) || withdrawn.into_iter().any(|path| waits(path, false))
+        })
+    }
+
     fn work_for(
         self,
         publication: &Publication,

@@ -1,0 +1,234 @@
+//! Makes, replaces and deletes Access applications, before anything is planned that relies on them.
+//!
+//! Cloudflare's list may lack a new application for half a minute. So nothing is posted twice for a place within two
+//! minutes, whatever the first answer was.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use log::Level;
+use serde_json::{Map, Value};
+
+use crate::clock::{Clock, Deadline};
+use crate::cloudflare::{Client, Error};
+use crate::limits;
+use crate::logging;
+use crate::model::access::Application;
+use crate::model::LogLine;
+use crate::observe::metrics::{Family, Metrics};
+use crate::provider::access_reader::{AccessReader, LIST_LAG_MAX};
+use crate::provider::resolution::Resolved;
+use crate::provider::writes::fingerprint;
+use crate::reconcile::access_guard::AccessSnapshot;
+use crate::reconcile::access_wish::ProtectionWish;
+use crate::reconcile::applications::{self, Place};
+use crate::reconcile::plan::{ApplicationOperation, ApplicationWork, Reason, Refusal};
+
+/// Cloudflare's limit for an account, unless an enterprise agreed on more.
+const APPLICATIONS_MAX: usize = 500;
+
+/// From this number on, each new application is a warning.
+const APPLICATIONS_WARNING: usize = 450;
+
+/// The pause after a replacement that Cloudflare refused, or that somebody undid.
+const REPLACEMENT_PAUSE: Duration = limits::REJECTION_PAUSE_MIN;
+
+/// The memory from one request to the next.
+#[derive(Debug, Default)]
+pub(super) struct ApplicationMemory {
+    has_tag: bool,
+    /// By the name of the place, the last POST and what came of it.
+    posted: BTreeMap<Box<str>, (Instant, Box<str>)>,
+    /// By id, the last replacement: what was wanted in place of what.
+    replaced: BTreeMap<Box<str>, (Instant, u64)>,
+}
+
+/// What is needed to write applications.
+pub(super) struct ApplicationWriter<'a> {
+    pub(super) client: &'a Client,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) metrics: &'a Metrics,
+    pub(super) access: &'a AccessReader,
+    pub(super) memory: &'a mut ApplicationMemory,
+    pub(super) resolved: &'a Resolved,
+    pub(super) deadline: Deadline,
+}
+
+impl ApplicationWriter<'_> {
+    /// Does the work, and returns the applications as they are then, with what was not done.
+    pub(super) fn carry_out(
+        mut self,
+        work: &[ApplicationWork],
+        access: &AccessSnapshot,
+    ) -> (Vec<Application>, Vec<Refusal>) {
+        let now = self.clock.now();
+        self.memory.posted.retain(|_, (at, _)| now.saturating_duration_since(*at) < LIST_LAG_MAX);
+        self.memory.replaced.retain(|_, (at, _)| now.saturating_duration_since(*at) < REPLACEMENT_PAUSE);
+        let mut present = access.applications.clone();
+        let mut refusals = Vec::new();
+        for work in work {
+            let done = if self.deadline.remaining(self.clock) < limits::STEP_MINIMUM {
+                Err(Reason::Undecided("there was no time left for its Access application".to_owned()))
+            } else {
+                self.do_one(work, &mut present)
+            };
+            if let Err(reason) = done {
+                let ApplicationWork { hostname, set_identifier, resource, .. } = work;
+                refusals.push(Refusal {
+                    hostname: hostname.clone(),
+                    set_identifier: Some(set_identifier.clone()),
+                    resource: resource.clone(),
+                    reason,
+                });
+            }
+        }
+        (present, refusals)
+    }
+
+    fn do_one(&mut self, work: &ApplicationWork, present: &mut Vec<Application>) -> Result<(), Reason> {
+        match &work.operation {
+            ApplicationOperation::Create(wish) => {
+                if present.len() >= APPLICATIONS_MAX {
+                    return Err(Reason::Cloudflare(format!(
+                        "the account has {} Access applications, and Cloudflare allows {APPLICATIONS_MAX}",
+                        present.len()
+                    )));
+                }
+                let made = self.create(&work.place, wish)?;
+                self.report("application_created", work, &made.name, "created");
+                present.push(made);
+                if present.len() >= APPLICATIONS_WARNING {
+                    log::warn!(
+                        "the account has {} Access applications, and Cloudflare allows {APPLICATIONS_MAX}",
+                        present.len()
+                    );
+                }
+            }
+            ApplicationOperation::Replace(id, wish) => {
+                let found = present.iter().find(|one| one.id == *id);
+                let found = fingerprint([format!("{found:?}").as_str(), format!("{wish:?}").as_str()]);
+                let made = self.replace(id, &work.place, wish, found)?;
+                self.report("application_changed", work, &made.name, "changed");
+                present.retain(|one| one.id != *id);
+                present.push(made);
+            }
+            ApplicationOperation::Delete(id) => {
+                let account = &self.resolved.account;
+                self.client.delete_access_application(account, id, self.deadline).map_err(told)?;
+                self.access.wrote(id, None, self.clock.now());
+                let name = present.iter().find(|one| one.id == *id).map(|one| one.name.clone());
+                self.report("application_deleted", work, &name.unwrap_or_default(), "deleted");
+                present.retain(|one| one.id != *id);
+            }
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, place: &Place, wish: &ProtectionWish) -> Result<Application, Reason> {
+        let name = place.to_string();
+        if let Some((_, outcome)) = self.memory.posted.get(&*name) {
+            return Err(Reason::Undecided(format!(
+                "its Access application was asked for less than {} s ago ({outcome}), and lists may not show it yet",
+                LIST_LAG_MAX.as_secs()
+            )));
+        }
+        let ids = wish.ids().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
+        self.make_tag()?;
+        let (account, owner) = (&self.resolved.account, &self.resolved.settings.policy.owner);
+        let body = applications::body(place, wish, &ids, owner, None);
+        // Whatever the answer is, it may have been made.
+        let mut note = |outcome: &str| {
+            self.memory.posted.insert(name.as_str().into(), (self.clock.now(), outcome.into()));
+        };
+        note("without an answer");
+        match self.client.create_access_application(account, &body, self.deadline) {
+            Ok(made) => {
+                note("it was made");
+                self.access.wrote(&made.id, Some(made.clone()), self.clock.now());
+                Ok(made)
+            }
+            Err(error) => {
+                note(&error.to_string());
+                if matches!(error, Error::Refused(_) | Error::NotFound(_)) {
+                    // The tag may be gone.
+                    self.memory.has_tag = false;
+                }
+                Err(told(error))
+            }
+        }
+    }
+
+    /// Makes the tag of our applications, unless it is there.
+    fn make_tag(&mut self) -> Result<(), Reason> {
+        if self.memory.has_tag {
+            return Ok(());
+        }
+        let account = &self.resolved.account;
+        let tag = applications::tag(&self.resolved.settings.policy.owner);
+        let tags = self.client.access_tags(account, self.deadline).map_err(told)?;
+        if !tags.iter().any(|one| **one == *tag) {
+            self.client.create_access_tag(account, &tag, self.deadline).map_err(told)?;
+        }
+        self.memory.has_tag = true;
+        Ok(())
+    }
+
+    fn replace(
+        &mut self,
+        id: &str,
+        place: &Place,
+        wish: &ProtectionWish,
+        found: u64,
+    ) -> Result<Application, Reason> {
+        if self.memory.replaced.get(id).is_some_and(|(_, last)| *last == found) {
+            return Err(Reason::NotKept { field: "Access application".into() });
+        }
+        let ids = wish.ids().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
+        let (account, owner) = (&self.resolved.account, &self.resolved.settings.policy.owner);
+        let Some(present) = self.client.access_application(account, id, self.deadline).map_err(told)? else {
+            self.access.wrote(id, None, self.clock.now());
+            return Err(Reason::Undecided("its Access application has gone meanwhile".to_owned()));
+        };
+        let members: Map<String, Value> = serde_json::from_str(present.get())
+            .map_err(|error| Reason::Undecided(format!("its Access application cannot be read: {error}")))?;
+        log_inline_policies(&place.to_string(), &members);
+        let body = applications::body(place, wish, &ids, owner, Some(members));
+        self.memory.replaced.insert(id.into(), (self.clock.now(), found));
+        let made =
+            self.client.replace_access_application(account, id, &body, self.deadline).map_err(told)?;
+        self.access.wrote(id, Some(made.clone()), self.clock.now());
+        Ok(made)
+    }
+
+    fn report(&self, kind: &str, work: &ApplicationWork, name: &str, verb: &str) {
+        let line = LogLine::default()
+            .quoted("hostname", &*work.hostname)
+            .quoted("path", Some(&*work.set_identifier).filter(|path| !path.is_empty()))
+            .quoted("application", name)
+            .text(format!("Access application {verb}"));
+        logging::log(Level::Info, module_path!(), &line);
+        let mut values = self.metrics.update();
+        values.add(Family::Changes, &[kind], 1);
+        values.set(Family::LastWrite, &[], self.clock.unix_seconds());
+    }
+}
+
+/// Logs the policies that belong to this application alone, because they are gone for good once they are taken off it.
+fn log_inline_policies(place: &str, members: &Map<String, Value>) {
+    let policies = members.get("policies").and_then(Value::as_array).into_iter().flatten();
+    let inline = policies.filter(|policy| policy.get("reusable").and_then(Value::as_bool) != Some(true));
+    for policy in inline {
+        log::warn!(
+            hostname = place, policy = policy.to_string();
+            "this policy was made in the Access application itself and goes, as the endpoint does not name it"
+        );
+    }
+}
+
+/// The reason for a call that failed. What is not certain is asked for again.
+fn told(error: Error) -> Reason {
+    match error {
+        Error::Refused(_) | Error::Credentials(_) => Reason::Cloudflare(format!("its Access application: {error}")),
+        error => Reason::Undecided(format!("its Access application: {error}")),
+    }
+}
