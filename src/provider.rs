@@ -4,13 +4,13 @@ mod access_reader;
 mod adjustments;
 mod announcement;
 mod applications;
-mod policies;
 mod connectors;
 mod description;
 mod execution;
 mod hold_back;
 mod memory;
 mod outcome;
+mod policies;
 mod reader;
 mod readings;
 mod request_error;
@@ -37,8 +37,8 @@ pub(crate) use crate::provider::access_reader::{
 };
 use crate::provider::adjustments::Adjustments;
 use crate::provider::memory::{SaidLines, SwallowedHostnames};
-pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::policies::PolicyReader;
+pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
 pub(crate) use crate::provider::resolution::{
@@ -153,7 +153,10 @@ impl Provider {
         };
         if named.any(|named| named != OPEN && !named.split(',').all(is_known)) {
             self.policies.miss();
-            self.readings.reader().access().ask();
+            if self.readings.reader().access().ask() {
+                // Nothing of Access is in what was read so far.
+                self.readings.outdate();
+            }
         }
     }
 
@@ -164,7 +167,8 @@ impl Provider {
             return resolved;
         }
         let known = resolved.settings.access_policies();
-        let Some(policies) = self.policies.read(known, &self.client, &resolved.account, &*self.clock, deadline)
+        let Some(policies) =
+            self.policies.read(known, &self.client, &resolved.account, &*self.clock, deadline)
         else {
             return resolved;
         };

@@ -55,9 +55,9 @@ pub(super) struct AccessReader {
 }
 
 impl AccessReader {
-    /// Reads applications from now on.
-    pub(super) fn ask(&self) {
-        self.is_asked.store(true, Ordering::Relaxed);
+    /// Reads applications from now on. Returns true if that is new.
+    pub(super) fn ask(&self) -> bool {
+        !self.is_asked.swap(true, Ordering::Relaxed)
     }
 
     /// True if something depends on Access.

@@ -13,8 +13,8 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error};
 use crate::limits;
 use crate::logging;
-use crate::model::access::Application;
 use crate::model::LogLine;
+use crate::model::access::Application;
 use crate::observe::metrics::{Family, Metrics};
 use crate::provider::access_reader::{AccessReader, LIST_LAG_MAX};
 use crate::provider::resolution::Resolved;
@@ -32,6 +32,9 @@ const APPLICATIONS_WARNING: usize = 450;
 
 /// The pause after a replacement that Cloudflare refused, or that somebody undid.
 const REPLACEMENT_PAUSE: Duration = limits::REJECTION_PAUSE_MIN;
+
+/// The outcome of a POST that was answered.
+const MADE: &str = "it was made";
 
 /// The memory from one request to the next.
 #[derive(Debug, Default)]
@@ -116,6 +119,10 @@ impl ApplicationWriter<'_> {
                 let account = &self.resolved.account;
                 self.client.delete_access_application(account, id, self.deadline).map_err(told)?;
                 self.access.wrote(id, None, self.clock.now());
+                // What was posted was this one.
+                self.memory
+                    .posted
+                    .retain(|place, (_, outcome)| **place != *work.place.to_string() || **outcome != *MADE);
                 let name = present.iter().find(|one| one.id == *id).map(|one| one.name.clone());
                 self.report("application_deleted", work, &name.unwrap_or_default(), "deleted");
                 present.retain(|one| one.id != *id);
@@ -143,7 +150,7 @@ impl ApplicationWriter<'_> {
         note("without an answer");
         match self.client.create_access_application(account, &body, self.deadline) {
             Ok(made) => {
-                note("it was made");
+                note(MADE);
                 self.access.wrote(&made.id, Some(made.clone()), self.clock.now());
                 Ok(made)
             }
@@ -194,8 +201,7 @@ impl ApplicationWriter<'_> {
         log_inline_policies(&place.to_string(), &members);
         let body = applications::body(place, wish, &ids, owner, Some(members));
         self.memory.replaced.insert(id.into(), (self.clock.now(), found));
-        let made =
-            self.client.replace_access_application(account, id, &body, self.deadline).map_err(told)?;
+        let made = self.client.replace_access_application(account, id, &body, self.deadline).map_err(told)?;
         self.access.wrote(id, Some(made.clone()), self.clock.now());
         Ok(made)
     }
@@ -228,7 +234,9 @@ fn log_inline_policies(place: &str, members: &Map<String, Value>) {
 /// The reason for a call that failed. What is not certain is asked for again.
 fn told(error: Error) -> Reason {
     match error {
-        Error::Refused(_) | Error::Credentials(_) => Reason::Cloudflare(format!("its Access application: {error}")),
+        Error::Refused(_) | Error::Credentials(_) => {
+            Reason::Cloudflare(format!("its Access application: {error}"))
+        }
         error => Reason::Undecided(format!("its Access application: {error}")),
     }
 }

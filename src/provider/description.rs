@@ -6,7 +6,9 @@ use crate::ingress::{Rule, RuleEdit};
 use crate::model::endpoint::Property;
 use crate::model::{LogLine, NewRecord, RecordPatch, TunnelId};
 use crate::reconcile::canonical;
-use crate::reconcile::plan::{Adoption, ApplicationOperation, ApplicationWork, Plan, RecordOperation, Subject};
+use crate::reconcile::plan::{
+    Adoption, ApplicationOperation, ApplicationWork, Plan, RecordOperation, Subject,
+};
 
 /// A line for each write of a plan.
 pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {

@@ -238,8 +238,10 @@ impl Judge<'_> {
                     && applications.iter().any(|one| !host.is_left(&place, path, one, opens))
             };
             let opened = request.publications().filter(|one| one.access == AccessWish::Open);
-            let withdrawn = request.withdrawn.iter().map(|path| Some(&**path).filter(|path| !path.is_empty()));
-            opened.map(Publication::path).any(|path| waits(path, true)) || withdrawn.into_iter().any(|path| waits(path, false))
+            let withdrawn =
+                request.withdrawn.iter().map(|path| Some(&**path).filter(|path| !path.is_empty()));
+            opened.map(Publication::path).any(|path| waits(path, true))
+                || withdrawn.into_iter().any(|path| waits(path, false))
         })
     }
 
