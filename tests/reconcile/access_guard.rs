@@ -1,0 +1,460 @@
+//! `ACCESS_GUARD`: what is refused, what a rule requires, and what stays, on plans alone.
+
+use std::collections::BTreeMap;
+
+use external_dns_cloudflare_tunnel_webhook::model::access::{
+    Application, ApplicationKind, AttachedPolicy, Decision, Destination, TeamName,
+};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access_guard::{AccessReading, AccessSnapshot};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
+use external_dns_cloudflare_tunnel_webhook::reconcile::records;
+use serde_json::{Value, json};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, OFFICE, tunnel_id};
+use test_support::harness::{endpoint, published};
+
+const NAME: &str = "app.example.com";
+const SERVICE: (&str, &str) = ("tunnel-service", "http://web:80");
+
+fn app() -> Vec<Endpoint> {
+    vec![published(NAME, "http://web:80")]
+}
+
+/// An application whose audience is its name with `-aud` behind.
+fn application(name: &str, destinations: &[&str], decision: Decision) -> Application {
+    Application {
+        id: name.into(),
+        name: name.into(),
+        audience: format!("{name}-aud").into(),
+        kind: ApplicationKind::SelfHosted,
+        destinations: destinations.iter().map(|text| Destination::parse(text)).collect(),
+        policies: Some(vec![AttachedPolicy {
+            id: "p1".into(),
+            name: "staff".into(),
+            decision,
+            is_reusable: true,
+        }]),
+        tags: Vec::new(),
+        session_duration: None,
+    }
+}
+
+fn read(applications: Vec<Application>) -> AccessReading {
+    let team = TeamName::parse("my-team").expect("a team name");
+    AccessReading::Read(AccessSnapshot { team, applications, unread_zones: BTreeMap::new() })
+}
+
+/// Applications that let staff in, each at one destination of the same text.
+fn covering(destinations: &[&str]) -> AccessReading {
+    let of = |destination: &&str| application(destination, &[destination], Decision::Allow);
+    read(destinations.iter().map(of).collect())
+}
+
+fn unread(zone: &str) -> AccessReading {
+    let AccessReading::Read(mut access) = covering(&[NAME]) else { unreachable!() };
+    access.unread_zones.insert(zone.into(), "its applications were not read".into());
+    AccessReading::Read(access)
+}
+
+fn guarded(access: AccessReading) -> FakeCloudflare {
+    guarding(FakeCloudflare::new(&[], &[]), access)
+}
+
+fn guarding(mut cloudflare: FakeCloudflare, access: AccessReading) -> FakeCloudflare {
+    (cloudflare.access_guard, cloudflare.access) = (true, access);
+    cloudflare
+}
+
+fn run(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan {
+    cloudflare.run_loop(desired, usize::MAX)
+}
+
+fn labels(plan: &Plan) -> Vec<&'static str> {
+    plan.refusals.iter().map(|refusal| refusal.reason.label()).collect()
+}
+
+/// What the rules of a tunnel require, by hostname and path.
+fn required_in(cloudflare: &FakeCloudflare, tunnel: &str) -> Vec<(String, Value)> {
+    let rules = cloudflare.document(&tunnel_id(tunnel)).rules().iter();
+    rules
+        .filter(|rule| !rule.hostname().is_empty())
+        .map(|rule| {
+            let whole: Value = serde_json::from_str(rule.raw().get()).expect("JSON");
+            let place = format!("{}{}", rule.hostname(), rule.path().unwrap_or_default());
+            (place, whole["originRequest"]["access"].clone())
+        })
+        .collect()
+}
+
+fn required(cloudflare: &FakeCloudflare) -> Vec<(String, Value)> {
+    required_in(cloudflare, HOME)
+}
+
+fn check(audiences: &[&str]) -> Value {
+    json!({"required": true, "teamName": "my-team", "audTag": audiences})
+}
+
+fn drift(cloudflare: &FakeCloudflare) -> Vec<String> {
+    let shown = cloudflare.shown();
+    let drift = shown.iter().filter_map(|one| one.property("webhook/drift"));
+    drift.map(str::to_owned).collect()
+}
+
+fn unprotected(cloudflare: &FakeCloudflare) -> usize {
+    records::records(&cloudflare.snapshot(), &cloudflare.settings()).unprotected
+}
+
+/// The same loop again and again: nothing is written.
+#[track_caller]
+fn assert_still(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) {
+    let before = cloudflare.clone();
+    for _ in 0..2 {
+        run(cloudflare, desired);
+        assert_eq!(*cloudflare, before);
+    }
+}
+
+#[test]
+fn an_uncovered_hostname_is_refused_and_the_remedy_names_the_destination() {
+    let mut cloudflare = guarded(covering(&["other.example.com"]));
+    let before = cloudflare.clone();
+    let plan = run(&mut cloudflare, &app());
+    assert_eq!((labels(&plan), &cloudflare), (vec!["unprotected"], &before));
+    let text = plan.refusals[0].to_string();
+    assert!(text.contains("make one for app.example.com"), "{text}");
+    // The others go on.
+    let all = [app(), vec![published("other.example.com", "http://web:80")]].concat();
+    assert_eq!(labels(&run(&mut cloudflare, &all)), ["unprotected"]);
+    let expected = ("other.example.com".to_owned(), check(&["other.example.com-aud"]));
+    assert_eq!(required(&cloudflare), [expected]);
+}
+
+#[test]
+fn a_covered_hostname_requires_the_team_and_every_audience_over_it_and_is_left_alone_then() {
+    let mut cloudflare = guarded(covering(&[NAME, "app.example.com/admin"]));
+    let plan = run(&mut cloudflare, &app());
+    assert_eq!(labels(&plan), Vec::<&str>::new());
+    let expected = check(&["app.example.com-aud", "app.example.com/admin-aud"]);
+    assert_eq!(required(&cloudflare), [(NAME.to_owned(), expected)]);
+    assert_eq!((drift(&cloudflare), unprotected(&cloudflare)), (vec![], 0));
+    assert_still(&mut cloudflare, &app());
+}
+
+#[test]
+fn what_lets_visitors_past_is_refused_by_name() {
+    let past = application("past", &[NAME], Decision::Bypass);
+    let unknown = application("new", &["app.example.com/x"], Decision::Unknown);
+    let empty = Application {
+        policies: Some(Vec::new()),
+        ..application("empty", &["*.example.com"], Decision::Allow)
+    };
+    for (hole, name) in [(past, "past"), (unknown, "new"), (empty, "empty")] {
+        let cover = application("cover", &[NAME], Decision::Allow);
+        let mut cloudflare = guarded(read(vec![cover, hole]));
+        let plan = run(&mut cloudflare, &app());
+        assert_eq!((labels(&plan), cloudflare.writes), (vec!["unprotected"], 0), "{name}");
+        let text = plan.refusals[0].to_string();
+        assert!(text.contains(&format!("{name:?}")), "{text}");
+    }
+}
+
+#[test]
+fn a_prefix_needs_itself_and_what_is_below_it() {
+    let api = [endpoint(NAME, &[SERVICE, ("tunnel-path-prefix", "/api")])];
+    let mut cloudflare = guarded(covering(&["app.example.com/api"]));
+    let plan = run(&mut cloudflare, &api);
+    assert_eq!((labels(&plan), cloudflare.writes), (vec!["unprotected"], 0));
+    let text = plan.refusals[0].to_string();
+    assert!(text.contains("app.example.com/api and app.example.com/api/*"), "{text}");
+
+    cloudflare.access = covering(&["app.example.com/api", "app.example.com/api/*"]);
+    assert_eq!(labels(&run(&mut cloudflare, &api)), Vec::<&str>::new());
+    let expected = check(&["app.example.com/api-aud", "app.example.com/api/*-aud"]);
+    assert_eq!(required(&cloudflare), [("app.example.com^/api(/|$)".to_owned(), expected)]);
+    assert_still(&mut cloudflare, &api);
+}
+
+#[test]
+fn an_expression_needs_the_whole_host() {
+    let path = [endpoint(NAME, &[SERVICE, ("tunnel-path", "^/api")])];
+    let mut cloudflare = guarded(covering(&["app.example.com/api", "app.example.com/api/*"]));
+    let plan = run(&mut cloudflare, &path);
+    assert_eq!((labels(&plan), cloudflare.writes), (vec!["unprotected"], 0));
+    assert!(plan.refusals[0].to_string().contains("make one for app.example.com,"));
+    cloudflare.access = covering(&[NAME]);
+    assert_eq!(labels(&run(&mut cloudflare, &path)), Vec::<&str>::new());
+    assert_still(&mut cloudflare, &path);
+}
+
+/// Rules for all hosts may take its requests, and nothing of them is ours to change.
+#[test]
+fn a_record_alone_needs_the_whole_host() {
+    let record = [endpoint(NAME, &[("tunnel-service", "none")])];
+    let mut cloudflare = guarded(covering(&["app.example.com/api", "app.example.com/api/*"]));
+    assert_eq!((labels(&run(&mut cloudflare, &record)), cloudflare.writes), (vec!["unprotected"], 0));
+    cloudflare.access = covering(&[NAME]);
+    assert_eq!(labels(&run(&mut cloudflare, &record)), Vec::<&str>::new());
+    assert_eq!(cloudflare.records.len(), 1);
+    assert_still(&mut cloudflare, &record);
+    cloudflare.access = covering(&[]);
+    assert_eq!((drift(&cloudflare), unprotected(&cloudflare)), (vec!["access".to_owned()], 1));
+    assert_still(&mut cloudflare, &record);
+}
+
+#[test]
+fn lost_cover_is_drift_and_a_refusal_and_changes_nothing() {
+    let mut cloudflare = guarded(covering(&[NAME]));
+    run(&mut cloudflare, &app());
+    let lost = [
+        covering(&[]),
+        read(vec![application("app.example.com", &[NAME], Decision::Bypass)]),
+        covering(&[NAME, "app.example.com/new"]),
+    ];
+    for (access, refused) in lost.into_iter().zip([vec!["unprotected"], vec!["unprotected"], vec![]]) {
+        cloudflare.access = access;
+        assert_eq!((drift(&cloudflare), unprotected(&cloudflare)), (vec!["access".to_owned()], 1));
+        let before = cloudflare.clone();
+        let plan = run(&mut cloudflare, &app());
+        assert_eq!(labels(&plan), refused);
+        if !refused.is_empty() {
+            assert_eq!(cloudflare, before);
+        }
+    }
+    assert_eq!(drift(&cloudflare), Vec::<String>::new());
+}
+
+#[test]
+fn even_a_change_of_what_lost_its_cover_waits() {
+    let mut cloudflare = guarded(covering(&[NAME]));
+    run(&mut cloudflare, &app());
+    cloudflare.access = covering(&[]);
+    let before = cloudflare.clone();
+    let changed = [published(NAME, "http://other:80")];
+    assert_eq!(labels(&run(&mut cloudflare, &changed)), ["unprotected"]);
+    assert_eq!(cloudflare, before);
+    cloudflare.access = covering(&[NAME]);
+    assert_eq!(labels(&run(&mut cloudflare, &changed)), Vec::<&str>::new());
+    assert_still(&mut cloudflare, &changed);
+}
+
+#[test]
+fn cover_with_another_audience_or_team_is_repaired() {
+    let mut cloudflare = guarded(covering(&[NAME]));
+    run(&mut cloudflare, &app());
+    let again = application("again", &[NAME], Decision::Allow);
+    cloudflare.access = read(vec![again]);
+    assert_eq!((drift(&cloudflare), unprotected(&cloudflare)), (vec!["access".to_owned()], 1));
+    assert_eq!(labels(&run(&mut cloudflare, &app())), Vec::<&str>::new());
+    assert_eq!(required(&cloudflare), [(NAME.to_owned(), check(&["again-aud"]))]);
+    assert_still(&mut cloudflare, &app());
+
+    let AccessReading::Read(access) = &mut cloudflare.access else { unreachable!() };
+    access.team = TeamName::parse("renamed").expect("a team name");
+    run(&mut cloudflare, &app());
+    assert_eq!(required(&cloudflare)[0].1["teamName"], "renamed");
+    assert_still(&mut cloudflare, &app());
+}
+
+#[test]
+fn a_check_that_somebody_takes_off_a_rule_comes_back() {
+    let mut cloudflare = guarded(covering(&[NAME]));
+    run(&mut cloudflare, &app());
+    let whole = cloudflare.clone();
+    let open = FakeCloudflare::with_config(
+        r#"{"ingress":[{"hostname":"app.example.com","service":"http://web:80"},{"service":"http_status:404"}]}"#,
+    );
+    cloudflare.documents = open.documents;
+    assert_eq!((drift(&cloudflare), unprotected(&cloudflare)), (vec!["access".to_owned()], 1));
+    run(&mut cloudflare, &app());
+    assert_eq!(required(&cloudflare), required(&whole));
+}
+
+#[test]
+fn where_access_is_not_read_new_ones_wait_standing_ones_stay_and_deletions_go() {
+    for access in [AccessReading::Failed("HTTP 500".into()), AccessReading::NotAsked, unread("example.com")] {
+        let mut cloudflare = guarded(covering(&[NAME, "gone.example.com"]));
+        let both = [app(), vec![published("gone.example.com", "http://web:80")]].concat();
+        run(&mut cloudflare, &both);
+        cloudflare.access = access.clone();
+        let before = cloudflare.clone();
+
+        let changed = published(NAME, "http://other:80");
+        let path = endpoint(NAME, &[SERVICE, ("tunnel-path-prefix", "/api")]);
+        let new = published("new.example.com", "http://web:80");
+        let plan = run(&mut cloudflare, &[changed.clone(), path.clone(), new.clone(), both[1].clone()]);
+        let refused: Vec<(&str, &str, bool)> = plan
+            .refusals
+            .iter()
+            .map(|one| (&*one.hostname, one.reason.label(), one.reason.is_unfinished()))
+            .collect();
+        let expected = [
+            (NAME, "access_unknown", false),
+            (NAME, "undecided", true),
+            ("gone.example.com", "access_unknown", false),
+            ("new.example.com", "undecided", true),
+        ];
+        assert_eq!(refused, expected, "{access:?}");
+        assert_eq!(cloudflare, before, "{access:?}");
+
+        assert_eq!(labels(&run(&mut cloudflare, &app())), ["access_unknown"], "{access:?}");
+        assert_eq!(required(&cloudflare), [(NAME.to_owned(), check(&["app.example.com-aud"]))]);
+        assert_eq!((drift(&cloudflare), unprotected(&cloudflare)), (vec!["access".to_owned()], 1));
+    }
+}
+
+#[test]
+fn an_unread_zone_stops_only_its_own_hostnames() {
+    let outer = guarded(unread(INNER_ZONE)).with_inner_zone();
+    let mut cloudflare = outer;
+    let inner = published("x.a.example.com", "http://web:80");
+    let plan = run(&mut cloudflare, &[app(), vec![inner]].concat());
+    assert_eq!(labels(&plan), ["undecided"]);
+    assert_eq!(required(&cloudflare), [(NAME.to_owned(), check(&["app.example.com-aud"]))]);
+    // The older zone around a hostname may protect it too.
+    let mut cloudflare = guarded(unread("example.com")).with_inner_zone();
+    let inner = published("x.a.example.com", "http://web:80");
+    assert_eq!(labels(&run(&mut cloudflare, &[inner])), ["undecided"]);
+}
+
+#[test]
+fn access_properties_under_the_guard_are_refused_by_name() {
+    for property in [
+        ("access-required", "true"),
+        ("access-required", "false"),
+        ("access-team-name", "my-team"),
+        ("access-aud-tag", "x"),
+    ] {
+        let mut cloudflare = guarded(covering(&[NAME]));
+        let plan = run(&mut cloudflare, &[endpoint(NAME, &[SERVICE, property])]);
+        assert_eq!((labels(&plan), cloudflare.writes), (vec!["invalid"], 0), "{property:?}");
+        let text = plan.refusals[0].to_string();
+        assert!(text.contains(property.0) && text.contains("ACCESS_GUARD"), "{text}");
+    }
+}
+
+/// Whoever changes a path deletes the old one in the same request.
+#[test]
+fn a_deletion_beside_a_refused_endpoint_is_withheld() {
+    let old = endpoint(NAME, &[SERVICE, ("tunnel-path-prefix", "/old")]);
+    let new = endpoint(NAME, &[SERVICE, ("tunnel-path-prefix", "/new")]);
+    for (access, label) in [
+        (covering(&["app.example.com/old", "app.example.com/old/*"]), "unprotected"),
+        (AccessReading::Failed("HTTP 500".into()), "undecided"),
+    ] {
+        let mut cloudflare = guarded(covering(&[NAME]));
+        run(&mut cloudflare, std::slice::from_ref(&old));
+        cloudflare.access = access;
+        let before = cloudflare.clone();
+        let plan = run(&mut cloudflare, std::slice::from_ref(&new));
+        let mut labels = labels(&plan);
+        labels.sort_unstable();
+        assert_eq!((labels, &cloudflare), (vec![label, "withheld"], &before));
+    }
+}
+
+#[test]
+fn turned_on_over_open_rules_it_withdraws_nothing_and_checks_what_is_covered() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let both = [app(), vec![published("open.example.com", "http://web:80")]].concat();
+    run(&mut cloudflare, &both);
+    let mut cloudflare = guarding(cloudflare, covering(&[NAME]));
+    assert_eq!((drift(&cloudflare).len(), unprotected(&cloudflare)), (2, 2));
+    assert_eq!(labels(&run(&mut cloudflare, &both)), ["unprotected"]);
+    let expected =
+        [(NAME.to_owned(), check(&["app.example.com-aud"])), ("open.example.com".to_owned(), Value::Null)];
+    assert_eq!(required(&cloudflare), expected);
+    assert_eq!(unprotected(&cloudflare), 1);
+    assert_still(&mut cloudflare, &both);
+}
+
+#[test]
+fn turned_off_again_the_rules_lose_their_check_and_it_is_told() {
+    let mut cloudflare = guarded(covering(&[NAME]));
+    run(&mut cloudflare, &app());
+    cloudflare.access_guard = false;
+    cloudflare.access = AccessReading::NotAsked;
+    let plan = run(&mut cloudflare, &app());
+    assert_eq!(required(&cloudflare), [(NAME.to_owned(), Value::Null)]);
+    let [note] = &plan.notes[..] else { panic!("{:?}", plan.notes) };
+    let text = note.to_string();
+    assert!(text.contains(NAME) && text.contains("no Access token any more"), "{text}");
+    assert_eq!(run(&mut cloudflare, &app()).notes, []);
+    assert_still(&mut cloudflare, &app());
+}
+
+#[test]
+fn a_foreign_rule_is_taken_over_only_where_it_is_covered_and_gets_the_check() {
+    let theirs = [r#"{"hostname":"app.example.com","service":"http://web:80","note":1}"#.to_owned()];
+    let record = [(NAME, "CNAME", &*tunnel_id(HOME).hostname())];
+    let world = FakeCloudflare::new(&theirs, &record).adopting(&["all"]);
+    let mut cloudflare = guarding(world, covering(&[]));
+    let before = cloudflare.clone();
+    assert_eq!(labels(&run(&mut cloudflare, &app())), ["unprotected"]);
+    assert_eq!(cloudflare, before);
+    cloudflare.access = covering(&[NAME]);
+    let plan = run(&mut cloudflare, &app());
+    assert_eq!((labels(&plan), plan.hosts[0].adoptions.len()), (vec![], 2));
+    assert_eq!(required(&cloudflare), [(NAME.to_owned(), check(&["app.example.com-aud"]))]);
+    assert_still(&mut cloudflare, &app());
+}
+
+#[test]
+fn a_move_takes_the_check_along_and_is_refused_without_cover() {
+    let mut cloudflare = guarded(covering(&[NAME]));
+    run(&mut cloudflare, &app());
+    let there = [endpoint(NAME, &[SERVICE, ("tunnel", "office")])];
+    cloudflare.access = covering(&[]);
+    let before = cloudflare.clone();
+    assert_eq!(labels(&run(&mut cloudflare, &there)), ["unprotected"]);
+    assert_eq!(cloudflare, before);
+
+    cloudflare.access = covering(&[NAME]);
+    for writes in 1..=3 {
+        let mut cut = cloudflare.clone();
+        cut.run_loop(&there, writes);
+        let rules = [required_in(&cut, HOME), required_in(&cut, OFFICE)].concat();
+        let expected = check(&["app.example.com-aud"]);
+        assert!(rules.iter().all(|(_, access)| *access == expected), "{writes}: {rules:?}");
+    }
+    for _ in 0..3 {
+        run(&mut cloudflare, &there);
+    }
+    assert_eq!(required_in(&cloudflare, HOME), []);
+    let expected = (NAME.to_owned(), check(&["app.example.com-aud"]));
+    assert_eq!(required_in(&cloudflare, OFFICE), [expected]);
+    assert_still(&mut cloudflare, &there);
+}
+
+/// Of two labels below the domain nobody asks at the edge; the rule does.
+#[test]
+fn a_wildcard_needs_the_same_wildcard_and_every_application_below_it() {
+    let wildcard = [published("*.example.com", "http://web:80")];
+    let mut cloudflare = guarded(covering(&[NAME, "example.com"]));
+    let plan = run(&mut cloudflare, &wildcard);
+    assert_eq!((labels(&plan), cloudflare.writes), (vec!["unprotected"], 0));
+    assert!(plan.refusals[0].to_string().contains("make one for *.example.com,"));
+
+    cloudflare.access = covering(&["*.example.com", NAME]);
+    assert_eq!(labels(&run(&mut cloudflare, &wildcard)), Vec::<&str>::new());
+    let expected = check(&["*.example.com-aud", "app.example.com-aud"]);
+    assert_eq!(required(&cloudflare), [("*.example.com".to_owned(), expected)]);
+    assert_still(&mut cloudflare, &wildcard);
+
+    let past = application("past", &["x.example.com"], Decision::Bypass);
+    cloudflare.access = read(vec![application("*.example.com", &["*.example.com"], Decision::Allow), past]);
+    assert_eq!(labels(&run(&mut cloudflare, &wildcard)), ["unprotected"]);
+}
+
+#[test]
+fn two_refusals_of_one_hostname_are_told_by_path() {
+    let both = [
+        endpoint(NAME, &[SERVICE, ("tunnel-path-prefix", "/a")]),
+        endpoint(NAME, &[SERVICE, ("tunnel-path-prefix", "/b")]),
+    ];
+    let mut cloudflare = guarded(covering(&["app.example.com/a", "app.example.com/a/*"]));
+    let plan = run(&mut cloudflare, &both);
+    let [refusal] = &plan.refusals[..] else { panic!("{:?}", plan.refusals) };
+    assert_eq!(refusal.set_identifier.as_deref(), Some("^/b(/|$)"));
+    assert!(matches!(refusal.reason, Reason::Unprotected(_)));
+    assert_eq!(required(&cloudflare).len(), 1);
+}
