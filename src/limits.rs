@@ -55,7 +55,8 @@ pub const MOVE_LOOK_PAUSE: Duration = Duration::from_millis(125);
 /// The time that a request waits for a new list of zones if there is an old one. Most of its time is for the records.
 pub const ZONE_LIST_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time that a request waits for what Access protects. Most of its time is for what does not depend on Access.
+/// The time that a request waits for everything about Access, from the first call for it on. Most of its time is for
+/// what does not depend on Access.
 pub const ACCESS_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Zones and tunnels read in parallel. A hundred zones at 0.9 s per page take 8 s of a request's 12 s; four at once

@@ -1,8 +1,8 @@
 //! Reads what Cloudflare Access protects. A failure is a part of the result, because it stops only what depends on it.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
@@ -43,6 +43,14 @@ pub(super) enum AccessAnswer {
 
 /// The time for which Cloudflare's list of applications may not show a write.
 pub(super) const LIST_LAG_MAX: Duration = Duration::from_secs(120);
+
+/// The time of one reading.
+#[derive(Debug)]
+pub(super) struct Budget<'c> {
+    clock: &'c dyn Clock,
+    pub(super) deadline: Deadline,
+    access_deadline: OnceLock<Deadline>,
+}
 
 /// Remembers the team between two readings, and what was just written.
 #[derive(Debug, Default)]
@@ -139,6 +147,13 @@ impl AccessReader {
 }
 
 impl AccessReader {
+    /// What was written so short a time ago that the list may not show it. The lock is not held during calls.
+    fn just_written(&self, now: Instant) -> BTreeMap<Box<str>, (Option<Application>, Instant)> {
+        let mut written = lock(&self.written);
+        written.retain(|_, (_, written_at)| now.saturating_duration_since(*written_at) < LIST_LAG_MAX);
+        written.clone()
+    }
+
     fn with_written(
         &self,
         mut applications: Vec<Application>,
@@ -147,11 +162,7 @@ impl AccessReader {
         clock: &dyn Clock,
         deadline: Deadline,
     ) -> Result<Vec<Application>, Error> {
-        let now = clock.now();
-        let mut written = lock(&self.written);
-        written.retain(|_, (_, written_at)| now.saturating_duration_since(*written_at) < LIST_LAG_MAX);
-        let written = written.clone();
-        for (id, (application, _)) in written {
+        for (id, (application, _)) in self.just_written(clock.now()) {
             let listed = applications.iter().position(|one| one.id == id);
             if listed.and_then(|index| applications.get(index)) == application.as_ref() {
                 continue;
@@ -169,16 +180,24 @@ impl AccessReader {
     }
 }
 
+impl<'c> Budget<'c> {
+    pub(super) fn new(clock: &'c dyn Clock, deadline: Deadline) -> Self {
+        Self { clock, deadline, access_deadline: OnceLock::new() }
+    }
+
+    /// All calls for Access together have `ACCESS_TIMEOUT` from the first one on. There is one for each zone, and not
+    /// all are under way at once, so a time for each would add up to more than a request has.
+    pub(super) fn for_access(&self) -> Deadline {
+        let begun = || {
+            let patience = self.deadline.remaining(self.clock).min(limits::ACCESS_TIMEOUT);
+            Deadline::after(self.clock, patience)
+        };
+        *self.access_deadline.get_or_init(begun)
+    }
+}
+
 impl AccessTask<'_> {
-    /// Runs the call. Most of a request's time is for what does not depend on Access.
-    pub(super) fn run(
-        self,
-        client: &Client,
-        clock: &dyn Clock,
-        deadline: Deadline,
-    ) -> Result<AccessAnswer, Error> {
-        let patience = deadline.remaining(clock).min(limits::ACCESS_TIMEOUT);
-        let deadline = Deadline::after(clock, patience);
+    pub(super) fn run(self, client: &Client, deadline: Deadline) -> Result<AccessAnswer, Error> {
         match self {
             Self::Team(account) => client.access_team(account, deadline).map(AccessAnswer::Team),
             Self::OfAccount(account) => client

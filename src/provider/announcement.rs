@@ -92,7 +92,8 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
             "are left alone: they belong to another account than the tunnels, and no record there can lead to these"
         );
     }
-    let calls = resolved.settings.tunnels().len() + served.len();
+    let access = if settings.policy.access_guard { 1 + served.len() } else { 0 };
+    let calls = resolved.settings.tunnels().len() + served.len() + access;
     info!(
         zones:% = names(&served);
         "a loop without changes costs {calls} calls of the {} that Cloudflare allows in {} s",

@@ -16,7 +16,7 @@ use crate::limits;
 use crate::locks::lock;
 use crate::model::{AccountId, Record, TunnelId, Zone, ZoneId};
 use crate::ordered::inserted;
-use crate::provider::access_reader::{AccessAnswer, AccessReader, AccessTask};
+use crate::provider::access_reader::{AccessAnswer, AccessReader, AccessTask, Budget};
 use crate::provider::settings::{ProviderSettings, is_in_scope};
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -159,8 +159,9 @@ impl SnapshotReader {
             .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
             .chain(access.into_iter().map(Task::Access))
             .collect();
-        let answers = in_parallel(&tasks, |task| task.run(&self.client, &*self.clock, account, deadline))
-            .inspect_err(|error| {
+        let budget = Budget::new(&*self.clock, deadline);
+        let answers =
+            in_parallel(&tasks, |task| task.run(&self.client, account, &budget)).inspect_err(|error| {
                 // A zone may have left the account.
                 if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
                     self.forget_zones();
@@ -186,7 +187,8 @@ impl SnapshotReader {
                 _ => {}
             }
         }
-        snapshot.access = self.access.reading(access, &self.client, account, &*self.clock, deadline);
+        snapshot.access =
+            self.access.reading(access, &self.client, account, &*self.clock, budget.for_access());
         snapshot.live_elsewhere = self.live_elsewhere(account, settings, &snapshot, deadline)?;
         Ok(snapshot)
     }
@@ -280,15 +282,10 @@ enum ReadResult {
 }
 
 impl Task<'_> {
-    fn run(
-        &self,
-        client: &Client,
-        clock: &dyn Clock,
-        account: &AccountId,
-        deadline: Deadline,
-    ) -> Result<ReadResult, Error> {
+    fn run(&self, client: &Client, account: &AccountId, budget: &Budget<'_>) -> Result<ReadResult, Error> {
+        let deadline = budget.deadline;
         match self {
-            Self::Access(task) => Ok(ReadResult::Access(task.run(client, clock, deadline))),
+            Self::Access(task) => Ok(ReadResult::Access(task.run(client, budget.for_access()))),
             Self::Records(zone) => client.records(&zone.id, deadline).map(ReadResult::Records),
             Self::Configuration(tunnel) => match client.configuration(account, tunnel, deadline) {
                 Err(Error::NotFound(_)) if is_gone(client, account, tunnel, deadline)? => {

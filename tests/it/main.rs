@@ -6,6 +6,7 @@
     reason = "what is unexpected fails the test"
 )]
 
+mod access_guard;
 mod access_policy;
 mod adoption;
 mod caps;

@@ -6,11 +6,8 @@
     reason = "what is unexpected fails the test"
 )]
 
-<<<<<<< HEAD
 mod access;
-=======
 mod access_guard;
->>>>>>> 9a6a46c (Ask again for a new path while Access is unread, and tell of a rule that opens)
 mod adoption;
 mod foreign_rules;
 mod laws;

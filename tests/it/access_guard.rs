@@ -1,0 +1,402 @@
+//! `ACCESS_GUARD` against a Cloudflare that knows Access: who has no login is never served, whatever Access answers, and
+//! everything else goes on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cloudflare_emulator::{Fault, Matcher, NeverSetUp, Permission, Plan, Visit, Visitor, Watched};
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::limits::ACCESS_TIMEOUT;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use serde_json::{Value, json};
+use test_support::clock::ManualClock;
+use test_support::harness::{Harness, Program, TOKEN, published};
+
+const NAME: &str = "web.example.com";
+const SERVICE: &str = "http://web:80";
+const GUARD: [(&str, &str); 1] = [("ACCESS_GUARD", "true")];
+
+fn web() -> Vec<Endpoint> {
+    vec![published(NAME, SERVICE)]
+}
+
+/// Access is set up, the token may read it, and staff may pass at `destinations`.
+fn protected(destinations: &[&str]) -> Harness {
+    let harness = Harness::new();
+    let all = [
+        Permission::ZoneRead,
+        Permission::DnsEdit,
+        Permission::TunnelEdit,
+        Permission::AccessRead,
+        Permission::AccessOrganizationRead,
+        Permission::ZoneAccessRead,
+    ];
+    may(&harness, &all);
+    harness.cloudflare.set_up_access("my-team");
+    let everyone = json!([{"email_domain": {"domain": "example.com"}}]);
+    let staff = json!({"name": "staff", "decision": "allow", "include": everyone});
+    harness.cloudflare.add_policy(&staff).expect("Cloudflare takes it");
+    for destination in destinations {
+        cover(&harness, destination, destination);
+    }
+    harness
+}
+
+fn may(harness: &Harness, permissions: &[Permission]) {
+    harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).permissions = permissions.to_vec());
+}
+
+/// Makes an application and says its audience.
+fn cover(harness: &Harness, name: &str, destination: &str) -> String {
+    harness.cloudflare.edit(|cloudflare| {
+        let staff = cloudflare.policies().first().expect("a policy").id.clone();
+        let application = application(name, destination, &[staff]);
+        let id = cloudflare.add_application(&application).expect("Cloudflare takes it");
+        cloudflare.application(&id).aud.clone()
+    })
+}
+
+fn application(name: &str, destination: &str, policies: &[String]) -> Value {
+    json!({"type": "self_hosted", "name": name, "domain": destination, "policies": policies})
+}
+
+/// The audiences that each rule asks for, by hostname; none for a rule that asks for no token.
+fn audiences(harness: &Harness) -> Vec<(String, Vec<String>)> {
+    let mut audiences: Vec<(String, Vec<String>)> = Vec::new();
+    for rule in harness.rules() {
+        let rule: Value = serde_json::from_str(&rule).expect("JSON");
+        let Some(hostname) = rule["hostname"].as_str() else { continue };
+        let access = &rule["originRequest"]["access"];
+        let tags = access["audTag"].as_array().into_iter().flatten();
+        let tags = tags.filter(|_| access["required"] == true).filter_map(Value::as_str);
+        audiences.push((hostname.to_owned(), tags.map(str::to_owned).collect()));
+    }
+    audiences
+}
+
+fn hostnames(harness: &Harness) -> Vec<String> {
+    audiences(harness).into_iter().map(|(hostname, _)| hostname).collect()
+}
+
+fn visit(harness: &Harness, visitor: Visitor) -> Visit {
+    harness.cloudflare.visit_as(visitor, NAME, "/")
+}
+
+fn is_served(harness: &Harness, visitor: Visitor) -> bool {
+    visit(harness, visitor).is_served()
+}
+
+/// Nobody without a login was ever served at these hostnames since they are watched.
+#[track_caller]
+fn assert_never_open(harness: &Harness, label: &str) {
+    let open = harness.cloudflare.watched();
+    let visits =
+        |seen: &Watched| seen.changes.iter().flat_map(|change| change.got.clone()).collect::<Vec<_>>();
+    let open: Vec<_> = open.into_iter().filter(|seen| visits(seen).iter().any(Visit::is_served)).collect();
+    assert!(open.is_empty(), "{label}: {open:?}");
+}
+
+fn watch(harness: &Harness) {
+    let urls = [NAME, "new.example.com", "other.example.com"].map(|name| format!("https://{name}/"));
+    let visitors = [Visitor::WithoutLogin, Visitor::Preflight];
+    harness.cloudflare.watch_as(&visitors, &urls.each_ref().map(String::as_str));
+}
+
+fn unprotected(program: &Program) -> Option<String> {
+    let text = program.observe("GET", "/metrics").expect("it answers").body;
+    let value = text.lines().find_map(|line| line.strip_prefix("cloudflare_tunnel_webhook_unprotected "));
+    value.map(str::to_owned)
+}
+
+#[test]
+fn a_hostname_is_published_protected_or_not_at_all() {
+    let harness = protected(&[]);
+    watch(&harness);
+    let program = harness.start_with(&GUARD);
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&web()).expect("a refusal is no failure");
+    assert_eq!((hostnames(&harness), harness.cnames().len()), (vec![], 0));
+    let refused = ["refused=unprotected", "make one for web.example.com"];
+    assert_eq!(harness.log.lines_with(&refused).len(), 1);
+
+    let audience = cover(&harness, "web", NAME);
+    external_dns.run_loop(&web()).expect("it is covered");
+    assert_eq!(audiences(&harness), [(NAME.to_owned(), vec![audience])]);
+    assert!(matches!(visit(&harness, Visitor::WithoutLogin), Visit::TurnedAway { application: Some(_) }));
+    assert!(is_served(&harness, Visitor::WithLogin));
+    external_dns.run_loop(&web()).expect("it is covered");
+    assert_eq!(unprotected(&program).as_deref(), Some("0"));
+
+    // The application goes: the edge lets everybody through, the rule nobody, and nothing is withdrawn.
+    harness.cloudflare.edit(|cloudflare| cloudflare.delete_application("web"));
+    let before = harness.rules();
+    for _ in 0..3 {
+        external_dns.run_loop(&web()).expect("a refusal is no failure");
+        assert_eq!(harness.rules(), before);
+        assert!(matches!(visit(&harness, Visitor::WithoutLogin), Visit::Refused { status: 403, .. }));
+    }
+    assert_eq!(unprotected(&program).as_deref(), Some("1"));
+    assert_eq!(harness.log.lines_with(&refused).len(), 2, "said when it appears, and not again");
+
+    // It comes back with another audience.
+    let audience = cover(&harness, "again", NAME);
+    assert!(!is_served(&harness, Visitor::WithLogin));
+    external_dns.run_loop(&web()).expect("it is covered");
+    assert_eq!(audiences(&harness), [(NAME.to_owned(), vec![audience])]);
+    assert!(is_served(&harness, Visitor::WithLogin));
+    external_dns.run_loop(&web()).expect("it is covered");
+    assert_eq!(unprotected(&program).as_deref(), Some("0"));
+
+    harness.cloudflare.edit(|cloudflare| cloudflare.delete_application("again"));
+    external_dns.run_loop(&[]).expect("it goes, covered or not");
+    assert_eq!((hostnames(&harness), harness.cnames().len()), (vec![], 0));
+    assert_never_open(&harness, "all the while");
+}
+
+#[test]
+fn a_bypass_over_a_part_of_a_hostname_closes_at_the_rule() {
+    let harness = protected(&[NAME]);
+    watch(&harness);
+    let program = harness.start_with(&GUARD);
+    program.external_dns().run_loop(&web()).expect("it is covered");
+    harness.cloudflare.edit(|cloudflare| {
+        let all = json!([{"everyone": {}}]);
+        let bypass = json!({"name": "past", "decision": "bypass", "include": all});
+        let bypass = cloudflare.add_policy(&bypass).expect("Cloudflare takes it");
+        let hole = application("hole", "web.example.com/health", &[bypass]);
+        cloudflare.add_application(&hole).expect("Cloudflare takes it");
+    });
+    let past = harness.cloudflare.visit_as(Visitor::WithoutLogin, NAME, "/health");
+    assert!(matches!(past, Visit::Refused { status: 403, .. }), "{past}");
+    let before = harness.rules();
+    program.external_dns().run_loop(&web()).expect("a refusal is no failure");
+    assert_eq!(harness.rules(), before);
+    assert_eq!(harness.log.lines_with(&["refused=unprotected", "hole"]).len(), 1);
+    assert_never_open(&harness, "all the while");
+}
+
+#[test]
+fn an_application_of_the_zone_covers_too() {
+    let harness = protected(&[]);
+    harness.cloudflare.edit(|cloudflare| {
+        let staff = cloudflare.policies().first().expect("a policy").id.clone();
+        let application = application("old", NAME, &[staff]);
+        cloudflare.add_zone_application("example.com", &application).expect("Cloudflare takes it");
+    });
+    let program = harness.start_with(&GUARD);
+    program.external_dns().run_loop(&web()).expect("it is covered");
+    assert_eq!(hostnames(&harness), [NAME]);
+    assert!(!is_served(&harness, Visitor::WithoutLogin) && is_served(&harness, Visitor::WithLogin));
+}
+
+/// One that is not listed yet is no cover yet.
+#[test]
+fn a_new_application_is_waited_for() {
+    let harness = protected(&[]);
+    let program = harness.start_with(&GUARD);
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&web()).expect("a refusal is no failure");
+    assert_eq!(hostnames(&harness), Vec::<String>::new());
+    cover(&harness, "web", NAME);
+    external_dns.run_loop(&web()).expect("it is covered");
+    assert_eq!(hostnames(&harness), [NAME]);
+}
+
+/// What ExternalDNS asks for while Access is in trouble: something new, something changed, something withdrawn.
+fn in_trouble() -> Vec<Endpoint> {
+    vec![published(NAME, "http://changed:80"), published("new.example.com", SERVICE)]
+}
+
+fn calls_for_access() -> [(&'static str, Matcher); 3] {
+    [
+        ("the team", Matcher::get_organization()),
+        ("the account's applications", Matcher::list_applications()),
+        ("the zone's applications", Matcher::list_zone_applications()),
+    ]
+}
+
+#[test]
+fn whatever_access_answers_nothing_opens_nothing_protected_goes_and_the_rest_goes_on() {
+    let page = Fault::Status {
+        code: 403,
+        headers: Vec::new(),
+        body: "<!DOCTYPE html><html><title>Sign in</title></html>".to_owned(),
+    };
+    let short = json!({
+        "success": true, "errors": [], "messages": [], "result": [],
+        "result_info": {"page": 1, "per_page": 1000, "count": 0, "total_count": 3},
+    });
+    let short = Fault::Status { code: 200, headers: Vec::new(), body: short.to_string() };
+    let troubles = [
+        ("500", Fault::status(500)),
+        ("503 once and again", Fault::error(503, 10001, "unavailable")),
+        ("no permission", Fault::error(403, 10000, "Authentication error")),
+        ("the other grant", Fault::error(403, 1010, "access.api.error.forbidden")),
+        ("a page", page),
+        ("garbage", Fault::Garbage),
+        ("a dropped connection", Fault::Reset),
+        ("half a body", Fault::Truncated),
+        ("a short list", short),
+    ];
+    for (call, matcher) in calls_for_access() {
+        for (trouble, fault) in troubles.clone() {
+            let label = format!("{trouble} for {call}");
+            let harness = protected(&[NAME, "new.example.com", "other.example.com"]);
+            watch(&harness);
+            let first = harness.start_with(&GUARD);
+            let both = [web(), vec![published("other.example.com", SERVICE)]].concat();
+            first.external_dns().run_loop(&both).expect("both are covered");
+            drop(first);
+            let mut before = audiences(&harness);
+            before.retain(|(hostname, _)| hostname == NAME);
+            // A new process, which does not know the team.
+            harness.cloudflare.fault_every(matcher.clone(), fault);
+            let program = harness.start_with(&GUARD);
+            let external_dns = program.external_dns();
+            for _ in 0..2 {
+                // The new one is asked for again.
+                assert_eq!(external_dns.run_loop(&in_trouble()).err(), Some(503), "{label}");
+                assert_eq!(audiences(&harness), before, "{label}");
+                assert_eq!(harness.cnames().len(), 1, "{label}: what is withdrawn goes");
+                assert!(harness.rules()[0].contains(SERVICE), "{label}: what stands stays as it is");
+                assert!(is_served(&harness, Visitor::WithLogin), "{label}");
+                assert!(program.is_ready(), "{label}");
+            }
+            let told = harness.log.lines_with(&["refused=access_unknown", NAME]);
+            assert_eq!(told.len(), 1, "{label}: {told:?}");
+            assert_eq!(unprotected(&program).as_deref(), Some("1"), "{label}");
+
+            harness.cloudflare.clear_faults();
+            external_dns.run_loop(&in_trouble()).expect("it is over");
+            assert_eq!(hostnames(&harness), ["new.example.com", NAME], "{label}");
+            assert_eq!(external_dns.run_loop(&in_trouble()).expect("at rest"), Default::default(), "{label}");
+            assert_eq!(unprotected(&program).as_deref(), Some("0"), "{label}");
+            assert_never_open(&harness, &label);
+        }
+    }
+}
+
+/// The limit is the account's, for calls of every kind.
+#[test]
+fn a_rate_limit_met_at_access_ends_the_loop_and_opens_nothing() {
+    for (call, matcher) in calls_for_access() {
+        let harness = protected(&[NAME]);
+        watch(&harness);
+        let clock = Arc::new(ManualClock::default());
+        let program = harness.start_by(Arc::clone(&clock) as _, &GUARD);
+        program.wait_until_ready();
+        program.external_dns().run_loop(&web()).expect("it is covered");
+        clock.put_ahead(Duration::from_secs(700));
+        let before = audiences(&harness);
+        harness.cloudflare.fault_every(matcher, Fault::limited(30));
+        let _ = program.external_dns().run_loop(&in_trouble());
+        assert_eq!(audiences(&harness), before, "{call}");
+        harness.cloudflare.clear_faults();
+        clock.put_ahead(Duration::from_secs(60));
+        let changed = [published(NAME, "http://changed:80")];
+        program.external_dns().run_loop(&changed).expect("it is over");
+        assert_eq!(audiences(&harness), before, "{call}");
+        assert!(harness.rules()[0].contains("http://changed:80"), "{call}");
+        assert_never_open(&harness, call);
+    }
+}
+
+/// More zones than are read in parallel.
+#[test]
+fn an_access_that_hangs_costs_a_request_its_patience_once() {
+    let harness = protected(&[NAME]);
+    for number in 0..30 {
+        harness.cloudflare.add_zone(&format!("zone{number}.test"), Plan::Free);
+    }
+    let program = harness.start_with(&GUARD);
+    program.external_dns().run_loop(&web()).expect("it is covered");
+    harness.cloudflare.fault_every(Matcher::list_applications(), Fault::Hang);
+    harness.cloudflare.fault_every(Matcher::list_zone_applications(), Fault::Hang);
+    let begun = SystemClock.now();
+    let shown = program.external_dns().records().expect("the rest is read");
+    let taken: Duration = Instant::duration_since(&SystemClock.now(), begun);
+    assert_eq!(shown.len(), 1);
+    assert!(taken < ACCESS_TIMEOUT + Duration::from_secs(2), "{taken:?}");
+}
+
+#[test]
+fn without_the_permissions_of_access_the_log_says_which_and_the_token_is_not_in_doubt() {
+    let base = [Permission::ZoneRead, Permission::DnsEdit, Permission::TunnelEdit];
+    let organization = "Account: Access: Organizations, Identity Providers, and Groups: Read";
+    let account = "Account: Access: Apps and Policies: Read";
+    let zone = "Zone: Access: Apps and Policies: Read";
+    for (held, missing) in [
+        (&[Permission::AccessRead, Permission::ZoneAccessRead][..], organization),
+        (&[Permission::AccessOrganizationRead, Permission::ZoneAccessRead], account),
+        (&[Permission::AccessOrganizationRead, Permission::AccessRead], zone),
+    ] {
+        let harness = protected(&[NAME]);
+        may(&harness, &[&base[..], held].concat());
+        let clock = Arc::new(ManualClock::default());
+        let program = harness.start_by(Arc::clone(&clock) as _, &GUARD);
+        program.wait_until_ready();
+        assert_eq!(program.external_dns().run_loop(&web()).err(), Some(503), "{missing}");
+        assert_eq!(hostnames(&harness), Vec::<String>::new());
+        assert_eq!(harness.log.lines_with(&["refused=undecided", missing]).len(), 1, "{missing}");
+
+        harness.cloudflare.take_calls();
+        for _ in 0..20 {
+            clock.put_ahead(Duration::from_secs(10));
+            clock.sleep(Duration::MAX);
+            program.external_dns().records().expect("the rest is read");
+        }
+        let calls = harness.cloudflare.take_calls();
+        let checks = calls.iter().filter(|call| call.path.ends_with("/tokens/verify")).count();
+        assert!(checks <= 1, "{missing}: the token was checked {checks} times");
+        assert!(program.is_ready(), "{missing}");
+    }
+}
+
+#[test]
+fn where_access_was_never_set_up_nothing_is_published_and_the_log_says_what_to_do() {
+    for never in [NeverSetUp::NotEnabled, NeverSetUp::NotFound, NeverSetUp::WithoutDomain] {
+        let harness = protected(&[]);
+        harness.cloudflare.edit(|cloudflare| {
+            let account = cloudflare.accounts()[0].id.clone();
+            let organization = cloudflare.organization_mut(&account);
+            (organization.team, organization.never_set_up) = (None, never);
+        });
+        let program = harness.start_with(&GUARD);
+        assert_eq!(program.external_dns().run_loop(&web()).err(), Some(503), "{never:?}");
+        assert_eq!(hostnames(&harness), Vec::<String>::new());
+        let told = harness.log.lines_with(&["refused=undecided", "Access is not set up in the account"]);
+        assert_eq!(told.len(), 1, "{never:?}");
+    }
+}
+
+#[test]
+fn a_loop_costs_a_call_for_the_account_and_one_a_zone_more_and_the_team_one_in_ten_minutes() {
+    let harness = protected(&[NAME]);
+    harness.cloudflare.add_zone("example.org", Plan::Free);
+    let clock = Arc::new(ManualClock::default());
+    let program = harness.start_by(Arc::clone(&clock) as _, &GUARD);
+    program.wait_until_ready();
+    program.external_dns().run_loop(&web()).expect("it is covered");
+    let idle = || {
+        harness.cloudflare.take_calls();
+        assert_eq!(program.external_dns().run_loop(&web()).expect("at rest"), Default::default());
+        let calls = harness.cloudflare.take_calls();
+        let ends = |end: &str| calls.iter().filter(|call| call.path.ends_with(end)).count();
+        assert!(calls.iter().all(|call| !call.is_write()));
+        (ends("/access/apps"), ends("/access/organizations"), ends("/dns_records"))
+    };
+    assert_eq!(idle(), (3, 0, 2));
+    clock.put_ahead(Duration::from_secs(601));
+    assert_eq!(idle(), (3, 1, 2));
+    assert_eq!(idle(), (3, 0, 2));
+    drop(program);
+    let said = harness.log.lines_with(&["a loop without changes costs 6 calls"]);
+    assert_eq!(said.len(), 1, "{:?}", harness.log.lines_with(&["a loop without changes"]));
+
+    let harness = protected(&[NAME]);
+    let program = harness.start();
+    program.external_dns().run_loop(&web()).expect("nobody asks");
+    let calls = harness.cloudflare.take_calls();
+    assert!(calls.iter().all(|call| !call.path.contains("/access/")), "{calls:?}");
+    assert_eq!(unprotected(&program).as_deref(), Some("0"));
+}
