@@ -210,11 +210,13 @@ fn is_word(word: &str, wanted: &str) -> bool {
 mod tests {
     use super::*;
     use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_REQUIRED, ACCESS_TEAM_NAME};
+    use crate::reconcile::access_wish::{ACCESS_POLICY, ACCESS_SESSION_DURATION};
     use crate::reconcile::canonical::{TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE};
 
     #[test]
     fn every_property_that_is_read_is_known() {
-        let access = [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG];
+        let access =
+            [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG, ACCESS_POLICY, ACCESS_SESSION_DURATION];
         let mut read: Vec<&str> =
             [TUNNEL_SERVICE, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL].into_iter().chain(access).collect();
         read.extend(OriginOption::all().map(OriginOption::property));
@@ -251,6 +253,9 @@ mod tests {
             ("webhook/require-access", ACCESS_REQUIRED),
             ("webhook/cf-access-required", ACCESS_REQUIRED),
             ("webhook-access-required", ACCESS_REQUIRED),
+            ("webhook/access-polices", ACCESS_POLICY),
+            ("webhook/acess-policy", ACCESS_POLICY),
+            ("webhook-access-session-duration", ACCESS_SESSION_DURATION),
             ("webhook/ip-rules", OriginOption::IpRules.property()),
             ("webhook/origin-iprules", OriginOption::IpRules.property()),
             ("webhook/origin-no-tls-verfy", "webhook/origin-no-tls-verify"),
@@ -264,7 +269,7 @@ mod tests {
     fn what_may_limit_is_never_taken_for_something_else() {
         for name in [
             "webhook/tunnel-foo",
-            "webhook/access-policy",
+            "webhook/access-rule",
             "webhook/needs-access",
             "webhook/my-tunnel",
             "webhook/tunneplath",
