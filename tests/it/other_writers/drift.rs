@@ -34,7 +34,7 @@ fn every_drift_is_shown_and_mended_in_one_loop() {
         ("no options", |cloudflare| with_rule(cloudflare, |rule| rule.replace("\"noTLSVerify\":true", ""))),
         ("access", |cloudflare| {
             let access =
-                "\"access\":{\"required\":true,\"teamName\":\"t\",\"audTag\":[\"a\"]},\"noTLSVerify\":true";
+                "\"access\":{\"required\":false,\"teamName\":\"t\",\"audTag\":[\"a\"]},\"noTLSVerify\":true";
             with_rule(cloudflare, |rule| rule.replace("\"noTLSVerify\":true", access));
         }),
         ("another path", |cloudflare| with_rule(cloudflare, |rule| rule.replace("^/api", "^/other"))),
@@ -99,6 +99,35 @@ fn every_drift_is_shown_and_mended_in_one_loop() {
             assert_eq!(now, ours(&before), "{label}");
         }
     }
+}
+
+/// Only the word `none` opens what is protected.
+#[test]
+fn a_login_that_somebody_asks_for_by_hand_stays_and_is_told() {
+    let account = SharedAccount::new();
+    let program = account.harness.start();
+    let external_dns = program.external_dns();
+    let silent = [endpoint("stays.example.com", &[("tunnel-service", "http://stays:80")])];
+    settle(external_dns, account.cloudflare(), &silent).expect("published");
+    account.cloudflare().edit(|cloudflare| {
+        edit_rules(cloudflare, |rules| {
+            for rule in rules.iter_mut().filter(|rule| rule.contains("\"stays.example.com\"")) {
+                let access = "\"access\":{\"required\":true,\"teamName\":\"t\",\"audTag\":[\"a\"]}";
+                *rule = rule.replace('}', &format!(",\"originRequest\":{{{access}}}}}"));
+            }
+        });
+    });
+    let protected = account.state();
+    assert!(protected.contains("\"audTag\""), "{protected}");
+    external_dns.run_loop(&silent).expect("refused");
+    assert_eq!(account.state(), protected);
+    assert_eq!(account.harness.log.lines_with(&["refused=would_open", "webhook-access-policy"]).len(), 1);
+
+    let opened =
+        [endpoint("stays.example.com", &[("tunnel-service", "http://stays:80"), ("access-policy", "none")])];
+    settle(external_dns, account.cloudflare(), &opened).expect("opened");
+    assert!(!account.state().contains("\"audTag\""));
+    settle(external_dns, account.cloudflare(), &silent).expect("as it was");
 }
 
 /// The API may show `originRequest: {}` in every rule that was stored without one.
