@@ -47,6 +47,7 @@ pub(crate) use crate::provider::resolution::{
 pub use crate::provider::settings::ProviderSettings;
 pub use crate::provider::watch::Watch;
 use crate::provider::writer::Writer;
+use crate::reconcile::access_guard::AccessReading;
 use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::INVALID;
 use crate::reconcile::{Note, Settings, plan, records};
@@ -183,8 +184,10 @@ impl Provider {
         let snapshot = self.readings.read(&resolved, deadline)?;
         self.writer.begin_loop();
         let shown = records::records(&snapshot, &resolved.settings);
-        if resolved.settings.policy.access_guard {
-            self.metrics.update().set(Family::Unprotected, &[], shown.unprotected as i64);
+        if !matches!(snapshot.access, AccessReading::NotAsked) {
+            let mut values = self.metrics.update();
+            values.set(Family::Unprotected, &[], shown.unprotected as i64);
+            values.set(Family::LeftApplications, &[], shown.left_applications as i64);
         }
         warn_of_news(&self.said_notes, shown.notes.iter().map(Note::line));
         let swallowed = lock(&self.swallowed_hostnames).shown(&shown.endpoints);

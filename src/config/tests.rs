@@ -93,7 +93,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("ZONE_ID_FILTER", "example.com", "32 hexadecimal digits"),
         ("OWNER_ID", "an owner whose name is far too long for a comment", "has room for"),
         ("OWNERSHIP", "TXT", "comment and txt"),
-        ("ADOPT", "everything", "identical, tunnel, owner=<id> and all"),
+        ("ADOPT", "everything", "identical, tunnel, access, owner=<id> and all"),
         ("NAMESPACE_GUARD", "1", "true and false"),
         ("CLUSTER_DOMAIN", "*.local", "wildcard"),
         ("ACCESS_GUARD", "on", "true and false"),

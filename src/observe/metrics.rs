@@ -87,6 +87,8 @@ families! {
         "Version of the tunnel's configuration that was last read or written.",
     Unprotected: "gauge" "unprotected" []
         "Published endpoints that ACCESS_GUARD would not publish as they stand, at the last read; 0 without it.",
+    LeftApplications: "gauge" "left_access_applications" []
+        "Access applications of ours whose hostname is not ours any more, at the last read.",
     Changes: "counter" "changes_total" ["kind"] "Changes made at Cloudflare.",
     Refusals: "gauge" "refusals" ["reason"] "What is asked for and not done, as of the last request.",
     WithheldDeletions: "gauge" "withheld_deletions" []

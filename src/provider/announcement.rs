@@ -49,7 +49,8 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
 
 /// Logs unusual settings of what will be managed.
 fn announce_modes(settings: &ProviderSettings) {
-    let Policy { adopt, namespace_guard, access_guard, default_service, .. } = &settings.policy;
+    let Policy { adopt, namespace_guard, access_guard, default_access_policy, default_service, .. } =
+        &settings.policy;
     if settings.dry_run {
         warn!("DRY_RUN is set: writes are logged, but not done");
     }
@@ -63,6 +64,12 @@ fn announce_modes(settings: &ProviderSettings) {
     }
     if *access_guard {
         info!("ACCESS_GUARD is set: only what Cloudflare Access protects is published");
+    }
+    if !default_access_policy.is_empty() {
+        info!(
+            "DEFAULT_ACCESS_POLICY is set: what says nothing of Access is protected by {}",
+            default_access_policy.join(", ")
+        );
     }
     if default_service.is_some() {
         info!("DEFAULT_SERVICE is set: every address and CNAME of the cluster is published");
@@ -92,7 +99,11 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
             "are left alone: they belong to another account than the tunnels, and no record there can lead to these"
         );
     }
-    let access = if settings.policy.access_guard { 1 + served.len() } else { 0 };
+    let access = match (settings.policy.access_guard, settings.policy.default_access_policy.is_empty()) {
+        (true, _) => 1 + served.len(),
+        (false, false) => 1,
+        (false, true) => 0,
+    };
     let calls = resolved.settings.tunnels().len() + served.len() + access;
     info!(
         zones:% = names(&served);

@@ -51,6 +51,8 @@ pub(super) struct State {
     memory: Mutex<Memory>,
     write_loops: Mutex<WriteLoops>,
     said_refusals: Mutex<SaidLines>,
+    /// Those that leave something without protection.
+    said_unprotected: Mutex<SaidLines>,
     said_dry_run: Mutex<SaidLines>,
     /// ExternalDNS has asked for changes since its last read. It asks for refused work in every loop.
     was_asked: AtomicBool,
@@ -88,6 +90,7 @@ impl Writer {
         if !self.state.was_asked.swap(false, Ordering::Relaxed) {
             self.count_refusals([].iter());
             lock(&self.state.said_refusals).forget();
+            lock(&self.state.said_unprotected).forget();
             lock(&self.state.said_dry_run).forget();
         }
     }
@@ -119,7 +122,13 @@ impl Writer {
     fn report(&self, plan: &Plan, done: &Done) {
         let refusals = plan.refusals.iter().chain(&done.refusals);
         self.count_refusals(refusals.clone());
-        let lines = Refusal::lines(refusals).into_iter();
+        let (unprotected, refusals): (Vec<&Refusal>, Vec<&Refusal>) =
+            refusals.partition(|refusal| refusal.reason.leaves_unprotected());
+        let unprotected = Refusal::lines(unprotected.into_iter());
+        for line in lock(&self.state.said_unprotected).news(unprotected) {
+            logging::log(Level::Error, module_path!(), &line);
+        }
+        let lines = Refusal::lines(refusals.into_iter()).into_iter();
         let notes = plan.notes.iter().map(Note::line);
         for line in lock(&self.state.said_refusals).news(lines.chain(notes)) {
             logging::log(Level::Warn, module_path!(), &line);

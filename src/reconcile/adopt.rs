@@ -13,6 +13,8 @@ pub struct Adopt {
     pub tunnel: bool,
     /// Anything that is in the way.
     pub all: bool,
+    /// Access applications that protect exactly what is to be protected.
+    pub access: bool,
     /// Records of these owners, and the rules that their stamps name.
     pub owners: Vec<Box<str>>,
 }
@@ -30,6 +32,7 @@ impl Adopt {
                 "identical" => adopt.identical = true,
                 "tunnel" => adopt.tunnel = true,
                 "all" => adopt.all = true,
+                "access" => adopt.access = true,
                 other => match other.strip_prefix(OWNER) {
                     Some(owner) if !owner.is_empty() => adopt.owners.push(owner.into()),
                     _ => return Err(other),

@@ -173,15 +173,18 @@ pub fn lets_past(application: &Application) -> bool {
     application.policies.iter().flatten().any(|policy| policy.decision.may_let_past())
 }
 
-/// True if the application is as wanted. `policies` are ids.
+/// True if the application is ours and as wanted. `policies` are ids.
 pub fn is_as_wanted(
     application: &Application,
     place: &Place,
     policies: &[&str],
     duration: SessionDuration,
+    owner: &str,
 ) -> bool {
     let present = application.policies.iter().flatten().map(|policy| &*policy.id);
-    stands_over(application, place)
+    is_ours(application, owner)
+        && *application.name == *place.application_name(owner)
+        && stands_over(application, place)
         && application.policies.is_some()
         && present.eq(policies.iter().copied())
         && session_duration(application) == Some(duration)

@@ -6,13 +6,14 @@
 use std::cmp::Ordering;
 
 use crate::ingress::Rule;
+use crate::model::access::Application;
 use crate::model::endpoint::Endpoint;
 use crate::model::hostname::{self, is_below};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Settings;
 use crate::reconcile::access_guard::protectors;
 use crate::reconcile::canonical::{DRIFT, OWNER_LABEL, RECORD_ONLY, TUNNEL_SERVICE};
-use crate::reconcile::records::{is_home, records};
+use crate::reconcile::records::{is_home, left_applications, records};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 
@@ -52,6 +53,8 @@ pub enum State {
     RecordWithoutRule,
     /// No record leads to the rule.
     RuleWithoutRecord,
+    /// Our Access application protects a hostname that is not ours any more.
+    ApplicationLeft,
 }
 
 impl State {
@@ -62,6 +65,7 @@ impl State {
             Self::Drift => "drift",
             Self::RecordWithoutRule => "record without rule",
             Self::RuleWithoutRecord => "rule without record",
+            Self::ApplicationLeft => "application left",
         }
     }
 }
@@ -82,8 +86,12 @@ pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
     for (tunnel, present) in &snapshot.tunnels {
         entries.extend(present.document.rules().iter().filter_map(|rule| foreign.foreign_rule(tunnel, rule)));
     }
+    entries.extend(left_applications(snapshot, settings).map(left_application));
     entries.sort_by(by_place);
     let protected = |entry: Entry| {
+        if entry.state == State::ApplicationLeft {
+            return entry;
+        }
         let hostname = Hostname::parse(&entry.hostname).ok();
         let protected_by = hostname.map(|hostname| protectors(&hostname, entry.path.as_deref(), snapshot));
         Entry { protected_by: protected_by.into_iter().flatten().map(Into::into).collect(), ..entry }
@@ -120,6 +128,20 @@ fn own_entry(endpoint: &Endpoint, settings: &Settings) -> Entry {
         },
         drift: drift.into_iter().map(Into::into).collect(),
         protected_by: Vec::new(),
+    }
+}
+
+fn left_application(application: &Application) -> Entry {
+    let destination = application.destinations.first();
+    Entry {
+        hostname: destination.map(|one| one.host.clone()).unwrap_or_default(),
+        path: destination.map(|one| one.path.clone()).filter(|path| !path.is_empty()),
+        service: None,
+        tunnel: None,
+        owner: None,
+        state: State::ApplicationLeft,
+        drift: Vec::new(),
+        protected_by: vec![application.name.clone()],
     }
 }
 

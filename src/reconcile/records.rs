@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::ingress::access::ACCESS_PROPERTIES;
 use crate::ingress::{Document, Owned, Rule};
+use crate::model::access::{Application, Destination};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::access_guard::{AccessReading, Guarding};
@@ -41,6 +42,8 @@ pub struct Shown {
     pub notes: Vec<Note>,
     /// The endpoints whose visitors may need no login, under `ACCESS_GUARD`.
     pub unprotected: usize,
+    /// The number of our Access applications whose hostname is not ours.
+    pub left_applications: usize,
 }
 
 /// Everything in `snapshot` that is ours.
@@ -87,6 +90,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             shown.endpoints.extend(endpoints);
         }
     }
+    shown.left_applications = left_applications(snapshot, settings).count();
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
@@ -214,6 +218,23 @@ fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
 pub fn surprises(document: &Document) -> impl Iterator<Item = &'static str> {
     let texts = [(document.asks_for_access(), GLOBAL_ACCESS), (document.is_bastion(), GLOBAL_BASTION)];
     texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
+}
+
+/// Our Access applications whose hostname is not ours any more. They go with the hostname's deletion or never: without
+/// a record nobody can tell if somebody else relies on them now.
+pub(super) fn left_applications<'s>(
+    snapshot: &'s Snapshot,
+    settings: &'s Settings,
+) -> impl Iterator<Item = &'s Application> {
+    let applications = match &snapshot.access {
+        AccessReading::Read(access) => access.applications.as_slice(),
+        AccessReading::NotAsked | AccessReading::Failed(_) => &[],
+    };
+    applications.iter().filter(|application| {
+        let holds = |one: &Destination| snapshot.holds(&one.host, settings);
+        applications::is_ours(application, &settings.policy.owner)
+            && !application.destinations.iter().any(holds)
+    })
 }
 
 fn has_drift(endpoint: &Endpoint, drift: &str) -> bool {

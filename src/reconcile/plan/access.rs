@@ -10,6 +10,7 @@ use super::{Plan, Reason, Stage};
 use crate::ingress::RuleEdit;
 use crate::ingress::access::Access;
 use crate::model::Hostname;
+use crate::model::access::Application;
 use crate::reconcile::Settings;
 use crate::reconcile::access_guard::{AccessReading, Guarding};
 use crate::reconcile::access_wish::{AccessWish, ProtectionWish};
@@ -135,22 +136,49 @@ impl Judge<'_> {
         let ids = wish.ids().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         let place = Place::of(&publication.hostname, publication.path())
             .map_err(|problem| Reason::AccessPolicy(problem.to_string().into()))?;
-        if let Some(other) = applications::in_the_way(&place, &access.applications, &policy.owner) {
-            return Err(Reason::ApplicationHeld { application: other.name.clone() });
+        let application = self.application(&place, publication.path(), host);
+        if let Some(other) = applications::in_the_way(&place, &access.applications, &policy.owner)
+            && application.is_none_or(|application| application.id != other.id)
+        {
+            let is_exact = applications::stands_over(other, &place);
+            return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
         }
         let unmade = || Reason::Undecided("its Access application is not as it has to be yet".to_owned());
-        match host.applications(publication.path()).first() {
-            Some(application) if applications::lets_past(application) => Err(Reason::AccessPolicy(
-                "has an Access application with a policy that lets visitors past without a login".into(),
-            )),
+        match application {
+            Some(application) if !self.is_preview && applications::lets_past(application) => {
+                Err(Reason::AccessPolicy(
+                    "has an Access application with a policy that lets visitors past without a login".into(),
+                ))
+            }
             Some(application) => {
                 let is_ready = self.is_preview
-                    || applications::is_as_wanted(application, &place, &ids, wish.session_duration);
+                    || applications::is_as_wanted(
+                        application,
+                        &place,
+                        &ids,
+                        wish.session_duration,
+                        &policy.owner,
+                    );
                 host.required(application).filter(|_| is_ready).ok_or_else(unmade)
             }
             None if self.is_preview => Ok(Access::required(&access.team, vec![NO_AUDIENCE.into()])),
             None => Err(unmade()),
         }
+    }
+
+    /// The application of a place, or the one that is taken over for it.
+    fn application<'h>(
+        self,
+        place: &Place,
+        path: Option<&str>,
+        host: &HostProtection<'h>,
+    ) -> Option<&'h Application> {
+        let Settings { policy, .. } = self.settings;
+        let own = host.applications(path).into_iter().next();
+        own.or_else(|| {
+            let other = applications::in_the_way(place, &host.access()?.applications, &policy.owner)?;
+            (policy.adopt.access && applications::stands_over(other, place)).then_some(other)
+        })
     }
 
     /// Says no where the word that opens would not open, because something else protects the hostname.
@@ -264,8 +292,9 @@ impl Judge<'_> {
         let (Ok(place), Ok(ids)) = (Place::of(hostname, path), wish.ids()) else {
             return Vec::new();
         };
-        let operation = match host.applications(path).first() {
-            Some(one) if applications::is_as_wanted(one, &place, &ids, wish.session_duration) => None,
+        let owner = &self.settings.policy.owner;
+        let operation = match self.application(&place, path, host) {
+            Some(one) if applications::is_as_wanted(one, &place, &ids, wish.session_duration, owner) => None,
             Some(one) => Some(ApplicationOperation::Replace(one.id.clone(), wish.clone())),
             None if is_put(plan, hostname.as_str(), path) => Some(ApplicationOperation::Create(wish.clone())),
             None => None,

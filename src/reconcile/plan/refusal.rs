@@ -77,6 +77,8 @@ pub enum Reason {
     ApplicationHeld {
         /// Its name.
         application: Box<str>,
+        /// It has no other destination.
+        is_exact: bool,
     },
     /// The endpoint says nothing of Access, and what it would publish is protected now.
     WouldOpen,
@@ -177,6 +179,11 @@ impl Reason {
     /// answered as done.
     pub fn is_unfinished(&self) -> bool {
         matches!(self, Self::MassDeletion | Self::MassOpening | Self::Undecided(_) | Self::Moving(_))
+    }
+
+    /// True if a hostname that is open stays open, or stays unpublished, although it was to be protected.
+    pub fn leaves_unprotected(&self) -> bool {
+        matches!(self, Self::AccessPolicy(_) | Self::ApplicationHeld { .. } | Self::Unprotected(_))
     }
 
     /// True if the endpoint waits for what is to protect it, or for the word that opens it.
@@ -317,12 +324,19 @@ impl fmt::Display for Reason {
             Self::AccessPolicy(problem) => {
                 write!(formatter, "it {problem}; what is published now stays as it is")
             }
-            Self::ApplicationHeld { application } => write!(
-                formatter,
-                "the Access application {application:?} has the same destination and is not ours: delete it at \
-                 Cloudflare, or take webhook-access-policy off and keep it, with ACCESS_GUARD=true or the annotations \
-                 webhook-access-required, -team-name and -aud-tag"
-            ),
+            Self::ApplicationHeld { application, is_exact } => {
+                write!(
+                    formatter,
+                    "the Access application {application:?} has the same destination and is not ours: "
+                )?;
+                if *is_exact {
+                    formatter.write_str("set ADOPT=access to take it over, ")?;
+                }
+                formatter.write_str(
+                    "delete it at Cloudflare, or keep it and take webhook-access-policy off, with ACCESS_GUARD=true or \
+                     the annotations webhook-access-required, -team-name and -aud-tag",
+                )
+            }
             Self::WouldOpen => formatter.write_str(
                 "it is protected by Access, or something beside it is, and the endpoint says nothing of Access any more: \
                  an annotation may be lost; set webhook-access-policy to the policies, or to none to open it; what is \
