@@ -47,15 +47,10 @@ pub enum Guarding {
 impl Guarding {
     /// Judges the requests of a hostname and a path expression.
     pub fn of(hostname: &Hostname, path: Option<&str>, snapshot: &Snapshot) -> Self {
-        let access = match &snapshot.access {
-            AccessReading::NotAsked => return Self::Unknown("nothing was read of Cloudflare Access".into()),
-            AccessReading::Failed(reason) => return Self::Unknown(reason.clone()),
-            AccessReading::Read(access) => access,
+        let access = match read_for(hostname, snapshot) {
+            Ok(access) => access,
+            Err(reason) => return Self::Unknown(reason.into()),
         };
-        let mut zones = snapshot.zones_around(hostname.as_str());
-        if let Some(reason) = zones.find_map(|zone| access.unread_zones.get(&zone.zone.name)) {
-            return Self::Unknown(reason.clone());
-        }
         match cover::cover(&access.applications, hostname, parsed(path).as_ref()) {
             Cover::Protected { audiences } => Self::Protected(Access::required(&access.team, audiences)),
             Cover::Open(gap) => Self::Open(gap),
@@ -73,24 +68,40 @@ impl Guarding {
     }
 }
 
+/// What was read, if it is all that concerns the hostname; else the reason why not.
+fn read_for<'s>(hostname: &Hostname, snapshot: &'s Snapshot) -> Result<&'s AccessSnapshot, &'s str> {
+    let access = match &snapshot.access {
+        AccessReading::NotAsked => return Err("nothing was read of Cloudflare Access"),
+        AccessReading::Failed(reason) => return Err(reason),
+        AccessReading::Read(access) => access,
+    };
+    let mut zones = snapshot.zones_around(hostname.as_str());
+    match zones.find_map(|zone| access.unread_zones.get(&zone.zone.name)) {
+        Some(reason) => Err(reason),
+        None => Ok(access),
+    }
+}
+
 fn parsed(path: Option<&str>) -> Option<PathPattern> {
     path.and_then(|path| PathPattern::parse(path).ok())
 }
 
-/// The names of the applications that protect a hostname, or a path of it; empty if it is not protected, or if that is
-/// not known.
+/// The names of the applications that protect a hostname, or a path of it, sorted; empty if it is not protected, or if
+/// that is not known.
 pub(super) fn protectors<'s>(
     hostname: &Hostname,
     path: Option<&str>,
     snapshot: &'s Snapshot,
 ) -> Vec<&'s str> {
-    let AccessReading::Read(access) = &snapshot.access else {
+    let Ok(access) = read_for(hostname, snapshot) else {
         return Vec::new();
     };
     match cover::cover(&access.applications, hostname, parsed(path).as_ref()) {
         Cover::Protected { audiences } => {
             let over = access.applications.iter().filter(|one| audiences.contains(&one.audience));
-            over.map(|application| &*application.name).collect()
+            let mut names: Vec<&str> = over.map(|application| &*application.name).collect();
+            names.sort_unstable();
+            names
         }
         Cover::Open(_) => Vec::new(),
     }

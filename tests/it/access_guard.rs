@@ -251,7 +251,9 @@ fn whatever_access_answers_nothing_opens_nothing_protected_goes_and_the_rest_goe
             before.retain(|(hostname, _)| hostname == NAME);
             // A new process, which does not know the team.
             harness.cloudflare.fault_every(matcher.clone(), fault);
-            let program = harness.start_with(&GUARD);
+            // Nobody waits for the pauses before calls are made again.
+            let program = harness.start_by(Arc::new(ManualClock::default()), &GUARD);
+            program.wait_until_ready();
             let external_dns = program.external_dns();
             for _ in 0..2 {
                 // The new one is asked for again.

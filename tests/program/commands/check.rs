@@ -1,7 +1,8 @@
 //! `check`: what is right and what is not, line by line.
 
-use cloudflare_emulator::{Cloudflare, Fault, Matcher, Permission, Plan};
+use cloudflare_emulator::{Cloudflare, Fault, Matcher, NeverSetUp, Permission, Plan};
 use serde::Deserialize;
+use serde_json::json;
 use test_support::harness::{Harness, TOKEN};
 
 use super::run;
@@ -113,6 +114,91 @@ fn a_token_that_may_only_read_tunnels_fails_the_check() {
     let failed: Vec<String> =
         statuses(&report).into_iter().filter(|line| line.starts_with("failed")).collect();
     assert_eq!(failed, ["failed permission for home", "failed permissions"], "{table}");
+}
+
+const ACCESS: [Permission; 3] =
+    [Permission::AccessOrganizationRead, Permission::AccessRead, Permission::ZoneAccessRead];
+const GUARD: [(&str, &str); 1] = [("ACCESS_GUARD", "true")];
+
+/// An account with two zones and two applications.
+fn with_access(permissions: &[Permission]) -> Harness {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| {
+        cloudflare.add_zone("example.org", Plan::Free);
+        cloudflare.token_mut(TOKEN).permissions.extend(permissions);
+        cloudflare.set_up_access("my-team");
+        let everyone = json!([{"everyone": {}}]);
+        let staff = json!({"name": "staff", "decision": "allow", "include": everyone});
+        let staff = cloudflare.add_policy(&staff).expect("Cloudflare takes it");
+        let application =
+            |domain| json!({"type": "self_hosted", "name": domain, "domain": domain, "policies": [staff]});
+        cloudflare.add_application(&application("web.example.com")).expect("Cloudflare takes it");
+        let old = application("old.example.org");
+        cloudflare.add_zone_application("example.org", &old).expect("Cloudflare takes it");
+    });
+    harness
+}
+
+fn lines_of_access(report: &Report) -> Vec<String> {
+    let lines = report.checks.iter().filter(|check| check.what.starts_with("Access"));
+    lines.map(|Check { status, what, found, .. }| format!("{status} {what}: {found}")).collect()
+}
+
+#[test]
+fn with_the_access_guard_a_check_reads_what_it_would() {
+    let harness = with_access(&ACCESS);
+    let (report, table) = check(&harness, &GUARD);
+    assert_eq!(
+        lines_of_access(&report),
+        [
+            "ok Access: the team is my-team",
+            "ok Access applications: 1",
+            "ok Access applications of example.com: 0",
+            "ok Access applications of example.org: 1",
+        ],
+        "{table}"
+    );
+    assert!(report.ok && table.contains("costs 6 calls"), "{table}");
+    assert_eq!(lines_of_access(&check(&harness, &[]).0), [""; 0], "nobody asks without the guard");
+}
+
+#[test]
+fn each_permission_that_the_access_guard_lacks_fails_the_check_by_name() {
+    let organization = "Account: Access: Organizations, Identity Providers, and Groups: Read";
+    for (missing, failed, remedy) in [
+        (Permission::AccessOrganizationRead, vec!["Access"], organization),
+        (Permission::AccessRead, vec!["Access applications"], "Account: Access: Apps and Policies: Read"),
+        (
+            Permission::ZoneAccessRead,
+            vec!["Access applications of example.com", "Access applications of example.org"],
+            "Zone: Access: Apps and Policies: Read",
+        ),
+    ] {
+        let held: Vec<Permission> = ACCESS.into_iter().filter(|held| *held != missing).collect();
+        let (report, table) = check(&with_access(&held), &GUARD);
+        let lines =
+            report.checks.iter().filter(|check| check.status == "failed" && check.what != "permissions");
+        let lines: Vec<&Check> = lines.collect();
+        assert_eq!(lines.iter().map(|line| &*line.what).collect::<Vec<_>>(), failed, "{table}");
+        let is_told = |line: &&Check| line.to_do.as_ref().is_some_and(|text| text.contains(remedy));
+        assert!(lines.iter().all(is_told), "{table}");
+    }
+}
+
+#[test]
+fn a_check_says_where_access_was_never_set_up() {
+    for never in [NeverSetUp::NotEnabled, NeverSetUp::NotFound, NeverSetUp::WithoutDomain] {
+        let harness = with_access(&ACCESS);
+        harness.cloudflare.edit(|cloudflare| {
+            let account = cloudflare.accounts()[0].id.clone();
+            let organization = cloudflare.organization_mut(&account);
+            (organization.team, organization.never_set_up) = (None, never);
+        });
+        let (report, table) = check(&harness, &GUARD);
+        let lines = lines_of_access(&report);
+        assert!(lines[0].starts_with("failed Access: it is not set up in the account"), "{table}");
+        assert_eq!(table.matches("choose a team name").count(), 1, "{table}");
+    }
 }
 
 #[test]

@@ -26,6 +26,7 @@ struct Entry {
     owner: Option<String>,
     state: String,
     drift: Vec<String>,
+    protected_by: Vec<String>,
 }
 
 /// Runs `list` twice, wants both to say the same, and answers the lines with one blank between the cells.
@@ -37,19 +38,24 @@ fn list(harness: &Harness, variables: &[(&str, &str)]) -> Vec<String> {
     let Listing { entries } = serde_json::from_str(&json.out).expect("it is JSON");
     let mut lines = table.out.lines();
     let header = lines.next().expect("a header");
-    assert_eq!(
-        header.split_whitespace().collect::<Vec<_>>(),
-        ["HOSTNAME", "PATH", "SERVICE", "TUNNEL", "OWNER", "STATE"]
-    );
+    let is_protected = entries.iter().any(|entry| !entry.protected_by.is_empty());
+    let mut expected = vec!["HOSTNAME", "PATH", "SERVICE", "TUNNEL", "OWNER", "STATE"];
+    expected.extend(is_protected.then_some("PROTECTED-BY"));
+    assert_eq!(header.split_whitespace().collect::<Vec<_>>(), expected);
     let lines: Vec<String> =
         lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     let expected: Vec<String> = entries
         .iter()
-        .map(|Entry { hostname, path, service, tunnel, owner, state, drift }| {
+        .map(|Entry { hostname, path, service, tunnel, owner, state, drift, protected_by }| {
             let [path, service, tunnel, owner] =
                 [path, service, tunnel, owner].map(|cell| cell.as_deref().unwrap_or("-"));
             let drift = if state == "drift" { format!(": {}", drift.join(", ")) } else { String::new() };
-            format!("{hostname} {path} {service} {tunnel} {owner} {state}{drift}")
+            let protected_by = match &*protected_by.join(", ") {
+                _ if !is_protected => String::new(),
+                "" => " -".to_owned(),
+                names => format!(" {names}"),
+            };
+            format!("{hostname} {path} {service} {tunnel} {owner} {state}{drift}{protected_by}")
         })
         .collect();
     assert_eq!(lines, expected, "the table and the document agree");
@@ -122,6 +128,50 @@ fn a_list_shows_what_is_ours_what_is_foreign_and_what_is_amiss() {
         list(&harness, &[("DOMAIN_FILTER", "web.example.com")]),
         ["web.example.com - http://web:80 home default ours"]
     );
+}
+
+#[test]
+fn under_the_access_guard_a_list_shows_what_protects_each_hostname() {
+    let harness = Harness::with_foreign();
+    let covered = [
+        published("web.example.com", "http://web:80"),
+        published("open.example.com", "http://open:80"),
+        endpoint("api.example.com", &[("tunnel-service", "http://api:80"), ("tunnel-path-prefix", "/v1")]),
+    ];
+    harness.start().external_dns().run_loop(&covered).expect("published");
+    harness.cloudflare.edit(|cloudflare| {
+        cloudflare.token_mut(TOKEN).permissions.extend([
+            Permission::AccessRead,
+            Permission::ZoneAccessRead,
+            Permission::AccessOrganizationRead,
+        ]);
+        cloudflare.set_up_access("my-team");
+        let everyone = json!([{"email_domain": {"domain": "example.com"}}]);
+        let staff = json!({"name": "staff", "decision": "allow", "include": everyone});
+        let staff = cloudflare.add_policy(&staff).expect("Cloudflare takes it");
+        for (name, domain) in [
+            ("Web", "web.example.com"),
+            ("Admin", "web.example.com/admin"),
+            ("API", "api.example.com/v1"),
+            ("Below", "api.example.com/v1/*"),
+            ("Hand", "hand.example.com"),
+        ] {
+            let application =
+                json!({"type": "self_hosted", "name": name, "domain": domain, "policies": [staff]});
+            cloudflare.add_application(&application).expect("Cloudflare takes it");
+        }
+    });
+    assert_eq!(
+        list(&harness, &[("ACCESS_GUARD", "true")]),
+        [
+            "*.example.com - http://wild:80 home - foreign -",
+            "api.example.com ^/v1(/|$) http://api:80 home default drift: access API, Below",
+            "hand.example.com - http://theirs:80 home - rule without record Hand",
+            "open.example.com - http://open:80 home default drift: access -",
+            "web.example.com - http://web:80 home default drift: access Admin, Web",
+        ]
+    );
+    assert!(list(&harness, &[]).iter().all(|line| !line.contains("Web")), "nobody asks without the guard");
 }
 
 #[test]
