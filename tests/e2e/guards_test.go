@@ -137,3 +137,72 @@ func TestTheNamespaceGuardKeepsNamespacesApart(t *testing.T) {
 		foreign.alone(t)
 	})
 }
+
+// With the guard nothing goes out without a login, and what loses its application is closed at the rule.
+func TestTheAccessGuardPublishesOnlyWhatAccessProtects(t *testing.T) {
+	t.Parallel()
+	cloudflare := startEmulator(t)
+	cloudflare.Ask(t, "POST", "/access", map[string]any{"team": "my-team"}, nil)
+	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+	foreign := cloudflare.foreign(t, tunnel)
+	pod := deployWith(t, invocation{}, cloudflare, tunnel.ID, "ACCESS_GUARD=true")
+	web, open := "web.example.com", "open.example.com"
+	covering := cloudflare.protects(t, web)
+	check := func(of application) string {
+		return fmt.Sprintf(`{"access":{"required":true,"teamName":"my-team","audTag":[%q]}}`, of.Audience)
+	}
+	service := "http://web.shop.svc:80"
+
+	pod.source.set(published(web, service), published(open, "http://open.shop.svc:80"))
+	harness.Eventually(t, "what is covered is published", func() error {
+		pod.Alive(t)
+		return cloudflare.IsPublished(t, tunnel, web, service, check(covering))
+	})
+	pod.isRefused(t, cloudflare)
+	cloudflare.Withdrew(t, tunnel, open)
+	if lines := pod.program.Lines("refused=unprotected", "make one for "+open); lines != 1 {
+		t.Errorf("what is missing is told %d times", lines)
+	}
+	if seen := cloudflare.Visit(t, web, "/"); seen != "turned away by application "+covering.ID {
+		t.Errorf("a visitor without a login gets %s", seen)
+	}
+
+	// Everything else goes on while the application is gone.
+	cloudflare.Ask(t, "POST", "/applications", map[string]any{"id": covering.ID, "delete": true}, nil)
+	other := "other.example.com"
+	coveringOther := cloudflare.protects(t, other)
+	pod.source.set(published(web, service), published(other, service))
+	harness.Eventually(t, "another one is published", func() error {
+		pod.Alive(t)
+		return cloudflare.IsPublished(t, tunnel, other, service, check(coveringOther))
+	})
+	pod.isRefused(t, cloudflare)
+	if seen := cloudflare.Visit(t, web, "/"); seen != "403 through "+tunnel.ID {
+		t.Errorf("a visitor without a login gets %s", seen)
+	}
+
+	// It is made again, and has another audience tag.
+	again := cloudflare.protects(t, web)
+	pod.settles(t)
+	cloudflare.Publishes(t, tunnel, web, service, check(again))
+	pod.source.set()
+	pod.settles(t)
+	foreign.alone(t)
+}
+
+// application is one of Cloudflare Access.
+type application struct {
+	ID       string `json:"id"`
+	Audience string `json:"aud"`
+}
+
+// protects makes an application for the whole host, which lets some in after a login.
+func (e *emulator) protects(t *testing.T, host string) (made application) {
+	t.Helper()
+	include := []any{map[string]any{"email_domain": map[string]any{"domain": "example.com"}}}
+	policy := map[string]any{"name": "staff", "decision": "allow", "include": include}
+	e.Ask(t, "POST", "/applications", map[string]any{"application": map[string]any{
+		"type": "self_hosted", "name": host, "domain": host, "policies": []any{policy},
+	}}, &made)
+	return made
+}

@@ -402,3 +402,55 @@ fn a_loop_costs_a_call_for_the_account_and_one_a_zone_more_and_the_team_one_in_t
     assert!(calls.iter().all(|call| !call.path.contains("/access/")), "{calls:?}");
     assert_eq!(unprotected(&program).as_deref(), Some("0"));
 }
+
+/// Access's `*` is one label, that of DNS and cloudflared any number.
+#[test]
+fn a_name_too_deep_for_the_wildcard_of_access_is_closed_at_the_rule() {
+    let harness = protected(&["*.example.com"]);
+    let program = harness.start_with(&GUARD);
+    program.external_dns().run_loop(&[published("*.example.com", SERVICE)]).expect("it is covered");
+    let visit = |host| harness.cloudflare.visit_as(Visitor::WithoutLogin, host, "/");
+    assert!(matches!(visit("a.example.com"), Visit::TurnedAway { application: Some(_) }));
+    let deep = visit("a.b.example.com");
+    assert!(matches!(deep, Visit::Refused { status: 403, .. }), "{deep}");
+}
+
+/// The token's owner may not see all applications, and a list that leaves some out may not say so.
+#[test]
+fn an_application_that_the_token_may_not_see_protects_nothing_and_opens_nothing() {
+    let harness = protected(&[NAME]);
+    watch(&harness);
+    let program = harness.start_with(&GUARD);
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&web()).expect("it is covered");
+    let before = harness.rules();
+    harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).applications = Some(Vec::new()));
+    external_dns.run_loop(&web()).expect("a refusal is no failure");
+    assert_eq!(harness.rules(), before);
+    assert_eq!(unprotected(&program).as_deref(), Some("1"));
+    assert_never_open(&harness, "all the while");
+}
+
+/// Turned on over hostnames that are open, and off again.
+#[test]
+fn the_guard_comes_and_goes_without_a_hostname_going() {
+    let harness = protected(&[NAME]);
+    let both = [web(), vec![published("open.example.com", SERVICE)]].concat();
+    let program = harness.start();
+    program.external_dns().run_loop(&both).expect("nobody asks");
+    drop(program);
+
+    let program = harness.start_with(&GUARD);
+    program.external_dns().run_loop(&both).expect("a refusal is no failure");
+    assert_eq!(hostnames(&harness), ["open.example.com", NAME]);
+    assert_eq!(audiences(&harness)[0].1.len() + audiences(&harness)[1].1.len(), 1);
+    assert_eq!(harness.log.lines_with(&["ACCESS_GUARD is set"]).len(), 1);
+    drop(program);
+
+    let program = harness.start();
+    program.external_dns().run_loop(&both).expect("nobody asks");
+    assert!(audiences(&harness).iter().all(|(_, audiences)| audiences.is_empty()));
+    let told = harness.log.lines_with(&["WARN", NAME, "the rule requires no Access token any more"]);
+    assert_eq!(told.len(), 1);
+    assert!(!is_served(&harness, Visitor::WithoutLogin), "the application is as it was");
+}
