@@ -148,23 +148,17 @@ func TestTheAccessGuardPublishesOnlyWhatAccessProtects(t *testing.T) {
 	pod := deployWith(t, invocation{}, cloudflare, tunnel.ID, "ACCESS_GUARD=true")
 	web, open := "web.example.com", "open.example.com"
 	covering := cloudflare.protects(t, web)
-	check := func(of application) string {
-		return fmt.Sprintf(`{"access":{"required":true,"teamName":"my-team","audTag":[%q]}}`, of.Audience)
-	}
 	service := "http://web.shop.svc:80"
 
 	pod.source.set(published(web, service), published(open, "http://open.shop.svc:80"))
 	harness.Eventually(t, "what is covered is published", func() error {
 		pod.Alive(t)
-		return cloudflare.IsPublished(t, tunnel, web, service, check(covering))
+		return cloudflare.isProtected(t, tunnel, web, service, covering)
 	})
 	pod.isRefused(t, cloudflare)
 	cloudflare.Withdrew(t, tunnel, open)
 	if lines := pod.program.Lines("refused=unprotected", "make one for "+open); lines != 1 {
 		t.Errorf("what is missing is told %d times", lines)
-	}
-	if seen := cloudflare.Visit(t, web, "/"); seen != "turned away by application "+covering.ID {
-		t.Errorf("a visitor without a login gets %s", seen)
 	}
 
 	// Everything else goes on while the application is gone.
@@ -174,7 +168,7 @@ func TestTheAccessGuardPublishesOnlyWhatAccessProtects(t *testing.T) {
 	pod.source.set(published(web, service), published(other, service))
 	harness.Eventually(t, "another one is published", func() error {
 		pod.Alive(t)
-		return cloudflare.IsPublished(t, tunnel, other, service, check(coveringOther))
+		return cloudflare.isProtected(t, tunnel, other, service, coveringOther)
 	})
 	pod.isRefused(t, cloudflare)
 	if seen := cloudflare.Visit(t, web, "/"); seen != "403 through "+tunnel.ID {
@@ -184,7 +178,9 @@ func TestTheAccessGuardPublishesOnlyWhatAccessProtects(t *testing.T) {
 	// It is made again, and has another audience tag.
 	again := cloudflare.protects(t, web)
 	pod.settles(t)
-	cloudflare.Publishes(t, tunnel, web, service, check(again))
+	if err := cloudflare.isProtected(t, tunnel, web, service, again); err != nil {
+		t.Error(err)
+	}
 	pod.source.set()
 	pod.settles(t)
 	foreign.alone(t)
@@ -194,6 +190,20 @@ func TestTheAccessGuardPublishesOnlyWhatAccessProtects(t *testing.T) {
 type application struct {
 	ID       string `json:"id"`
 	Audience string `json:"aud"`
+}
+
+// isProtected says what is missing of a rule that wants the application's tokens, and of a visitor who is turned away.
+func (e *emulator) isProtected(t *testing.T, tunnel tunnel, host, service string, by application) error {
+	t.Helper()
+	check := fmt.Sprintf(`{"access":{"required":true,"teamName":"my-team","audTag":[%q]}}`, by.Audience)
+	rules := e.RulesFor(t, tunnel, host)
+	if len(rules) != 1 || rules[0].Service != service || string(rules[0].OriginRequest) != check {
+		return fmt.Errorf("%s has the rules %v, not one for %s with %s", host, rules, service, check)
+	}
+	if seen := e.Visit(t, host, "/"); seen != "turned away by application "+by.ID {
+		return fmt.Errorf("a visitor without a login of %s gets %s", host, seen)
+	}
+	return nil
 }
 
 // protects makes an application for the whole host, which lets some in after a login.
