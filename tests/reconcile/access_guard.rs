@@ -1,5 +1,7 @@
 //! `ACCESS_GUARD`: what is refused, what a rule requires, and what stays, on plans alone.
 
+mod laws;
+
 use std::collections::BTreeMap;
 
 use external_dns_cloudflare_tunnel_webhook::model::access::{

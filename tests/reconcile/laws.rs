@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use test_support::external_dns::{Registry, TXT, TXT_BELOW, TxtNames};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, OFFICE, tunnel_id};
 
-const HOSTS: [&str; 5] =
+pub(crate) const HOSTS: [&str; 5] =
     ["a.example.com", "b.example.com", "x.a.example.com", "*.example.com", "*.a.example.com"];
 const PATHS: [&str; 4] = ["", "^/api(/|$)", "^/api/v2/", "\\.(jpg|png)$"];
 
@@ -20,9 +20,9 @@ const PATHS: [&str; 4] = ["", "^/api(/|$)", "^/api/v2/", "\\.(jpg|png)$"];
 const SEED: u64 = 12;
 
 /// ExternalDNS needs no more loops than this to come to rest after the last fault.
-const LOOPS_TO_REST: usize = 3;
+pub(crate) const LOOPS_TO_REST: usize = 3;
 
-fn any_desired() -> impl Strategy<Value = Vec<Endpoint>> {
+pub(crate) fn any_desired() -> impl Strategy<Value = Vec<Endpoint>> {
     let endpoint = (
         prop::sample::select(&HOSTS[..]),
         prop::sample::select(&PATHS[..]),
@@ -80,7 +80,7 @@ fn any_foreign_rule() -> impl Strategy<Value = String> {
     })
 }
 
-fn any_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
+pub(crate) fn any_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
     any_outer_cloudflare().prop_map(FakeCloudflare::with_inner_zone)
 }
 
