@@ -10,6 +10,7 @@ use crate::cloudflare::{
 use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
+use crate::model::access::ReusablePolicy;
 use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{
     APPLICATIONS_READ, ORGANIZATION_READ, ProviderSettings, ZONE_APPLICATIONS_READ, find_tunnel,
@@ -147,9 +148,11 @@ impl Check<'_> {
         } else {
             self.note(Status::Untried, "tunnels", "the account is not known", "");
         }
-        if self.settings.provider.policy.access_guard
-            && let Some(account) = &account
-        {
+        let policy = &self.settings.provider.policy;
+        let reads_access = policy.access_guard
+            || !policy.default_access_policy.is_empty()
+            || policy.access_policies.is_some();
+        if reads_access && let Some(account) = &account {
             self.access(account, zones.as_deref().unwrap_or_default());
         }
         let owners = zones.map(|zones| self.zones(&zones, account.as_ref()));
@@ -373,7 +376,7 @@ impl Check<'_> {
         }
     }
 
-    /// What `ACCESS_GUARD` reads.
+    /// What `ACCESS_GUARD` and protected hostnames need.
     fn access(&mut self, account: &AccountId, zones: &[Zone]) {
         match self.client.access_team(account, self.deadline) {
             Ok(Some(team)) => self.note(Status::Ok, "Access", format!("the team is {team}"), ""),
@@ -381,17 +384,62 @@ impl Check<'_> {
                 Status::Failed,
                 "Access",
                 "it is not set up in the account, so nothing is protected and nothing will be published",
-                "open Zero Trust in the dashboard and choose a team name, or take ACCESS_GUARD off",
+                "open Zero Trust in the dashboard and choose a team name, or take the settings of Access off",
             ),
             Err(error) => self.failed("Access", &error, ORGANIZATION_READ),
         }
         self.applications("Access applications", AccessScope::Account(account), APPLICATIONS_READ);
-        let served =
-            zones.iter().filter(|zone| self.settings.provider.takes(zone) && is_of_account(zone, account));
+        self.policies(account);
+        let Policy { access_guard, .. } = &self.settings.provider.policy;
+        let served = zones.iter().filter(|zone| {
+            *access_guard && self.settings.provider.takes(zone) && is_of_account(zone, account)
+        });
         for zone in served {
             let what = format!("Access applications of {}", zone.name);
             self.applications(&what, AccessScope::Zone(&zone.id), ZONE_APPLICATIONS_READ);
         }
+    }
+
+    /// The policies that the settings name.
+    fn policies(&mut self, account: &AccountId) {
+        let Policy { default_access_policy, access_policies, .. } = &self.settings.provider.policy;
+        let named: Vec<&str> = default_access_policy
+            .iter()
+            .chain(access_policies.iter().flatten())
+            .map(|name| &**name)
+            .collect();
+        if named.is_empty() {
+            return;
+        }
+        let policies = match self.client.access_policies(account, self.deadline) {
+            Ok(policies) => policies,
+            Err(error) => return self.failed("Access policies", &error, APPLICATIONS_READ),
+        };
+        for name in named {
+            let fits = |policy: &&ReusablePolicy| *policy.name == *name || *policy.id == *name;
+            let fitting: Vec<&ReusablePolicy> = policies.iter().filter(fits).collect();
+            let (status, found, remedy) = match &*fitting {
+                [policy] if policy.decision.may_let_past() => (
+                    Status::Failed,
+                    format!("{name:?} lets visitors past without a login"),
+                    "name a policy that allows somebody",
+                ),
+                [_] => (Status::Ok, format!("{name:?} is there"), ""),
+                [] => (
+                    Status::Failed,
+                    format!("{name:?} is none of the {} reusable policies of the account", policies.len()),
+                    "make it in the dashboard under Zero Trust, Access, Policies, or correct the setting",
+                ),
+                _ => (Status::Failed, format!("several policies are called {name:?}"), "use the id"),
+            };
+            self.note(status, "Access policies", found, remedy);
+        }
+        self.note(
+            Status::Untried,
+            "Access applications",
+            "they cannot be written without doing it: the token needs Account: Access: Apps and Policies: Edit",
+            "",
+        );
     }
 
     fn applications(&mut self, what: &str, scope: AccessScope<'_>, permission: &str) {

@@ -41,6 +41,8 @@ pub(super) fn entries(
     deadline: Deadline,
 ) -> Result<Vec<Entry>, String> {
     let reader = SnapshotReader::new(Arc::clone(client), clock, settings);
+    // Whether something depends on Access, nobody knows before the rules are read.
+    reader.ask_for_access();
     let Resolved { account, settings } = check_token(client, settings, deadline)
         .and_then(|()| find_tunnels(client, &reader, settings, None, deadline))
         .map_err(|problem| problem.to_string())?;

@@ -12,7 +12,7 @@ use crate::locks::lock;
 use crate::model::access::{Application, TeamName};
 use crate::model::{AccountId, Zone};
 use crate::reconcile::Policy;
-use crate::reconcile::access_guard::{AccessReading, AccessSnapshot};
+use crate::reconcile::access_guard::{AccessReading, AccessSnapshot, Unread};
 
 /// A team name older than this is read again: it can be changed, but hardly ever is.
 const TEAM_MAX_AGE: Duration = Duration::from_secs(600);
@@ -123,20 +123,23 @@ impl AccessReader {
         for (task, answer) in answers {
             match (task, answer) {
                 (_, Ok(AccessAnswer::Team(Some(team)))) => *lock(&self.team) = Some((team, clock.now())),
-                (_, Ok(AccessAnswer::Team(None))) => return AccessReading::Failed(SET_UP.into()),
+                (_, Ok(AccessAnswer::Team(None))) => {
+                    return AccessReading::Failed(Unread { reason: SET_UP.into(), is_lasting: true });
+                }
                 (_, Ok(AccessAnswer::Applications(more))) => applications.extend(more),
                 (AccessTask::OfZone(zone), Err(error)) => {
-                    let reason = format!("its applications in zone {}: {}", zone.name, task.told(&error));
-                    unread_zones.insert(zone.name.clone(), reason.into());
+                    let unread = task.told(&error);
+                    let reason = format!("its applications in zone {}: {}", zone.name, unread.reason);
+                    unread_zones.insert(zone.name.clone(), Unread { reason: reason.into(), ..unread });
                 }
-                (_, Err(error)) => return AccessReading::Failed(task.told(&error).into()),
+                (_, Err(error)) => return AccessReading::Failed(task.told(&error)),
             }
         }
         applications.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         applications.dedup_by(|a, b| a.id == b.id);
         let applications = match self.with_written(applications, client, account, clock, deadline) {
             Ok(applications) => applications,
-            Err(error) => return AccessReading::Failed(AccessTask::OfAccount(account).told(&error).into()),
+            Err(error) => return AccessReading::Failed(AccessTask::OfAccount(account).told(&error)),
         };
         // What was just read is known for a while.
         match self.known_team(clock) {
@@ -210,15 +213,17 @@ impl AccessTask<'_> {
     }
 
     /// The error, with the remedy if a permission is missing.
-    fn told(self, error: &Error) -> String {
+    fn told(self, error: &Error) -> Unread {
         let permission = match self {
             Self::Team(_) => ORGANIZATION_READ,
             Self::OfAccount(_) => APPLICATIONS_READ,
             Self::OfZone(_) => ZONE_APPLICATIONS_READ,
         };
         match error {
-            Error::Credentials(_) => format!("{error}; {permission}"),
-            error => error.to_string(),
+            Error::Credentials(_) => {
+                Unread { reason: format!("{error}; {permission}").into(), is_lasting: true }
+            }
+            error => error.to_string().as_str().into(),
         }
     }
 }

@@ -121,6 +121,11 @@ impl SnapshotReader {
         }
     }
 
+    /// Reads Access, whether or not the settings need it.
+    pub(crate) fn ask_for_access(&self) {
+        self.access.ask();
+    }
+
     /// What was read and written of Access.
     pub(super) fn access(&self) -> &AccessReader {
         &self.access

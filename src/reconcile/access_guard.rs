@@ -19,9 +19,23 @@ pub enum AccessReading {
     /// Nothing, because nothing depends on it.
     #[default]
     NotAsked,
-    /// It could not be read; the text says why.
-    Failed(Box<str>),
+    Failed(Unread),
     Read(AccessSnapshot),
+}
+
+/// The reason why something of Access was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    pub reason: Box<str>,
+    /// It stays so until somebody mends it: the account has no Access, or the credentials lack a permission.
+    pub is_lasting: bool,
+}
+
+impl From<&str> for Unread {
+    /// A reason that passes by itself.
+    fn from(reason: &str) -> Self {
+        Self { reason: reason.into(), is_lasting: false }
+    }
 }
 
 /// The applications of Access at one time.
@@ -31,7 +45,7 @@ pub struct AccessSnapshot {
     /// Those of the account and of the zones.
     pub applications: Vec<Application>,
     /// The zones whose own applications could not be read, with the reasons.
-    pub unread_zones: BTreeMap<Box<str>, Box<str>>,
+    pub unread_zones: BTreeMap<Box<str>, Unread>,
 }
 
 /// What Access does for the visitors of a hostname, or of a path of it.
@@ -40,8 +54,8 @@ pub enum Guarding {
     /// All of them need a login. Their rule requires what it proves.
     Protected(Access),
     Open(Gap),
-    /// It is not known; the text says why.
-    Unknown(Box<str>),
+    /// It is not known.
+    Unknown(Unread),
 }
 
 impl Guarding {
@@ -49,7 +63,7 @@ impl Guarding {
     pub fn of(hostname: &Hostname, path: Option<&str>, snapshot: &Snapshot) -> Self {
         let access = match read_for(hostname, snapshot) {
             Ok(access) => access,
-            Err(reason) => return Self::Unknown(reason.into()),
+            Err(unread) => return Self::Unknown(unread),
         };
         match cover::cover(&access.applications, hostname, parsed(path).as_ref()) {
             Cover::Protected { audiences } => Self::Protected(Access::required(&access.team, audiences)),
@@ -69,15 +83,15 @@ impl Guarding {
 }
 
 /// What was read, if it is all that concerns the hostname; else the reason why not.
-fn read_for<'s>(hostname: &Hostname, snapshot: &'s Snapshot) -> Result<&'s AccessSnapshot, &'s str> {
+fn read_for<'s>(hostname: &Hostname, snapshot: &'s Snapshot) -> Result<&'s AccessSnapshot, Unread> {
     let access = match &snapshot.access {
-        AccessReading::NotAsked => return Err("nothing was read of Cloudflare Access"),
-        AccessReading::Failed(reason) => return Err(reason),
+        AccessReading::NotAsked => return Err("nothing was read of Cloudflare Access".into()),
+        AccessReading::Failed(unread) => return Err(unread.clone()),
         AccessReading::Read(access) => access,
     };
     let mut zones = snapshot.zones_around(hostname.as_str());
     match zones.find_map(|zone| access.unread_zones.get(&zone.zone.name)) {
-        Some(reason) => Err(reason),
+        Some(unread) => Err(unread.clone()),
         None => Ok(access),
     }
 }

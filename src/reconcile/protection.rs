@@ -72,7 +72,8 @@ impl<'a> HostProtection<'a> {
         self.is_protected(path) || (!self.is_published(path) && self.has_protected())
     }
 
-    fn is_published(&self, path: Option<&str>) -> bool {
+    /// True if we publish the path.
+    pub(super) fn is_published(&self, path: Option<&str>) -> bool {
         let claims_record = || {
             let own = self.snapshot.own_records_of(self.hostname.as_str(), self.settings);
             own.iter().any(|own| own.stamp.claims.record_only)

@@ -100,7 +100,8 @@ fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_g
         ("an unknown tunnel", at("tunnel"), vec![service, ("tunnel", "nowhere")], "invalid"),
         ("a misspelled property", at("misspelled"), vec![service, ("tunnel-pth", "^/x")], "invalid"),
         ("half of Access", at("access"), vec![service, ("access-required", "true")], "invalid"),
-        ("an unknown word of Access", at("word"), vec![service, ("access-policy", "x")], "invalid"),
+        ("an unknown word of Access", at("word"), vec![service, ("access-rule", "x")], "invalid"),
+        ("a policy without Access", at("policy"), vec![service, ("access-policy", "x")], "access_unknown"),
         (
             "rules for a proxy that are none",
             at("ip-rules"),

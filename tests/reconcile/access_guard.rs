@@ -370,18 +370,17 @@ fn turned_on_over_open_rules_it_withdraws_nothing_and_checks_what_is_covered() {
 }
 
 #[test]
-fn turned_off_again_the_rules_lose_their_check_and_it_is_told() {
+fn turned_off_again_the_rules_keep_their_check_until_the_endpoint_opens_them() {
     let mut cloudflare = guarded(covering(&[NAME]));
     run(&mut cloudflare, &app());
     cloudflare.access_guard = false;
     cloudflare.access = AccessReading::NotAsked;
-    let plan = run(&mut cloudflare, &app());
+    let before = cloudflare.clone();
+    assert_eq!(labels(&run(&mut cloudflare, &app())), ["would_open"]);
+    assert_eq!(cloudflare, before);
+    let opened = [endpoint(NAME, &[("tunnel-service", "http://web:80"), ("access-policy", "none")])];
+    assert_eq!(run(&mut cloudflare, &opened).refusals, []);
     assert_eq!(required(&cloudflare), [(NAME.to_owned(), Value::Null)]);
-    let [note] = &plan.notes[..] else { panic!("{:?}", plan.notes) };
-    let text = note.to_string();
-    assert!(text.contains(NAME) && text.contains("no Access token any more"), "{text}");
-    assert_eq!(run(&mut cloudflare, &app()).notes, []);
-    assert_still(&mut cloudflare, &app());
 }
 
 #[test]

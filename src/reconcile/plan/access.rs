@@ -12,7 +12,7 @@ use crate::ingress::access::Access;
 use crate::model::Hostname;
 use crate::model::access::Application;
 use crate::reconcile::Settings;
-use crate::reconcile::access_guard::{AccessReading, Guarding};
+use crate::reconcile::access_guard::{AccessReading, Guarding, Unread};
 use crate::reconcile::access_wish::{AccessWish, ProtectionWish};
 use crate::reconcile::applications::{self, Place};
 use crate::reconcile::canonical::Publication;
@@ -106,10 +106,10 @@ impl Judge<'_> {
             }
             AccessWish::Open => {
                 self.look_at_opening(&publication, host)?;
-                self.guarded(publication)
+                self.guarded(publication, host)
             }
             AccessWish::Silent => {
-                let publication = self.guarded(publication)?;
+                let publication = self.guarded(publication, host)?;
                 let is_locked =
                     publication.rule.as_ref().is_some_and(|rule| rule.origin_request.requires_access());
                 if !is_locked && host.would_open(publication.path()) {
@@ -130,8 +130,8 @@ impl Judge<'_> {
         let Settings { policy, .. } = self.settings;
         let access = match &self.snapshot.access {
             AccessReading::Read(access) => access,
-            AccessReading::Failed(text) => return Err(self.unknown(publication, text)),
-            AccessReading::NotAsked => return Err(self.unknown(publication, "it was not read yet")),
+            AccessReading::Failed(unread) => return Err(unknown(publication, unread, host)),
+            AccessReading::NotAsked => return Err(unknown(publication, &"it was not read yet".into(), host)),
         };
         let ids = wish.ids().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         let place = Place::of(&publication.hostname, publication.path())
@@ -186,7 +186,7 @@ impl Judge<'_> {
         let path = publication.path();
         match &self.snapshot.access {
             AccessReading::NotAsked => Ok(()),
-            AccessReading::Failed(text) if host.is_locked(path) => Err(self.unknown(publication, text)),
+            AccessReading::Failed(unread) if host.is_locked(path) => Err(unknown(publication, unread, host)),
             AccessReading::Failed(_) => Ok(()),
             AccessReading::Read(access) => {
                 let own: Vec<&str> =
@@ -206,24 +206,15 @@ impl Judge<'_> {
     }
 
     /// The publication as `ACCESS_GUARD` allows it.
-    fn guarded(self, publication: Publication) -> Result<Publication, Reason> {
+    fn guarded(self, publication: Publication, host: &HostProtection<'_>) -> Result<Publication, Reason> {
         if !self.settings.policy.access_guard {
             return Ok(publication);
         }
         match Guarding::of(&publication.hostname, publication.path(), self.snapshot) {
             Guarding::Protected(access) => Ok(publication.requiring(access)),
             Guarding::Open(gap) => Err(Reason::Unprotected(gap)),
-            Guarding::Unknown(text) => Err(self.unknown(&publication, &text)),
+            Guarding::Unknown(unread) => Err(unknown(&publication, &unread, host)),
         }
-    }
-
-    /// The reason if it is not known what Access protects. What is published already stays. Nobody may ask again for
-    /// what is not, once it was answered as done.
-    fn unknown(self, publication: &Publication, text: &str) -> Reason {
-        if self.snapshot.holds(publication.hostname.as_str(), self.settings) {
-            return Reason::AccessUnknown(text.into());
-        }
-        Reason::Undecided(format!("it is not known what Access protects: {text}"))
     }
 
     /// What has to be done about applications so that `plan`, which was made as a preview, can be carried out.
@@ -333,6 +324,15 @@ impl Judge<'_> {
         })
         .collect()
     }
+}
+
+/// The reason if it is not known what Access protects. What is published already stays. Nobody may ask again for what is
+/// not, once it was answered as done; but what nobody but an operator can mend is refused as everything else.
+fn unknown(publication: &Publication, unread: &Unread, host: &HostProtection<'_>) -> Reason {
+    if unread.is_lasting || host.is_published(publication.path()) {
+        return Reason::AccessUnknown(unread.reason.clone());
+    }
+    Reason::Undecided(format!("it is not known what Access protects: {}", unread.reason))
 }
 
 fn rule_path(publication: &Publication) -> Option<&crate::ingress::PathPattern> {
