@@ -81,14 +81,10 @@ impl<'a> HostProtection<'a> {
         self.at(path).any(|(_, is_ours)| *is_ours) || (path.is_none() && claims_record())
     }
 
-    /// True if something of ours is protected on the hostname.
+    /// True if a rule of ours on the hostname requires a login. An application alone tells nothing: it comes before its
+    /// rule, and other paths may come with both.
     fn has_protected(&self) -> bool {
-        let is_here = |application: &Application| {
-            applications::is_ours(application, &self.settings.policy.owner)
-                && application.destinations.iter().any(|one| *one.host == *self.hostname.as_str())
-        };
         self.rules.iter().any(|(rule, is_ours)| *is_ours && rule.requires_access())
-            || self.access().is_some_and(|access| access.applications.iter().any(is_here))
     }
 
     /// True if no rule of anybody relies on the application of a place any more: each that may get its requests is gone

@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
+)
+
+// setUpAccess gives the account a team and two reusable policies.
+func (e *emulator) setUpAccess(t *testing.T) {
+	t.Helper()
+	e.Ask(t, "POST", "/access", map[string]any{"team": "my-team"}, nil)
+	for _, name := range []string{"staff", "on-call"} {
+		include := []any{map[string]any{"email_domain": map[string]any{"domain": "example.com"}}}
+		e.Ask(t, "POST", "/policies", map[string]any{"name": name, "decision": "allow", "include": include}, nil)
+	}
+}
+
+// applications are the names of all Access applications, each with the names of its policies.
+func (e *emulator) applications(t *testing.T) (names []string) {
+	t.Helper()
+	var state struct {
+		Access struct {
+			Applications []struct {
+				Application struct {
+					Name     string `json:"name"`
+					Policies []struct {
+						Name string `json:"name"`
+					} `json:"policies"`
+				} `json:"application"`
+			} `json:"applications"`
+		} `json:"access"`
+	}
+	e.Ask(t, "GET", "/state", nil, &state)
+	for _, one := range state.Access.Applications {
+		var policies []string
+		for _, policy := range one.Application.Policies {
+			policies = append(policies, policy.Name)
+		}
+		names = append(names, fmt.Sprintf("%s: %s", one.Application.Name, strings.Join(policies, ", ")))
+	}
+	return names
+}
+
+// hasApplications tells what differs from these applications, as applications tells them.
+func (e *emulator) hasApplications(t *testing.T, wanted ...string) {
+	t.Helper()
+	if found := e.applications(t); !slices.Equal(found, wanted) {
+		t.Errorf("the applications are %q, not %q", found, wanted)
+	}
+}
+
+// isClosed tells if a visitor without a login reaches something.
+func (e *emulator) isClosed(t *testing.T, host, path string) {
+	t.Helper()
+	if seen := e.Visit(t, host, path); !strings.HasPrefix(seen, "turned away by application ") {
+		t.Errorf("a visitor of %s%s without a login gets %s", host, path, seen)
+	}
+}
+
+// A hostname comes and goes with the application that protects it, and only the word `none` opens it.
+func TestAHostnameIsPublishedWithTheApplicationThatProtectsIt(t *testing.T) {
+	t.Parallel()
+	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
+		pod, tunnel, foreign := besideOthers(t, invocation)
+		cloudflare := pod.cloudflare
+		cloudflare.setUpAccess(t)
+		const web, service = "web.example.com", "http://web.shop.svc:80"
+		open := published("open.example.com", service)
+		with := func(policies string) property { return property{"access-policy", policies} }
+		name := web + " (ExternalDNS default): "
+
+		t.Run("it is published protected, and the others go on", func(t *testing.T) {
+			pod.source.set(published(web, service, with("staff, on-call")), open)
+			pod.settles(t)
+			cloudflare.hasApplications(t, name+"staff, on-call")
+			cloudflare.isClosed(t, web, "/")
+			cloudflare.Publishes(t, tunnel, "open.example.com", service, `{}`)
+		})
+		t.Run("other policies and another service come", func(t *testing.T) {
+			pod.source.set(published(web, "http://next.shop.svc:80", with("on-call")), open)
+			pod.settles(t)
+			cloudflare.hasApplications(t, name+"on-call")
+			cloudflare.isClosed(t, web, "/")
+		})
+		t.Run("a lost annotation opens nothing", func(t *testing.T) {
+			pod.source.set(published(web, "http://next.shop.svc:80"), open)
+			pod.isRefused(t, cloudflare)
+			cloudflare.isClosed(t, web, "/")
+			if lines := pod.program.Lines("refused=would_open", web); lines != 1 {
+				t.Errorf("that the annotation is lost is told %d times", lines)
+			}
+		})
+		t.Run("none opens it", func(t *testing.T) {
+			pod.source.set(published(web, service, with("none")), open)
+			pod.settles(t)
+			cloudflare.hasApplications(t)
+			cloudflare.Publishes(t, tunnel, web, service, `{}`)
+		})
+		t.Run("an open hostname is protected", func(t *testing.T) {
+			pod.source.set(published(web, service, with("staff")), open)
+			pod.settles(t)
+			cloudflare.hasApplications(t, name+"staff")
+			cloudflare.isClosed(t, web, "/")
+		})
+		t.Run("after the last withdrawal only what is foreign is left", func(t *testing.T) {
+			pod.source.set()
+			pod.settles(t)
+			cloudflare.hasApplications(t)
+			foreign.alone(t)
+		})
+	})
+}
+
+// ExternalDNS 0.22 reads annotations under another prefix, so objects seem to say nothing at all. With a default service
+// everything would be published as it is.
+func TestAnnotationsUnderAnotherPrefixOpenNothing(t *testing.T) {
+	t.Parallel()
+	pod, _, _ := besideOthers(t, invocation{}, "DEFAULT_SERVICE=http://ingress.svc:80")
+	cloudflare := pod.cloudflare
+	cloudflare.setUpAccess(t)
+	const whole, part = "whole.example.com", "part.example.com"
+	pod.source.set(append(
+		addressed(whole, property{"access-policy", "staff"}),
+		addressed(part, property{"tunnel-service.admin", "http://admin.svc:80"},
+			property{"tunnel-path-prefix.admin", "/admin"}, property{"access-policy.admin", "staff"})...)...)
+	pod.settles(t)
+	isClosed := func() {
+		t.Helper()
+		cloudflare.isClosed(t, whole, "/")
+		cloudflare.isClosed(t, part, "/admin")
+		cloudflare.isClosed(t, part, "/admin/users")
+	}
+	isClosed()
+	before := cloudflare.applications(t)
+
+	pod.source.set(append(addressed(whole), addressed(part)...)...)
+	pod.isRefused(t, cloudflare)
+	isClosed()
+	cloudflare.hasApplications(t, before...)
+	harness.Eventually(t, "both are told", func() error {
+		if lines := pod.program.Lines("refused=would_open"); lines != 2 {
+			return fmt.Errorf("%d lines", lines)
+		}
+		return nil
+	})
+}
