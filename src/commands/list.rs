@@ -47,6 +47,10 @@ pub(super) fn entries(
         .and_then(|()| find_tunnels(client, &reader, settings, None, deadline))
         .map_err(|problem| problem.to_string())?;
     let snapshot = reader.snapshot(&account, &settings, deadline).map_err(|error| error.to_string())?;
+    // Without it everything would look unprotected.
+    if let Some(problem) = snapshot.access.problem() {
+        return Err(format!("Cloudflare Access cannot be read: {problem}"));
+    }
     Ok(listing(&snapshot, &settings))
 }
 

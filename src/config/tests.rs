@@ -95,6 +95,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("OWNERSHIP", "TXT", "comment and txt"),
         ("ADOPT", "everything", "identical, tunnel, access, owner=<id> and all"),
         ("NAMESPACE_GUARD", "1", "true and false"),
+        ("ACCESS_GUARD", "on", "true and false"),
         ("CLUSTER_DOMAIN", "*.local", "wildcard"),
         ("ACCESS_GUARD", "on", "true and false"),
         ("DEFAULT_ACCESS_POLICY", "staff,,on-call", "names no policy between its commas"),

@@ -48,6 +48,17 @@ pub struct AccessSnapshot {
     pub unread_zones: BTreeMap<Box<str>, Unread>,
 }
 
+impl AccessReading {
+    /// The reason why not everything was read that was asked for.
+    pub fn problem(&self) -> Option<&str> {
+        match self {
+            Self::NotAsked => None,
+            Self::Failed(reason) => Some(reason),
+            Self::Read(access) => access.unread_zones.values().next().map(|reason| &**reason),
+        }
+    }
+}
+
 /// What Access does for the visitors of a hostname, or of a path of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guarding {

@@ -213,6 +213,22 @@ fn a_list_that_cannot_be_read_is_an_error_and_says_why() {
             &[],
             "reading from Cloudflare failed",
         ),
+        (
+            "Access",
+            |cloudflare| cloudflare.set_up_access("my-team"),
+            &[("ACCESS_GUARD", "true")],
+            "Cloudflare Access cannot be read",
+        ),
+        (
+            "a zone's applications",
+            |cloudflare| {
+                cloudflare.set_up_access("my-team");
+                let access = [Permission::AccessRead, Permission::AccessOrganizationRead];
+                cloudflare.token_mut(TOKEN).permissions.extend(access);
+            },
+            &[("ACCESS_GUARD", "true")],
+            "its applications in zone example.com",
+        ),
     ] {
         let harness = Harness::new();
         harness.cloudflare.edit(edit);
