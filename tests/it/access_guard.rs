@@ -1,6 +1,8 @@
 //! `ACCESS_GUARD` against a Cloudflare that knows Access: who has no login is never served, whatever Access answers, and
 //! everything else goes on.
 
+mod sweep;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
