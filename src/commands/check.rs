@@ -148,11 +148,9 @@ impl Check<'_> {
         } else {
             self.note(Status::Untried, "tunnels", "the account is not known", "");
         }
-        let policy = &self.settings.provider.policy;
-        let reads_access = policy.access_guard
-            || !policy.default_access_policy.is_empty()
-            || policy.access_policies.is_some();
-        if reads_access && let Some(account) = &account {
+        if self.settings.provider.policy.needs_access()
+            && let Some(account) = &account
+        {
             self.access(account, zones.as_deref().unwrap_or_default());
         }
         let owners = zones.map(|zones| self.zones(&zones, account.as_ref()));

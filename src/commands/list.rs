@@ -48,7 +48,7 @@ pub(super) fn entries(
         .map_err(|problem| problem.to_string())?;
     let snapshot = reader.snapshot(&account, &settings, deadline).map_err(|error| error.to_string())?;
     // Without it everything would look unprotected.
-    if let Some(problem) = snapshot.access.problem() {
+    if let Some(problem) = snapshot.access.problem().filter(|_| settings.policy.needs_access()) {
         return Err(format!("Cloudflare Access cannot be read: {problem}"));
     }
     Ok(listing(&snapshot, &settings))

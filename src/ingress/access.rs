@@ -111,13 +111,9 @@ pub(super) fn is_required_by(access: &Value) -> bool {
     field(access, "required").and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// True if an `access` accepts the tokens with this audience tag.
-pub(super) fn names(access: &Value, tag: &str) -> bool {
-    field(access, "audTag")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .any(|one| one.as_str() == Some(tag))
+/// The audience tags of which an `access` accepts tokens.
+pub(super) fn audience_tags(access: &Value) -> impl Iterator<Item = &str> {
+    field(access, "audTag").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// A member. cloudflared's decoder ignores the case of keys.

@@ -160,9 +160,10 @@ pub(super) fn requires_access(origin: &RawObject<'_>) -> bool {
     origin_access(origin).is_some_and(|access| access::is_required_by(&access))
 }
 
-/// True if an `originRequest` accepts the tokens with this audience tag.
-pub(super) fn names_audience(origin: &RawObject<'_>, tag: &str) -> bool {
-    origin_access(origin).is_some_and(|access| access::names(&access, tag))
+/// The audience tags of which an `originRequest` accepts tokens.
+pub(super) fn audience_tags(origin: &RawObject<'_>) -> Vec<Box<str>> {
+    let access = origin_access(origin);
+    access.iter().flat_map(access::audience_tags).map(Into::into).collect()
 }
 
 fn origin_access(origin: &RawObject<'_>) -> Option<Value> {

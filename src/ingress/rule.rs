@@ -187,9 +187,9 @@ impl Rule {
         self.origin().is_some_and(|origin| origin_request::requires_access(&origin))
     }
 
-    /// True if tokens with this audience tag are accepted.
-    pub fn names_audience(&self, tag: &str) -> bool {
-        self.origin().is_some_and(|origin| origin_request::names_audience(&origin, tag))
+    /// The audience tags of the Access applications whose tokens are accepted.
+    pub fn audience_tags(&self) -> Vec<Box<str>> {
+        self.origin().map(|origin| origin_request::audience_tags(&origin)).unwrap_or_default()
     }
 
     /// The canonical properties of its options.

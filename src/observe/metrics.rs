@@ -88,7 +88,7 @@ families! {
     Unprotected: "gauge" "unprotected" []
         "Published endpoints that ACCESS_GUARD would not publish as they stand, at the last read; 0 without it.",
     LeftApplications: "gauge" "left_access_applications" []
-        "Access applications of ours whose hostname is not ours any more, at the last read.",
+        "Access applications of ours that no rule of ours relies on, at the last read.",
     Changes: "counter" "changes_total" ["kind"] "Changes made at Cloudflare.",
     Refusals: "gauge" "refusals" ["reason"] "What is asked for and not done, as of the last request.",
     WithheldDeletions: "gauge" "withheld_deletions" []

@@ -70,9 +70,7 @@ impl AccessReader {
 
     /// True if something depends on Access.
     pub(super) fn is_needed(&self, policy: &Policy) -> bool {
-        policy.access_guard
-            || !policy.default_access_policy.is_empty()
-            || self.is_asked.load(Ordering::Relaxed)
+        policy.needs_access() || self.is_asked.load(Ordering::Relaxed)
     }
 
     /// Takes note of a write, which the list may not show for a while.

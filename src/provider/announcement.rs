@@ -99,11 +99,8 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
             "are left alone: they belong to another account than the tunnels, and no record there can lead to these"
         );
     }
-    let access = match (settings.policy.access_guard, settings.policy.default_access_policy.is_empty()) {
-        (true, _) => 1 + served.len(),
-        (false, false) => 1,
-        (false, true) => 0,
-    };
+    let of_zones = if settings.policy.access_guard { served.len() } else { 0 };
+    let access = usize::from(settings.policy.needs_access()) + of_zones;
     let calls = resolved.settings.tunnels().len() + served.len() + access;
     info!(
         zones:% = names(&served);

@@ -196,6 +196,7 @@ impl Turn<'_> {
         let (snapshot, disowned) = self.read_what_is_ours()?;
         let preview = self.preview(&snapshot)?;
         let leaves_applications = preview.as_ref().is_some_and(|preview| preview.leaves_applications);
+        let notes = preview.as_ref().map(|preview| preview.notes.clone()).unwrap_or_default();
         let (snapshot, unprotected) = match preview {
             Some(preview) if self.writer.is_dry_run => return self.describe(preview),
             Some(preview) => self.with_applications(snapshot, &preview.work),
@@ -203,6 +204,7 @@ impl Turn<'_> {
         };
         let mut plan = self.plan(&snapshot)?;
         plan.refusals = told_once(plan.refusals, unprotected);
+        plan.notes.extend(notes);
         // What a stamp of ours still names is still somebody else's.
         let taken = self.memory.unpublished_rules.taken(&snapshot, &self.resolved.settings);
         plan.hosts.retain(|host| !taken.contains_key(&host.hostname));

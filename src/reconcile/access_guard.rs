@@ -53,8 +53,8 @@ impl AccessReading {
     pub fn problem(&self) -> Option<&str> {
         match self {
             Self::NotAsked => None,
-            Self::Failed(reason) => Some(reason),
-            Self::Read(access) => access.unread_zones.values().next().map(|reason| &**reason),
+            Self::Failed(unread) => Some(&unread.reason),
+            Self::Read(access) => access.unread_zones.values().next().map(|unread| &*unread.reason),
         }
     }
 }

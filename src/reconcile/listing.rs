@@ -53,7 +53,7 @@ pub enum State {
     RecordWithoutRule,
     /// No record leads to the rule.
     RuleWithoutRecord,
-    /// Our Access application protects a hostname that is not ours any more.
+    /// No rule of ours relies on our Access application.
     ApplicationLeft,
 }
 
@@ -86,7 +86,7 @@ pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
     for (tunnel, present) in &snapshot.tunnels {
         entries.extend(present.document.rules().iter().filter_map(|rule| foreign.foreign_rule(tunnel, rule)));
     }
-    entries.extend(left_applications(snapshot, settings).map(left_application));
+    entries.extend(left_applications(snapshot, &foreign.own, settings).map(left_application));
     entries.sort_by(by_place);
     let protected = |entry: Entry| {
         if entry.state == State::ApplicationLeft {

@@ -84,6 +84,8 @@ pub struct Preview {
     pub work: Vec<ApplicationWork>,
     /// Applications can go once the plan is carried out.
     pub leaves_applications: bool,
+    /// What has to be known of applications that stay.
+    pub notes: Vec<Note>,
 }
 
 /// The hostnames and tunnels that have waited long enough.
@@ -192,7 +194,8 @@ pub fn preview(
     let requests = judge.judged(Requests::read(changes, settings)?);
     let plan = planned(&requests, settled, judge);
     let (work, leaves_applications) = (judge.work(&requests, &plan), judge.leaves(&requests, &plan));
-    Ok(Preview { plan, work, leaves_applications })
+    let notes = judge.notes(&requests);
+    Ok(Preview { plan, work, leaves_applications, notes })
 }
 
 fn planned(requests: &Requests, settled: &Settled, judge: Judge<'_>) -> Plan {

@@ -65,6 +65,13 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// True if the settings alone make something depend on Access.
+    pub fn needs_access(&self) -> bool {
+        self.access_guard || !self.default_access_policy.is_empty() || self.access_policies.is_some()
+    }
+}
+
 /// The treatment of the TXT records in which ExternalDNS stores ownership. The stamps say what is ours either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ownership {

@@ -52,7 +52,8 @@ impl<'a> HostProtection<'a> {
         let (Some(access), Ok(place)) = (self.access(), Place::of(self.hostname, path)) else {
             return Vec::new();
         };
-        let is_named = |audience: &str| self.at(path).any(|(rule, _)| rule.names_audience(audience));
+        let named: Vec<Box<str>> = self.at(path).flat_map(|(rule, _)| rule.audience_tags()).collect();
+        let is_named = |audience: &str| named.iter().any(|tag| **tag == *audience);
         applications::of_place(&place, &access.applications, &self.settings.policy.owner, is_named)
     }
 
@@ -102,7 +103,7 @@ impl<'a> HostProtection<'a> {
                 return *is_ours && !rule.requires_access();
             }
             let may_share = is_places || place.may_share_requests_with(rule.path());
-            !may_share || (rule.requires_access() && !rule.names_audience(&application.audience))
+            !may_share || (rule.requires_access() && !rule.audience_tags().contains(&application.audience))
         })
     }
 

@@ -3,11 +3,11 @@
 //! A manual change shows as a difference from the canonical form, so that ExternalDNS plans the update that repairs it.
 //! It shows if and only if applying the endpoint again would write something.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ingress::access::ACCESS_PROPERTIES;
 use crate::ingress::{Document, Owned, Rule};
-use crate::model::access::{Application, Destination};
+use crate::model::access::Application;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::access_guard::{AccessReading, Guarding};
@@ -42,7 +42,7 @@ pub struct Shown {
     pub notes: Vec<Note>,
     /// The endpoints whose visitors may need no login, under `ACCESS_GUARD`.
     pub unprotected: usize,
-    /// The number of our Access applications whose hostname is not ours.
+    /// The number of our Access applications that no rule of ours relies on.
     pub left_applications: usize,
 }
 
@@ -90,7 +90,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             shown.endpoints.extend(endpoints);
         }
     }
-    shown.left_applications = left_applications(snapshot, settings).count();
+    shown.left_applications = left_applications(snapshot, &own, settings).count();
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
@@ -220,21 +220,25 @@ pub fn surprises(document: &Document) -> impl Iterator<Item = &'static str> {
     texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
 }
 
-/// Our Access applications whose hostname is not ours any more. They go with the hostname's deletion or never: without
-/// a record nobody can tell if somebody else relies on them now.
+/// Our Access applications that no rule of ours relies on. They go with the deletion of what they protect or never: later
+/// nobody can tell if somebody else relies on them.
 pub(super) fn left_applications<'s>(
     snapshot: &'s Snapshot,
+    own: &OwnRules,
     settings: &'s Settings,
 ) -> impl Iterator<Item = &'s Application> {
     let applications = match &snapshot.access {
         AccessReading::Read(access) => access.applications.as_slice(),
         AccessReading::NotAsked | AccessReading::Failed(_) => &[],
     };
-    applications.iter().filter(|application| {
-        let holds = |one: &Destination| snapshot.holds(&one.host, settings);
-        applications::is_ours(application, &settings.policy.owner)
-            && !application.destinations.iter().any(holds)
-    })
+    let is_ours = |application: &Application| applications::is_ours(application, &settings.policy.owner);
+    let mut relied_on: BTreeSet<Box<str>> = BTreeSet::new();
+    if applications.iter().any(is_ours) {
+        relied_on.extend(snapshot.own_rules_standing(own).flat_map(|(_, rule)| rule.audience_tags()));
+    }
+    applications
+        .iter()
+        .filter(move |application| is_ours(application) && !relied_on.contains(&application.audience))
 }
 
 fn has_drift(endpoint: &Endpoint, drift: &str) -> bool {

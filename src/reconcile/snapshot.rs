@@ -273,7 +273,11 @@ impl Snapshot {
         left_behind
     }
 
-    fn own_rules_standing<'s>(&'s self, own: &'s OwnRules) -> impl Iterator<Item = (&'s TunnelId, &'s Rule)> {
+    /// The rules that are ours, with their tunnels.
+    pub(super) fn own_rules_standing<'s>(
+        &'s self,
+        own: &'s OwnRules,
+    ) -> impl Iterator<Item = (&'s TunnelId, &'s Rule)> {
         let rules = self
             .tunnels
             .iter()

@@ -11,7 +11,6 @@ use crate::ingress::RuleEdit;
 use crate::ingress::access::Access;
 use crate::model::Hostname;
 use crate::model::access::Application;
-use crate::reconcile::Settings;
 use crate::reconcile::access_guard::{AccessReading, Guarding, Unread};
 use crate::reconcile::access_wish::{AccessWish, ProtectionWish};
 use crate::reconcile::applications::{self, Place};
@@ -19,6 +18,7 @@ use crate::reconcile::canonical::Publication;
 use crate::reconcile::cover::{self, Cover};
 use crate::reconcile::protection::HostProtection;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::{Note, Settings};
 
 /// Something to be done about an application before, or after, its rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,6 +243,32 @@ impl Judge<'_> {
             }
         }
         work
+    }
+
+    /// Tells of applications that stay although what they were made for is withdrawn, because something else of the
+    /// hostname relies on them.
+    pub(super) fn notes(self, requests: &Requests) -> Vec<Note> {
+        let mut notes = Vec::new();
+        for (name, request) in &requests.by_hostname {
+            let Ok(hostname) = Hostname::parse(name) else { continue };
+            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
+            for path in request.withdrawn.iter().map(|path| Some(&**path).filter(|path| !path.is_empty())) {
+                let Ok(place) = Place::of(&hostname, path) else { continue };
+                let applications = host.applications(path).into_iter();
+                let staying = applications
+                    .filter(|one| !host.is_published(path) && !host.is_left(&place, path, one, false));
+                notes.extend(staying.map(|application| Note {
+                    hostname: name.clone(),
+                    resource: request.resource(),
+                    text: format!(
+                        "the Access application {:?} stays, because another rule may take its requests now: delete it \
+                         at Cloudflare if they are to be open",
+                        application.name
+                    ),
+                }));
+            }
+        }
+        notes
     }
 
     /// True if an application of what is withdrawn or opened waits until its rule is gone.
