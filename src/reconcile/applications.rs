@@ -90,6 +90,20 @@ impl Place {
         }
     }
 
+    /// True if its application stands over requests for this name, which is no wildcard unless it is the place's own.
+    pub fn is_over(&self, name: &str) -> bool {
+        let label = || name.strip_suffix(self.hostname.strip_prefix('*')?);
+        *self.hostname == *name || label().is_some_and(|label| !label.contains(['.', '*']))
+    }
+
+    /// True if a rule with this path expression takes every request for the place.
+    pub fn is_taken_by(&self, path: Option<&str>) -> bool {
+        let prefix = |path: &str| PathPattern::parse(path).ok()?.prefix();
+        path.is_none_or(|path| {
+            self.prefix.as_deref().zip(prefix(path)).is_some_and(|(own, other)| is_at_or_below(own, &other))
+        })
+    }
+
     /// True if requests for the place may be taken by a rule with this path expression.
     pub fn may_share_requests_with(&self, path: Option<&str>) -> bool {
         let prefix = |path: &str| PathPattern::parse(path).ok()?.prefix();

@@ -1,9 +1,7 @@
 //! What protects a hostname now: rules that require a login, and our Access applications.
 
-use std::collections::BTreeMap;
-
-use crate::ingress::Rule;
 use crate::ingress::access::Access;
+use crate::ingress::{PathPattern, Rule};
 use crate::model::access::Application;
 use crate::model::endpoint::Endpoint;
 use crate::model::{Hostname, TunnelId};
@@ -11,15 +9,30 @@ use crate::reconcile::Settings;
 use crate::reconcile::access_guard::{AccessReading, AccessSnapshot};
 use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::applications::{self, Place};
+use crate::reconcile::cover::{self, Cover};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
+
+/// The hostnames and paths whose endpoints ask in one request to be open.
+#[derive(Debug, Default)]
+pub(super) struct Openings(pub(super) Vec<(Box<str>, Option<Box<str>>)>);
 
 /// One hostname with everything that may protect it.
 pub(super) struct HostProtection<'a> {
     hostname: &'a Hostname,
     snapshot: &'a Snapshot,
     settings: &'a Settings,
-    /// Its rules in all configured tunnels, and which of them are ours.
-    rules: Vec<(&'a Rule, bool)>,
+    own: &'a OwnRules,
+    /// Its rules in all configured tunnels.
+    rules: Vec<HostRule<'a>>,
+    /// A wildcard's rule that requires a token may take its requests now.
+    is_below_protected: bool,
+}
+
+struct HostRule<'a> {
+    rule: &'a Rule,
+    is_ours: bool,
+    /// Visitors are led to its tunnel.
+    is_visited: bool,
 }
 
 impl<'a> HostProtection<'a> {
@@ -27,13 +40,19 @@ impl<'a> HostProtection<'a> {
         hostname: &'a Hostname,
         snapshot: &'a Snapshot,
         settings: &'a Settings,
-        own: &OwnRules,
+        own: &'a OwnRules,
     ) -> Self {
-        let tunnels: &BTreeMap<TunnelId, _> = &snapshot.tunnels;
-        let rules = tunnels.iter().flat_map(|(id, tunnel)| {
-            tunnel.rules_of(hostname).into_iter().map(move |rule| (rule, own.has(id, rule)))
+        let led_to = snapshot.led_to(hostname.as_str());
+        let rules = snapshot.tunnels.iter().flat_map(|(id, tunnel)| {
+            let is_visited = led_to.as_ref() == Some(id);
+            let rules = tunnel.rules_of(hostname).into_iter();
+            rules.map(move |rule| HostRule { rule, is_ours: own.has(id, rule), is_visited })
         });
-        Self { hostname, snapshot, settings, rules: rules.collect() }
+        let visited = led_to.as_ref().and_then(|id| snapshot.tunnels.get(id));
+        let mut wider = visited.into_iter().flat_map(|tunnel| tunnel.document.rules());
+        let is_below_protected =
+            wider.any(|rule| is_wider(rule, hostname.as_str()) && rule.requires_access());
+        Self { hostname, snapshot, settings, own, rules: rules.collect(), is_below_protected }
     }
 
     pub(super) fn access(&self) -> Option<&'a AccessSnapshot> {
@@ -43,8 +62,8 @@ impl<'a> HostProtection<'a> {
         }
     }
 
-    fn at(&self, path: Option<&str>) -> impl Iterator<Item = &(&'a Rule, bool)> {
-        self.rules.iter().filter(move |(rule, _)| rule.path() == path)
+    fn at(&self, path: Option<&str>) -> impl Iterator<Item = &HostRule<'a>> {
+        self.rules.iter().filter(move |one| one.rule.path() == path)
     }
 
     /// Our applications of a place, the one that counts first.
@@ -52,14 +71,26 @@ impl<'a> HostProtection<'a> {
         let (Some(access), Ok(place)) = (self.access(), Place::of(self.hostname, path)) else {
             return Vec::new();
         };
-        let named: Vec<Box<str>> = self.at(path).flat_map(|(rule, _)| rule.audience_tags()).collect();
+        let named: Vec<Box<str>> = self.at(path).flat_map(|one| one.rule.audience_tags()).collect();
         let is_named = |audience: &str| named.iter().any(|tag| **tag == *audience);
         applications::of_place(&place, &access.applications, &self.settings.policy.owner, is_named)
     }
 
-    /// True if a rule for the path requires a login, whoever made it.
+    /// Our applications of all its places, wanted or not.
+    pub(super) fn all_applications(&self) -> Vec<(Place, &'a Application)> {
+        let applications = self.access().into_iter().flat_map(|access| &access.applications);
+        let named = applications.filter(|application| application.name.starts_with(self.hostname.as_str()));
+        let here = named.filter_map(|application| {
+            let place = Place::of_application(application, &self.settings.policy.owner)?;
+            (*place.hostname() == *self.hostname.as_str()).then_some((place, application))
+        });
+        here.collect()
+    }
+
+    /// True if a rule for the path requires a login, whoever made it, and none of ours lets visitors in without.
     pub(super) fn is_locked(&self, path: Option<&str>) -> bool {
-        self.at(path).any(|(rule, _)| rule.requires_access())
+        let is_open = |one: &HostRule<'_>| one.is_ours && one.is_visited && !one.rule.requires_access();
+        !self.at(path).any(is_open) && self.at(path).any(|one| one.rule.requires_access())
     }
 
     /// True if visitors of the path need a login because of something of ours, or of a rule that ours would replace.
@@ -67,50 +98,136 @@ impl<'a> HostProtection<'a> {
         self.is_locked(path) || !self.applications(path).is_empty()
     }
 
-    /// True if a publication without protection may let in who needs a login now. Beside something of ours that is
-    /// protected, a path that is not published yet may be another name for it.
-    pub(super) fn would_open(&self, path: Option<&str>) -> bool {
-        self.is_protected(path) || (!self.is_published(path) && self.has_protected())
+    /// True if a publication without protection may let in who needs a login now. Beside something that is protected, a
+    /// path that is not published yet may be another name for it, unless that is one of the `wished` places: they are to
+    /// be protected, and none of them may cover it.
+    pub(super) fn would_open(&self, path: Option<&str>, wished: &[Place]) -> bool {
+        let is_beside_protected =
+            || wished.iter().any(|place| place.covers(path)) || self.has_protected_beside(wished);
+        self.is_protected(path) || (!self.is_published(path) && is_beside_protected())
     }
 
-    /// True if we publish the path.
+    /// True if Access asks all visitors of the path for a login, whoever's application it is.
+    pub(super) fn is_covered(&self, path: Option<&str>) -> bool {
+        let path = path.and_then(|path| PathPattern::parse(path).ok());
+        self.access().is_some_and(|access| {
+            let cover = cover::cover(&access.applications, self.hostname, path.as_ref());
+            matches!(cover, Cover::Protected { .. })
+        })
+    }
+
+    /// True if something of ours is published at the path.
     pub(super) fn is_published(&self, path: Option<&str>) -> bool {
         let claims_record = || {
             let own = self.snapshot.own_records_of(self.hostname.as_str(), self.settings);
             own.iter().any(|own| own.stamp.claims.record_only)
         };
-        self.at(path).any(|(_, is_ours)| *is_ours) || (path.is_none() && claims_record())
+        self.at(path).any(|one| one.is_ours) || (path.is_none() && claims_record())
     }
 
-    /// True if a rule of ours on the hostname requires a login. An application alone tells nothing: it comes before its
-    /// rule, and other paths may come with both.
-    fn has_protected(&self) -> bool {
-        self.rules.iter().any(|(rule, is_ours)| *is_ours && rule.requires_access())
+    /// True if something on the hostname is protected that is at none of the `wished` places: by a rule, whoever made it
+    /// and if it is a wildcard's, or by an application of ours.
+    fn has_protected_beside(&self, wished: &[Place]) -> bool {
+        let is_wished =
+            |rule: &Rule| Place::of(self.hostname, rule.path()).is_ok_and(|place| wished.contains(&place));
+        self.is_below_protected
+            || self.rules.iter().any(|one| one.rule.requires_access() && !is_wished(one.rule))
+            || self.all_applications().iter().any(|(place, _)| !wished.contains(place))
     }
 
-    /// True if no rule of anybody relies on the application of a place any more: each that may get its requests is gone
-    /// or requires other tokens, and the one of the place itself is gone or is to be open.
-    pub(super) fn is_left(
+    /// The first that would be open without an application of the place and does not ask for it: a rule, whoever made
+    /// it and for whichever name, that would take its requests, or a record that leads them elsewhere.
+    pub(super) fn relying(
         &self,
         place: &Place,
-        path: Option<&str>,
         application: &Application,
-        opens: bool,
-    ) -> bool {
-        self.rules.iter().all(|(rule, is_ours)| {
-            let is_places = rule.path() == path;
-            if is_places && opens {
-                return *is_ours && !rule.requires_access();
-            }
-            let may_share = is_places || place.may_share_requests_with(rule.path());
-            !may_share || (rule.requires_access() && !rule.audience_tags().contains(&application.audience))
+        openings: &Openings,
+    ) -> Option<String> {
+        let relies = |tunnel: &TunnelId, rule: &Rule| {
+            let is_opened = self.own.has(tunnel, rule) && openings.has(rule.folded_hostname(), rule.path());
+            !is_opened && !asks_for_another(rule, application)
+        };
+        let told = |rule: &Rule| format!("{}{}", rule.hostname(), rule.path().unwrap_or_default());
+        self.names_under(place).into_iter().find_map(|name| {
+            let led_to = self.snapshot.led_to(name);
+            let mut rules = self.snapshot.tunnels.iter().flat_map(|(tunnel, document)| {
+                let is_led_here = led_to.as_ref() == Some(tunnel);
+                let taking = rules_taking(place, name, is_led_here, document.document.rules());
+                taking.into_iter().map(move |rule| (tunnel, rule))
+            });
+            let rule = rules.find(|(tunnel, rule)| relies(tunnel, rule)).map(|(_, rule)| told(rule));
+            rule.or_else(|| self.leads_elsewhere(name))
         })
+    }
+
+    /// The names whose requests the application of a place stands over, as far as rules and records have them.
+    fn names_under(&self, place: &'a Place) -> Vec<&'a str> {
+        let Snapshot { zones, tunnels, .. } = self.snapshot;
+        let records = zones.iter().flat_map(|zone| zone.records()).map(|record| &*record.name);
+        let rules = tunnels.values().flat_map(|tunnel| tunnel.document.rules()).map(Rule::folded_hostname);
+        let mut names = vec![place.hostname()];
+        if self.hostname.is_wildcard() {
+            names.extend(records.chain(rules).filter(|name| place.is_over(name)));
+            names.sort_unstable();
+            names.dedup();
+        }
+        names
+    }
+
+    /// The record of somebody else that answers for a name and leads its visitors past the tunnels.
+    fn leads_elsewhere(&self, name: &str) -> Option<String> {
+        let mut records = self.snapshot.answering(name).iter();
+        let record = records.find(|record| {
+            let tunnel = TunnelId::from_hostname(&record.content);
+            record.proxied
+                && tunnel.is_none_or(|tunnel| !self.settings.is_configured(&tunnel))
+                && self.snapshot.own_stamp(record, self.settings).is_none()
+        })?;
+        Some(format!("{} {} {}", record.name, record.kind, record.content))
+    }
+
+    /// True if nothing relies on an application of the place any more, and no rule asks for its tokens.
+    pub(super) fn is_left(&self, place: &Place, application: &Application, openings: &Openings) -> bool {
+        let asks = |rule: &Rule| rule.requires_access() && rule.audience_tags().contains(&application.audience);
+        !self.rules.iter().any(|one| asks(one.rule)) && self.relying(place, application, openings).is_none()
     }
 
     /// What the rule of an application requires.
     pub(super) fn required(&self, application: &Application) -> Option<Access> {
         let access = self.access()?;
         Some(Access::required(&access.team, vec![application.audience.clone()]))
+    }
+}
+
+/// True if a rule lets nobody in with the tokens of this application, or with none.
+fn asks_for_another(rule: &Rule, application: &Application) -> bool {
+    rule.requires_access() && !rule.audience_tags().contains(&application.audience)
+}
+
+/// True if a wildcard's rule, or one for every name, is for this name too.
+fn is_wider(rule: &Rule, name: &str) -> bool {
+    let hostname = rule.folded_hostname();
+    let is_above = |domain: &str| hostname != name && name.ends_with(domain);
+    hostname.is_empty() || hostname.strip_prefix('*').is_some_and(is_above)
+}
+
+/// The rules of a tunnel that may take requests of a name for a place, up to the first that takes them all. Those of
+/// wildcards, and those for every name, get any only if the name's visitors are led here; a fixed status is no door.
+fn rules_taking<'r>(place: &Place, name: &str, is_led_here: bool, rules: &'r [Rule]) -> Vec<&'r Rule> {
+    let is_taking = |rule: &&Rule| {
+        let is_wider = || is_led_here && is_wider(rule, name) && !rule.service().starts_with("http_status:");
+        (rule.folded_hostname() == name || is_wider()) && place.may_share_requests_with(rule.path())
+    };
+    let mut taking: Vec<&Rule> = rules.iter().filter(is_taking).collect();
+    if let Some(last) = taking.iter().position(|rule| place.is_taken_by(rule.path())) {
+        taking.truncate(last + 1);
+    }
+    taking
+}
+
+impl Openings {
+    fn has(&self, hostname: &str, path: Option<&str>) -> bool {
+        self.0.iter().any(|(name, opened)| **name == *hostname && opened.as_deref() == path)
     }
 }
 
@@ -129,7 +246,8 @@ pub fn drop_idle_openings(endpoints: &mut [Endpoint], snapshot: &Snapshot, setti
     for endpoint in opening {
         let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
         let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
-        if !HostProtection::of(&hostname, snapshot, settings, &own).would_open(path) {
+        let host = HostProtection::of(&hostname, snapshot, settings, &own);
+        if !host.would_open(path, &[]) && !host.is_covered(path) {
             endpoint.provider_specific.retain(|property| *property.name != *ACCESS_POLICY);
         }
     }

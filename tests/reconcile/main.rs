@@ -15,3 +15,5 @@ mod listing;
 mod mass_deletion;
 mod misspellings;
 mod ownership;
+mod protection;
+mod protection_laws;

@@ -16,7 +16,7 @@ use crate::reconcile::access_wish::{AccessWish, ProtectionWish};
 use crate::reconcile::applications::{self, Place};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::cover::{self, Cover};
-use crate::reconcile::protection::HostProtection;
+use crate::reconcile::protection::{HostProtection, Openings};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::{Note, Settings};
 
@@ -52,67 +52,96 @@ pub(super) struct Judge<'a> {
 /// The audience of an application that is not made yet.
 const NO_AUDIENCE: &str = "";
 
+const TWO_WAYS: &str = "asks for tokens by webhook-access-required, and this program keeps an Access application for \
+     it: set webhook-access-policy instead, or delete that application at Cloudflare";
+
+const LETS_PAST: &str = "has an Access application with a policy that came to let visitors past without a login: \
+     change that policy at Cloudflare, or name another one";
+
 impl Judge<'_> {
     /// The requests, with the reason in place of each publication that has to wait, and with what the others' rules
     /// have to require.
     pub(super) fn judged(self, mut requests: Requests) -> Requests {
-        let mut opening = 0;
+        let openings = self.openings(&requests);
+        let going = self.going(&openings);
+        let mut opening: Vec<(Box<str>, Option<Box<str>>)> = Vec::new();
         for (name, request) in &mut requests.by_hostname {
             let Ok(hostname) = Hostname::parse(name) else { continue };
             let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
-            let opens = |publication: &Publication| {
-                publication.access == AccessWish::Open && host.is_protected(publication.path())
-            };
-            opening += usize::from(request.publications().any(opens));
+            let wished = wished_places(request);
             request.wanted = std::mem::take(&mut request.wanted)
                 .into_iter()
                 .map(|wanted| Wanted {
-                    publication: wanted
-                        .publication
-                        .and_then(|publication| self.publication(publication, &host)),
+                    publication: wanted.publication.and_then(|publication| {
+                        self.look_at_opening(&publication, &host, &openings, &going)?;
+                        self.publication(publication, &host, &wished)
+                    }),
                     ..wanted
                 })
                 .collect();
             hold_together(request);
+            let opened = request.publications().filter(|one| {
+                one.access == AccessWish::Open
+                    && (host.is_protected(one.path()) || host.is_covered(one.path()))
+            });
+            opening.extend(opened.map(|one| (name.clone(), one.path().map(Into::into))));
         }
         let limit = self.settings.policy.mass_deletion_limit;
-        if limit > 0 && opening > limit {
-            self.withhold_openings(&mut requests);
+        if limit > 0 && opening.chunk_by(|one, other| one.0 == other.0).count() > limit {
+            for (name, request) in &mut requests.by_hostname {
+                withhold_openings(name, request, &opening);
+            }
         }
         requests
     }
 
-    fn withhold_openings(self, requests: &mut Requests) {
-        for (name, request) in &mut requests.by_hostname {
-            let Ok(hostname) = Hostname::parse(name) else { continue };
-            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
-            for wanted in &mut request.wanted {
-                let opens = wanted.publication.as_ref().is_ok_and(|publication| {
-                    publication.access == AccessWish::Open && host.is_protected(publication.path())
-                });
-                if opens {
-                    wanted.publication = Err(Reason::MassOpening);
-                }
-            }
-            hold_together(request);
+    fn openings(self, requests: &Requests) -> Openings {
+        let mut openings = Openings::default();
+        for (name, request) in &requests.by_hostname {
+            let opened = request.publications().filter(|one| one.access == AccessWish::Open);
+            openings.0.extend(opened.map(|one| (name.clone(), one.path().map(Into::into))));
         }
+        openings
     }
 
-    fn publication(self, publication: Publication, host: &HostProtection<'_>) -> Result<Publication, Reason> {
+    /// The ids of our applications that nothing will rely on once all openings are done.
+    fn going(self, openings: &Openings) -> Vec<Box<str>> {
+        let mut going = Vec::new();
+        for (name, path) in &openings.0 {
+            let Ok(hostname) = Hostname::parse(name) else { continue };
+            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
+            let Ok(place) = Place::of(&hostname, path.as_deref()) else { continue };
+            let applications = host.applications(path.as_deref()).into_iter();
+            let left = applications.filter(|one| host.relying(&place, one, openings).is_none());
+            going.extend(left.map(|application| application.id.clone()));
+        }
+        going
+    }
+
+    /// The publication as it may be, beside the `wished` places, which are to be protected.
+    fn publication(
+        self,
+        publication: Publication,
+        host: &HostProtection<'_>,
+        wished: &[Place],
+    ) -> Result<Publication, Reason> {
         match &publication.access {
             AccessWish::Protected(wish) => {
                 let access = self.protection(&publication, wish, host)?;
                 Ok(publication.requiring(access))
             }
-            AccessWish::Open => {
-                self.look_at_opening(&publication, host)?;
-                self.guarded(publication, host)
-            }
+            AccessWish::Open => self.guarded(publication, host),
             AccessWish::Silent => {
+                let is_locked = publication.requires_access();
+                if !host.applications(publication.path()).is_empty() {
+                    return Err(if is_locked {
+                        Reason::AccessPolicy(TWO_WAYS.into())
+                    } else {
+                        Reason::WouldOpen
+                    });
+                }
                 let publication = self.guarded(publication, host)?;
-                let is_locked =
-                    publication.rule.as_ref().is_some_and(|rule| rule.origin_request.requires_access());
-                if !is_locked && host.would_open(publication.path()) {
+                if !publication.requires_access() && host.would_open(publication.path(), wished) {
                     return Err(Reason::WouldOpen);
                 }
                 Ok(publication)
@@ -130,8 +159,8 @@ impl Judge<'_> {
         let Settings { policy, .. } = self.settings;
         let access = match &self.snapshot.access {
             AccessReading::Read(access) => access,
-            AccessReading::Failed(unread) => return Err(unknown(publication, unread, host)),
-            AccessReading::NotAsked => return Err(unknown(publication, &"it was not read yet".into(), host)),
+            AccessReading::Failed(unread) => return Err(unknown(publication, host, unread)),
+            AccessReading::NotAsked => return Err(unknown(publication, host, &"it was not read yet".into())),
         };
         let ids = wish.ids().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         let place = Place::of(&publication.hostname, publication.path())
@@ -145,21 +174,14 @@ impl Judge<'_> {
         }
         let unmade = || Reason::Undecided("its Access application is not as it has to be yet".to_owned());
         match application {
-            Some(application) if !self.is_preview && applications::lets_past(application) => {
-                Err(Reason::AccessPolicy(
-                    "has an Access application with a policy that lets visitors past without a login".into(),
-                ))
-            }
             Some(application) => {
-                let is_ready = self.is_preview
-                    || applications::is_as_wanted(
-                        application,
-                        &place,
-                        &ids,
-                        wish.session_duration,
-                        &policy.owner,
-                    );
-                host.required(application).filter(|_| is_ready).ok_or_else(unmade)
+                let (duration, owner) = (wish.session_duration, &policy.owner);
+                let is_as_wanted = applications::is_as_wanted(application, &place, &ids, duration, owner);
+                // Any other such policy goes with the replacement.
+                if is_as_wanted && applications::lets_past(application) {
+                    return Err(Reason::AccessPolicy(LETS_PAST.into()));
+                }
+                host.required(application).filter(|_| is_as_wanted || self.is_preview).ok_or_else(unmade)
             }
             None if self.is_preview => Ok(Access::required(&access.team, vec![NO_AUDIENCE.into()])),
             None => Err(unmade()),
@@ -181,27 +203,43 @@ impl Judge<'_> {
         })
     }
 
-    /// Says no where the word that opens would not open, because something else protects the hostname.
-    fn look_at_opening(self, publication: &Publication, host: &HostProtection<'_>) -> Result<(), Reason> {
-        let path = publication.path();
-        match &self.snapshot.access {
-            AccessReading::NotAsked => Ok(()),
-            AccessReading::Failed(unread) if host.is_locked(path) => Err(unknown(publication, unread, host)),
-            AccessReading::Failed(_) => Ok(()),
-            AccessReading::Read(access) => {
-                let own: Vec<&str> =
-                    host.applications(path).iter().map(|application| &*application.id).collect();
-                let others = access.applications.iter().filter(|other| !own.contains(&&*other.id)).cloned();
-                let others: Vec<_> = others.collect();
-                match cover::cover(&others, &publication.hostname, rule_path(publication)) {
-                    Cover::Protected { audiences } => {
-                        let mut over = others.iter().filter(|other| audiences.contains(&other.audience));
-                        let application = over.next().map(|other| other.name.clone()).unwrap_or_default();
-                        Err(Reason::StillProtected { application })
-                    }
-                    Cover::Open(_) => Ok(()),
-                }
+    /// Says no where the word that opens would not open, because something else protects the hostname, or would open
+    /// more than what asks for it.
+    fn look_at_opening(
+        self,
+        publication: &Publication,
+        host: &HostProtection<'_>,
+        openings: &Openings,
+        going: &[Box<str>],
+    ) -> Result<(), Reason> {
+        if publication.access != AccessWish::Open {
+            return Ok(());
+        }
+        let (hostname, path) = (&publication.hostname, publication.path());
+        let access = match &self.snapshot.access {
+            AccessReading::Failed(unread) if host.is_locked(path) => {
+                return Err(unknown(publication, host, unread));
             }
+            AccessReading::NotAsked | AccessReading::Failed(_) => return Ok(()),
+            AccessReading::Read(access) => access,
+        };
+        for application in host.applications(path) {
+            let place = Place::of(hostname, path);
+            let relying = place.ok().and_then(|place| host.relying(&place, application, openings));
+            if relying.is_some() {
+                let application = application.name.clone();
+                return Err(Reason::StillProtected { application, relying: relying.map(Into::into) });
+            }
+        }
+        let staying = access.applications.iter().filter(|one| !going.contains(&one.id));
+        let staying: Vec<Application> = staying.cloned().collect();
+        match cover::cover(&staying, hostname, rule_path(publication)) {
+            Cover::Protected { audiences } => {
+                let mut over = staying.into_iter().filter(|one| audiences.contains(&one.audience));
+                let application = over.next().map(|one| one.name).unwrap_or_default();
+                Err(Reason::StillProtected { application, relying: None })
+            }
+            Cover::Open(_) => Ok(()),
         }
     }
 
@@ -213,12 +251,13 @@ impl Judge<'_> {
         match Guarding::of(&publication.hostname, publication.path(), self.snapshot) {
             Guarding::Protected(access) => Ok(publication.requiring(access)),
             Guarding::Open(gap) => Err(Reason::Unprotected(gap)),
-            Guarding::Unknown(unread) => Err(unknown(&publication, &unread, host)),
+            Guarding::Unknown(unread) => Err(unknown(&publication, host, &unread)),
         }
     }
 
     /// What has to be done about applications so that `plan`, which was made as a preview, can be carried out.
     pub(super) fn work(self, requests: &Requests, plan: &Plan) -> Vec<ApplicationWork> {
+        let openings = self.openings(requests);
         let mut work = Vec::new();
         for (name, request) in &requests.by_hostname {
             let Ok(hostname) = Hostname::parse(name) else { continue };
@@ -226,68 +265,21 @@ impl Judge<'_> {
             for wanted in &request.wanted {
                 let Ok(publication) = &wanted.publication else { continue };
                 if !is_refused(plan, name, &wanted.set_identifier) {
-                    work.extend(self.work_for(publication, wanted, &host, plan));
+                    work.extend(self.work_for(publication, wanted, &host, &openings, plan));
                 }
+            }
+            if self.is_gone(name, request) {
+                work.extend(all_deletions(&hostname, &host, request, &openings));
+                continue;
             }
             let withdrawn = request.withdrawn.iter();
             for set_identifier in withdrawn.filter(|path| !is_refused(plan, name, path)) {
                 let path = Some(&**set_identifier).filter(|path| !path.is_empty());
-                work.extend(self.deletions(
-                    &hostname,
-                    path,
-                    set_identifier,
-                    request.resource(),
-                    false,
-                    &host,
-                ));
+                let resource = request.resource();
+                work.extend(deletions(&hostname, path, set_identifier, resource, &host, &openings));
             }
         }
         work
-    }
-
-    /// Tells of applications that stay although what they were made for is withdrawn, because something else of the
-    /// hostname relies on them.
-    pub(super) fn notes(self, requests: &Requests) -> Vec<Note> {
-        let mut notes = Vec::new();
-        for (name, request) in &requests.by_hostname {
-            let Ok(hostname) = Hostname::parse(name) else { continue };
-            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
-            for path in request.withdrawn.iter().map(|path| Some(&**path).filter(|path| !path.is_empty())) {
-                let Ok(place) = Place::of(&hostname, path) else { continue };
-                let applications = host.applications(path).into_iter();
-                let staying = applications
-                    .filter(|one| !host.is_published(path) && !host.is_left(&place, path, one, false));
-                notes.extend(staying.map(|application| Note {
-                    hostname: name.clone(),
-                    resource: request.resource(),
-                    text: format!(
-                        "the Access application {:?} stays, because another rule may take its requests now: delete it \
-                         at Cloudflare if they are to be open",
-                        application.name
-                    ),
-                }));
-            }
-        }
-        notes
-    }
-
-    /// True if an application of what is withdrawn or opened waits until its rule is gone.
-    pub(super) fn leaves(self, requests: &Requests, plan: &Plan) -> bool {
-        requests.by_hostname.iter().any(|(name, request)| {
-            let Ok(hostname) = Hostname::parse(name) else { return false };
-            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
-            let waits = |path: Option<&str>, opens| {
-                let Ok(place) = Place::of(&hostname, path) else { return false };
-                let applications = host.applications(path);
-                plan.host(name).is_some()
-                    && applications.iter().any(|one| !host.is_left(&place, path, one, opens))
-            };
-            let opened = request.publications().filter(|one| one.access == AccessWish::Open);
-            let withdrawn =
-                request.withdrawn.iter().map(|path| Some(&**path).filter(|path| !path.is_empty()));
-            opened.map(Publication::path).any(|path| waits(path, true))
-                || withdrawn.into_iter().any(|path| waits(path, false))
-        })
     }
 
     fn work_for(
@@ -295,6 +287,7 @@ impl Judge<'_> {
         publication: &Publication,
         wanted: &Wanted,
         host: &HostProtection<'_>,
+        openings: &Openings,
         plan: &Plan,
     ) -> Vec<ApplicationWork> {
         let path = publication.path();
@@ -302,7 +295,7 @@ impl Judge<'_> {
         let wish = match &publication.access {
             AccessWish::Protected(wish) => wish,
             AccessWish::Open => {
-                return self.deletions(hostname, path, &wanted.set_identifier, resource, true, host);
+                return deletions(hostname, path, &wanted.set_identifier, resource, host, openings);
             }
             AccessWish::Silent => return Vec::new(),
         };
@@ -326,39 +319,128 @@ impl Judge<'_> {
         work.into_iter().collect()
     }
 
-    /// The deletions of a place's applications that nothing relies on any more.
-    fn deletions(
-        self,
-        hostname: &Hostname,
-        path: Option<&str>,
-        set_identifier: &str,
-        resource: Option<Box<str>>,
-        opens: bool,
-        host: &HostProtection<'_>,
-    ) -> Vec<ApplicationWork> {
-        let Ok(place) = Place::of(hostname, path) else {
-            return Vec::new();
-        };
-        let applications = host.applications(path).into_iter();
-        let left = applications.filter(|application| host.is_left(&place, path, application, opens));
-        left.map(|application| ApplicationWork {
-            hostname: hostname.as_str().into(),
-            set_identifier: set_identifier.into(),
-            resource: resource.clone(),
-            place: place.clone(),
-            operation: ApplicationOperation::Delete(application.id.clone()),
+    /// True if nothing of the hostname is wanted, and no record of ours is there any more.
+    fn is_gone(self, name: &str, request: &HostRequest) -> bool {
+        request.wanted.is_empty() && self.snapshot.own_records_of(name, self.settings).is_empty()
+    }
+
+    /// Tells of applications that stay although what they were made for is withdrawn.
+    pub(super) fn notes(self, requests: &Requests) -> Vec<Note> {
+        let openings = self.openings(requests);
+        let mut notes = Vec::new();
+        for (name, request) in &requests.by_hostname {
+            let Ok(hostname) = Hostname::parse(name) else { continue };
+            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
+            for path in request.withdrawn.iter().map(|path| Some(&**path).filter(|path| !path.is_empty())) {
+                let Ok(place) = Place::of(&hostname, path) else { continue };
+                for application in host.applications(path).into_iter().filter(|_| !host.is_published(path)) {
+                    notes.extend(host.relying(&place, application, &openings).map(|relying| Note {
+                        hostname: name.clone(),
+                        resource: request.resource(),
+                        text: format!(
+                            "the Access application {:?} stays, because {relying:?} may take its requests now: delete \
+                             it at Cloudflare if they are to be open",
+                            application.name
+                        ),
+                    }));
+                }
+            }
+        }
+        notes
+    }
+
+    /// True if an application of what is withdrawn or opened waits until its rule is gone.
+    pub(super) fn leaves(self, requests: &Requests, plan: &Plan) -> bool {
+        let openings = self.openings(requests);
+        requests.by_hostname.iter().any(|(name, request)| {
+            let Ok(hostname) = Hostname::parse(name) else { return false };
+            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
+            let waits = |path: Option<&str>| {
+                let Ok(place) = Place::of(&hostname, path) else { return false };
+                let applications = host.applications(path);
+                plan.host(name).is_some()
+                    && applications.iter().any(|one| !host.is_left(&place, one, &openings))
+            };
+            let opened = request.publications().filter(|one| one.access == AccessWish::Open);
+            let withdrawn =
+                request.withdrawn.iter().map(|path| Some(&**path).filter(|path| !path.is_empty()));
+            let vanishes = request.wanted.is_empty() && plan.host(name).is_some_and(|host| host.vanishes);
+            (vanishes && !host.all_applications().is_empty())
+                || opened.map(Publication::path).chain(withdrawn).any(waits)
         })
-        .collect()
     }
 }
 
-/// The reason if it is not known what Access protects. What is published already stays. Nobody may ask again for what is
-/// not, once it was answered as done; but what nobody but an operator can mend is refused as everything else.
-fn unknown(publication: &Publication, unread: &Unread, host: &HostProtection<'_>) -> Reason {
+/// The deletions of a place's applications that nothing relies on any more.
+fn deletions(
+    hostname: &Hostname,
+    path: Option<&str>,
+    set_identifier: &str,
+    resource: Option<Box<str>>,
+    host: &HostProtection<'_>,
+    openings: &Openings,
+) -> Vec<ApplicationWork> {
+    let Ok(place) = Place::of(hostname, path) else {
+        return Vec::new();
+    };
+    let applications = host.applications(path).into_iter();
+    let left = applications.filter(|application| host.is_left(&place, application, openings));
+    left.map(|application| ApplicationWork {
+        hostname: hostname.as_str().into(),
+        set_identifier: set_identifier.into(),
+        resource: resource.clone(),
+        place: place.clone(),
+        operation: ApplicationOperation::Delete(application.id.clone()),
+    })
+    .collect()
+}
+
+/// The deletions of all applications of a hostname that is gone, of paths that were withdrawn before it as well.
+fn all_deletions(
+    hostname: &Hostname,
+    host: &HostProtection<'_>,
+    request: &HostRequest,
+    openings: &Openings,
+) -> Vec<ApplicationWork> {
+    let applications = host.all_applications().into_iter();
+    let left = applications.filter(|(place, one)| host.is_left(place, one, openings));
+    left.map(|(place, one)| ApplicationWork {
+        hostname: hostname.as_str().into(),
+        set_identifier: place.path_text().unwrap_or_default().into(),
+        resource: request.resource(),
+        place,
+        operation: ApplicationOperation::Delete(one.id.clone()),
+    })
+    .collect()
+}
+
+/// Withholds what is among the openings.
+fn withhold_openings(name: &str, request: &mut HostRequest, openings: &[(Box<str>, Option<Box<str>>)]) {
+    for wanted in &mut request.wanted {
+        let is_meant = wanted.publication.as_ref().is_ok_and(|publication| {
+            let path = publication.path();
+            openings.iter().any(|(hostname, opened)| **hostname == *name && opened.as_deref() == path)
+        });
+        if is_meant {
+            wanted.publication = Err(Reason::MassOpening);
+        }
+    }
+}
+
+/// The reason if it is not known what Access protects. What is published already stays. Nobody may ask again for what
+/// is not, once it was answered as done; but what nobody but an operator can mend is refused as everything else.
+fn unknown(publication: &Publication, host: &HostProtection<'_>, unread: &Unread) -> Reason {
     if unread.is_lasting || host.is_published(publication.path()) {
         return Reason::AccessUnknown(unread.reason.clone());
     }
     Reason::Undecided(format!("it is not known what Access protects: {}", unread.reason))
+}
+
+/// The places that are to have an application.
+fn wished_places(request: &HostRequest) -> Vec<Place> {
+    let publications = request.publications();
+    let protected = publications.filter(|one| matches!(one.access, AccessWish::Protected(_)));
+    protected.filter_map(|one| Place::of(&one.hostname, one.path()).ok()).collect()
 }
 
 fn rule_path(publication: &Publication) -> Option<&crate::ingress::PathPattern> {

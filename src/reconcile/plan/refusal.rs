@@ -86,6 +86,8 @@ pub enum Reason {
     StillProtected {
         /// Its name.
         application: Box<str>,
+        /// What the application of the endpoint itself protects as well, and does not ask to be open.
+        relying: Option<Box<str>>,
     },
     /// So many hostnames ask to be open at once that something else must be wrong.
     MassOpening,
@@ -342,7 +344,13 @@ impl fmt::Display for Reason {
                  an annotation may be lost; set webhook-access-policy to the policies, or to none to open it; what is \
                  published now stays as it is",
             ),
-            Self::StillProtected { application } => write!(
+            Self::StillProtected { application, relying: Some(relying) } => write!(
+                formatter,
+                "it asks to be open, but its Access application {application:?} protects {relying:?} as well, which does \
+                 not: set webhook-access-policy: none there in the same step, or delete that application at Cloudflare; \
+                 what is published now stays as it is"
+            ),
+            Self::StillProtected { application, relying: None } => write!(
                 formatter,
                 "it asks to be open, but the Access application {application:?} protects it: take \
                  webhook-access-policy: none off, or change that application; what is published now stays as it is"

@@ -5,21 +5,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use external_dns_cloudflare_tunnel_webhook::ingress::Document;
 use external_dns_cloudflare_tunnel_webhook::ingress::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT;
+use external_dns_cloudflare_tunnel_webhook::model::access::{
+    Application, ApplicationKind, AttachedPolicy, Destination, ReusablePolicy, TeamName,
+};
 use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::model::{
     AccountId, Record, RecordId, TunnelId, Zone, ZoneId, ZonePlan, hostname,
 };
-use external_dns_cloudflare_tunnel_webhook::reconcile::access_guard::AccessReading;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access_guard::{AccessReading, AccessSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Settled, Stage, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
+    ApplicationOperation, ApplicationWork, Plan, Preview, RecordOperation, Settled, Stage, plan, preview,
+};
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{
-    ConfiguredTunnel, Ownership, Policy, Settings, adjust, records,
+    ConfiguredTunnel, Ownership, Policy, Settings, adjust, applications, protection, records,
 };
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::external_dns::Registry;
@@ -28,6 +34,9 @@ pub const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
 /// A zone inside the other, where there is one.
 pub const INNER_ZONE: &str = "a.example.com";
 pub const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
+
+/// The attempts of one request, as the program's writer has them.
+const ATTEMPTS_MAX: usize = 3;
 
 pub fn tunnel_id(id: &str) -> TunnelId {
     TunnelId::parse(id).expect("a well-formed id")
@@ -61,6 +70,13 @@ pub struct FakeCloudflare {
     pub access_guard: bool,
     /// What the program reads of Access.
     pub access: AccessReading,
+    /// The account's reusable policies.
+    pub policies: Vec<ReusablePolicy>,
+    /// `DEFAULT_ACCESS_POLICY`, `ACCESS_OPT_OUT` and `ACCESS_POLICIES`.
+    pub default_access_policy: Vec<Box<str>>,
+    pub access_opt_out: bool,
+    pub access_policies: Option<Vec<Box<str>>>,
+    next_application: usize,
     pub mass_deletion_limit: usize,
     /// The domain filter is this name with all below it; empty, there is none.
     pub served: &'static str,
@@ -152,6 +168,11 @@ impl FakeCloudflare {
             namespace_guard: None,
             access_guard: false,
             access: AccessReading::NotAsked,
+            policies: Vec::new(),
+            default_access_policy: Vec::new(),
+            access_opt_out: true,
+            access_policies: None,
+            next_application: 0,
             mass_deletion_limit: MASS_DELETION_LIMIT_DEFAULT,
             served: "",
             live_elsewhere: BTreeSet::new(),
@@ -170,10 +191,35 @@ impl FakeCloudflare {
         settings.policy.namespace_guard.clone_from(&self.namespace_guard);
         settings.policy.access_guard = self.access_guard;
         settings.policy.mass_deletion_limit = self.mass_deletion_limit;
+        settings.policy.default_access_policy.clone_from(&self.default_access_policy);
+        settings.policy.access_opt_out = self.access_opt_out;
+        settings.policy.access_policies.clone_from(&self.access_policies);
         if !self.served.is_empty() {
             settings.policy.filter = DomainFilter::lists([self.served], []);
         }
-        settings
+        let are_read = matches!(self.access, AccessReading::Read(_));
+        settings.with_access_policies(are_read.then(|| self.policies.clone().into()))
+    }
+
+    /// With a team and these policies.
+    pub fn with_access(self, policies: Vec<ReusablePolicy>) -> Self {
+        let team = TeamName::parse("my-team").expect("a team name");
+        let access = AccessSnapshot { team, applications: Vec::new(), unread_zones: BTreeMap::new() };
+        Self { policies, access: AccessReading::Read(access), ..self }
+    }
+
+    pub fn applications(&self) -> &[Application] {
+        match &self.access {
+            AccessReading::Read(access) => &access.applications,
+            AccessReading::NotAsked | AccessReading::Failed(_) => &[],
+        }
+    }
+
+    pub fn applications_mut(&mut self) -> &mut Vec<Application> {
+        match &mut self.access {
+            AccessReading::Read(access) => &mut access.applications,
+            AccessReading::NotAsked | AccessReading::Failed(_) => panic!("applications are not read"),
+        }
     }
 
     pub fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
@@ -305,23 +351,133 @@ impl FakeCloudflare {
     /// One loop of ExternalDNS, stopped after `limit` writes. Returns the plan that was carried out.
     pub fn run_loop(&mut self, desired: &[Endpoint], limit: usize) -> Plan {
         let changes = self.changes(desired);
-        let plan = self.plan(&changes);
-        self.apply(&plan, limit);
-        plan
+        self.run_request(&changes, limit)
+    }
+
+    /// One request of ExternalDNS, with as many attempts as applications need. The refusals are those of all attempts.
+    pub fn run_request(&mut self, changes: &Changes, limit: usize) -> Plan {
+        let last = self.writes.saturating_add(limit);
+        let mut refusals = BTreeSet::new();
+        for attempt in 1.. {
+            let Preview { work, leaves_applications, plan: _ } = self.preview(changes);
+            let is_done = self.carry_out(&work, last);
+            let plan = self.plan(changes);
+            refusals.extend(plan.refusals.iter().cloned());
+            let is_done = is_done && self.apply(&plan, last - self.writes);
+            let is_again = leaves_applications && !plan.is_empty() && attempt < ATTEMPTS_MAX;
+            if !is_done || !is_again {
+                return Plan { refusals: refusals.into_iter().collect(), ..plan };
+            }
+        }
+        unreachable!("the attempts end")
     }
 
     /// What ExternalDNS would ask for.
     pub fn changes(&self, desired: &[Endpoint]) -> Changes {
-        let adjusted = adjust::adjust(desired, &self.settings()).endpoints;
-        self.registry.plan(&self.shown(), &adjusted)
+        self.registry.plan(&self.shown(), &self.adjusted(desired))
+    }
+
+    /// What `POST /adjustendpoints` answers, but for rivals.
+    pub fn adjusted(&self, desired: &[Endpoint]) -> Vec<Endpoint> {
+        let settings = self.settings();
+        let mut adjusted = adjust::adjust(desired, &settings).endpoints;
+        protection::drop_idle_openings(&mut adjusted, &self.snapshot(), &settings);
+        adjusted
     }
 
     /// Between any two loops so much time passes that nobody is led to an old tunnel any more.
     pub fn plan(&self, changes: &Changes) -> Plan {
         let (snapshot, settings) = (self.snapshot(), self.settings());
-        let moved: BTreeSet<Box<str>> = snapshot.left_behind(&settings).into_keys().collect();
-        let settled = Settled { handed_over: moved.clone(), moved, ..Settled::default() };
-        plan(changes, &snapshot, &settled, &settings).expect("the owner is ours")
+        plan(changes, &snapshot, &self.settled(), &settings).expect("the owner is ours")
+    }
+
+    /// What is to be done about applications before that plan is made.
+    pub fn preview(&self, changes: &Changes) -> Preview {
+        if !matches!(self.access, AccessReading::Read(_)) {
+            return Preview::default();
+        }
+        preview(changes, &self.snapshot(), &self.settled(), &self.settings()).expect("the owner is ours")
+    }
+
+    fn settled(&self) -> Settled {
+        let moved: BTreeSet<Box<str>> = self.snapshot().left_behind(&self.settings()).into_keys().collect();
+        Settled { handed_over: moved.clone(), moved, ..Settled::default() }
+    }
+
+    /// Writes applications until there were `last` writes. True if that was all of them.
+    fn carry_out(&mut self, work: &[ApplicationWork], last: usize) -> bool {
+        for ApplicationWork { place, operation, .. } in work {
+            if self.writes == last {
+                return false;
+            }
+            self.writes += 1;
+            let present = |id: &str, all: &[Application]| {
+                all.iter().position(|one| *one.id == *id).expect("11021: there is no such application")
+            };
+            match operation {
+                ApplicationOperation::Create(wish) => {
+                    self.next_application += 1;
+                    let body = applications::body(place, wish, &wish.ids().expect("known"), "default", None);
+                    let (id, audience) =
+                        (format!("app{}", self.next_application), format!("aud{}", self.next_application));
+                    let made = self.stored(&body, &id, &audience);
+                    self.applications_mut().push(made);
+                }
+                ApplicationOperation::Replace(id, wish) => {
+                    let index = present(id, self.applications());
+                    let Application { audience, .. } = self.applications()[index].clone();
+                    let body = applications::body(place, wish, &wish.ids().expect("known"), "default", None);
+                    let made = self.stored(&body, id, &audience);
+                    self.applications_mut()[index] = made;
+                }
+                ApplicationOperation::Delete(id) => {
+                    let index = present(id, self.applications());
+                    self.applications_mut().remove(index);
+                }
+            }
+        }
+        true
+    }
+
+    /// The application that Cloudflare makes of a body, unless somebody has the destination.
+    fn stored(&self, body: &[u8], id: &str, audience: &str) -> Application {
+        let body: Value = serde_json::from_slice(body).expect("JSON");
+        let texts = |member: &str, of: &dyn Fn(&Value) -> Option<Box<str>>| -> Vec<Box<str>> {
+            body[member].as_array().into_iter().flatten().filter_map(of).collect()
+        };
+        let text = |value: &Value| value.as_str().map(Into::into);
+        let destinations: Vec<Destination> = texts("destinations", &|one| text(&one["uri"]))
+            .iter()
+            .map(|uri| Destination::parse(uri))
+            .collect();
+        let others = self.applications().iter().filter(|other| *other.id != *id);
+        let taken = others.flat_map(|other| &other.destinations).find(|one| destinations.contains(one));
+        assert_eq!(taken, None, "11010: application_already_exists");
+        let attached = texts("policies", &|one| text(&one["id"])).into_iter().map(|id| {
+            let policy =
+                self.policies.iter().find(|policy| policy.id == id).expect("12130: policy not found");
+            AttachedPolicy { id, name: policy.name.clone(), decision: policy.decision, is_reusable: true }
+        });
+        Application {
+            id: id.into(),
+            name: text(&body["name"]).expect("a name"),
+            audience: audience.into(),
+            kind: ApplicationKind::parse(body["type"].as_str().expect("a type")),
+            policies: Some(attached.collect()),
+            tags: texts("tags", &text),
+            session_duration: text(&body["session_duration"]),
+            destinations,
+        }
+    }
+
+    /// A hand takes the check of Access off a rule.
+    pub fn unlock_rule(&mut self, id: &TunnelId, index: usize) {
+        let mut config: Value = serde_json::from_str(self.document(id).to_raw().get()).expect("JSON");
+        if let Some(rule) = config["ingress"].get_mut(index).and_then(Value::as_object_mut) {
+            rule.remove("originRequest");
+            let config = RawValue::from_string(config.to_string()).expect("JSON");
+            self.documents.insert(id.clone(), Document::parse(Some(&config)).expect("a document"));
+        }
     }
 
     pub fn document(&self, id: &TunnelId) -> &Document {

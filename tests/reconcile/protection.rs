@@ -1,0 +1,315 @@
+//! `webhook-access-policy`: what is refused, what stays protected, and which applications go, on plans alone.
+
+use external_dns_cloudflare_tunnel_webhook::model::access::{
+    Application, ApplicationKind, AttachedPolicy, Decision, Destination, ReusablePolicy,
+};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
+use test_support::harness::endpoint;
+
+const NAME: &str = "app.example.com";
+const OPEN: &str = "none";
+
+fn policy(id: &str, decision: Decision) -> ReusablePolicy {
+    ReusablePolicy { id: id.into(), name: format!("{id}-name").into(), decision }
+}
+
+fn cloudflare() -> FakeCloudflare {
+    FakeCloudflare::new(&[], &[])
+        .with_access(vec![policy("staff", Decision::Allow), policy("public", Decision::Bypass)])
+}
+
+/// An endpoint for a path, which may be empty, that says this of Access, or nothing.
+fn at(name: &str, prefix: &str, access: &str) -> Endpoint {
+    let properties =
+        [("tunnel-service", "http://web:80"), ("tunnel-path-prefix", prefix), ("access-policy", access)];
+    let said: Vec<(&str, &str)> = properties.into_iter().filter(|(_, text)| !text.is_empty()).collect();
+    endpoint(name, &said)
+}
+
+fn run(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan {
+    cloudflare.run_loop(desired, usize::MAX)
+}
+
+fn labels(plan: &Plan) -> Vec<&'static str> {
+    plan.refusals.iter().map(|refusal| refusal.reason.label()).collect()
+}
+
+/// Everything is as it is asked for, and nobody asks again.
+fn assert_rest(cloudflare: &FakeCloudflare, desired: &[Endpoint]) {
+    let changes = cloudflare.changes(desired);
+    assert_eq!(changes, Changes::default());
+}
+
+fn names(cloudflare: &FakeCloudflare) -> Vec<&str> {
+    let names = cloudflare.applications().iter().map(|application| &*application.name);
+    names.map(|name| name.trim_end_matches(" (ExternalDNS default)")).collect()
+}
+
+/// The hostnames and paths of rules that require a token.
+fn locked(cloudflare: &FakeCloudflare) -> Vec<String> {
+    let rules = cloudflare.document(&tunnel_id(HOME)).rules().iter();
+    let locked = rules.filter(|rule| rule.requires_access());
+    locked.map(|rule| format!("{}{}", rule.hostname(), rule.path().unwrap_or_default())).collect()
+}
+
+fn foreign(name: &str, destinations: &[&str]) -> Application {
+    Application {
+        id: name.into(),
+        name: name.into(),
+        audience: format!("{name}-aud").into(),
+        kind: ApplicationKind::SelfHosted,
+        destinations: destinations.iter().map(|text| Destination::parse(text)).collect(),
+        policies: Some(Vec::new()),
+        tags: Vec::new(),
+        session_duration: None,
+    }
+}
+
+/// An object with two paths that says `none` is open at both after one loop.
+#[test]
+fn a_hostname_and_its_path_are_opened_together() {
+    let mut cloudflare = cloudflare();
+    run(&mut cloudflare, &[at(NAME, "", "staff"), at(NAME, "/p", "staff")]);
+    assert_eq!(names(&cloudflare), [NAME, "app.example.com/p"]);
+    let opened = [at(NAME, "", OPEN), at(NAME, "/p", OPEN)];
+    assert_eq!(labels(&run(&mut cloudflare, &opened)), [""; 0]);
+    assert_eq!((names(&cloudflare), locked(&cloudflare)), (vec![], vec![]));
+    assert_rest(&cloudflare, &opened);
+}
+
+/// The hostname's application stands over the path, too, whose endpoint does not ask to be open.
+#[test]
+fn what_protects_a_silent_path_as_well_is_not_opened_until_the_path_says_so() {
+    let mut cloudflare = cloudflare();
+    run(&mut cloudflare, &[at(NAME, "", ""), at(NAME, "/p", "")]);
+    assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "", "staff"), at(NAME, "/p", "")])), [""; 0]);
+    let before = cloudflare.clone();
+    let plan = run(&mut cloudflare, &[at(NAME, "", OPEN), at(NAME, "/p", "")]);
+    assert_eq!((labels(&plan), &cloudflare), (vec!["still_protected"], &before));
+    assert!(plan.refusals[0].to_string().contains("/p"), "{}", plan.refusals[0]);
+
+    let opened = [at(NAME, "", OPEN), at(NAME, "/p", OPEN)];
+    assert_eq!(labels(&run(&mut cloudflare, &opened)), [""; 0]);
+    assert_eq!((names(&cloudflare), locked(&cloudflare)), (vec![], vec![]));
+    assert_rest(&cloudflare, &opened);
+    assert_rest(&cloudflare, &[at(NAME, "", ""), at(NAME, "/p", "")]);
+}
+
+#[test]
+fn the_word_that_opens_a_path_below_a_protected_hostname_is_refused_wherever_it_stands() {
+    let mut cloudflare = cloudflare();
+    run(&mut cloudflare, &[at(NAME, "/p", "")]);
+    let desired = [at(NAME, "", "staff"), at(NAME, "/p", OPEN)];
+    run(&mut cloudflare, &desired);
+    assert_eq!(labels(&run(&mut cloudflare, &desired)), ["still_protected"]);
+}
+
+/// Beside a name below it, which its record and its application serve, too.
+#[test]
+fn the_application_of_a_wildcard_stays_while_names_below_it_rely_on_it() {
+    let wildcard = "*.example.com";
+    let rule = r#"{"hostname":"hand.example.com","service":"http://theirs:80"}"#.to_owned();
+    let policies = cloudflare().policies;
+    // The edge has it in its way, as it is proxied.
+    let records = [("elsewhere.example.com", "CNAME", "somewhere.test")];
+    for (rules, records, below) in [
+        (vec![], &[][..], vec![at(NAME, "", "")]),
+        (vec![rule], &[("hand.example.com", "CNAME", &*tunnel_id(HOME).hostname())][..], vec![]),
+        (vec![], &records[..], vec![]),
+    ] {
+        let mut cloudflare = FakeCloudflare::new(&rules, records).with_access(policies.clone());
+        let with = |access: &str| [vec![at(wildcard, "", access)], below.clone()].concat();
+        run(&mut cloudflare, &with("staff"));
+        assert_eq!(names(&cloudflare), [wildcard]);
+        let before = cloudflare.clone();
+        let plan = run(&mut cloudflare, &with(OPEN));
+        assert_eq!((labels(&plan), &cloudflare), (vec!["still_protected"], &before), "{plan:?}");
+        run(&mut cloudflare, &below);
+        assert_eq!(names(&cloudflare), [wildcard]);
+    }
+}
+
+#[test]
+fn a_wildcard_and_the_names_below_it_are_opened_together() {
+    let mut cloudflare = cloudflare();
+    run(&mut cloudflare, &[at(NAME, "", "")]);
+    run(&mut cloudflare, &[at(NAME, "", ""), at("*.example.com", "", "staff")]);
+    let opened = [at(NAME, "", OPEN), at("*.example.com", "", OPEN)];
+    assert_eq!(labels(&run(&mut cloudflare, &opened)), [""; 0]);
+    assert_eq!((names(&cloudflare), locked(&cloudflare)), (vec![], vec![]));
+    assert_rest(&cloudflare, &opened);
+}
+
+/// Its name is served by the wildcard's open rule from then on.
+#[test]
+fn the_application_of_a_withdrawn_name_stays_where_an_open_wildcard_takes_its_visitors() {
+    let mut cloudflare = cloudflare();
+    let wildcard = at("*.example.com", "", "");
+    run(&mut cloudflare, &[wildcard.clone(), at(NAME, "", "staff")]);
+    for _ in 0..3 {
+        run(&mut cloudflare, std::slice::from_ref(&wildcard));
+    }
+    assert_eq!((names(&cloudflare), cloudflare.records.len()), (vec![NAME], 1));
+    run(&mut cloudflare, &[]);
+    assert_eq!(cloudflare.records, []);
+}
+
+/// A person's rule, which the path of ours would take requests from.
+#[test]
+fn a_new_path_takes_no_requests_from_a_foreign_rule_that_requires_a_token() {
+    let theirs = r#"{"hostname":"app.example.com","service":"http://theirs:80","originRequest":{"access":{"required":true,"teamName":"my-team","audTag":["x"]}}}"#;
+    let mut cloudflare = FakeCloudflare::new(&[theirs.to_owned()], &[]).with_access(cloudflare().policies);
+    cloudflare.add(NAME, "CNAME", &tunnel_id(HOME).hostname(), "external-dns owner=default rules=-");
+    let before = cloudflare.clone();
+    let desired = |access| [endpoint(NAME, &[("tunnel-service", "none")]), at(NAME, "/p", access)];
+    assert_eq!(labels(&run(&mut cloudflare, &desired(""))), ["would_open"]);
+    assert_eq!(cloudflare, before);
+    assert_eq!(labels(&run(&mut cloudflare, &desired(OPEN))), [""; 0]);
+}
+
+/// A wildcard's rule turns visitors of all names below it away, how many labels they ever have.
+#[test]
+fn a_new_name_below_a_protected_wildcard_says_who_may_reach_it() {
+    for name in [NAME, "deep.app.example.com"] {
+        let mut cloudflare = cloudflare();
+        let with = |access: &str| [at("*.example.com", "", "staff"), at(name, "", access)];
+        run(&mut cloudflare, &with("")[..1]);
+        let before = cloudflare.clone();
+        assert_eq!((labels(&run(&mut cloudflare, &with(""))), &cloudflare), (vec!["would_open"], &before));
+        assert_eq!(labels(&run(&mut cloudflare, &with("staff"))), [""; 0]);
+        assert_rest(&cloudflare, &with("staff"));
+    }
+}
+
+/// It serves nobody, and ours is open already.
+#[test]
+fn a_foreign_rule_in_a_tunnel_that_nobody_is_led_to_protects_nothing() {
+    let theirs = r#"{"hostname":"app.example.com","service":"http://theirs:80","originRequest":{"access":{"required":true,"teamName":"my-team","audTag":["x"]}}}"#;
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).with_access(cloudflare().policies);
+    let desired = |access: &str| {
+        let mut endpoint = at(NAME, "", access);
+        endpoint.provider_specific.push(Property::new("webhook/tunnel", "office"));
+        [endpoint]
+    };
+    run(&mut cloudflare, &desired(""));
+    let home = FakeCloudflare::new(&[theirs.to_owned()], &[]).documents.remove(&tunnel_id(HOME));
+    cloudflare.documents.extend(home.map(|document| (tunnel_id(HOME), document)));
+    for access in ["", OPEN] {
+        assert_rest(&cloudflare, &desired(access));
+    }
+}
+
+/// `records` shows the application, so ExternalDNS would ask without end.
+#[test]
+fn checks_of_an_endpoints_own_and_our_application_exclude_each_other() {
+    let mut cloudflare = cloudflare();
+    run(&mut cloudflare, &[at(NAME, "", "staff")]);
+    let before = cloudflare.clone();
+    let own = [
+        ("tunnel-service", "http://web:80"),
+        ("access-required", "true"),
+        ("access-team-name", "my-team"),
+        ("access-aud-tag", "theirs"),
+    ];
+    let plan = run(&mut cloudflare, &[endpoint(NAME, &own)]);
+    assert_eq!((labels(&plan), &cloudflare), (vec!["access_policy"], &before));
+    assert!(plan.refusals[0].to_string().contains("webhook-access-policy"), "{}", plan.refusals[0]);
+}
+
+#[test]
+fn under_the_guard_a_lost_annotation_is_told_as_well() {
+    let mut cloudflare = cloudflare();
+    cloudflare.access_guard = true;
+    run(&mut cloudflare, &[at(NAME, "", "staff")]);
+    let before = cloudflare.clone();
+    let plan = run(&mut cloudflare, &[at(NAME, "", "")]);
+    assert_eq!((labels(&plan), &cloudflare), (vec!["would_open"], &before));
+}
+
+#[test]
+fn a_policy_that_was_added_by_hand_and_lets_visitors_past_is_taken_off() {
+    let mut cloudflare = cloudflare();
+    let desired = [at(NAME, "", "staff")];
+    run(&mut cloudflare, &desired);
+    let before = cloudflare.clone();
+    let public = AttachedPolicy {
+        id: "public".into(),
+        name: "public-name".into(),
+        decision: Decision::Bypass,
+        is_reusable: true,
+    };
+    cloudflare.applications_mut()[0].policies.as_mut().expect("policies").push(public);
+    assert_eq!(labels(&run(&mut cloudflare, &desired)), [""; 0]);
+    assert_eq!(cloudflare.applications(), before.applications());
+}
+
+#[test]
+fn a_policy_that_came_to_let_visitors_past_is_told_and_its_rule_stays_locked() {
+    let mut cloudflare = cloudflare();
+    let desired = [at(NAME, "", "staff")];
+    run(&mut cloudflare, &desired);
+    cloudflare.applications_mut()[0].policies.as_mut().expect("policies")[0].decision = Decision::Bypass;
+    assert_eq!(labels(&run(&mut cloudflare, &desired)), ["access_policy"]);
+    assert_eq!(locked(&cloudflare), [NAME]);
+}
+
+#[test]
+fn openings_up_to_the_limit_pass_and_more_stay_protected() {
+    for (count, label) in [(5, None), (6, Some("mass_opening"))] {
+        let mut cloudflare = cloudflare();
+        cloudflare.mass_deletion_limit = 5;
+        let all = |access: &str| -> Vec<Endpoint> {
+            (0..count).map(|number| at(&format!("h{number}.example.com"), "", access)).collect()
+        };
+        run(&mut cloudflare, &all("staff"));
+        let plan = run(&mut cloudflare, &all(OPEN));
+        assert_eq!(labels(&plan).first().copied(), label);
+        let left = if label.is_some() { count } else { 0 };
+        assert_eq!((cloudflare.applications().len(), locked(&cloudflare).len()), (left, left));
+    }
+}
+
+/// ExternalDNS 0.22 reads annotations of another prefix: all are lost at once, and with the path its set identifier.
+#[test]
+fn a_change_of_the_prefix_opens_nothing() {
+    let mut cloudflare = cloudflare();
+    run(&mut cloudflare, &[at(NAME, "/p", "staff"), at("b.example.com", "", "staff")]);
+    let before = cloudflare.clone();
+    let lost = [at(NAME, "", ""), at("b.example.com", "", "")];
+    for _ in 0..3 {
+        let mut told = labels(&run(&mut cloudflare, &lost));
+        told.sort_unstable();
+        assert_eq!((told, &cloudflare), (vec!["withheld", "would_open", "would_open"], &before));
+    }
+}
+
+/// Only the tag tells whose an application is, and only the name of which place.
+#[test]
+fn an_application_that_imitates_ours_is_neither_changed_nor_deleted() {
+    let mut cloudflare = cloudflare();
+    let ours = "app.example.com (ExternalDNS default)";
+    let mut without_tag = foreign("a1", &["b.example.com"]);
+    without_tag.name = ours.into();
+    let mut without_name = foreign("a2", &["c.example.com"]);
+    run(&mut cloudflare, &[at(NAME, "", "staff")]);
+    without_name.tags.clone_from(&cloudflare.applications()[0].tags);
+    cloudflare.applications_mut().extend([without_tag, without_name]);
+    let foreign = cloudflare.applications()[1..].to_vec();
+    run(
+        &mut cloudflare,
+        &[at(NAME, "", OPEN), at("b.example.com", "", "staff"), at("c.example.com", "", OPEN)],
+    );
+    run(&mut cloudflare, &[]);
+    assert_eq!(cloudflare.applications(), foreign);
+}
+
+#[test]
+fn somebody_elses_application_over_the_place_is_told_by_name() {
+    let mut cloudflare = cloudflare();
+    cloudflare.applications_mut().push(foreign("theirs", &["APP.example.com"]));
+    let plan = run(&mut cloudflare, &[at(NAME, "", "staff")]);
+    assert_eq!(labels(&plan), ["application_held"]);
+    assert_eq!((cloudflare.applications().len(), cloudflare.records.len()), (1, 0));
+}
