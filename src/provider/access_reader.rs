@@ -52,6 +52,8 @@ pub(super) struct Budget<'c> {
     access_deadline: OnceLock<Deadline>,
 }
 
+type Written = BTreeMap<Box<str>, (Option<Application>, Instant)>;
+
 /// Remembers the team between two readings, and what was just written.
 #[derive(Debug, Default)]
 pub(super) struct AccessReader {
@@ -59,7 +61,7 @@ pub(super) struct AccessReader {
     is_asked: AtomicBool,
     team: Mutex<Option<(TeamName, Instant)>>,
     /// By id, the applications as they were written last; `None` for those that were deleted.
-    written: Mutex<BTreeMap<Box<str>, (Option<Application>, Instant)>>,
+    written: Mutex<Written>,
 }
 
 impl AccessReader {
@@ -149,7 +151,7 @@ impl AccessReader {
 
 impl AccessReader {
     /// What was written so short a time ago that the list may not show it. The lock is not held during calls.
-    fn just_written(&self, now: Instant) -> BTreeMap<Box<str>, (Option<Application>, Instant)> {
+    fn just_written(&self, now: Instant) -> Written {
         let mut written = lock(&self.written);
         written.retain(|_, (_, written_at)| now.saturating_duration_since(*written_at) < LIST_LAG_MAX);
         written.clone()

@@ -42,8 +42,9 @@ pub(super) struct ApplicationMemory {
     has_tag: bool,
     /// By the name of the place, the last POST and what came of it.
     posted: BTreeMap<Box<str>, (Instant, Box<str>)>,
-    /// By id, the last replacement: what was wanted in place of what.
-    replaced: BTreeMap<Box<str>, (Instant, u64)>,
+    /// By id, the last replacement that was answered: what was wanted in place of what, and what is told of it as long
+    /// as that is wanted again.
+    replaced: BTreeMap<Box<str>, (Instant, u64, Reason)>,
 }
 
 /// What is needed to write applications.
@@ -66,7 +67,7 @@ impl ApplicationWriter<'_> {
     ) -> (Vec<Application>, Vec<Refusal>) {
         let now = self.clock.now();
         self.memory.posted.retain(|_, (at, _)| now.saturating_duration_since(*at) < LIST_LAG_MAX);
-        self.memory.replaced.retain(|_, (at, _)| now.saturating_duration_since(*at) < REPLACEMENT_PAUSE);
+        self.memory.replaced.retain(|_, (at, _, _)| now.saturating_duration_since(*at) < REPLACEMENT_PAUSE);
         let mut present = access.applications.clone();
         let mut refusals = Vec::new();
         for work in work {
@@ -187,8 +188,8 @@ impl ApplicationWriter<'_> {
         wish: &ProtectionWish,
         found: u64,
     ) -> Result<Application, Reason> {
-        if self.memory.replaced.get(id).is_some_and(|(_, last)| *last == found) {
-            return Err(Reason::NotKept { field: "Access application".into() });
+        if let Some((_, _, reason)) = self.memory.replaced.get(id).filter(|(_, last, _)| *last == found) {
+            return Err(reason.clone());
         }
         let ids = wish.ids().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         let (account, owner) = (&self.resolved.account, &self.resolved.settings.policy.owner);
@@ -200,10 +201,24 @@ impl ApplicationWriter<'_> {
             .map_err(|error| Reason::Undecided(format!("its Access application cannot be read: {error}")))?;
         log_inline_policies(&place.to_string(), &members);
         let body = applications::body(place, wish, &ids, owner, Some(members));
-        self.memory.replaced.insert(id.into(), (self.clock.now(), found));
-        let made = self.client.replace_access_application(account, id, &body, self.deadline).map_err(told)?;
-        self.access.wrote(id, Some(made.clone()), self.clock.now());
-        Ok(made)
+        let replaced = self.client.replace_access_application(account, id, &body, self.deadline);
+        let now = self.clock.now();
+        let mut note = |reason: Reason| self.memory.replaced.insert(id.into(), (now, found, reason));
+        match replaced {
+            Ok(made) => {
+                note(Reason::NotKept { field: "Access application".into() });
+                self.access.wrote(id, Some(made.clone()), now);
+                Ok(made)
+            }
+            Err(error) => {
+                let is_refused = matches!(error, Error::Refused(_));
+                let reason = told(error);
+                if is_refused {
+                    note(reason.clone());
+                }
+                Err(reason)
+            }
+        }
     }
 
     fn report(&self, kind: &str, work: &ApplicationWork, name: &str, verb: &str) {

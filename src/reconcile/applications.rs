@@ -72,6 +72,14 @@ impl Place {
         if place.destinations().iter().any(is_too_long) { Err(NoPlace::TooLong) } else { Ok(place) }
     }
 
+    /// The place that one of our applications was made for, whatever its destinations are now.
+    pub fn of_application(application: &Application, owner: &str) -> Option<Self> {
+        let name = application.name.strip_suffix(&name_suffix(owner))?;
+        let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
+        let prefix = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);
+        is_ours(application, owner).then(|| Self { hostname: hostname.into(), prefix })
+    }
+
     pub fn hostname(&self) -> &str {
         &self.hostname
     }
@@ -79,6 +87,14 @@ impl Place {
     /// True if it is the whole hostname.
     pub fn is_whole(&self) -> bool {
         self.prefix.is_none()
+    }
+
+    /// The path expression of its rule, empty for the whole hostname; `None` if no rule can have such a path.
+    pub fn path_text(&self) -> Option<String> {
+        let Some(prefix) = self.prefix.as_deref() else {
+            return Some(String::new());
+        };
+        PathPattern::from_prefix(prefix).ok().map(|path| path.as_str().to_owned())
     }
 
     /// The destinations of its application: of a path itself, and of what is below.
@@ -114,9 +130,21 @@ impl Place {
         }
     }
 
+    /// True if its application covers what a rule with this path expression serves, or may.
+    pub fn covers(&self, path: Option<&str>) -> bool {
+        match (&self.prefix, path) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(own), Some(path)) => {
+                let other = PathPattern::parse(path).ok().and_then(|path| path.prefix());
+                other.is_none_or(|other| is_at_or_below(&other, own))
+            }
+        }
+    }
+
     /// The name of its application.
     pub fn application_name(&self, owner: &str) -> String {
-        format!("{self} (ExternalDNS {owner})")
+        format!("{self}{}", name_suffix(owner))
     }
 }
 
@@ -131,6 +159,10 @@ fn is_at_or_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+fn name_suffix(owner: &str) -> String {
+    format!(" (ExternalDNS {owner})")
+}
+
 /// The tag of all applications of an owner.
 pub fn tag(owner: &str) -> String {
     format!("{TAG_PREFIX}{}", stamp::owner_digest(owner))
@@ -139,8 +171,7 @@ pub fn tag(owner: &str) -> String {
 /// True if the application is kept for one of our places, wanted or not.
 pub fn is_ours(application: &Application, owner: &str) -> bool {
     let tag = tag(owner);
-    application.tags.iter().any(|one| **one == *tag)
-        && application.name.ends_with(&format!(" (ExternalDNS {owner})"))
+    application.tags.iter().any(|one| **one == *tag) && application.name.ends_with(&name_suffix(owner))
 }
 
 /// Our applications of a place, those whose audience `is_named` by a rule first, then by id.

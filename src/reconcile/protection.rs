@@ -188,7 +188,8 @@ impl<'a> HostProtection<'a> {
 
     /// True if nothing relies on an application of the place any more, and no rule asks for its tokens.
     pub(super) fn is_left(&self, place: &Place, application: &Application, openings: &Openings) -> bool {
-        let asks = |rule: &Rule| rule.requires_access() && rule.audience_tags().contains(&application.audience);
+        let asks =
+            |rule: &Rule| rule.requires_access() && rule.audience_tags().contains(&application.audience);
         !self.rules.iter().any(|one| asks(one.rule)) && self.relying(place, application, openings).is_none()
     }
 

@@ -16,7 +16,7 @@ use crate::reconcile::applications::{self, Place};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::claim_state::{ClaimState, claim_states};
 use crate::reconcile::heritage;
-use crate::reconcile::protection::HostProtection;
+use crate::reconcile::protection::{HostProtection, Openings};
 use crate::reconcile::snapshot::{OwnRecord, OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Stamp};
 use crate::reconcile::{Note, Ownership, Settings};
@@ -298,7 +298,23 @@ impl RecordView<'_> {
         }
         endpoints
             .extend(by_path.iter().map(|(path, states)| self.endpoint_of_path(&hostname, *path, states)));
+        let left = self.left_applications(&hostname, &endpoints);
+        endpoints.extend(left);
         endpoints
+    }
+
+    /// One endpoint for each place with an application of ours that nothing relies on, so that ExternalDNS withdraws it:
+    /// visitors of the place would get a login that the rule does not take.
+    fn left_applications(&self, hostname: &Hostname, shown: &[Endpoint]) -> Vec<Endpoint> {
+        if !matches!(self.snapshot.access, AccessReading::Read(_)) {
+            return Vec::new();
+        }
+        let host = HostProtection::of(hostname, self.snapshot, self.settings, self.own);
+        let applications = host.all_applications().into_iter();
+        let left = applications.filter(|(place, one)| host.is_left(place, one, &Openings::default()));
+        let paths = left.filter_map(|(place, _)| place.path_text());
+        let unshown = paths.filter(|path| !shown.iter().any(|one| one.set_identifier == *path));
+        unshown.map(|path| self.endpoint(&path, self.with_drift(Vec::new(), ["rule"]))).collect()
     }
 
     fn endpoint_of_path(

@@ -36,13 +36,12 @@ fn visit(harness: &Harness, visitor: Visitor, path: &str) -> Visit {
 
 fn applications(harness: &Harness) -> Vec<(String, Vec<String>)> {
     harness.cloudflare.edit(|cloudflare| {
-        let names: Vec<String> = cloudflare.applications().iter().map(|one| one.name().to_owned()).collect();
-        names
-            .into_iter()
+        let named = cloudflare.applications().iter().map(|one| one.name());
+        named
             .map(|name| {
                 let policies =
-                    cloudflare.policies_of(&name).iter().map(|policy| policy.name.clone()).collect();
-                (name, policies)
+                    cloudflare.policies_of(name).iter().map(|policy| policy.name.clone()).collect();
+                (name.to_owned(), policies)
             })
             .collect()
     })

@@ -6,8 +6,10 @@
     reason = "what is unexpected fails the test"
 )]
 
+mod access_faults;
 mod access_guard;
 mod access_policy;
+mod access_strangers;
 mod adoption;
 mod caps;
 mod conflicts;

@@ -359,7 +359,7 @@ impl FakeCloudflare {
         let last = self.writes.saturating_add(limit);
         let mut refusals = BTreeSet::new();
         for attempt in 1.. {
-            let Preview { work, leaves_applications, plan: _ } = self.preview(changes);
+            let Preview { work, leaves_applications, plan: _, notes: _ } = self.preview(changes);
             let is_done = self.carry_out(&work, last);
             let plan = self.plan(changes);
             refusals.extend(plan.refusals.iter().cloned());

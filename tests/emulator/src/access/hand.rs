@@ -77,6 +77,17 @@ impl Cloudflare {
         tag::add(self, &account, name)
     }
 
+    /// Deletes a tag of the first account, which its applications lose with it.
+    pub fn delete_tag(&mut self, name: &str) {
+        let account = self.first_account();
+        self.access.tags.retain(|tag| tag.account != account || tag.name != name);
+        for application in self.access.applications.iter_mut().filter(|held| held.account == account) {
+            if let Some(tags) = application.fields.get_mut("tags").and_then(Value::as_array_mut) {
+                tags.retain(|tag| tag != name);
+            }
+        }
+    }
+
     /// The applications of all accounts and zones, oldest first.
     pub fn applications(&self) -> &[Application] {
         &self.access.applications

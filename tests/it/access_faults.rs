@@ -1,0 +1,794 @@
+//! At every single call of a loop with protected hostnames something goes wrong, in every way. A visitor without a login
+//! is never served what is protected, nothing foreign changes, and the next loops come to the same end as if nothing had
+//! happened, with one application for each protected place.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use cloudflare_emulator::{Application, Call, Cloudflare, Fault, Matcher, Token, Visit, Visitor};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use serde_json::json;
+use test_support::external_dns::ExternalDns;
+use test_support::harness::{Program, TOKEN, endpoint, published};
+
+use crate::shared_account::SharedAccount;
+use crate::simulation::SharedTime;
+
+/// Cases of one scenario at work at once.
+const SIDE_BY_SIDE: usize = 8;
+
+/// The deadline of requests where Cloudflare hangs.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
+
+const TIMEOUT: Duration = Duration::from_secs(12);
+
+/// ExternalDNS's own.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// For so long a list may not show what was written.
+const LISTING: Duration = Duration::from_secs(130);
+
+/// Loops after the last fault until nothing is planned: a place is posted again after 120 s.
+const LOOPS_TO_REST: usize = 4;
+
+/// The same after a refused replacement, which is tried again after 600 s.
+const LOOPS_TO_REST_REFUSED: usize = 12;
+
+/// Longer than anything takes.
+const FOR_EVER: Duration = Duration::from_secs(1_000_000);
+
+/// What is protected leads to services whose names begin so.
+const SECRET: &str = "http://secret";
+
+/// Who has no login.
+const STRANGERS: [Visitor; 2] = [Visitor::WithoutLogin, Visitor::Preflight];
+
+#[derive(Clone, Debug)]
+enum Trouble {
+    Fault(Fault),
+    DeathBefore,
+    DeathAfter,
+}
+
+fn troubles(call: &Point) -> Vec<(&'static str, Trouble)> {
+    let (is_write, is_access) = (call.is_write(), call.path.contains("/access/"));
+    let fault = Trouble::Fault;
+    let mut troubles = vec![
+        ("429", fault(Fault::limited(30))),
+        ("500", fault(Fault::status(500))),
+        ("403 with a code", fault(Fault::error(403, 10000, "Authentication error"))),
+        ("dropped connection", fault(Fault::Reset)),
+        ("garbage", fault(Fault::Garbage)),
+        ("truncated body", fault(Fault::Truncated)),
+    ];
+    if is_access {
+        troubles.extend([
+            ("404 with a code", fault(Fault::error(404, 11021, "access.api.error.unknown_application"))),
+            ("400 with a code", fault(Fault::error(400, 12130, "access.api.error.invalid_request: no"))),
+            (
+                "409 with a code",
+                fault(Fault::error(409, 11010, "access.api.error.application_already_exists")),
+            ),
+        ]);
+    }
+    if is_write || is_access {
+        troubles.push(("hang", fault(Fault::Hang)));
+    }
+    if is_write {
+        troubles.extend([
+            ("death before the call", Trouble::DeathBefore),
+            ("death after the call", Trouble::DeathAfter),
+            ("done and unanswered", fault(Fault::DoneButUnanswered)),
+            ("429 though it was done", fault(Fault::DoneBut(Box::new(Fault::limited(30))))),
+            ("502 though it was done", fault(Fault::DoneBut(Box::new(Fault::status(502))))),
+            ("garbage though it was done", fault(Fault::DoneBut(Box::new(Fault::Garbage)))),
+            ("hang though it was done", fault(Fault::DoneBut(Box::new(Fault::Hang)))),
+        ]);
+    }
+    troubles
+}
+
+/// One call of a loop.
+#[derive(Clone, Debug)]
+struct Point {
+    method: String,
+    /// With a star for an application's id.
+    path: String,
+    /// The how manieth with this method and path, from 1: reads are made side by side.
+    nth: usize,
+    /// The how manieth write, or the number of those before it.
+    writes: usize,
+}
+
+impl Point {
+    fn of(calls: &[Call]) -> Vec<Self> {
+        let mut points: Vec<Self> = Vec::new();
+        for call in calls {
+            let path = match call.path.split_once("/access/apps/") {
+                Some((account, _)) => format!("{account}/access/apps/*"),
+                None => call.path.clone(),
+            };
+            let is_same = |point: &&Self| point.method == call.method && point.path == path;
+            let nth = points.iter().filter(is_same).count() + 1;
+            let writes = points.last().map_or(0, |last| last.writes) + usize::from(call.is_write());
+            points.push(Self { method: call.method.clone(), path, nth, writes });
+        }
+        points
+    }
+
+    fn is_write(&self) -> bool {
+        self.method != "GET"
+    }
+
+    fn matcher(&self) -> Matcher {
+        Matcher::call(&self.method, &self.path)
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, path, nth, writes: _ } = self;
+        write!(formatter, "{method} {path}, number {nth}")
+    }
+}
+
+impl Trouble {
+    fn hangs(&self) -> bool {
+        match self {
+            Self::Fault(Fault::DoneBut(fault)) => **fault == Fault::Hang,
+            Self::Fault(fault) => *fault == Fault::Hang,
+            Self::DeathBefore | Self::DeathAfter => false,
+        }
+    }
+
+    fn is_death(&self) -> bool {
+        matches!(self, Self::DeathBefore | Self::DeathAfter)
+    }
+}
+
+/// What a visitor without a login may meet at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Promise {
+    /// Never what is protected.
+    Closed,
+    /// It was open before, and never again once it was closed.
+    ClosedForGood,
+    /// It may open.
+    MayOpen,
+    /// It is served throughout.
+    Served,
+}
+
+/// What stands before the loop in which something goes wrong, and what that loop is asked for.
+struct Scenario {
+    before: Vec<Endpoint>,
+    /// What somebody does right before that loop.
+    by_hand: fn(&mut Cloudflare),
+    desired: Vec<Endpoint>,
+    promises: Vec<(&'static str, Promise)>,
+    /// The time for which lists leave out a new application.
+    listing_lag: Duration,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            before: Vec::new(),
+            by_hand: |_| {},
+            desired: Vec::new(),
+            promises: Vec::new(),
+            listing_lag: Duration::ZERO,
+        }
+    }
+}
+
+const WEB: &str = "web.example.org";
+const WEB_URL: &str = "https://web.example.org/";
+
+fn protected(name: &str, policies: &str) -> Endpoint {
+    in_tunnel("", name, policies, "http://secret:80")
+}
+
+fn in_tunnel(tunnel: &str, name: &str, policies: &str, service: &str) -> Endpoint {
+    let all = [("tunnel", tunnel), ("tunnel-service", service), ("access-policy", policies)];
+    endpoint(name, &all.into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>())
+}
+
+/// A protected path of an open hostname.
+fn with_protected_path() -> Vec<Endpoint> {
+    let open = published(WEB, "http://open:80");
+    let path = [
+        ("tunnel-service", "http://secret:80"),
+        ("tunnel-path-prefix", "/admin"),
+        ("access-policy", "staff"),
+    ];
+    vec![open, endpoint(WEB, &path)]
+}
+
+fn a_first_protected_publication() -> Scenario {
+    Scenario {
+        desired: vec![protected(WEB, "staff,on-call")],
+        promises: vec![(WEB_URL, Promise::Closed)],
+        ..Scenario::default()
+    }
+}
+
+fn a_first_publication_of_a_protected_path() -> Scenario {
+    Scenario {
+        desired: with_protected_path(),
+        promises: vec![
+            ("https://web.example.org/admin", Promise::Closed),
+            ("https://web.example.org/admin/x", Promise::Closed),
+        ],
+        ..Scenario::default()
+    }
+}
+
+fn a_first_publication_of_two_protected_hostnames() -> Scenario {
+    Scenario {
+        desired: vec![protected(WEB, "staff"), protected("shop.example.com", "on-call")],
+        promises: vec![(WEB_URL, Promise::Closed), ("https://shop.example.com/", Promise::Closed)],
+        ..Scenario::default()
+    }
+}
+
+/// Access's star is one label, cloudflared's any number.
+fn a_first_protected_publication_of_a_wildcard() -> Scenario {
+    Scenario {
+        desired: vec![protected("*.apps.example.org", "staff")],
+        promises: vec![
+            ("https://a.apps.example.org/", Promise::Closed),
+            ("https://a.b.apps.example.org/", Promise::Closed),
+        ],
+        ..Scenario::default()
+    }
+}
+
+/// The whole hostname is protected instead of one of its paths.
+fn a_protected_path_that_becomes_the_hostname() -> Scenario {
+    let path = [
+        ("tunnel-service", "http://secret:80"),
+        ("tunnel-path-prefix", "/admin"),
+        ("access-policy", "staff"),
+    ];
+    Scenario {
+        before: vec![endpoint(WEB, &path)],
+        desired: vec![protected(WEB, "staff")],
+        promises: vec![(WEB_URL, Promise::Closed), ("https://web.example.org/admin", Promise::Closed)],
+        ..Scenario::default()
+    }
+}
+
+fn a_protected_hostname_that_becomes_a_path() -> Scenario {
+    let Scenario { before, desired, promises, .. } = a_protected_path_that_becomes_the_hostname();
+    Scenario { before: desired, desired: before, promises, ..Scenario::default() }
+}
+
+fn a_change_of_policies() -> Scenario {
+    Scenario {
+        before: vec![protected(WEB, "staff")],
+        desired: vec![protected(WEB, "on-call,staff")],
+        promises: vec![(WEB_URL, Promise::Closed)],
+        ..Scenario::default()
+    }
+}
+
+fn a_change_of_a_protected_service() -> Scenario {
+    Scenario {
+        before: vec![protected(WEB, "staff")],
+        desired: vec![in_tunnel("", WEB, "staff", "http://secret-new:80")],
+        promises: vec![(WEB_URL, Promise::Closed)],
+        ..Scenario::default()
+    }
+}
+
+fn the_protection_of_an_open_hostname() -> Scenario {
+    Scenario {
+        before: vec![published(WEB, "http://secret:80")],
+        desired: vec![protected(WEB, "staff")],
+        promises: vec![(WEB_URL, Promise::ClosedForGood)],
+        ..Scenario::default()
+    }
+}
+
+fn the_opening_of_a_protected_hostname() -> Scenario {
+    Scenario {
+        before: vec![protected(WEB, "staff")],
+        desired: vec![protected(WEB, "none")],
+        promises: vec![(WEB_URL, Promise::MayOpen)],
+        ..Scenario::default()
+    }
+}
+
+fn the_withdrawal_of_a_protected_hostname() -> Scenario {
+    Scenario {
+        before: vec![protected(WEB, "staff")],
+        promises: vec![(WEB_URL, Promise::Closed)],
+        ..Scenario::default()
+    }
+}
+
+fn the_withdrawal_of_a_protected_path() -> Scenario {
+    Scenario {
+        before: with_protected_path(),
+        desired: with_protected_path()[..1].to_vec(),
+        promises: vec![("https://web.example.org/admin", Promise::Closed)],
+        ..Scenario::default()
+    }
+}
+
+fn a_move_of_a_protected_hostname() -> Scenario {
+    Scenario {
+        before: vec![in_tunnel("home", WEB, "staff", "http://secret:80")],
+        desired: vec![in_tunnel("office", WEB, "staff", "http://secret:80")],
+        promises: vec![(WEB_URL, Promise::Closed)],
+        ..Scenario::default()
+    }
+}
+
+fn a_renamed_team() -> Scenario {
+    Scenario {
+        before: vec![protected(WEB, "staff")],
+        by_hand: |cloudflare| {
+            cloudflare.set_up_access("renamed");
+            // The team is read again.
+            cloudflare.advance_clock(Duration::from_secs(601));
+        },
+        desired: vec![protected(WEB, "staff")],
+        promises: vec![(WEB_URL, Promise::Closed)],
+        ..Scenario::default()
+    }
+}
+
+fn a_first_protected_publication_that_lists_show_late() -> Scenario {
+    Scenario {
+        desired: vec![protected(WEB, "staff"), protected("shop.example.com", "on-call")],
+        promises: vec![(WEB_URL, Promise::Closed), ("https://shop.example.com/", Promise::Closed)],
+        listing_lag: Duration::from_secs(30),
+        ..Scenario::default()
+    }
+}
+
+#[test]
+fn a_first_protected_publication_survives_every_fault() {
+    a_first_protected_publication().survives_every_fault();
+}
+
+#[test]
+fn a_first_publication_of_a_protected_path_survives_every_fault() {
+    a_first_publication_of_a_protected_path().survives_every_fault();
+}
+
+#[test]
+fn a_first_publication_of_two_protected_hostnames_survives_every_fault() {
+    a_first_publication_of_two_protected_hostnames().survives_every_fault();
+}
+
+#[test]
+fn a_first_protected_publication_of_a_wildcard_survives_every_fault() {
+    a_first_protected_publication_of_a_wildcard().survives_every_fault();
+}
+
+#[test]
+fn a_protected_path_that_becomes_the_hostname_survives_every_fault() {
+    a_protected_path_that_becomes_the_hostname().survives_every_fault();
+}
+
+#[test]
+fn a_protected_hostname_that_becomes_a_path_survives_every_fault() {
+    a_protected_hostname_that_becomes_a_path().survives_every_fault();
+}
+
+#[test]
+fn a_change_of_policies_survives_every_fault() {
+    a_change_of_policies().survives_every_fault();
+}
+
+#[test]
+fn a_change_of_a_protected_service_survives_every_fault() {
+    a_change_of_a_protected_service().survives_every_fault();
+}
+
+#[test]
+fn the_protection_of_an_open_hostname_survives_every_fault() {
+    the_protection_of_an_open_hostname().survives_every_fault();
+}
+
+#[test]
+fn the_opening_of_a_protected_hostname_survives_every_fault() {
+    the_opening_of_a_protected_hostname().survives_every_fault();
+}
+
+#[test]
+fn the_withdrawal_of_a_protected_hostname_survives_every_fault() {
+    the_withdrawal_of_a_protected_hostname().survives_every_fault();
+}
+
+#[test]
+fn the_withdrawal_of_a_protected_path_survives_every_fault() {
+    the_withdrawal_of_a_protected_path().survives_every_fault();
+}
+
+#[test]
+fn a_move_of_a_protected_hostname_survives_every_fault() {
+    a_move_of_a_protected_hostname().survives_every_fault();
+}
+
+#[test]
+fn a_renamed_team_survives_every_fault() {
+    a_renamed_team().survives_every_fault();
+}
+
+#[test]
+fn a_first_protected_publication_that_lists_show_late_survives_every_fault() {
+    a_first_protected_publication_that_lists_show_late().survives_every_fault();
+}
+
+/// Nobody is served before what protects is at the edge, nor after it has gone, however long the ways there are.
+#[test]
+fn what_is_protected_stays_closed_at_a_slow_edge() {
+    let scenarios = [
+        a_first_protected_publication_of_a_wildcard(),
+        a_protected_path_that_becomes_the_hostname(),
+        a_protected_hostname_that_becomes_a_path(),
+        a_first_protected_publication(),
+        a_first_publication_of_a_protected_path(),
+        a_first_publication_of_two_protected_hostnames(),
+        a_change_of_policies(),
+        a_change_of_a_protected_service(),
+        the_protection_of_an_open_hostname(),
+        the_opening_of_a_protected_hostname(),
+        the_withdrawal_of_a_protected_hostname(),
+        the_withdrawal_of_a_protected_path(),
+        a_move_of_a_protected_hostname(),
+        a_renamed_team(),
+        a_first_protected_publication_that_lists_show_late(),
+    ];
+    let delays = [[30, 0, 0], [0, 20, 0], [0, 0, 20], [30, 20, 20], [5, 20, 60]];
+    let mut failures = Vec::new();
+    for (scenario, delays) in scenarios.iter().flat_map(|one| delays.iter().map(move |delays| (one, delays)))
+    {
+        if let Err(problem) = scenario.run_at_slow_edge(delays.map(Duration::from_secs)) {
+            failures.push(format!("{delays:?}: {problem}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What stands beside the scenario all the time.
+fn neighbours() -> Vec<Endpoint> {
+    vec![protected("stays.example.com", "staff"), published("stays-open.example.org", "http://open:80")]
+}
+
+fn beside_neighbours(endpoints: &[Endpoint]) -> Vec<Endpoint> {
+    endpoints.iter().cloned().chain(neighbours()).collect()
+}
+
+fn with_access(cloudflare: &mut Cloudflare) {
+    cloudflare.set_up_access("my-team");
+    for name in ["staff", "on-call"] {
+        let include = json!([{"email_domain": {"domain": "example.com"}}]);
+        let policy = json!({"name": name, "decision": "allow", "include": include});
+        cloudflare.add_policy(&policy).expect("a policy");
+    }
+    *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
+    cloudflare.add_tag("theirs").expect("a tag");
+    let id = cloudflare.policies()[0].id.clone();
+    let theirs = json!({"type": "self_hosted", "name": "theirs", "domain": "hand.example.org/admin", "tags": ["theirs"],
+        "session_duration": "6h", "policies": [id]});
+    cloudflare.add_application(&theirs).expect("an application");
+}
+
+impl Scenario {
+    fn survives_every_fault(&self) {
+        let (calls, wanted) = self.run_without_fault(&self.desired);
+        let (_, withdrawn) = self.run_without_fault(&[]);
+        let mut cases = Vec::new();
+        for point in &calls {
+            for (label, trouble) in troubles(point) {
+                let mut endings = vec![("wanted all the same", &*self.desired, &wanted)];
+                if point.is_write() {
+                    endings.push(("withdrawn right after", &[], &withdrawn));
+                }
+                for (ending, desired, state) in endings {
+                    let label = format!("{point}: {label}, then {ending}");
+                    cases.push(Case {
+                        scenario: self,
+                        label,
+                        point,
+                        trouble: trouble.clone(),
+                        desired,
+                        state,
+                    });
+                }
+            }
+        }
+        assert!(calls.iter().any(Point::is_write), "nothing was written");
+        let (failures, most_loops, orphans) = side_by_side(&cases);
+        println!("{} calls, {} cases, {most_loops} loops, {orphans} orphans", calls.len(), cases.len());
+        assert!(failures.is_empty(), "{} of {} cases:\n{}", failures.len(), cases.len(), failures.join("\n"));
+    }
+
+    /// With so long ways of applications, configurations and records to the edge.
+    fn run_at_slow_edge(&self, [applications, configurations, records]: [Duration; 3]) -> Result<(), String> {
+        let account = self.account();
+        let cloudflare = account.cloudflare();
+        let program = self.start(&account, TIMEOUT);
+        settle(program.external_dns(), &account, &beside_neighbours(&self.before), LOOPS_TO_REST)?;
+        cloudflare.edit(self.by_hand);
+        cloudflare.delay_applications(applications);
+        cloudflare.delay_records(records);
+        for tunnel in ["home", "office"] {
+            cloudflare.delay_configurations(tunnel, &[configurations]);
+        }
+        self.watch(&account);
+        for desired in [&*self.desired, &self.before, &[]] {
+            for _ in 0..4 {
+                let answer = program.external_dns().run_loop(&beside_neighbours(desired));
+                if !matches!(answer, Ok(_) | Err(503)) {
+                    return Err(format!("a loop got {answer:?}"));
+                }
+                cloudflare.advance_clock(INTERVAL);
+            }
+            self.look(&account, false)?;
+            // What was open before may be open again.
+            if self.promises.iter().any(|(_, promise)| *promise == Promise::ClosedForGood) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// All addresses with a promise.
+    fn promises(&self) -> Vec<(&'static str, Promise)> {
+        let of_neighbours = [
+            ("https://stays.example.com/", Promise::Closed),
+            ("https://stays-open.example.org/", Promise::Served),
+        ];
+        self.promises.iter().copied().chain(of_neighbours).collect()
+    }
+
+    fn watch(&self, account: &SharedAccount) {
+        let promises = self.promises();
+        let urls: Vec<&str> = promises.iter().map(|(url, _)| *url).collect();
+        account.cloudflare().watch_as(&STRANGERS, &urls);
+    }
+
+    /// The loop's calls, and what stands at Cloudflare once `desired` is all that is asked for.
+    fn run_without_fault(&self, desired: &[Endpoint]) -> (Vec<Point>, String) {
+        let account = self.account();
+        let program = self.start(&account, TIMEOUT);
+        let before = beside_neighbours(&self.before);
+        settle(program.external_dns(), &account, &before, LOOPS_TO_REST).expect("the harness is set");
+        account.cloudflare().advance_clock(3 * INTERVAL);
+        account.cloudflare().edit(self.by_hand);
+        account.cloudflare().take_calls();
+        let external_dns = program.external_dns();
+        external_dns.run_loop(&beside_neighbours(&self.desired)).expect("nothing goes wrong");
+        let calls = Point::of(&account.cloudflare().take_calls());
+        settle(external_dns, &account, &beside_neighbours(desired), LOOPS_TO_REST).expect("it comes to rest");
+        assert_eq!(account.violations(), [""; 0]);
+        (calls, state(&account))
+    }
+
+    /// Says which promise was not kept.
+    fn look(&self, account: &SharedAccount, is_end: bool) -> Result<(), String> {
+        let promises = self.promises();
+        let is_secret =
+            |visit: &Visit| matches!(visit, Visit::Served { service, .. } if service.starts_with(SECRET));
+        for watched in account.cloudflare().watched() {
+            let (_, promise) = promises.iter().find(|(url, _)| *url == watched.url).expect("it is watched");
+            let opens: Vec<bool> =
+                watched.changes.iter().map(|change| change.got.iter().any(is_secret)).collect();
+            let is_kept = match promise {
+                Promise::Closed => !opens.contains(&true),
+                Promise::ClosedForGood => {
+                    opens.iter().skip_while(|opens| **opens).all(|opens| !opens)
+                        && !(is_end && opens.last() == Some(&true))
+                }
+                Promise::MayOpen => true,
+                Promise::Served => {
+                    watched.changes.iter().all(|change| change.got.iter().all(Visit::is_served))
+                }
+            };
+            if !is_kept {
+                return Err(format!("{promise:?} is not kept: {watched}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn account(&self) -> SharedAccount {
+        let account = SharedAccount::holding(|emulator| emulator.edit(with_access));
+        let lag = self.listing_lag;
+        account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().unlisted_application_time = lag);
+        account.watch();
+        account
+    }
+
+    fn start(&self, account: &SharedAccount, timeout: Duration) -> Program {
+        let seconds = timeout.as_secs().to_string();
+        let variables =
+            [("CF_TUNNEL_ID", "home,office"), ("MASS_DELETION_LIMIT", "0"), ("REQUEST_TIMEOUT", &*seconds)];
+        let cloudflare = account.cloudflare();
+        cloudflare.stop_clock();
+        let clock = SharedTime::of(cloudflare.time());
+        let program = account.harness.start_by(Arc::new(clock), &variables);
+        program.wait_until_ready();
+        cloudflare.take_calls();
+        program
+    }
+}
+
+/// Tunnels, records and applications, without ids.
+fn state(account: &SharedAccount) -> String {
+    let mut state = account.state();
+    let mut lines = account.cloudflare().edit(|cloudflare| {
+        let applications: Vec<_> = cloudflare.applications().to_vec();
+        let line = |application: &Application| {
+            let policies: Vec<_> =
+                cloudflare.policies_of(&application.id).iter().map(|one| one.name.clone()).collect();
+            state = state.replace(&application.aud, &format!("<audience of {}>", application.name()));
+            format!("application {:?} {policies:?} {:?}\n", application.name(), application.fields)
+        };
+        applications.iter().map(line).collect::<Vec<String>>()
+    });
+    lines.sort_unstable();
+    state + &lines.concat()
+}
+
+/// The lines of applications that `state` has and `wanted` has not; `None` if they differ in another way.
+fn orphans(state: &str, wanted: &str) -> Option<usize> {
+    let mut wanted: Vec<&str> = wanted.lines().collect();
+    let mut more = 0;
+    for line in state.lines() {
+        match wanted.iter().position(|one| *one == line) {
+            Some(index) => drop(wanted.remove(index)),
+            None if line.starts_with("application") && line.contains("(ExternalDNS default)") => more += 1,
+            None => return None,
+        }
+    }
+    wanted.is_empty().then_some(more)
+}
+
+/// Plays loops until three in a row plan and write nothing, the last of them when nothing of what was written is
+/// remembered any more. Says how many it took before those.
+fn settle(
+    external_dns: ExternalDns,
+    account: &SharedAccount,
+    desired: &[Endpoint],
+    loops_max: usize,
+) -> Result<usize, String> {
+    let cloudflare = account.cloudflare();
+    let (mut loops, mut idle, mut last) = (0, 0, None);
+    while loops - idle < loops_max {
+        cloudflare.take_calls();
+        let planned = external_dns.run_loop(desired);
+        loops += 1;
+        let writes = cloudflare.count_calls().writes;
+        match &planned {
+            Ok(planned) if *planned == Changes::default() && writes == 0 => idle += 1,
+            Ok(_) | Err(503) => idle = 0,
+            Err(status) => return Err(format!("a loop without fault got {status}")),
+        }
+        if idle == 3 {
+            return Ok(loops - idle);
+        }
+        cloudflare.advance_clock(if idle == 0 { INTERVAL } else { LISTING });
+        last = Some((planned, writes));
+    }
+    Err(format!("no rest after {loops_max} loops; the last one got {last:#?}"))
+}
+
+struct Case<'a> {
+    scenario: &'a Scenario,
+    label: String,
+    point: &'a Point,
+    trouble: Trouble,
+    /// What is asked for from the loop after the fault on.
+    desired: &'a [Endpoint],
+    /// What then has to stand at Cloudflare in the end.
+    state: &'a str,
+}
+
+impl Case<'_> {
+    /// Says how many loops it took, and how many applications were left behind.
+    fn run(&self) -> Result<(usize, usize), String> {
+        let Self { scenario, label: _, point, trouble, desired, state: wanted } = self;
+        let account = scenario.account();
+        let cloudflare = account.cloudflare();
+        let timeout = if trouble.hangs() { SHORT_TIMEOUT } else { TIMEOUT };
+        let mut program = scenario.start(&account, timeout);
+        settle(program.external_dns(), &account, &beside_neighbours(&scenario.before), LOOPS_TO_REST)
+            .map_err(|problem| format!("before the fault: {problem}"))?;
+        cloudflare.advance_clock(3 * INTERVAL);
+        cloudflare.edit(scenario.by_hand);
+        scenario.watch(&account);
+
+        cloudflare.take_calls();
+        let is_met = Arc::new(AtomicBool::new(false));
+        let (met, hangs) = (Arc::clone(&is_met), trouble.hangs());
+        cloudflare.edit_before(point.matcher(), point.nth, move |cloudflare| {
+            met.store(true, Ordering::Relaxed);
+            if hangs {
+                cloudflare.advance_clock(SHORT_TIMEOUT);
+            }
+        });
+        // What the program would do next to its death never happens.
+        match trouble {
+            Trouble::Fault(fault) => cloudflare.fault(point.matcher(), point.nth, fault.clone()),
+            Trouble::DeathBefore => {
+                cloudflare.fault_for(Matcher::writes(), point.writes, FOR_EVER, Fault::Reset);
+            }
+            Trouble::DeathAfter => {
+                cloudflare.fault(Matcher::writes(), point.writes, Fault::DoneButUnanswered);
+                cloudflare.fault_for(Matcher::writes(), point.writes + 1, FOR_EVER, Fault::Reset);
+            }
+        }
+        match program.external_dns().run_loop(&beside_neighbours(&scenario.desired)) {
+            Ok(_) | Err(500..=510) => {}
+            Err(status) => return Err(format!("{status}, which ends ExternalDNS")),
+        }
+        // The program looks at connectors besides.
+        if !is_met.load(Ordering::Relaxed) && !point.path.ends_with("/connections") {
+            return Err("the call was never made".to_owned());
+        }
+        scenario.look(&account, false)?;
+        if trouble.is_death() {
+            account.clear_faults();
+            drop(program);
+            program = scenario.start(&account, timeout);
+        }
+        account.clear_faults();
+        let is_withdrawn = *desired != scenario.desired;
+        let is_refused = matches!(trouble, Trouble::Fault(Fault::Status { code: 400 | 409, .. }));
+        let loops_max = if is_refused { LOOPS_TO_REST_REFUSED } else { LOOPS_TO_REST };
+        let loops = settle(program.external_dns(), &account, &beside_neighbours(desired), loops_max)?;
+        scenario.look(&account, true)?;
+        let violations = account.violations();
+        if !violations.is_empty() {
+            return Err(violations.join("\n"));
+        }
+        let now = state(&account);
+        // What nothing is published for any more is left behind where its deletion failed.
+        let may_leave = is_withdrawn || scenario.desired.is_empty();
+        match orphans(&now, wanted) {
+            Some(0) => Ok((loops, 0)),
+            Some(more) if may_leave => Ok((loops, more)),
+            _ => Err(format!("it ended as\n{now}instead of\n{wanted}")),
+        }
+    }
+}
+
+/// Runs all cases, several at a time, and says what went wrong in which, the most loops and the sum of orphans.
+fn side_by_side(cases: &[Case<'_>]) -> (Vec<String>, usize, usize) {
+    let next = AtomicUsize::new(0);
+    let (loops, orphans) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failures = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    match case.run() {
+                        Ok((took, left)) => {
+                            loops.fetch_max(took, Ordering::Relaxed);
+                            if left > 0 {
+                                println!("orphans: {}", case.label);
+                            }
+                            orphans.fetch_add(left, Ordering::Relaxed);
+                        }
+                        Err(problem) => {
+                            let line = format!("{}: {problem}", case.label);
+                            failures.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (failures, loops.into_inner(), orphans.into_inner())
+}
