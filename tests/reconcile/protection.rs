@@ -313,3 +313,18 @@ fn somebody_elses_application_over_the_place_is_told_by_name() {
     assert_eq!(labels(&plan), ["application_held"]);
     assert_eq!((cloudflare.applications().len(), cloudflare.records.len()), (1, 0));
 }
+
+/// A rule for every name, in the tunnel that a name below the wildcard is led to.
+#[test]
+fn the_application_of_a_wildcard_stays_where_a_rule_for_every_name_takes_requests_of_one_below() {
+    let every = r#"{"path":"^/x","service":"http://theirs:80"}"#.to_owned();
+    let mut cloudflare = FakeCloudflare::new(&[every], &[]).with_access(cloudflare().policies);
+    let wildcard = |access| {
+        let mut endpoint = at("*.example.com", "", access);
+        endpoint.provider_specific.push(Property::new("webhook/tunnel", "office"));
+        endpoint
+    };
+    run(&mut cloudflare, &[wildcard("staff")]);
+    let plan = run(&mut cloudflare, &[wildcard(OPEN), at(NAME, "/p", OPEN)]);
+    assert_eq!((names(&cloudflare), labels(&plan)), (vec!["*.example.com"], vec!["still_protected"; 2]));
+}

@@ -276,7 +276,7 @@ impl Judge<'_> {
             for set_identifier in withdrawn.filter(|path| !is_refused(plan, name, path)) {
                 let path = Some(&**set_identifier).filter(|path| !path.is_empty());
                 let resource = request.resource();
-                work.extend(deletions(&hostname, path, set_identifier, resource, &host, &openings));
+                work.extend(deletions(&hostname, path, set_identifier, resource, &host, &openings, plan));
             }
         }
         work
@@ -295,7 +295,7 @@ impl Judge<'_> {
         let wish = match &publication.access {
             AccessWish::Protected(wish) => wish,
             AccessWish::Open => {
-                return deletions(hostname, path, &wanted.set_identifier, resource, host, openings);
+                return deletions(hostname, path, &wanted.set_identifier, resource, host, openings, plan);
             }
             AccessWish::Silent => return Vec::new(),
         };
@@ -349,17 +349,14 @@ impl Judge<'_> {
         notes
     }
 
-    /// True if an application of what is withdrawn or opened waits until its rule is gone.
+    /// True if an application of what is withdrawn or opened waits until the plan is carried out.
     pub(super) fn leaves(self, requests: &Requests, plan: &Plan) -> bool {
-        let openings = self.openings(requests);
         requests.by_hostname.iter().any(|(name, request)| {
             let Ok(hostname) = Hostname::parse(name) else { return false };
             let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
             let waits = |path: Option<&str>| {
-                let Ok(place) = Place::of(&hostname, path) else { return false };
-                let applications = host.applications(path);
-                plan.host(name).is_some()
-                    && applications.iter().any(|one| !host.is_left(&place, one, &openings))
+                let place = Place::of(&hostname, path);
+                place.is_ok_and(|place| is_written_below(plan, &place)) && !host.applications(path).is_empty()
             };
             let opened = request.publications().filter(|one| one.access == AccessWish::Open);
             let withdrawn =
@@ -371,7 +368,8 @@ impl Judge<'_> {
     }
 }
 
-/// The deletions of a place's applications that nothing relies on any more.
+/// The deletions of a place's applications that nothing relies on any more. They wait for what the plan writes, because
+/// it may lead names elsewhere.
 fn deletions(
     hostname: &Hostname,
     path: Option<&str>,
@@ -379,9 +377,11 @@ fn deletions(
     resource: Option<Box<str>>,
     host: &HostProtection<'_>,
     openings: &Openings,
+    plan: &Plan,
 ) -> Vec<ApplicationWork> {
-    let Ok(place) = Place::of(hostname, path) else {
-        return Vec::new();
+    let place = match Place::of(hostname, path) {
+        Ok(place) if !is_written_below(plan, &place) => place,
+        Ok(_) | Err(_) => return Vec::new(),
     };
     let applications = host.applications(path).into_iter();
     let left = applications.filter(|application| host.is_left(&place, application, openings));
@@ -455,6 +455,11 @@ fn is_refused(plan: &Plan, hostname: &str, set_identifier: &str) -> bool {
             && is_meant(&refusal.set_identifier)
             && !matches!(refusal.reason, Reason::Moving(_) | Reason::NotMoved(_))
     })
+}
+
+/// True if the plan writes something of a name that the application of a place stands over.
+fn is_written_below(plan: &Plan, place: &Place) -> bool {
+    plan.hosts.iter().any(|host| place.is_over(&host.hostname))
 }
 
 /// True if the plan writes the rule.
