@@ -14,14 +14,14 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use cloudflare_emulator::{Call, Visit};
+use cloudflare_emulator::{Call, Token, Visit, Visitor as AccessVisitor};
 use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
 use external_dns_cloudflare_tunnel_webhook::commands::{self, Report, TokenFile};
 use external_dns_cloudflare_tunnel_webhook::logging::{self, Format};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use log::LevelFilter;
-use serde_json::Value;
-use test_support::harness::{Harness, Program, endpoint, published};
+use serde_json::{Value, json};
+use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
 
 /// How long a configuration takes to where the visitors are.
 const EDGE_DELAY: Duration = Duration::from_millis(100);
@@ -51,6 +51,12 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Problem> {
     let harness = with_new_tunnel()?;
     harness.add_foreign();
+    harness.cloudflare.edit(|cloudflare| {
+        cloudflare.set_up_access("shop");
+        let staff = json!({"name": "staff", "decision": "allow", "include": [{"email_domain": {"domain": "example.com"}}]});
+        cloudflare.add_policy(&staff).expect("Cloudflare takes it");
+        *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
+    });
     let before = Standing::of(&harness);
     heading("The tunnel gets rules that somebody makes by hand, and the zone has records of other people");
     print_standing(&harness);
@@ -68,9 +74,7 @@ fn run() -> Result<(), Problem> {
                     ("tunnel-service", "https://admin.shop.svc:8443"),
                     ("origin-no-tls-verify", "true"),
                     ("origin-connect-timeout", "1m"),
-                    ("access-required", "true"),
-                    ("access-team-name", "shop"),
-                    ("access-aud-tag", "4f2a"),
+                    ("access-policy", "staff"),
                 ],
             ),
         ]
@@ -91,12 +95,13 @@ fn run() -> Result<(), Problem> {
     }
     expect_served(&harness, "shop.example.com")?;
     expect_served(&harness, "api.example.com")?;
-    let refused = harness.cloudflare.visit("admin.example.com", "/");
+    let visit_as = |visitor| harness.cloudflare.visit_as(visitor, "admin.example.com", "/");
     expect(
-        matches!(refused, Visit::Refused { status: 403, .. }),
-        "cloudflared refuses who has no login where the rule requires one",
+        matches!(visit_as(AccessVisitor::WithoutLogin), Visit::TurnedAway { .. }),
+        "the Access application that came with the hostname turns away who has no login",
     )?;
-    println!("  A visitor of admin.example.com without a login gets 403.");
+    expect(matches!(visit_as(AccessVisitor::WithLogin), Visit::Served { .. }), "who has one is served")?;
+    println!("  A visitor of admin.example.com without a login is turned away.");
     demo.settles(&shop("http://shop.shop.svc:80"))?;
 
     let visitor = Visitor { harness: &harness, host: "shop.example.com" };
@@ -119,8 +124,17 @@ fn run() -> Result<(), Problem> {
         "the rule stayed",
     )?;
 
+    let mut lost = shop("http://shop.shop.svc:9000");
+    for endpoint in &mut lost {
+        endpoint.provider_specific.retain(|property| !property.name.contains("access"));
+    }
+    demo.step("An annotation is lost: what was protected stays so", &lost)?;
+    expect(matches!(visit_as(AccessVisitor::WithoutLogin), Visit::TurnedAway { .. }), "nothing opened")?;
+
     demo.step("All three Ingresses are deleted: what was made goes, and nothing else", &[])?;
     expect(Standing::of(&harness) == before, "everything stands as it did at the beginning")?;
+    let applications = harness.cloudflare.edit(|cloudflare| cloudflare.applications().len());
+    expect(applications == 0, "the Access application went with its hostname")?;
     demo.settles(&[])
 }
 

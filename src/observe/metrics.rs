@@ -86,7 +86,7 @@ families! {
     ConfigurationVersion: "gauge" "configuration_version" ["tunnel"]
         "Version of the tunnel's configuration that was last read or written.",
     Unprotected: "gauge" "unprotected" []
-        "Published endpoints that ACCESS_GUARD would not publish as they stand, at the last read; 0 without it.",
+        "Published endpoints that Access or their rule does not protect as it has to be, at the last read.",
     LeftApplications: "gauge" "left_access_applications" []
         "Access applications of ours that no rule of ours relies on, at the last read.",
     Changes: "counter" "changes_total" ["kind"] "Changes made at Cloudflare.",
