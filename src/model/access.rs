@@ -122,7 +122,8 @@ impl fmt::Display for SessionDuration {
 impl Destination {
     /// Reads `host/path`, perhaps with a scheme.
     pub fn parse(text: &str) -> Self {
-        let text = text.split_once("://").map_or(text, |(_, rest)| rest);
+        let scheme = text.split_once("://").filter(|(scheme, _)| !scheme.contains(['/', '.']));
+        let text = scheme.map_or(text, |(_, rest)| rest);
         let (host, path) = text.split_once('/').unwrap_or((text, ""));
         Self { host: host.to_ascii_lowercase().into(), path: path.into() }
     }

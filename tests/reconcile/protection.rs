@@ -314,6 +314,19 @@ fn somebody_elses_application_over_the_place_is_told_by_name() {
     assert_eq!((cloudflare.applications().len(), cloudflare.records.len()), (1, 0));
 }
 
+/// It would have the destinations of another place, or be read as another host's.
+#[test]
+fn a_path_with_two_slashes_in_a_row_has_no_application() {
+    for prefix in ["//p", "/p//q", "/http://b.example.com"] {
+        let mut cloudflare = cloudflare();
+        let plan = run(&mut cloudflare, &[at(NAME, prefix, "staff")]);
+        assert_eq!((labels(&plan), cloudflare.writes), (vec!["invalid"], 0), "{prefix}");
+    }
+    let destination = Destination::parse("a.example.com/x://b.example.com");
+    assert_eq!((&*destination.host, &*destination.path), ("a.example.com", "x://b.example.com"));
+    assert_eq!(&*Destination::parse("https://A.example.com/p").host, "a.example.com");
+}
+
 /// A rule for every name, in the tunnel that a name below the wildcard is led to.
 #[test]
 fn the_application_of_a_wildcard_stays_where_a_rule_for_every_name_takes_requests_of_one_below() {
