@@ -245,6 +245,43 @@ fn has_drift(endpoint: &Endpoint, drift: &str) -> bool {
     endpoint.property(DRIFT).is_some_and(|all| all.split(',').any(|one| one == drift))
 }
 
+/// The properties of a rule with what protects it. The second is false if that is not as it has to be.
+pub(super) fn properties_of_standing(
+    rule: &Rule,
+    hostname: &Hostname,
+    snapshot: &Snapshot,
+    settings: &Settings,
+    own: &OwnRules,
+) -> (Vec<Property>, bool) {
+    let policy = &settings.policy;
+    let mut properties = canonical::properties_of_rule(rule);
+    let is_of_access = |property: &Property| ACCESS_PROPERTIES.contains(&&*property.name);
+    let host = || HostProtection::of(hostname, snapshot, settings, own);
+    let host = matches!(snapshot.access, AccessReading::Read(_)).then(host);
+    if let Some(host) = host
+        && let Some(application) = host.applications(rule.path()).first()
+    {
+        properties.retain(|property| !is_of_access(property));
+        let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
+        let duration = applications::session_duration(application);
+        properties.extend(protection_properties(policies, duration.unwrap_or_default()));
+        let is_whole = Place::of(hostname, rule.path())
+            .is_ok_and(|place| applications::stands_over(application, &place));
+        let is_required = host.required(application).is_some_and(|access| rule.has_access(&access));
+        let protects = duration.is_some() && !applications::lets_past(application);
+        return (properties, is_whole && is_required && protects);
+    }
+    if policy.access_guard {
+        // What the guard asks for by itself is no difference from what is wanted.
+        properties.retain(|property| !is_of_access(property));
+        return (properties, Guarding::of(hostname, rule.path(), snapshot).holds(rule));
+    }
+    if !policy.default_access_policy.is_empty() && !properties.iter().any(is_of_access) {
+        properties.push(Property::new(ACCESS_POLICY, OPEN));
+    }
+    (properties, true)
+}
+
 struct RecordView<'a> {
     snapshot: &'a Snapshot,
     settings: &'a Settings,
@@ -330,7 +367,8 @@ impl RecordView<'_> {
         let mut drift = Vec::new();
         let mut properties = Vec::new();
         if let Some(ClaimState::Standing { tunnel, rule }) = shown {
-            let (protected, is_as_it_has_to_be) = self.with_access(rule, hostname);
+            let (protected, is_as_it_has_to_be) =
+                properties_of_standing(rule, hostname, self.snapshot, self.settings, self.own);
             properties = protected;
             if !is_as_it_has_to_be {
                 drift.push(ACCESS_DRIFT);
@@ -344,37 +382,6 @@ impl RecordView<'_> {
             drift.push("tunnel");
         }
         self.endpoint(path.unwrap_or_default(), self.with_drift(properties, drift))
-    }
-
-    /// The properties of a rule with what protects it. The second is false if that is not as it has to be.
-    fn with_access(&self, rule: &Rule, hostname: &Hostname) -> (Vec<Property>, bool) {
-        let policy = &self.settings.policy;
-        let mut properties = canonical::properties_of_rule(rule);
-        let is_of_access = |property: &Property| ACCESS_PROPERTIES.contains(&&*property.name);
-        let host = || HostProtection::of(hostname, self.snapshot, self.settings, self.own);
-        let host = matches!(self.snapshot.access, AccessReading::Read(_)).then(host);
-        if let Some(host) = host
-            && let Some(application) = host.applications(rule.path()).first()
-        {
-            properties.retain(|property| !is_of_access(property));
-            let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
-            let duration = applications::session_duration(application);
-            properties.extend(protection_properties(policies, duration.unwrap_or_default()));
-            let is_whole = Place::of(hostname, rule.path())
-                .is_ok_and(|place| applications::stands_over(application, &place));
-            let is_required = host.required(application).is_some_and(|access| rule.has_access(&access));
-            let protects = duration.is_some() && !applications::lets_past(application);
-            return (properties, is_whole && is_required && protects);
-        }
-        if policy.access_guard {
-            // What the guard asks for by itself is no difference from what is wanted.
-            properties.retain(|property| !is_of_access(property));
-            return (properties, Guarding::of(hostname, rule.path(), self.snapshot).holds(rule));
-        }
-        if !policy.default_access_policy.is_empty() && !properties.iter().any(is_of_access) {
-            properties.push(Property::new(ACCESS_POLICY, OPEN));
-        }
-        (properties, true)
     }
 
     fn is_protected_record(&self, hostname: Option<&Hostname>) -> bool {

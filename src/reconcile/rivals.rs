@@ -10,14 +10,14 @@ use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::canonical::{
-    self, Canonical, INVALID, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
+    Canonical, INVALID, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
 };
 use crate::reconcile::claim_state::claim_states;
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::EndpointReader;
-use crate::reconcile::snapshot::{OwnRecord, Snapshot};
+use crate::reconcile::snapshot::{OwnRecord, OwnRules, Snapshot};
 use crate::reconcile::stamp::Stamp;
-use crate::reconcile::{Note, Settings, adjust, namespace};
+use crate::reconcile::{Note, Settings, adjust, namespace, records};
 
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
@@ -160,7 +160,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// The properties of our present rule.
+    /// The properties of our present rule, as `records` shows them.
     fn standing(&self) -> Option<Vec<Property>> {
         let Self { of, known: Known { snapshot, .. }, settings } = self;
         let path = Some(of.set_identifier.as_str()).filter(|path| !path.is_empty());
@@ -172,7 +172,9 @@ impl<'a> Place<'a> {
         }
         let states = claim_states(snapshot, settings, &hostname, &record.content, &stamp.claims.rules, &[]);
         let rule = states.iter().filter_map(|(_, state)| state.rule()).find(|rule| rule.path() == path)?;
-        let mut properties = canonical::properties_of_rule(rule);
+        // Whose the rule is, is known already.
+        let own = OwnRules::default();
+        let (mut properties, _) = records::properties_of_standing(rule, &hostname, snapshot, settings, &own);
         properties.sort_unstable();
         Some(properties)
     }
