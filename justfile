@@ -14,7 +14,7 @@ release_files := target_dir / "release-files"
 actionlint_version := "v1.7.12"
 
 # What the README promises of the x86_64 static binary.
-size_limit_bytes := "3350000"
+size_limit_bytes := "3490000"
 size_aim_bytes := "2500000"
 
 # List every task.

@@ -1,6 +1,5 @@
 //! Reads what Cloudflare Access protects. A failure is a part of the result, because it stops only what depends on it.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -52,7 +51,14 @@ pub(super) struct Budget<'c> {
     access_deadline: OnceLock<Deadline>,
 }
 
-type Written = BTreeMap<Box<str>, (Option<Application>, Instant)>;
+/// An application as it was written last.
+#[derive(Clone, Debug)]
+struct Written {
+    id: Box<str>,
+    /// `None` if it was deleted.
+    application: Option<Application>,
+    at: Instant,
+}
 
 /// Remembers the team between two readings, and what was just written.
 #[derive(Debug, Default)]
@@ -60,8 +66,8 @@ pub(super) struct AccessReader {
     /// Something asked for an application.
     is_asked: AtomicBool,
     team: Mutex<Option<(TeamName, Instant)>>,
-    /// By id, the applications as they were written last; `None` for those that were deleted.
-    written: Mutex<Written>,
+    /// What was written so short a time ago that lists may not show it.
+    written: Mutex<Vec<Written>>,
 }
 
 impl AccessReader {
@@ -77,7 +83,9 @@ impl AccessReader {
 
     /// Takes note of a write, which the list may not show for a while.
     pub(super) fn wrote(&self, id: &str, application: Option<Application>, now: Instant) {
-        lock(&self.written).insert(id.into(), (application, now));
+        let mut written = lock(&self.written);
+        written.retain(|one| *one.id != *id);
+        written.push(Written { id: id.into(), application, at: now });
     }
 
     /// The calls of one reading. Only the guard has to know zones' applications, which nobody makes any more.
@@ -119,24 +127,22 @@ impl AccessReader {
             return AccessReading::NotAsked;
         }
         let mut applications = Vec::new();
-        let mut unread_zones = BTreeMap::new();
+        let mut unread_zones = Vec::new();
         for (task, answer) in answers {
             match (task, answer) {
                 (_, Ok(AccessAnswer::Team(Some(team)))) => *lock(&self.team) = Some((team, clock.now())),
                 (_, Ok(AccessAnswer::Team(None))) => {
                     return AccessReading::Failed(Unread { reason: SET_UP.into(), is_lasting: true });
                 }
-                (_, Ok(AccessAnswer::Applications(more))) => applications.extend(more),
+                (_, Ok(AccessAnswer::Applications(more))) => add_new(&mut applications, more),
                 (AccessTask::OfZone(zone), Err(error)) => {
                     let unread = task.told(&error);
                     let reason = format!("its applications in zone {}: {}", zone.name, unread.reason);
-                    unread_zones.insert(zone.name.clone(), Unread { reason: reason.into(), ..unread });
+                    unread_zones.push((zone.name.clone(), Unread { reason: reason.into(), ..unread }));
                 }
                 (_, Err(error)) => return AccessReading::Failed(task.told(&error)),
             }
         }
-        applications.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-        applications.dedup_by(|a, b| a.id == b.id);
         let applications = match self.with_written(applications, client, account, clock, deadline) {
             Ok(applications) => applications,
             Err(error) => return AccessReading::Failed(AccessTask::OfAccount(account).told(&error)),
@@ -151,9 +157,9 @@ impl AccessReader {
 
 impl AccessReader {
     /// What was written so short a time ago that the list may not show it. The lock is not held during calls.
-    fn just_written(&self, now: Instant) -> Written {
+    fn just_written(&self, now: Instant) -> Vec<Written> {
         let mut written = lock(&self.written);
-        written.retain(|_, (_, written_at)| now.saturating_duration_since(*written_at) < LIST_LAG_MAX);
+        written.retain(|one| now.saturating_duration_since(one.at) < LIST_LAG_MAX);
         written.clone()
     }
 
@@ -165,7 +171,7 @@ impl AccessReader {
         clock: &dyn Clock,
         deadline: Deadline,
     ) -> Result<Vec<Application>, Error> {
-        for (id, (application, _)) in self.just_written(clock.now()) {
+        for Written { id, application, at: _ } in self.just_written(clock.now()) {
             let listed = applications.iter().position(|one| one.id == id);
             if listed.and_then(|index| applications.get(index)) == application.as_ref() {
                 continue;
@@ -180,6 +186,19 @@ impl AccessReader {
             }
         }
         Ok(applications)
+    }
+}
+
+/// Adds the applications that another list did not show yet. Sorting them would take 5 KB of code.
+fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
+    if applications.is_empty() {
+        *applications = more;
+        return;
+    }
+    for application in more {
+        if !applications.iter().any(|one| one.id == application.id) {
+            applications.push(application);
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 //! Cloudflare's list may lack a new application for half a minute. So nothing is posted twice for a place within two
 //! minutes, whatever the first answer was.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use log::Level;
@@ -41,10 +40,10 @@ const MADE: &str = "it was made";
 pub(super) struct ApplicationMemory {
     has_tag: bool,
     /// By the name of the place, the last POST and what came of it.
-    posted: BTreeMap<Box<str>, (Instant, Box<str>)>,
+    posted: Vec<(Box<str>, Instant, Box<str>)>,
     /// By id, the last replacement that was answered: what was wanted in place of what, and what is told of it as long
     /// as that is wanted again.
-    replaced: BTreeMap<Box<str>, (Instant, u64, Reason)>,
+    replaced: Vec<(Box<str>, Instant, u64, Reason)>,
 }
 
 /// What is needed to write applications.
@@ -66,8 +65,8 @@ impl ApplicationWriter<'_> {
         access: &AccessSnapshot,
     ) -> (Vec<Application>, Vec<Refusal>) {
         let now = self.clock.now();
-        self.memory.posted.retain(|_, (at, _)| now.saturating_duration_since(*at) < LIST_LAG_MAX);
-        self.memory.replaced.retain(|_, (at, _, _)| now.saturating_duration_since(*at) < REPLACEMENT_PAUSE);
+        self.memory.posted.retain(|(_, at, _)| now.saturating_duration_since(*at) < LIST_LAG_MAX);
+        self.memory.replaced.retain(|(_, at, _, _)| now.saturating_duration_since(*at) < REPLACEMENT_PAUSE);
         let mut present = access.applications.clone();
         let mut refusals = Vec::new();
         for work in work {
@@ -110,7 +109,7 @@ impl ApplicationWriter<'_> {
             }
             ApplicationOperation::Replace(id, wish) => {
                 let found = present.iter().find(|one| one.id == *id);
-                let found = fingerprint([format!("{found:?}").as_str(), format!("{wish:?}").as_str()]);
+                let found = fingerprint_of(found, wish);
                 let made = self.replace(id, &work.place, wish, found)?;
                 self.report("application_changed", work, &made.name, "changed");
                 present.retain(|one| one.id != *id);
@@ -123,7 +122,7 @@ impl ApplicationWriter<'_> {
                 // What was posted was this one.
                 self.memory
                     .posted
-                    .retain(|place, (_, outcome)| **place != *work.place.to_string() || **outcome != *MADE);
+                    .retain(|(place, _, outcome)| **place != *work.place.to_string() || **outcome != *MADE);
                 let name = present.iter().find(|one| one.id == *id).map(|one| one.name.clone());
                 self.report("application_deleted", work, &name.unwrap_or_default(), "deleted");
                 present.retain(|one| one.id != *id);
@@ -134,7 +133,7 @@ impl ApplicationWriter<'_> {
 
     fn create(&mut self, place: &Place, wish: &ProtectionWish) -> Result<Application, Reason> {
         let name = place.to_string();
-        if let Some((_, outcome)) = self.memory.posted.get(&*name) {
+        if let Some((_, _, outcome)) = self.memory.posted.iter().rfind(|(place, _, _)| **place == *name) {
             return Err(Reason::Undecided(format!(
                 "its Access application was asked for less than {} s ago ({outcome}), and lists may not show it yet",
                 LIST_LAG_MAX.as_secs()
@@ -146,7 +145,7 @@ impl ApplicationWriter<'_> {
         let body = applications::body(place, wish, &ids, owner, None);
         // Whatever the answer is, it may have been made.
         let mut note = |outcome: &str| {
-            self.memory.posted.insert(name.as_str().into(), (self.clock.now(), outcome.into()));
+            self.memory.posted.push((name.as_str().into(), self.clock.now(), outcome.into()));
         };
         note("without an answer");
         match self.client.create_access_application(account, &body, self.deadline) {
@@ -188,7 +187,8 @@ impl ApplicationWriter<'_> {
         wish: &ProtectionWish,
         found: u64,
     ) -> Result<Application, Reason> {
-        if let Some((_, _, reason)) = self.memory.replaced.get(id).filter(|(_, last, _)| *last == found) {
+        let last = self.memory.replaced.iter().rfind(|(of, ..)| **of == *id);
+        if let Some((.., reason)) = last.filter(|(_, _, last, _)| *last == found) {
             return Err(reason.clone());
         }
         let ids = wish.ids().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
@@ -197,13 +197,14 @@ impl ApplicationWriter<'_> {
             self.access.wrote(id, None, self.clock.now());
             return Err(Reason::Undecided("its Access application has gone meanwhile".to_owned()));
         };
-        let members: Map<String, Value> = serde_json::from_str(present.get())
-            .map_err(|error| Reason::Undecided(format!("its Access application cannot be read: {error}")))?;
+        let Ok(Value::Object(members)) = serde_json::from_str(present.get()) else {
+            return Err(Reason::Undecided("its Access application cannot be read".to_owned()));
+        };
         log_inline_policies(&place.to_string(), &members);
         let body = applications::body(place, wish, &ids, owner, Some(members));
         let replaced = self.client.replace_access_application(account, id, &body, self.deadline);
         let now = self.clock.now();
-        let mut note = |reason: Reason| self.memory.replaced.insert(id.into(), (now, found, reason));
+        let mut note = |reason: Reason| self.memory.replaced.push((id.into(), now, found, reason));
         match replaced {
             Ok(made) => {
                 note(Reason::NotKept { field: "Access application".into() });
@@ -232,6 +233,20 @@ impl ApplicationWriter<'_> {
         values.add(Family::Changes, &[kind], 1);
         values.set(Family::LastWrite, &[], self.clock.unix_seconds());
     }
+}
+
+/// Identifies a replacement: what is wanted in place of what.
+fn fingerprint_of(found: Option<&Application>, wish: &ProtectionWish) -> u64 {
+    let mut texts: Vec<String> = wish.policies.iter().map(|policy| policy.text().to_owned()).collect();
+    texts.push(wish.session_duration.to_string());
+    if let Some(Application { name, destinations, policies, tags, session_duration, .. }) = found {
+        texts.push(name.to_string());
+        texts.extend(destinations.iter().map(ToString::to_string));
+        texts.extend(policies.iter().flatten().map(|policy| policy.id.to_string()));
+        texts.extend(tags.iter().map(ToString::to_string));
+        texts.extend(session_duration.as_deref().map(str::to_owned));
+    }
+    fingerprint(texts.iter().map(String::as_str))
 }
 
 /// Logs the policies that belong to this application alone, because they are gone for good once they are taken off it.

@@ -3,8 +3,6 @@
 //! A rule is published only where Cloudflare Access covers it, and then requires a token of the applications that do:
 //! if one of them goes later, cloudflared refuses the requests that nobody stops any more.
 
-use std::collections::BTreeMap;
-
 use crate::ingress::access::Access;
 use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::Hostname;
@@ -45,7 +43,7 @@ pub struct AccessSnapshot {
     /// Those of the account and of the zones.
     pub applications: Vec<Application>,
     /// The zones whose own applications could not be read, with the reasons.
-    pub unread_zones: BTreeMap<Box<str>, Unread>,
+    pub unread_zones: Vec<(Box<str>, Unread)>,
 }
 
 impl AccessReading {
@@ -54,7 +52,7 @@ impl AccessReading {
         match self {
             Self::NotAsked => None,
             Self::Failed(unread) => Some(&unread.reason),
-            Self::Read(access) => access.unread_zones.values().next().map(|unread| &*unread.reason),
+            Self::Read(access) => access.unread_zones.first().map(|(_, unread)| &*unread.reason),
         }
     }
 }
@@ -101,8 +99,8 @@ fn read_for<'s>(hostname: &Hostname, snapshot: &'s Snapshot) -> Result<&'s Acces
         AccessReading::Read(access) => access,
     };
     let mut zones = snapshot.zones_around(hostname.as_str());
-    match zones.find_map(|zone| access.unread_zones.get(&zone.zone.name)) {
-        Some(unread) => Err(unread.clone()),
+    match zones.find_map(|zone| access.unread_zones.iter().find(|(name, _)| *name == zone.zone.name)) {
+        Some((_, unread)) => Err(unread.clone()),
         None => Ok(access),
     }
 }

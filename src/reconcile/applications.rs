@@ -186,7 +186,10 @@ pub fn of_place<'a>(
     let name = place.application_name(owner);
     let ours = applications.iter().filter(|application| *application.name == *name);
     let mut ours: Vec<&Application> = ours.filter(|application| is_ours(application, owner)).collect();
-    ours.sort_by_key(|application| (!is_named(&application.audience), &application.id));
+    // The one that a rule names counts.
+    if let Some(index) = ours.iter().position(|application| is_named(&application.audience)) {
+        ours.swap(0, index);
+    }
     ours
 }
 

@@ -3,7 +3,7 @@
 //! A manual change shows as a difference from the canonical form, so that ExternalDNS plans the update that repairs it.
 //! It shows if and only if applying the endpoint again would write something.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::ingress::access::ACCESS_PROPERTIES;
 use crate::ingress::{Document, Owned, Rule};
@@ -232,7 +232,7 @@ pub(super) fn left_applications<'s>(
         AccessReading::NotAsked | AccessReading::Failed(_) => &[],
     };
     let is_ours = |application: &Application| applications::is_ours(application, &settings.policy.owner);
-    let mut relied_on: BTreeSet<Box<str>> = BTreeSet::new();
+    let mut relied_on: Vec<Box<str>> = Vec::new();
     if applications.iter().any(is_ours) {
         relied_on.extend(snapshot.own_rules_standing(own).flat_map(|(_, rule)| rule.audience_tags()));
     }

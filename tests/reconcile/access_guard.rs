@@ -2,7 +2,6 @@
 
 mod laws;
 
-use std::collections::BTreeMap;
 
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Decision, Destination, TeamName,
@@ -43,7 +42,7 @@ fn application(name: &str, destinations: &[&str], decision: Decision) -> Applica
 
 fn read(applications: Vec<Application>) -> AccessReading {
     let team = TeamName::parse("my-team").expect("a team name");
-    AccessReading::Read(AccessSnapshot { team, applications, unread_zones: BTreeMap::new() })
+    AccessReading::Read(AccessSnapshot { team, applications, unread_zones: Vec::new() })
 }
 
 /// Applications that let staff in, each at one destination of the same text.
@@ -54,7 +53,7 @@ fn covering(destinations: &[&str]) -> AccessReading {
 
 fn unread(zone: &str) -> AccessReading {
     let AccessReading::Read(mut access) = covering(&[NAME]) else { unreachable!() };
-    access.unread_zones.insert(zone.into(), "its applications were not read".into());
+    access.unread_zones.push((zone.into(), "its applications were not read".into()));
     AccessReading::Read(access)
 }
 

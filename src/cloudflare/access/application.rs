@@ -1,19 +1,21 @@
 //! Reads Access applications and policies as the API writes them. Of an application only what is asked for is kept: its
-//! policies with all their rules can be long.
+//! policies with all their rules can be long. They are read by hand from a JSON value, one at a time, because derived
+//! code for these types takes 15 KB more.
+
+use std::fmt;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use crate::model::access::{
     Application, ApplicationKind, AttachedPolicy, Decision, Destination, ReusablePolicy,
 };
 
-#[derive(Deserialize)]
 struct WireApplication {
     id: Box<str>,
     name: Option<Box<str>>,
     aud: Option<Box<str>>,
-    #[serde(rename = "type")]
     kind: Option<Box<str>>,
     destinations: Option<Vec<WireDestination>>,
     self_hosted_domains: Option<Vec<Box<str>>>,
@@ -23,15 +25,12 @@ struct WireApplication {
     session_duration: Option<Box<str>>,
 }
 
-#[derive(Deserialize)]
 struct WireDestination {
-    #[serde(rename = "type")]
     kind: Option<Box<str>>,
     uri: Option<Box<str>>,
 }
 
 /// A policy, in an application or in the account's list.
-#[derive(Deserialize)]
 pub(super) struct WirePolicy {
     id: Box<str>,
     name: Option<Box<str>>,
@@ -43,8 +42,100 @@ pub(super) struct WirePolicy {
 
 impl<'de> Deserialize<'de> for Application {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wire = WireApplication::deserialize(deserializer)?;
+        let value = Value::deserialize(deserializer)?;
+        let wire = WireApplication::of(&value).map_err(D::Error::custom)?;
         wire.application().map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for WirePolicy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::of(&Value::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// A member that is not of the type it has to be.
+struct Unexpected(&'static str);
+
+impl fmt::Display for Unexpected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} of an application or a policy is not of the expected type", self.0)
+    }
+}
+
+/// A member; absent and `null` are the same.
+fn member<'v, T>(
+    object: &'v Value,
+    name: &'static str,
+    read: impl FnOnce(&'v Value) -> Option<T>,
+) -> Result<Option<T>, Unexpected> {
+    match object.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => read(value).map(Some).ok_or(Unexpected(name)),
+    }
+}
+
+fn text(object: &Value, name: &'static str) -> Result<Option<Box<str>>, Unexpected> {
+    member(object, name, |value| value.as_str().map(Into::into))
+}
+
+fn texts(object: &Value, name: &'static str) -> Result<Option<Vec<Box<str>>>, Unexpected> {
+    member(object, name, |value| value.as_array()?.iter().map(|one| one.as_str().map(Into::into)).collect())
+}
+
+fn items<'v>(object: &'v Value, name: &'static str) -> Result<Option<&'v Vec<Value>>, Unexpected> {
+    member(object, name, Value::as_array)
+}
+
+impl WireDestination {
+    fn of(value: &Value) -> Result<Self, Unexpected> {
+        if !value.is_object() {
+            return Err(Unexpected("destinations"));
+        }
+        Ok(Self { kind: text(value, "type")?, uri: text(value, "uri")? })
+    }
+}
+
+impl WirePolicy {
+    fn of(value: &Value) -> Result<Self, Unexpected> {
+        Ok(Self {
+            id: text(value, "id")?.ok_or(Unexpected("id"))?,
+            name: text(value, "name")?,
+            decision: text(value, "decision")?,
+            reusable: member(value, "reusable", Value::as_bool)?,
+            precedence: member(value, "precedence", Value::as_i64)?,
+        })
+    }
+}
+
+impl WireApplication {
+    fn of(value: &Value) -> Result<Self, Unexpected> {
+        let mut destinations = None;
+        if let Some(found) = items(value, "destinations")? {
+            let all = destinations.insert(Vec::with_capacity(found.len()));
+            for one in found {
+                all.push(WireDestination::of(one)?);
+            }
+        }
+        let mut policies = None;
+        if let Some(found) = items(value, "policies")? {
+            let all = policies.insert(Vec::with_capacity(found.len()));
+            for one in found {
+                all.push(WirePolicy::of(one)?);
+            }
+        }
+        Ok(Self {
+            id: text(value, "id")?.ok_or(Unexpected("id"))?,
+            name: text(value, "name")?,
+            aud: text(value, "aud")?,
+            kind: text(value, "type")?,
+            destinations,
+            self_hosted_domains: texts(value, "self_hosted_domains")?,
+            domain: text(value, "domain")?,
+            policies,
+            tags: texts(value, "tags")?,
+            session_duration: text(value, "session_duration")?,
+        })
     }
 }
 
@@ -128,8 +219,12 @@ fn destinations(
 }
 
 /// An application's policies in their order. One without a decision has an unknown one.
-fn attached(mut policies: Vec<WirePolicy>) -> Vec<AttachedPolicy> {
-    policies.sort_by_key(|policy| policy.precedence);
+fn attached(found: Vec<WirePolicy>) -> Vec<AttachedPolicy> {
+    let mut policies: Vec<WirePolicy> = Vec::with_capacity(found.len());
+    for policy in found {
+        let behind = policies.iter().position(|other| other.precedence > policy.precedence);
+        policies.insert(behind.unwrap_or(policies.len()), policy);
+    }
     // Collected, they would keep the room that the longer form took.
     let mut attached = Vec::with_capacity(policies.len());
     attached.extend(policies.into_iter().map(|policy| AttachedPolicy {

@@ -3,8 +3,6 @@
 //! Whatever is not certain stays as it is: a wish that says nothing never opens what is protected, and what is to be
 //! protected is published only once its application is there.
 
-use std::collections::BTreeMap;
-
 use super::request::{HostRequest, Requests, Wanted};
 use super::{Plan, Reason, Stage};
 use crate::ingress::RuleEdit;
@@ -473,12 +471,12 @@ fn is_put(plan: &Plan, hostname: &str, path: Option<&str>) -> bool {
 
 /// Where one rule of an object has to wait for what protects it, the others would take its requests.
 fn hold_together(request: &mut HostRequest) {
-    let mut waiting: BTreeMap<Option<Box<str>>, Reason> = BTreeMap::new();
+    let mut waiting: Vec<(Option<Box<str>>, Reason)> = Vec::new();
     for wanted in &request.wanted {
         if let Err(reason) = &wanted.publication
             && reason.is_about_protection()
         {
-            waiting.insert(wanted.resource.clone(), reason.clone());
+            waiting.push((wanted.resource.clone(), reason.clone()));
         }
     }
     if waiting.is_empty() {
@@ -486,7 +484,7 @@ fn hold_together(request: &mut HostRequest) {
     }
     for wanted in &mut request.wanted {
         if wanted.publication.is_ok()
-            && let Some(reason) = waiting.get(&wanted.resource)
+            && let Some((_, reason)) = waiting.iter().find(|(resource, _)| *resource == wanted.resource)
         {
             wanted.publication = Err(reason.clone());
         }

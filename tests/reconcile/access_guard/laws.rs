@@ -1,6 +1,5 @@
 //! The laws of the guard, over random worlds and whatever Access says in each loop.
 
-use std::collections::BTreeMap;
 
 use external_dns_cloudflare_tunnel_webhook::reconcile::access_guard::AccessReading;
 use proptest::prelude::*;
@@ -31,7 +30,7 @@ fn any_access() -> impl Strategy<Value = AccessReading> {
     let unread = (applications.clone(), prop::sample::select(vec!["example.com", INNER_ZONE]));
     let unread = unread.prop_map(|(mut reading, zone)| {
         if let AccessReading::Read(access) = &mut reading {
-            access.unread_zones = BTreeMap::from([(zone.into(), "it was not read".into())]);
+            access.unread_zones = vec![(zone.into(), "it was not read".into())];
         }
         reading
     });

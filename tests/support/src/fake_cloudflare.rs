@@ -204,7 +204,7 @@ impl FakeCloudflare {
     /// With a team and these policies.
     pub fn with_access(self, policies: Vec<ReusablePolicy>) -> Self {
         let team = TeamName::parse("my-team").expect("a team name");
-        let access = AccessSnapshot { team, applications: Vec::new(), unread_zones: BTreeMap::new() };
+        let access = AccessSnapshot { team, applications: Vec::new(), unread_zones: Vec::new() };
         Self { policies, access: AccessReading::Read(access), ..self }
     }
 
