@@ -7,12 +7,13 @@
 mod access;
 mod host;
 mod mass_deletion;
+mod preview;
 mod refusal;
 mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use access::{ApplicationOperation, ApplicationWork};
+pub use preview::{ApplicationOperation, ApplicationWork, Preview};
 pub use refusal::{Reason, Refusal};
 pub use request::{WrongOwner, concerns};
 
@@ -75,17 +76,6 @@ pub struct Plan {
     pub own_before: OwnRules,
     /// The rules that are ours once stamps are written.
     pub own_after: OwnRules,
-}
-
-/// A plan that nobody may carry out, and what it needs.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Preview {
-    pub plan: Plan,
-    pub work: Vec<ApplicationWork>,
-    /// Applications can go once the plan is carried out.
-    pub leaves_applications: bool,
-    /// What has to be known of applications that stay.
-    pub notes: Vec<Note>,
 }
 
 /// The hostnames and tunnels that have waited long enough.
@@ -177,8 +167,7 @@ pub fn plan(
     Ok(planned(&judge.judged(Requests::read(changes, settings)?), settled, judge))
 }
 
-/// What has to be done about Access applications before [`plan`] can plan everything, and the plan as it may be then:
-/// the audiences in its rules are not known, so nobody may carry it out.
+/// What has to be done about Access applications before [`plan`] can plan everything, and the plan as it may be then.
 ///
 /// # Errors
 ///
@@ -192,10 +181,7 @@ pub fn preview(
     let own = snapshot.own_rules(settings);
     let judge = Judge { snapshot, settings, own: &own, is_preview: true };
     let requests = judge.judged(Requests::read(changes, settings)?);
-    let plan = planned(&requests, settled, judge);
-    let (work, leaves_applications) = (judge.work(&requests, &plan), judge.leaves(&requests, &plan));
-    let notes = judge.notes(&requests);
-    Ok(Preview { plan, work, leaves_applications, notes })
+    Ok(Preview::of(planned(&requests, settled, judge), &requests, judge))
 }
 
 fn planned(requests: &Requests, settled: &Settled, judge: Judge<'_>) -> Plan {

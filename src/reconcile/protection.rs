@@ -9,6 +9,7 @@ use crate::reconcile::Settings;
 use crate::reconcile::access_guard::{AccessReading, AccessSnapshot};
 use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::applications::{self, Place};
+use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE};
 use crate::reconcile::cover::{self, Cover};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
@@ -99,12 +100,13 @@ impl<'a> HostProtection<'a> {
     }
 
     /// True if a publication without protection may let in who needs a login now. Beside something that is protected, a
-    /// path that is not published yet may be another name for it, unless that is one of the `wished` places: they are to
-    /// be protected, and none of them may cover it.
-    pub(super) fn would_open(&self, path: Option<&str>, wished: &[Place]) -> bool {
+    /// rule or a record that is not published yet may take its requests, unless that is one of the `wished` places: they
+    /// are to be protected, and none of them may cover it.
+    pub(super) fn would_open(&self, path: Option<&str>, is_rule: bool, wished: &[Place]) -> bool {
         let is_beside_protected =
             || wished.iter().any(|place| place.covers(path)) || self.has_protected_beside(wished);
-        self.is_protected(path) || (!self.is_published(path) && is_beside_protected())
+        let is_there = if is_rule { self.has_rule(path) } else { self.is_published(path) };
+        self.is_protected(path) || (!is_there && is_beside_protected())
     }
 
     /// True if Access asks all visitors of the path for a login, whoever's application it is.
@@ -122,7 +124,11 @@ impl<'a> HostProtection<'a> {
             let own = self.snapshot.own_records_of(self.hostname.as_str(), self.settings);
             own.iter().any(|own| own.stamp.claims.record_only)
         };
-        self.at(path).any(|one| one.is_ours) || (path.is_none() && claims_record())
+        self.has_rule(path) || (path.is_none() && claims_record())
+    }
+
+    fn has_rule(&self, path: Option<&str>) -> bool {
+        self.at(path).any(|one| one.is_ours)
     }
 
     /// True if something on the hostname is protected that is at none of the `wished` places: by a rule, whoever made it
@@ -135,8 +141,9 @@ impl<'a> HostProtection<'a> {
             || self.all_applications().iter().any(|(place, _)| !wished.contains(place))
     }
 
-    /// The first that would be open without an application of the place and does not ask for it: a rule, whoever made
-    /// it and for whichever name, that would take its requests, or a record that leads them elsewhere.
+    /// The first that would be open without an application of the place and does not ask for it: a rule or a record of a
+    /// name that the application stands over, whoever made it. Those for more names than that do not count: whoever made
+    /// them opened them for every name.
     pub(super) fn relying(
         &self,
         place: &Place,
@@ -147,16 +154,14 @@ impl<'a> HostProtection<'a> {
             let is_opened = self.own.has(tunnel, rule) && openings.has(rule.folded_hostname(), rule.path());
             !is_opened && !asks_for_another(rule, application)
         };
-        let told = |rule: &Rule| format!("{}{}", rule.hostname(), rule.path().unwrap_or_default());
         self.names_under(place).into_iter().find_map(|name| {
-            let led_to = self.snapshot.led_to(name);
             let mut rules = self.snapshot.tunnels.iter().flat_map(|(tunnel, document)| {
-                let is_led_here = led_to.as_ref() == Some(tunnel);
-                let taking = rules_taking(place, name, is_led_here, document.document.rules());
+                let taking = rules_taking(place, name, document.document.rules());
                 taking.into_iter().map(move |rule| (tunnel, rule))
             });
-            let rule = rules.find(|(tunnel, rule)| relies(tunnel, rule)).map(|(_, rule)| told(rule));
-            rule.or_else(|| self.leads_elsewhere(name))
+            let rule = rules.find(|(tunnel, rule)| relies(tunnel, rule)).map(|(_, rule)| rule);
+            let told = |rule: &Rule| format!("{}{}", rule.hostname(), rule.path().unwrap_or_default());
+            rule.map(told).or_else(|| self.leads_elsewhere(name))
         })
     }
 
@@ -174,9 +179,9 @@ impl<'a> HostProtection<'a> {
         names
     }
 
-    /// The record of somebody else that answers for a name and leads its visitors past the tunnels.
+    /// The record of somebody else at a name that leads its visitors past the tunnels.
     fn leads_elsewhere(&self, name: &str) -> Option<String> {
-        let mut records = self.snapshot.answering(name).iter();
+        let mut records = self.snapshot.answering(name).iter().filter(|record| *record.name == *name);
         let record = records.find(|record| {
             let tunnel = TunnelId::from_hostname(&record.content);
             record.proxied
@@ -212,13 +217,10 @@ fn is_wider(rule: &Rule, name: &str) -> bool {
     hostname.is_empty() || hostname.strip_prefix('*').is_some_and(is_above)
 }
 
-/// The rules of a tunnel that may take requests of a name for a place, up to the first that takes them all. Those of
-/// wildcards, and those for every name, get any only if the name's visitors are led here; a fixed status is no door.
-fn rules_taking<'r>(place: &Place, name: &str, is_led_here: bool, rules: &'r [Rule]) -> Vec<&'r Rule> {
-    let is_taking = |rule: &&Rule| {
-        let is_wider = || is_led_here && is_wider(rule, name) && !rule.service().starts_with("http_status:");
-        (rule.folded_hostname() == name || is_wider()) && place.may_share_requests_with(rule.path())
-    };
+/// The rules of a name that may take requests for a place, up to the first that takes them all.
+fn rules_taking<'r>(place: &Place, name: &str, rules: &'r [Rule]) -> Vec<&'r Rule> {
+    let is_taking =
+        |rule: &&Rule| rule.folded_hostname() == name && place.may_share_requests_with(rule.path());
     let mut taking: Vec<&Rule> = rules.iter().filter(is_taking).collect();
     if let Some(last) = taking.iter().position(|rule| place.is_taken_by(rule.path())) {
         taking.truncate(last + 1);
@@ -233,9 +235,10 @@ impl Openings {
 }
 
 /// Takes the word that opens off where nothing is protected, because what stands there shows none. Where there is a
-/// default policy, the word stays: without it the endpoint would be protected.
+/// default policy, the word stays: without it the endpoint would be protected. It stays as well until Access is read.
 pub fn drop_idle_openings(endpoints: &mut [Endpoint], snapshot: &Snapshot, settings: &Settings) {
-    if !settings.policy.default_access_policy.is_empty() {
+    let has_default = !settings.policy.default_access_policy.is_empty();
+    if has_default || matches!(snapshot.access, AccessReading::NotAsked) {
         return;
     }
     let opens = |endpoint: &&mut Endpoint| endpoint.property(ACCESS_POLICY) == Some(OPEN);
@@ -248,7 +251,8 @@ pub fn drop_idle_openings(endpoints: &mut [Endpoint], snapshot: &Snapshot, setti
         let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
         let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
         let host = HostProtection::of(&hostname, snapshot, settings, &own);
-        if !host.would_open(path, &[]) && !host.is_covered(path) {
+        let is_rule = endpoint.property(TUNNEL_SERVICE) != Some(RECORD_ONLY);
+        if !host.would_open(path, is_rule, &[]) && !host.is_covered(path) {
             endpoint.provider_specific.retain(|property| *property.name != *ACCESS_POLICY);
         }
     }

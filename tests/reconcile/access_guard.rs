@@ -2,7 +2,6 @@
 
 mod laws;
 
-
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Decision, Destination, TeamName,
 };

@@ -142,18 +142,15 @@ fn a_wildcard_and_the_names_below_it_are_opened_together() {
     assert_rest(&cloudflare, &opened);
 }
 
-/// Its name is served by the wildcard's open rule from then on.
+/// Its name is served by the wildcard from then on, which was opened for every name.
 #[test]
-fn the_application_of_a_withdrawn_name_stays_where_an_open_wildcard_takes_its_visitors() {
+fn the_application_of_a_withdrawn_name_goes_beside_an_open_wildcard() {
     let mut cloudflare = cloudflare();
     let wildcard = at("*.example.com", "", "");
     run(&mut cloudflare, &[wildcard.clone(), at(NAME, "", "staff")]);
-    for _ in 0..3 {
-        run(&mut cloudflare, std::slice::from_ref(&wildcard));
-    }
-    assert_eq!((names(&cloudflare), cloudflare.records.len()), (vec![NAME], 1));
-    run(&mut cloudflare, &[]);
-    assert_eq!(cloudflare.records, []);
+    run(&mut cloudflare, std::slice::from_ref(&wildcard));
+    assert_eq!((names(&cloudflare), cloudflare.records.len()), (vec![], 1));
+    assert_rest(&cloudflare, &[wildcard]);
 }
 
 /// A person's rule, which the path of ours would take requests from.
@@ -327,19 +324,34 @@ fn a_path_with_two_slashes_in_a_row_has_no_application() {
     assert_eq!(&*Destination::parse("https://A.example.com/p").host, "a.example.com");
 }
 
-/// A rule for every name, in the tunnel that a name below the wildcard is led to.
+/// Whoever made them opened them for every name.
 #[test]
-fn the_application_of_a_wildcard_stays_where_a_rule_for_every_name_takes_requests_of_one_below() {
+fn foreign_rules_for_more_names_keep_no_application() {
     let every = r#"{"path":"^/x","service":"http://theirs:80"}"#.to_owned();
-    let mut cloudflare = FakeCloudflare::new(&[every], &[]).with_access(cloudflare().policies);
-    let wildcard = |access| {
-        let mut endpoint = at("*.example.com", "", access);
-        endpoint.provider_specific.push(Property::new("webhook/tunnel", "office"));
-        endpoint
-    };
-    run(&mut cloudflare, &[wildcard("staff")]);
-    let plan = run(&mut cloudflare, &[wildcard(OPEN), at(NAME, "/p", OPEN)]);
-    assert_eq!((names(&cloudflare), labels(&plan)), (vec!["*.example.com"], vec!["still_protected"; 2]));
+    let wildcard = r#"{"hostname":"*.example.com","service":"http://theirs:80"}"#.to_owned();
+    let mut cloudflare = FakeCloudflare::new(&[every, wildcard], &[]).with_access(cloudflare().policies);
+    cloudflare.add("*.example.com", "CNAME", "elsewhere.test", "");
+    for opened in [vec![at(NAME, "", OPEN)], vec![]] {
+        run(&mut cloudflare, &[at(NAME, "", "staff")]);
+        assert_eq!(names(&cloudflare), [NAME]);
+        assert_eq!(labels(&run(&mut cloudflare, &opened)), [""; 0]);
+        assert_eq!(names(&cloudflare), [""; 0]);
+        assert_rest(&cloudflare, &opened);
+    }
+}
+
+/// Its wildcard's application stands over it, and nobody said that it is to be open.
+#[test]
+fn foreign_rules_and_records_of_names_below_a_wildcard_keep_its_application() {
+    let theirs = r#"{"hostname":"theirs.example.com","service":"http://theirs:80"}"#.to_owned();
+    let mut by_rule = FakeCloudflare::new(&[theirs], &[]).with_access(cloudflare().policies);
+    let mut by_record = cloudflare();
+    by_record.add("theirs.example.com", "CNAME", "elsewhere.test", "");
+    for cloudflare in [&mut by_rule, &mut by_record] {
+        run(cloudflare, &[at("*.example.com", "", "staff")]);
+        assert_eq!(labels(&run(cloudflare, &[at("*.example.com", "", OPEN)])), ["still_protected"]);
+        assert_eq!(names(cloudflare), ["*.example.com"]);
+    }
 }
 
 /// Nobody remembers who held it, and the stamp of several rules names no object.
@@ -360,4 +372,33 @@ fn the_object_that_asks_for_what_stands_protected_keeps_it_against_one_that_open
     rivals::settle(&mut adjusted, known, &settings);
     let said: Vec<_> = adjusted.iter().map(|endpoint| endpoint.property("webhook/access-policy")).collect();
     assert_eq!(said, [Some("staff"), Some("staff")]);
+}
+
+/// Its requests went to the wildcard's rule until then, which turns strangers away.
+#[test]
+fn a_record_below_a_protected_wildcard_gets_no_open_rule_in_silence() {
+    let mut cloudflare = cloudflare();
+    let record = |service| endpoint(NAME, &[("tunnel-service", service)]);
+    let wildcard = endpoint(
+        "*.example.com",
+        &[
+            ("tunnel-service", "http://web:80"),
+            ("access-required", "true"),
+            ("access-team-name", "my-team"),
+            ("access-aud-tag", "x"),
+        ],
+    );
+    run(&mut cloudflare, &[record("none"), wildcard.clone()]);
+    assert_eq!(cloudflare.records.len(), 2);
+    let plan = run(&mut cloudflare, &[record("http://web:80"), wildcard]);
+    assert_eq!((labels(&plan), locked(&cloudflare).len()), (vec!["would_open"], 1));
+}
+
+#[test]
+fn the_guard_tells_that_the_word_opens_nothing_that_a_policy_protects() {
+    let mut cloudflare = cloudflare();
+    run(&mut cloudflare, &[at(NAME, "", "staff")]);
+    cloudflare.access_guard = true;
+    assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "", OPEN)])), ["unprotected"]);
+    assert_eq!((names(&cloudflare), locked(&cloudflare).len()), (vec![NAME], 1));
 }

@@ -3,12 +3,12 @@
 //! Whatever is not certain stays as it is: a wish that says nothing never opens what is protected, and what is to be
 //! protected is published only once its application is there.
 
+use super::Reason;
 use super::request::{HostRequest, Requests, Wanted};
-use super::{Plan, Reason, Stage};
-use crate::ingress::RuleEdit;
 use crate::ingress::access::Access;
 use crate::model::Hostname;
 use crate::model::access::Application;
+use crate::reconcile::Settings;
 use crate::reconcile::access_guard::{AccessReading, Guarding, Unread};
 use crate::reconcile::access_wish::{AccessWish, ProtectionWish};
 use crate::reconcile::applications::{self, Place};
@@ -16,26 +16,6 @@ use crate::reconcile::canonical::Publication;
 use crate::reconcile::cover::{self, Cover};
 use crate::reconcile::protection::{HostProtection, Openings};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
-use crate::reconcile::{Note, Settings};
-
-/// Something to be done about an application before, or after, its rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApplicationWork {
-    pub hostname: Box<str>,
-    pub set_identifier: Box<str>,
-    pub resource: Option<Box<str>>,
-    pub place: Place,
-    pub operation: ApplicationOperation,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ApplicationOperation {
-    Create(ProtectionWish),
-    /// Gives the application with this id what is wanted.
-    Replace(Box<str>, ProtectionWish),
-    /// Deletes the application with this id. No rule relies on it.
-    Delete(Box<str>),
-}
 
 /// What a judgement is made from.
 #[derive(Clone, Copy)]
@@ -56,7 +36,11 @@ const TWO_WAYS: &str = "asks for tokens by webhook-access-required, and this pro
 const LETS_PAST: &str = "has an Access application with a policy that came to let visitors past without a login: \
      change that policy at Cloudflare, or name another one";
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    pub(super) fn host(self, hostname: &'a Hostname) -> HostProtection<'a> {
+        HostProtection::of(hostname, self.snapshot, self.settings, self.own)
+    }
+
     /// The requests, with the reason in place of each publication that has to wait, and with what the others' rules
     /// have to require.
     pub(super) fn judged(self, mut requests: Requests) -> Requests {
@@ -65,7 +49,7 @@ impl Judge<'_> {
         let mut opening: Vec<(Box<str>, Option<Box<str>>)> = Vec::new();
         for (name, request) in &mut requests.by_hostname {
             let Ok(hostname) = Hostname::parse(name) else { continue };
-            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
+            let host = self.host(&hostname);
             let wished = wished_places(request);
             request.wanted = std::mem::take(&mut request.wanted)
                 .into_iter()
@@ -93,7 +77,7 @@ impl Judge<'_> {
         requests
     }
 
-    fn openings(self, requests: &Requests) -> Openings {
+    pub(super) fn openings(self, requests: &Requests) -> Openings {
         let mut openings = Openings::default();
         for (name, request) in &requests.by_hostname {
             let opened = request.publications().filter(|one| one.access == AccessWish::Open);
@@ -107,7 +91,7 @@ impl Judge<'_> {
         let mut going = Vec::new();
         for (name, path) in &openings.0 {
             let Ok(hostname) = Hostname::parse(name) else { continue };
-            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
+            let host = self.host(&hostname);
             let Ok(place) = Place::of(&hostname, path.as_deref()) else { continue };
             let applications = host.applications(path.as_deref()).into_iter();
             let left = applications.filter(|one| host.relying(&place, one, openings).is_none());
@@ -139,7 +123,9 @@ impl Judge<'_> {
                     });
                 }
                 let publication = self.guarded(publication, host)?;
-                if !publication.requires_access() && host.would_open(publication.path(), wished) {
+                if !publication.requires_access()
+                    && host.would_open(publication.path(), publication.rule.is_some(), wished)
+                {
                     return Err(Reason::WouldOpen);
                 }
                 Ok(publication)
@@ -187,7 +173,7 @@ impl Judge<'_> {
     }
 
     /// The application of a place, or the one that is taken over for it.
-    fn application<'h>(
+    pub(super) fn application<'h>(
         self,
         place: &Place,
         path: Option<&str>,
@@ -237,6 +223,7 @@ impl Judge<'_> {
                 let application = over.next().map(|one| one.name).unwrap_or_default();
                 Err(Reason::StillProtected { application, relying: None })
             }
+            Cover::Open(gap) if self.settings.policy.access_guard => Err(Reason::Unprotected(gap)),
             Cover::Open(_) => Ok(()),
         }
     }
@@ -252,164 +239,6 @@ impl Judge<'_> {
             Guarding::Unknown(unread) => Err(unknown(&publication, host, &unread)),
         }
     }
-
-    /// What has to be done about applications so that `plan`, which was made as a preview, can be carried out.
-    pub(super) fn work(self, requests: &Requests, plan: &Plan) -> Vec<ApplicationWork> {
-        let openings = self.openings(requests);
-        let mut work = Vec::new();
-        for (name, request) in &requests.by_hostname {
-            let Ok(hostname) = Hostname::parse(name) else { continue };
-            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
-            for wanted in &request.wanted {
-                let Ok(publication) = &wanted.publication else { continue };
-                if !is_refused(plan, name, &wanted.set_identifier) {
-                    work.extend(self.work_for(publication, wanted, &host, &openings, plan));
-                }
-            }
-            if self.is_gone(name, request) {
-                work.extend(all_deletions(&hostname, &host, request, &openings));
-                continue;
-            }
-            let withdrawn = request.withdrawn.iter();
-            for set_identifier in withdrawn.filter(|path| !is_refused(plan, name, path)) {
-                let path = Some(&**set_identifier).filter(|path| !path.is_empty());
-                let resource = request.resource();
-                work.extend(deletions(&hostname, path, set_identifier, resource, &host, &openings, plan));
-            }
-        }
-        work
-    }
-
-    fn work_for(
-        self,
-        publication: &Publication,
-        wanted: &Wanted,
-        host: &HostProtection<'_>,
-        openings: &Openings,
-        plan: &Plan,
-    ) -> Vec<ApplicationWork> {
-        let path = publication.path();
-        let (hostname, resource) = (&publication.hostname, wanted.resource.clone());
-        let wish = match &publication.access {
-            AccessWish::Protected(wish) => wish,
-            AccessWish::Open => {
-                return deletions(hostname, path, &wanted.set_identifier, resource, host, openings, plan);
-            }
-            AccessWish::Silent => return Vec::new(),
-        };
-        let (Ok(place), Ok(ids)) = (Place::of(hostname, path), wish.ids()) else {
-            return Vec::new();
-        };
-        let owner = &self.settings.policy.owner;
-        let operation = match self.application(&place, path, host) {
-            Some(one) if applications::is_as_wanted(one, &place, &ids, wish.session_duration, owner) => None,
-            Some(one) => Some(ApplicationOperation::Replace(one.id.clone(), wish.clone())),
-            None if is_put(plan, hostname.as_str(), path) => Some(ApplicationOperation::Create(wish.clone())),
-            None => None,
-        };
-        let work = operation.map(|operation| ApplicationWork {
-            hostname: hostname.as_str().into(),
-            set_identifier: wanted.set_identifier.clone(),
-            resource,
-            place,
-            operation,
-        });
-        work.into_iter().collect()
-    }
-
-    /// True if nothing of the hostname is wanted, and no record of ours is there any more.
-    fn is_gone(self, name: &str, request: &HostRequest) -> bool {
-        request.wanted.is_empty() && self.snapshot.own_records_of(name, self.settings).is_empty()
-    }
-
-    /// Tells of applications that stay although what they were made for is withdrawn.
-    pub(super) fn notes(self, requests: &Requests) -> Vec<Note> {
-        let openings = self.openings(requests);
-        let mut notes = Vec::new();
-        for (name, request) in &requests.by_hostname {
-            let Ok(hostname) = Hostname::parse(name) else { continue };
-            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
-            for path in request.withdrawn.iter().map(|path| Some(&**path).filter(|path| !path.is_empty())) {
-                let Ok(place) = Place::of(&hostname, path) else { continue };
-                for application in host.applications(path).into_iter().filter(|_| !host.is_published(path)) {
-                    notes.extend(host.relying(&place, application, &openings).map(|relying| Note {
-                        hostname: name.clone(),
-                        resource: request.resource(),
-                        text: format!(
-                            "the Access application {:?} stays, because {relying:?} may take its requests now: delete \
-                             it at Cloudflare if they are to be open",
-                            application.name
-                        ),
-                    }));
-                }
-            }
-        }
-        notes
-    }
-
-    /// True if an application of what is withdrawn or opened waits until the plan is carried out.
-    pub(super) fn leaves(self, requests: &Requests, plan: &Plan) -> bool {
-        requests.by_hostname.iter().any(|(name, request)| {
-            let Ok(hostname) = Hostname::parse(name) else { return false };
-            let host = HostProtection::of(&hostname, self.snapshot, self.settings, self.own);
-            let waits = |path: Option<&str>| {
-                let place = Place::of(&hostname, path);
-                place.is_ok_and(|place| is_written_below(plan, &place)) && !host.applications(path).is_empty()
-            };
-            let opened = request.publications().filter(|one| one.access == AccessWish::Open);
-            let withdrawn =
-                request.withdrawn.iter().map(|path| Some(&**path).filter(|path| !path.is_empty()));
-            let vanishes = request.wanted.is_empty() && plan.host(name).is_some_and(|host| host.vanishes);
-            (vanishes && !host.all_applications().is_empty())
-                || opened.map(Publication::path).chain(withdrawn).any(waits)
-        })
-    }
-}
-
-/// The deletions of a place's applications that nothing relies on any more. They wait for what the plan writes, because
-/// it may lead names elsewhere.
-fn deletions(
-    hostname: &Hostname,
-    path: Option<&str>,
-    set_identifier: &str,
-    resource: Option<Box<str>>,
-    host: &HostProtection<'_>,
-    openings: &Openings,
-    plan: &Plan,
-) -> Vec<ApplicationWork> {
-    let place = match Place::of(hostname, path) {
-        Ok(place) if !is_written_below(plan, &place) => place,
-        Ok(_) | Err(_) => return Vec::new(),
-    };
-    let applications = host.applications(path).into_iter();
-    let left = applications.filter(|application| host.is_left(&place, application, openings));
-    left.map(|application| ApplicationWork {
-        hostname: hostname.as_str().into(),
-        set_identifier: set_identifier.into(),
-        resource: resource.clone(),
-        place: place.clone(),
-        operation: ApplicationOperation::Delete(application.id.clone()),
-    })
-    .collect()
-}
-
-/// The deletions of all applications of a hostname that is gone, of paths that were withdrawn before it as well.
-fn all_deletions(
-    hostname: &Hostname,
-    host: &HostProtection<'_>,
-    request: &HostRequest,
-    openings: &Openings,
-) -> Vec<ApplicationWork> {
-    let applications = host.all_applications().into_iter();
-    let left = applications.filter(|(place, one)| host.is_left(place, one, openings));
-    left.map(|(place, one)| ApplicationWork {
-        hostname: hostname.as_str().into(),
-        set_identifier: place.path_text().unwrap_or_default().into(),
-        resource: request.resource(),
-        place,
-        operation: ApplicationOperation::Delete(one.id.clone()),
-    })
-    .collect()
 }
 
 /// Withholds what is among the openings.
@@ -443,30 +272,6 @@ fn wished_places(request: &HostRequest) -> Vec<Place> {
 
 fn rule_path(publication: &Publication) -> Option<&crate::ingress::PathPattern> {
     publication.rule.as_ref()?.path.as_ref()
-}
-
-/// True if the plan leaves the endpoint out. A move is under way.
-fn is_refused(plan: &Plan, hostname: &str, set_identifier: &str) -> bool {
-    let is_meant = |one: &Option<Box<str>>| one.as_deref().is_none_or(|one| one == set_identifier);
-    plan.refusals.iter().any(|refusal| {
-        *refusal.hostname == *hostname
-            && is_meant(&refusal.set_identifier)
-            && !matches!(refusal.reason, Reason::Moving(_) | Reason::NotMoved(_))
-    })
-}
-
-/// True if the plan writes something of a name that the application of a place stands over.
-fn is_written_below(plan: &Plan, place: &Place) -> bool {
-    plan.hosts.iter().any(|host| place.is_over(&host.hostname))
-}
-
-/// True if the plan writes the rule.
-fn is_put(plan: &Plan, hostname: &str, path: Option<&str>) -> bool {
-    let Some(host) = plan.host(hostname) else {
-        return false;
-    };
-    let mut edits = host.edits.get(&Stage::Publish).into_iter().flatten();
-    edits.any(|(_, edit)| matches!(edit, RuleEdit::Put { rule, .. } if rule.path_text() == path))
 }
 
 /// Where one rule of an object has to wait for what protects it, the others would take its requests.
