@@ -145,19 +145,23 @@ impl Provider {
         lock(&self.resolved).clone().ok_or(RequestError::NotReady)
     }
 
-    /// Reads Access from now on if an endpoint names a policy, and its policies again if one is not known.
+    /// Reads Access from now on if an endpoint names a policy or opens what one may protect, and its policies again if
+    /// one is not known.
     fn look_at_wishes<'e>(&self, endpoints: impl Iterator<Item = &'e Endpoint>, settings: &Settings) {
-        let mut named = endpoints.filter_map(|endpoint| endpoint.property(ACCESS_POLICY));
+        let mut named = endpoints.filter_map(|endpoint| endpoint.property(ACCESS_POLICY)).peekable();
+        if named.peek().is_none() {
+            return;
+        }
+        if self.readings.reader().access().ask() {
+            // Nothing of Access is in what was read so far.
+            self.readings.outdate();
+        }
         let is_known = |id: &str| {
             let policies = settings.access_policies().into_iter().flat_map(|policies| policies.iter());
-            id == OPEN || policies.map(|policy| &*policy.id).any(|known| known == id)
+            policies.map(|policy| &*policy.id).any(|known| known == id)
         };
         if named.any(|named| named != OPEN && !named.split(',').all(is_known)) {
             self.policies.miss();
-            if self.readings.reader().access().ask() {
-                // Nothing of Access is in what was read so far.
-                self.readings.outdate();
-            }
         }
     }
 

@@ -143,19 +143,16 @@ impl ApplicationWriter<'_> {
         self.make_tag()?;
         let (account, owner) = (&self.resolved.account, &self.resolved.settings.policy.owner);
         let body = applications::body(place, wish, &ids, owner, None);
+        let answer = self.client.create_access_application(account, &body, self.deadline);
         // Whatever the answer is, it may have been made.
-        let mut note = |outcome: &str| {
-            self.memory.posted.push((name.as_str().into(), self.clock.now(), outcome.into()));
-        };
-        note("without an answer");
-        match self.client.create_access_application(account, &body, self.deadline) {
+        let outcome = answer.as_ref().map_or_else(|error| error.to_string().into(), |_| MADE.into());
+        self.memory.posted.push((name.into(), self.clock.now(), outcome));
+        match answer {
             Ok(made) => {
-                note(MADE);
                 self.access.wrote(&made.id, Some(made.clone()), self.clock.now());
                 Ok(made)
             }
             Err(error) => {
-                note(&error.to_string());
                 if matches!(error, Error::Refused(_) | Error::NotFound(_)) {
                     // The tag may be gone.
                     self.memory.has_tag = false;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Application, Cloudflare, Emulator, Fault, Matcher, Token, Visit, Visitor};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::{Value, json};
 use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
 
@@ -547,6 +547,38 @@ fn a_second_application_after_a_restart_that_lists_did_not_show_the_first_in_ope
     stage.run(&[]);
     assert_eq!(stage.policies(), [[""; 0]; 0]);
     assert_eq!(stage.leaks(), [""; 0]);
+}
+
+/// Nothing else in the cluster names a policy, so nothing else asks for Access.
+#[test]
+fn the_word_that_opens_opens_after_a_restart_as_well() {
+    let is_open = |stage: &Stage| stage.cloudflare().visit(NAME, "/").is_served();
+    let stage = Stage::protected(&[]).restarted();
+    stage.run(&[wish("none")]);
+    assert!(is_open(&stage), "it was said at once");
+    assert_eq!(stage.policies(), [[""; 0]; 0]);
+
+    let mut stage = Stage::protected(&[]);
+    stage.cloudflare().fault_every(Matcher::call("DELETE", "/accounts/*/access/**"), Fault::status(500));
+    for _ in 0..2 {
+        let _ = stage.program.external_dns().run_loop(&[wish("none")]);
+    }
+    assert!(!is_open(&stage));
+    stage = stage.restarted();
+    stage.run(&[wish("none")]);
+    assert!(is_open(&stage), "the application could not be deleted");
+}
+
+/// Its permissions may never have been given.
+#[test]
+fn the_word_that_opens_where_nothing_is_protected_rests_while_access_cannot_be_read() {
+    let stage = Stage::new(&[]);
+    let denied = Fault::error(403, 10000, "Authentication error");
+    stage.cloudflare().fault_every(Matcher::call("*", "/accounts/*/access/**"), denied);
+    stage.run(&[wish("none")]);
+    assert!(stage.cloudflare().visit(NAME, "/").is_served());
+    let planned = stage.program.external_dns().run_loop(&[wish("none")]);
+    assert_eq!(planned, Ok(Changes::default()));
 }
 
 #[test]
