@@ -295,7 +295,8 @@ fn is_taken_by(rule: &Rule, host: &str, path: &str) -> bool {
 /// The law: what turned strangers away serves them now only if the endpoint of what serves them asked for it. What a rule
 /// alone turned away, and is withdrawn with it, is nobody's any more: whoever keeps applications elsewhere has one there.
 /// Nor is what a wildcard turned away that goes in the request that publishes the name itself. And what is for more names
-/// than an endpoint that is withdrawn or asks for it was opened for all of them by whoever made it.
+/// than an endpoint that is withdrawn, asks for it, or moves to its tunnel without an application, was opened for all of
+/// them by whoever made it.
 fn only_what_asked_was_opened(
     before: &FakeCloudflare,
     after: &FakeCloudflare,
@@ -321,7 +322,9 @@ fn only_what_asked_was_opened(
         }
         let mut wanted = changes.create.iter().chain(&changes.update_new);
         let opens = |endpoint: &&Endpoint| endpoint.property("webhook/access-policy") == Some("none");
-        let mut released = changes.delete.iter().chain(wanted.clone().filter(opens));
+        let moves = |_: &&Endpoint| !is_turned_away(before.applications(), host, path);
+        let released = wanted.clone().filter(|endpoint| opens(endpoint) || moves(endpoint));
+        let mut released = changes.delete.iter().chain(released);
         let is_wider =
             released.any(|endpoint| is_for_more_names(after, host, by.as_ref(), &endpoint.dns_name));
         if is_wider {
