@@ -294,7 +294,8 @@ fn is_taken_by(rule: &Rule, host: &str, path: &str) -> bool {
 
 /// The law: what turned strangers away serves them now only if the endpoint of what serves them asked for it. What a rule
 /// alone turned away, and is withdrawn with it, is nobody's any more: whoever keeps applications elsewhere has one there.
-/// Nor is what a wildcard turned away that goes in the request that publishes the name itself. And what is for more names
+/// Nor is what a wildcard turned away that goes in the request that publishes the name itself, or what goes with its
+/// hostname, which another object gets. And what is for more names
 /// than an endpoint that is withdrawn, asks for it, or moves to its tunnel without an application, was opened for all of
 /// them by whoever made it.
 fn only_what_asked_was_opened(
@@ -317,6 +318,8 @@ fn only_what_asked_was_opened(
         let is_new = by.as_ref().is_some_and(|(hostname, _)| {
             *hostname == *host && !before.shown().iter().any(|endpoint| endpoint.dns_name == *hostname)
         });
+        let is_new =
+            is_new || by.as_ref().is_some_and(|(hostname, _)| is_handed_over(before, changes, hostname));
         if is_withdrawn && (is_new || !is_turned_away(before.applications(), host, path)) {
             continue;
         }
@@ -340,6 +343,22 @@ fn only_what_asked_was_opened(
         prop_assert!(has_asked, "{host}{path} is served by {by:?}");
     }
     Ok(())
+}
+
+/// True if everything on the hostname is withdrawn, and what is wanted there comes from other objects.
+fn is_handed_over(before: &FakeCloudflare, changes: &Changes, hostname: &str) -> bool {
+    let of = |endpoints: &[Endpoint]| -> Vec<Endpoint> {
+        endpoints.iter().filter(|endpoint| endpoint.dns_name == *hostname).cloned().collect()
+    };
+    let object = |endpoint: &Endpoint| endpoint.labels.value("resource").map(str::to_owned);
+    let (deleted, created) = (of(&changes.delete), of(&changes.create));
+    let is_from_withdrawn = |endpoint: &Endpoint| deleted.iter().any(|one| object(one) == object(endpoint));
+    let shown = before.shown();
+    shown
+        .iter()
+        .filter(|one| one.dns_name == *hostname)
+        .all(|shown| deleted.iter().any(|one| one.set_identifier == shown.set_identifier))
+        && !created.iter().any(is_from_withdrawn)
 }
 
 /// True if a visitor of `host` is served by what is for more names than `name`, which is for the host too.
