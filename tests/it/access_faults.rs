@@ -2,18 +2,19 @@
 //! is never served what is protected, nothing foreign changes, and the next loops come to the same end as if nothing had
 //! happened, with one application for each protected place.
 
-use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+mod case;
+mod trouble;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Application, Call, Cloudflare, Fault, Matcher, Token, Visit, Visitor};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use cloudflare_emulator::{Cloudflare, Token, Visit, Visitor};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
-use test_support::external_dns::ExternalDns;
 use test_support::harness::{Program, TOKEN, endpoint, published};
 
+use self::case::{Case, settle, side_by_side, state};
+use self::trouble::{Point, troubles};
 use crate::shared_account::SharedAccount;
 use crate::simulation::SharedTime;
 
@@ -45,109 +46,6 @@ const SECRET: &str = "http://secret";
 
 /// Who has no login.
 const STRANGERS: [Visitor; 2] = [Visitor::WithoutLogin, Visitor::Preflight];
-
-#[derive(Clone, Debug)]
-enum Trouble {
-    Fault(Fault),
-    DeathBefore,
-    DeathAfter,
-}
-
-fn troubles(call: &Point) -> Vec<(&'static str, Trouble)> {
-    let (is_write, is_access) = (call.is_write(), call.path.contains("/access/"));
-    let fault = Trouble::Fault;
-    let mut troubles = vec![
-        ("429", fault(Fault::limited(30))),
-        ("500", fault(Fault::status(500))),
-        ("403 with a code", fault(Fault::error(403, 10000, "Authentication error"))),
-        ("dropped connection", fault(Fault::Reset)),
-        ("garbage", fault(Fault::Garbage)),
-        ("truncated body", fault(Fault::Truncated)),
-    ];
-    if is_access {
-        troubles.extend([
-            ("404 with a code", fault(Fault::error(404, 11021, "access.api.error.unknown_application"))),
-            ("400 with a code", fault(Fault::error(400, 12130, "access.api.error.invalid_request: no"))),
-            (
-                "409 with a code",
-                fault(Fault::error(409, 11010, "access.api.error.application_already_exists")),
-            ),
-        ]);
-    }
-    if is_write || is_access {
-        troubles.push(("hang", fault(Fault::Hang)));
-    }
-    if is_write {
-        troubles.extend([
-            ("death before the call", Trouble::DeathBefore),
-            ("death after the call", Trouble::DeathAfter),
-            ("done and unanswered", fault(Fault::DoneButUnanswered)),
-            ("429 though it was done", fault(Fault::DoneBut(Box::new(Fault::limited(30))))),
-            ("502 though it was done", fault(Fault::DoneBut(Box::new(Fault::status(502))))),
-            ("garbage though it was done", fault(Fault::DoneBut(Box::new(Fault::Garbage)))),
-            ("hang though it was done", fault(Fault::DoneBut(Box::new(Fault::Hang)))),
-        ]);
-    }
-    troubles
-}
-
-/// One call of a loop.
-#[derive(Clone, Debug)]
-struct Point {
-    method: String,
-    /// With a star for an application's id.
-    path: String,
-    /// The how manieth with this method and path, from 1: reads are made side by side.
-    nth: usize,
-    /// The how manieth write, or the number of those before it.
-    writes: usize,
-}
-
-impl Point {
-    fn of(calls: &[Call]) -> Vec<Self> {
-        let mut points: Vec<Self> = Vec::new();
-        for call in calls {
-            let path = match call.path.split_once("/access/apps/") {
-                Some((account, _)) => format!("{account}/access/apps/*"),
-                None => call.path.clone(),
-            };
-            let is_same = |point: &&Self| point.method == call.method && point.path == path;
-            let nth = points.iter().filter(is_same).count() + 1;
-            let writes = points.last().map_or(0, |last| last.writes) + usize::from(call.is_write());
-            points.push(Self { method: call.method.clone(), path, nth, writes });
-        }
-        points
-    }
-
-    fn is_write(&self) -> bool {
-        self.method != "GET"
-    }
-
-    fn matcher(&self) -> Matcher {
-        Matcher::call(&self.method, &self.path)
-    }
-}
-
-impl fmt::Display for Point {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { method, path, nth, writes: _ } = self;
-        write!(formatter, "{method} {path}, number {nth}")
-    }
-}
-
-impl Trouble {
-    fn hangs(&self) -> bool {
-        match self {
-            Self::Fault(Fault::DoneBut(fault)) => **fault == Fault::Hang,
-            Self::Fault(fault) => *fault == Fault::Hang,
-            Self::DeathBefore | Self::DeathAfter => false,
-        }
-    }
-
-    fn is_death(&self) -> bool {
-        matches!(self, Self::DeathBefore | Self::DeathAfter)
-    }
-}
 
 /// What a visitor without a login may meet at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -621,174 +519,4 @@ impl Scenario {
         cloudflare.take_calls();
         program
     }
-}
-
-/// Tunnels, records and applications, without ids.
-fn state(account: &SharedAccount) -> String {
-    let mut state = account.state();
-    let mut lines = account.cloudflare().edit(|cloudflare| {
-        let applications: Vec<_> = cloudflare.applications().to_vec();
-        let line = |application: &Application| {
-            let policies: Vec<_> =
-                cloudflare.policies_of(&application.id).iter().map(|one| one.name.clone()).collect();
-            state = state.replace(&application.aud, &format!("<audience of {}>", application.name()));
-            format!("application {:?} {policies:?} {:?}\n", application.name(), application.fields)
-        };
-        applications.iter().map(line).collect::<Vec<String>>()
-    });
-    lines.sort_unstable();
-    state + &lines.concat()
-}
-
-/// The lines of applications that `state` has and `wanted` has not; `None` if they differ in another way.
-fn orphans(state: &str, wanted: &str) -> Option<usize> {
-    let mut wanted: Vec<&str> = wanted.lines().collect();
-    let mut more = 0;
-    for line in state.lines() {
-        match wanted.iter().position(|one| *one == line) {
-            Some(index) => drop(wanted.remove(index)),
-            None if line.starts_with("application") && line.contains("(ExternalDNS default)") => more += 1,
-            None => return None,
-        }
-    }
-    wanted.is_empty().then_some(more)
-}
-
-/// Plays loops until three in a row plan and write nothing, the last of them when nothing of what was written is
-/// remembered any more. Says how many it took before those.
-fn settle(
-    external_dns: ExternalDns,
-    account: &SharedAccount,
-    desired: &[Endpoint],
-    loops_max: usize,
-) -> Result<usize, String> {
-    let cloudflare = account.cloudflare();
-    let (mut loops, mut idle, mut last) = (0, 0, None);
-    while loops - idle < loops_max {
-        cloudflare.take_calls();
-        let planned = external_dns.run_loop(desired);
-        loops += 1;
-        let writes = cloudflare.count_calls().writes;
-        match &planned {
-            Ok(planned) if *planned == Changes::default() && writes == 0 => idle += 1,
-            Ok(_) | Err(503) => idle = 0,
-            Err(status) => return Err(format!("a loop without fault got {status}")),
-        }
-        if idle == 3 {
-            return Ok(loops - idle);
-        }
-        cloudflare.advance_clock(if idle == 0 { INTERVAL } else { LISTING });
-        last = Some((planned, writes));
-    }
-    Err(format!("no rest after {loops_max} loops; the last one got {last:#?}"))
-}
-
-struct Case<'a> {
-    scenario: &'a Scenario,
-    label: String,
-    point: &'a Point,
-    trouble: Trouble,
-    /// What is asked for from the loop after the fault on.
-    desired: &'a [Endpoint],
-    /// What then has to stand at Cloudflare in the end.
-    state: &'a str,
-}
-
-impl Case<'_> {
-    /// Says how many loops it took, and how many applications were left behind.
-    fn run(&self) -> Result<(usize, usize), String> {
-        let Self { scenario, label: _, point, trouble, desired, state: wanted } = self;
-        let account = scenario.account();
-        let cloudflare = account.cloudflare();
-        let timeout = if trouble.hangs() { SHORT_TIMEOUT } else { TIMEOUT };
-        let mut program = scenario.start(&account, timeout);
-        settle(program.external_dns(), &account, &beside_neighbours(&scenario.before), LOOPS_TO_REST)
-            .map_err(|problem| format!("before the fault: {problem}"))?;
-        cloudflare.advance_clock(3 * INTERVAL);
-        cloudflare.edit(scenario.by_hand);
-        scenario.watch(&account);
-
-        cloudflare.take_calls();
-        let is_met = Arc::new(AtomicBool::new(false));
-        let (met, hangs) = (Arc::clone(&is_met), trouble.hangs());
-        cloudflare.edit_before(point.matcher(), point.nth, move |cloudflare| {
-            met.store(true, Ordering::Relaxed);
-            if hangs {
-                cloudflare.advance_clock(SHORT_TIMEOUT);
-            }
-        });
-        // What the program would do next to its death never happens.
-        match trouble {
-            Trouble::Fault(fault) => cloudflare.fault(point.matcher(), point.nth, fault.clone()),
-            Trouble::DeathBefore => {
-                cloudflare.fault_for(Matcher::writes(), point.writes, FOR_EVER, Fault::Reset);
-            }
-            Trouble::DeathAfter => {
-                cloudflare.fault(Matcher::writes(), point.writes, Fault::DoneButUnanswered);
-                cloudflare.fault_for(Matcher::writes(), point.writes + 1, FOR_EVER, Fault::Reset);
-            }
-        }
-        match program.external_dns().run_loop(&beside_neighbours(&scenario.desired)) {
-            Ok(_) | Err(500..=510) => {}
-            Err(status) => return Err(format!("{status}, which ends ExternalDNS")),
-        }
-        // The program looks at connectors besides.
-        if !is_met.load(Ordering::Relaxed) && !point.path.ends_with("/connections") {
-            return Err("the call was never made".to_owned());
-        }
-        scenario.look(&account, false)?;
-        if trouble.is_death() {
-            account.clear_faults();
-            drop(program);
-            program = scenario.start(&account, timeout);
-        }
-        account.clear_faults();
-        let is_withdrawn = *desired != scenario.desired;
-        let is_refused = matches!(trouble, Trouble::Fault(Fault::Status { code: 400 | 409, .. }));
-        let loops_max = if is_refused { LOOPS_TO_REST_REFUSED } else { LOOPS_TO_REST };
-        let loops = settle(program.external_dns(), &account, &beside_neighbours(desired), loops_max)?;
-        scenario.look(&account, true)?;
-        let violations = account.violations();
-        if !violations.is_empty() {
-            return Err(violations.join("\n"));
-        }
-        let now = state(&account);
-        // What nothing is published for any more is left behind where its deletion failed.
-        let may_leave = is_withdrawn || scenario.desired.is_empty();
-        match orphans(&now, wanted) {
-            Some(0) => Ok((loops, 0)),
-            Some(more) if may_leave => Ok((loops, more)),
-            _ => Err(format!("it ended as\n{now}instead of\n{wanted}")),
-        }
-    }
-}
-
-/// Runs all cases, several at a time, and says what went wrong in which, the most loops and the sum of orphans.
-fn side_by_side(cases: &[Case<'_>]) -> (Vec<String>, usize, usize) {
-    let next = AtomicUsize::new(0);
-    let (loops, orphans) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let failures = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..SIDE_BY_SIDE {
-            scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match case.run() {
-                        Ok((took, left)) => {
-                            loops.fetch_max(took, Ordering::Relaxed);
-                            if left > 0 {
-                                println!("orphans: {}", case.label);
-                            }
-                            orphans.fetch_add(left, Ordering::Relaxed);
-                        }
-                        Err(problem) => {
-                            let line = format!("{}: {problem}", case.label);
-                            failures.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    (failures, loops.into_inner(), orphans.into_inner())
 }
