@@ -1,7 +1,5 @@
 //! Plans what Access applications need, so that a plan can be carried out and leaves none behind.
 
-use std::collections::BTreeMap;
-
 use super::access::Judge;
 use super::request::{HostRequest, Requests, Wanted};
 use super::{Plan, Reason, Stage};
@@ -43,7 +41,7 @@ pub enum ApplicationOperation {
 }
 
 /// The places that no endpoint asks to be protected any more, with the object that said so.
-type Released = BTreeMap<Place, Option<Box<str>>>;
+type Released = Vec<(Place, Option<Box<str>>)>;
 
 impl Preview {
     pub(super) fn of(plan: Plan, requests: &Requests, judge: Judge<'_>) -> Self {
@@ -58,7 +56,9 @@ impl Preview {
             preview.work.extend(protected);
             let released = preview.released(&hostname, request, &host, judge);
             for (place, application) in host.all_applications() {
-                let Some(resource) = released.get(&place).cloned() else { continue };
+                let Some((_, resource)) = released.iter().find(|(one, _)| *one == place).cloned() else {
+                    continue;
+                };
                 let path = place.path_text().filter(|path| !path.is_empty());
                 if preview.writes_below(&place) {
                     // It goes last.
