@@ -50,6 +50,7 @@ use crate::provider::writer::Writer;
 use crate::reconcile::access_guard::AccessReading;
 use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::INVALID;
+use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Settings, plan, records};
 use crate::webhook::incoming::{Arrived, Incoming};
 use crate::webhook::{Failure, Service};
@@ -160,32 +161,43 @@ impl Provider {
             let policies = settings.access_policies().into_iter().flat_map(|policies| policies.iter());
             policies.map(|policy| &*policy.id).any(|known| known == id)
         };
-        if named.any(|named| named != OPEN && !named.split(',').all(is_known)) {
-            self.policies.miss();
+        for named in named.filter(|named| *named != OPEN) {
+            self.policies.named(!named.split(',').all(is_known));
         }
     }
 
-    /// The account and its tunnels, with the policies that are missing so far.
+    /// The account and its tunnels, with the policies as they are by now.
     fn with_policies(&self, resolved: Arc<Resolved>, deadline: Deadline) -> Arc<Resolved> {
-        let access = self.readings.reader().access();
-        if !access.is_needed(&resolved.settings.policy) {
-            return resolved;
-        }
-        let known = resolved.settings.access_policies();
-        let Some(policies) =
-            self.policies.read(known, &self.client, &resolved.account, &*self.clock, deadline)
+        let Resolved { account, settings } = &*resolved;
+        let Some(policies) = self.policies.read(settings, &self.client, account, &*self.clock, deadline)
         else {
             return resolved;
         };
-        let settings = resolved.settings.clone().with_access_policies(Some(policies));
-        let resolved = Arc::new(Resolved { account: resolved.account.clone(), settings });
+        let settings = settings.clone().with_access_policies(Some(policies));
+        let resolved = Arc::new(Resolved { account: account.clone(), settings });
         *lock(&self.resolved) = Some(Arc::clone(&resolved));
         resolved
     }
 
+    /// Reads Access from now on if a rule of ours requires a login and an application of ours stands behind it: after a
+    /// start no endpoint may say so. Returns true if that is new.
+    fn looks_for_applications(&self, snapshot: &Snapshot, resolved: &Resolved, deadline: Deadline) -> bool {
+        let Resolved { account, settings } = resolved;
+        let access = self.readings.reader().access();
+        matches!(snapshot.access, AccessReading::NotAsked)
+            && access.may_find_ours()
+            && snapshot.own_rules_require_access(settings)
+            && access.finds_ours(&self.client, account, &settings.policy.owner, &*self.clock, deadline)
+            && access.ask()
+    }
+
     fn show(&self, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
         let resolved = self.with_policies(self.resolved()?, deadline);
-        let snapshot = self.readings.read(&resolved, deadline)?;
+        let mut snapshot = self.readings.read(&resolved, deadline)?;
+        if self.looks_for_applications(&snapshot, &resolved, deadline) {
+            self.readings.outdate();
+            snapshot = self.readings.read(&resolved, deadline)?;
+        }
         self.writer.begin_loop();
         let shown = records::records(&snapshot, &resolved.settings);
         if !matches!(snapshot.access, AccessReading::NotAsked) {

@@ -12,6 +12,7 @@ use crate::model::access::{Application, TeamName};
 use crate::model::{AccountId, Zone};
 use crate::reconcile::Policy;
 use crate::reconcile::access_guard::{AccessReading, AccessSnapshot, Unread};
+use crate::reconcile::applications;
 
 /// A team name older than this is read again: it can be changed, but hardly ever is.
 const TEAM_MAX_AGE: Duration = Duration::from_secs(600);
@@ -65,6 +66,8 @@ struct Written {
 pub(super) struct AccessReader {
     /// Something asked for an application.
     is_asked: AtomicBool,
+    /// Applications of ours were looked for.
+    has_looked: AtomicBool,
     team: Mutex<Option<(TeamName, Instant)>>,
     /// What was written so short a time ago that lists may not show it.
     written: Mutex<Vec<Written>>,
@@ -74,6 +77,28 @@ impl AccessReader {
     /// Reads applications from now on. Returns true if that is new.
     pub(super) fn ask(&self) -> bool {
         !self.is_asked.swap(true, Ordering::Relaxed)
+    }
+
+    /// True until it is known whether there were applications of ours at the start.
+    pub(super) fn may_find_ours(&self) -> bool {
+        !self.has_looked.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether there are applications of ours. After a failure that may pass, it has to look again.
+    pub(super) fn finds_ours(
+        &self,
+        client: &Client,
+        account: &AccountId,
+        owner: &str,
+        clock: &dyn Clock,
+        deadline: Deadline,
+    ) -> bool {
+        let task = AccessTask::OfAccount(account);
+        let answer = task.run(client, Budget::new(clock, deadline).for_access());
+        let may_pass = answer.as_ref().is_err_and(|error| !task.told(error).is_lasting);
+        self.has_looked.store(!may_pass, Ordering::Relaxed);
+        let is_ours = |application: &Application| applications::is_ours(application, owner);
+        matches!(answer, Ok(AccessAnswer::Applications(all)) if all.iter().any(is_ours))
     }
 
     /// True if something depends on Access.

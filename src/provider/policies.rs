@@ -1,4 +1,5 @@
-//! Reads the account's reusable Access policies: once something names one, and again while a name fits none.
+//! Reads the account's reusable Access policies once something names one: again while a name fits none, and now and then,
+//! because a policy may be made anew under its name.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,9 +12,13 @@ use crate::limits;
 use crate::locks::lock;
 use crate::model::AccountId;
 use crate::model::access::ReusablePolicy;
+use crate::reconcile::Settings;
 
 /// While a name fits none, the policies are read again this often.
 const READ_AGAIN_PAUSE: Duration = Duration::from_secs(300);
+
+/// Policies older than this are read again.
+const MAX_AGE: Duration = Duration::from_secs(600);
 
 /// The state between two readings.
 #[derive(Debug, Default)]
@@ -23,6 +28,8 @@ pub(super) struct PolicyReader {
 
 #[derive(Debug, Default)]
 struct State {
+    /// An endpoint names a policy.
+    is_named: bool,
     /// A name fits none of the policies that are known.
     is_missed: bool,
     read_at: Option<Instant>,
@@ -30,15 +37,17 @@ struct State {
 }
 
 impl PolicyReader {
-    /// A name fits none.
-    pub(super) fn miss(&self) {
-        lock(&self.state).is_missed = true;
+    /// An endpoint names policies, which may be missing among those that are known.
+    pub(super) fn named(&self, is_missed: bool) {
+        let mut state = lock(&self.state);
+        state.is_named = true;
+        state.is_missed |= is_missed;
     }
 
     /// The policies, if they were read just now.
     pub(super) fn read(
         &self,
-        known: Option<&Arc<[ReusablePolicy]>>,
+        settings: &Settings,
         client: &Client,
         account: &AccountId,
         clock: &dyn Clock,
@@ -47,10 +56,10 @@ impl PolicyReader {
         {
             let mut state = lock(&self.state);
             let now = clock.now();
-            let is_early =
-                state.read_at.is_some_and(|at| now.saturating_duration_since(at) < READ_AGAIN_PAUSE);
-            let is_needed = known.is_none() || state.is_missed;
-            if !is_needed || is_early {
+            let age = state.read_at.map_or(Duration::MAX, |at| now.saturating_duration_since(at));
+            let is_missed = state.is_missed || settings.access_policies().is_none();
+            let is_due = age >= if is_missed { READ_AGAIN_PAUSE } else { MAX_AGE };
+            if !is_due || !(state.is_named || settings.policy.names_access_policies()) {
                 return None;
             }
             state.read_at = Some(now);
@@ -59,7 +68,8 @@ impl PolicyReader {
         let patience = deadline.remaining(clock).min(limits::ACCESS_TIMEOUT);
         match client.access_policies(account, Deadline::after(clock, patience)) {
             Ok(policies) => {
-                *lock(&self.state) = State { read_at: Some(clock.now()), ..State::default() };
+                let mut state = lock(&self.state);
+                *state = State { is_named: state.is_named, read_at: Some(clock.now()), ..State::default() };
                 Some(policies.into())
             }
             Err(error) => {

@@ -293,14 +293,17 @@ impl Turn<'_> {
     }
 
     /// What applications need, and the plan as it may be then; `None` if nothing depends on them.
-    fn preview(&self, snapshot: &Snapshot) -> Result<Option<Preview>, RequestError> {
+    fn preview(&mut self, snapshot: &Snapshot) -> Result<Option<Preview>, RequestError> {
         if !matches!(snapshot.access, AccessReading::Read(_)) {
             return Ok(None);
         }
         let settled = self.memory.moves.settled(self.writer.move_grace, self.writer.clock.now());
-        plan::preview(self.changes, snapshot, &settled, &self.resolved.settings)
-            .map(Some)
-            .map_err(RequestError::WrongOwner)
+        let (changes, settings) = (self.changes, &self.resolved.settings);
+        plan::preview(changes, snapshot, &settled, settings, &mut |plan| {
+            self.without_held_back(plan, snapshot)
+        })
+        .map(Some)
+        .map_err(RequestError::WrongOwner)
     }
 
     /// Logs what would be written.

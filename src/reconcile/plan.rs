@@ -167,7 +167,8 @@ pub fn plan(
     Ok(planned(&judge.judged(Requests::read(changes, settings)?), settled, judge))
 }
 
-/// What has to be done about Access applications before [`plan`] can plan everything, and the plan as it may be then.
+/// What has to be done about Access applications before [`plan`] can plan everything, and the plan as it may be then,
+/// without what `hold_back` takes out.
 ///
 /// # Errors
 ///
@@ -177,11 +178,12 @@ pub fn preview(
     snapshot: &Snapshot,
     settled: &Settled,
     settings: &Settings,
+    hold_back: &mut dyn FnMut(Plan) -> Plan,
 ) -> Result<Preview, WrongOwner> {
     let own = snapshot.own_rules(settings);
     let judge = Judge { snapshot, settings, own: &own, is_preview: true };
     let requests = judge.judged(Requests::read(changes, settings)?);
-    Ok(Preview::of(planned(&requests, settled, judge), &requests, judge))
+    Ok(Preview::of(hold_back(planned(&requests, settled, judge)), &requests, judge))
 }
 
 fn planned(requests: &Requests, settled: &Settled, judge: Judge<'_>) -> Plan {

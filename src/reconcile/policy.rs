@@ -68,7 +68,12 @@ impl Policy {
 impl Policy {
     /// True if the settings alone make something depend on Access.
     pub fn needs_access(&self) -> bool {
-        self.access_guard || !self.default_access_policy.is_empty() || self.access_policies.is_some()
+        self.access_guard || self.names_access_policies()
+    }
+
+    /// True if settings name Access policies.
+    pub fn names_access_policies(&self) -> bool {
+        !self.default_access_policy.is_empty() || self.access_policies.is_some()
     }
 }
 

@@ -29,7 +29,17 @@ pub(super) struct HostProtection<'a> {
     is_below_protected: bool,
 }
 
+/// What an endpoint asks for.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) path: Option<&'a str>,
+    pub(super) tunnel: &'a TunnelId,
+    /// A rule, and not the record alone.
+    pub(super) is_rule: bool,
+}
+
 struct HostRule<'a> {
+    tunnel: &'a TunnelId,
     rule: &'a Rule,
     is_ours: bool,
     /// Visitors are led to its tunnel.
@@ -47,7 +57,7 @@ impl<'a> HostProtection<'a> {
         let rules = snapshot.tunnels.iter().flat_map(|(id, tunnel)| {
             let is_visited = led_to.as_ref() == Some(id);
             let rules = tunnel.rules_of(hostname).into_iter();
-            rules.map(move |rule| HostRule { rule, is_ours: own.has(id, rule), is_visited })
+            rules.map(move |rule| HostRule { tunnel: id, rule, is_ours: own.has(id, rule), is_visited })
         });
         let visited = led_to.as_ref().and_then(|id| snapshot.tunnels.get(id));
         let mut wider = visited.into_iter().flat_map(|tunnel| tunnel.document.rules());
@@ -99,14 +109,30 @@ impl<'a> HostProtection<'a> {
         self.is_locked(path) || !self.applications(path).is_empty()
     }
 
-    /// True if a publication without protection may let in who needs a login now. Beside something that is protected, a
-    /// rule or a record that is not published yet may take its requests, unless that is one of the `wished` places: they
-    /// are to be protected, and none of them may cover it.
-    pub(super) fn would_open(&self, path: Option<&str>, is_rule: bool, wished: &[Place]) -> bool {
+    /// True if a publication without protection may let in who needs a login now. Beside something that is protected, what
+    /// does not stand yet may take its requests, unless that is one of the `wished` places: they are to be protected, and
+    /// none of them may cover it.
+    pub(super) fn would_open(&self, asked: Asked<'_>, wished: &[Place]) -> bool {
         let is_beside_protected =
-            || wished.iter().any(|place| place.covers(path)) || self.has_protected_beside(wished);
-        let is_there = if is_rule { self.has_rule(path) } else { self.is_published(path) };
-        self.is_protected(path) || (!is_there && is_beside_protected())
+            || wished.iter().any(|place| place.covers(asked.path)) || self.has_protected_beside(wished);
+        self.is_protected(asked.path) || (!self.stands(asked) && is_beside_protected())
+    }
+
+    /// True if visitors who need a login now are to be let in without.
+    pub(super) fn opens(&self, asked: Asked<'_>) -> bool {
+        self.would_open(asked, &[]) || self.is_covered(asked.path)
+    }
+
+    /// True if it is published as it is asked for. In another tunnel other rules take what it leaves.
+    fn stands(&self, asked: Asked<'_>) -> bool {
+        let Asked { path, tunnel, is_rule } = asked;
+        let is_led_here = || self.snapshot.led_to(self.hostname.as_str()).as_ref() == Some(tunnel);
+        if is_rule {
+            let leaves_nothing = path.is_none();
+            self.at(path).any(|one| one.is_ours && (leaves_nothing || one.tunnel == tunnel))
+        } else {
+            self.claims_record() && is_led_here()
+        }
     }
 
     /// True if Access asks all visitors of the path for a login, whoever's application it is.
@@ -120,15 +146,13 @@ impl<'a> HostProtection<'a> {
 
     /// True if something of ours is published at the path.
     pub(super) fn is_published(&self, path: Option<&str>) -> bool {
-        let claims_record = || {
-            let own = self.snapshot.own_records_of(self.hostname.as_str(), self.settings);
-            own.iter().any(|own| own.stamp.claims.record_only)
-        };
-        self.has_rule(path) || (path.is_none() && claims_record())
+        self.at(path).any(|one| one.is_ours) || (path.is_none() && self.claims_record())
     }
 
-    fn has_rule(&self, path: Option<&str>) -> bool {
-        self.at(path).any(|one| one.is_ours)
+    /// True if a record of ours is published without a rule.
+    fn claims_record(&self) -> bool {
+        let own = self.snapshot.own_records_of(self.hostname.as_str(), self.settings);
+        own.iter().any(|own| own.stamp.claims.record_only)
     }
 
     /// True if something on the hostname is protected that is at none of the `wished` places: by a rule, whoever made it
@@ -155,13 +179,19 @@ impl<'a> HostProtection<'a> {
             !is_opened && !asks_for_another(rule, application)
         };
         self.names_under(place).into_iter().find_map(|name| {
+            // The rule of what is opened takes all requests of the place that rules within it leave.
+            let is_opened = name == place.hostname() && !place.is_whole() && openings.has_place(place);
             let mut rules = self.snapshot.tunnels.iter().flat_map(|(tunnel, document)| {
-                let taking = rules_taking(place, name, document.document.rules());
-                taking.into_iter().map(move |rule| (tunnel, rule))
+                let taking = rules_taking(place, name, document.document.rules()).into_iter();
+                taking.map(move |rule| (tunnel, rule))
             });
-            let rule = rules.find(|(tunnel, rule)| relies(tunnel, rule)).map(|(_, rule)| rule);
-            let told = |rule: &Rule| format!("{}{}", rule.hostname(), rule.path().unwrap_or_default());
-            rule.map(told).or_else(|| self.leads_elsewhere(name))
+            let rule = rules.find(|(tunnel, rule)| {
+                relies(tunnel, rule) && !(is_opened && place.is_taken_by(rule.path()))
+            });
+            let told =
+                |(_, rule): (_, &Rule)| format!("{}{}", rule.hostname(), rule.path().unwrap_or_default());
+            rule.map(told)
+                .or_else(|| if is_opened { None } else { self.record_relying(place, name, openings) })
         })
     }
 
@@ -179,14 +209,22 @@ impl<'a> HostProtection<'a> {
         names
     }
 
-    /// The record of somebody else at a name that leads its visitors past the tunnels.
-    fn leads_elsewhere(&self, name: &str) -> Option<String> {
+    /// The record of a name that leads requests of the place to something else than rules of that name: past the tunnels,
+    /// or to whichever rule takes them.
+    fn record_relying(&self, place: &Place, name: &str, openings: &Openings) -> Option<String> {
         let mut records = self.snapshot.answering(name).iter().filter(|record| *record.name == *name);
         let record = records.find(|record| {
-            let tunnel = TunnelId::from_hostname(&record.content);
-            record.proxied
-                && tunnel.is_none_or(|tunnel| !self.settings.is_configured(&tunnel))
-                && self.snapshot.own_stamp(record, self.settings).is_none()
+            let tunnel =
+                TunnelId::from_hostname(&record.content).and_then(|id| self.snapshot.tunnels.get(&id));
+            let is_taken = tunnel.is_some_and(|tunnel| {
+                let mut rules = tunnel.document.rules().iter();
+                rules.any(|rule| rule.folded_hostname() == name && place.is_taken_by(rule.path()))
+            });
+            let is_meant = match self.snapshot.own_stamp(record, self.settings) {
+                Some(stamp) => stamp.claims.record_only && !openings.has(name, None),
+                None => record.proxied,
+            };
+            is_meant && !is_taken
         })?;
         Some(format!("{} {} {}", record.name, record.kind, record.content))
     }
@@ -229,31 +267,67 @@ fn rules_taking<'r>(place: &Place, name: &str, rules: &'r [Rule]) -> Vec<&'r Rul
 }
 
 impl Openings {
+    fn has_place(&self, place: &Place) -> bool {
+        place
+            .path_text()
+            .is_some_and(|path| self.has(place.hostname(), Some(&*path).filter(|path| !path.is_empty())))
+    }
+
     fn has(&self, hostname: &str, path: Option<&str>) -> bool {
         self.0.iter().any(|(name, opened)| **name == *hostname && opened.as_deref() == path)
     }
 }
 
-/// Takes the word that opens off where nothing is protected, because what stands there shows none. Where there is a
-/// default policy, the word stays: without it the endpoint would be protected. It stays as well until Access is read.
+/// Takes the word that opens off what stands open, because records show none there. Where there is a default policy, it
+/// stays: without it the endpoint would be protected. It stays until Access is read, and where an application of ours
+/// that is to be opened stands over the endpoint's requests, because it cannot go without.
 pub fn drop_idle_openings(endpoints: &mut [Endpoint], snapshot: &Snapshot, settings: &Settings) {
     let has_default = !settings.policy.default_access_policy.is_empty();
     if has_default || matches!(snapshot.access, AccessReading::NotAsked) {
         return;
     }
-    let opens = |endpoint: &&mut Endpoint| endpoint.property(ACCESS_POLICY) == Some(OPEN);
-    let mut opening = endpoints.iter_mut().filter(opens).peekable();
-    if opening.peek().is_none() {
+    let opens = |endpoint: &Endpoint| endpoint.property(ACCESS_POLICY) == Some(OPEN);
+    if !endpoints.iter().any(opens) {
         return;
     }
+    let opened: Vec<Place> = endpoints.iter().filter(|one| opens(one)).filter_map(place_of).collect();
     let own = snapshot.own_rules(settings);
-    for endpoint in opening {
-        let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
-        let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
-        let host = HostProtection::of(&hostname, snapshot, settings, &own);
-        let is_rule = endpoint.property(TUNNEL_SERVICE) != Some(RECORD_ONLY);
-        if !host.would_open(path, is_rule, &[]) && !host.is_covered(path) {
+    for endpoint in endpoints.iter_mut().filter(|one| opens(one)) {
+        if !opens_something(endpoint, &opened, snapshot, settings, &own) {
             endpoint.provider_specific.retain(|property| *property.name != *ACCESS_POLICY);
         }
     }
+}
+
+/// True if the word that opens does something at an endpoint, or for another one of the `opened` places.
+fn opens_something(
+    endpoint: &Endpoint,
+    opened: &[Place],
+    snapshot: &Snapshot,
+    settings: &Settings,
+    own: &OwnRules,
+) -> bool {
+    let tunnel = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
+    let (Ok(hostname), Some(tunnel)) = (Hostname::parse(&endpoint.dns_name), tunnel) else {
+        return true;
+    };
+    let path = path_of(endpoint);
+    let is_rule = endpoint.property(TUNNEL_SERVICE) != Some(RECORD_ONLY);
+    let asked = Asked { path, tunnel: &tunnel, is_rule };
+    let host = HostProtection::of(&hostname, snapshot, settings, own);
+    let is_over = |application: &Application| {
+        Place::of_application(application, &settings.policy.owner).is_some_and(|place| {
+            opened.contains(&place) && place.is_over(hostname.as_str()) && place.may_share_requests_with(path)
+        })
+    };
+    let mut applications = host.access().into_iter().flat_map(|access| &access.applications);
+    !host.stands(asked) || host.opens(asked) || applications.any(is_over)
+}
+
+fn place_of(endpoint: &Endpoint) -> Option<Place> {
+    Place::of(&Hostname::parse(&endpoint.dns_name).ok()?, path_of(endpoint)).ok()
+}
+
+fn path_of(endpoint: &Endpoint) -> Option<&str> {
+    Some(&*endpoint.set_identifier).filter(|path| !path.is_empty())
 }

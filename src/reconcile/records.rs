@@ -258,7 +258,7 @@ pub(super) fn properties_of_standing(
     let is_of_access = |property: &Property| ACCESS_PROPERTIES.contains(&&*property.name);
     let host = || HostProtection::of(hostname, snapshot, settings, own);
     let host = matches!(snapshot.access, AccessReading::Read(_)).then(host);
-    if let Some(host) = host
+    if let Some(host) = &host
         && let Some(application) = host.applications(rule.path()).first()
     {
         properties.retain(|property| !is_of_access(property));
@@ -276,7 +276,10 @@ pub(super) fn properties_of_standing(
         properties.retain(|property| !is_of_access(property));
         return (properties, Guarding::of(hostname, rule.path(), snapshot).holds(rule));
     }
-    if !policy.default_access_policy.is_empty() && !properties.iter().any(is_of_access) {
+    // Whoever asks for it to be open is told what covers it.
+    let is_covered = host.is_some_and(|host| host.is_covered(rule.path()));
+    let has_default = !policy.default_access_policy.is_empty();
+    if has_default && !is_covered && !properties.iter().any(is_of_access) {
         properties.push(Property::new(ACCESS_POLICY, OPEN));
     }
     (properties, true)
@@ -304,8 +307,10 @@ impl RecordView<'_> {
         let mut endpoints = Vec::new();
         let hostname = Hostname::parse(&self.record.name);
         if self.stamp.claims.record_only {
-            let is_opened = !self.settings.policy.default_access_policy.is_empty();
-            let opened = is_opened.then(|| Property::new(ACCESS_POLICY, OPEN));
+            let host = |hostname| HostProtection::of(hostname, self.snapshot, self.settings, self.own);
+            let is_covered = hostname.as_ref().is_ok_and(|hostname| host(hostname).is_covered(None));
+            let has_default = !self.settings.policy.default_access_policy.is_empty();
+            let opened = (has_default && !is_covered).then(|| Property::new(ACCESS_POLICY, OPEN));
             let service = Property::new(TUNNEL_SERVICE, RECORD_ONLY);
             let properties = [service].into_iter().chain(opened).collect();
             let drift = (!self.is_protected_record(hostname.as_ref().ok())).then_some(ACCESS_DRIFT);

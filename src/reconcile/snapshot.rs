@@ -273,6 +273,12 @@ impl Snapshot {
         left_behind
     }
 
+    /// True if a rule of ours requires a login.
+    pub fn own_rules_require_access(&self, settings: &Settings) -> bool {
+        let own = self.own_rules(settings);
+        self.own_rules_standing(&own).any(|(_, rule)| rule.requires_access())
+    }
+
     /// The rules that are ours, with their tunnels.
     pub(super) fn own_rules_standing<'s>(
         &'s self,

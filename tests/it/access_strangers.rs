@@ -359,7 +359,7 @@ fn a_policy_that_is_changed_to_let_everybody_past_is_told_and_the_rule_closes() 
     let stage = Stage::protected(&[]);
     stage.cloudflare().edit(|cloudflare| cloudflare.policy_mut("staff").decision = "bypass".to_owned());
     assert_eq!(stage.run(&[wish("staff")]), 0);
-    assert!(stage.logged(&["refused=access_policy", "let visitors past without a login"]));
+    assert!(stage.logged(&["refused=access_policy", "visitors past without a login"]));
     assert_eq!(stage.leaks(), [""; 0]);
     assert_eq!(stage.run(&[wish("on-call")]), 1, "another policy mends it");
     assert!(stage.is_served_with_login());
@@ -620,4 +620,51 @@ fn an_outage_of_access_stops_only_what_is_protected() {
         let names: Vec<String> = stage.applications().iter().map(|one| one.name().to_owned()).collect();
         assert!(names.contains(&format!("{NAME} (ExternalDNS default)")), "{label}: {names:?}");
     }
+}
+
+/// Nothing else in the cluster names a policy.
+#[test]
+fn what_is_withdrawn_while_the_program_was_away_leaves_no_application() {
+    let stage = Stage::protected(&[]).restarted();
+    stage.run(&[]);
+    assert_eq!(stage.policies(), [[""; 0]; 0]);
+    stage.run(&[silent()]);
+    assert!(stage.cloudflare().visit(NAME, "/").is_served());
+}
+
+/// As Terraform does it with one that cannot be changed in place.
+#[test]
+fn a_policy_that_is_made_anew_under_its_name_is_found() {
+    let stage = Stage::protected(&[]);
+    stage.cloudflare().edit(|cloudflare| {
+        let id = own(cloudflare);
+        let [old, on_call] = [0, 1].map(|index| cloudflare.policies()[index].id.clone());
+        put(cloudflare, &json!({"policies": [on_call]}));
+        assert_eq!(id, own(cloudflare));
+        cloudflare.delete_policy(&old).expect("deleted");
+        let policy = json!({"name": "staff", "decision": "allow", "include": [{"everyone": {}}]});
+        cloudflare.add_policy(&policy).expect("a policy");
+    });
+    for _ in 0..3 {
+        stage.cloudflare().advance_clock(Duration::from_secs(700));
+        stage.run(&[wish("staff")]);
+    }
+    assert_eq!(stage.policies(), [["staff"]]);
+}
+
+/// Somebody else's name, which has nothing to do with it.
+#[test]
+fn a_name_that_cloudflare_refuses_keeps_no_wildcard_closed() {
+    let stage = Stage::new(&[]);
+    let wild = |access: &str| {
+        endpoint("*.example.com", &[("tunnel-service", "http://wild:80"), ("access-policy", access)])
+    };
+    stage.run(&[wild("staff")]);
+    assert_eq!(stage.policies(), [["staff"]]);
+    let refused = Fault::error(400, 81045, "record quota exceeded");
+    stage.cloudflare().fault_every(Matcher::batch().with_body("new.example.com"), refused);
+    let new = endpoint("new.example.com", &[("tunnel-service", "http://new:80"), ("access-policy", "none")]);
+    stage.run(&[wild("none"), new]);
+    assert_eq!(stage.policies(), [[""; 0]; 0]);
+    assert!(stage.cloudflare().visit("a.example.com", "/").is_served());
 }

@@ -1,5 +1,7 @@
 //! `webhook-access-policy`: what is refused, what stays protected, and which applications go, on plans alone.
 
+mod beside;
+
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Decision, Destination, ReusablePolicy,
 };

@@ -14,7 +14,7 @@ use crate::reconcile::access_wish::{AccessWish, ProtectionWish};
 use crate::reconcile::applications::{self, Place};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::cover::{self, Cover};
-use crate::reconcile::protection::{HostProtection, Openings};
+use crate::reconcile::protection::{Asked, HostProtection, Openings};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
 /// What a judgement is made from.
@@ -62,10 +62,8 @@ impl<'a> Judge<'a> {
                 })
                 .collect();
             hold_together(request);
-            let opened = request.publications().filter(|one| {
-                one.access == AccessWish::Open
-                    && (host.is_protected(one.path()) || host.is_covered(one.path()))
-            });
+            let opened =
+                request.publications().filter(|one| one.access == AccessWish::Open && host.opens(asked(one)));
             opening.extend(opened.map(|one| (name.clone(), one.path().map(Into::into))));
         }
         let limit = self.settings.policy.mass_deletion_limit;
@@ -123,9 +121,7 @@ impl<'a> Judge<'a> {
                     });
                 }
                 let publication = self.guarded(publication, host)?;
-                if !publication.requires_access()
-                    && host.would_open(publication.path(), publication.rule.is_some(), wished)
-                {
+                if !publication.requires_access() && host.would_open(asked(&publication), wished) {
                     return Err(Reason::WouldOpen);
                 }
                 Ok(publication)
@@ -201,7 +197,8 @@ impl<'a> Judge<'a> {
         }
         let (hostname, path) = (&publication.hostname, publication.path());
         let access = match &self.snapshot.access {
-            AccessReading::Failed(unread) if host.is_locked(path) => {
+            // Without the permission no application is ours, and the rule is all that is to be opened.
+            AccessReading::Failed(unread) if host.is_locked(path) && !unread.is_lasting => {
                 return Err(unknown(publication, host, unread));
             }
             AccessReading::NotAsked | AccessReading::Failed(_) => return Ok(()),
@@ -268,6 +265,10 @@ fn wished_places(request: &HostRequest) -> Vec<Place> {
     let publications = request.publications();
     let protected = publications.filter(|one| matches!(one.access, AccessWish::Protected(_)));
     protected.filter_map(|one| Place::of(&one.hostname, one.path()).ok()).collect()
+}
+
+fn asked(publication: &Publication) -> Asked<'_> {
+    Asked { path: publication.path(), tunnel: &publication.tunnel, is_rule: publication.rule.is_some() }
 }
 
 fn rule_path(publication: &Publication) -> Option<&crate::ingress::PathPattern> {

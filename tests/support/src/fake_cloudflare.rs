@@ -396,7 +396,8 @@ impl FakeCloudflare {
         if !matches!(self.access, AccessReading::Read(_)) {
             return Preview::default();
         }
-        preview(changes, &self.snapshot(), &self.settled(), &self.settings()).expect("the owner is ours")
+        preview(changes, &self.snapshot(), &self.settled(), &self.settings(), &mut |plan| plan)
+            .expect("the owner is ours")
     }
 
     fn settled(&self) -> Settled {
