@@ -279,55 +279,29 @@ impl Openings {
 }
 
 /// Takes the word that opens off what stands open, because records show none there. Where there is a default policy, it
-/// stays: without it the endpoint would be protected. It stays until Access is read, and where an application of ours
-/// that is to be opened stands over the endpoint's requests, because it cannot go without.
+/// stays: without it the endpoint would be protected. It stays as well until Access is read.
 pub fn drop_idle_openings(endpoints: &mut [Endpoint], snapshot: &Snapshot, settings: &Settings) {
     let has_default = !settings.policy.default_access_policy.is_empty();
     if has_default || matches!(snapshot.access, AccessReading::NotAsked) {
         return;
     }
-    let opens = |endpoint: &Endpoint| endpoint.property(ACCESS_POLICY) == Some(OPEN);
-    if !endpoints.iter().any(opens) {
+    let opens = |endpoint: &&mut Endpoint| endpoint.property(ACCESS_POLICY) == Some(OPEN);
+    let mut opening = endpoints.iter_mut().filter(opens).peekable();
+    if opening.peek().is_none() {
         return;
     }
-    let opened: Vec<Place> = endpoints.iter().filter(|one| opens(one)).filter_map(place_of).collect();
     let own = snapshot.own_rules(settings);
-    for endpoint in endpoints.iter_mut().filter(|one| opens(one)) {
-        if !opens_something(endpoint, &opened, snapshot, settings, &own) {
+    for endpoint in opening {
+        let tunnel = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
+        let (Ok(hostname), Some(tunnel)) = (Hostname::parse(&endpoint.dns_name), tunnel) else { continue };
+        let asked = Asked {
+            path: Some(&*endpoint.set_identifier).filter(|path| !path.is_empty()),
+            tunnel: &tunnel,
+            is_rule: endpoint.property(TUNNEL_SERVICE) != Some(RECORD_ONLY),
+        };
+        let host = HostProtection::of(&hostname, snapshot, settings, &own);
+        if host.stands(asked) && !host.opens(asked) {
             endpoint.provider_specific.retain(|property| *property.name != *ACCESS_POLICY);
         }
     }
-}
-
-/// True if the word that opens does something at an endpoint, or for another one of the `opened` places.
-fn opens_something(
-    endpoint: &Endpoint,
-    opened: &[Place],
-    snapshot: &Snapshot,
-    settings: &Settings,
-    own: &OwnRules,
-) -> bool {
-    let tunnel = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
-    let (Ok(hostname), Some(tunnel)) = (Hostname::parse(&endpoint.dns_name), tunnel) else {
-        return true;
-    };
-    let path = path_of(endpoint);
-    let is_rule = endpoint.property(TUNNEL_SERVICE) != Some(RECORD_ONLY);
-    let asked = Asked { path, tunnel: &tunnel, is_rule };
-    let host = HostProtection::of(&hostname, snapshot, settings, own);
-    let is_over = |application: &Application| {
-        Place::of_application(application, &settings.policy.owner).is_some_and(|place| {
-            opened.contains(&place) && place.is_over(hostname.as_str()) && place.may_share_requests_with(path)
-        })
-    };
-    let mut applications = host.access().into_iter().flat_map(|access| &access.applications);
-    !host.stands(asked) || host.opens(asked) || applications.any(is_over)
-}
-
-fn place_of(endpoint: &Endpoint) -> Option<Place> {
-    Place::of(&Hostname::parse(&endpoint.dns_name).ok()?, path_of(endpoint)).ok()
-}
-
-fn path_of(endpoint: &Endpoint) -> Option<&str> {
-    Some(&*endpoint.set_identifier).filter(|path| !path.is_empty())
 }

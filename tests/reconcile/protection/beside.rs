@@ -142,18 +142,6 @@ fn a_path_that_comes_back_with_none_beside_an_open_rest_is_opened() {
     assert_rest(&cloudflare, &opened);
 }
 
-#[test]
-fn a_name_that_stands_open_says_none_for_a_path_of_its_wildcard() {
-    let mut cloudflare = cloudflare();
-    run(&mut cloudflare, &[at(NAME, "", ""), at(WILDCARD, "/p", "staff")]);
-    assert_eq!(names(&cloudflare), ["*.example.com/p"]);
-    let opened = [at(NAME, "", OPEN), at(WILDCARD, "/p", OPEN)];
-    run(&mut cloudflare, &opened);
-    assert_eq!(names(&cloudflare), [""; 0]);
-    run(&mut cloudflare, &opened);
-    assert_rest(&cloudflare, &opened);
-}
-
 /// It stands open already, and shows the word as everything does then.
 #[test]
 fn with_a_default_policy_a_name_that_a_wildcard_came_to_cover_is_told_and_opened_with_it() {
