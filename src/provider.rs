@@ -228,7 +228,8 @@ impl Provider {
 
     fn apply(&self, incoming: &mut Incoming<'_>, deadline: Deadline) -> Result<(), RequestError> {
         let resolved = self.resolved()?;
-        let changes = planned_changes(incoming, &resolved.settings)?;
+        let changes = planned_changes(incoming, &resolved.settings)
+            .inspect_err(|_| lock(&self.swallowed_hostnames).asked_for_something())?;
         self.look_at_wishes(changes.create.iter().chain(&changes.update_new), &resolved.settings);
         let resolved = self.with_policies(resolved, deadline);
         for endpoint in changes.create.iter().chain(&changes.update_new).chain(&changes.delete) {

@@ -41,6 +41,11 @@ impl SwallowedHostnames {
         self.0.remove(hostname);
     }
 
+    /// A request was not read to its end, so it is not known what it asked for.
+    pub(crate) fn asked_for_something(&mut self) {
+        self.0.clear();
+    }
+
     /// `records` returns `endpoints`, sorted by name. Returns a note for each hostname that has been missing for long
     /// enough, in no order.
     pub(crate) fn shown(&mut self, endpoints: &[Endpoint]) -> Vec<Note> {
@@ -98,6 +103,15 @@ mod tests {
         }
         for _ in 0..6 {
             assert!(!run(&mut silence, true, false), "published");
+        }
+    }
+
+    #[test]
+    fn what_a_request_that_was_not_read_may_have_asked_for_is_never_silent() {
+        let mut silence = SwallowedHostnames::default();
+        for _ in 0..6 {
+            assert!(!run(&mut silence, false, false), "refused unread in every loop");
+            silence.asked_for_something();
         }
     }
 
