@@ -12,30 +12,30 @@ type apiServer struct{ *harness.APIServer }
 
 const (
 	definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	dnsRecordsPath  = "/apis/externaldns.k8s.io/v1alpha1/namespaces/default/dnsrecords"
+	kindsPath       = "/apis/externaldns.k8s.io/v1alpha1/namespaces/default/"
 )
 
 func startAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	server := &apiServer{harness.StartAPIServer(t)}
-	if _, err := server.Try("POST", definitionsPath, dnsRecordDefinition(t)); err != nil {
-		t.Fatal(err)
-	}
-	harness.Eventually(t, "the API server serves DNSRecords", func() error {
-		_, err := server.Try("GET", dnsRecordsPath, nil)
-		return err
-	})
+	server.defines(t, "dnsrecords")
 	return server
 }
 
-// dnsRecordDefinition is what the release of ExternalDNS brings along.
-func dnsRecordDefinition(t *testing.T) []byte {
+// defines adds a kind of ExternalDNS's, as its release brings it along.
+func (s *apiServer) defines(t *testing.T, kind string) {
 	t.Helper()
-	text, err := harness.ExternalDNSFile("sigs.k8s.io/external-dns", "config/crd/standard/dnsrecords.externaldns.k8s.io.yaml")
+	definition, err := harness.ExternalDNSFile("sigs.k8s.io/external-dns", "config/crd/standard/"+kind+".externaldns.k8s.io.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text
+	if _, err := s.Try("POST", definitionsPath, definition); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the API server serves "+kind, func() error {
+		_, err := s.Try("GET", kindsPath+kind, nil)
+		return err
+	})
 }
 
 // invocation is how ExternalDNS is run with its registry here.
@@ -47,7 +47,7 @@ func (s *apiServer) invocation(t *testing.T) invocation {
 // dnsRecords says of each hostname whether the registry believes it to be published as it is wanted.
 func (s *apiServer) dnsRecords(t *testing.T) map[string]bool {
 	t.Helper()
-	text, err := s.Try("GET", dnsRecordsPath, nil)
+	text, err := s.Try("GET", kindsPath+"dnsrecords", nil)
 	if err != nil {
 		s.Alive(t)
 		t.Fatal(err)

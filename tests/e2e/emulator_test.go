@@ -63,8 +63,22 @@ func (e *emulator) lift(t *testing.T) {
 // a row, in whatever connector's way: the emulator looks at every change, however short.
 func (e *emulator) watch(t *testing.T, host string) func() []string {
 	t.Helper()
-	e.Ask(t, "POST", "/watch", map[string]any{"urls": []string{"https://" + host + "/"}}, nil)
-	return func() (seen []string) {
+	watched := e.watchAll(t, host)
+	return func() []string {
+		t.Helper()
+		return watched()[host]
+	}
+}
+
+// watchAll is watch for several hosts, and forgets those that were watched before.
+func (e *emulator) watchAll(t *testing.T, hosts ...string) func() map[string][]string {
+	t.Helper()
+	var urls []string
+	for _, host := range hosts {
+		urls = append(urls, "https://"+host+"/")
+	}
+	e.Ask(t, "POST", "/watch", map[string]any{"urls": urls}, nil)
+	return func() map[string][]string {
 		t.Helper()
 		var watched []struct {
 			Changes []struct {
@@ -72,16 +86,21 @@ func (e *emulator) watch(t *testing.T, host string) func() []string {
 			} `json:"changes"`
 		}
 		e.Ask(t, "GET", "/watched", nil, &watched)
-		for _, change := range watched[0].Changes {
-			var got []string
-			for _, one := range change.Got {
-				got = append(got, one.String())
+		all := map[string][]string{}
+		for index, host := range hosts {
+			var seen []string
+			for _, change := range watched[index].Changes {
+				var got []string
+				for _, one := range change.Got {
+					got = append(got, one.String())
+				}
+				if now := strings.Join(got, " or "); len(seen) == 0 || now != seen[len(seen)-1] {
+					seen = append(seen, now)
+				}
 			}
-			if now := strings.Join(got, " or "); len(seen) == 0 || now != seen[len(seen)-1] {
-				seen = append(seen, now)
-			}
+			all[host] = seen
 		}
-		return seen
+		return all
 	}
 }
 

@@ -41,9 +41,12 @@ func StartExternalDNS(t *testing.T, binary string, arguments ...string) *Externa
 }
 
 // Metric reads one number. The name includes the labels, where it has any.
-func (e *ExternalDNS) Metric(name string) (float64, error) {
+func (e *ExternalDNS) Metric(name string) (float64, error) { return metric(e.metrics, name) }
+
+// metric reads one number of those that stand at an address.
+func metric(address, name string) (float64, error) {
 	client := http.Client{Timeout: 5 * time.Second}
-	answer, err := client.Get(e.metrics)
+	answer, err := client.Get(address)
 	if err != nil {
 		return 0, err
 	}

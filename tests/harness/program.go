@@ -84,6 +84,17 @@ func (p *Program) Answers(path string) error {
 	return nil
 }
 
+// MustMetric reads one number. The name includes the labels, where it has any.
+func (p *Program) MustMetric(t *testing.T, name string) float64 {
+	t.Helper()
+	value, err := metric(p.observation+"/metrics", name)
+	if err != nil {
+		p.Alive(t)
+		t.Fatal(err)
+	}
+	return value
+}
+
 // Tells says whether a line of its log has all of these texts.
 func (p *Program) Tells(texts ...string) bool { return p.Lines(texts...) > 0 }
 
