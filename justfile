@@ -92,7 +92,14 @@ demo:
 # WEBHOOK_BINARY and EMULATOR_BINARY name binaries to use instead of a debug build). The first time this compiles all of
 # ExternalDNS and of Kubernetes' API server, some ten minutes on two cores.
 [group('test')]
-e2e: (go-test 'e2e' '-timeout 60m -parallel 16')
+e2e: (go-test 'e2e' '-timeout 60m -parallel 16 -skip ^TestMuseum')
+
+# The museum of accidents: what happened to others, again with the real ExternalDNS; prints docs/museum.md's table. Thousands
+# of hostnames take the static binary (needs musl-tools), or what WEBHOOK_BINARY names.
+[group('test')]
+museum: static
+    WEBHOOK_BINARY="${WEBHOOK_BINARY:-{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}}" \
+        {{ just_executable() }} go-test e2e '-timeout 15m -parallel 16 -run ^TestMuseum'
 
 # Older versions of ExternalDNS, likewise; the first time each is built, two to three minutes on two cores.
 [group('test')]
@@ -281,4 +288,4 @@ release-check:
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size memory demo pictures-check promtool e2e cluster quickstart e2e-versions deploy-files release-check image-test mutations
+ci: test lint doc deny size memory demo pictures-check promtool e2e museum cluster quickstart e2e-versions deploy-files release-check image-test mutations

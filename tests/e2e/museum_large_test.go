@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"sigs.k8s.io/external-dns/endpoint"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
+)
+
+// large is an instance with thousands of hostnames, in zones that may have so many records.
+type large struct {
+	*externalDNS
+	cloudflare *emulator
+	tunnel     tunnel
+	program    *harness.Program
+	passage    *passage
+	endpoints  []*endpoint.Endpoint
+}
+
+const (
+	// Each hostname is a record. An emulated zone of a paid plan has 3,500.
+	zonesForThousands = 3
+	// So many of the hostnames are visited.
+	sample = 20
+)
+
+// beforeThousands has so many hostnames in mind, and publishes none.
+func beforeThousands(t *testing.T, count int) *large {
+	t.Helper()
+	cloudflare := startEmulator(t)
+	zones := []string{"example.org"}
+	for len(zones) < zonesForThousands {
+		zones = append(zones, fmt.Sprintf("zone-%d.example", len(zones)))
+		cloudflare.Ask(t, "POST", "/zones", map[string]string{"name": zones[len(zones)-1], "plan": "pro"}, nil)
+	}
+	tunnel := cloudflare.TunnelNeverConfigured(t, "large")
+	made := &large{cloudflare: cloudflare, tunnel: tunnel, program: harness.StartProgram(t, cloudflare.Emulator, tunnel.ID)}
+	made.passage = startPassage(t, made.program)
+	for number := range count {
+		hostname := fmt.Sprintf("customer-%d.%s", number, zones[number%len(zones)])
+		made.endpoints = append(made.endpoints, published(hostname, "http://ingress.shop.svc:80"))
+	}
+	return made
+}
+
+// wants has the first of them wanted.
+func (l *large) wants(t *testing.T, count int) {
+	t.Helper()
+	if l.externalDNS != nil {
+		l.source.set(l.endpoints[:count]...)
+		return
+	}
+	source, throughPassage := startConnector(t), *l.program
+	source.set(l.endpoints[:count]...)
+	throughPassage.Address = l.passage.address
+	l.externalDNS = startExternalDNS(t, invocation{binary: externalDNSBinary, registry: txt}, source, &throughPassage)
+}
+
+// serves says why not just the first of them have a record of ours and a rule.
+func (l *large) serves(t *testing.T, count int) error {
+	t.Helper()
+	l.Alive(t)
+	records, target := 0, l.tunnel.Hostname()
+	for _, zone := range l.cloudflare.State(t).Zones {
+		var all []record
+		if err := json.Unmarshal(zone.Records, &all); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range all {
+			if one.Content == target && strings.HasPrefix(one.Comment, "external-dns owner=default ") {
+				records++
+			}
+		}
+	}
+	rules := max(len(l.cloudflare.Rules(t, l.tunnel))-1, 0) // the catch-all
+	if records != count || rules != count {
+		return fmt.Errorf("%d records and %d rules for %d hostnames", records, rules, count)
+	}
+	return nil
+}
+
+// passage is between ExternalDNS and the program, and looks at what goes through.
+type passage struct {
+	address string
+
+	mutex    sync.Mutex
+	longest  int64       // body of POST /records
+	statuses map[int]int // its answers
+}
+
+func startPassage(t *testing.T, program *harness.Program) *passage {
+	t.Helper()
+	made := &passage{statuses: map[int]int{}}
+	target := &url.URL{Scheme: "http", Host: program.Address}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ModifyResponse = func(answer *http.Response) error {
+		if request := answer.Request; request.Method == http.MethodPost && request.URL.Path == "/records" {
+			made.mutex.Lock()
+			defer made.mutex.Unlock()
+			made.longest = max(made.longest, request.ContentLength)
+			made.statuses[answer.StatusCode]++
+		}
+		return nil
+	}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(server.Close)
+	made.address = strings.TrimPrefix(server.URL, "http://")
+	return made
+}
+
+// seen is the longest body of POST /records, and its answers by their status, since it was looked at last.
+func (p *passage) seen() (longest int64, statuses map[int]int) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	longest, statuses = p.longest, p.statuses
+	p.longest, p.statuses = 0, map[int]int{}
+	return longest, statuses
+}
+
+// A cluster has 8,121 DNSEndpoints when its instance begins. What ExternalDNS asks for at once is longer than the webhook
+// takes, 4 MB by its framework's default, so the answer is 413, which ends ExternalDNS. So it goes each time.
+// https://github.com/stackitcloud/external-dns-stackit-webhook/issues/30
+func aRequestOfFiveMegabytes(t *testing.T) string {
+	const count, fewer, limit = 8121, 500, 4 << 20
+	pod := beforeThousands(t, count)
+	pod.wants(t, count)
+	pod.failsSoftly(t, 2*askingLoops)
+	longest, statuses := pod.passage.seen()
+	if longest <= limit {
+		t.Errorf("the longest request has %d bytes, so this is not the accident", longest)
+	}
+	if statuses[http.StatusServiceUnavailable] == 0 || len(statuses) != 1 {
+		t.Errorf("it was answered %v", statuses)
+	}
+	if writes := pod.cloudflare.Writes(t); len(writes) != 0 {
+		t.Errorf("%d writes for what was not read", len(writes))
+	}
+	if !pod.program.Tells("WARN", "more hostnames of ours than fit into memory", "DOMAIN_FILTER") {
+		t.Error("nothing tells what to do")
+	}
+	if pod.program.Tells("ExternalDNS does not ask for it") {
+		t.Error("ExternalDNS is said not to ask for what it asks for in every loop")
+	}
+	pod.wants(t, fewer)
+	harness.Eventually(t, "fewer are published", func() error { return pod.serves(t, fewer) })
+	return "More than some 5,000 new hostnames at once are not taken here either, but never with 413: each loop is answered 503, " +
+		"ExternalDNS lives on, and the log says to share them among several pairs (`DOMAIN_FILTER`). Nothing is published until then"
+}
+
+// The upgrade to 0.22.0 finds nothing wanted any more in a large cluster: 0 creations and 8,764 deletions, each hostname
+// with its TXT record. There an unrelated error of another request saved the records.
+// https://github.com/mitodl/ol-infrastructure/pull/5866
+func anEmptySourceOfALargeCluster(t *testing.T) string {
+	const deletions, portion = 8764, 700
+	const count = deletions / 2
+	pod := beforeThousands(t, count)
+	for wanted := 0; wanted < count; {
+		wanted = min(wanted+portion, count)
+		pod.wants(t, wanted)
+		harness.EventuallyWithin(t, limitPatience, "the next are published", func() error { return pod.serves(t, wanted) })
+	}
+	var hostnames []string
+	for number := range sample {
+		hostnames = append(hostnames, pod.endpoints[number*count/sample].DNSName)
+	}
+	watched := pod.cloudflare.watchAll(t, hostnames...)
+	writes := len(pod.cloudflare.Writes(t))
+	pod.passage.seen()
+	pod.wants(t, 0)
+	harness.EventuallyWithin(t, limitPatience, "some loops in a row fail softly", func() error {
+		pod.Alive(t)
+		if now := pod.MustMetric(t, harness.SoftErrors); now < askingLoops {
+			return fmt.Errorf("%v", now)
+		}
+		return nil
+	})
+	if _, statuses := pod.passage.seen(); statuses[http.StatusServiceUnavailable] < askingLoops || len(statuses) != 1 {
+		t.Errorf("the deletions were answered %v", statuses)
+	}
+	if now := pod.program.MustMetric(t, withheldDeletions); now != count {
+		t.Errorf("%s is %v", withheldDeletions, now)
+	}
+	if lines := pod.program.Lines("refused=mass_deletion", fmt.Sprintf("hostnames=%d", count)); lines != 1 {
+		t.Errorf("that they are withheld is told %d times", lines)
+	}
+	pod.wants(t, count)
+	pod.reachesFixedPoint(t)
+	if err := pod.serves(t, count); err != nil {
+		t.Error(err)
+	}
+	if now := len(pod.cloudflare.Writes(t)); now != writes {
+		t.Errorf("%d writes", now-writes)
+	}
+	for hostname, seen := range watched() {
+		got(t, hostname, seen, "http://ingress.shop.svc:80 through "+pod.tunnel.ID)
+	}
+	return "All 8,764 deletions, of 4,382 hostnames and their TXT records, are withheld in every loop with one line and one number; " +
+		"nothing is written, and the loop after the mistake is quiet"
+}

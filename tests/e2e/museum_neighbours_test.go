@@ -1,0 +1,415 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/external-dns/endpoint"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
+)
+
+// got checks what visitors of a host got, one after another.
+func got(t *testing.T, host string, seen []string, wanted ...string) {
+	t.Helper()
+	if !slices.Equal(seen, wanted) {
+		t.Errorf("visitors of %s got %q, wanted %q", host, seen, wanted)
+	}
+}
+
+// The rules of a tunnel are sorted by the length of their hostnames, the shortest first. The first rule that matches
+// counts, so a wildcard takes the requests of every name below it.
+// https://github.com/STRRL/cloudflare-tunnel-ingress-controller/pull/287
+func aWildcardThatShadows(t *testing.T) string {
+	const wide, narrow, exact = "*.apps.example.com", "*.internal.apps.example.com", "test.apps.example.com"
+	pod, tunnel, foreign := besideOthers(t, invocation{})
+	pod.source.rotate()
+	to := func(name string) string { return "http://" + name + ".shop.svc:80 through " + tunnel.ID }
+	service := func(hostname, name string) *endpoint.Endpoint {
+		return published(hostname, "http://"+name+".shop.svc:80")
+	}
+	byHand := pod.cloudflare.Visit(t, "test.example.com", "/")
+
+	pod.source.set(service(wide, "fallback"))
+	pod.settles(t)
+	watched := pod.cloudflare.watchAll(t, exact, "other.apps.example.com", "deep.internal.apps.example.com", "other.example.com")
+	// The wildcard first, and then all at once after a restart.
+	pod.source.set(service(wide, "fallback"), service(narrow, "internal"), service(exact, "test"))
+	pod.settles(t)
+	pod.rollOut(t)
+	pod.settles(t)
+	pod.source.set(service(wide, "fallback"))
+	pod.settles(t)
+	seen := watched()
+	got(t, exact, seen[exact], to("fallback"), to("test"), to("fallback"))
+	got(t, narrow, seen["deep.internal.apps.example.com"], to("fallback"), to("internal"), to("fallback"))
+	got(t, wide, seen["other.apps.example.com"], to("fallback"))
+	got(t, "a wildcard made by hand", seen["other.example.com"], byHand)
+	// In front of the wildcard that somebody made by hand, too.
+	pod.source.set(service(wide, "fallback"), service("test.example.com", "test"))
+	pod.settles(t)
+	got(t, "test.example.com", []string{pod.cloudflare.Visit(t, "test.example.com", "/")}, to("test"))
+	foreign.untouched(t)
+	return "In whatever order they come and after a restart: the name itself, then the narrower wildcard, then the wider one, " +
+		"also before a wildcard made by hand. No visitor meets another service in between"
+}
+
+// A second cluster is set up with the tunnel of the first one. Its controller takes the whole configuration for its own,
+// and only one cluster's hostnames are there.
+// https://github.com/STRRL/cloudflare-tunnel-ingress-controller/issues/97
+func twoClustersWithOneTunnel(t *testing.T) string {
+	const count = 7
+	cloudflare := startEmulator(t)
+	tunnel := cloudflare.tunnelOfOthers(t, "shared")
+	foreign := cloudflare.foreign(t, tunnel)
+	cluster := func(owner string) (*deployment, []*endpoint.Endpoint) {
+		var all []*endpoint.Endpoint
+		for number := range count {
+			all = append(all, published(fmt.Sprintf("%s-%d.example.com", owner, number), "http://"+owner+".svc:80"))
+		}
+		invocation := invocation{registry: txt, flags: []string{"--txt-owner-id=" + owner}}
+		return deployWith(t, invocation, cloudflare, tunnel.ID, "OWNER_ID="+owner), all
+	}
+	served := func(hostnames []*endpoint.Endpoint, owner string) {
+		t.Helper()
+		for _, one := range hostnames {
+			if err := cloudflare.IsPublishedBy(t, owner, tunnel, one.DNSName, "http://"+owner+".svc:80", `{}`); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	east, ofEast := cluster("east")
+	east.source.set(ofEast...)
+	east.settles(t)
+	var hosts []string
+	for _, one := range ofEast {
+		hosts = append(hosts, one.DNSName)
+	}
+	watched := cloudflare.watchAll(t, hosts...)
+
+	west, ofWest := cluster("west")
+	west.source.set(ofWest...)
+	both := func() {
+		t.Helper()
+		west.reachesFixedPoint(t)
+		east.reachesFixedPoint(t)
+		west.staysQuiet(t, cloudflare)
+		east.staysQuiet(t, cloudflare)
+	}
+	both()
+	served(ofEast, "east")
+	served(ofWest, "west")
+	// What one has, the other is refused.
+	west.source.set(append(ofWest, published(hosts[0], "http://west.svc:80"))...)
+	west.isRefused(t, cloudflare)
+	if lines := west.program.Lines("refused=record_held", hosts[0], "owner=east"); lines != 1 {
+		t.Errorf("that another cluster has it is told %d times", lines)
+	}
+	west.source.set(ofWest[:3]...)
+	both()
+	served(ofEast, "east")
+	served(ofWest[:3], "west")
+	for host, seen := range watched() {
+		got(t, host, seen, "http://east.svc:80 through "+tunnel.ID)
+	}
+	foreign.untouched(t)
+	return "With an `OWNER_ID` each, both have their hostnames in the one tunnel. A withdrawal in one takes nothing from the " +
+		"other, and a hostname of the other is refused by name"
+}
+
+// Both clusters have every default, and so one OWNER_ID: each takes the other's hostnames for its own that nobody wants.
+// ExternalDNS itself does the same to two clusters with one --txt-owner-id.
+// https://github.com/STRRL/cloudflare-tunnel-ingress-controller/issues/97
+func twoClustersWithOneOwner(t *testing.T) string {
+	const count = 3
+	cloudflare := startEmulator(t)
+	tunnel := cloudflare.tunnelOfOthers(t, "shared")
+	foreign := cloudflare.foreign(t, tunnel)
+	cluster := func(name string) *deployment {
+		var all []*endpoint.Endpoint
+		for number := range count {
+			all = append(all, published(fmt.Sprintf("%s-%d.example.com", name, number), "http://"+name+".svc:80"))
+		}
+		pod := deployWith(t, invocation{registry: txt}, cloudflare, tunnel.ID)
+		pod.source.set(all...)
+		return pod
+	}
+	east := cluster("east")
+	east.settles(t)
+	west := cluster("west")
+	harness.Eventually(t, "what is not kept is named", func() error {
+		east.Alive(t)
+		west.Alive(t)
+		for number := range count {
+			for _, cluster := range []string{"east", "west"} {
+				hostname := fmt.Sprintf("%s-%d.example.com", cluster, number)
+				if !east.program.Tells("refused=not_kept", hostname) && !west.program.Tells("refused=not_kept", hostname) {
+					return errors.New(hostname + " is not")
+				}
+			}
+		}
+		return nil
+	})
+	writes := len(cloudflare.Writes(t))
+	east.awaitLoops(t, askingLoops)
+	west.awaitLoops(t, askingLoops)
+	if now := len(cloudflare.Writes(t)); now != writes {
+		t.Errorf("%d further writes", now-writes)
+	}
+	foreign.untouched(t)
+	return "**They take each other's hostnames down**, as two ExternalDNS with one `--txt-owner-id` do. After two rounds nothing is " +
+		"written any more for a while, and `refused=not_kept` names each hostname. Give each cluster an `OWNER_ID`, better a tunnel too"
+}
+
+// Beside each hostname a TXT record appears that holds who owns it. The dashboard shows it without a word of what it is,
+// and no setting turns it off.
+// https://github.com/STRRL/cloudflare-tunnel-ingress-controller/issues/293
+func textsThatNobodyAskedFor(t *testing.T) string {
+	pod, _, foreign := besideOthers(t, invocation{registry: txt})
+	all := []*endpoint.Endpoint{
+		published("web.example.com", "http://web.shop.svc:80"), published("*.apps.example.com", "http://apps.shop.svc:80"),
+	}
+	made := func() (records []record) {
+		t.Helper()
+		return slices.DeleteFunc(pod.cloudflare.Records(t), func(now record) bool {
+			return slices.ContainsFunc(foreign.records, func(old record) bool { return old.ID == now.ID })
+		})
+	}
+	pod.source.set(all...)
+	pod.settles(t)
+	for _, one := range made() {
+		if one.Type != "CNAME" || one.Comment == "" {
+			t.Errorf("there is %s", one)
+		}
+	}
+	pod.rollOut(t, inTexts.setting())
+	pod.source.set(append(all, published("new.example.com", "http://new.shop.svc:80"))...)
+	pod.settles(t)
+	texts := 0
+	for _, one := range made() {
+		if one.Type == "TXT" {
+			texts++
+		}
+		if one.Comment == "" || one.Type == "TXT" && one.TextOwner() != "default" {
+			t.Errorf("nothing says what this is: %s", one)
+		}
+	}
+	if texts != len(all)+1 {
+		t.Errorf("%d TXT records for %d hostnames", texts, len(all)+1)
+	}
+	pod.source.set()
+	pod.settles(t)
+	foreign.alone(t)
+	return "None is made: whose a record is stands in its comment. With `OWNERSHIP=txt` each has a comment that says what it is, " +
+		"and goes with its hostname"
+}
+
+// A tunnel is made whenever nothing local says that it was made before: after a lost answer, by a second replica, in a
+// cluster that was made anew. Either there are two, or the name is taken and nothing is made ever again.
+// https://github.com/adyanth/cloudflare-operator/issues/179
+func aTunnelMadeTwice(t *testing.T) string {
+	const name, replicas, host, service = "home", 3, "web.example.com", "http://web.shop.svc:80"
+	cloudflare := &emulator{harness.StartEmulator(t, "--without-tunnels")}
+	// The list shows it late, too.
+	cloudflare.Ask(t, "POST", "/delays", map[string]any{"unlisted_calls": 2, "unlisted_ms": 300}, nil)
+	cloudflare.inject(t, fault{method: "POST", path: "/accounts/*/cfd_tunnel", what: "done_but_unanswered", once: true})
+	environment := []string{"CF_API_TOKEN=" + cloudflare.Token, "CF_TUNNEL_ID=" + name}
+	folder := t.TempDir()
+	start := func() (files []string) {
+		t.Helper()
+		var running []*harness.Process
+		for number := range replicas {
+			files = append(files, filepath.Join(folder, fmt.Sprintf("token-%d", number)))
+			running = append(running, harness.RunProgram(t, cloudflare.Emulator, environment, "tunnel", "--token-file="+files[number]))
+		}
+		for _, one := range running {
+			if code := one.ExitCode(t); code != 0 {
+				t.Errorf("it ended with %d: %s", code, one.Output(t))
+			}
+		}
+		return files
+	}
+	one := func() tunnel {
+		t.Helper()
+		made := cloudflare.State(t).Tunnels
+		if len(made) != 1 {
+			t.Fatalf("there are the tunnels %v", made)
+		}
+		return tunnel{ID: made[0].ID}
+	}
+	files := start()
+	home := one()
+	for _, file := range files {
+		token, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if connected, err := cloudflare.Connect(string(token)); err != nil || connected != home {
+			t.Errorf("with the token of %s: %v, %v", file, connected, err)
+		}
+	}
+	pod := deployWith(t, invocation{}, cloudflare, name)
+	pod.source.set(published(host, service))
+	pod.settles(t)
+	cloudflare.Publishes(t, home, host, service, `{}`)
+	watched := cloudflare.watch(t, host)
+	start()
+	if again := one(); again != home {
+		t.Errorf("another tunnel: %v", again)
+	}
+	pod.settles(t)
+	got(t, host, watched(), service+" through "+home.ID)
+	return fmt.Sprintf("%d replicas start at once, the answer to the first POST is lost, and the list shows the tunnel late: "+
+		"there is one, each replica has its token, and a hostname is served through it. Started again, they find it", replicas)
+}
+
+// byHand adds a rule before the catch-all, as somebody does in the dashboard. The others keep their bytes.
+func (e *emulator) byHand(t *testing.T, tunnel tunnel, rule string) {
+	t.Helper()
+	document, rules := string(e.Document(t, tunnel)), e.Rules(t, tunnel)
+	place := strings.LastIndex(document, rules[len(rules)-1].String())
+	text := `{"tunnel": "` + tunnel.ID + `", "config": ` + document[:place] + rule + "," + document[place:] + "}"
+	e.AskRaw(t, "POST", "/configurations", []byte(text), nil)
+}
+
+// A tunnel has rules that came from containers' labels and rules that were made by hand. When a container starts anew, its
+// agent writes the configuration from labels alone, and the hostnames made by hand are gone.
+// https://github.com/ChrispyBacon-dev/DockFlare/issues/386
+func rulesByHandThatAreWiped(t *testing.T) string {
+	const plex, rule = "plex.example.com", `{"hostname":"plex.example.com","service":"http://192.168.1.20:32400","id":"7"}`
+	cloudflare := startEmulator(t)
+	tunnel := cloudflare.TunnelNeverConfigured(t, "nas")
+	pod := deployWith(t, invocation{}, cloudflare, tunnel.ID)
+	sonarr, radarr := published("sonarr.example.com", "http://sonarr:8989"), published("radarr.example.com", "http://radarr:7878")
+	pod.source.set(sonarr, radarr)
+	pod.settles(t)
+	cloudflare.byHand(t, tunnel, rule)
+	cloudflare.Ask(t, "POST", "/records", map[string]any{"zone": harness.ZoneName, "posts": []map[string]any{
+		{"type": "CNAME", "name": plex, "content": tunnel.Hostname(), "proxied": true, "ttl": 1},
+	}}, nil)
+	before := cloudflare.RecordsFor(t, plex)
+	watched := cloudflare.watch(t, plex)
+	unharmed := func() {
+		t.Helper()
+		if rules := cloudflare.RulesFor(t, tunnel, plex); len(rules) != 1 || string(rules[0].Raw) != rule {
+			t.Errorf("the rule made by hand is %v", rules)
+		}
+		if records := cloudflare.RecordsFor(t, plex); len(records) != 1 || records[0].String() != before[0].String() {
+			t.Errorf("the record made by hand is %v", records)
+		}
+	}
+	// It starts anew, changes, goes and comes, and so does the program.
+	for _, wanted := range [][]*endpoint.Endpoint{
+		{radarr}, {sonarr, radarr}, {published("sonarr.example.com", "http://sonarr:9999"), radarr}, {},
+	} {
+		pod.source.set(wanted...)
+		pod.settles(t)
+		unharmed()
+	}
+	pod.source.set(sonarr)
+	pod.rollOut(t)
+	pod.settles(t)
+	unharmed()
+	got(t, plex, watched(), "http://192.168.1.20:32400 through "+tunnel.ID)
+	return "Containers come, change and go and the program starts anew: rule and record made by hand stay byte for byte, and " +
+		"their visitors notice nothing"
+}
+
+// An object names an Access policy that is not there. The hostname's application, which has others, is written without any
+// policy.
+// https://github.com/ChrispyBacon-dev/DockFlare/issues/399
+func anUnknownPolicyThatStripsTheOthers(t *testing.T) string {
+	const host, byHand, service, unknown = "web.example.com", "home.example.com", "http://web.shop.svc:80", "authenticated-default"
+	pod, tunnel, foreign := besideOthers(t, invocation{})
+	cloudflare := pod.cloudflare
+	cloudflare.setUpAccess(t)
+	cloudflare.protects(t, byHand)
+	with := func(hostname, policies string) *endpoint.Endpoint {
+		return published(hostname, service, property{"access-policy", policies})
+	}
+	pod.source.set(with(host, "staff, on-call"))
+	pod.settles(t)
+	applications := cloudflare.applications(t)
+	if len(applications) != 2 {
+		t.Fatalf("the applications are %q", applications)
+	}
+	watched := cloudflare.watchAll(t, host, byHand)
+	before := [2]string{cloudflare.Visit(t, host, "/"), cloudflare.Visit(t, byHand, "/")}
+
+	pod.source.set(with(host, "staff, "+unknown), with(byHand, unknown), published("other.example.com", service))
+	harness.Eventually(t, "the others are done", func() error {
+		pod.Alive(t)
+		return cloudflare.IsPublished(t, tunnel, "other.example.com", service, `{}`)
+	})
+	pod.isRefused(t, cloudflare)
+	cloudflare.hasApplications(t, applications...)
+	for _, hostname := range []string{host, byHand} {
+		if lines := pod.program.Lines(`hostname="`+hostname+`"`, "refused=access_policy", unknown); lines != 1 {
+			t.Errorf("the unknown policy of %s is told %d times", hostname, lines)
+		}
+	}
+	cloudflare.Withdrew(t, tunnel, byHand)
+	seen := watched()
+	got(t, host, seen[host], before[0])
+	got(t, byHand, seen[byHand], before[1])
+	foreign.untouched(t)
+	return "Refused by name (`refused=access_policy`), with the policies that there are. The application keeps its policies, also one " +
+		"made by hand; nobody gets in without a login at any time, and the other hostnames of the loop are done"
+}
+
+// Several teams deploy to one cluster and share a tunnel. Its configuration has one author only, because the one call that
+// changes it replaces all of it, so no team can keep its own rules by itself.
+// https://github.com/cloudflare/cloudflared/issues/1437
+func severalTeamsWithOneTunnel(t *testing.T) string {
+	pod, tunnel, foreign := besideOthers(t, invocation{}, "NAMESPACE_GUARD=true")
+	cloudflare := pod.cloudflare
+	service := func(team string) string { return "http://web." + team + ".svc:80" }
+	of := func(team, hostname, service string, properties ...property) *endpoint.Endpoint {
+		return from("ingress/"+team+"/"+hostname, published(hostname, service, properties...))
+	}
+	host := func(team string) string { return team + ".example.com" }
+	own := func(team string) *endpoint.Endpoint { return of(team, host(team), service(team)) }
+	pod.source.set(own("red"), own("green"), own("blue"))
+	pod.settles(t)
+	watched := cloudflare.watchAll(t, host("red"), host("green"), host("blue"))
+
+	// One changes its service, one makes a mistake, one asks for another's hostname and service. A fourth works by hand.
+	cloudflare.byHand(t, tunnel, `{"hostname":"terraform.example.com","service":"http://10.0.0.4:80"}`)
+	pod.source.set(
+		of("red", host("red"), "http://next.red.svc:80"),
+		of("green", host("green"), service("green"), property{"tunel-service", "http://other.green.svc:80"}),
+		own("blue"),
+		of("blue", host("green"), service("blue")),
+		of("blue", "stolen.example.com", service("red")),
+	)
+	harness.Eventually(t, "the one that made no mistake has its change", func() error {
+		pod.Alive(t)
+		return cloudflare.IsPublished(t, tunnel, host("red"), "http://next.red.svc:80", `{}`)
+	})
+	pod.isRefused(t, cloudflare)
+	for _, told := range [][]string{
+		{`hostname="` + host("green") + `"`, "refused=invalid"}, {`hostname="stolen.example.com"`, "refused=namespace_guard"},
+	} {
+		if lines := pod.program.Lines(told...); lines == 0 {
+			t.Errorf("nothing tells %q", told)
+		}
+	}
+	pod.source.set(own("green"), own("blue"))
+	pod.settles(t)
+	seen := watched()
+	got(t, host("red"), seen[host("red")][:2], service("red")+" through "+tunnel.ID, "http://next.red.svc:80 through "+tunnel.ID)
+	got(t, host("green"), seen[host("green")], service("green")+" through "+tunnel.ID)
+	got(t, host("blue"), seen[host("blue")], service("blue")+" through "+tunnel.ID)
+	cloudflare.Withdrew(t, tunnel, "stolen.example.com")
+	if rules := cloudflare.RulesFor(t, tunnel, "terraform.example.com"); len(rules) != 1 {
+		t.Errorf("the rule made by hand meanwhile is %v", rules)
+	}
+	foreign.untouched(t)
+	return "Each object is its team's own slice; `NAMESPACE_GUARD` keeps hostnames and services apart. A change, a mistake, a theft and " +
+		"a rule made by hand at once: each has its own effect only, and visitors of the others notice nothing"
+}
