@@ -77,7 +77,8 @@ func TestBothPrefixesAreReadWhereExternalDNSIsToldSo(t *testing.T) {
 	})
 }
 
-// TestAnAnnotationFilterLeavesDNSEndpointsPublished: ExternalDNS 0.22.0 shows none of them then (#6728).
+// TestAnAnnotationFilterLeavesDNSEndpointsPublished: ExternalDNS 0.22.0 shows none of them where one does not match
+// (#6728).
 func TestAnAnnotationFilterLeavesDNSEndpointsPublished(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t)

@@ -2,7 +2,7 @@
 //
 // Every test has its own three processes on loopback: the emulator, the program, and ExternalDNS with its connector
 // source, which the test feeds. Nothing else is faked: ExternalDNS plans, asks and counts as it does in a cluster.
-// Its registry crd has Kubernetes' own API server.
+// Its registry crd has Kubernetes' own API server. What begins TestMuseum is the museum of accidents, `just museum`.
 //
 // Environment: what package harness reads, and EXTERNAL_DNS_VERSIONS: older versions, which are built into the target folder;
 // without it they are not tried.
