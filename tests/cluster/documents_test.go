@@ -39,6 +39,7 @@ var documented = shape{
 	"app.example.com":    {"http://app.shop.svc:80"},
 	"secure.example.com": {"https://secure.shop.svc:443"},
 	"routed.example.com": {"http://routed.shop.svc:80"},
+	"wiki.example.com":   {"http://wiki.web.svc:80"},
 	"files.example.com":  {"^/api(/|$) http://files-api.shop.svc:8080", "http://files.shop.svc:80"},
 	exampleHost:          {"^/api(/|$) http://api.shop.svc:8080", "http://shop.shop.svc:80"},
 }
@@ -125,6 +126,7 @@ func TestTheExamplesOfTheDocumentsDoWhatTheySay(t *testing.T) {
 	}
 
 	cluster := startCluster(t)
+	cluster.cloudflare.SetUpAccess(t)
 	// The sources as docs/annotations.md says for these kinds.
 	objects := helm(t, map[string]any{"sources": []string{"ingress", "service", "gateway-httproute", "crd"}}, "values.yaml")
 	cluster.install(t, objects)

@@ -7,16 +7,6 @@ import (
 	"testing"
 )
 
-// setUpAccess gives the account a team and two reusable policies.
-func (e *emulator) setUpAccess(t *testing.T) {
-	t.Helper()
-	e.Ask(t, "POST", "/access", map[string]any{"team": "my-team"}, nil)
-	for _, name := range []string{"staff", "on-call"} {
-		include := []any{map[string]any{"email_domain": map[string]any{"domain": "example.com"}}}
-		e.Ask(t, "POST", "/policies", map[string]any{"name": name, "decision": "allow", "include": include}, nil)
-	}
-}
-
 // applications are the names of all Access applications, each with the names of its policies.
 func (e *emulator) applications(t *testing.T) (names []string) {
 	t.Helper()
@@ -65,7 +55,7 @@ func TestAHostnameIsPublishedWithTheApplicationThatProtectsIt(t *testing.T) {
 	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
 		pod, tunnel, foreign := besideOthers(t, invocation)
 		cloudflare := pod.cloudflare
-		cloudflare.setUpAccess(t)
+		cloudflare.SetUpAccess(t)
 		const web, service = "web.example.com", "http://web.shop.svc:80"
 		open := published("open.example.com", service)
 		with := func(policies string) property { return property{"access-policy", policies} }
@@ -119,7 +109,7 @@ func TestAnnotationsUnderAnotherPrefixOpenNothing(t *testing.T) {
 	t.Parallel()
 	pod, _, _ := besideOthers(t, invocation{}, "DEFAULT_SERVICE=http://ingress.svc:80")
 	cloudflare := pod.cloudflare
-	cloudflare.setUpAccess(t)
+	cloudflare.SetUpAccess(t)
 	const whole, part = "whole.example.com", "part.example.com"
 	pod.source.set(append(
 		addressed(whole, property{"access-policy", "staff"}),

@@ -327,7 +327,7 @@ func anUnknownPolicyThatStripsTheOthers(t *testing.T) string {
 	const host, byHand, service, unknown = "web.example.com", "home.example.com", "http://web.shop.svc:80", "authenticated-default"
 	pod, tunnel, foreign := besideOthers(t, invocation{})
 	cloudflare := pod.cloudflare
-	cloudflare.setUpAccess(t)
+	cloudflare.SetUpAccess(t)
 	cloudflare.protects(t, byHand)
 	with := func(hostname, policies string) *endpoint.Endpoint {
 		return published(hostname, service, property{"access-policy", policies})

@@ -136,6 +136,16 @@ func (e *Emulator) Writes(t *testing.T) (writes []Call) {
 	return writes
 }
 
+// SetUpAccess gives the account a team and the reusable policies staff and on-call.
+func (e *Emulator) SetUpAccess(t *testing.T) {
+	t.Helper()
+	e.Ask(t, "POST", "/access", map[string]any{"team": "my-team"}, nil)
+	for _, name := range []string{"staff", "on-call"} {
+		include := []any{map[string]any{"email_domain": map[string]any{"domain": "example.com"}}}
+		e.Ask(t, "POST", "/policies", map[string]any{"name": name, "decision": "allow", "include": include}, nil)
+	}
+}
+
 // Visit is what a visitor gets.
 type Visit struct {
 	Text    string `json:"text"`
