@@ -11,6 +11,10 @@ arm_binary := target_dir / arm_target / "release" / name
 # What a release consists of.
 release_files := target_dir / "release-files"
 
+cost_binary := target_dir / static_target / "release/cost"
+cost_now := target_dir / "cost.txt"
+cost_of_release := "tests/cost/last-release.txt"
+
 actionlint_version := "v1.7.12"
 
 # What the README promises of the x86_64 static binary.
@@ -266,6 +270,52 @@ figures: static
     WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' \
         cargo bench --locked --bench figures
 
+# What the program decides, in instructions, and its size, beside the last release's; fails where it costs a tenth more,
+# has a hundredth more bytes, or grows faster than its work (needs valgrind).
+[group('measure')]
+cost: (cost-table cost_now)
+    '{{ cost_binary }}' compare '{{ cost_of_release }}' '{{ cost_now }}'
+
+# Write that table anew: with a release, and where more cost is meant.
+[group('measure')]
+cost-renew: (cost-table cost_of_release)
+
+# The same of two revisions, each with its own pieces of work (needs valgrind).
+[group('measure')]
+cost-between before after='HEAD':
+    #!/usr/bin/env bash
+    set -euo pipefail
+    export CARGO_TARGET_DIR='{{ absolute_path(target_dir) }}/cost-between'
+    trees=$(mktemp --directory)
+    finish() {
+        for side in before after; do
+            [[ ! -e "$trees/$side" ]] || git worktree remove --force "$trees/$side"
+        done
+        rm -rf "$trees"
+    }
+    trap finish EXIT
+    if ! git diff --quiet '{{ before }}' '{{ after }}' -- tests/cost; then
+        echo 'note: tests/cost differs between the two, so the work that they are measured by may differ too' >&2
+    fi
+    measure() {
+        git worktree add --quiet --detach "$trees/$1" "$2"
+        if [[ ! -d "$trees/$1/tests/cost" ]]; then
+            echo "error: $2 is older than tests/cost" >&2
+            return 1
+        fi
+        (cd "$trees/$1" && '{{ just_executable() }}' cost-table "$trees/$1.txt")
+    }
+    measure before '{{ before }}'
+    measure after '{{ after }}'
+    "$CARGO_TARGET_DIR/{{ static_target }}/release/cost" compare "$trees/before.txt" "$trees/after.txt"
+
+[private]
+cost-table file: static
+    # Without its symbols callgrind would not know what to count.
+    cargo rustc --release --locked --target {{ static_target }} --package cost --bin cost -- -C strip=none
+    '{{ cost_binary }}' measure '{{ static_binary }}' >'{{ file }}.new'
+    mv '{{ file }}.new' '{{ file }}'
+
 # Archives, SBOMs and sums of both targets, in target/release-files (needs cargo-auditable, cargo-cyclonedx, Python).
 [group('release')]
 release:
@@ -288,4 +338,4 @@ release-check:
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size memory demo pictures-check promtool e2e museum cluster quickstart e2e-versions deploy-files release-check image-test mutations
+ci: test lint doc deny size cost memory demo pictures-check promtool e2e museum cluster quickstart e2e-versions deploy-files release-check image-test mutations

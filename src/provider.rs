@@ -35,7 +35,7 @@ use crate::observe::metrics::{Family, Metrics};
 pub(crate) use crate::provider::access_reader::{
     APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ,
 };
-use crate::provider::adjustments::Adjustments;
+pub use crate::provider::adjustments::Adjustments;
 use crate::provider::memory::{SaidLines, SwallowedHostnames};
 use crate::provider::policies::PolicyReader;
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};

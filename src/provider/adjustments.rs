@@ -12,17 +12,17 @@ use crate::logging;
 use crate::model::LogLine;
 use crate::model::endpoint::Endpoint;
 use crate::provider::memory::{MergedObjects, SaidLines, Shown};
-use crate::provider::request_error::RequestError;
 use crate::reconcile::adjust::{self, Adjuster};
 use crate::reconcile::protection;
 use crate::reconcile::rivals::{self, Holders, Known};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Settings};
+use crate::webhook::Interrupted;
 use crate::webhook::incoming::{Arrived, Incoming};
 
 /// The memory from one adjustment to the next.
 #[derive(Debug, Default)]
-pub(super) struct Adjustments {
+pub struct Adjustments {
     merged_objects: Mutex<MergedObjects>,
     holders: Mutex<Holders>,
     /// The number of endpoints that named no service.
@@ -33,14 +33,17 @@ pub(super) struct Adjustments {
 impl Adjustments {
     /// The canonical form of `wanted`. Without a snapshot nobody here knows who holds a hostname, and ExternalDNS goes
     /// by the labels that it remembers.
-    pub(super) fn adjust(
+    ///
+    /// # Errors
+    /// When the body cannot be read to its end, or there is no room for what is kept of it.
+    pub fn adjust(
         &self,
         wanted: &mut Incoming<'_>,
         settings: &Settings,
         last_snapshot: impl FnOnce() -> Option<Arc<Snapshot>>,
         clock: &dyn Clock,
         deadline: Deadline,
-    ) -> Result<Vec<Endpoint>, RequestError> {
+    ) -> Result<Vec<Endpoint>, Interrupted> {
         let is_late = || deadline.remaining(clock) < limits::ADJUST_RESERVE;
         let mut adjuster = Adjuster::new(settings);
         let mut shown = Shown::default();

@@ -1,0 +1,136 @@
+//! The program between the sockets and Cloudflare: it answers requests from a snapshot, and plans instead of writing.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, Deadline};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, List};
+use external_dns_cloudflare_tunnel_webhook::provider::Adjustments;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Plan, Settled};
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
+use external_dns_cloudflare_tunnel_webhook::reconcile::{Settings, records};
+use external_dns_cloudflare_tunnel_webhook::webhook::budget::Budget;
+use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Arrived, Incoming, Shape};
+use external_dns_cloudflare_tunnel_webhook::webhook::routes::{self, Head};
+use external_dns_cloudflare_tunnel_webhook::webhook::{Failure, Service};
+
+use crate::Outcome;
+
+const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";
+
+/// No body of any scale is short of memory.
+const MEMORY_BYTES: usize = 1024 * 1024 * 1024;
+
+/// The clock stands still, so any time will do.
+const TIME: Duration = Duration::from_secs(10);
+
+pub(crate) struct Program {
+    settings: Settings,
+    snapshot: Arc<Snapshot>,
+    adjustments: Adjustments,
+    clock: StoppedClock,
+    planned: Mutex<Plan>,
+}
+
+impl Program {
+    pub(crate) fn new(settings: Settings, snapshot: Snapshot) -> Self {
+        Self {
+            settings,
+            snapshot: Arc::new(snapshot),
+            adjustments: Adjustments::default(),
+            clock: StoppedClock::new(),
+            planned: Mutex::default(),
+        }
+    }
+
+    /// The body of the answer to a request.
+    ///
+    /// # Errors
+    /// When it is not answered with success.
+    pub(crate) fn answer(&self, method: &str, target: &str, body: &str) -> Outcome<Vec<u8>> {
+        let head = Head {
+            method,
+            target,
+            accept: vec![MEDIA_TYPE],
+            content_type: vec![MEDIA_TYPE],
+            is_from_page: false,
+        };
+        let accepted =
+            routes::accept(&head, Some(body.len())).map_err(|answer| format!("status {}", answer.status))?;
+        let mut source = body.as_bytes();
+        let mut share = Budget::new(MEMORY_BYTES, 0).share(self.clock.now());
+        let deadline = Deadline::after(&self.clock, TIME);
+        let shape = accepted.shape().unwrap_or(Shape::Object);
+        let mut incoming =
+            Incoming::new(&mut source, Some(body.len()), shape, &mut share, deadline, &self.clock);
+        let answer = accepted.answer(&mut incoming, self, deadline);
+        match answer.status {
+            200 | 204 => Ok(answer.body),
+            status => Err(format!("status {status}: {}", String::from_utf8_lossy(&answer.body)).into()),
+        }
+    }
+
+    /// What the last request of changes would write.
+    pub(crate) fn into_plan(self) -> Plan {
+        self.planned.into_inner().expect("nothing panicked")
+    }
+}
+
+impl Service for Program {
+    fn domain_filter(&self) -> Box<str> {
+        self.settings.policy.filter.to_json()
+    }
+
+    fn records(&self, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
+        Ok(records::records(&self.snapshot, &self.settings).endpoints)
+    }
+
+    fn adjust_endpoints(
+        &self,
+        wanted: &mut Incoming<'_>,
+        deadline: Deadline,
+    ) -> Result<Vec<Endpoint>, Failure> {
+        let last = || Some(Arc::clone(&self.snapshot));
+        Ok(self.adjustments.adjust(wanted, &self.settings, last, &self.clock, deadline)?)
+    }
+
+    fn apply_changes(&self, incoming: &mut Incoming<'_>, _: Deadline) -> Result<(), Failure> {
+        let mut changes = Changes::default();
+        while let Some(Arrived { list, endpoint, .. }) = incoming.next_endpoint()? {
+            if plan::concerns(&endpoint, list == List::UpdateOld, &self.settings) {
+                changes.add(list, endpoint);
+            }
+        }
+        let plan = plan::plan(&changes, &self.snapshot, &Settled::default(), &self.settings)
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        *self.planned.lock().expect("nothing panicked") = plan;
+        Ok(())
+    }
+
+    fn property_values_equal(&self, _: &str, previous: &str, current: &str) -> bool {
+        previous == current
+    }
+}
+
+/// However slow the machine that counts instructions, nothing is late.
+#[derive(Debug)]
+struct StoppedClock(Instant);
+
+impl StoppedClock {
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn new() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Instant {
+        self.0
+    }
+
+    fn sleep(&self, _: Duration) {}
+
+    fn unix_seconds(&self) -> i64 {
+        0
+    }
+}
