@@ -5,6 +5,7 @@
 //! lower-case punycode without a trailing dot is sure to match what browsers send, and nothing else is written.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::error::Error;
 use std::fmt;
 
@@ -74,6 +75,14 @@ impl Hostname {
 /// True if `name` is `domain` or is below it on a label boundary, both in normal form. A wildcard is below its domain.
 pub fn is_within(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// Compares names from their ends, a dot before everything else: a name comes directly before all that are below it.
+pub fn in_tree_order(one: &str, other: &str) -> Ordering {
+    fn from_the_end(name: &str) -> impl Iterator<Item = u8> {
+        name.bytes().rev().map(|byte| if byte == b'.' { 0 } else { byte })
+    }
+    from_the_end(one).cmp(from_the_end(other))
 }
 
 /// True if `name` is below `domain`, both in normal form.
@@ -282,6 +291,22 @@ mod tests {
 
     fn hostname(text: &str) -> Hostname {
         Hostname::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    /// A hyphen and an asterisk come before a dot in ASCII.
+    #[test]
+    fn in_tree_order_a_name_comes_directly_before_all_that_are_below_it() {
+        let mut names =
+            ["a.b.c", "b.c", "-b.c", "a-b.c", "*.b.c", "ab.c", "c", "z.a.b.c", "bc", "*.c", "b.cc"];
+        names.sort_unstable_by(|one, other| in_tree_order(one, other));
+        for domain in names {
+            let first = names.iter().position(|name| *name == domain).unwrap();
+            let below = names.iter().filter(|name| is_within(name, domain)).count();
+            assert!(
+                names[first..first + below].iter().all(|name| is_within(name, domain)),
+                "{domain} {names:?}"
+            );
+        }
     }
 
     #[test]

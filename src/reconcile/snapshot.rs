@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ingress::{Document, Owned, Rule};
+use crate::model::hostname::in_tree_order;
 use crate::model::{Hostname, Record, TunnelId, Zone, hostname};
 use crate::ordered::inserted;
 use crate::reconcile::Settings;
@@ -61,7 +62,7 @@ pub struct TunnelSnapshot {
 impl ZoneSnapshot {
     /// The zone with its records, in any order.
     pub fn new(zone: Zone, mut records: Vec<Record>) -> Self {
-        records.sort_unstable_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
+        records.sort_unstable_by(|a, b| in_tree_order(&a.name, &b.name).then_with(|| a.id.cmp(&b.id)));
         let mut txts_by_digest: BTreeMap<Box<str>, Vec<usize>> = BTreeMap::new();
         for (index, record) in records.iter().enumerate().filter(|(_, record)| record.is_writable_txt()) {
             if let Some(stamp) = TxtStamp::parse(&record.comment) {
@@ -71,16 +72,24 @@ impl ZoneSnapshot {
         Self { zone, records, txts_by_digest }
     }
 
-    /// All records, sorted by name.
+    /// All records. Those at a name or below it are neighbours: see [`hostname::in_tree_order`].
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
     /// The records of one name.
     pub fn records_of(&self, name: &str) -> &[Record] {
-        let start = self.records.partition_point(|record| &*record.name < name);
+        let within = self.records_within(name);
+        // The name itself comes before those below it.
+        let length = within.iter().take_while(|record| &*record.name == name).count();
+        within.get(..length).unwrap_or_default()
+    }
+
+    /// The records of a name and of those below it.
+    fn records_within(&self, name: &str) -> &[Record] {
+        let start = self.records.partition_point(|record| in_tree_order(&record.name, name).is_lt());
         let rest = self.records.get(start..).unwrap_or_default();
-        let length = rest.partition_point(|record| &*record.name == name);
+        let length = rest.partition_point(|record| hostname::is_within(&record.name, name));
         rest.get(..length).unwrap_or_default()
     }
 
@@ -112,8 +121,7 @@ impl ZoneSnapshot {
             let records = self.records_of(&wildcard);
             if !records.is_empty() && wildcard != name {
                 // An existing name, or one below, takes all names below it from the wildcard.
-                let mut standing = self.records.iter().filter(|record| counts(record));
-                let is_cut = standing.any(|record| hostname::is_within(&record.name, topmost));
+                let is_cut = self.records_within(topmost).iter().any(&counts);
                 return if is_cut { &[] } else { records };
             }
             topmost = above;
