@@ -9,6 +9,7 @@
 pub mod access;
 pub mod document;
 pub mod edit;
+mod hosts;
 mod order;
 pub mod origin_option;
 pub mod origin_request;
@@ -19,6 +20,7 @@ pub mod service;
 
 pub use document::{Document, DocumentError, Edited};
 pub use edit::{EditRefusal, Owned, RuleEdit};
+pub use hosts::Hosts;
 pub use origin_option::OriginOption;
 pub use origin_request::OriginRequest;
 pub use path::{PathError, PathPattern};

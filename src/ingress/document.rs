@@ -10,7 +10,6 @@ use std::fmt;
 use serde_json::value::RawValue;
 
 use super::edit::{Applied, EditRefusal, Owned, RuleEdit, apply};
-use super::order::Scope;
 use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::Rule;
 use crate::model::hostname::Hostname;
@@ -91,12 +90,9 @@ impl Document {
         self.owned(own).is_shadowed(hostname, path)
     }
 
-    /// The rule, ours or not, that stands in front of the one for this hostname and path and takes all of its requests.
-    /// `None` if there is no such rule.
+    /// [`Owned::hidden_by`] for a single question.
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
-        let scope = Scope::new(hostname, path);
-        let present = self.rules.iter().position(|rule| scope.is_of(rule))?;
-        self.rules.iter().take(present).find(|rule| scope.is_covered_by(rule))
+        self.owned(&|_| false).hidden_by(hostname, path)
     }
 
     /// True if the tunnel's own `originRequest` requires Access, which cloudflared only respects in rules.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 
-use super::order::{Scope, Slot, is_misplaced, place, place_again};
+use super::hosts::Hosts;
+use super::order::{Scope, Slot, is_misplaced, place, place_again, slots};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::labels::labels;
 use crate::model::hostname::Hostname;
@@ -113,20 +114,21 @@ pub(super) struct Applied {
 /// First it decides on the list as it came which edits are refused; then it removes rules; then it puts rules, in the
 /// order that they have among themselves. So nothing depends on the order of the edits.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
-    let mut list = Owned::new(rules, own).list;
+    let Owned { rules, mut list, mut hosts } = Owned::new(rules, own);
     let mut refused = Refused::default();
     let (puts, removals) = wishes(edits, &mut refused);
 
     let claimed: Vec<(Put<'_>, Claim)> = puts
         .into_iter()
-        .filter_map(|put| refused.unless(&put.indices, claim(rules, &put)).map(|claim| (put, claim)))
+        .filter_map(|put| refused.unless(&put.indices, claim(&list, &hosts, &put)).map(|claim| (put, claim)))
         .filter(|(_, claim)| *claim != Claim::Nothing)
         .collect();
     let mut effective = BTreeSet::new();
-    let mut removed = Vec::new();
+    let mut removed = BTreeSet::new();
     for Removal { scope, indices } in &removals {
-        if let Some(present) = refused.unless(indices, the_one(rules, *scope)).flatten() {
-            removed.push(present);
+        let present = the_one(&list, &hosts.near(scope.hostname), *scope);
+        if let Some(present) = refused.unless(indices, present).flatten() {
+            removed.insert(present);
             effective.extend(indices);
         }
     }
@@ -141,15 +143,19 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     let accepted: Vec<&Put<'_>> = claimed
         .iter()
         .filter_map(|(put, claim)| {
-            let equivalent = check_equivalents(&list, Scope::of(put.rule), claim.replaced());
+            let (scope, near) = (Scope::of(put.rule), hosts.near(&put.rule.hostname));
+            let equivalent = check_equivalents(&list, &near, scope, claim.replaced());
             refused.unless(&put.indices, equivalent).map(|()| put)
         })
         .collect();
 
     let kept = list.into_iter().enumerate().filter(|(index, _)| !removed.contains(index));
     let mut list: Vec<Slot<'_>> = kept.map(|(_, slot)| slot).collect();
+    if !removed.is_empty() {
+        hosts = Hosts::of(list.iter().map(|slot| &*slot.rule));
+    }
     for Put { rule, replaces: _, indices } in accepted {
-        if put(&mut list, rule) {
+        if put(&mut list, &mut hosts, rule) {
             effective.extend(indices);
         }
     }
@@ -171,12 +177,13 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
 pub struct Owned<'a> {
     rules: &'a [Rule],
     list: Vec<Slot<'a>>,
+    hosts: Hosts,
 }
 
 impl<'a> Owned<'a> {
     pub(super) fn new(rules: &'a [Rule], own: &dyn Fn(&Rule) -> bool) -> Self {
         let slot = |rule| Slot { rule: Cow::Borrowed(rule), is_own: own(rule) };
-        Self { rules, list: rules.iter().map(slot).collect() }
+        Self { rules, list: rules.iter().map(slot).collect(), hosts: Hosts::of(rules) }
     }
 
     /// The same, with the rules that `own` names marked as ours as well.
@@ -191,16 +198,27 @@ impl<'a> Owned<'a> {
     /// so that it matches nothing. False if the put would be refused, if there is no such rule, or if the rule is not
     /// ours.
     pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>) -> bool {
-        let scope = Scope::new(hostname, path);
-        let Ok(Some(present)) = the_one(self.rules, scope) else {
+        let (scope, near) = (Scope::new(hostname, path), self.hosts.near(hostname));
+        let Ok(Some(present)) = the_one(&self.list, &near, scope) else {
             return false;
         };
         let Some(slot) = self.list.get(present).filter(|slot| slot.is_own) else {
             return false;
         };
         let is_live = scope.is_covered_by(&slot.rule);
-        check_equivalents(&self.list, scope, Some(present)).is_ok()
-            && (!is_live || is_misplaced(&self.list, present, scope))
+        check_equivalents(&self.list, &near, scope, Some(present)).is_ok()
+            && (!is_live || is_misplaced(&self.list, &near, present, scope))
+    }
+
+    /// The rule, ours or not, that stands in front of the one for this hostname and path and takes all of its requests.
+    /// `None` if there is no such rule.
+    pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&'a Rule> {
+        let scope = Scope::new(hostname, path);
+        let near = self.hosts.near(hostname);
+        let (present, _) = slots(&self.list, &near).find(|(_, slot)| scope.is_of(&slot.rule))?;
+        let mut in_front = slots(&self.list, &near).take_while(|(place, _)| *place < present);
+        let (hiding, _) = in_front.find(|(_, slot)| scope.is_covered_by(&slot.rule))?;
+        self.rules.get(hiding)
     }
 }
 
@@ -284,22 +302,22 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
     (puts, removals)
 }
 
-/// Decides what a put may do to the rule at its hostname and path.
-fn claim(rules: &[Rule], put: &Put<'_>) -> Result<Claim, EditRefusal> {
-    match the_one(rules, Scope::of(put.rule))? {
+/// Decides what a put may do to the rule at its hostname and path, which is among `rules` if there is one.
+fn claim(list: &[Slot<'_>], hosts: &Hosts, put: &Put<'_>) -> Result<Claim, EditRefusal> {
+    let is_as_wanted =
+        |index: usize| list.get(index).is_some_and(|slot| slot.rule.equals_in_every_field(put.rule));
+    match the_one(list, &hosts.near(&put.rule.hostname), Scope::of(put.rule))? {
         None => Ok(Claim::Add),
         Some(index) if put.replaces => Ok(Claim::Replace(index)),
-        Some(index) if rules.get(index).is_some_and(|rule| rule.equals_in_every_field(put.rule)) => {
-            Ok(Claim::Nothing)
-        }
+        Some(index) if is_as_wanted(index) => Ok(Claim::Nothing),
         Some(index) => Err(EditRefusal::Conflict { rule: index + 1 }),
     }
 }
 
-/// The only rule for `scope`, if there is one.
-fn the_one(rules: &[Rule], scope: Scope<'_>) -> Result<Option<usize>, EditRefusal> {
+/// The only rule for `scope`, which is at one of the places `near` if there is one.
+fn the_one(list: &[Slot<'_>], near: &[usize], scope: Scope<'_>) -> Result<Option<usize>, EditRefusal> {
     let found: Vec<usize> =
-        rules.iter().enumerate().filter(|(_, rule)| scope.is_of(rule)).map(|(index, _)| index).collect();
+        slots(list, near).filter(|(_, slot)| scope.is_of(&slot.rule)).map(|(place, _)| place).collect();
     match found[..] {
         [] => Ok(None),
         [index] => Ok(Some(index)),
@@ -307,25 +325,36 @@ fn the_one(rules: &[Rule], scope: Scope<'_>) -> Result<Option<usize>, EditRefusa
     }
 }
 
-/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule behind
-/// ours gets none already, unless ours is spelled so that it matches nothing.
-fn check_equivalents(list: &[Slot<'_>], scope: Scope<'_>, present: Option<usize>) -> Result<(), EditRefusal> {
+/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it; such a rule is at one of
+/// the places `near`. A foreign rule behind ours gets none already, unless ours is spelled so that it matches nothing.
+fn check_equivalents(
+    list: &[Slot<'_>],
+    near: &[usize],
+    scope: Scope<'_>,
+    present: Option<usize>,
+) -> Result<(), EditRefusal> {
     let is_live = |index: &usize| list.get(*index).is_some_and(|slot| scope.is_covered_by(&slot.rule));
-    let in_front = list.get(..present.filter(is_live).unwrap_or(list.len())).unwrap_or_default();
-    match in_front.iter().position(|slot| !slot.is_own && scope.is_equivalent_to(&slot.rule)) {
-        Some(index) => Err(EditRefusal::MutualCover { rule: index + 1 }),
+    let end = present.filter(is_live).unwrap_or(list.len());
+    let mut in_front = slots(list, near).take_while(|(place, _)| *place < end);
+    match in_front.find(|(_, slot)| !slot.is_own && scope.is_equivalent_to(&slot.rule)) {
+        Some((place, _)) => Err(EditRefusal::MutualCover { rule: place + 1 }),
         None => Ok(()),
     }
 }
 
-/// Writes the rule, at its place or where it has to stand. Returns true if that changes anything.
-fn put(list: &mut Vec<Slot<'_>>, wanted: &WantedRule) -> bool {
+/// Writes the rule, at its place or where it has to stand. Returns true if that changes anything. `hosts` has the places of
+/// the list.
+fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> bool {
     let scope = Scope::of(wanted);
-    let Some(present) = list.iter().position(|slot| scope.is_of(&slot.rule)) else {
-        list.insert(place(list, scope), Slot { rule: Cow::Owned(Rule::wanted(wanted)), is_own: true });
+    let near = hosts.near(&wanted.hostname);
+    let present = slots(list, &near).find(|(_, slot)| scope.is_of(&slot.rule)).map(|(place, _)| place);
+    let Some(present) = present else {
+        let place = place(list, &near, scope);
+        list.insert(place, Slot { rule: Cow::Owned(Rule::wanted(wanted)), is_own: true });
+        hosts.insert(place, &wanted.hostname);
         return true;
     };
-    let is_misplaced = is_misplaced(list, present, scope);
+    let is_misplaced = is_misplaced(list, &near, present, scope);
     let Some(slot) = list.get_mut(present) else { return false };
     let is_live = scope.is_covered_by(&slot.rule);
     let is_equal = slot.rule.equals(wanted);
@@ -336,9 +365,12 @@ fn put(list: &mut Vec<Slot<'_>>, wanted: &WantedRule) -> bool {
         return !is_equal;
     }
     let slot = list.remove(present);
+    hosts.remove(present, &wanted.hostname);
+    let near = hosts.near(&wanted.hostname);
     // With its spelling corrected the rule answers requests that it did not answer before, so it is placed like a new
     // one.
-    let place = if is_live { place_again(list, present, scope) } else { place(list, scope) };
+    let place = if is_live { place_again(list, &near, present, scope) } else { place(list, &near, scope) };
     list.insert(place, slot);
+    hosts.insert(place, &wanted.hostname);
     !is_equal || place != present
 }

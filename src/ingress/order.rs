@@ -19,7 +19,7 @@
 //! by a rule of ours between the two.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
 use super::path::shape::{self, PathRank};
 use super::rule::{Rule, WantedRule};
@@ -35,7 +35,7 @@ pub(super) struct Slot<'a> {
 /// The hostname and path of a rule of ours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope<'a> {
-    hostname: &'a Hostname,
+    pub(super) hostname: &'a Hostname,
     path: Option<&'a str>,
 }
 
@@ -116,45 +116,59 @@ impl<'a> Key<'a> {
     }
 }
 
-/// The place of a rule for `scope` in a list that has none for it.
-pub(super) fn place(list: &[Slot<'_>], scope: Scope<'_>) -> usize {
-    place_before(list, list.len(), scope)
+/// The rules of a list at some places, with these.
+pub(super) fn slots<'l, 'a>(
+    list: &'l [Slot<'a>],
+    places: &'l [usize],
+) -> impl Iterator<Item = (usize, &'l Slot<'a>)> {
+    places.iter().filter_map(|place| Some((*place, list.get(*place)?)))
+}
+
+/// The place of a rule for `scope` in a list that has none for it. `near` has the places, ascending, of all rules that may
+/// share hosts with it.
+pub(super) fn place(list: &[Slot<'_>], near: &[usize], scope: Scope<'_>) -> usize {
+    place_before(list, near, list.len(), scope)
 }
 
 /// The new place of our rule for `scope`, which was misplaced at `index`. It moves only towards the front, so it never
 /// passes a foreign rule behind it.
-pub(super) fn place_again(list: &[Slot<'_>], index: usize, scope: Scope<'_>) -> usize {
+pub(super) fn place_again(list: &[Slot<'_>], near: &[usize], index: usize, scope: Scope<'_>) -> usize {
     let foreign = list.iter().skip(index).position(|slot| !slot.is_own);
-    place_before(list, foreign.map_or(list.len(), |offset| index + offset), scope)
+    place_before(list, near, foreign.map_or(list.len(), |offset| index + offset), scope)
 }
 
-fn place_before(list: &[Slot<'_>], end: usize, scope: Scope<'_>) -> usize {
+fn place_before(list: &[Slot<'_>], near: &[usize], end: usize, scope: Scope<'_>) -> usize {
     let key = scope.key();
-    let edge = list.iter().take(end).position(|slot| is_edge(slot, scope)).unwrap_or(end);
-    let run = run_before(list, edge);
-    let beginning = edge - run.len();
-    let shares_hosts = |slot: &Slot<'_>| scope.shares_hosts_with(&slot.rule);
-    let wider = run.iter().position(|slot| shares_hosts(slot) && Key::of(&slot.rule) > key);
-    let wider = wider.unwrap_or(run.len());
-    let narrower = run.iter().rposition(|slot| shares_hosts(slot) && Key::of(&slot.rule) < key);
-    let narrower = narrower.map_or(0, |index| index + 1);
+    let mut edges = slots(list, near).filter(|(place, slot)| *place < end && is_edge(slot, scope));
+    let edge = edges.next().map_or(end, |(place, _)| place);
+    let beginning = edge - run_before(list, edge).len();
+    let (mut narrower, mut wider) = (beginning, edge);
+    for (place, slot) in slots(list, near) {
+        if place < beginning || place >= wider || !scope.shares_hosts_with(&slot.rule) {
+            continue;
+        }
+        match Key::of(&slot.rule).cmp(&key) {
+            Ordering::Less => narrower = place + 1,
+            Ordering::Equal => {}
+            Ordering::Greater => wider = place,
+        }
+    }
     // Between the two any place will do, so this takes the one that keeps a sorted run sorted. If a wider rule stands
     // in front of a narrower one, those two are misplaced themselves, but this one at least is reached.
-    let sorted = run
-        .iter()
-        .take(wider)
-        .skip(narrower)
-        .position(|slot| Key::of(&slot.rule) > key)
-        .map_or(wider, |index| narrower + index);
-    beginning + sorted
+    let between = list.get(narrower..wider).unwrap_or_default();
+    narrower + between.partition_point(|slot| Key::of(&slot.rule) <= key)
 }
 
-/// True if our rule at `index` must move: a rule in front of it covers it, and belongs behind it.
-pub(super) fn is_misplaced(list: &[Slot<'_>], index: usize, scope: Scope<'_>) -> bool {
+/// True if our rule at `index` must move: a rule in front of it covers it, and belongs behind it. `near` has the places of
+/// all rules that may share hosts with it.
+pub(super) fn is_misplaced(list: &[Slot<'_>], near: &[usize], index: usize, scope: Scope<'_>) -> bool {
     let key = scope.key();
-    let in_front = list.get(..index).unwrap_or_default();
-    let is_wider = |slot: &Slot<'_>| scope.shares_hosts_with(&slot.rule) && Key::of(&slot.rule) > key;
-    in_front.iter().any(|slot| is_edge(slot, scope)) || run_before(list, index).iter().any(is_wider)
+    slots(list, near).take_while(|(place, _)| *place < index).any(|(place, slot)| {
+        let is_wider = scope.shares_hosts_with(&slot.rule) && Key::of(&slot.rule) > key;
+        // Only our rules directly before it, uninterrupted by a foreign one, are in order with it.
+        let mut between = list.get(place..index).unwrap_or_default().iter();
+        is_edge(slot, scope) || is_wider && between.all(|slot| slot.is_own)
+    })
 }
 
 /// True if a rule for `scope` has to stand in front of this one.

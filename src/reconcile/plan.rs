@@ -370,6 +370,7 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
 
 /// Rules of ours that get no request, because a rule in front takes them all.
 fn unreachable_rules(plan: &Plan, tunnel: &TunnelId, document: &Document) -> Vec<Note> {
+    let rules = document.owned(&|_| false);
     let edits = plan
         .hosts
         .iter()
@@ -381,7 +382,7 @@ fn unreachable_rules(plan: &Plan, tunnel: &TunnelId, document: &Document) -> Vec
             RuleEdit::Remove { .. } => None,
         })
         .filter_map(|(resource, rule)| {
-            let front = document.hidden_by(&rule.hostname, rule.path_text())?;
+            let front = rules.hidden_by(&rule.hostname, rule.path_text())?;
             let (hostname, path) = (front.hostname(), front.path().unwrap_or_default());
             Some(Note {
                 hostname: rule.hostname.as_str().into(),

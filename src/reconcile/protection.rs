@@ -11,7 +11,7 @@ use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::applications::{self, Place};
 use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE};
 use crate::reconcile::cover::{self, Cover};
-use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::snapshot::{OwnRules, Snapshot, TunnelSnapshot};
 
 /// The hostnames and paths whose endpoints ask in one request to be open.
 #[derive(Debug, Default)]
@@ -25,8 +25,8 @@ pub(super) struct HostProtection<'a> {
     own: &'a OwnRules,
     /// Its rules in all configured tunnels.
     rules: Vec<HostRule<'a>>,
-    /// A wildcard's rule that requires a token may take its requests now.
-    is_below_protected: bool,
+    /// The tunnel that visitors are led to.
+    visited: Option<&'a TunnelSnapshot>,
 }
 
 /// What an endpoint asks for.
@@ -60,10 +60,7 @@ impl<'a> HostProtection<'a> {
             rules.map(move |rule| HostRule { tunnel: id, rule, is_ours: own.has(id, rule), is_visited })
         });
         let visited = led_to.as_ref().and_then(|id| snapshot.tunnels.get(id));
-        let mut wider = visited.into_iter().flat_map(|tunnel| tunnel.document.rules());
-        let is_below_protected =
-            wider.any(|rule| is_wider(rule, hostname.as_str()) && rule.requires_access());
-        Self { hostname, snapshot, settings, own, rules: rules.collect(), is_below_protected }
+        Self { hostname, snapshot, settings, own, rules: rules.collect(), visited }
     }
 
     pub(super) fn access(&self) -> Option<&'a AccessSnapshot> {
@@ -155,12 +152,18 @@ impl<'a> HostProtection<'a> {
         own.iter().any(|own| own.stamp.claims.record_only)
     }
 
+    /// True if a wildcard's rule that requires a token may take its requests now.
+    fn is_below_protected(&self) -> bool {
+        let mut rules = self.visited.into_iter().flat_map(|tunnel| tunnel.document.rules());
+        rules.any(|rule| is_wider(rule, self.hostname.as_str()) && rule.requires_access())
+    }
+
     /// True if something on the hostname is protected that is at none of the `wished` places: by a rule, whoever made it
     /// and if it is a wildcard's, or by an application of ours.
     fn has_protected_beside(&self, wished: &[Place]) -> bool {
         let is_wished =
             |rule: &Rule| Place::of(self.hostname, rule.path()).is_ok_and(|place| wished.contains(&place));
-        self.is_below_protected
+        self.is_below_protected()
             || self.rules.iter().any(|one| one.rule.requires_access() && !is_wished(one.rule))
             || self.all_applications().iter().any(|(place, _)| !wished.contains(place))
     }

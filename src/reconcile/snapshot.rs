@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ingress::{Document, Owned, Rule};
+use crate::ingress::{Document, Hosts, Owned, Rule};
 use crate::model::hostname::in_tree_order;
 use crate::model::{Hostname, Record, TunnelId, Zone, hostname};
 use crate::ordered::inserted;
@@ -56,7 +56,7 @@ pub struct TunnelSnapshot {
     pub writable: bool,
     /// The version of the document; -1 if Cloudflare gives none.
     pub version: i64,
-    rules_by_hostname: BTreeMap<Box<str>, Vec<usize>>,
+    hosts: Hosts,
 }
 
 impl ZoneSnapshot {
@@ -151,18 +151,20 @@ impl ZoneSnapshot {
 
 impl TunnelSnapshot {
     pub fn new(document: Document, writable: bool, version: i64) -> Self {
-        let mut rules_by_hostname: BTreeMap<Box<str>, Vec<usize>> = BTreeMap::new();
-        for (index, rule) in document.rules().iter().enumerate() {
-            rules_by_hostname.entry(rule.folded_hostname().into()).or_default().push(index);
-        }
-        Self { document, writable, version, rules_by_hostname }
+        let hosts = Hosts::of(document.rules());
+        Self { document, writable, version, hosts }
     }
 
     /// The rules of one hostname, in the document's order.
     pub fn rules_of(&self, hostname: &Hostname) -> Vec<&Rule> {
-        let indices = self.rules_by_hostname.get(hostname.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let rules = indices.iter().filter_map(|index| self.document.rules().get(*index));
-        rules.filter(|rule| rule.has_hostname(hostname)).collect()
+        self.places_of(hostname).map(|(_, rule)| rule).collect()
+    }
+
+    /// The same, each with its place in the document.
+    pub(super) fn places_of(&self, hostname: &Hostname) -> impl Iterator<Item = (usize, &Rule)> {
+        let near = self.hosts.near(hostname).into_iter();
+        let rules = near.filter_map(|place| Some((place, self.document.rules().get(place)?)));
+        rules.filter(|(_, rule)| rule.has_hostname(hostname))
     }
 }
 

@@ -115,10 +115,9 @@ fn left_below<'a>(standing: &Standing<'a>, led_to: &TunnelId) -> Option<&'a Rule
 /// any tunnel, or the same place.
 pub(super) fn twin(standing: &Standing<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<Reason> {
     let tunnels = &standing.snapshot().tunnels;
-    let document = &tunnels.get(tunnel)?.document;
-    let numbered = document.rules().iter().zip(1..);
-    let of_place = numbered.filter(|(rule, _)| rule.is_for(&standing.hostname, path));
-    let numbers: Vec<usize> = of_place.map(|(_, number)| number).collect();
+    let rules = tunnels.get(tunnel)?.places_of(&standing.hostname);
+    let of_place = rules.filter(|(_, rule)| rule.is_for(&standing.hostname, path));
+    let numbers: Vec<usize> = of_place.map(|(place, _)| place + 1).collect();
     if numbers.len() > 1 {
         return Some(Reason::Edit(EditRefusal::Duplicate { rules: numbers }.to_string()));
     }
