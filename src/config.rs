@@ -17,6 +17,7 @@ use log::LevelFilter;
 use self::sources::SettingsReader;
 use crate::cli::Arguments;
 use crate::cloudflare::{ClientSettings, USER_AGENT};
+use crate::limits::PARALLEL_READS;
 use crate::logging::Format;
 use crate::model::ZoneId;
 use crate::provider::ProviderSettings;
@@ -138,6 +139,7 @@ impl Config {
                 ca_file,
                 proxy,
                 user_agent: USER_AGENT.to_owned(),
+                jitter_seed: None,
             },
             credential_file,
             provider: ProviderSettings {
@@ -148,6 +150,7 @@ impl Config {
                 move_grace,
                 dry_run,
                 allow_local_config,
+                parallel_reads: PARALLEL_READS,
             },
             request_timeout,
             api_addresses,

@@ -63,7 +63,8 @@ impl Client {
     /// Makes a client. Nothing is sent yet.
     pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
         let transport = HttpTransport::new(&settings, Arc::clone(&clock))?;
-        Ok(Self::with_transport(Box::new(transport), settings.credentials, clock, Jitter::random()))
+        let jitter = settings.jitter_seed.map_or_else(Jitter::random, Jitter::seeded);
+        Ok(Self::with_transport(Box::new(transport), settings.credentials, clock, jitter))
     }
 
     pub(super) fn with_transport(

@@ -19,6 +19,8 @@ pub struct ClientSettings {
     pub proxy: Option<Proxy>,
     /// Normally [`USER_AGENT`].
     pub user_agent: String,
+    /// Where the random part of the pauses between attempts comes from; `None` leaves it to the machine.
+    pub jitter_seed: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

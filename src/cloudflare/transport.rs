@@ -327,6 +327,7 @@ mod tests {
             ca_file: None,
             proxy: None,
             user_agent: "test".to_owned(),
+            jitter_seed: None,
         };
         (HttpTransport::with_resolver(&settings, resolver, FakeClock::new()).unwrap(), lookups)
     }

@@ -63,6 +63,7 @@ pub(crate) struct SnapshotReader {
     zone_ids: Vec<ZoneId>,
     clock: Arc<dyn Clock>,
     allow_local_config: bool,
+    parallel_reads: usize,
     zones: Mutex<Option<ZoneList>>,
     access: AccessReader,
     foreign_tunnels: Mutex<HashMap<TunnelId, (bool, Instant)>>,
@@ -78,12 +79,13 @@ struct ZoneList {
 
 impl SnapshotReader {
     pub(crate) fn new(client: Arc<Client>, clock: Arc<dyn Clock>, settings: &ProviderSettings) -> Self {
-        let ProviderSettings { zone_ids, allow_local_config, .. } = settings;
+        let ProviderSettings { zone_ids, allow_local_config, parallel_reads, .. } = settings;
         Self {
             client,
             zone_ids: zone_ids.clone(),
             clock,
             allow_local_config: *allow_local_config,
+            parallel_reads: *parallel_reads,
             zones: Mutex::new(None),
             access: AccessReader::default(),
             foreign_tunnels: Mutex::new(HashMap::new()),
@@ -166,7 +168,7 @@ impl SnapshotReader {
             .collect();
         let budget = Budget::new(&*self.clock, deadline);
         let answers =
-            in_parallel(&tasks, |task| task.run(&self.client, account, &budget)).inspect_err(|error| {
+            in_parallel(self.parallel_reads, &tasks, |task| task.run(&self.client, account, &budget)).inspect_err(|error| {
                 // A zone may have left the account.
                 if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
                     self.forget_zones();
@@ -314,6 +316,7 @@ fn is_gone(
 
 /// The answers in the order of the tasks, or the first error. After an error no new task is begun.
 fn in_parallel<T: Sync, A: Send>(
+    parallel_reads: usize,
     tasks: &[T],
     run: impl Fn(&T) -> Result<A, Error> + Sync,
 ) -> Result<Vec<A>, Error> {
@@ -331,7 +334,7 @@ fn in_parallel<T: Sync, A: Send>(
         }
     };
     thread::scope(|scope| {
-        for _ in 1..limits::PARALLEL_READS.min(tasks.len()) {
+        for _ in 1..parallel_reads.min(tasks.len()) {
             let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
             // Without the thread, reading only takes longer.
             if let Err(error) = thread.spawn_scoped(scope, work) {
@@ -356,7 +359,7 @@ mod tests {
     fn as_many_reads_are_under_way_at_once_as_the_limit_says_and_answers_keep_their_order() {
         let (waiting, arrived) = (Mutex::new(0_usize), Condvar::new());
         let tasks: Vec<usize> = (0..2 * limits::PARALLEL_READS).collect();
-        let answers = in_parallel(&tasks, |task| {
+        let answers = in_parallel(limits::PARALLEL_READS, &tasks, |task| {
             let mut count = waiting.lock().unwrap();
             *count += 1;
             arrived.notify_all();
@@ -374,7 +377,7 @@ mod tests {
     fn after_an_error_no_further_read_is_begun_and_nothing_of_the_others_is_answered() {
         let tasks: Vec<usize> = (0..100).collect();
         let begun = AtomicUsize::new(0);
-        let answers = in_parallel(&tasks, |_| {
+        let answers = in_parallel(limits::PARALLEL_READS, &tasks, |_| {
             begun.fetch_add(1, Ordering::SeqCst);
             Err::<(), _>(Error::OutOfTime)
         });

@@ -80,6 +80,7 @@ pub(crate) fn client_with(base_url: &str, credentials: Credentials) -> Client {
         ca_file: None,
         proxy: None,
         user_agent: USER_AGENT.to_owned(),
+        jitter_seed: None,
     };
     Client::new(settings, Arc::new(SystemClock)).unwrap()
 }

@@ -99,6 +99,7 @@ pub(crate) fn client(base_url: String, authorities: Vec<u8>) -> Client {
         ca_file: Some(authorities),
         proxy: None,
         user_agent: USER_AGENT.to_owned(),
+        jitter_seed: None,
     };
     Client::new(settings, Arc::new(SystemClock)).unwrap()
 }

@@ -92,7 +92,11 @@ impl Harness {
 
     /// The same by another clock.
     pub fn start_by(&self, clock: Arc<dyn Clock>, variables: &[(&'static str, &str)]) -> Program {
-        let config = self.config(variables);
+        self.start_configured(clock, self.config(variables))
+    }
+
+    /// The same with a configuration that was changed beyond what variables say.
+    pub fn start_configured(&self, clock: Arc<dyn Clock>, config: Config) -> Program {
         self.log.take_thread();
         let clock = self.log.marking(clock);
         let running = Running::start(config, clock, Shutdown::default()).expect("loopback has free ports");

@@ -1,0 +1,98 @@
+//! What was asked for, loop by loop, as far as it decides what visitors have to get.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::objects::{self, Access, HOSTS, Object};
+
+/// A hostname and a path.
+pub(crate) type Slot = (&'static str, Option<&'static str>);
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claims {
+    slots: BTreeMap<Slot, Claim>,
+    hosts: BTreeMap<&'static str, History>,
+    /// The services that an object without mistake asked for.
+    asked: BTreeSet<String>,
+}
+
+/// Who alone asks for a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Claim {
+    resource: String,
+    /// The last one that was asked for without mistake.
+    service: Option<String>,
+}
+
+/// What was ever asked for a hostname.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pub(crate) namespaces: BTreeSet<&'static str>,
+    pub(crate) tunnels: BTreeSet<Option<&'static str>>,
+    pub(crate) was_protected: bool,
+    /// ExternalDNS merges its objects, and shows one of them at a time.
+    pub(crate) is_merged: bool,
+}
+
+impl Claims {
+    /// Takes note of what a loop asks for.
+    pub(crate) fn ask(&mut self, desired: &[Object]) {
+        let mut slots: BTreeMap<Slot, Vec<&Object>> = BTreeMap::new();
+        for object in desired {
+            slots.entry((object.host, object.path)).or_default().push(object);
+            let history = self.hosts.entry(object.host).or_default();
+            history.namespaces.insert(object.namespace);
+            history.tunnels.insert(object.tunnel);
+            history.was_protected |= object.is_secret();
+            if object.mistake.is_none() {
+                self.asked.insert(object.service.clone());
+            }
+        }
+        for host in objects::merged_hosts(desired) {
+            self.hosts.entry(host).or_default().is_merged = true;
+        }
+        let alone = slots.into_iter().filter_map(|(slot, objects)| match *objects {
+            [object] => Some((slot, object)),
+            _ => None,
+        });
+        self.slots = alone.map(|(slot, object)| (slot, self.claim(slot, object))).collect();
+    }
+
+    fn claim(&self, slot: Slot, object: &Object) -> Claim {
+        let resource = object.resource();
+        if object.mistake.is_none() {
+            return Claim { resource, service: Some(object.service.clone()) };
+        }
+        // What is published stays.
+        let before = self.slots.get(&slot).filter(|before| before.resource == resource);
+        Claim { service: before.and_then(|before| before.service.clone()), resource }
+    }
+
+    /// What each slot of a hostname that nobody else wants was to be served by, where one object alone asks for it.
+    pub(crate) fn expected(&self) -> impl Iterator<Item = (Slot, &str)> {
+        self.slots.iter().filter_map(|((host, path), claim)| {
+            let is_clear = HOSTS.contains(host) && !self.history(host).is_merged;
+            claim.service.as_deref().filter(|_| is_clear).map(|service| ((*host, *path), service))
+        })
+    }
+
+    pub(crate) fn was_asked(&self, service: &str) -> bool {
+        self.asked.contains(service)
+    }
+
+    pub(crate) fn history(&self, host: &str) -> History {
+        self.hosts.get(host).cloned().unwrap_or_default()
+    }
+
+    /// What ExternalDNS merged before has come to rest.
+    pub(crate) fn forget_merged(&mut self, objects: &[Object]) {
+        let merged = objects::merged_hosts(objects);
+        for (host, history) in &mut self.hosts {
+            history.is_merged = merged.contains(host);
+        }
+    }
+}
+
+/// Whether the object says of Access what was said of its hostname before, or more.
+pub(crate) fn is_said(object: &Object, history: &History) -> bool {
+    !history.was_protected || matches!(object.access, Access::Policies(_))
+}

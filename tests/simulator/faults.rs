@@ -1,0 +1,126 @@
+//! What goes wrong with single calls of Cloudflare's API.
+
+use std::time::Duration;
+
+use cloudflare_emulator::{Emulator, Fault, Matcher};
+
+use crate::random::Random;
+
+/// Longer than any world lasts.
+const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
+
+/// The most by which a slow answer exceeds the deadline of a request: the emulator's time passes at once, so nobody stops
+/// waiting for it.
+pub(crate) const DELAY_MAX: Duration = Duration::from_millis(2_500);
+
+/// One thing that goes wrong in a loop.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    calls: Calls,
+    /// The how manieth of these calls, from 1.
+    nth: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Calls {
+    Any,
+    Reads,
+    Writes,
+    Access,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Throttled,
+    Status(u16),
+    Refused { status: u16, code: u32 },
+    Reset,
+    Garbage,
+    Truncated,
+    Slow(u64),
+    DoneUnanswered,
+    DoneStatus(u16),
+    DoneGarbage,
+    /// All calls from this one on fail so, for so many seconds.
+    Outage { status: u16, seconds: u64 },
+    /// The program ends before this call, or right after it.
+    Crash { is_done: bool },
+}
+
+impl Trouble {
+    pub(crate) fn random(random: &mut Random) -> Self {
+        let calls =
+            random.weighted(&[(2, Calls::Any), (1, Calls::Reads), (5, Calls::Writes), (1, Calls::Access)]);
+        let nth = 1 + random.below(if matches!(calls, Calls::Any | Calls::Reads) { 14 } else { 6 });
+        let codes = [
+            Kind::Refused { status: 400, code: 1056 },
+            Kind::Refused { status: 400, code: 81053 },
+            Kind::Refused { status: 400, code: 1004 },
+            Kind::Refused { status: 400, code: 12130 },
+            Kind::Refused { status: 403, code: 10000 },
+            Kind::Refused { status: 404, code: 81044 },
+            Kind::Refused { status: 409, code: 11010 },
+        ];
+        let kind = match random.below(14) {
+            0 => Kind::Throttled,
+            1 => Kind::Status(random.pick(&[500, 502, 503, 504, 302, 413])),
+            2 | 3 => random.pick(&codes),
+            4 => Kind::Reset,
+            5 => Kind::Garbage,
+            6 => Kind::Truncated,
+            7 => Kind::Slow(random.next() % 2_500),
+            8 => Kind::DoneUnanswered,
+            9 => Kind::DoneStatus(random.pick(&[429, 500, 502])),
+            10 => Kind::DoneGarbage,
+            11 => Kind::Outage { status: random.pick(&[429, 500, 403]), seconds: 1 + random.next() % 200 },
+            _ => Kind::Crash { is_done: random.chance(50) },
+        };
+        Self { calls, nth, kind }
+    }
+
+    /// Whether the program does not outlive it.
+    pub(crate) fn is_crash(&self) -> bool {
+        matches!(self.kind, Kind::Crash { .. })
+    }
+
+    /// Lets it happen in what comes.
+    pub(crate) fn arm(&self, cloudflare: &Emulator) {
+        let matcher = match self.calls {
+            Calls::Any => Matcher::any(),
+            Calls::Reads => Matcher::reads(),
+            Calls::Writes => Matcher::writes(),
+            Calls::Access => Matcher::call("*", "/accounts/*/access/**"),
+        };
+        let done_but = |fault| Fault::DoneBut(Box::new(fault));
+        let fault = match self.kind {
+            Kind::Throttled => Fault::limited(30),
+            Kind::Status(status) => Fault::status(status),
+            Kind::Refused { status, code } => Fault::error(status, code, "simulated"),
+            Kind::Reset => Fault::Reset,
+            Kind::Garbage => Fault::Garbage,
+            Kind::Truncated => Fault::Truncated,
+            Kind::Slow(milliseconds) => Fault::Delay(Duration::from_millis(milliseconds)),
+            Kind::DoneUnanswered => Fault::DoneButUnanswered,
+            Kind::DoneStatus(429) => done_but(Fault::limited(30)),
+            Kind::DoneStatus(status) => done_but(Fault::status(status)),
+            Kind::DoneGarbage => done_but(Fault::Garbage),
+            Kind::Outage { status, seconds } => {
+                let fault = if status == 429 { Fault::limited(20) } else { Fault::status(status) };
+                cloudflare.fault_for(matcher, self.nth, Duration::from_secs(seconds), fault);
+                return;
+            }
+            Kind::Crash { is_done } => {
+                // What the program would write next to its end never happens.
+                let matcher =
+                    if matches!(self.calls, Calls::Writes) { Matcher::writes() } else { Matcher::any() };
+                if is_done {
+                    cloudflare.fault(matcher.clone(), self.nth, Fault::DoneButUnanswered);
+                }
+                cloudflare.fault_for(matcher, self.nth, FOR_EVER, Fault::Reset);
+                return;
+            }
+        };
+        cloudflare.fault(matcher, self.nth, fault);
+    }
+}

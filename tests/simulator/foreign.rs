@@ -1,0 +1,220 @@
+//! What is somebody else's in an account, and what may never become of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloudflare_emulator::{Cloudflare, Record};
+use external_dns_cloudflare_tunnel_webhook::model::{TunnelId, hostname};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::objects::CONTESTED;
+
+/// Everything that is not ours, as those who wrote it left it.
+#[derive(Debug, Default)]
+pub(crate) struct Foreign {
+    /// By the tunnel's id.
+    documents: BTreeMap<String, Document>,
+    /// By the record's id.
+    records: BTreeMap<String, String>,
+    /// By the application's id.
+    applications: BTreeMap<String, String>,
+    /// Hostnames of ours whose stamp somebody took away: what is left of them is nobody's.
+    orphaned: BTreeSet<String>,
+    /// What stands at a contested hostname may be taken over.
+    is_adopted: bool,
+}
+
+/// A document taken apart: every member but the rules, and the rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Document {
+    pub(crate) frame: BTreeMap<String, String>,
+    pub(crate) rules: Vec<String>,
+}
+
+/// What a rule is for.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Place {
+    #[serde(default)]
+    pub(crate) hostname: String,
+    pub(crate) path: Option<String>,
+}
+
+impl Document {
+    pub(crate) fn of(config: &RawValue) -> Self {
+        let mut frame: BTreeMap<String, Box<RawValue>> =
+            serde_json::from_str(config.get()).expect("an object");
+        let ingress = frame.remove("ingress").map_or_else(|| "[]".to_owned(), |rules| rules.get().to_owned());
+        let rules: Vec<Box<RawValue>> = serde_json::from_str(&ingress).expect("a list");
+        Self {
+            frame: frame.iter().map(|(name, value)| (name.clone(), value.get().to_owned())).collect(),
+            rules: rules.iter().map(|rule| rule.get().to_owned()).collect(),
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let members = self.frame.iter().map(|(name, value)| format!("{name:?}:{value}"));
+        let all: Vec<String> = members.chain([format!("\"ingress\":[{}]", self.rules.join(","))]).collect();
+        format!("{{{}}}", all.join(","))
+    }
+}
+
+pub(crate) fn place(rule: &str) -> Place {
+    serde_json::from_str(rule).expect("a rule")
+}
+
+pub(crate) fn document(cloudflare: &Cloudflare, tunnel: &str) -> Document {
+    cloudflare.configuration(tunnel).map(Document::of).unwrap_or_default()
+}
+
+/// Whether a record says that it is ours.
+pub(crate) fn is_ours(record: &Record) -> bool {
+    let comment = record.comment.as_deref().unwrap_or_default();
+    Stamp::parse(comment).is_some() || TxtStamp::parse(comment).is_some()
+}
+
+/// Whether a record of the rule's hostname has a stamp that names the rule.
+fn is_stamped(cloudflare: &Cloudflare, tunnel: &str, Place { hostname, path }: &Place) -> bool {
+    let digest = Digest::of(&TunnelId::parse(tunnel).expect("an id"), path.as_deref());
+    let mut records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
+    records.any(|record| {
+        record.name == hostname::normalize(hostname)
+            && Stamp::parse(record.comment.as_deref().unwrap_or_default())
+                .is_some_and(|stamp| stamp.claims.rules.contains(&digest))
+    })
+}
+
+impl Foreign {
+    /// Everything that is there now is somebody else's.
+    pub(crate) fn of(cloudflare: &Cloudflare, is_adopted: bool) -> Self {
+        let mut foreign = Self { is_adopted, ..Self::default() };
+        for tunnel in cloudflare.tunnels() {
+            foreign.documents.insert(tunnel.id.clone(), document(cloudflare, &tunnel.id));
+        }
+        for record in cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id)) {
+            foreign.records.insert(record.id.clone(), record.to_json().to_string());
+        }
+        for application in cloudflare.applications() {
+            foreign.applications.insert(application.id.clone(), format!("{:?}", application.fields));
+        }
+        foreign
+    }
+
+    /// The rules of a tunnel that are not somebody else's.
+    pub(crate) fn ours(&self, cloudflare: &Cloudflare, tunnel: &str) -> Vec<String> {
+        let theirs = self.documents.get(tunnel).map(|document| document.rules.clone()).unwrap_or_default();
+        document(cloudflare, tunnel).rules.into_iter().filter(|rule| !theirs.contains(rule)).collect()
+    }
+
+    pub(crate) fn is_foreign_record(&self, id: &str) -> bool {
+        self.records.contains_key(id)
+    }
+
+    pub(crate) fn is_foreign_application(&self, id: &str) -> bool {
+        self.applications.contains_key(id)
+    }
+
+    /// Whether somebody has a rule for the hostname, in whichever tunnel.
+    pub(crate) fn has_rules_of(&self, host: &str) -> bool {
+        let mut rules = self.documents.values().flat_map(|document| &document.rules);
+        rules.any(|rule| place(rule).hostname == host)
+    }
+
+    pub(crate) fn is_orphaned(&self, host: &str) -> bool {
+        self.orphaned.contains(host)
+    }
+
+    /// Takes note of what somebody wrote into a tunnel: all but `ours` is theirs.
+    pub(crate) fn wrote_document(&mut self, cloudflare: &Cloudflare, tunnel: &str, ours: &[String]) {
+        let mut written = document(cloudflare, tunnel);
+        written.rules.retain(|rule| !ours.contains(rule));
+        self.documents.insert(tunnel.to_owned(), written);
+    }
+
+    pub(crate) fn wrote_record(&mut self, record: &Record) {
+        self.records.insert(record.id.clone(), record.to_json().to_string());
+    }
+
+    pub(crate) fn deleted_record(&mut self, id: &str) {
+        self.records.remove(id);
+    }
+
+    pub(crate) fn wrote_application(&mut self, cloudflare: &Cloudflare, id: &str) {
+        self.applications.insert(id.to_owned(), format!("{:?}", cloudflare.application(id).fields));
+    }
+
+    pub(crate) fn deleted_application(&mut self, id: &str) {
+        self.applications.remove(id);
+    }
+
+    /// Somebody took away what says that this hostname is ours.
+    pub(crate) fn orphan(&mut self, host: &str) {
+        self.orphaned.insert(host.to_owned());
+    }
+
+    /// What is there and must not be, or is not there and must be.
+    pub(crate) fn violations(&self, cloudflare: &Cloudflare) -> Vec<String> {
+        let mut found = Vec::new();
+        let records: BTreeMap<&str, &Record> = cloudflare
+            .zones()
+            .iter()
+            .flat_map(|zone| cloudflare.records(&zone.id))
+            .map(|record| (&*record.id, record))
+            .collect();
+        for (id, before) in &self.records {
+            let now = records.get(&**id).map(|record| record.to_json().to_string());
+            if now.as_ref() != Some(before) && !self.may_change_record(before) {
+                found.push(format!("foreign record: it was {before} and is {now:?}"));
+            }
+        }
+        let unknown = records.values().filter(|record| !self.records.contains_key(&record.id));
+        found.extend(
+            unknown
+                .filter(|record| !is_ours(record))
+                .map(|record| format!("foreign record: nobody's is {record:?}")),
+        );
+        for tunnel in self.documents.keys() {
+            found.extend(self.document_violations(cloudflare, tunnel));
+        }
+        for (id, before) in &self.applications {
+            let now = cloudflare.applications().iter().find(|application| application.id == *id);
+            let now = now.map(|application| format!("{:?}", application.fields));
+            if now.as_ref() != Some(before) && !(self.is_adopted && is_contested(before)) {
+                found.push(format!("foreign application: it was {before} and is {now:?}"));
+            }
+        }
+        found
+    }
+
+    fn may_change_record(&self, json: &str) -> bool {
+        self.is_adopted && is_contested(json)
+    }
+
+    fn document_violations(&self, cloudflare: &Cloudflare, tunnel: &str) -> Vec<String> {
+        let before = &self.documents[tunnel];
+        let now = document(cloudflare, tunnel);
+        let mut found = Vec::new();
+        if now.frame != before.frame {
+            found.push(format!("foreign document: {:?} became {:?}", before.frame, now.frame));
+        }
+        let is_kept = |rule: &&String| !(self.is_adopted && is_contested(rule));
+        let (theirs, ours): (Vec<&String>, Vec<&String>) =
+            now.rules.iter().partition(|rule| before.rules.contains(rule));
+        let (theirs, wanted): (Vec<_>, Vec<_>) =
+            (theirs.into_iter().filter(is_kept).collect(), before.rules.iter().filter(is_kept).collect());
+        if theirs != wanted {
+            found.push(format!("foreign rules: {wanted:#?} became {theirs:#?}"));
+        }
+        for rule in ours {
+            let place = place(rule);
+            if !self.orphaned.contains(&place.hostname) && !is_stamped(cloudflare, tunnel, &place) {
+                found.push(format!("stamp: none names the rule {rule}"));
+            }
+        }
+        found
+    }
+}
+
+fn is_contested(text: &str) -> bool {
+    CONTESTED.iter().any(|host| text.contains(host))
+}

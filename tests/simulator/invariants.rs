@@ -1,0 +1,132 @@
+//! What may never be, looked at after each loop: from its beginning to its end, at every instant at which anything
+//! changed for a visitor.
+
+use cloudflare_emulator::{Visit, VisitChange, Visitor, Watched};
+
+use crate::objects::{CONTESTED, HOSTS, OPEN, SECRET, url};
+use crate::settings::SyncPolicy;
+use crate::strangers::FOREIGN_URLS;
+use crate::world::World;
+
+/// A promise that was not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    /// Which promise.
+    pub(crate) kind: &'static str,
+    pub(crate) text: String,
+}
+
+impl Violation {
+    pub(crate) fn new(kind: &'static str, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+}
+
+/// Who asks. Of what is protected only the second one ever sees anything.
+pub(crate) const VISITORS: [Visitor; 2] = [Visitor::WithoutLogin, Visitor::WithLogin];
+
+/// Paths at which objects ask for a rule.
+const PATHS: [Option<&str>; 4] = [None, Some("/api"), Some("/api/v2"), Some("/admin")];
+
+/// What visitors of our hostnames ask for.
+pub(crate) fn urls() -> Vec<String> {
+    let hosts = HOSTS.iter().chain(&CONTESTED);
+    hosts.flat_map(|host| PATHS.iter().map(|path| url(host, *path))).collect()
+}
+
+pub(crate) fn service(visit: &Visit) -> Option<&str> {
+    match visit {
+        Visit::Served { service, .. } => Some(service),
+        _ => None,
+    }
+}
+
+fn is_of_objects(service: &str) -> bool {
+    service.starts_with(OPEN) || service.starts_with(SECRET)
+}
+
+fn is_served_by(change: &VisitChange, wanted: &str) -> bool {
+    change.got.iter().all(|visit| service(visit) == Some(wanted))
+}
+
+/// Looks at a loop that has just ended. `is_disturbed_here`: somebody else wrote meanwhile.
+pub(crate) fn after_loop(
+    world: &World,
+    watched: &[Watched],
+    is_disturbed_here: bool,
+) -> Result<(), Violation> {
+    for one in watched {
+        let is_foreign = FOREIGN_URLS.contains(&&*one.url);
+        if is_foreign && one.changes.len() > 1 {
+            return Err(Violation::new("neighbour", one.to_string()));
+        }
+        for visit in one.changes.iter().flat_map(|change| &change.got) {
+            let Some(service) = service(visit).filter(|service| is_of_objects(service)) else { continue };
+            if one.visitor == Visitor::WithoutLogin && service.starts_with(SECRET) {
+                return Err(Violation::new("open", one.to_string()));
+            }
+            if !world.claims.was_asked(service) {
+                return Err(Violation::new("mistake", format!("nobody asked for this without mistake: {one}")));
+            }
+        }
+    }
+    let by_members: Vec<&Watched> =
+        watched.iter().filter(|one| one.visitor == Visitor::WithLogin).collect();
+    if !world.is_disturbed && !is_disturbed_here {
+        by_members.iter().try_for_each(|one| stays_served(one))?;
+        if !world.is_blank || is_withheld(world) {
+            wanted_stays(world, &by_members)?;
+        }
+    }
+    match world.cloudflare().edit(|cloudflare| world.foreign().violations(cloudflare)).into_iter().next() {
+        Some(first) => Err(Violation::new("foreign", first)),
+        None => Ok(()),
+    }
+}
+
+/// The application that let a visitor in at each connector.
+fn audiences(change: &VisitChange) -> Vec<Option<&str>> {
+    fn audience(visit: &Visit) -> Option<&str> {
+        match visit {
+            Visit::Served { audience, .. } => audience.as_deref(),
+            _ => None,
+        }
+    }
+    change.got.iter().map(audience).collect()
+}
+
+/// Who is served by ours at the beginning and at the end is served so all the time. Who comes to need a login, or another
+/// one, is not promised that: the rule refuses until the application is at the edge.
+fn stays_served(watched: &Watched) -> Result<(), Violation> {
+    let (first, last) = (watched.changes.first(), watched.changes.last());
+    if first.map(audiences) != last.map(audiences) {
+        return Ok(());
+    }
+    let is_ours = |change: Option<&VisitChange>| {
+        change.is_some_and(|change| {
+            change.got.iter().all(|visit| service(visit).is_some_and(is_of_objects))
+        })
+    };
+    let is_lost = is_ours(first) && is_ours(last) && !watched.lost().is_empty();
+    if is_lost { Err(Violation::new("lost", watched.to_string())) } else { Ok(()) }
+}
+
+/// What is still wanted, and was served when the loop began, goes on.
+fn wanted_stays(world: &World, watched: &[&Watched]) -> Result<(), Violation> {
+    for ((host, path), wanted) in world.claims.expected() {
+        let url = url(host, path);
+        let one = watched.iter().find(|one| one.url == url).expect("it is watched");
+        let was_served = one.changes.first().is_some_and(|change| is_served_by(change, wanted));
+        if was_served && !one.changes.iter().all(|change| is_served_by(change, wanted)) {
+            return Err(Violation::new("withdrawn", format!("{wanted} is wanted still: {one}")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a source that shows nothing withdraws nothing.
+pub(crate) fn is_withheld(world: &World) -> bool {
+    let limit = world.settings.mass_deletion_limit;
+    let hosts = HOSTS.iter().filter(|host| world.claims.expected().any(|((of, _), _)| of == **host)).count();
+    world.settings.policy == SyncPolicy::UpsertOnly || (limit > 0 && hosts > limit)
+}

@@ -1,0 +1,183 @@
+//! The whole program in this process against the emulator of Cloudflare, with ExternalDNS's conversation played to it, in
+//! worlds that a seed decides: what the cluster asks for, what goes wrong, who else writes, when the program ends. Nobody
+//! waits in them, and one seed always leads to the same calls. What may never happen is in `invariants.rs` and `rest.rs`.
+//!
+//! `just simulate seconds=600`, or `just simulate seed=7` for one world whose steps are then printed.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what is unexpected fails the run"
+)]
+
+mod claims;
+mod clock;
+mod controller;
+mod faults;
+mod foreign;
+mod invariants;
+mod objects;
+mod random;
+mod rest;
+mod settings;
+mod shrink;
+mod steps;
+mod strangers;
+mod trace;
+mod world;
+
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+
+use crate::shrink::{Outcome, Script};
+
+/// What to run.
+#[derive(Clone, Debug)]
+struct Order {
+    /// The first seed.
+    seed: u64,
+    /// How many.
+    seeds: u64,
+    /// Rounds of changes and one loop in each world.
+    rounds: usize,
+    /// No world begins after so many seconds.
+    seconds: u64,
+    /// Worlds at work at once.
+    threads: usize,
+    /// One world: everything is printed, and the second run compared with the first.
+    is_single: bool,
+    shrinks: bool,
+}
+
+impl Order {
+    /// `None` where the arguments are a filter of test names, which no world has.
+    fn read(arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let mut order =
+            Self { seed: 1, seeds: 40, rounds: 18, seconds: 3_600, threads, is_single: false, shrinks: true };
+        for argument in arguments {
+            let (name, value) = argument.split_once('=')?;
+            let number: u64 = value.parse().ok()?;
+            match name {
+                "seed" => (order.seed, order.seeds, order.is_single) = (number, 1, true),
+                "from" => order.seed = number,
+                "seeds" => order.seeds = number,
+                "rounds" => order.rounds = usize::try_from(number).ok()?,
+                "seconds" => order.seconds = number,
+                "threads" => order.threads = usize::try_from(number).ok()?,
+                "shrink" => order.shrinks = number > 0,
+                _ => return None,
+            }
+        }
+        Some(order)
+    }
+}
+
+fn main() -> ExitCode {
+    let Some(order) = Order::read(std::env::args().skip(1)) else {
+        return ExitCode::SUCCESS;
+    };
+    let is_fine = if order.is_single { run_one(&order) } else { run_many(&order) };
+    if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// One world, run twice.
+fn run_one(order: &Order) -> bool {
+    let script = Script::of(order.seed, order.rounds);
+    let (first, second) = (run(&script), run(&script));
+    for line in first.trace.lines() {
+        println!("{line}");
+    }
+    let is_same = first.trace.digest() == second.trace.digest();
+    if !is_same {
+        let pairs = first.trace.lines().iter().zip(second.trace.lines());
+        if let Some((one, other)) = pairs.into_iter().find(|(one, other)| one != other) {
+            println!("two runs differ:\n{one}\n{other}");
+        }
+    }
+    println!("seed {}: {} loops, trace {:016x}, {}", order.seed, first.loops, first.trace.digest(), if is_same { "the same twice" } else { "NOT the same twice" });
+    if let Some((kind, _)) = &first.failure {
+        report(order, order.seed, &script, kind);
+    }
+    first.failure.is_none() && is_same
+}
+
+fn run_many(order: &Order) -> bool {
+    let begun = SystemClock.now();
+    let next = AtomicU64::new(order.seed);
+    let (loops, worlds) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failed = AtomicBool::new(false);
+    let failures: Mutex<Vec<(u64, Script, &'static str)>> = Mutex::default();
+    let is_time_over = |begun: Instant| SystemClock.now() - begun > Duration::from_secs(order.seconds);
+    thread::scope(|scope| {
+        for _ in 0..order.threads {
+            scope.spawn(|| {
+                while !is_time_over(begun) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= order.seed + order.seeds {
+                        return;
+                    }
+                    let script = Script::of(seed, order.rounds);
+                    let outcome = run(&script);
+                    loops.fetch_add(outcome.loops, Ordering::Relaxed);
+                    worlds.fetch_add(1, Ordering::Relaxed);
+                    if let Some((kind, text)) = outcome.failure {
+                        println!("seed {seed}: {kind}: {text}");
+                        failed.store(true, Ordering::Relaxed);
+                        failures.lock().expect("nobody panics").push((seed, script, kind));
+                    }
+                }
+            });
+        }
+    });
+    let seconds = (SystemClock.now() - begun).as_secs_f64();
+    let loops = loops.into_inner();
+    println!(
+        "{} worlds from seed {}, {loops} loops in {seconds:.1} s, {:.0} a second",
+        worlds.into_inner(),
+        order.seed,
+        loops as f64 / seconds
+    );
+    let mut failures = failures.into_inner().expect("nobody panics");
+    failures.sort_by_key(|(seed, ..)| *seed);
+    println!("{} failed", failures.len());
+    if let Some((seed, script, kind)) = failures.first().filter(|_| order.shrinks) {
+        report(order, *seed, script, kind);
+    }
+    failures.is_empty()
+}
+
+/// The world; where the run itself panics, that is its failure.
+fn run(script: &Script) -> Outcome {
+    panic::catch_unwind(AssertUnwindSafe(|| script.run())).unwrap_or_else(|_| Outcome {
+        failure: Some(("panic", "see above".to_owned())),
+        trace: trace::Trace::default(),
+        loops: 0,
+        said: Vec::new(),
+    })
+}
+
+/// Prints the smallest script that fails so, and what the program said in it.
+fn report(order: &Order, seed: u64, script: &Script, kind: &'static str) {
+    let script = if order.shrinks && kind != "panic" { script.shrunk(kind) } else { script.clone() };
+    let outcome = run(&script);
+    println!("--- seed {seed}, as few steps as fail so ---\n{:#?}", script.settings);
+    for step in &script.steps {
+        println!("{step:?}");
+    }
+    println!("--- its calls ---");
+    for line in outcome.trace.lines() {
+        println!("{line}");
+    }
+    println!("--- what the program said ---");
+    for line in outcome.said.iter().filter(|line| !line.starts_with("DEBUG")) {
+        println!("{line}");
+    }
+    println!("--- {:?}\nagain: just simulate seed={seed} rounds={}", outcome.failure, order.rounds);
+}

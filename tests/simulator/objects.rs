@@ -1,0 +1,254 @@
+//! What the cluster asks for: objects with annotations, some of them mistyped, and what ExternalDNS makes of them.
+
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
+
+use crate::random::Random;
+use crate::settings::Settings;
+
+/// Hostnames that nobody else ever has: below somebody's wildcard, in two zones and one within a zone.
+pub(crate) const HOSTS: [&str; 9] = [
+    "a.example.com",
+    "b.example.com",
+    "shop.example.com",
+    "c.example.org",
+    "d.example.org",
+    "example.org",
+    "*.apps.example.org",
+    "web.apps.example.org",
+    "x.inner.example.com",
+];
+
+/// Hostnames that strangers want, too.
+pub(crate) const CONTESTED: [&str; 3] = ["t.example.com", "u.example.com", "v.example.org"];
+
+const NAMESPACES: [&str; 3] = ["one", "two", "three"];
+
+/// Services of rules that ask for a login begin so, and no others do.
+pub(crate) const SECRET: &str = "http://secret";
+
+/// And of those that do not.
+pub(crate) const OPEN: &str = "http://open";
+
+/// An object with one endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) namespace: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) host: &'static str,
+    pub(crate) path: Option<&'static str>,
+    pub(crate) service: String,
+    pub(crate) tunnel: Option<&'static str>,
+    pub(crate) access: Access,
+    option: Option<(&'static str, &'static str)>,
+    /// The service is the target, and no property.
+    is_target: bool,
+    has_set_identifier: bool,
+    pub(crate) mistake: Option<Mistake>,
+}
+
+/// What an object says of Access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Silent,
+    Open,
+    Policies(&'static str),
+}
+
+/// One mistake, in something that limits what is published or says where it leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mistake {
+    /// This property is called otherwise.
+    Name(&'static str, &'static str),
+    /// This property has such a value.
+    Value(&'static str, &'static str),
+    /// The target is this, and no property names a service.
+    Target(&'static str),
+}
+
+const MISTAKES: [Mistake; 29] = [
+    Mistake::Name("tunnel-service", "webhook/tunel-service"),
+    Mistake::Name("tunnel-service", "webhook/tunnle-service"),
+    Mistake::Name("tunnel-service", "webhook/Tunnel-Service"),
+    Mistake::Name("tunnel-service", "webhook-tunnel-service"),
+    Mistake::Name("tunnel-service", "webhook/service"),
+    Mistake::Name("tunnel-path-prefix", "webhook/path-prefix"),
+    Mistake::Name("tunnel-path-prefix", "webhook/tunnel-path-prefx"),
+    Mistake::Name("tunnel-path-prefix", "webhook-tunnel-path-prefix"),
+    Mistake::Name("tunnel-path-prefix", "webhook/tunnel_path_prefix"),
+    Mistake::Name("tunnel-path-prefix", "tunnel-path-prefix"),
+    Mistake::Name("access-policy", "webhook/acess-policy"),
+    Mistake::Name("access-policy", "webhook/access-polciy"),
+    Mistake::Name("access-policy", "webhook-access-policy"),
+    Mistake::Name("tunnel", "webhook/tunel"),
+    Mistake::Value("tunnel-service", "web.shop.svc:80"),
+    Mistake::Value("tunnel-service", "htp://web.shop.svc:80"),
+    Mistake::Value("tunnel-service", "http://web.shop.svc:80/path"),
+    Mistake::Value("tunnel-service", "http_status:40"),
+    Mistake::Value("tunnel-path-prefix", "api"),
+    Mistake::Value("tunnel-path-prefix", "/api/*"),
+    Mistake::Value("tunnel", "hom"),
+    Mistake::Value("access-policy", "stafff"),
+    Mistake::Value("access-policy", ""),
+    Mistake::Target("web.shop.svc:80"),
+    Mistake::Target("http:/web.shop.svc:80"),
+    Mistake::Target("http//web.shop.svc:80"),
+    Mistake::Target("10.0.0.5:80"),
+    Mistake::Target("htp://web.shop.svc:80"),
+    Mistake::Target("00000000-0000-4000-8000-000000000000.cfargotunel.com"),
+];
+
+impl Object {
+    /// An object as one of few, so that they meet. `number` makes its service its own.
+    pub(crate) fn random(random: &mut Random, settings: &Settings, number: usize) -> Self {
+        let namespace = random.weighted(&[(3, NAMESPACES[0]), (2, NAMESPACES[1]), (1, NAMESPACES[2])]);
+        let name = random.pick(&["web", "api", "zoo", "app", "db"]);
+        let host = if random.chance(80) { random.pick(&HOSTS) } else { random.pick(&CONTESTED) };
+        let path = random.weighted(&[(5, None), (2, Some("/api")), (1, Some("/api/v2")), (1, Some("/admin"))]);
+        let access = random.weighted(&[
+            (10, Access::Silent),
+            (1, Access::Open),
+            (2, Access::Policies("staff")),
+            (1, Access::Policies("staff,on-call")),
+        ]);
+        let tunnel = if random.chance(60) { None } else { Some(random.pick(&["home", "office"])) };
+        let option = random.chance(20).then(|| {
+            random.pick(&[
+                ("origin-connect-timeout", "20s"),
+                ("origin-no-tls-verify", "true"),
+                ("origin-connect-timeout", "30s"),
+                ("origin-http-host-header", "inner.test"),
+            ])
+        });
+        let is_secret = match access {
+            Access::Policies(_) => true,
+            Access::Open => false,
+            Access::Silent => settings.protects_silence(),
+        };
+        let mut object = Self {
+            namespace,
+            name,
+            host,
+            path,
+            service: format!("{}-{number}.{namespace}.svc:80", if is_secret { SECRET } else { OPEN }),
+            tunnel: tunnel.filter(|tunnel| settings.has_tunnel(tunnel)),
+            access,
+            option,
+            is_target: random.chance(25),
+            has_set_identifier: path.is_some() && random.chance(80),
+            mistake: None,
+        };
+        if random.chance(15) {
+            object.mistype(random);
+        }
+        object
+    }
+
+    /// The same object mistyped, where one of the tries fits.
+    pub(crate) fn mistype(&mut self, random: &mut Random) {
+        let mistake = random.pick(&MISTAKES);
+        let fits = match &mistake {
+            Mistake::Name("tunnel-service", _) | Mistake::Value("tunnel-service", _) => !self.is_target,
+            Mistake::Name("tunnel-path-prefix", _) => self.path.is_some(),
+            Mistake::Value("tunnel-path-prefix", _) => self.path.is_some(),
+            Mistake::Name("tunnel", _) | Mistake::Value("tunnel", _) => self.tunnel.is_some(),
+            Mistake::Name(..) | Mistake::Value(..) => matches!(self.access, Access::Policies(_)),
+            Mistake::Target(_) => true,
+        };
+        if fits {
+            self.is_target |= matches!(mistake, Mistake::Target(_));
+            self.mistake = Some(mistake);
+        }
+    }
+
+    /// What ExternalDNS calls it.
+    pub(crate) fn resource(&self) -> String {
+        format!("ingress/{}/{}", self.namespace, self.name)
+    }
+
+    pub(crate) fn is_secret(&self) -> bool {
+        self.service.starts_with(SECRET)
+    }
+
+    fn properties(&self) -> Vec<Property> {
+        let mut all: Vec<(&'static str, String)> = Vec::new();
+        if !self.is_target {
+            all.push(("tunnel-service", self.service.clone()));
+        }
+        all.extend(self.path.map(|path| ("tunnel-path-prefix", path.to_owned())));
+        all.extend(self.tunnel.map(|tunnel| ("tunnel", tunnel.to_owned())));
+        all.extend(self.option.map(|(name, value)| (name, value.to_owned())));
+        match self.access {
+            Access::Silent => {}
+            Access::Open => all.push(("access-policy", "none".to_owned())),
+            Access::Policies(policies) => all.push(("access-policy", policies.to_owned())),
+        }
+        let written = |(name, value): (&'static str, String)| match &self.mistake {
+            Some(Mistake::Name(of, wrong)) if *of == name => Property::new(*wrong, value),
+            Some(Mistake::Value(of, wrong)) if *of == name => Property::new(format!("webhook/{name}"), *wrong),
+            _ => Property::new(format!("webhook/{name}"), value),
+        };
+        all.into_iter().map(written).collect()
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        let (target, record_type) = match &self.mistake {
+            Some(Mistake::Target(target)) => ((*target).to_owned(), "CNAME"),
+            _ if self.is_target => (self.service.clone(), "CNAME"),
+            _ => ("192.0.2.10".to_owned(), "A"),
+        };
+        Endpoint {
+            dns_name: self.host.to_owned(),
+            targets: vec![target],
+            record_type: record_type.to_owned(),
+            set_identifier: if self.has_set_identifier { self.resource() } else { String::new() },
+            labels: Labels::from_iter([("resource", &*self.resource())]),
+            provider_specific: self.properties(),
+            ..Endpoint::default()
+        }
+    }
+}
+
+/// What a visitor of a hostname and a path asks for.
+pub(crate) fn url(host: &str, path: Option<&str>) -> String {
+    let host = host.replace('*', "some");
+    path.map_or_else(|| format!("https://{host}/"), |path| format!("https://{host}{path}/x"))
+}
+
+/// What ExternalDNS hands to a webhook: those with one name, type, set identifier and, for a CNAME, target are merged, and
+/// the first one's properties and labels stay (`endpoint/utils.go` `MergeEndpoints`). Which is first is the order of a Go
+/// map, here that of `random`.
+pub(crate) fn endpoints(objects: &[Object], random: &mut Random) -> Vec<Endpoint> {
+    let mut shuffled: Vec<&Object> = objects.iter().collect();
+    for index in (1..shuffled.len()).rev() {
+        shuffled.swap(index, random.below(index + 1));
+    }
+    let mut merged: Vec<Endpoint> = Vec::new();
+    for endpoint in shuffled.into_iter().map(Object::endpoint) {
+        let is_same = |other: &&mut Endpoint| {
+            other.dns_name == endpoint.dns_name
+                && other.record_type == endpoint.record_type
+                && other.set_identifier == endpoint.set_identifier
+                && (other.record_type != "CNAME" || other.targets == endpoint.targets)
+        };
+        match merged.iter_mut().find(is_same) {
+            Some(first) => {
+                first.targets.extend(endpoint.targets);
+                first.targets.sort_unstable();
+                first.targets.dedup();
+            }
+            None => merged.push(endpoint),
+        }
+    }
+    merged
+}
+
+/// The hostnames with objects of which ExternalDNS shows only some.
+pub(crate) fn merged_hosts(objects: &[Object]) -> Vec<&'static str> {
+    let shown = endpoints(objects, &mut Random::new(0));
+    let mut hosts: Vec<&'static str> = objects.iter().map(|object| object.host).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let count = |host: &str| shown.iter().filter(|endpoint| endpoint.dns_name == host).count();
+    hosts.retain(|host| count(host) < objects.iter().filter(|object| object.host == *host).count());
+    hosts
+}

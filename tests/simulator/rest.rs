@@ -1,0 +1,136 @@
+//! Everything that goes wrong ends, and what is wanted comes about.
+
+use std::time::Duration;
+
+use cloudflare_emulator::Visitor;
+use test_support::external_dns::TXT_BELOW;
+
+use crate::claims;
+use crate::foreign::{is_ours, place};
+use crate::invariants::{Violation, service};
+use crate::objects::{Access, HOSTS, Object, url};
+use crate::settings::SyncPolicy;
+use crate::steps::Loop;
+use crate::world::{INTERVAL, World};
+
+/// Loops until nothing is written any more.
+const LOOPS_MAX: usize = 12;
+
+/// So many in a row that write nothing are at rest: a move's time of grace is shorter.
+const LOOPS_IDLE: usize = 3;
+
+/// What was refused is tried again by then.
+const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3_700);
+
+pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
+    world.calm();
+    settle(world)?;
+    world.pass(REJECTION_PAUSE_MAX);
+    settle(world)?;
+    world.is_disturbed = false;
+    let objects = world.objects.clone();
+    let checked: Vec<&Object> = objects.iter().filter(|object| has_to_be_served(world, object)).collect();
+    for object in &checked {
+        is_served(world, object)?;
+    }
+    nothing_is_left(world, &checked)?;
+    world.claims.forget_merged(&objects);
+    if !objects.iter().any(|object| world.claims.history(object.host).is_merged) && world.disliked.is_empty() {
+        world.restart();
+        for seed in 0..3 {
+            if one_loop(world, seed)? > 0 {
+                return Err(Violation::new("restart", "after a restart something is written"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn one_loop(world: &mut World, seed: u64) -> Result<usize, Violation> {
+    let writes = world.run_loop(&Loop { seed, ..Loop::default() }, false)?;
+    world.pass(INTERVAL);
+    Ok(writes)
+}
+
+fn settle(world: &mut World) -> Result<(), Violation> {
+    let mut idle = 0;
+    for seed in 0.. {
+        idle = if one_loop(world, seed)? == 0 { idle + 1 } else { 0 };
+        if idle == LOOPS_IDLE {
+            break;
+        }
+        if seed as usize > LOOPS_MAX + LOOPS_IDLE {
+            return Err(Violation::new("rest", format!("something is still written after {seed} loops")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether nothing that the documents name stands in the object's way.
+fn has_to_be_served(world: &World, object: &Object) -> bool {
+    let settings = &world.settings;
+    let on_host: Vec<&Object> = world.objects.iter().filter(|other| other.host == object.host).collect();
+    let history = world.claims.history(object.host);
+    let is_free = HOSTS.contains(&object.host)
+        && !world.disliked.contains(&object.host)
+        && !world.foreign().is_orphaned(object.host)
+        && !world.foreign().has_rules_of(object.host);
+    // What is withdrawn may stay, and then hold what comes.
+    let lets_go = settings.policy == SyncPolicy::Sync && settings.mass_deletion_limit == 0;
+    let is_alone = on_host.iter().filter(|other| other.path == object.path).count() == 1;
+    let agree = on_host.iter().all(|other| other.mistake.is_none() && other.tunnel == object.tunnel)
+        && (lets_go || history.tunnels.len() == 1)
+        && (!settings.namespace_guard || history.namespaces.len() == 1);
+    let access = claims::is_said(object, &history)
+        && (!settings.access_guard || matches!(object.access, Access::Policies(_)))
+        && on_host.iter().all(|other| claims::is_said(other, &history));
+    // The TXT record of an apex lies outside its zone, but with the prefix that the documents name.
+    let has_text = settings.ownership != "txt" || settings.registry == TXT_BELOW || object.host != "example.org";
+    is_free && is_alone && agree && access && has_text && !history.is_merged
+}
+
+fn is_served(world: &World, object: &Object) -> Result<(), Violation> {
+    let url = url(object.host, object.path);
+    let rest = url.strip_prefix("https://").expect("it was put there");
+    let (host, path) = rest.split_at(rest.find('/').expect("it was put there"));
+    let visit = world.cloudflare().visit_as(Visitor::WithLogin, host, path);
+    if service(&visit) == Some(&*object.service) {
+        return Ok(());
+    }
+    Err(Violation::new("unserved", format!("{object:?} is not served, but {visit}")))
+}
+
+/// Of hostnames that nobody asks for nothing is left.
+fn nothing_is_left(world: &World, checked: &[&Object]) -> Result<(), Violation> {
+    let settings = &world.settings;
+    if settings.policy != SyncPolicy::Sync || settings.mass_deletion_limit > 0 {
+        return Ok(());
+    }
+    let is_wanted = |host: &str| world.objects.iter().any(|object| object.host == host);
+    let left = world.cloudflare().edit(|cloudflare| {
+        let foreign = world.foreign();
+        let is_excused = |host: &str| foreign.is_orphaned(host) || world.disliked.contains(&host);
+        for zone in cloudflare.zones() {
+            for record in cloudflare.records(&zone.id).iter().filter(|record| is_ours(record)) {
+                if record.kind == "CNAME" && !is_wanted(&record.name) && !is_excused(&record.name) {
+                    return Some(format!("{record:?}"));
+                }
+            }
+        }
+        for tunnel in cloudflare.tunnels() {
+            for rule in foreign.ours(cloudflare, &tunnel.id) {
+                let place = place(&rule);
+                let mut of_host = checked.iter().filter(|object| object.host == place.hostname).peekable();
+                let is_known = of_host.peek().is_some() || !is_wanted(&place.hostname);
+                let is_asked = of_host.any(|object| {
+                    object.path.is_some() == place.path.is_some() && rule.contains(&*object.service)
+                });
+                if is_known && !is_asked && !is_excused(&place.hostname) {
+                    return Some(rule);
+                }
+            }
+        }
+        None
+    });
+    left.map_or(Ok(()), |left| Err(Violation::new("leftover", left)))
+}

@@ -1,0 +1,94 @@
+//! How the program is set up in one world, and how ExternalDNS is.
+
+use test_support::external_dns::{Registry, TXT, TXT_BELOW};
+
+use crate::random::Random;
+
+/// The settings that change what the program decides. The others stay as they are by default.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) tunnels: &'static str,
+    pub(crate) ownership: &'static str,
+    pub(crate) registry: Registry,
+    pub(crate) policy: SyncPolicy,
+    pub(crate) adopt: &'static str,
+    pub(crate) mass_deletion_limit: usize,
+    pub(crate) namespace_guard: bool,
+    pub(crate) default_service: &'static str,
+    pub(crate) access_guard: bool,
+    /// What protects every object that says nothing of Access.
+    pub(crate) default_access_policy: &'static str,
+    pub(crate) move_grace: &'static str,
+    /// Milliseconds of the way to the edge: of configurations, records and applications.
+    pub(crate) delays: [u64; 3],
+    /// Milliseconds for which lists leave out a new application.
+    pub(crate) listing_lag: u64,
+}
+
+/// ExternalDNS's `--policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SyncPolicy {
+    Sync,
+    UpsertOnly,
+}
+
+impl Settings {
+    pub(crate) fn random(random: &mut Random) -> Self {
+        let (ownership, registry) = random.weighted(&[
+            (5, ("comment", Registry::Noop)),
+            (2, ("comment", TXT)),
+            (2, ("txt", TXT_BELOW)),
+            (1, ("txt", TXT)),
+        ]);
+        let mut delay = || if random.chance(60) { 0 } else { random.next() % 400 };
+        let delays = [delay(), delay(), delay()];
+        Self {
+            tunnels: random.weighted(&[(2, "home"), (3, "home,office"), (1, "office,home")]),
+            ownership,
+            registry,
+            policy: random.weighted(&[(4, SyncPolicy::Sync), (1, SyncPolicy::UpsertOnly)]),
+            adopt: random.weighted(&[(5, ""), (1, "identical"), (1, "tunnel"), (1, "all"), (1, "access")]),
+            mass_deletion_limit: random.weighted(&[(3, 0), (2, 2), (1, 5)]),
+            namespace_guard: random.chance(25),
+            default_service: random.weighted(&[(5, ""), (1, "http://default.svc:80")]),
+            access_guard: random.chance(10),
+            default_access_policy: random.weighted(&[(6, ""), (1, "staff")]),
+            move_grace: random.weighted(&[(1, "0s"), (2, "30s")]),
+            delays,
+            listing_lag: random.weighted(&[(3, 0), (1, 30_000)]),
+        }
+    }
+
+    /// The program's variables.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        let limit = self.mass_deletion_limit.to_string();
+        let mut all = vec![
+            ("CF_TUNNEL_ID", self.tunnels.to_owned()),
+            ("OWNERSHIP", self.ownership.to_owned()),
+            ("MASS_DELETION_LIMIT", limit),
+            ("NAMESPACE_GUARD", self.namespace_guard.to_string()),
+            ("ACCESS_GUARD", self.access_guard.to_string()),
+            ("MOVE_GRACE", self.move_grace.to_owned()),
+        ];
+        let texts = [
+            ("ADOPT", self.adopt),
+            ("DEFAULT_SERVICE", self.default_service),
+            ("DEFAULT_ACCESS_POLICY", self.default_access_policy),
+        ];
+        all.extend(texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(n, text)| (n, text.to_owned())));
+        if self.namespace_guard {
+            // With the guard objects may name none unless this says so.
+            all.push(("ACCESS_POLICIES", "staff,on-call".to_owned()));
+        }
+        all
+    }
+
+    /// Whether an object that says nothing of Access is protected.
+    pub(crate) fn protects_silence(&self) -> bool {
+        !self.default_access_policy.is_empty()
+    }
+
+    pub(crate) fn has_tunnel(&self, tunnel: &str) -> bool {
+        self.tunnels.split(',').any(|configured| configured == tunnel)
+    }
+}

@@ -1,0 +1,87 @@
+//! A failing world made smaller: steps are left out as long as it fails in the same way.
+
+use crate::random::Random;
+use crate::settings::Settings;
+use crate::steps::{self, Step};
+use crate::trace::Trace;
+use crate::world::World;
+
+/// What a seed leads to.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub(crate) settings: Settings,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// How it came out.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// The promise that was not kept, and how.
+    pub(crate) failure: Option<(&'static str, String)>,
+    pub(crate) trace: Trace,
+    pub(crate) loops: usize,
+    pub(crate) said: Vec<String>,
+}
+
+impl Script {
+    pub(crate) fn of(seed: u64, rounds: usize) -> Self {
+        let mut random = Random::new(seed);
+        let settings = Settings::random(&mut random);
+        let steps = steps::random(&mut random, &settings, rounds);
+        Self { settings, steps }
+    }
+
+    pub(crate) fn run(&self) -> Outcome {
+        let mut world = World::new(self.settings.clone());
+        let failure = self.steps.iter().find_map(|step| world.run(step).err());
+        Outcome {
+            failure: failure.map(|violation| (violation.kind, violation.text)),
+            trace: std::mem::take(&mut world.trace),
+            loops: world.loops,
+            said: world.harness.log.lines_with(&[]),
+        }
+    }
+
+    fn fails_as(&self, kind: &str) -> bool {
+        self.run().failure.is_some_and(|(failed, _)| failed == kind)
+    }
+
+    /// The same with as few steps as are needed to fail so.
+    pub(crate) fn shrunk(&self, kind: &str) -> Self {
+        let mut smallest = self.clone();
+        let mut chunk = smallest.steps.len().div_ceil(2);
+        loop {
+            let mut begin = 0;
+            while begin < smallest.steps.len() {
+                let end = (begin + chunk).min(smallest.steps.len());
+                let mut fewer = smallest.clone();
+                fewer.steps.drain(begin..end);
+                if fewer.fails_as(kind) {
+                    smallest = fewer;
+                } else {
+                    begin = end;
+                }
+            }
+            if chunk == 1 {
+                return smallest.calmed(kind);
+            }
+            chunk = chunk.div_ceil(2);
+        }
+    }
+
+    /// The same with as few troubles.
+    fn calmed(mut self, kind: &str) -> Self {
+        for index in 0..self.steps.len() {
+            let Step::Loop(one) = &self.steps[index] else { continue };
+            let mut calm = one.clone();
+            calm.troubles.clear();
+            calm.intruders.clear();
+            let mut fewer = self.clone();
+            fewer.steps[index] = Step::Loop(calm);
+            if fewer.fails_as(kind) {
+                self = fewer;
+            }
+        }
+        self
+    }
+}

@@ -1,0 +1,99 @@
+//! What happens in a world, one thing after the other. A step says all about itself, so the others stay what they are
+//! where one is left out.
+
+use crate::faults::Trouble;
+use crate::objects::{CONTESTED, HOSTS, Object};
+use crate::random::Random;
+use crate::settings::Settings;
+use crate::strangers::Stranger;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// An object comes, or takes the place of the one of its name.
+    Put(Object),
+    /// One of the objects is mistyped, as the number says.
+    Mistype { which: usize, seed: u64 },
+    /// One of the objects goes.
+    Remove { which: usize },
+    /// The source shows nothing at all, or shows again what there is.
+    Blank(bool),
+    Stranger(Stranger),
+    /// Time passes without a loop.
+    Wait { seconds: u64 },
+    /// The program is ended between two loops, and started again.
+    Restart,
+    /// Whether the token sees a zone.
+    Sight { zone: &'static str, is_seen: bool },
+    /// A zone that begins or ends to be delegated.
+    Status { zone: &'static str, status: &'static str },
+    Connectors { tunnel: &'static str, count: usize },
+    /// Cloudflare refuses a hostname from now on: its record, or its rules.
+    Dislike { host: &'static str, is_rule: bool },
+    Like,
+    Loop(Loop),
+    /// Everything that goes wrong ends. What is wanted has to come about then.
+    Rest,
+}
+
+/// One loop of ExternalDNS.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loop {
+    /// Decides the order of what the cluster asks for.
+    pub(crate) seed: u64,
+    pub(crate) troubles: Vec<Trouble>,
+    /// Who writes between two calls, and before which.
+    pub(crate) intruders: Vec<(usize, Stranger)>,
+}
+
+/// So many rounds of changes and one loop lie between two rests.
+const ROUNDS_TO_REST: usize = 9;
+
+pub(crate) fn random(random: &mut Random, settings: &Settings, rounds: usize) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut number = 0;
+    for round in 1..=rounds {
+        for _ in 0..random.weighted(&[(2, 0), (4, 1), (3, 2), (1, 6)]) {
+            number += 1;
+            steps.push(change(random, settings, number));
+        }
+        steps.push(Step::Loop(any_loop(random, number)));
+        if round % ROUNDS_TO_REST == 0 || round == rounds {
+            steps.push(Step::Rest);
+        }
+    }
+    steps
+}
+
+fn change(random: &mut Random, settings: &Settings, number: usize) -> Step {
+    match random.below(100) {
+        0..50 => Step::Put(Object::random(random, settings, number)),
+        50..60 => Step::Mistype { which: random.below(50), seed: random.next() },
+        60..72 => Step::Remove { which: random.below(50) },
+        72..75 => Step::Blank(random.chance(40)),
+        75..83 => Step::Stranger(Stranger::random(random, number)),
+        83..87 => Step::Wait { seconds: random.pick(&[5, 65, 130, 700, 4_000, 90_000]) },
+        87..91 => Step::Restart,
+        91..93 => Step::Sight { zone: random.pick(&["example.org", "inner.example.com"]), is_seen: random.chance(50) },
+        93..95 => Step::Status { zone: "inner.example.com", status: random.pick(&["pending", "active"]) },
+        95..97 => {
+            Step::Connectors { tunnel: random.pick(&["home", "office"]), count: random.pick(&[0, 1, 2]) }
+        }
+        97..99 => {
+            let host = if random.chance(80) { random.pick(&HOSTS) } else { random.pick(&CONTESTED) };
+            Step::Dislike { host, is_rule: random.chance(50) }
+        }
+        _ => Step::Like,
+    }
+}
+
+fn any_loop(random: &mut Random, number: usize) -> Loop {
+    let troubles = random.weighted(&[(6, 0), (3, 1), (1, 2)]);
+    let intruders = usize::from(random.chance(10));
+    Loop {
+        seed: random.next(),
+        troubles: (0..troubles).map(|_| Trouble::random(random)).collect(),
+        intruders: (0..intruders)
+            .map(|_| (1 + random.below(12), Stranger::random(random, 1_000 + number)))
+            .collect(),
+    }
+}

@@ -1,0 +1,228 @@
+//! Other people and programs that write the same account, at any time.
+
+use cloudflare_emulator::{Cloudflare, Record};
+use serde_json::json;
+
+use crate::foreign::{Foreign, document, place};
+use crate::objects::{CONTESTED, HOSTS};
+use crate::random::Random;
+
+/// What visitors of foreign hostnames ask for. Nobody of ours publishes there.
+pub(crate) const FOREIGN_URLS: [&str; 5] = [
+    "https://hand.example.com/",
+    "https://anything.example.com/",
+    "https://legacy.example.com/theirs",
+    "https://hand.example.org/",
+    "https://elsewhere.example.com/",
+];
+
+/// One thing that somebody does.
+#[derive(Clone, Debug)]
+pub(crate) struct Stranger {
+    kind: Kind,
+    tunnel: &'static str,
+    /// Which of those that are there.
+    which: usize,
+    /// Makes what is written its own.
+    number: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    AddRule { host: &'static str, path: Option<&'static str> },
+    RemoveRule,
+    ChangeFrame,
+    AddRecord { host: &'static str, kind: &'static str },
+    RemoveRecord,
+    AddApplication { host: &'static str },
+    RemoveApplication,
+    // What is ours:
+    RemoveOurRule,
+    ChangeOurRule,
+    RemoveOurRecord,
+    RedirectOurRecord,
+    UnproxyOurRecord,
+    RemoveOurApplication,
+}
+
+impl Stranger {
+    pub(crate) fn random(random: &mut Random, number: usize) -> Self {
+        let host = random.pick(&CONTESTED);
+        let kind = match random.below(17) {
+            0 | 1 => Kind::AddRule { host, path: random.pick(&[None, Some("^/theirs$"), Some("^/api(/|$)")]) },
+            2 => Kind::AddRule { host: random.pick(&HOSTS), path: Some("^/theirs$") },
+            3 | 4 => Kind::RemoveRule,
+            5 => Kind::ChangeFrame,
+            6 | 7 => Kind::AddRecord { host, kind: random.pick(&["A", "CNAME", "TXT", "tunnel"]) },
+            8 => Kind::RemoveRecord,
+            9 => Kind::AddApplication { host },
+            10 => Kind::RemoveApplication,
+            11 => Kind::RemoveOurRule,
+            12 => Kind::ChangeOurRule,
+            13 => Kind::RemoveOurRecord,
+            14 => Kind::RedirectOurRecord,
+            15 => Kind::UnproxyOurRecord,
+            _ => Kind::RemoveOurApplication,
+        };
+        Self { kind, tunnel: random.pick(&["home", "office"]), which: random.below(50), number }
+    }
+
+    /// Whether what they do may change what visitors of our hostnames get.
+    pub(crate) fn touches_ours(&self) -> bool {
+        !matches!(self.kind, Kind::ChangeFrame | Kind::AddApplication { .. } | Kind::RemoveApplication)
+    }
+
+    pub(crate) fn act(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign) {
+        match self.kind {
+            Kind::AddRule { host, path } => self.add_rule(cloudflare, foreign, host, path),
+            Kind::RemoveRule | Kind::ChangeFrame | Kind::RemoveOurRule | Kind::ChangeOurRule => {
+                self.edit_document(cloudflare, foreign);
+            }
+            Kind::AddRecord { host, kind } => self.add_record(cloudflare, foreign, host, kind),
+            Kind::RemoveRecord => {
+                let theirs = |record: &Record| foreign.is_foreign_record(&record.id);
+                // Some stay for good: visitors look at them.
+                let is_contested =
+                    |record: &Record| CONTESTED.contains(&&*record.name) && !record.name.is_empty();
+                if let Some((zone, id, _)) =
+                    self.choose_record(cloudflare, |record| theirs(record) && is_contested(record))
+                    && cloudflare.delete_record(&zone, &id).is_ok()
+                {
+                    foreign.deleted_record(&id);
+                }
+            }
+            Kind::RemoveOurRecord | Kind::RedirectOurRecord | Kind::UnproxyOurRecord => {
+                self.edit_our_record(cloudflare, foreign);
+            }
+            Kind::AddApplication { host } => {
+                let application = json!({"type": "self_hosted", "name": format!("theirs {}", self.number),
+                    "domain": format!("{host}/theirs-{}", self.number), "session_duration": "6h"});
+                if let Ok(id) = cloudflare.add_application(&application) {
+                    foreign.wrote_application(cloudflare, &id);
+                }
+            }
+            Kind::RemoveApplication | Kind::RemoveOurApplication => {
+                let is_theirs = self.kind == Kind::RemoveApplication;
+                let all = cloudflare.applications().iter().map(|application| application.id.clone());
+                let all = all.filter(|id| foreign.is_foreign_application(id) == is_theirs);
+                if let Some(id) = self.choose(all.collect()) {
+                    cloudflare.delete_application(&id);
+                    foreign.deleted_application(&id);
+                }
+            }
+        }
+    }
+
+    fn choose<T>(&self, mut all: Vec<T>) -> Option<T> {
+        let count = all.len();
+        (count > 0).then(|| all.swap_remove(self.which % count))
+    }
+
+    fn choose_record(
+        &self,
+        cloudflare: &Cloudflare,
+        is_meant: impl Fn(&Record) -> bool,
+    ) -> Option<(String, String, String)> {
+        let mut all = Vec::new();
+        for zone in cloudflare.zones() {
+            let meant = cloudflare.records(&zone.id).iter().filter(|record| is_meant(record));
+            all.extend(meant.map(|record| (zone.id.clone(), record.id.clone(), record.name.clone())));
+        }
+        self.choose(all)
+    }
+
+    fn id_of(&self, cloudflare: &Cloudflare) -> String {
+        cloudflare.tunnel(self.tunnel).id.clone()
+    }
+
+    fn add_rule(
+        &self,
+        cloudflare: &mut Cloudflare,
+        foreign: &mut Foreign,
+        host: &str,
+        path: Option<&str>,
+    ) {
+        let tunnel = self.id_of(cloudflare);
+        let ours = foreign.ours(cloudflare, &tunnel);
+        let mut written = document(cloudflare, &tunnel);
+        let is_taken = written.rules.iter().map(|rule| place(rule)).any(|place| {
+            place.hostname == host && place.path.as_deref() == path
+        });
+        if is_taken {
+            return;
+        }
+        let service = format!("http://theirs-{}:80", self.number);
+        let rule = json!({"hostname": host, "service": service, "note": self.number});
+        let mut rule = rule;
+        if let (Some(path), Some(members)) = (path, rule.as_object_mut()) {
+            members.insert("path".to_owned(), json!(path));
+        }
+        written.rules.insert(0, rule.to_string());
+        if cloudflare.put_configuration(&tunnel, &written.text()).is_ok() {
+            foreign.wrote_document(cloudflare, &tunnel, &ours);
+        }
+    }
+
+    fn edit_document(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign) {
+        let tunnel = self.id_of(cloudflare);
+        let mut ours = foreign.ours(cloudflare, &tunnel);
+        let mut written = document(cloudflare, &tunnel);
+        match self.kind {
+            Kind::ChangeFrame => {
+                let frame = format!("{{\"connectTimeout\": {}}}", self.number);
+                written.frame.insert("originRequest".to_owned(), frame);
+            }
+            Kind::RemoveRule => {
+                // What visitors look at stays.
+                let is_meant = |rule: &&String| rule.contains("http://theirs-") && !ours.contains(rule);
+                let Some(rule) = self.choose(written.rules.iter().filter(is_meant).cloned().collect()) else {
+                    return;
+                };
+                written.rules.retain(|other| *other != rule);
+            }
+            _ => {
+                let Some(rule) = self.choose(ours.clone()) else { return };
+                let Some(index) = written.rules.iter().position(|other| *other == rule) else { return };
+                if self.kind == Kind::RemoveOurRule {
+                    written.rules.remove(index);
+                } else {
+                    let changed = rule.replacen("http://", &format!("http://changed-{}-", self.number), 1);
+                    written.rules[index].clone_from(&changed);
+                    ours.push(changed);
+                }
+            }
+        }
+        if cloudflare.put_configuration(&tunnel, &written.text()).is_ok() {
+            foreign.wrote_document(cloudflare, &tunnel, &ours);
+        }
+    }
+
+    fn add_record(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign, host: &str, kind: &str) {
+        let zone = if host.ends_with(".org") { "example.org" } else { "example.com" };
+        let target = cloudflare.tunnel(self.tunnel).hostname();
+        let (kind, content) = match kind {
+            "A" => ("A", format!("192.0.2.{}", 1 + self.number % 250)),
+            "TXT" => ("TXT", format!("\"theirs {}\"", self.number)),
+            "tunnel" => ("CNAME", target),
+            _ => ("CNAME", format!("host-{}.test", self.number)),
+        };
+        let record = json!({"name": host, "type": kind, "content": content, "ttl": 1, "proxied": kind != "TXT"});
+        if let Ok(id) = cloudflare.add_record(zone, record) {
+            let record = cloudflare.records(zone).iter().find(|record| record.id == id).cloned();
+            foreign.wrote_record(&record.expect("it was just made"));
+        }
+    }
+
+    fn edit_our_record(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign) {
+        let is_ours = |record: &Record| record.kind == "CNAME" && !foreign.is_foreign_record(&record.id);
+        let Some((zone, id, name)) = self.choose_record(cloudflare, is_ours) else { return };
+        let done = match self.kind {
+            Kind::RemoveOurRecord => cloudflare.delete_record(&zone, &id),
+            Kind::UnproxyOurRecord => cloudflare.patch_record(&zone, &id, &json!({"proxied": false})),
+            _ => cloudflare.patch_record(&zone, &id, &json!({"content": "redirected.test"})),
+        };
+        if done.is_ok() && self.kind == Kind::RemoveOurRecord {
+            foreign.orphan(&name);
+        }
+    }
+}
