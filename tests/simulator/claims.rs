@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::objects::{self, Access, HOSTS, Object};
 
+/// Takes the names below it that say nothing of themselves.
+const WILDCARD: &str = "*.apps.example.org";
+
 /// A hostname and a path.
 pub(crate) type Slot = (&'static str, Option<&'static str>);
 
@@ -80,7 +83,11 @@ impl Claims {
     }
 
     pub(crate) fn history(&self, host: &str) -> History {
-        self.hosts.get(host).cloned().unwrap_or_default()
+        let mut history = self.hosts.get(host).cloned().unwrap_or_default();
+        // An application for a wildcard protects the names below it.
+        let wildcard = self.hosts.get(WILDCARD).filter(|_| host.ends_with(&WILDCARD[1..]));
+        history.was_protected |= wildcard.is_some_and(|wildcard| wildcard.was_protected);
+        history
     }
 
     /// What ExternalDNS merged before has come to rest.

@@ -37,6 +37,9 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
     world.claims.forget_merged(&objects);
     if !objects.iter().any(|object| world.claims.history(object.host).is_merged) && world.disliked.is_empty() {
         world.restart();
+        if may_write_after_restart(world) {
+            return settle(world);
+        }
         for seed in 0..3 {
             if one_loop(world, seed)? > 0 {
                 return Err(Violation::new("restart", "after a restart something is written"));
@@ -44,6 +47,15 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
         }
     }
     Ok(())
+}
+
+/// The first loop after a start does not know of Access yet, and asks for updates of what depends on it. Then a TXT record
+/// may name another object of the hostname, and what says nothing of Access beside something that is protected is
+/// published, as both are in one request.
+fn may_write_after_restart(world: &World) -> bool {
+    let is_said = |object: &Object| claims::is_said(object, &world.claims.history(object.host));
+    let asks = |object: &Object| object.access != Access::Silent || object.is_secret();
+    !world.objects.iter().all(is_said) || (world.settings.ownership == "txt" && world.objects.iter().any(asks))
 }
 
 fn one_loop(world: &mut World, seed: u64) -> Result<usize, Violation> {

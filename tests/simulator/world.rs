@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use cloudflare_emulator::ingress::Rule;
 use cloudflare_emulator::{Emulator, Matcher, Plan, Refusal, RuleText, Time, Token};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use serde_json::json;
@@ -12,7 +13,7 @@ use crate::claims::Claims;
 use crate::clock::SimulatedClock;
 use crate::controller::{Controller, Failure};
 use crate::faults::DELAY_MAX;
-use crate::foreign::Foreign;
+use crate::foreign::{self, Foreign};
 use crate::invariants::{self, Violation};
 use crate::objects::{self, Object};
 use crate::random::Random;
@@ -176,11 +177,16 @@ impl World {
     fn dislike(&mut self, host: &'static str, is_rule: bool) {
         self.disliked.push(host);
         self.cloudflare().edit(|cloudflare| {
-            let whims = cloudflare.whims_mut();
             if is_rule {
-                whims.dislike_rule(RuleText::Unnamed, move |rule| rule.hostname == host);
+                // What stands was taken, and Cloudflare does not change its mind over it.
+                let tunnels = cloudflare.tunnels().iter().map(|tunnel| foreign::document(cloudflare, &tunnel.id));
+                let standing: Vec<String> = tunnels.flat_map(|document| document.rules).collect();
+                let is_disliked = move |rule: &Rule| {
+                    rule.hostname == host && !standing.iter().any(|text| text == rule.raw.get())
+                };
+                cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, is_disliked);
             } else {
-                whims.dislike_name(host, Refusal::new(400, 9000, "DNS name is not liked"));
+                cloudflare.whims_mut().dislike_name(host, Refusal::new(400, 9000, "DNS name is not liked"));
             }
         });
     }
