@@ -16,6 +16,7 @@ pub(crate) struct Claims {
     hosts: BTreeMap<&'static str, History>,
     /// The services that an object without mistake asked for.
     asked: BTreeSet<String>,
+    is_wildcard_changed: bool,
 }
 
 /// Who alone asks for a slot.
@@ -57,17 +58,18 @@ impl Claims {
             [object] => Some((slot, object)),
             _ => None,
         });
-        self.slots = alone.map(|(slot, object)| (slot, self.claim(slot, object))).collect();
+        let before = std::mem::take(&mut self.slots);
+        self.slots = alone.map(|(slot, object)| (slot, claim(&before, slot, object))).collect();
+        let of_wildcard = |slots: &BTreeMap<Slot, Claim>| -> Vec<(Slot, Claim)> {
+            let all = slots.iter().filter(|((host, _), _)| *host == WILDCARD);
+            all.map(|(slot, claim)| (*slot, claim.clone())).collect()
+        };
+        self.is_wildcard_changed = of_wildcard(&before) != of_wildcard(&self.slots);
     }
 
-    fn claim(&self, slot: Slot, object: &Object) -> Claim {
-        let resource = object.resource();
-        if object.mistake.is_none() {
-            return Claim { resource, service: Some(object.service.clone()) };
-        }
-        // What is published stays.
-        let before = self.slots.get(&slot).filter(|before| before.resource == resource);
-        Claim { service: before.and_then(|before| before.service.clone()), resource }
+    /// Whether the last loop asked for something else at the wildcard than the one before.
+    pub(crate) fn is_wildcard_changed(&self) -> bool {
+        self.is_wildcard_changed
     }
 
     /// What each slot of a hostname that nobody else wants was to be served by, where one object alone asks for it.
@@ -97,6 +99,16 @@ impl Claims {
             history.is_merged = merged.contains(host);
         }
     }
+}
+
+fn claim(slots: &BTreeMap<Slot, Claim>, slot: Slot, object: &Object) -> Claim {
+    let resource = object.resource();
+    if object.mistake.is_none() {
+        return Claim { resource, service: Some(object.service.clone()) };
+    }
+    // What is published stays.
+    let before = slots.get(&slot).filter(|before| before.resource == resource);
+    Claim { service: before.and_then(|before| before.service.clone()), resource }
 }
 
 /// Whether the object says of Access what was said of its hostname before, or more.

@@ -5,7 +5,7 @@ use cloudflare_emulator::{Visit, VisitChange, Visitor, Watched};
 
 use crate::objects::{CONTESTED, HOSTS, OPEN, SECRET, url};
 use crate::settings::SyncPolicy;
-use crate::strangers::FOREIGN_URLS;
+use crate::strangers::{FOREIGN_URLS, THEIRS};
 use crate::world::World;
 
 /// A promise that was not kept.
@@ -26,7 +26,10 @@ impl Violation {
 pub(crate) const VISITORS: [Visitor; 2] = [Visitor::WithoutLogin, Visitor::WithLogin];
 
 /// Paths at which objects ask for a rule.
-const PATHS: [Option<&str>; 4] = [None, Some("/api"), Some("/api/v2"), Some("/admin")];
+const PATHS: [Option<&str>; 5] = [None, Some("/api"), Some("/api/v2"), Some("/admin"), Some("/theirs")];
+
+/// Who comes first of a name and the wildcard that takes over from it or gives way to it is not known.
+const BELOW_WILDCARD: &str = ".apps.example.org/";
 
 /// What visitors of our hostnames ask for.
 pub(crate) fn urls() -> Vec<String> {
@@ -73,7 +76,10 @@ pub(crate) fn after_loop(
     let by_members: Vec<&Watched> =
         watched.iter().filter(|one| one.visitor == Visitor::WithLogin).collect();
     if !world.is_disturbed && !is_disturbed_here {
-        by_members.iter().try_for_each(|one| stays_served(one))?;
+        let is_promised =
+            |one: &&&Watched| !(one.url.contains(BELOW_WILDCARD) && world.claims.is_wildcard_changed());
+        by_members.iter().filter(is_promised).try_for_each(|one| stays_served(one))?;
+        by_members.iter().try_for_each(|one| keeps_requests(world, one))?;
         if !world.is_blank || is_withheld(world) {
             wanted_stays(world, &by_members)?;
         }
@@ -109,6 +115,29 @@ fn stays_served(watched: &Watched) -> Result<(), Violation> {
     };
     let is_lost = is_ours(first) && is_ours(last) && !watched.lost().is_empty();
     if is_lost { Err(Violation::new("lost", watched.to_string())) } else { Ok(()) }
+}
+
+/// Somebody else's rule keeps its requests, also on a hostname of ours, as long as that is wanted.
+fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
+    let Some(theirs) = watched.changes.first().and_then(|change| service(change.got.first()?)) else {
+        return Ok(());
+    };
+    let is_on = |host: &str| watched.url.starts_with(&url(host, None));
+    let is_unwanted = |host: &str| is_on(host) && !world.objects.iter().any(|object| object.host == host);
+    let is_withdrawn = HOSTS.iter().any(|host| is_unwanted(host)) || world.is_blank;
+    // A narrower path of ours stands in front.
+    let is_narrower = |service: &str| {
+        let mut objects = world.objects.iter().filter(|object| object.path.is_some());
+        objects.any(|object| object.service == service)
+    };
+    let is_kept = |visit: &Visit| {
+        service(visit).is_some_and(|service| service == theirs || is_narrower(service))
+    };
+    let is_theirs = theirs.starts_with(THEIRS) && world.settings.adopt.is_empty() && !is_withdrawn;
+    if is_theirs && !watched.changes.iter().flat_map(|change| &change.got).all(is_kept) {
+        return Err(Violation::new("neighbour", watched.to_string()));
+    }
+    Ok(())
 }
 
 /// What is still wanted, and was served when the loop began, goes on.

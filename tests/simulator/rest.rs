@@ -49,13 +49,13 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
     Ok(())
 }
 
-/// The first loop after a start does not know of Access yet, and asks for updates of what depends on it. Then a TXT record
-/// may name another object of the hostname, and what says nothing of Access beside something that is protected is
-/// published, as both are in one request.
+/// The first loop after a start does not know of Access yet, and asks for updates of what depends on it. Then a comment or
+/// a TXT record may name another object of the hostname, and what says nothing of Access beside something that is
+/// protected is published, as both are in one request.
 fn may_write_after_restart(world: &World) -> bool {
     let is_said = |object: &Object| claims::is_said(object, &world.claims.history(object.host));
     let asks = |object: &Object| object.access != Access::Silent || object.is_secret();
-    !world.objects.iter().all(is_said) || (world.settings.ownership == "txt" && world.objects.iter().any(asks))
+    !world.objects.iter().all(is_said) || world.objects.iter().any(asks)
 }
 
 fn one_loop(world: &mut World, seed: u64) -> Result<usize, Violation> {

@@ -41,7 +41,7 @@ pub(crate) struct Loop {
     /// Decides the order of what the cluster asks for.
     pub(crate) seed: u64,
     pub(crate) troubles: Vec<Trouble>,
-    /// Who writes between two calls, and before which.
+    /// Who writes between two calls, and before which read.
     pub(crate) intruders: Vec<(usize, Stranger)>,
 }
 

@@ -7,6 +7,9 @@ use crate::foreign::{Foreign, document, place};
 use crate::objects::{CONTESTED, HOSTS};
 use crate::random::Random;
 
+/// The services of rules that somebody else makes.
+pub(crate) const THEIRS: &str = "http://theirs-";
+
 /// What visitors of foreign hostnames ask for. Nobody of ours publishes there.
 pub(crate) const FOREIGN_URLS: [&str; 5] = [
     "https://hand.example.com/",
@@ -49,8 +52,8 @@ impl Stranger {
     pub(crate) fn random(random: &mut Random, number: usize) -> Self {
         let host = random.pick(&CONTESTED);
         let kind = match random.below(17) {
-            0 | 1 => Kind::AddRule { host, path: random.pick(&[None, Some("^/theirs$"), Some("^/api(/|$)")]) },
-            2 => Kind::AddRule { host: random.pick(&HOSTS), path: Some("^/theirs$") },
+            0 | 1 => Kind::AddRule { host, path: random.pick(&[None, Some("^/theirs(/|$)"), Some("^/api(/|$)")]) },
+            2 => Kind::AddRule { host: random.pick(&HOSTS), path: Some("^/theirs(/|$)") },
             3 | 4 => Kind::RemoveRule,
             5 => Kind::ChangeFrame,
             6 | 7 => Kind::AddRecord { host, kind: random.pick(&["A", "CNAME", "TXT", "tunnel"]) },
@@ -151,7 +154,7 @@ impl Stranger {
         if is_taken {
             return;
         }
-        let service = format!("http://theirs-{}:80", self.number);
+        let service = format!("{THEIRS}{}:80", self.number);
         let rule = json!({"hostname": host, "service": service, "note": self.number});
         let mut rule = rule;
         if let (Some(path), Some(members)) = (path, rule.as_object_mut()) {
@@ -174,7 +177,7 @@ impl Stranger {
             }
             Kind::RemoveRule => {
                 // What visitors look at stays.
-                let is_meant = |rule: &&String| rule.contains("http://theirs-") && !ours.contains(rule);
+                let is_meant = |rule: &&String| rule.contains(THEIRS) && !ours.contains(rule);
                 let Some(rule) = self.choose(written.rules.iter().filter(is_meant).cloned().collect()) else {
                     return;
                 };
