@@ -5,7 +5,7 @@ use cloudflare_emulator::{Visit, VisitChange, Visitor, Watched};
 
 use crate::objects::{CONTESTED, HOSTS, OPEN, SECRET, url};
 use crate::settings::SyncPolicy;
-use crate::strangers::{FOREIGN_URLS, THEIRS};
+use crate::strangers::{FOREIGN_URLS, THEIRS, WILD};
 use crate::world::World;
 
 /// A promise that was not kept.
@@ -101,20 +101,23 @@ fn audiences(change: &VisitChange) -> Vec<Option<&str>> {
     change.got.iter().map(audience).collect()
 }
 
-/// Who is served by ours at the beginning and at the end is served so all the time. Who comes to need a login, or another
+/// Who is served at the beginning, and by ours at the end or by the wildcard of a tunnel that takes over, is served so all
+/// the time. Who comes to need a login, or another
 /// one, is not promised that: the rule refuses until the application is at the edge.
 fn stays_served(watched: &Watched) -> Result<(), Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
     if first.map(audiences) != last.map(audiences) {
         return Ok(());
     }
-    let is_ours = |change: Option<&VisitChange>| {
-        change.is_some_and(|change| {
-            change.got.iter().all(|visit| service(visit).is_some_and(is_of_objects))
-        })
+    let is_by = |change: Option<&VisitChange>, is_meant: fn(&str) -> bool| {
+        change.is_some_and(|change| change.got.iter().all(|visit| service(visit).is_some_and(is_meant)))
     };
-    let is_lost = is_ours(first) && is_ours(last) && !watched.lost().is_empty();
-    if is_lost { Err(Violation::new("lost", watched.to_string())) } else { Ok(()) }
+    let is_handed_over = is_by(first, is_of_objects) && is_by(last, |service| service == WILD);
+    let is_promised = is_by(last, is_of_objects) || is_handed_over;
+    if is_promised && !watched.lost().is_empty() {
+        return Err(Violation::new("lost", watched.to_string()));
+    }
+    Ok(())
 }
 
 /// Somebody else's rule keeps its requests, also on a hostname of ours, as long as that is wanted.

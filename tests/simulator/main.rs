@@ -53,6 +53,8 @@ struct Order {
     /// One world: everything is printed, and the second run compared with the first.
     is_single: bool,
     shrinks: bool,
+    /// No world begins after the first that failed.
+    stops: bool,
 }
 
 impl Order {
@@ -60,7 +62,7 @@ impl Order {
     fn read(arguments: impl Iterator<Item = String>) -> Option<Self> {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let mut order =
-            Self { seed: 1, seeds: 40, rounds: 18, seconds: 3_600, threads, is_single: false, shrinks: true };
+            Self { seed: 1, seeds: 40, rounds: 18, seconds: 3_600, threads, is_single: false, shrinks: true, stops: false };
         for argument in arguments {
             let (name, value) = argument.split_once('=')?;
             let number: u64 = value.parse().ok()?;
@@ -71,6 +73,7 @@ impl Order {
                 "rounds" => order.rounds = usize::try_from(number).ok()?,
                 "seconds" => order.seconds = number,
                 "threads" => order.threads = usize::try_from(number).ok()?,
+                "stop" => order.stops = number > 0,
                 "shrink" => order.shrinks = number > 0,
                 _ => return None,
             }
@@ -118,7 +121,7 @@ fn run_many(order: &Order) -> bool {
     thread::scope(|scope| {
         for _ in 0..order.threads {
             scope.spawn(|| {
-                while !is_time_over(begun) {
+                while !is_time_over(begun) && !(order.stops && failed.load(Ordering::Relaxed)) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= order.seed + order.seeds {
                         return;

@@ -7,6 +7,9 @@ use crate::foreign::{Foreign, document, place};
 use crate::objects::{CONTESTED, HOSTS};
 use crate::random::Random;
 
+/// The service of a wildcard that serves what nobody publishes.
+pub(crate) const WILD: &str = "http://wild:80";
+
 /// The services of rules that somebody else makes.
 pub(crate) const THEIRS: &str = "http://theirs-";
 
@@ -37,6 +40,8 @@ enum Kind {
     ChangeFrame,
     AddRecord { host: &'static str, kind: &'static str },
     RemoveRecord,
+    /// A record with a comment that is copied from one of ours.
+    CopyStamp { host: &'static str },
     AddApplication { host: &'static str },
     RemoveApplication,
     // What is ours:
@@ -51,7 +56,7 @@ enum Kind {
 impl Stranger {
     pub(crate) fn random(random: &mut Random, number: usize) -> Self {
         let host = random.pick(&CONTESTED);
-        let kind = match random.below(17) {
+        let kind = match random.below(18) {
             0 | 1 => Kind::AddRule { host, path: random.pick(&[None, Some("^/theirs(/|$)"), Some("^/api(/|$)")]) },
             2 => Kind::AddRule { host: random.pick(&HOSTS), path: Some("^/theirs(/|$)") },
             3 | 4 => Kind::RemoveRule,
@@ -65,6 +70,7 @@ impl Stranger {
             13 => Kind::RemoveOurRecord,
             14 => Kind::RedirectOurRecord,
             15 => Kind::UnproxyOurRecord,
+            16 => Kind::CopyStamp { host },
             _ => Kind::RemoveOurApplication,
         };
         Self { kind, tunnel: random.pick(&["home", "office"]), which: random.below(50), number }
@@ -81,7 +87,15 @@ impl Stranger {
             Kind::RemoveRule | Kind::ChangeFrame | Kind::RemoveOurRule | Kind::ChangeOurRule => {
                 self.edit_document(cloudflare, foreign);
             }
-            Kind::AddRecord { host, kind } => self.add_record(cloudflare, foreign, host, kind),
+            Kind::AddRecord { host, kind } => self.add_record(cloudflare, foreign, host, kind, None),
+            Kind::CopyStamp { host } => {
+                let comments = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
+                let ours = comments.filter(|record| record.kind == "CNAME" && !foreign.is_foreign_record(&record.id));
+                let comments: Vec<String> = ours.filter_map(|record| record.comment.clone()).collect();
+                if let Some(comment) = self.choose(comments) {
+                    self.add_record(cloudflare, foreign, host, "A", Some(comment));
+                }
+            }
             Kind::RemoveRecord => {
                 let theirs = |record: &Record| foreign.is_foreign_record(&record.id);
                 // Some stay for good: visitors look at them.
@@ -200,7 +214,14 @@ impl Stranger {
         }
     }
 
-    fn add_record(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign, host: &str, kind: &str) {
+    fn add_record(
+        &self,
+        cloudflare: &mut Cloudflare,
+        foreign: &mut Foreign,
+        host: &str,
+        kind: &str,
+        comment: Option<String>,
+    ) {
         let zone = if host.ends_with(".org") { "example.org" } else { "example.com" };
         let target = cloudflare.tunnel(self.tunnel).hostname();
         let (kind, content) = match kind {
@@ -209,7 +230,7 @@ impl Stranger {
             "tunnel" => ("CNAME", target),
             _ => ("CNAME", format!("host-{}.test", self.number)),
         };
-        let record = json!({"name": host, "type": kind, "content": content, "ttl": 1, "proxied": kind != "TXT"});
+        let record = json!({"name": host, "type": kind, "content": content, "ttl": 1, "proxied": kind != "TXT", "comment": comment});
         if let Ok(id) = cloudflare.add_record(zone, record) {
             let record = cloudflare.records(zone).iter().find(|record| record.id == id).cloned();
             foreign.wrote_record(&record.expect("it was just made"));
