@@ -195,6 +195,22 @@ laws cases='2560' seed=`echo $RANDOM`:
     PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test reconcile -- laws:: misspellings::
     PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test it -- visitors::laws::
 
+# Whole worlds by a seed, for ten minutes; or one with all its steps and calls: `just simulate seed=7`.
+[group('test')]
+simulate *arguments=('from=' + `echo $((RANDOM * 32768 + RANDOM))` + ' seeds=1000000 seconds=600'):
+    cargo test --locked --test simulator -- {{ arguments }}
+
+# Two minutes of worlds: the same in each run, and those of this commit.
+[group('test')]
+simulate-commit:
+    cargo test --locked --test simulator -- seeds=1000 seconds=60
+    cargo test --locked --test simulator -- from=$((0x$(git rev-parse --short=8 HEAD))) seeds=1000000 seconds=60
+
+# Take the mending of known defects out, one at a time, and see the simulator find at least twelve (needs Python 3.11).
+[group('test')]
+defects *names:
+    tests/simulator/defects/run {{ names }}
+
 # Break the code in known ways, one at a time, and see the tests go red (needs Python 3.11).
 [group('test')]
 mutations *names:
@@ -206,6 +222,7 @@ lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
     tests/mutations/run --check
+    tests/simulator/defects/run --check
 
 # Put the code into its one format.
 [group('check')]

@@ -168,12 +168,13 @@ impl SnapshotReader {
             .collect();
         let budget = Budget::new(&*self.clock, deadline);
         let answers =
-            in_parallel(self.parallel_reads, &tasks, |task| task.run(&self.client, account, &budget)).inspect_err(|error| {
-                // A zone may have left the account.
-                if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
-                    self.forget_zones();
-                }
-            })?;
+            in_parallel(self.parallel_reads, &tasks, |task| task.run(&self.client, account, &budget))
+                .inspect_err(|error| {
+                    // A zone may have left the account.
+                    if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
+                        self.forget_zones();
+                    }
+                })?;
         let mut snapshot = Snapshot {
             zones_elsewhere: others.into_iter().map(|zone| zone.name.clone()).collect(),
             ..Snapshot::default()

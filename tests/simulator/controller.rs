@@ -21,6 +21,8 @@ pub(crate) struct Controller {
     pub(crate) api: SocketAddr,
     pub(crate) registry: Registry,
     pub(crate) policy: SyncPolicy,
+    /// `--txt-owner-id`.
+    pub(crate) owner: &'static str,
 }
 
 impl Controller {
@@ -41,6 +43,9 @@ impl Controller {
         if self.policy == SyncPolicy::UpsertOnly {
             // `plan/policy.go`: deletions are left out, whatever they are for.
             changes.delete.clear();
+        }
+        for endpoint in changes.create.iter_mut().chain(&mut changes.update_new) {
+            endpoint.labels.set("owner", self.owner);
         }
         changes
     }

@@ -34,7 +34,10 @@ enum Calls {
 enum Kind {
     Throttled,
     Status(u16),
-    Refused { status: u16, code: u32 },
+    Refused {
+        status: u16,
+        code: u32,
+    },
     Reset,
     Garbage,
     Truncated,
@@ -43,9 +46,14 @@ enum Kind {
     DoneStatus(u16),
     DoneGarbage,
     /// All calls from this one on fail so, for so many seconds.
-    Outage { status: u16, seconds: u64 },
+    Outage {
+        status: u16,
+        seconds: u64,
+    },
     /// The program ends before this call, or right after it.
-    Crash { is_done: bool },
+    Crash {
+        is_done: bool,
+    },
 }
 
 impl Trouble {

@@ -5,7 +5,7 @@ use cloudflare_emulator::{Visit, VisitChange, Visitor, Watched};
 
 use crate::objects::{CONTESTED, HOSTS, OPEN, SECRET, url};
 use crate::settings::SyncPolicy;
-use crate::strangers::{FOREIGN_URLS, THEIRS, WILD};
+use crate::strangers::{FOREIGN_URLS, OTHER_URL, THEIRS, WILD};
 use crate::world::World;
 
 /// A promise that was not kept.
@@ -59,7 +59,8 @@ pub(crate) fn after_loop(
     is_disturbed_here: bool,
 ) -> Result<(), Violation> {
     for one in watched {
-        let is_foreign = FOREIGN_URLS.contains(&&*one.url);
+        let is_other = one.url == OTHER_URL && !world.is_disturbed && !is_disturbed_here;
+        let is_foreign = FOREIGN_URLS.contains(&&*one.url) || is_other;
         if is_foreign && one.changes.len() > 1 {
             return Err(Violation::new("neighbour", one.to_string()));
         }
@@ -69,12 +70,14 @@ pub(crate) fn after_loop(
                 return Err(Violation::new("open", one.to_string()));
             }
             if !world.claims.was_asked(service) {
-                return Err(Violation::new("mistake", format!("nobody asked for this without mistake: {one}")));
+                return Err(Violation::new(
+                    "mistake",
+                    format!("nobody asked for this without mistake: {one}"),
+                ));
             }
         }
     }
-    let by_members: Vec<&Watched> =
-        watched.iter().filter(|one| one.visitor == Visitor::WithLogin).collect();
+    let by_members: Vec<&Watched> = watched.iter().filter(|one| one.visitor == Visitor::WithLogin).collect();
     if !world.is_disturbed && !is_disturbed_here {
         let is_promised =
             |one: &&&Watched| !(one.url.contains(BELOW_WILDCARD) && world.claims.is_wildcard_changed());
@@ -127,15 +130,14 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     };
     let is_on = |host: &str| watched.url.starts_with(&url(host, None));
     let is_unwanted = |host: &str| is_on(host) && !world.objects.iter().any(|object| object.host == host);
-    let is_withdrawn = HOSTS.iter().any(|host| is_unwanted(host)) || world.is_blank;
+    let is_withdrawn = HOSTS.iter().chain(&CONTESTED).any(|host| is_unwanted(host)) || world.is_blank;
     // A narrower path of ours stands in front.
     let is_narrower = |service: &str| {
         let mut objects = world.objects.iter().filter(|object| object.path.is_some());
         objects.any(|object| object.service == service)
     };
-    let is_kept = |visit: &Visit| {
-        service(visit).is_some_and(|service| service == theirs || is_narrower(service))
-    };
+    let is_kept =
+        |visit: &Visit| service(visit).is_some_and(|service| service == theirs || is_narrower(service));
     let is_theirs = theirs.starts_with(THEIRS) && world.settings.adopt.is_empty() && !is_withdrawn;
     if is_theirs && !watched.changes.iter().flat_map(|change| &change.got).all(is_kept) {
         return Err(Violation::new("neighbour", watched.to_string()));

@@ -10,11 +10,13 @@
     reason = "what is unexpected fails the run"
 )]
 
+mod account;
 mod claims;
 mod clock;
 mod controller;
 mod faults;
 mod foreign;
+mod instance;
 mod invariants;
 mod objects;
 mod random;
@@ -37,6 +39,12 @@ use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 
 use crate::shrink::{Outcome, Script};
 
+/// What may be said.
+const ARGUMENTS: &str = "one of seed, from, seeds, rounds, seconds, threads, shrink, stop, and a number";
+
+/// Worlds of an ordinary run of all tests, some ten seconds of them.
+const SEEDS: u64 = 12;
+
 /// What to run.
 #[derive(Clone, Debug)]
 struct Order {
@@ -58,33 +66,50 @@ struct Order {
 }
 
 impl Order {
-    /// `None` where the arguments are a filter of test names, which no world has.
-    fn read(arguments: impl Iterator<Item = String>) -> Option<Self> {
+    /// `None` where the arguments are those of a run of named tests, which no world has.
+    fn read(arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        let mut order =
-            Self { seed: 1, seeds: 40, rounds: 18, seconds: 3_600, threads, is_single: false, shrinks: true, stops: false };
+        let mut order = Self {
+            seed: 1,
+            seeds: SEEDS,
+            rounds: 18,
+            seconds: 3_600,
+            threads,
+            is_single: false,
+            shrinks: true,
+            stops: false,
+        };
         for argument in arguments {
-            let (name, value) = argument.split_once('=')?;
-            let number: u64 = value.parse().ok()?;
+            let Some((name, value)) = argument.split_once('=').filter(|_| !argument.starts_with('-')) else {
+                return Ok(None);
+            };
+            let wrong = || format!("{argument}: {ARGUMENTS}");
+            let number: u64 = value.parse().map_err(|_| wrong())?;
+            let count = usize::try_from(number).map_err(|_| wrong())?;
             match name {
                 "seed" => (order.seed, order.seeds, order.is_single) = (number, 1, true),
                 "from" => order.seed = number,
                 "seeds" => order.seeds = number,
-                "rounds" => order.rounds = usize::try_from(number).ok()?,
+                "rounds" => order.rounds = count,
                 "seconds" => order.seconds = number,
-                "threads" => order.threads = usize::try_from(number).ok()?,
+                "threads" => order.threads = count,
                 "stop" => order.stops = number > 0,
                 "shrink" => order.shrinks = number > 0,
-                _ => return None,
+                _ => return Err(wrong()),
             }
         }
-        Some(order)
+        Ok(Some(order))
     }
 }
 
 fn main() -> ExitCode {
-    let Some(order) = Order::read(std::env::args().skip(1)) else {
-        return ExitCode::SUCCESS;
+    let order = match Order::read(std::env::args().skip(1)) {
+        Ok(Some(order)) => order,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(problem) => {
+            println!("{problem}");
+            return ExitCode::FAILURE;
+        }
     };
     let is_fine = if order.is_single { run_one(&order) } else { run_many(&order) };
     if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -104,7 +129,13 @@ fn run_one(order: &Order) -> bool {
             println!("two runs differ:\n{one}\n{other}");
         }
     }
-    println!("seed {}: {} loops, trace {:016x}, {}", order.seed, first.loops, first.trace.digest(), if is_same { "the same twice" } else { "NOT the same twice" });
+    println!(
+        "seed {}: {} loops, trace {:016x}, {}",
+        order.seed,
+        first.loops,
+        first.trace.digest(),
+        if is_same { "the same twice" } else { "NOT the same twice" }
+    );
     if let Some((kind, _)) = &first.failure {
         report(order, order.seed, &script, kind);
     }

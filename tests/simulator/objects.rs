@@ -103,7 +103,8 @@ impl Object {
         let namespace = random.weighted(&[(3, NAMESPACES[0]), (2, NAMESPACES[1]), (1, NAMESPACES[2])]);
         let name = random.pick(&["web", "api", "zoo", "app", "db"]);
         let host = if random.chance(80) { random.pick(&HOSTS) } else { random.pick(&CONTESTED) };
-        let path = random.weighted(&[(5, None), (2, Some("/api")), (1, Some("/api/v2")), (1, Some("/admin"))]);
+        let path =
+            random.weighted(&[(5, None), (2, Some("/api")), (1, Some("/api/v2")), (1, Some("/admin"))]);
         let access = random.weighted(&[
             (10, Access::Silent),
             (1, Access::Open),
@@ -184,7 +185,9 @@ impl Object {
         }
         let written = |(name, value): (&'static str, String)| match &self.mistake {
             Some(Mistake::Name(of, wrong)) if *of == name => Property::new(*wrong, value),
-            Some(Mistake::Value(of, wrong)) if *of == name => Property::new(format!("webhook/{name}"), *wrong),
+            Some(Mistake::Value(of, wrong)) if *of == name => {
+                Property::new(format!("webhook/{name}"), *wrong)
+            }
             _ => Property::new(format!("webhook/{name}"), value),
         };
         all.into_iter().map(written).collect()

@@ -11,6 +11,7 @@ use crate::invariants::{Violation, service};
 use crate::objects::{Access, HOSTS, Object, url};
 use crate::settings::SyncPolicy;
 use crate::steps::Loop;
+use crate::strangers::{OTHER_HOST, OTHER_SERVICE};
 use crate::world::{INTERVAL, World};
 
 /// Loops until nothing is written any more.
@@ -27,6 +28,9 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
     settle(world)?;
     world.pass(REJECTION_PAUSE_MAX);
     settle(world)?;
+    if world.has_other() {
+        settle_other(world)?;
+    }
     world.is_disturbed = false;
     let objects = world.objects.clone();
     let checked: Vec<&Object> = objects.iter().filter(|object| has_to_be_served(world, object)).collect();
@@ -35,7 +39,8 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
     }
     nothing_is_left(world, &checked)?;
     world.claims.forget_merged(&objects);
-    if !objects.iter().any(|object| world.claims.history(object.host).is_merged) && world.disliked.is_empty() {
+    if !objects.iter().any(|object| world.claims.history(object.host).is_merged) && world.disliked.is_empty()
+    {
         world.restart();
         if may_write_after_restart(world) {
             return settle(world);
@@ -78,6 +83,21 @@ fn settle(world: &mut World) -> Result<(), Violation> {
     Ok(())
 }
 
+/// What the other owner wants is served, and written once.
+fn settle_other(world: &mut World) -> Result<(), Violation> {
+    for _ in 0..LOOPS_MAX {
+        if world.run_other()? == 0 {
+            break;
+        }
+        world.pass(INTERVAL);
+    }
+    let visit = world.cloudflare().visit(OTHER_HOST, "/");
+    if service(&visit) == Some(OTHER_SERVICE) && world.run_other()? == 0 {
+        return Ok(());
+    }
+    Err(Violation::new("unserved", format!("the other owner's {OTHER_HOST}: {visit}")))
+}
+
 /// Whether nothing that the documents name stands in the object's way.
 fn has_to_be_served(world: &World, object: &Object) -> bool {
     let settings = &world.settings;
@@ -97,7 +117,8 @@ fn has_to_be_served(world: &World, object: &Object) -> bool {
         && (!settings.access_guard || matches!(object.access, Access::Policies(_)))
         && on_host.iter().all(|other| claims::is_said(other, &history));
     // The TXT record of an apex lies outside its zone, but with the prefix that the documents name.
-    let has_text = settings.ownership != "txt" || settings.registry == TXT_BELOW || object.host != "example.org";
+    let has_text =
+        settings.ownership != "txt" || settings.registry == TXT_BELOW || object.host != "example.org";
     is_free && is_alone && agree && access && has_text && !history.is_merged
 }
 
@@ -118,7 +139,7 @@ fn nothing_is_left(world: &World, checked: &[&Object]) -> Result<(), Violation> 
     if settings.policy != SyncPolicy::Sync || settings.mass_deletion_limit > 0 {
         return Ok(());
     }
-    let is_wanted = |host: &str| world.objects.iter().any(|object| object.host == host);
+    let is_wanted = |host: &str| host == OTHER_HOST || world.objects.iter().any(|object| object.host == host);
     let left = world.cloudflare().edit(|cloudflare| {
         let foreign = world.foreign();
         let is_excused = |host: &str| foreign.is_orphaned(host) || world.disliked.contains(&host);

@@ -75,7 +75,9 @@ impl Settings {
             ("DEFAULT_SERVICE", self.default_service),
             ("DEFAULT_ACCESS_POLICY", self.default_access_policy),
         ];
-        all.extend(texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(n, text)| (n, text.to_owned())));
+        all.extend(
+            texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(n, text)| (n, text.to_owned())),
+        );
         if self.namespace_guard {
             // With the guard objects may name none unless this says so.
             all.push(("ACCESS_POLICIES", "staff,on-call".to_owned()));

@@ -12,23 +12,46 @@ pub(crate) enum Step {
     /// An object comes, or takes the place of the one of its name.
     Put(Object),
     /// One of the objects is mistyped, as the number says.
-    Mistype { which: usize, seed: u64 },
+    Mistype {
+        which: usize,
+        seed: u64,
+    },
     /// One of the objects goes.
-    Remove { which: usize },
+    Remove {
+        which: usize,
+    },
     /// The source shows nothing at all, or shows again what there is.
     Blank(bool),
     Stranger(Stranger),
     /// Time passes without a loop.
-    Wait { seconds: u64 },
+    Wait {
+        seconds: u64,
+    },
     /// The program is ended between two loops, and started again.
     Restart,
+    /// Whether there is a second program of the same settings.
+    Replica(bool),
+    /// A loop of another owner's ExternalDNS, with a program of its own.
+    Other,
     /// Whether the token sees a zone.
-    Sight { zone: &'static str, is_seen: bool },
+    Sight {
+        zone: &'static str,
+        is_seen: bool,
+    },
     /// A zone that begins or ends to be delegated.
-    Status { zone: &'static str, status: &'static str },
-    Connectors { tunnel: &'static str, count: usize },
+    Status {
+        zone: &'static str,
+        status: &'static str,
+    },
+    Connectors {
+        tunnel: &'static str,
+        count: usize,
+    },
     /// Cloudflare refuses a hostname from now on: its record, or its rules.
-    Dislike { host: &'static str, is_rule: bool },
+    Dislike {
+        host: &'static str,
+        is_rule: bool,
+    },
     Like,
     Loop(Loop),
     /// Everything that goes wrong ends. What is wanted has to come about then.
@@ -40,6 +63,8 @@ pub(crate) enum Step {
 pub(crate) struct Loop {
     /// Decides the order of what the cluster asks for.
     pub(crate) seed: u64,
+    /// Which program answers.
+    pub(crate) replica: usize,
     pub(crate) troubles: Vec<Trouble>,
     /// Who writes between two calls, and before which read.
     pub(crate) intruders: Vec<(usize, Stranger)>,
@@ -72,8 +97,13 @@ fn change(random: &mut Random, settings: &Settings, number: usize) -> Step {
         72..75 => Step::Blank(random.chance(40)),
         75..83 => Step::Stranger(Stranger::random(random, number)),
         83..87 => Step::Wait { seconds: random.pick(&[5, 65, 130, 700, 4_000, 90_000]) },
-        87..91 => Step::Restart,
-        91..93 => Step::Sight { zone: random.pick(&["example.org", "inner.example.com"]), is_seen: random.chance(50) },
+        87..90 => Step::Restart,
+        90 => Step::Replica(random.chance(60)),
+        91 => Step::Other,
+        92 => Step::Sight {
+            zone: random.pick(&["example.org", "inner.example.com"]),
+            is_seen: random.chance(50),
+        },
         93..95 => Step::Status { zone: "inner.example.com", status: random.pick(&["pending", "active"]) },
         95..97 => {
             Step::Connectors { tunnel: random.pick(&["home", "office"]), count: random.pick(&[0, 1, 2]) }
@@ -91,6 +121,7 @@ fn any_loop(random: &mut Random, number: usize) -> Loop {
     let intruders = usize::from(random.chance(10));
     Loop {
         seed: random.next(),
+        replica: random.below(2),
         troubles: (0..troubles).map(|_| Trouble::random(random)).collect(),
         intruders: (0..intruders)
             .map(|_| (1 + random.below(12), Stranger::random(random, 1_000 + number)))

@@ -13,6 +13,11 @@ pub(crate) const WILD: &str = "http://wild:80";
 /// The services of rules that somebody else makes.
 pub(crate) const THEIRS: &str = "http://theirs-";
 
+/// What another owner publishes in the same account with a program of its own.
+pub(crate) const OTHER_HOST: &str = "other.example.com";
+pub(crate) const OTHER_URL: &str = "https://other.example.com/";
+pub(crate) const OTHER_SERVICE: &str = "http://neighbour:80";
+
 /// What visitors of foreign hostnames ask for. Nobody of ours publishes there.
 pub(crate) const FOREIGN_URLS: [&str; 5] = [
     "https://hand.example.com/",
@@ -35,14 +40,24 @@ pub(crate) struct Stranger {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    AddRule { host: &'static str, path: Option<&'static str> },
+    AddRule {
+        host: &'static str,
+        path: Option<&'static str>,
+    },
     RemoveRule,
     ChangeFrame,
-    AddRecord { host: &'static str, kind: &'static str },
+    AddRecord {
+        host: &'static str,
+        kind: &'static str,
+    },
     RemoveRecord,
     /// A record with a comment that is copied from one of ours.
-    CopyStamp { host: &'static str },
-    AddApplication { host: &'static str },
+    CopyStamp {
+        host: &'static str,
+    },
+    AddApplication {
+        host: &'static str,
+    },
     RemoveApplication,
     // What is ours:
     RemoveOurRule,
@@ -57,7 +72,9 @@ impl Stranger {
     pub(crate) fn random(random: &mut Random, number: usize) -> Self {
         let host = random.pick(&CONTESTED);
         let kind = match random.below(18) {
-            0 | 1 => Kind::AddRule { host, path: random.pick(&[None, Some("^/theirs(/|$)"), Some("^/api(/|$)")]) },
+            0 | 1 => {
+                Kind::AddRule { host, path: random.pick(&[None, Some("^/theirs(/|$)"), Some("^/api(/|$)")]) }
+            }
             2 => Kind::AddRule { host: random.pick(&HOSTS), path: Some("^/theirs(/|$)") },
             3 | 4 => Kind::RemoveRule,
             5 => Kind::ChangeFrame,
@@ -90,7 +107,8 @@ impl Stranger {
             Kind::AddRecord { host, kind } => self.add_record(cloudflare, foreign, host, kind, None),
             Kind::CopyStamp { host } => {
                 let comments = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
-                let ours = comments.filter(|record| record.kind == "CNAME" && !foreign.is_foreign_record(&record.id));
+                let ours = comments
+                    .filter(|record| record.kind == "CNAME" && !foreign.is_foreign_record(&record.id));
                 let comments: Vec<String> = ours.filter_map(|record| record.comment.clone()).collect();
                 if let Some(comment) = self.choose(comments) {
                     self.add_record(cloudflare, foreign, host, "A", Some(comment));
@@ -152,19 +170,15 @@ impl Stranger {
         cloudflare.tunnel(self.tunnel).id.clone()
     }
 
-    fn add_rule(
-        &self,
-        cloudflare: &mut Cloudflare,
-        foreign: &mut Foreign,
-        host: &str,
-        path: Option<&str>,
-    ) {
+    fn add_rule(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign, host: &str, path: Option<&str>) {
         let tunnel = self.id_of(cloudflare);
         let ours = foreign.ours(cloudflare, &tunnel);
         let mut written = document(cloudflare, &tunnel);
-        let is_taken = written.rules.iter().map(|rule| place(rule)).any(|place| {
-            place.hostname == host && place.path.as_deref() == path
-        });
+        let is_taken = written
+            .rules
+            .iter()
+            .map(|rule| place(rule))
+            .any(|place| place.hostname == host && place.path.as_deref() == path);
         if is_taken {
             return;
         }

@@ -4,22 +4,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloudflare_emulator::ingress::Rule;
-use cloudflare_emulator::{Emulator, Matcher, Plan, Refusal, RuleText, Time, Token};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
-use serde_json::json;
-use test_support::harness::{Harness, Program, TOKEN};
+use cloudflare_emulator::{Call, Emulator, Matcher, Refusal, RuleText, Time};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use test_support::external_dns::Registry;
+use test_support::harness::{Harness, TOKEN, published};
 
+use crate::account;
 use crate::claims::Claims;
-use crate::clock::SimulatedClock;
 use crate::controller::{Controller, Failure};
 use crate::faults::DELAY_MAX;
 use crate::foreign::{self, Foreign};
+use crate::instance::Instance;
 use crate::invariants::{self, Violation};
 use crate::objects::{self, Object};
 use crate::random::Random;
-use crate::settings::Settings;
+use crate::settings::{Settings, SyncPolicy};
 use crate::steps::{Loop, Step};
-use crate::strangers::FOREIGN_URLS;
+use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_SERVICE, OTHER_URL};
 use crate::trace::Trace;
 
 /// ExternalDNS's own.
@@ -37,15 +38,13 @@ const WATCH_PERIOD: Duration = Duration::from_secs(5);
 /// So many writes of one loop are looked after.
 const WATCHED_WRITES: usize = 40;
 
-const HOME_DOCUMENT: &str = r#"{"originRequest": { "connectTimeout": 10 }, "ingress": [{ "service": "http://theirs:80",  "hostname":"hand.example.com", "note": {"by": "Jo"} },{"hostname":"*.example.com","service":"http://wild:80"},{"service":"http_status:503"}], "warp-routing": {"enabled": false}}"#;
-
-const OFFICE_DOCUMENT: &str = r#"{"ingress":[{"hostname":"legacy.example.com","service":"http://legacy:80","x":1.10},{"service":"http_status:502"}],"b":12345678901234567890}"#;
-
 pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) harness: Harness,
-    clock: Option<Arc<SimulatedClock>>,
-    program: Option<Program>,
+    /// The program, and for some time a second one of the same settings, as while a Deployment is rolled out.
+    replicas: Vec<Instance>,
+    /// One with another `OWNER_ID`, from its first loop on.
+    other: Option<Instance>,
     pub(crate) foreign: Arc<Mutex<Foreign>>,
     /// What was seen right after a write.
     seen: Arc<Mutex<Vec<String>>>,
@@ -59,24 +58,18 @@ pub(crate) struct World {
     pub(crate) loops: usize,
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        self.end_program();
-    }
-}
-
 impl World {
     pub(crate) fn new(settings: Settings) -> Self {
         let harness = Harness::without_tunnel();
         let cloudflare = &harness.cloudflare;
         cloudflare.stop_clock();
-        set_up(cloudflare, &settings);
+        account::set_up(cloudflare, &settings);
         let foreign = cloudflare.edit(|cloudflare| Foreign::of(cloudflare, !settings.adopt.is_empty()));
         let mut world = Self {
             settings,
             harness,
-            clock: None,
-            program: None,
+            replicas: Vec::new(),
+            other: None,
             foreign: Arc::new(Mutex::new(foreign)),
             seen: Arc::default(),
             objects: Vec::new(),
@@ -87,7 +80,7 @@ impl World {
             trace: Trace::default(),
             loops: 0,
         };
-        world.start_program();
+        world.add_replica();
         world
     }
 
@@ -128,10 +121,20 @@ impl World {
             }
             Step::Wait { seconds } => self.pass(Duration::from_secs(*seconds)),
             Step::Restart => self.restart(),
+            Step::Replica(is_there) => {
+                self.replicas.truncate(1);
+                if *is_there {
+                    self.add_replica();
+                }
+            }
+            Step::Other => {
+                self.run_other()?;
+            }
             Step::Sight { zone, is_seen } => self.set_sight(zone, *is_seen),
             Step::Status { zone, status } => {
                 self.is_disturbed = true;
-                self.cloudflare().edit(|cloudflare| (*status).clone_into(&mut cloudflare.zone_mut(zone).status));
+                self.cloudflare()
+                    .edit(|cloudflare| (*status).clone_into(&mut cloudflare.zone_mut(zone).status));
             }
             Step::Connectors { tunnel, count } => {
                 self.is_disturbed = true;
@@ -179,7 +182,8 @@ impl World {
         self.cloudflare().edit(|cloudflare| {
             if is_rule {
                 // What stands was taken, and Cloudflare does not change its mind over it.
-                let tunnels = cloudflare.tunnels().iter().map(|tunnel| foreign::document(cloudflare, &tunnel.id));
+                let tunnels =
+                    cloudflare.tunnels().iter().map(|tunnel| foreign::document(cloudflare, &tunnel.id));
                 let standing: Vec<String> = tunnels.flat_map(|document| document.rules).collect();
                 let is_disliked = move |rule: &Rule| {
                     rule.hostname == host && !standing.iter().any(|text| text == rule.raw.get())
@@ -193,6 +197,7 @@ impl World {
 
     /// Everything that goes wrong ends.
     pub(crate) fn calm(&mut self) {
+        self.replicas.truncate(1);
         self.is_blank = false;
         self.cloudflare().clear_faults();
         self.cloudflare().edit(|cloudflare| {
@@ -215,7 +220,8 @@ impl World {
         }
         self.arm(one);
         let urls = invariants::urls();
-        let urls: Vec<&str> = urls.iter().map(String::as_str).chain(FOREIGN_URLS).collect();
+        let urls: Vec<&str> =
+            urls.iter().map(String::as_str).chain(FOREIGN_URLS).chain([OTHER_URL]).collect();
         self.cloudflare().watch_as(&invariants::VISITORS, &urls);
         self.cloudflare().take_calls();
 
@@ -225,7 +231,7 @@ impl World {
             let reversed: Vec<Object> = desired.iter().rev().cloned().collect();
             endpoints = objects::endpoints(&reversed, &mut random);
         }
-        let outcome = self.converse(&endpoints);
+        let outcome = self.converse(self.controller(one.replica), &endpoints);
         // What is under way to the edge arrives.
         self.cloudflare().advance_clock(EDGE_MAX);
         let is_crashed = one.troubles.iter().any(|trouble| trouble.is_crash());
@@ -238,20 +244,16 @@ impl World {
             _ => {}
         }
         if is_crashed {
-            self.restart();
+            self.restart_replica(one.replica);
         }
-        let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some(first) = seen.into_iter().next() {
-            return Err(Violation::new("foreign", first));
-        }
+        self.nothing_foreign_was_seen()?;
         let watched = self.cloudflare().watched();
         self.cloudflare().watch(&[]);
         invariants::after_loop(self, &watched, is_disturbed_here)?;
-        Ok(calls.iter().filter(|call| call.is_write() && call.status.is_some_and(|status| status < 300)).count())
+        Ok(done_writes(&calls))
     }
 
-    fn converse(&self, desired: &[external_dns_cloudflare_tunnel_webhook::model::Endpoint]) -> Result<Changes, Failure> {
-        let controller = self.controller();
+    fn converse(&self, controller: Controller, desired: &[Endpoint]) -> Result<Changes, Failure> {
         let current = self.timed(|| controller.records())?;
         let adjusted = self.timed(|| controller.adjust(desired))?;
         let changes = controller.plan(&current, &adjusted);
@@ -271,10 +273,43 @@ impl World {
         answer
     }
 
-    fn controller(&self) -> Controller {
-        let program = self.program.as_ref().expect("it runs");
-        let api = program.external_dns().api;
-        Controller { api, registry: self.settings.registry, policy: self.settings.policy }
+    fn controller(&self, replica: usize) -> Controller {
+        let instance = &self.replicas[replica % self.replicas.len()];
+        let api = instance.program().external_dns().api;
+        Controller { api, registry: self.settings.registry, policy: self.settings.policy, owner: "default" }
+    }
+
+    /// One loop of the other owner's ExternalDNS. Says how much it wrote.
+    pub(crate) fn run_other(&mut self) -> Result<usize, Violation> {
+        let mut variables = vec![("OWNER_ID", "other".to_owned()), ("CF_TUNNEL_ID", "home".to_owned())];
+        variables.push(("MASS_DELETION_LIMIT", "0".to_owned()));
+        let instance = self.other.take().unwrap_or_else(|| Instance::start(&self.harness, &variables));
+        let api = instance.program().external_dns().api;
+        self.other = Some(instance);
+        self.cloudflare().take_calls();
+        self.arm(&Loop::default());
+        let controller =
+            Controller { api, registry: Registry::Noop, policy: SyncPolicy::Sync, owner: "other" };
+        let wanted = published(OTHER_HOST, OTHER_SERVICE);
+        let outcome = self.converse(controller, &[wanted]);
+        self.cloudflare().advance_clock(EDGE_MAX);
+        self.cloudflare().clear_faults();
+        let calls = self.cloudflare().take_calls();
+        self.trace.note_calls(&calls);
+        if let Err(Failure::Fatal(problem)) = outcome {
+            return Err(Violation::new("answer", problem));
+        }
+        self.nothing_foreign_was_seen()?;
+        Ok(done_writes(&calls))
+    }
+
+    pub(crate) fn has_other(&self) -> bool {
+        self.other.is_some()
+    }
+
+    fn nothing_foreign_was_seen(&self) -> Result<(), Violation> {
+        let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        seen.into_iter().next().map_or(Ok(()), |first| Err(Violation::new("foreign", first)))
     }
 
     fn arm(&self, one: &Loop) {
@@ -305,80 +340,32 @@ impl World {
         while self.time().now() < end {
             let step = (end - self.time().now()).min(WATCH_PERIOD);
             self.cloudflare().advance_clock(step);
-            self.clock.as_ref().expect("it runs").run_watch();
+            self.replicas.iter().chain(&self.other).for_each(Instance::run_watch);
         }
         let calls = self.cloudflare().take_calls();
         self.trace.note_calls(&calls);
     }
 
     pub(crate) fn restart(&mut self) {
-        self.end_program();
+        self.replicas.clear();
         self.cloudflare().clear_faults();
-        self.start_program();
+        self.add_replica();
     }
 
-    fn start_program(&mut self) {
-        let variables = self.settings.variables();
-        let variables: Vec<(&'static str, &str)> =
-            variables.iter().map(|(name, value)| (*name, &**value)).collect();
-        let mut config = self.harness.config(&variables);
-        config.client.jitter_seed = Some(1);
-        config.provider.parallel_reads = 1;
-        let clock = Arc::new(SimulatedClock::of(self.time()));
-        self.program = Some(self.harness.start_configured(Arc::clone(&clock) as _, config));
-        clock.await_watch();
-        self.clock = Some(clock);
+    fn restart_replica(&mut self, replica: usize) {
+        let index = replica % self.replicas.len();
+        drop(self.replicas.remove(index));
+        self.add_replica();
+    }
+
+    fn add_replica(&mut self) {
+        self.replicas.push(Instance::start(&self.harness, &self.settings.variables()));
         let calls = self.cloudflare().take_calls();
         self.trace.note_calls(&calls);
     }
-
-    fn end_program(&mut self) {
-        drop(self.program.take());
-        if let Some(clock) = self.clock.take() {
-            clock.end();
-        }
-    }
 }
 
-fn set_up(cloudflare: &Emulator, settings: &Settings) {
-    for (tunnel, document) in [("home", HOME_DOCUMENT), ("office", OFFICE_DOCUMENT)] {
-        let id = cloudflare.add_tunnel(tunnel);
-        cloudflare.put_configuration(&id, document).expect("cloudflared takes it");
-    }
-    cloudflare.add_zone("example.org", Plan::Free);
-    cloudflare.add_zone("inner.example.com", Plan::Free);
-    cloudflare.edit(|cloudflare| {
-        let target = |tunnel: &str| cloudflare.tunnel(tunnel).hostname();
-        let records = [
-            ("example.com", "hand.example.com", "CNAME", target("home")),
-            ("example.com", "*.example.com", "CNAME", target("home")),
-            ("example.com", "legacy.example.com", "CNAME", target("office")),
-            ("example.com", "elsewhere.example.com", "CNAME", "somewhere.test".to_owned()),
-            ("example.com", "example.com", "TXT", "\"v=spf1 -all\"".to_owned()),
-            ("example.org", "hand.example.org", "A", "192.0.2.7".to_owned()),
-            ("example.org", "example.org", "MX", "mail.example.org".to_owned()),
-        ];
-        for (zone, name, kind, content) in records {
-            let is_proxied = matches!(kind, "A" | "CNAME");
-            let record = json!({"name": name, "type": kind, "content": content, "proxied": is_proxied, "priority": 10});
-            cloudflare.add_record(zone, record).expect("Cloudflare takes it");
-        }
-        cloudflare.set_up_access("my-team");
-        for name in ["staff", "on-call"] {
-            let include = json!([{"email_domain": {"domain": "example.com"}}]);
-            let policy = json!({"name": name, "decision": "allow", "include": include});
-            cloudflare.add_policy(&policy).expect("a policy");
-        }
-        *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
-        let theirs = json!({"type": "self_hosted", "name": "theirs", "domain": "hand.example.org/admin",
-            "session_duration": "6h"});
-        cloudflare.add_application(&theirs).expect("an application");
-        cloudflare.whims_mut().unlisted_application_time = Duration::from_millis(settings.listing_lag);
-        let [configurations, records, applications] = settings.delays.map(Duration::from_millis);
-        for tunnel in ["home", "office"] {
-            cloudflare.delay_configurations(tunnel, &[configurations]);
-        }
-        cloudflare.delay_records(records);
-        cloudflare.delay_applications(applications);
-    });
+fn done_writes(calls: &[Call]) -> usize {
+    let is_done = |call: &&Call| call.is_write() && call.status.is_some_and(|status| status < 300);
+    calls.iter().filter(is_done).count()
 }

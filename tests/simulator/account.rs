@@ -1,0 +1,56 @@
+//! The account as it is before the program comes: zones, tunnels, and what somebody else has there.
+
+use std::time::Duration;
+
+use cloudflare_emulator::{Emulator, Plan, Token};
+use serde_json::json;
+use test_support::harness::TOKEN;
+
+use crate::settings::Settings;
+
+const HOME_DOCUMENT: &str = r#"{"originRequest": { "connectTimeout": 10 }, "ingress": [{ "service": "http://theirs:80",  "hostname":"hand.example.com", "note": {"by": "Jo"} },{"hostname":"*.example.com","service":"http://wild:80"},{"service":"http_status:503"}], "warp-routing": {"enabled": false}}"#;
+
+const OFFICE_DOCUMENT: &str = r#"{"ingress":[{"hostname":"legacy.example.com","service":"http://legacy:80","x":1.10},{"service":"http_status:502"}],"b":12345678901234567890}"#;
+
+pub(crate) fn set_up(cloudflare: &Emulator, settings: &Settings) {
+    for (tunnel, document) in [("home", HOME_DOCUMENT), ("office", OFFICE_DOCUMENT)] {
+        let id = cloudflare.add_tunnel(tunnel);
+        cloudflare.put_configuration(&id, document).expect("cloudflared takes it");
+    }
+    cloudflare.add_zone("example.org", Plan::Free);
+    cloudflare.add_zone("inner.example.com", Plan::Free);
+    cloudflare.edit(|cloudflare| {
+        let target = |tunnel: &str| cloudflare.tunnel(tunnel).hostname();
+        let records = [
+            ("example.com", "hand.example.com", "CNAME", target("home")),
+            ("example.com", "*.example.com", "CNAME", target("home")),
+            ("example.com", "legacy.example.com", "CNAME", target("office")),
+            ("example.com", "elsewhere.example.com", "CNAME", "somewhere.test".to_owned()),
+            ("example.com", "example.com", "TXT", "\"v=spf1 -all\"".to_owned()),
+            ("example.org", "hand.example.org", "A", "192.0.2.7".to_owned()),
+            ("example.org", "example.org", "MX", "mail.example.org".to_owned()),
+        ];
+        for (zone, name, kind, content) in records {
+            let is_proxied = matches!(kind, "A" | "CNAME");
+            let record = json!({"name": name, "type": kind, "content": content, "proxied": is_proxied, "priority": 10});
+            cloudflare.add_record(zone, record).expect("Cloudflare takes it");
+        }
+        cloudflare.set_up_access("my-team");
+        for name in ["staff", "on-call"] {
+            let include = json!([{"email_domain": {"domain": "example.com"}}]);
+            let policy = json!({"name": name, "decision": "allow", "include": include});
+            cloudflare.add_policy(&policy).expect("a policy");
+        }
+        *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
+        let theirs = json!({"type": "self_hosted", "name": "theirs", "domain": "hand.example.org/admin",
+            "session_duration": "6h"});
+        cloudflare.add_application(&theirs).expect("an application");
+        cloudflare.whims_mut().unlisted_application_time = Duration::from_millis(settings.listing_lag);
+        let [configurations, records, applications] = settings.delays.map(Duration::from_millis);
+        for tunnel in ["home", "office"] {
+            cloudflare.delay_configurations(tunnel, &[configurations]);
+        }
+        cloudflare.delay_records(records);
+        cloudflare.delay_applications(applications);
+    });
+}
