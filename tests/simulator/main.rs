@@ -152,7 +152,8 @@ fn run_many(order: &Order) -> bool {
     thread::scope(|scope| {
         for _ in 0..order.threads {
             scope.spawn(|| {
-                while !is_time_over(begun) && !(order.stops && failed.load(Ordering::Relaxed)) {
+                let is_over = || is_time_over(begun) || (order.stops && failed.load(Ordering::Relaxed));
+                while !is_over() {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= order.seed + order.seeds {
                         return;
