@@ -37,7 +37,7 @@ const READ_ONCE_MAX: usize = 256;
 /// The length of a label `kind/namespace/name`. Kubernetes allows 253 bytes for a name and 63 for a namespace.
 const RESOURCE_MAX_BYTES: usize = 400;
 
-/// The prefix of the set identifier of an unread endpoint, so that it conflicts with no other.
+/// The prefix of the set identifier of an endpoint whose path is not known, so that it conflicts with no other.
 const UNREAD_PREFIX: &str = "unread:";
 
 /// Reads the endpoints of one request.
@@ -155,22 +155,37 @@ impl<'s> EndpointReader<'s> {
         };
         let set_identifier = match &publication {
             Ok(publication) => publication.path().unwrap_or_default().to_owned(),
-            Err(_) => self.set_identifier_as_meant(part),
+            Err(_) => self.set_identifier_as_meant(endpoint, part),
         };
         Some(PartRead { set_identifier, target, publication })
     }
 
     /// The set identifier that the endpoint would have if it were valid: by it ExternalDNS knows what is published
-    /// already.
-    fn set_identifier_as_meant(&mut self, part: &Part<'_>) -> String {
+    /// already. If its path is not known, one of its own: that of the whole hostname may be another object's, which
+    /// would take its place, and then nothing would hold back the deletion of what is published.
+    fn set_identifier_as_meant(&mut self, endpoint: &Endpoint, part: &Part<'_>) -> String {
         let path = match (part.text(TUNNEL_PATH), part.text(TUNNEL_PATH_PREFIX)) {
             (Some(path), _) => path.to_owned(),
             (None, Some(prefix)) => self
                 .path(TUNNEL_PATH_PREFIX, prefix)
                 .map_or_else(|_| prefix.to_owned(), |path| path.as_str().to_owned()),
+            (None, None) if part.said.iter().any(|(name, _)| self.may_be_path(name)) => {
+                return set_identifier_apart(endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default());
+            }
             (None, None) => String::new(),
         };
         cut(&path, limits::PATH_MAX_BYTES).to_owned()
+    }
+
+    /// True if a property that is misspelled may be the one for the path.
+    fn may_be_path(&mut self, name: &str) -> bool {
+        match self.meaning(name) {
+            Meaning::Misspelled { nearest: Some(nearest), limits: _ } => {
+                [TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(&nearest)
+            }
+            Meaning::Misspelled { nearest: None, limits } => limits,
+            Meaning::Known | Meaning::Unknown | Meaning::Foreign => false,
+        }
     }
 
     /// The text of the service; `None` if nothing shows that the endpoint is meant for a tunnel.
@@ -283,14 +298,26 @@ fn hold_together(parts: &mut [PartRead]) {
         }
     }
     let invalid = parts.iter().find(|part| part.publication.is_err());
-    if let Some(path) = invalid.map(|part| part.set_identifier.clone()) {
+    if let Some(cause) = invalid.map(PartRead::as_cause) {
         for part in parts.iter_mut().filter(|part| part.publication.is_ok()) {
-            part.add_fault("it", &format!("waits for the object's rule for path {path:?}, which is invalid"));
+            part.add_fault("it", &cause);
         }
     }
 }
 
 impl PartRead {
+    /// Why the other rules of the object wait for this one.
+    fn as_cause(&self) -> String {
+        let Self { set_identifier, publication, .. } = self;
+        match publication {
+            Err(faults) if set_identifier.starts_with(UNREAD_PREFIX) => {
+                let faults = Problem::of(faults);
+                format!("waits for another rule of the object, whose path is not known: {faults}")
+            }
+            _ => format!("waits for the object's rule for path {set_identifier:?}, which is invalid"),
+        }
+    }
+
     fn add_fault(&mut self, subject: &str, problem: &str) {
         let mut faults = std::mem::replace(&mut self.publication, Err(Vec::new())).err().unwrap_or_default();
         faults.push(Fault { subject: subject.into(), problem: problem.to_owned() });
@@ -298,10 +325,15 @@ impl PartRead {
     }
 }
 
+/// The set identifier of an object's endpoint that is in nobody's way.
+pub fn set_identifier_apart(resource: &str) -> String {
+    format!("{UNREAD_PREFIX}{}", cut(resource, RESOURCE_MAX_BYTES))
+}
+
 /// An endpoint that stays as it is at Cloudflare, unread.
 pub fn unread(endpoint: &Endpoint, problem: &str, settings: &Settings) -> Canonical {
     let resource = endpoint.labels.value(RESOURCE_LABEL).map(|label| cut(label, RESOURCE_MAX_BYTES));
-    let set_identifier = format!("{UNREAD_PREFIX}{}", resource.unwrap_or_default());
+    let set_identifier = set_identifier_apart(resource.unwrap_or_default());
     // A name that is cut must not become another hostname.
     let name = cut(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
     invalid(

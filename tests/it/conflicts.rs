@@ -1,7 +1,7 @@
 //! Several objects that ask for one hostname and path: the same one has it in every loop, and the others are told.
 
 use cloudflare_emulator::{Plan, Visit};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use test_support::harness::{Harness, Program, endpoint, published};
 
 fn of(resource: &str, mut endpoint: Endpoint) -> Endpoint {
@@ -259,4 +259,29 @@ fn what_names_no_service_is_counted_when_the_count_changes_and_named_for_debuggi
     assert_eq!((counted("1 endpoint"), counted("LOG_LEVEL=debug")), (1, 2));
     let named = harness.log.lines_with(&["DEBUG", "plain2.example.com"]);
     assert!(named[0].contains("resource=\"ingress/n/plain\"") && named[0].contains("type=A"), "{named:#?}");
+}
+
+/// A rule whose path is mistyped has no path, and so the place of the rule for the whole hostname. That is another
+/// object's, which keeps it; the mistake is refused all the same, and what is published stays.
+#[test]
+fn a_mistyped_path_beside_another_objects_hostname_withdraws_nothing() {
+    let (harness, host) = (Harness::new(), "shop.example.com");
+    let program = harness.start();
+    let whole = object("ingress/one/web", host, "http://web:80");
+    let api = with_path("ingress/two/api", host, "/api", "http://api:80");
+    run(&program, &[whole.clone(), api.clone()]);
+    assert_eq!(served(&harness, host, "/api"), "http://api:80");
+    let mut mistyped = api;
+    for property in &mut mistyped.provider_specific {
+        if &*property.name == "webhook/tunnel-path-prefix" {
+            *property = Property::new("webhook/tunnel-path-prefx", &*property.value);
+        }
+    }
+    for _ in 0..3 {
+        run(&program, &[whole.clone(), mistyped.clone()]);
+        assert_eq!(served(&harness, host, "/api"), "http://api:80");
+        assert_eq!(served(&harness, host, "/"), "http://web:80");
+    }
+    run(&program, &[whole]);
+    assert_eq!(served(&harness, host, "/api"), "http://web:80", "the object with the mistake is gone");
 }
