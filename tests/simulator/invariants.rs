@@ -79,8 +79,10 @@ pub(crate) fn after_loop(
     }
     let by_members: Vec<&Watched> = watched.iter().filter(|one| one.visitor == Visitor::WithLogin).collect();
     if !world.is_disturbed && !is_disturbed_here {
-        let is_promised =
-            |one: &&&Watched| !(one.url.contains(BELOW_WILDCARD) && world.claims.is_wildcard_changed());
+        let is_promised = |one: &&&Watched| {
+            let is_below = one.url.contains(BELOW_WILDCARD) && world.claims.is_wildcard_changed();
+            !is_below && !changes_namespace(world, &one.url)
+        };
         by_members.iter().filter(is_promised).try_for_each(|one| stays_served(one))?;
         by_members.iter().try_for_each(|one| keeps_requests(world, one))?;
         if !world.is_blank || is_withheld(world) {
@@ -91,6 +93,12 @@ pub(crate) fn after_loop(
         Some(first) => Err(Violation::new("foreign", first)),
         None => Ok(()),
     }
+}
+
+/// Whether several namespaces want the hostname, which goes from one to the other only once it is gone.
+fn changes_namespace(world: &World, address: &str) -> bool {
+    let mut hosts = HOSTS.iter().chain(&CONTESTED).filter(|host| address.starts_with(&url(host, None)));
+    world.settings.namespace_guard && hosts.any(|host| world.claims.history(host).namespaces.len() > 1)
 }
 
 /// The application that let a visitor in at each connector.

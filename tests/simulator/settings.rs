@@ -53,7 +53,8 @@ impl Settings {
             default_service: random.weighted(&[(5, ""), (1, "http://default.svc:80")]),
             access_guard: random.chance(10),
             default_access_policy: random.weighted(&[(6, ""), (1, "staff")]),
-            move_grace: random.weighted(&[(1, "0s"), (2, "30s")]),
+            // It has to be longer than the way to the edge.
+            move_grace: if delays == [0; 3] { random.pick(&["0s", "30s"]) } else { "30s" },
             delays,
             listing_lag: random.weighted(&[(3, 0), (1, 30_000)]),
         }
