@@ -138,26 +138,29 @@ impl Object {
             has_set_identifier: path.is_some() && random.chance(80),
             mistake: None,
         };
-        if random.chance(15) {
+        if random.chance(20) {
             object.mistype(random);
         }
         object
     }
 
-    /// The same object mistyped, where one of the tries fits.
+    /// The same object mistyped.
     pub(crate) fn mistype(&mut self, random: &mut Random) {
-        let mistake = random.pick(&MISTAKES);
-        let fits = match &mistake {
-            Mistake::Name("tunnel-service", _) | Mistake::Value("tunnel-service", _) => !self.is_target,
-            Mistake::Name("tunnel-path-prefix", _) => self.path.is_some(),
-            Mistake::Value("tunnel-path-prefix", _) => self.path.is_some(),
-            Mistake::Name("tunnel", _) | Mistake::Value("tunnel", _) => self.tunnel.is_some(),
-            Mistake::Name(..) | Mistake::Value(..) => matches!(self.access, Access::Policies(_)),
+        let fitting: Vec<Mistake> = MISTAKES.into_iter().filter(|mistake| self.may_have(mistake)).collect();
+        let mistake = random.pick(&fitting);
+        self.is_target |= matches!(mistake, Mistake::Target(_));
+        self.mistake = Some(mistake);
+    }
+
+    fn may_have(&self, mistake: &Mistake) -> bool {
+        match mistake {
             Mistake::Target(_) => true,
-        };
-        if fits {
-            self.is_target |= matches!(mistake, Mistake::Target(_));
-            self.mistake = Some(mistake);
+            Mistake::Name(property, _) | Mistake::Value(property, _) => match *property {
+                "tunnel-service" => !self.is_target,
+                "tunnel-path-prefix" => self.path.is_some(),
+                "tunnel" => self.tunnel.is_some(),
+                _ => matches!(self.access, Access::Policies(_)),
+            },
         }
     }
 

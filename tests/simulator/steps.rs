@@ -71,7 +71,7 @@ pub(crate) struct Loop {
 }
 
 /// So many rounds of changes and one loop lie between two rests.
-const ROUNDS_TO_REST: usize = 9;
+const ROUNDS_TO_REST: usize = 6;
 
 pub(crate) fn random(random: &mut Random, settings: &Settings, rounds: usize) -> Vec<Step> {
     let mut steps = Vec::new();
