@@ -153,11 +153,13 @@ fn nothing_is_left(world: &World, checked: &[&Object]) -> Result<(), Violation> 
         for tunnel in cloudflare.tunnels() {
             for rule in foreign.ours(cloudflare, &tunnel.id) {
                 let place = place(&rule);
-                let mut of_host = checked.iter().filter(|object| object.host == place.hostname).peekable();
-                let is_known = of_host.peek().is_some() || !is_wanted(&place.hostname);
-                let is_asked = of_host.any(|object| {
+                let mut on_host = world.objects.iter().filter(|object| object.host == place.hostname);
+                // Of rivals either may have it.
+                let is_known = on_host.clone().all(|object| checked.contains(&object));
+                let is_asked = on_host.any(|object| {
                     object.path.is_some() == place.path.is_some() && rule.contains(&*object.service)
                 });
+                let is_known = is_known && place.hostname != OTHER_HOST;
                 if is_known && !is_asked && !is_excused(&place.hostname) {
                     return Some(rule);
                 }
