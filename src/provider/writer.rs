@@ -103,7 +103,8 @@ impl Writer {
         deadline: Deadline,
     ) -> Result<(), RequestError> {
         self.state.was_asked.store(true, Ordering::Relaxed);
-        let memory = lock(&self.state.memory);
+        let mut memory = lock(&self.state.memory);
+        memory.moves.next_request();
         let mut turn = Turn { writer: self, memory, resolved, changes, deadline };
         if turn.has_nothing_to_write()? {
             return Ok(());

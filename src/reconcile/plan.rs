@@ -70,7 +70,7 @@ pub struct Plan {
     /// The work that is not done, with the reasons.
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
-    /// Withdrawn hostnames that stay until a wildcard's tunnel has their visitors.
+    /// Withdrawn hostnames that stay until a wildcard's tunnel has their visitors, sorted.
     pub handed_over: Vec<Box<str>>,
     /// The rules that are ours before the first write.
     pub own_before: OwnRules,

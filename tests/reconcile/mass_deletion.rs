@@ -6,7 +6,7 @@ use std::ops::Range;
 use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT as LIMIT;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason, Settled, plan};
 use test_support::external_dns::TXT_BELOW;
 use test_support::fake_cloudflare;
 use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE};
@@ -250,6 +250,26 @@ fn paths_that_go_and_hostnames_that_move_are_no_deletions() {
     assert_eq!((plan.refusals.len(), cloudflare.shown().len()), (0, 10), "another path, another tunnel");
     let targets: BTreeSet<String> = cloudflare.shown().into_iter().flat_map(|one| one.targets).collect();
     assert!(targets.iter().all(|target| target.starts_with(fake_cloudflare::OFFICE)), "{targets:?}");
+}
+
+/// A restart makes them wait anew, and must not let the others go meanwhile.
+#[test]
+fn hostnames_that_wait_to_be_handed_over_count_among_those_that_go() {
+    const BELOW: &str = "below.example.com";
+    let wildcard = format!("*.{BELOW}");
+    let office = format!("{}.cfargotunnel.com", fake_cloudflare::OFFICE);
+    let mut cloudflare = FakeCloudflare::new(&[], &[(&wildcard, "CNAME", &office)]);
+    cloudflare.mass_deletion_limit = 3;
+    for _ in 0..2 {
+        // In the second one they leave the wildcard's tunnel.
+        run(&mut cloudflare, &of(&[&hosts(OLD, 0..2), &hosts(BELOW, 0..2)]));
+    }
+    run(&mut cloudflare, &hosts(OLD, 0..2));
+    assert_eq!(standing(&cloudflare, BELOW), 2, "they are led to the wildcard's tunnel first");
+    let changes = cloudflare.changes(&[]);
+    let settings = cloudflare.settings();
+    let plan = plan(&changes, &cloudflare.snapshot(), &Settled::default(), &settings).expect("our owner");
+    assert_eq!((withheld(&plan), plan.hosts.len()), (2, 0));
 }
 
 #[test]

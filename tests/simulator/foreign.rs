@@ -74,7 +74,7 @@ pub(crate) fn is_ours(record: &Record) -> bool {
 }
 
 /// Whether a record of the rule's hostname has a stamp that names the rule.
-fn is_stamped(cloudflare: &Cloudflare, tunnel: &str, Place { hostname, path }: &Place) -> bool {
+pub(crate) fn is_stamped(cloudflare: &Cloudflare, tunnel: &str, Place { hostname, path }: &Place) -> bool {
     let digest = Digest::of(&TunnelId::parse(tunnel).expect("an id"), path.as_deref());
     let mut records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
     records.any(|record| {

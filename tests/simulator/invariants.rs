@@ -1,8 +1,9 @@
 //! What may never be, looked at after each loop: from its beginning to its end, at every instant at which anything
 //! changed for a visitor.
 
-use cloudflare_emulator::{Visit, VisitChange, Visitor, Watched};
+use cloudflare_emulator::{Record, Visit, VisitChange, Visitor, Watched};
 
+use crate::foreign;
 use crate::objects::{CONTESTED, HOSTS, OPEN, SECRET, url};
 use crate::settings::SyncPolicy;
 use crate::strangers::{FOREIGN_URLS, OTHER_URL, THEIRS, WILD};
@@ -169,6 +170,12 @@ fn wanted_stays(world: &World, watched: &[&Watched]) -> Result<(), Violation> {
 /// Whether a source that shows nothing withdraws nothing.
 pub(crate) fn is_withheld(world: &World) -> bool {
     let limit = world.settings.mass_deletion_limit;
-    let hosts = HOSTS.iter().filter(|host| world.claims.expected().any(|((of, _), _)| of == **host)).count();
+    let hosts = world.cloudflare().edit(|cloudflare| {
+        let records: Vec<&Record> =
+            cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id)).collect();
+        let is_published =
+            |host: &&&str| records.iter().any(|record| record.name == ***host && foreign::is_ours(record));
+        HOSTS.iter().filter(is_published).count()
+    });
     world.settings.policy == SyncPolicy::UpsertOnly || (limit > 0 && hosts > limit)
 }

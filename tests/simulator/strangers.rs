@@ -3,7 +3,7 @@
 use cloudflare_emulator::{Cloudflare, Record};
 use serde_json::json;
 
-use crate::foreign::{Foreign, document, place};
+use crate::foreign::{Foreign, Place, document, is_stamped, place};
 use crate::objects::{CONTESTED, HOSTS};
 use crate::random::Random;
 
@@ -179,7 +179,9 @@ impl Stranger {
             .iter()
             .map(|rule| place(rule))
             .any(|place| place.hostname == host && place.path.as_deref() == path);
-        if is_taken {
+        // What a stamp names passes for ours, whoever makes it.
+        let place = Place { hostname: host.to_owned(), path: path.map(str::to_owned) };
+        if is_taken || is_stamped(cloudflare, &tunnel, &place) {
             return;
         }
         let service = format!("{THEIRS}{}:80", self.number);

@@ -19,17 +19,34 @@ const MOVE_PATIENCE: Duration = Duration::from_secs(600);
 /// is three loops.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(180);
 
+/// Patience ends only after so many requests, however long ExternalDNS was away between them.
+const REQUESTS_MIN: u64 = 3;
+
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     /// Hostnames with rules left at their old tunnel, the tunnel that they are led to, and the time since then.
     led: BTreeMap<Box<str>, (TunnelId, Instant)>,
     /// Tunnels that do not serve yet what is to move to them.
-    awaited: BTreeMap<TunnelId, Instant>,
+    awaited: BTreeMap<TunnelId, Wait>,
     /// Withdrawn hostnames that stay until a wildcard's tunnel has their visitors.
-    handed_over: BTreeMap<Box<str>, Instant>,
+    handed_over: BTreeMap<Box<str>, Wait>,
+    /// How many requests there were.
+    requests: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    since: Instant,
+    /// The number of the request that began it.
+    request: u64,
 }
 
 impl Moves {
+    /// A request has come, which may be planned several times.
+    pub(crate) fn next_request(&mut self) {
+        self.requests = self.requests.saturating_add(1);
+    }
+
     /// A record has been led over.
     pub(crate) fn begin(&mut self, hostname: &str, tunnel: TunnelId, now: Instant) {
         self.led.insert(hostname.into(), (tunnel, now));
@@ -48,11 +65,10 @@ impl Moves {
 
     /// The hostnames that have been led to their present tunnel for `grace`, or have waited longer to be handed over.
     pub(crate) fn settled(&self, grace: Duration, now: Instant) -> Settled {
-        let age = |since: &Instant| now.saturating_duration_since(*since);
-        let moved = self.led.iter().filter(|(_, (_, since))| age(since) >= grace);
+        let moved = self.led.iter().filter(|(_, (_, since))| now.saturating_duration_since(*since) >= grace);
         let patience = grace + HAND_OVER_PATIENCE;
-        let handed_over = self.handed_over.iter().filter(|(_, since)| age(since) >= patience);
-        let late = self.awaited.iter().filter(|(_, since)| age(since) >= HAND_OVER_PATIENCE);
+        let handed_over = self.handed_over.iter().filter(|(_, wait)| self.exceeds(wait, patience, now));
+        let late = self.awaited.iter().filter(|(_, wait)| self.exceeds(wait, HAND_OVER_PATIENCE, now));
         Settled {
             late: inserted(late.map(|(tunnel, _)| tunnel.clone())),
             moved: inserted(moved.map(|(hostname, _)| hostname.clone())),
@@ -69,24 +85,31 @@ impl Moves {
             let goes = plan.host(hostname).is_some_and(|host| host.vanishes);
             goes || plan.handed_over.contains(hostname)
         });
+        let wait = self.wait_from(now);
         for hostname in &plan.handed_over {
-            self.handed_over.entry(hostname.clone()).or_insert(now);
+            self.handed_over.entry(hostname.clone()).or_insert(wait);
         }
     }
 
     /// These tunnels, of those that hostnames move to, are not ready.
     pub(crate) fn wait_for<'t>(&mut self, tunnels: impl Iterator<Item = &'t TunnelId>, now: Instant) {
-        let mut before = std::mem::take(&mut self.awaited);
+        let (wait, mut before) = (self.wait_from(now), std::mem::take(&mut self.awaited));
         for tunnel in tunnels {
-            let since = before.remove(tunnel).unwrap_or(now);
-            self.awaited.insert(tunnel.clone(), since);
+            self.awaited.insert(tunnel.clone(), before.remove(tunnel).unwrap_or(wait));
         }
     }
 
     /// True if the tunnel has been late for so long that no request waits for it any more.
     pub(crate) fn has_given_up(&self, tunnel: &TunnelId, now: Instant) -> bool {
-        let since = self.awaited.get(tunnel);
-        since.is_some_and(|since| now.saturating_duration_since(*since) >= MOVE_PATIENCE)
+        self.awaited.get(tunnel).is_some_and(|wait| self.exceeds(wait, MOVE_PATIENCE, now))
+    }
+
+    fn wait_from(&self, now: Instant) -> Wait {
+        Wait { since: now, request: self.requests }
+    }
+
+    fn exceeds(&self, wait: &Wait, patience: Duration, now: Instant) -> bool {
+        self.requests - wait.request >= REQUESTS_MIN && now.saturating_duration_since(wait.since) >= patience
     }
 }
 
@@ -123,12 +146,35 @@ mod tests {
         let (one, other) = (tunnel('a'), tunnel('b'));
         let mut moves = Moves::default();
         moves.wait_for([&one].into_iter(), start);
+        (0..REQUESTS_MIN).for_each(|_| moves.next_request());
         let late = start + MOVE_PATIENCE;
         moves.wait_for([&one, &other].into_iter(), late);
         assert!(moves.has_given_up(&one, late) && !moves.has_given_up(&other, late));
         moves.wait_for([&other].into_iter(), late);
         moves.wait_for([&one, &other].into_iter(), late);
         assert!(!moves.has_given_up(&one, late), "it was ready in between");
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a time to count from")]
+    fn patience_does_not_end_while_external_dns_is_away() {
+        let (start, grace) = (Instant::now(), Duration::from_secs(30));
+        let tunnel = tunnel('a');
+        let waiting = Plan { handed_over: vec!["a.example.com".into()], ..Plan::default() };
+        let (mut hostnames, mut tunnels) = (Moves::default(), Moves::default());
+        for requests in 0..=REQUESTS_MIN {
+            // Each is planned several times.
+            for _ in 0..3 {
+                hostnames.follow(&waiting, start);
+                tunnels.wait_for([&tunnel].into_iter(), start);
+            }
+            let settled = |moves: &Moves| moves.settled(grace, start + Duration::from_secs(86_400));
+            let is_over = requests == REQUESTS_MIN;
+            assert_eq!(settled(&hostnames).handed_over.len(), usize::from(is_over));
+            assert_eq!(settled(&tunnels).late.len(), usize::from(is_over));
+            hostnames.next_request();
+            tunnels.next_request();
+        }
     }
 
     #[test]

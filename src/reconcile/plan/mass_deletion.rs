@@ -15,8 +15,10 @@ use crate::reconcile::snapshot::Snapshot;
 /// One of our hostnames.
 struct Published {
     created_unix_seconds: u32,
-    /// The index in the plan, if the hostname would be gone.
-    going: Option<usize>,
+    /// The hostname would be gone, now or once a wildcard's tunnel has its visitors.
+    goes: bool,
+    /// The index in the plan, if the hostname has a write there.
+    place: Option<usize>,
 }
 
 /// The plan without deletions that exceed the limit and also outnumber the hostnames that stay and are as old. Each age
@@ -24,24 +26,29 @@ struct Published {
 /// no reason to allow the others.
 pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, settings: &Settings) -> Plan {
     let limit = settings.policy.mass_deletion_limit;
-    if limit == 0 || plan.hosts.iter().filter(|host| host.vanishes).count() <= limit {
+    let vanishing = plan.hosts.iter().filter(|host| host.vanishes).count();
+    if limit == 0 || vanishing + plan.handed_over.len() <= limit {
         return plan;
     }
     let mut published = published(&plan, snapshot, settings);
     published.sort_unstable_by_key(|one| one.created_unix_seconds);
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {
-        let going_now = of_one_age.iter().filter(|one| one.going.is_some()).count();
+        let going_now = of_one_age.iter().filter(|one| one.goes).count();
         going += going_now;
         staying += of_one_age.len() - going_now;
         if going > limit && going > staying {
             withheld = going + staying;
         }
     }
-    let withheld: BTreeSet<usize> = inserted(published.iter().take(withheld).filter_map(|one| one.going));
+    let withheld = published.iter().take(withheld).filter(|one| one.goes);
+    let withheld: BTreeSet<usize> = inserted(withheld.filter_map(|one| one.place));
     let mut places = 0..;
     let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));
     let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) = plan.hosts.into_iter().partition(is_withheld);
+    // What stays does not wait to be handed over either.
+    let stays = |name: &Box<str>| withheld.binary_search_by(|host| host.hostname.cmp(name)).is_ok();
+    plan.handed_over.retain(|name| !stays(name));
     plan.refusals.extend(withheld.into_iter().map(|HostPlan { hostname, resource, .. }| Refusal {
         hostname,
         set_identifier: None,
@@ -65,14 +72,17 @@ fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<Publi
             }
             let created = own.iter().map(|own| own.record.created_unix_seconds);
             let place = plan.hosts.binary_search_by(|host| (*host.hostname).cmp(name)).ok();
-            let going = place.filter(|place| plan.hosts.get(*place).is_some_and(|host| host.vanishes));
-            let created = match going {
-                Some(_) => created.map(Option::unwrap_or_default).min(),
+            let goes = plan.handed_over.binary_search_by(|handed_over| (**handed_over).cmp(name)).is_ok()
+                || place.is_some_and(|place| plan.hosts.get(place).is_some_and(|host| host.vanishes));
+            let created = if goes {
+                created.map(Option::unwrap_or_default).min()
+            } else if snapshot.zone_of(name).is_none() {
                 // Nobody is led to it there.
-                None if snapshot.zone_of(name).is_none() => None,
-                None => created.map(|seconds| seconds.unwrap_or(u32::MAX)).max(),
+                None
+            } else {
+                created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
             };
-            let of = |created_unix_seconds| Published { created_unix_seconds, going };
+            let of = |created_unix_seconds| Published { created_unix_seconds, goes, place };
             published.extend(created.map(of));
         }
     }
