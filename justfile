@@ -105,11 +105,20 @@ museum: static
     WEBHOOK_BINARY="${WEBHOOK_BINARY:-{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}}" \
         {{ just_executable() }} go-test e2e '-timeout 15m -parallel 16 -run ^TestMuseum'
 
-# Older versions of ExternalDNS, likewise; the first time each is built, two to three minutes on two cores.
+# What each version of ExternalDNS can do (`all`, `oldest`, `newest` or numbers as v0.18.0), tried with the real ones on a real
+# API server and held to docs/versions.md, likewise; the first time each is built, two to four minutes on two cores.
 [group('test')]
-e2e-versions *versions='v0.14.2 v0.16.1 v0.18.0 v0.22.0':
-    cd tests/e2e && EXTERNAL_DNS_VERSIONS='{{ versions }}' \
-    go test -count=1 -timeout 30m -parallel 16 -v -run '^TestOlderVersions' ./...
+matrix *versions='all': (matrix-of versions '')
+    EXTERNAL_DNS_VERSIONS='{{ versions }}' {{ just_executable() }} go-test e2e '-timeout 60m -parallel 16 -run ^TestEachVersion'
+
+# The same, and its outcome written into docs/versions.md.
+[group('test')]
+matrix-renew *versions='all': (matrix-of versions 'yes')
+
+[private]
+matrix-of versions renew:
+    EXTERNAL_DNS_VERSIONS='{{ versions }}' MATRIX_RENEW='{{ renew }}' \
+        {{ just_executable() }} go-test cluster '-timeout 60m -parallel 6 -run ^TestMatrix$'
 
 # The documents' examples and deploy/ on Kubernetes' own API server, likewise. CLOUDFLARED may name cloudflared's binary.
 [group('test')]
@@ -355,4 +364,4 @@ release-check:
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size cost memory demo pictures-check promtool e2e museum cluster quickstart e2e-versions deploy-files release-check image-test mutations
+ci: test lint doc deny size cost memory demo pictures-check promtool e2e museum cluster quickstart (matrix 'oldest newest') deploy-files release-check image-test mutations

@@ -4,6 +4,5 @@
 // source, which the test feeds. Nothing else is faked: ExternalDNS plans, asks and counts as it does in a cluster.
 // Its registry crd has Kubernetes' own API server. What begins TestMuseum is the museum of accidents, `just museum`.
 //
-// Environment: what package harness reads, and EXTERNAL_DNS_VERSIONS: older versions, which are built into the target folder;
-// without it they are not tried.
+// Environment: what package harness reads. With EXTERNAL_DNS_VERSIONS only what is tried with each of several versions runs.
 package e2e

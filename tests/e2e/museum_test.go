@@ -70,7 +70,7 @@ var exhibits = []exhibit{
 func TestMuseum(t *testing.T) {
 	table := &table{}
 	// Here, since the exhibits wait no longer than for a state.
-	if _, err := externalDNSOf(faulty); err != nil {
+	if _, err := harness.BuildExternalDNSOf(faulty); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("exhibits", func(t *testing.T) {

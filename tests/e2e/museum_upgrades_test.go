@@ -62,7 +62,7 @@ func (u *upgrade) runs(t *testing.T, version string, flags ...string) {
 	binary := externalDNSBinary
 	if version != harness.Newest {
 		var err error
-		if binary, err = externalDNSOf(version); err != nil {
+		if binary, err = harness.BuildExternalDNSOf(version); err != nil {
 			t.Fatal(err)
 		}
 	}

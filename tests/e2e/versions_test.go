@@ -1,27 +1,25 @@
 package e2e
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
-// versionsVariable names the older versions of ExternalDNS to try, separated by blanks. Each is built once.
-const versionsVariable = "EXTERNAL_DNS_VERSIONS"
-
-// Older versions differ in the keys of what they send, in the names of their TXT records and in their number: up to
+// Versions differ in the keys of what they send, in the names of their TXT records and in their number: up to
 // 0.17 they write the name of the hostname too.
-func TestOlderVersionsOfExternalDNSPublishChangeAndWithdraw(t *testing.T) {
-	versions := strings.Fields(os.Getenv(versionsVariable))
+func TestEachVersionOfExternalDNSPublishesChangesAndWithdraws(t *testing.T) {
+	versions, err := harness.VersionsAsked()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(versions) == 0 {
-		t.Skip("`just e2e-versions` runs this: building an older version takes minutes")
+		t.Skip("`just matrix` runs this: building an older version takes minutes")
 	}
 	t.Parallel()
 	for _, version := range versions {
-		binary, err := externalDNSOf(version)
+		binary, err := harness.BuildExternalDNSOf(version)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,21 +72,4 @@ func textNames(version, hostname string) []string {
 		names = append(names, hostname)
 	}
 	return names
-}
-
-// externalDNSOf is a released version, built where it was not built before: from a module of its own, where it has one.
-func externalDNSOf(version string) (string, error) {
-	if _, err := os.Stat(filepath.Join("..", "externaldns", version)); err == nil {
-		return harness.BuildExternalDNSOf(version)
-	}
-	target, err := harness.Target()
-	if err != nil {
-		return "", err
-	}
-	directory := filepath.Join(target, "external-dns", version)
-	binary := filepath.Join(directory, "external-dns")
-	if _, err := os.Stat(binary); err == nil {
-		return binary, nil
-	}
-	return binary, harness.Run(target, "env", "GOBIN="+directory, "go", "install", "sigs.k8s.io/external-dns@"+version)
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,14 +70,58 @@ func kubernetesVersion() ([]string, error) {
 // Newest is the version of ExternalDNS that the tests run, but for those of older ones.
 const Newest = "v0.23.0"
 
+// Versions of ExternalDNS that each version's tests know, oldest first.
+var Versions = []string{"v0.14.2", "v0.16.1", "v0.18.0", "v0.21.0", "v0.22.0", Newest}
+
+// versionsVariable has the versions to try, separated by blanks: "all", "oldest" and "newest" are words for some.
+const versionsVariable = "EXTERNAL_DNS_VERSIONS"
+
+// VersionsAsked are those that this run has to try, oldest first.
+func VersionsAsked() (versions []string, err error) {
+	asked := map[string]bool{}
+	for _, word := range strings.Fields(os.Getenv(versionsVariable)) {
+		switch {
+		case word == "all":
+			for _, version := range Versions {
+				asked[version] = true
+			}
+		case word == "oldest":
+			asked[Versions[0]] = true
+		case word == "newest":
+			asked[Newest] = true
+		case slices.Contains(Versions, word):
+			asked[word] = true
+		default:
+			return nil, fmt.Errorf("%s: %s is none of %q", versionsVariable, word, Versions)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(Versions), func(version string) bool { return !asked[version] }), nil
+}
+
 // BuildExternalDNS builds the newest: it wants a newer Go than the tests, which Go fetches.
 func BuildExternalDNS() (string, error) {
 	return binary("EXTERNAL_DNS_BINARY", func() (string, error) { return BuildExternalDNSOf(Newest) })
 }
 
-// BuildExternalDNSOf builds a version that has a module in tests/externaldns.
+// BuildExternalDNSOf builds a version: of its module in tests/externaldns, where it has one. The others need no `replace`.
 func BuildExternalDNSOf(version string) (string, error) {
-	return golang("externaldns/"+version, ".")()
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(root, "tests", "externaldns", version)); err == nil {
+		return golang("externaldns/"+version, ".")()
+	}
+	target, err := Target()
+	if err != nil {
+		return "", err
+	}
+	directory := filepath.Join(target, "external-dns", version)
+	binary := filepath.Join(directory, "external-dns")
+	if _, err := os.Stat(binary); err == nil {
+		return binary, nil
+	}
+	return binary, Run(target, "env", "GOBIN="+directory, "go", "install", "sigs.k8s.io/external-dns@"+version)
 }
 
 // ExternalDNSFile is a file of the newest ExternalDNS or of a module that it is built of.

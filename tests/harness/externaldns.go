@@ -26,12 +26,18 @@ type ExternalDNS struct {
 	metrics string
 }
 
-// StartExternalDNS runs it with these arguments; where it shows its metrics is added.
-func StartExternalDNS(t *testing.T, binary string, arguments ...string) *ExternalDNS {
+// LaunchExternalDNS runs it with these arguments; where it shows its metrics is added. It may end at once.
+func LaunchExternalDNS(t *testing.T, binary string, arguments ...string) *ExternalDNS {
 	t.Helper()
 	address := "127.0.0.1:" + FreePort(t)
 	child := Start(t, "external-dns", binary, BareEnvironment(), append(arguments, "--metrics-address="+address)...)
-	started := &ExternalDNS{Process: child, metrics: "http://" + address + "/metrics"}
+	return &ExternalDNS{Process: child, metrics: "http://" + address + "/metrics"}
+}
+
+// StartExternalDNS is LaunchExternalDNS for one that has to run.
+func StartExternalDNS(t *testing.T, binary string, arguments ...string) *ExternalDNS {
+	t.Helper()
+	started := LaunchExternalDNS(t, binary, arguments...)
 	Eventually(t, "external-dns shows its metrics", func() error {
 		started.Alive(t)
 		_, err := started.Metric(NoOpRuns)

@@ -72,6 +72,16 @@ func (p *Process) Alive(t *testing.T) {
 	}
 }
 
+// HasEnded says whether the process has, by itself or otherwise.
+func (p *Process) HasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Output is all that the process has written. A test that looks for what must not be there needs the whole.
 func (p *Process) Output(t *testing.T) string {
 	t.Helper()
