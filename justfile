@@ -118,7 +118,7 @@ matrix-renew *versions='all': (matrix-of versions 'yes')
 [private]
 matrix-of versions renew:
     EXTERNAL_DNS_VERSIONS='{{ versions }}' MATRIX_RENEW='{{ renew }}' \
-        {{ just_executable() }} go-test cluster '-timeout 60m -parallel 6 -run ^TestMatrix$'
+        {{ just_executable() }} go-test cluster '-timeout 60m -parallel 8 -run ^TestMatrix$'
 
 # The documents' examples and deploy/ on Kubernetes' own API server, likewise. CLOUDFLARED may name cloudflared's binary.
 [group('test')]

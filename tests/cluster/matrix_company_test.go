@@ -75,10 +75,8 @@ func hasANeighbour(t *testing.T, own *bench) []string {
 	}
 	settle := func() {
 		t.Helper()
-		for range 2 {
-			for _, pod := range pods {
-				pod.settles(t)
-			}
+		for _, pod := range pods {
+			pod.settles(t)
 		}
 	}
 	settle()

@@ -19,10 +19,16 @@ import (
 var faultTrials = []trial{
 	{"silence", []string{"A call that is not answered ends it"}, meetsSilence},
 	{"failure", []string{"It lives on when it is answered 503, and goes on afterwards"}, livesThroughFailures},
-	{"absence", []string{"It lives on while the program is away"}, livesThroughAbsence},
+	{"absence", []string{
+		"It asks for adjustments in every loop, also where nothing changes",
+		"It lives on while the program is away",
+	}, livesThroughAbsence},
 	{"large answer", []string{"It reads an answer of more than 32 MiB"}, readsLargeAnswers},
 	{"refusal", []string{"It asks again, in every loop, for what was refused"}, asksAgain},
-	{"names", []string{"What it calls the list of creations"}, namesCreations},
+	{"names", []string{
+		"It asks for `application/external.dns.webhook+json;version=1`",
+		"What it calls the list of creations",
+	}, namesWhatItWants},
 }
 
 func livesThroughFailures(t *testing.T, bench *bench) []string {
@@ -57,8 +63,12 @@ func livesThroughAbsence(t *testing.T, bench *bench) []string {
 		t.Fatal("it does not know the source")
 	}
 	pod.rests(t)
+	const adjustments = "external_dns_webhook_provider_adjustendpoints_requests_total"
+	before := pod.MustMetric(t, adjustments)
+	pod.settles(t)
+	asked := pod.MustMetric(t, adjustments) > before
 	pod.program.Stop(t)
-	return []string{cell(!within(negativePatience, pod.HasEnded))}
+	return []string{cell(asked), cell(!within(negativePatience, pod.HasEnded))}
 }
 
 func asksAgain(t *testing.T, bench *bench) []string {
@@ -77,8 +87,9 @@ func asksAgain(t *testing.T, bench *bench) []string {
 // standIn is a webhook that does as it is told, and says what it is asked.
 type standIn struct {
 	address string
-	adjusts chan struct{} // a call to adjust
-	changes chan []byte   // a call to apply, its body
+	accepts atomic.Pointer[string] // what the negotiation asked for
+	adjusts chan struct{}          // a call to adjust
+	changes chan []byte            // a call to apply, its body
 }
 
 const mediaType = "application/external.dns.webhook+json;version=1"
@@ -100,7 +111,9 @@ func startStandIn(t *testing.T, records http.HandlerFunc) *standIn {
 		_, _ = answer.Write(body)
 		made.adjusts <- struct{}{}
 	})
-	routes.HandleFunc("GET /{$}", func(answer http.ResponseWriter, _ *http.Request) {
+	routes.HandleFunc("GET /{$}", func(answer http.ResponseWriter, request *http.Request) {
+		accepts := request.Header.Get("Accept")
+		made.accepts.Store(&accepts)
 		answer.Header().Set("Content-Type", mediaType)
 		_, _ = answer.Write([]byte("{}"))
 	})
@@ -160,7 +173,7 @@ func readsLargeAnswers(t *testing.T, bench *bench) []string {
 	return []string{cell(len(large.adjusts) > 0)}
 }
 
-func namesCreations(t *testing.T, bench *bench) []string {
+func namesWhatItWants(t *testing.T, bench *bench) []string {
 	webhook := startStandIn(t, func(answer http.ResponseWriter, _ *http.Request) {
 		answer.Header().Set("Content-Type", mediaType)
 		_, _ = answer.Write([]byte("[]"))
@@ -175,7 +188,7 @@ func namesCreations(t *testing.T, bench *bench) []string {
 	}
 	for name, list := range changes {
 		if string(list) != "null" {
-			return []string{"`" + name + "`"}
+			return []string{cell(*webhook.accepts.Load() == mediaType), "`" + name + "`"}
 		}
 	}
 	t.Fatal("it asks for nothing")

@@ -5,6 +5,7 @@ import "testing"
 // What each version reads in a cluster, and what of it reaches the program.
 
 var sourceTrials = []trial{
+	{"grpcroute", []string{"A GRPCRoute, by its Gateway's `target`"}, readsGRPCRoutes},
 	{"everything", []string{
 		"A Service, by `target`",
 		"An Ingress, by `target`",
@@ -20,7 +21,6 @@ var sourceTrials = []trial{
 		"Annotations that begin `external-dns.kubernetes.io/`",
 		"What goes is withdrawn under `--policy=sync`",
 	}, readsEverything},
-	{"grpcroute", []string{"A GRPCRoute, by its Gateway's `target`"}, readsGRPCRoutes},
 	{"listenerset", []string{"Routes of a ListenerSet, with `--gateway-listener-sets`"}, readsListenerSets},
 	{"paths", []string{"Paths of one hostname, from Ingresses with a `set-identifier` each"}, readsPathsOfIngresses},
 	{"paths of a point", []string{"Paths of one hostname, from a DNSEndpoint"}, readsPathsOfDNSEndpoints},
