@@ -108,7 +108,10 @@ func startsWithoutPolicy(t *testing.T, bench *bench) []string {
 	arguments := slices.DeleteFunc(bench.arguments(t, program.Address, "--source=ingress"), func(argument string) bool {
 		return argument == "--policy=sync"
 	})
-	_, known := bench.startsBeside(t, program, bench.version, arguments)
+	pod, known := bench.startsBeside(t, program, bench.version, arguments)
+	if known {
+		pod.rests(t)
+	}
 	return []string{cell(known)}
 }
 
