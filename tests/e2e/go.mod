@@ -2,7 +2,10 @@ module external-dns-cloudflare-tunnel-webhook/e2e
 
 go 1.26.6
 
-require sigs.k8s.io/external-dns v0.22.0
+require (
+	golang.org/x/net v0.58.0
+	sigs.k8s.io/external-dns v0.22.0
+)
 
 require (
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
@@ -36,7 +39,6 @@ require (
 	github.com/x448/float16 v0.8.4 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/net v0.58.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/term v0.45.0 // indirect
