@@ -66,7 +66,7 @@ func TestCloudflaredServesWhatIsPublished(t *testing.T) {
 		}
 		foreign(t)
 
-		pod := deployWith(t, invocation, cloudflare, home.ID+","+other.ID, "MASS_DELETION_LIMIT=0")
+		pod := deployWith(t, invocation, cloudflare, home.ID+","+other.ID, "MASS_DELETION_LIMIT=0", "MOVE_GRACE="+moveGrace.String())
 		web, shop, api, images, wild, deep, apex, far, next := startOrigin(t), startOrigin(t), startOrigin(t), startOrigin(t),
 			startOrigin(t), startOrigin(t), startOrigin(t), startOrigin(t), startOrigin(t)
 		hosts := []string{"web.example.com", "shop.example.com", "any.wild.example.com", "a.b.wild.example.com",

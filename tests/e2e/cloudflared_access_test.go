@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
+)
+
+const team = "my-team"
+
+// loggedIn is a visitor who has gone through the login of Access.
+func loggedIn(request *http.Request) {
+	request.AddCookie(&http.Cookie{Name: "CF_Authorization", Value: "of-the-team"})
+}
+
+// withToken is a visitor whose request has a token as Access gives it, in the header that cloudflared looks at.
+func (u *tunnels) withToken(t *testing.T, team, audience string, expires time.Time) func(*http.Request) {
+	t.Helper()
+	token, err := u.Token(team, audience, expires)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(request *http.Request) { request.Header.Set("Cf-Access-Jwt-Assertion", token) }
+}
+
+// Where a rule requires Access, cloudflared itself lets nobody past without a token of one of the rule's audiences.
+func TestCloudflaredRefusesWhoHasNoTokenOfTheRulesAudience(t *testing.T) {
+	t.Parallel()
+	cloudflare := startEmulator(t)
+	home := cloudflare.TunnelNeverConfigured(t, "home")
+	open := connectTunnels(t, cloudflare, home)
+	pod := deployWith(t, invocation{registry: noop}, cloudflare, home.ID)
+	web, admin, free := startOrigin(t), startOrigin(t), startOrigin(t)
+	required := []property{{"access-required", "true"}, {"access-team-name", team}, {"access-aud-tag", "first,second"}}
+	group := []property{{"access-required.admin", "true"}, {"access-team-name.admin", team}, {"access-aud-tag.admin", "third"},
+		{"tunnel-service.admin", admin}, {"tunnel-path-prefix.admin", "/admin"}}
+	pod.source.set(published("web.example.com", web, required...), published("part.example.com", free, group...),
+		published("fixed.example.com", "http_status:204", required...))
+	pod.settles(t)
+	open.arrives(t)
+
+	later, before := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
+	first, second, third := open.withToken(t, team, "first", later), open.withToken(t, team, "second", later), open.withToken(t, team, "third", later)
+	for _, one := range []struct {
+		name, host, path, wanted string
+		with                     func(*http.Request)
+	}{
+		{"without a token", "web.example.com", "/", "http_status:403", func(*http.Request) {}},
+		{"with a cookie alone", "web.example.com", "/", "http_status:403", loggedIn},
+		{"with a token of an audience", "web.example.com", "/", web, first},
+		{"with a token of another of its audiences", "web.example.com", "/", web, second},
+		{"with a token of a third one", "web.example.com", "/", "http_status:403", third},
+		{"with a token that has expired", "web.example.com", "/", "http_status:502", open.withToken(t, team, "first", before)},
+		{"with a token of another team", "web.example.com", "/", "http_status:502", open.withToken(t, "their-team", "first", later)},
+		{"with no token at all", "web.example.com", "/", "http_status:502", func(request *http.Request) {
+			request.Header.Set("Cf-Access-Jwt-Assertion", "word")
+		}},
+		{"at a fixed answer without a token", "fixed.example.com", "/", "http_status:403", func(*http.Request) {}},
+		{"at a fixed answer with a token", "fixed.example.com", "/", "http_status:204", first},
+		{"below the path without a token", "part.example.com", "/admin/users", "http_status:403", func(*http.Request) {}},
+		{"below the path with a token", "part.example.com", "/admin/users", admin, third},
+		{"beside the path", "part.example.com", "/administration", free, func(*http.Request) {}},
+	} {
+		t.Run(one.name, func(t *testing.T) { open.gets(t, one.host, one.path, one.wanted, one.with) })
+	}
+}
+
+// A hostname with a policy has two locks, and the second holds when somebody opens the first.
+func TestCloudflaredHoldsAHostnameWhoseApplicationIsGone(t *testing.T) {
+	t.Parallel()
+	cloudflare := startEmulator(t)
+	cloudflare.SetUpAccess(t)
+	cloudflare.Ask(t, "POST", "/policies", map[string]any{"name": "past", "decision": "bypass", "include": []any{map[string]any{"everyone": map[string]any{}}}}, nil)
+	home := cloudflare.TunnelNeverConfigured(t, "home")
+	open := connectTunnels(t, cloudflare, home)
+	pod := deployWith(t, invocation{registry: noop}, cloudflare, home.ID)
+	web, free := startOrigin(t), startOrigin(t)
+	const host = "web.example.com"
+	pod.source.set(published(host, web, property{"access-policy", "staff"}), published("free.example.com", free))
+	pod.settles(t)
+	open.arrives(t)
+	turnedAway := func(t *testing.T) {
+		t.Helper()
+		got, err := open.visit(host, "/")
+		if err != nil || got.status != http.StatusFound || got.header.Get("Location") == "" {
+			t.Errorf("a visitor gets %d %s %v", got.status, got, err)
+		}
+	}
+
+	t.Run("the login is asked for, and whoever has one is served", func(t *testing.T) {
+		turnedAway(t)
+		if got := open.gets(t, host, "/", web, loggedIn); !got.met.HasAssertion {
+			t.Error("the origin met no token")
+		}
+		open.gets(t, "free.example.com", "/", free)
+	})
+	// The program would mend in its next loop what others do now.
+	pod.externalDNS.Stop(t)
+	var state struct {
+		Access struct {
+			Applications []struct {
+				Application map[string]any `json:"application"`
+			} `json:"applications"`
+			Policies []struct {
+				ID   string `json:"id"`
+				Name string `json:"name"`
+			} `json:"policies"`
+		} `json:"access"`
+	}
+	cloudflare.Ask(t, "GET", "/state", nil, &state)
+	if len(state.Access.Applications) != 1 {
+		t.Fatalf("the applications are %v", state.Access.Applications)
+	}
+	application := state.Access.Applications[0].Application
+	t.Run("somebody lets everybody past the application", func(t *testing.T) {
+		var bypass string
+		for _, policy := range state.Access.Policies {
+			if policy.Name == "past" {
+				bypass = policy.ID
+			}
+		}
+		open.gets(t, "free.example.com", "/", free)
+		cloudflare.Ask(t, "POST", "/applications", map[string]any{"id": application["id"], "application": map[string]any{
+			"type": "self_hosted", "name": application["name"], "domain": application["domain"],
+			"destinations": application["destinations"], "tags": application["tags"], "policies": []any{bypass},
+		}}, nil)
+		open.arrives(t)
+		open.gets(t, host, "/", "http_status:403")
+		open.gets(t, host, "/", "http_status:403", loggedIn)
+	})
+	t.Run("somebody deletes the application", func(t *testing.T) {
+		cloudflare.Ask(t, "POST", "/applications", map[string]any{"id": application["id"], "delete": true}, nil)
+		open.arrives(t)
+		open.gets(t, host, "/", "http_status:403")
+	})
+	t.Run("the program makes it anew, and its tokens are let in", func(t *testing.T) {
+		pod.rollOut(t)
+		harness.Eventually(t, "there is an application", func() error {
+			got, err := open.visit(host, "/")
+			if err == nil && got.status != http.StatusFound {
+				err = http.ErrNoLocation
+			}
+			return err
+		})
+		pod.settles(t)
+		open.arrives(t)
+		turnedAway(t)
+		open.gets(t, host, "/", web, loggedIn)
+	})
+}

@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/external-dns/endpoint"
+
+	"external-dns-cloudflare-tunnel-webhook/e2e/edge"
+	"external-dns-cloudflare-tunnel-webhook/harness"
+)
+
+const (
+	// How often each host is visited.
+	visitInterval = 5 * time.Millisecond
+	// How long changes take to the edge at most. MOVE_GRACE is longer.
+	edgeDelay = 600 * time.Millisecond
+)
+
+// crowd is visitors of one address, one after another and each without waiting for the one before.
+type crowd struct {
+	address string
+	stop    chan struct{}
+	visits  sync.WaitGroup
+
+	mutex    sync.Mutex
+	begun    time.Time
+	count    int
+	failures []string
+	slowest  time.Duration
+	served   map[string]int // by the service
+}
+
+// sendCrowd has a path of a host visited until end is called. Whoever is not served by one of the services, which may be added
+// to, has failed.
+func (u *tunnels) sendCrowd(host, path string) *crowd {
+	sent := &crowd{address: host + path, stop: make(chan struct{}), begun: time.Now(), served: map[string]int{}}
+	sent.visits.Go(func() {
+		ticker := time.NewTicker(visitInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-sent.stop:
+				return
+			case <-ticker.C:
+				sent.visits.Go(func() { sent.visit(u, host, path) })
+			}
+		}
+	})
+	return sent
+}
+
+func (c *crowd) visit(open *tunnels, host, path string) {
+	begun := time.Now()
+	got, err := open.visit(host, path)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.count++
+	c.slowest = max(c.slowest, time.Since(begun))
+	switch {
+	case err != nil:
+		c.failures = append(c.failures, fmt.Sprintf("after %s: %v", begun.Sub(c.begun), err))
+	case got.met.Origin == "":
+		c.failures = append(c.failures, fmt.Sprintf("after %s: %d %s", begun.Sub(c.begun), got.status, got))
+	default:
+		c.served[got.met.Origin]++
+	}
+}
+
+func (c *crowd) servedBy(service string) int {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.served[service]
+}
+
+// end awaits the last visitor.
+func (c *crowd) end() {
+	close(c.stop)
+	c.visits.Wait()
+}
+
+func (c *crowd) String() string {
+	return fmt.Sprintf("%s: %d visitors in %.1f s, %d of them failed, the slowest took %s, served by %d origins",
+		c.address, c.count, time.Since(c.begun).Seconds(), len(c.failures), c.slowest.Round(time.Millisecond), len(c.served))
+}
+
+// wasServed checks that nobody failed, and that each of the services, and no other, has served some.
+func (c *crowd) wasServed(t *testing.T, services ...string) {
+	t.Helper()
+	t.Log(c)
+	for _, failure := range c.failures[:min(len(c.failures), 5)] {
+		t.Errorf("a visitor of %s was not served: %s", c.address, failure)
+	}
+	for _, service := range services {
+		if c.served[service] == 0 {
+			t.Errorf("%s never served a visitor of %s", service, c.address)
+		}
+	}
+	for service, count := range c.served {
+		if !slices.Contains(services, service) {
+			t.Errorf("%d visitors of %s were served by %s", count, c.address, service)
+		}
+	}
+}
+
+// visited is a program whose changes take their time to the edge, while there are visitors.
+type visited struct {
+	*deployment
+	open       *tunnels
+	home, away tunnel
+	everything string // serves what no rule of ours takes
+}
+
+func beVisited(t *testing.T) *visited {
+	t.Helper()
+	cloudflare := startEmulator(t)
+	home, away := cloudflare.TunnelNeverConfigured(t, "home"), cloudflare.TunnelNeverConfigured(t, "away")
+	everything := startOrigin(t)
+	cloudflare.beside(t, home, startOrigin(t), everything)
+	open := connectTunnels(t, cloudflare, home, away)
+	pod := deployWith(t, invocation{registry: noop}, cloudflare, home.ID+","+away.ID, "MASS_DELETION_LIMIT=0", "MOVE_GRACE="+moveGrace.String())
+	return &visited{deployment: pod, open: open, home: home, away: away, everything: everything}
+}
+
+// becomes asks for endpoints, and awaits that visitors are led by them.
+func (v *visited) becomes(t *testing.T, endpoints ...*endpoint.Endpoint) {
+	t.Helper()
+	v.source.set(endpoints...)
+	v.reachesFixedPoint(t)
+	v.open.arrives(t)
+}
+
+// hasMoved awaits the end of a move: nothing of the host is left in its old tunnel.
+func (v *visited) hasMoved(t *testing.T, host string, from, to tunnel) {
+	t.Helper()
+	harness.Eventually(t, host+" has moved", func() error {
+		if rules := v.cloudflare.RulesFor(t, from, host); len(rules) > 0 {
+			return fmt.Errorf("the old tunnel has %v", rules)
+		}
+		return v.cloudflare.LeadsTo(t, "default", to, host)
+	})
+	v.open.arrives(t)
+}
+
+// slowly lets changes take their time from now on.
+func (v *visited) slowly() {
+	v.open.SetDelays(edge.Delays{Configurations: edgeDelay, Records: edgeDelay, Applications: edgeDelay})
+}
+
+// A request that is served before a change and after it is served throughout.
+func TestCloudflaredServesEveryVisitorWhileAHostnameChanges(t *testing.T) {
+	t.Parallel()
+	site := beVisited(t)
+	one, two, api, neighbour := startOrigin(t), startOrigin(t), startOrigin(t), startOrigin(t)
+	const host = "web.example.com"
+	group := []property{{"tunnel-service.api", api}, {"tunnel-path-prefix.api", "/api"}}
+	site.becomes(t, published(host, one))
+	site.slowly()
+	root, below, foreign := site.open.sendCrowd(host, "/"), site.open.sendCrowd(host, "/api/users"), site.open.sendCrowd("unheard-of.example.com", "/")
+	for _, change := range [][]*endpoint.Endpoint{
+		{published(host, two)},
+		{published(host, two, group...)},
+		{published(host, one, group...), published("neighbour.example.com", neighbour)},
+		{published(host, one, append(group, property{"origin-http-host-header", "inside.test"})...), published("*.wild.example.com", neighbour)},
+		{published(host, one)},
+		{published(host, one), published("x.web.example.com", neighbour), published("a-first.example.com", neighbour)},
+		{published(host, two)},
+	} {
+		site.becomes(t, change...)
+	}
+	for _, sent := range []*crowd{root, below, foreign} {
+		sent.end()
+	}
+	root.wasServed(t, one, two)
+	below.wasServed(t, one, two, api)
+	foreign.wasServed(t, site.everything)
+}
+
+// The same for a hostname that moves to another tunnel and back, with and without paths of its own.
+func TestCloudflaredServesEveryVisitorWhileAHostnameMoves(t *testing.T) {
+	t.Parallel()
+	site := beVisited(t)
+	web, api, next, stays := startOrigin(t), startOrigin(t), startOrigin(t), startOrigin(t)
+	const host, whole = "web.example.com", "whole.example.com"
+	to := func(name, service string) []*endpoint.Endpoint {
+		tunnel := property{"tunnel", name}
+		return []*endpoint.Endpoint{
+			published(host, service, tunnel, property{"tunnel-service.api", api}, property{"tunnel-path-prefix.api", "/api"}),
+			published(whole, service, tunnel),
+			published("stays.example.com", stays, property{"tunnel", "home"}),
+		}
+	}
+	site.becomes(t, to("home", web)...)
+	site.slowly()
+	crowds := map[*crowd][]string{
+		site.open.sendCrowd(host, "/"):                   {web, next},
+		site.open.sendCrowd(host, "/api/users"):          {api},
+		site.open.sendCrowd(whole, "/"):                  {web, next},
+		site.open.sendCrowd("stays.example.com", "/any"): {stays},
+	}
+	site.becomes(t, to("away", web)...)
+	site.hasMoved(t, host, site.home, site.away)
+	site.becomes(t, to("home", next)...)
+	site.hasMoved(t, host, site.away, site.home)
+	for sent := range crowds {
+		sent.end()
+	}
+	for sent, services := range crowds {
+		sent.wasServed(t, services...)
+	}
+}
+
+// What the two tests above rely on: visitors that are not served are seen, however short that is.
+func TestCloudflaredServesNobodyWhileARuleIsGone(t *testing.T) {
+	t.Parallel()
+	cloudflare := startEmulator(t)
+	home := cloudflare.TunnelNeverConfigured(t, "home")
+	web := startOrigin(t)
+	configure := func(service string) {
+		t.Helper()
+		cloudflare.Ask(t, "POST", "/configurations", map[string]any{"tunnel": home.ID, "config": map[string]any{
+			"ingress": []map[string]any{{"service": service}},
+		}}, nil)
+	}
+	configure(web)
+	cloudflare.Ask(t, "POST", "/records", map[string]any{"zone": harness.ZoneName, "posts": []map[string]any{
+		{"type": "CNAME", "name": "web", "content": home.Hostname(), "proxied": true, "ttl": 1},
+	}}, nil)
+	open := connectTunnels(t, cloudflare, home)
+	sent := open.sendCrowd("web.example.com", "/")
+	configure("http_status:404")
+	open.arrives(t)
+	harness.Eventually(t, "a visitor is not served", func() error {
+		sent.mutex.Lock()
+		defer sent.mutex.Unlock()
+		if len(sent.failures) == 0 {
+			return errors.New("all are served")
+		}
+		return nil
+	})
+	configure(web)
+	open.arrives(t)
+	served := sent.servedBy(web)
+	harness.Eventually(t, "visitors are served again", func() error {
+		if sent.servedBy(web) == served {
+			return errors.New("they are not")
+		}
+		return nil
+	})
+	sent.end()
+	t.Log(sent)
+}
