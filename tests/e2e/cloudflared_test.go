@@ -27,10 +27,11 @@ type tunnels struct {
 	*edge.Edge
 	cloudflare  *emulator
 	visitors    http.Client
-	cloudflared map[string]*harness.Process // by the tunnel's id
+	cloudflared []*harness.Process
+	replicas    map[string]int // how many of them each tunnel has, by its id
 }
 
-// connectTunnels runs a cloudflared for each tunnel and awaits that it has the configuration that stands at the emulator.
+// connectTunnels runs a cloudflared for each tunnel, as often as it is named, and awaits that it has the configuration that stands at the emulator.
 func connectTunnels(t *testing.T, cloudflare *emulator, connected ...tunnel) *tunnels {
 	t.Helper()
 	binary := os.Getenv(cloudflaredVariable)
@@ -48,19 +49,20 @@ func connectTunnels(t *testing.T, cloudflare *emulator, connected ...tunnel) *tu
 			t.Logf("---- what the edge said\n%s", said)
 		}
 	})
-	opened := &tunnels{Edge: made, cloudflare: cloudflare, cloudflared: map[string]*harness.Process{}}
+	opened := &tunnels{Edge: made, cloudflare: cloudflare, replicas: map[string]int{}}
 	opened.takeVisitors(t)
 	authority := filepath.Join(t.TempDir(), "authority.pem")
 	if err := os.WriteFile(authority, made.Certificate(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, one := range connected {
-		opened.cloudflared[one.ID] = harness.Start(t, "cloudflared", binary,
+		opened.replicas[one.ID]++
+		opened.cloudflared = append(opened.cloudflared, harness.Start(t, "cloudflared", binary,
 			// Its origins are on loopback, which Go never asks a proxy for.
 			harness.BareEnvironment("HTTPS_PROXY="+made.Proxy(), "SSL_CERT_FILE="+authority),
 			"tunnel", "--no-autoupdate", "--no-prechecks", "--edge="+made.Address(), "--edge-ip-version=4", "--protocol=http2",
 			"--cacert="+authority, "--ha-connections=1", "--grace-period=1s", "--metrics=127.0.0.1:"+harness.FreePort(t),
-			"run", "--token="+cloudflare.runToken(t, one))
+			"run", "--token="+cloudflare.runToken(t, one)))
 	}
 	opened.arrives(t)
 	t.Cleanup(func() { opened.haveTakenAll(t) })
@@ -125,10 +127,12 @@ func (e *emulator) runToken(t *testing.T, tunnel tunnel) string {
 func (u *tunnels) arrives(t *testing.T) {
 	t.Helper()
 	harness.Eventually(t, "everything has come to the edge and to cloudflared", func() error {
-		for id, process := range u.cloudflared {
+		for _, process := range u.cloudflared {
 			process.Alive(t)
-			if u.Connectors(id) == 0 {
-				return fmt.Errorf("no connector of tunnel %s", id)
+		}
+		for id, wanted := range u.replicas {
+			if found := u.Connectors(id); found != wanted {
+				return fmt.Errorf("%d connectors of tunnel %s", found, id)
 			}
 		}
 		return u.Lags()

@@ -35,8 +35,7 @@ type crowd struct {
 	served   map[string]int // by the service
 }
 
-// sendCrowd has a path of a host visited until end is called. Whoever is not served by one of the services, which may be added
-// to, has failed.
+// sendCrowd has a path of a host visited until end is called. Whoever no origin of the test answers has failed.
 func (u *tunnels) sendCrowd(host, path string) *crowd {
 	sent := &crowd{address: host + path, stop: make(chan struct{}), begun: time.Now(), served: map[string]int{}}
 	sent.visits.Go(func() {
@@ -107,7 +106,8 @@ func (c *crowd) wasServed(t *testing.T, services ...string) {
 	}
 }
 
-// visited is a program whose changes take their time to the edge, while there are visitors.
+// visited is a program whose changes take their time to the edge, while there are visitors. Each tunnel has two replicas, which
+// do not get them at the same time.
 type visited struct {
 	*deployment
 	open       *tunnels
@@ -121,7 +121,7 @@ func beVisited(t *testing.T) *visited {
 	home, away := cloudflare.TunnelNeverConfigured(t, "home"), cloudflare.TunnelNeverConfigured(t, "away")
 	everything := startOrigin(t)
 	cloudflare.beside(t, home, startOrigin(t), everything)
-	open := connectTunnels(t, cloudflare, home, away)
+	open := connectTunnels(t, cloudflare, home, home, away, away)
 	pod := deployWith(t, invocation{registry: noop}, cloudflare, home.ID+","+away.ID, "MASS_DELETION_LIMIT=0", "MOVE_GRACE="+moveGrace.String())
 	return &visited{deployment: pod, open: open, home: home, away: away, everything: everything}
 }

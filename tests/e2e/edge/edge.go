@@ -53,6 +53,8 @@ type Edge struct {
 	stop        context.CancelFunc
 	stopped     sync.WaitGroup
 
+	telling sync.Mutex
+
 	mutex      sync.Mutex
 	delays     Delays
 	state      State
@@ -264,6 +266,9 @@ func (e *Edge) push(connected *connector, configuration Tunnel) {
 		e.report("version %d of tunnel %s: %v", configuration.Version, configuration.ID, err)
 		return
 	}
+	// One after another, so that the emulator is told the newest last.
+	e.telling.Lock()
+	defer e.telling.Unlock()
 	e.mutex.Lock()
 	e.pushes = append(e.pushes, Push{configuration, applied})
 	oldest, count := e.inForce(connected.tunnel)
