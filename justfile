@@ -96,7 +96,22 @@ demo:
 # WEBHOOK_BINARY and EMULATOR_BINARY name binaries to use instead of a debug build). The first time this compiles all of
 # ExternalDNS and of Kubernetes' API server, some ten minutes on two cores.
 [group('test')]
-e2e: (go-test 'e2e' '-timeout 60m -parallel 16 -skip ^TestMuseum')
+e2e: (go-test 'e2e/edge') (go-test 'e2e' '-timeout 60m -parallel 16 -skip "^Test(Museum|Cloudflared)"')
+
+# What the real ExternalDNS publishes, visited through a real cloudflared, whose binary CLOUDFLARED names: without it this is
+# skipped, unless CLOUDFLARED_REQUIRED is set. Cloudflare's edge is tests/e2e/edge.
+[group('test')]
+cloudflared:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if [[ -n "${CLOUDFLARED:-}" ]]; then
+        {{ just_executable() }} go-test e2e '-timeout 15m -parallel 4 -run ^TestCloudflared'
+    elif [[ -n "${CLOUDFLARED_REQUIRED:-}" ]]; then
+        echo 'error: CLOUDFLARED_REQUIRED is set, and CLOUDFLARED names no binary of cloudflared' >&2
+        exit 1
+    else
+        echo 'SKIPPED: what needs a real cloudflared: CLOUDFLARED names no binary of it'
+    fi
 
 # The museum of accidents: what happened to others, again with the real ExternalDNS; prints docs/museum.md's table. Thousands
 # of hostnames take the static binary (needs musl-tools), or what WEBHOOK_BINARY names.
@@ -130,7 +145,7 @@ quickstart: (go-test 'cluster' '-timeout 60m -run QuickStart')
 
 # Tests in Go that need much of it; where there is no Go they are skipped, unless E2E_REQUIRED is set.
 [private]
-go-test folder arguments:
+go-test folder arguments='':
     #!/usr/bin/env bash
     set -euo pipefail
     if ! command -v go >/dev/null; then
@@ -141,12 +156,12 @@ go-test folder arguments:
         echo 'SKIPPED: tests/{{ folder }}: it needs Go 1.26 or newer, and there is no go on the PATH'
         exit 0
     fi
-    cd 'tests/{{ folder }}'
-    unformatted=$(gofmt -l . ../harness)
+    unformatted=$(gofmt -l 'tests/{{ folder }}' tests/harness)
     if [[ -n "$unformatted" ]]; then
         echo "error: not as gofmt has it: $unformatted" >&2
         exit 1
     fi
+    cd 'tests/{{ folder }}'
     # Not of what is in cmd: that would compile it a second time.
     go vet . external-dns-cloudflare-tunnel-webhook/harness
     go test -count=1 -v {{ arguments }} .
@@ -364,4 +379,4 @@ release-check:
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size cost memory demo pictures-check promtool e2e museum cluster quickstart (matrix 'oldest newest') deploy-files release-check image-test mutations
+ci: test lint doc deny size cost memory demo pictures-check promtool e2e cloudflared museum cluster quickstart (matrix 'oldest newest') deploy-files release-check image-test mutations

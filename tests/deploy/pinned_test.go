@@ -82,3 +82,26 @@ func TestEveryActionIsPinnedByItsHash(t *testing.T) {
 		t.Errorf("%d uses in %v", uses, workflows)
 	}
 }
+
+// TestTheTestsRunTheCloudflaredThatIsDeployed: Dependabot raises neither.
+func TestTheTestsRunTheCloudflaredThatIsDeployed(t *testing.T) {
+	versions := map[string]string{}
+	for file, version := range map[string]*regexp.Regexp{
+		filepath.Join(githubFolder, "workflows", "ci.yml"): regexp.MustCompile(`(?m)^  CLOUDFLARED_VERSION: (\S+)$`),
+		"../../deploy/compose.yaml":                        regexp.MustCompile(`image: cloudflare/cloudflared:(\S+)`),
+		"../../deploy/cloudflared/kustomization.yaml":      regexp.MustCompile(`newTag: (\S+)`),
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := version.FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s names no version of cloudflared", file)
+		}
+		versions[string(found[1])] = file
+	}
+	if len(versions) != 1 {
+		t.Errorf("the versions of cloudflared differ: %v", versions)
+	}
+}

@@ -42,7 +42,8 @@ func TestCloudflaredRefusesWhoHasNoTokenOfTheRulesAudience(t *testing.T) {
 	open.arrives(t)
 
 	later, before := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
-	first, second, third := open.withToken(t, team, "first", later), open.withToken(t, team, "second", later), open.withToken(t, team, "third", later)
+	first, second := open.withToken(t, team, "first", later), open.withToken(t, team, "second", later)
+	third := open.withToken(t, team, "third", later)
 	for _, one := range []struct {
 		name, host, path, wanted string
 		with                     func(*http.Request)
@@ -72,7 +73,8 @@ func TestCloudflaredHoldsAHostnameWhoseApplicationIsGone(t *testing.T) {
 	t.Parallel()
 	cloudflare := startEmulator(t)
 	cloudflare.SetUpAccess(t)
-	cloudflare.Ask(t, "POST", "/policies", map[string]any{"name": "past", "decision": "bypass", "include": []any{map[string]any{"everyone": map[string]any{}}}}, nil)
+	everyone := []any{map[string]any{"everyone": map[string]any{}}}
+	cloudflare.Ask(t, "POST", "/policies", map[string]any{"name": "past", "decision": "bypass", "include": everyone}, nil)
 	home := cloudflare.TunnelNeverConfigured(t, "home")
 	open := connectTunnels(t, cloudflare, home)
 	pod := deployWith(t, invocation{registry: noop}, cloudflare, home.ID)

@@ -35,9 +35,11 @@ func TestCloudflaredTakesEveryDocumentThatOddObjectsMake(t *testing.T) {
 		services = append(services, odd{text: service, host: host, service: service})
 	}
 	for number, path := range oddPaths {
-		host, service := plain(number)
-		paths = append(paths, odd{text: path, host: host, service: service, properties: []property{{"tunnel-path", path}}},
-			odd{text: path, host: "prefix-" + host, service: service, properties: []property{{"tunnel-path-prefix", path}}})
+		host, _ := plain(number)
+		// A visitor sees by the status whether the path was matched; the last rule answers 404.
+		status := fmt.Sprintf("http_status:%d", 405+number)
+		paths = append(paths, odd{text: path, host: host, service: status, properties: []property{{"tunnel-path", path}}},
+			odd{text: path, host: "prefix-" + host, service: status, properties: []property{{"tunnel-path-prefix", path}}})
 	}
 	for number, host := range oddHosts {
 		_, service := plain(number)
@@ -54,13 +56,18 @@ func TestCloudflaredTakesEveryDocumentThatOddObjectsMake(t *testing.T) {
 		odds            []odd
 		leastTaken      int
 		leastNotAsAsked int
+		visited         []string // paths at which cloudflared does what the emulator says it does
 	}{
-		{"services", services, 25, 30}, {"paths", paths, 40, 30}, {"hosts", hosts, 10, 10}, {"options", options, 25, 25},
+		{"services", services, 25, 30, nil},
+		{"paths", paths, 40, 30, []string{"/", "/api", "/api/users", "/API", "/a%20b", "/%C3%A4", "/a.png", "/a.b", "/aa", "/aab",
+			"/12", "/%CE%B1", "/a%0A", "/a%00", "/b|a", "/a?b", "/x/a"}},
+		{"hosts", hosts, 10, 10, nil},
+		{"options", options, 25, 25, nil},
 	} {
 		published += len(kind.odds)
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			taken, notAsAsked := publishOdd(t, kind.odds)
+			taken, notAsAsked := publishOdd(t, kind.odds, kind.visited)
 			t.Logf("of %d odd %s cloudflared took %d, and of %d the log says why they are not as asked",
 				len(kind.odds), kind.name, taken, notAsAsked)
 			if taken < kind.leastTaken || notAsAsked < kind.leastNotAsAsked {
@@ -76,9 +83,9 @@ func TestCloudflaredTakesEveryDocumentThatOddObjectsMake(t *testing.T) {
 // isOrdinary says whether a target cannot be told from that of an ordinary record.
 func isOrdinary(target string) bool { return target == "none" || target == "a" }
 
-// publishOdd asks for all of them at once, beside a hostname that is like any other. It says how many cloudflared serves, and of
-// how many the log says something.
-func publishOdd(t *testing.T, odds []odd) (taken, told int) {
+// publishOdd asks for all of them at once, beside a hostname that is like any other, and visits paths of what is published. It
+// says how many cloudflared serves, and of how many the log says something.
+func publishOdd(t *testing.T, odds []odd, visited []string) (taken, told int) {
 	t.Helper()
 	cloudflare := startEmulator(t)
 	home := cloudflare.TunnelNeverConfigured(t, "home")
@@ -117,6 +124,7 @@ func publishOdd(t *testing.T, odds []odd) (taken, told int) {
 		var options map[string]any
 		if rule >= 0 {
 			taken++
+			open.agree(t, []string{one.host}, visited)
 			if text := rules[rule].OriginRequest; text != nil {
 				if err := json.Unmarshal(text, &options); err != nil {
 					t.Fatal(err)

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"errors"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"external-dns-cloudflare-tunnel-webhook/harness"
 )
@@ -122,4 +124,43 @@ func TestCloudflaredServesWhatIsPublished(t *testing.T) {
 			foreign(t)
 		})
 	})
+}
+
+// Cloudflare takes a document with a file that cloudflared cannot read, and cloudflared refuses it as a whole. Only what the
+// operator lists can do that, and the log then names it.
+func TestCloudflaredRefusesADocumentAndTheLogNamesTheRule(t *testing.T) {
+	t.Parallel()
+	const missing = "/etc/nowhere/authority.pem"
+	cloudflare := startEmulator(t)
+	home := cloudflare.TunnelNeverConfigured(t, "home")
+	open := connectTunnels(t, cloudflare, home)
+	open.refusedFor = missing
+	pod := deployWith(t, invocation{registry: noop}, cloudflare, home.ID, "ORIGIN_CA_POOLS="+missing)
+	web, next := startOrigin(t), startOrigin(t)
+	pod.source.set(published("web.example.com", web))
+	pod.settles(t)
+	open.arrives(t)
+	open.gets(t, "web.example.com", "/", web)
+
+	pod.source.set(published("web.example.com", web),
+		published("stop.example.com", "https://stop.shop.svc:443", property{"origin-ca-pool", missing}))
+	pod.settles(t)
+	open.arrives(t)
+	open.gets(t, "web.example.com", "/", web) // by the document before
+	pushes := open.Pushes()
+	if last := pushes[len(pushes)-1]; !last.IsRefused() {
+		t.Errorf("cloudflared took %s", last.Tunnel.Config)
+	}
+	// The program looks at its connectors every half minute.
+	harness.EventuallyWithin(t, 2*time.Minute, "the log names the rule", func() error {
+		pod.Alive(t)
+		if !pod.program.Tells("WARN", "did not apply", "stop.example.com", missing) {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	pod.source.set(published("web.example.com", next))
+	pod.settles(t)
+	open.arrives(t)
+	open.gets(t, "web.example.com", "/", next)
 }

@@ -122,7 +122,8 @@ func beVisited(t *testing.T) *visited {
 	everything := startOrigin(t)
 	cloudflare.beside(t, home, startOrigin(t), everything)
 	open := connectTunnels(t, cloudflare, home, home, away, away)
-	pod := deployWith(t, invocation{registry: noop}, cloudflare, home.ID+","+away.ID, "MASS_DELETION_LIMIT=0", "MOVE_GRACE="+moveGrace.String())
+	pod := deployWith(t, invocation{registry: noop}, cloudflare, home.ID+","+away.ID,
+		"MASS_DELETION_LIMIT=0", "MOVE_GRACE="+moveGrace.String())
 	return &visited{deployment: pod, open: open, home: home, away: away, everything: everything}
 }
 
@@ -160,12 +161,14 @@ func TestCloudflaredServesEveryVisitorWhileAHostnameChanges(t *testing.T) {
 	group := []property{{"tunnel-service.api", api}, {"tunnel-path-prefix.api", "/api"}}
 	site.becomes(t, published(host, one))
 	site.slowly()
-	root, below, foreign := site.open.sendCrowd(host, "/"), site.open.sendCrowd(host, "/api/users"), site.open.sendCrowd("unheard-of.example.com", "/")
+	root, below := site.open.sendCrowd(host, "/"), site.open.sendCrowd(host, "/api/users")
+	foreign := site.open.sendCrowd("unheard-of.example.com", "/")
 	for _, change := range [][]*endpoint.Endpoint{
 		{published(host, two)},
 		{published(host, two, group...)},
 		{published(host, one, group...), published("neighbour.example.com", neighbour)},
-		{published(host, one, append(group, property{"origin-http-host-header", "inside.test"})...), published("*.wild.example.com", neighbour)},
+		{published(host, one, append(group, property{"origin-http-host-header", "inside.test"})...),
+			published("*.wild.example.com", neighbour)},
 		{published(host, one)},
 		{published(host, one), published("x.web.example.com", neighbour), published("a-first.example.com", neighbour)},
 		{published(host, two)},

@@ -4,5 +4,9 @@
 // source, which the test feeds. Nothing else is faked: ExternalDNS plans, asks and counts as it does in a cluster.
 // Its registry crd has Kubernetes' own API server. What begins TestMuseum is the museum of accidents, `just museum`.
 //
-// Environment: what package harness reads. With EXTERNAL_DNS_VERSIONS only what is tried with each of several versions runs.
+// What begins TestCloudflared goes on to visitors, `just cloudflared`: package edge stands in for Cloudflare's edge, a real
+// cloudflared connects there and is given what stands at the emulator, and origins of the test answer on loopback.
+//
+// Environment: what package harness reads; with EXTERNAL_DNS_VERSIONS only what is tried with each of several versions
+// runs; and CLOUDFLARED is the binary of cloudflared, without which TestCloudflared is skipped.
 package e2e

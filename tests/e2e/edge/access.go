@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -76,4 +77,9 @@ func (a Application) passageOf(hasLogin bool) passage {
 	default:
 		return turnedAway
 	}
+}
+
+// loginAddress is where Access sends who has no login.
+func loginAddress(team, host string) string {
+	return (&url.URL{Scheme: "https", Host: team + teamSuffix, Path: "/cdn-cgi/access/login/" + host}).String()
 }

@@ -10,7 +10,8 @@ func TestTheDestinationThatSaysMostDecides(t *testing.T) {
 	} {
 		held := HeldApplication{Application{ID: id}}
 		for _, uri := range uris {
-			held.Application.Destinations = append(held.Application.Destinations, Destination{"public", uri}, Destination{"private", "*.example.net"})
+			held.Application.Destinations = append(held.Application.Destinations,
+				Destination{"public", uri}, Destination{"private", "*.example.net"})
 		}
 		access.Applications = append(access.Applications, held)
 	}

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -53,6 +52,9 @@ func connect(ctx context.Context, dialled *tls.Conn, registered func(*connector)
 	}
 	answers, writer := io.Pipe()
 	defer writer.Close()
+	// The request lasts as long as the control stream.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://edge/", answers)
 	if err != nil {
 		return err
@@ -188,9 +190,4 @@ func unpack(packed string) (http.Header, error) {
 		headers.Add(string(name), string(value))
 	}
 	return headers, nil
-}
-
-// loginAddress is where Access sends who has no login.
-func loginAddress(team, host string) string {
-	return (&url.URL{Scheme: "https", Host: team + teamSuffix, Path: "/cdn-cgi/access/login/" + host}).String()
 }

@@ -95,7 +95,10 @@ func Start(emulator Emulator, report func(format string, arguments ...any)) (*Ed
 				if err != nil {
 					return // closed
 				}
-				go answer(ctx, connection)
+				edge.stopped.Go(func() {
+					defer context.AfterFunc(ctx, func() { _ = connection.Close() })()
+					answer(ctx, connection)
+				})
 			}
 		})
 	}
@@ -172,15 +175,12 @@ func (e *Edge) Connectors(tunnel string) int {
 
 // attach serves a connection of a cloudflared as long as it lasts.
 func (e *Edge) attach(ctx context.Context, connection net.Conn) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	secured := tls.Server(connection, e.tls)
 	defer secured.Close()
 	if err := secured.HandshakeContext(ctx); err != nil {
 		e.report("a connector: %v", err)
 		return
 	}
-	context.AfterFunc(ctx, func() { _ = secured.Close() })
 	err := connect(ctx, secured, e.register, e.unregister)
 	e.report("a connector has gone: %v", err)
 }
@@ -249,7 +249,7 @@ func (e *Edge) look(state State, now time.Time) {
 		connected.pushing = connected.pushing || isDue
 		connected.mutex.Unlock()
 		if isDue {
-			go e.push(connected, arrived)
+			e.stopped.Go(func() { e.push(connected, arrived) })
 		}
 	}
 }
