@@ -4,12 +4,13 @@ import "testing"
 
 func TestTheDestinationThatSaysMostDecides(t *testing.T) {
 	access := Access{}
-	for id, uris := range map[string][]string{
-		"host": {"web.example.com", "other.example.com/*"}, "wildcard": {"*.example.com"}, "admin": {"web.example.com/admin"},
-		"below": {"web.example.com/shop/*"}, "partial": {"*-test.example.com"}, "mixed": {"Mixed.example.com"},
+	for _, application := range [][]string{
+		{"wildcard", "*.example.com"}, {"host", "web.example.com", "other.example.com/*"}, {"admin", "web.example.com/admin"},
+		{"below", "web.example.com/shop/*"}, {"partial", "*-test.example.com"}, {"mixed", "Mixed.example.com"},
+		{"younger", "web.example.com"},
 	} {
-		held := HeldApplication{Application{ID: id}}
-		for _, uri := range uris {
+		held := HeldApplication{Application{ID: application[0]}}
+		for _, uri := range application[1:] {
 			held.Application.Destinations = append(held.Application.Destinations,
 				Destination{"public", uri}, Destination{"private", "*.example.net"})
 		}

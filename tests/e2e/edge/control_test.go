@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a cloudflared 2026.8.2 said on its control stream: it asks for the capability, registers, and takes that back; each answer
-// is acknowledged by a Finish.
+// What a cloudflared 2026.8.2 said on its control stream: it asks for the capability, registers, and takes that back; each
+// answer is acknowledged by a Finish.
 const (
 	recordedBootstrap    = "000000000500000000000000010001000800000000000000000000000100010000000000000000000000000000000000"
 	recordedRegistration = "000000004300000000000000010001000200000000000000000000000300030001000000000000009754e87fec9516f70000000000000000" +

@@ -24,9 +24,6 @@ func (w *way[T]) send(load T, due time.Time) {
 	if !w.different(load, w.sent) {
 		return
 	}
-	if count := len(w.underWay); count > 0 && due.Before(w.underWay[count-1].due) {
-		due = w.underWay[count-1].due
-	}
 	w.sent = load
 	w.underWay = append(w.underWay, sending[T]{due, load})
 }
