@@ -217,7 +217,36 @@ func TestCloudflaredServesEveryVisitorWhileAHostnameMoves(t *testing.T) {
 	}
 }
 
-// What the two tests above rely on: visitors that are not served are seen, however short that is.
+// The same for names that a wildcard of others serves before they are published, and again when they are withdrawn.
+func TestCloudflaredServesEveryVisitorWhileANameComesOutOfAWildcardAndGoesBack(t *testing.T) {
+	t.Parallel()
+	site := beVisited(t)
+	near, far, next := startOrigin(t), startOrigin(t), startOrigin(t)
+	const beside, elsewhere = "beside.example.com", "elsewhere.example.com"
+	site.becomes(t)
+	site.slowly()
+	crowds := map[*crowd][]string{
+		site.open.sendCrowd(beside, "/"):               {site.everything, near, next},
+		site.open.sendCrowd(elsewhere, "/"):            {site.everything, far},
+		site.open.sendCrowd("any.example.com", "/any"): {site.everything},
+	}
+	site.becomes(t, published(beside, near), published(elsewhere, far, property{"tunnel", "away"}))
+	site.becomes(t, published(beside, next), published(elsewhere, far, property{"tunnel", "away"}))
+	site.becomes(t)
+	for _, host := range []string{beside, elsewhere} {
+		if records := site.cloudflare.RecordsFor(t, host); len(records) > 0 {
+			t.Errorf("%s still has %v", host, records)
+		}
+	}
+	for sent := range crowds {
+		sent.end()
+	}
+	for sent, services := range crowds {
+		sent.wasServed(t, services...)
+	}
+}
+
+// What the tests above rely on: visitors that are not served are seen, however short that is.
 func TestCloudflaredServesNobodyWhileARuleIsGone(t *testing.T) {
 	t.Parallel()
 	cloudflare := startEmulator(t)
