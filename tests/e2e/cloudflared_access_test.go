@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/external-dns/endpoint"
+
 	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
@@ -151,4 +153,48 @@ func TestCloudflaredHoldsAHostnameWhoseApplicationIsGone(t *testing.T) {
 		turnedAway(t)
 		open.gets(t, host, "/", web, loggedIn)
 	})
+}
+
+// From before it is published until it is withdrawn, a protected hostname is served to nobody without a login, however long its
+// application, its rule and its record take to the edge; and to everybody with one, once it is published.
+func TestCloudflaredLetsNobodyPastTheLoginWhileAProtectedHostnameChanges(t *testing.T) {
+	t.Parallel()
+	site := beVisited(t)
+	site.cloudflare.SetUpAccess(t)
+	one, two, admin := startOrigin(t), startOrigin(t), startOrigin(t)
+	const host = "web.example.com"
+	with := func(service, policies, tunnel string, more ...property) []*endpoint.Endpoint {
+		return []*endpoint.Endpoint{published(host, service, append(more, property{"access-policy", policies}, property{"tunnel", tunnel})...)}
+	}
+	site.becomes(t)
+	site.slowly()
+	without := []*crowd{site.open.sendCrowd(host, "/"), site.open.sendCrowd(host, "/admin/users")}
+	site.becomes(t, with(one, "staff", "home")...)
+	loggedInThere := site.open.sendCrowd(host, "/", loggedIn)
+	for _, change := range [][]*endpoint.Endpoint{
+		with(two, "staff", "home"),
+		with(two, "staff, on-call", "home"),
+		with(two, "on-call", "home", property{"tunnel-service.admin", admin}, property{"tunnel-path-prefix.admin", "/admin"}),
+		with(two, "on-call", "away", property{"tunnel-service.admin", admin}, property{"tunnel-path-prefix.admin", "/admin"}),
+		with(one, "on-call", "away"),
+	} {
+		site.becomes(t, change...)
+	}
+	site.hasMoved(t, host, site.home, site.away)
+	loggedInThere.end()
+	loggedInThere.wasServed(t, one, two)
+	site.becomes(t)
+	for _, sent := range without {
+		sent.end()
+		t.Log(sent)
+		for _, service := range []string{one, two, admin} {
+			if count := sent.served[service]; count > 0 {
+				t.Errorf("%d visitors of %s without a login were served by %s", count, sent.address, service)
+			}
+		}
+		// Before it is published and after, others serve it.
+		if sent.served[site.everything] == 0 || len(sent.failures) == 0 {
+			t.Errorf("%s: nobody was served by others, or nobody was turned away", sent)
+		}
+	}
 }

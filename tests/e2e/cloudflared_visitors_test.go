@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -36,7 +37,7 @@ type crowd struct {
 }
 
 // sendCrowd has a path of a host visited until end is called. Whoever no origin of the test answers has failed.
-func (u *tunnels) sendCrowd(host, path string) *crowd {
+func (u *tunnels) sendCrowd(host, path string, with ...func(*http.Request)) *crowd {
 	sent := &crowd{address: host + path, stop: make(chan struct{}), begun: time.Now(), served: map[string]int{}}
 	sent.visits.Go(func() {
 		ticker := time.NewTicker(visitInterval)
@@ -46,16 +47,16 @@ func (u *tunnels) sendCrowd(host, path string) *crowd {
 			case <-sent.stop:
 				return
 			case <-ticker.C:
-				sent.visits.Go(func() { sent.visit(u, host, path) })
+				sent.visits.Go(func() { sent.visit(u, host, path, with) })
 			}
 		}
 	})
 	return sent
 }
 
-func (c *crowd) visit(open *tunnels, host, path string) {
+func (c *crowd) visit(open *tunnels, host, path string, with []func(*http.Request)) {
 	begun := time.Now()
-	got, err := open.visit(host, path)
+	got, err := open.visit(host, path, with...)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.count++
@@ -83,7 +84,7 @@ func (c *crowd) end() {
 }
 
 func (c *crowd) String() string {
-	return fmt.Sprintf("%s: %d visitors in %.1f s, %d of them failed, the slowest took %s, served by %d origins",
+	return fmt.Sprintf("%s: %d visitors in %.1f s, %d of them not served, the slowest took %s, %d origins",
 		c.address, c.count, time.Since(c.begun).Seconds(), len(c.failures), c.slowest.Round(time.Millisecond), len(c.served))
 }
 
