@@ -45,7 +45,6 @@ type connector struct {
 
 // connect awaits that who has dialled registers, tells it, and returns when the control stream has ended.
 func connect(ctx context.Context, dialled *tls.Conn, registered func(*connector), gone func(*connector)) error {
-	// Nothing here is asked for by several goroutines until the connector is registered.
 	client, err := (&http2.Transport{}).NewClientConn(dialled)
 	if err != nil {
 		return err
@@ -93,6 +92,9 @@ func connect(ctx context.Context, dialled *tls.Conn, registered func(*connector)
 		answer, err := answerTo(asked, connection)
 		if err != nil {
 			return err
+		}
+		if len(answer) == 0 {
+			continue
 		}
 		if _, err := writer.Write(answer); err != nil {
 			return err
