@@ -1,5 +1,8 @@
 //! What was read from Cloudflare before a decision, and the questions that decisions ask of it.
 
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

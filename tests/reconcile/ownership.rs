@@ -6,7 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, Settled, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::external_dns::TXT;
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, settings, tunnel_id};
 
 fn endpoint(properties: &[(&str, &str)]) -> Endpoint {
     Endpoint {
@@ -307,6 +307,22 @@ fn name_servers_of_the_zone_itself_hold_neither_its_apex_nor_a_name_below() {
     let apex = Endpoint { dns_name: "example.com".to_owned(), ..below.clone() };
     let plan = cloudflare.run_loop(&[apex, below], usize::MAX);
     assert_eq!((plan.refusals, cloudflare.shown().len()), (Vec::new(), 2));
+}
+
+/// Somebody edits the comment of one of two records: what only the other claims is ours all the same, and shown once.
+#[test]
+fn of_a_hostname_with_records_in_two_zones_every_claim_is_shown_once() {
+    let path = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
+    let desired = [path("^/a$"), path("^/b$")];
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&desired, usize::MAX);
+    cloudflare.add_inner_zone(false);
+    cloudflare.run_loop(&desired, usize::MAX);
+    let inner = cloudflare.records_in(INNER_ZONE)[0].id.clone();
+    let inner = cloudflare.records.iter_mut().find(|record| record.id == inner).expect("it stands there");
+    inner.comment = "external-dns owner=default rules=-".into();
+    let shown: Vec<String> = cloudflare.shown().into_iter().map(|endpoint| endpoint.set_identifier).collect();
+    assert_eq!(shown, ["", "^/a$", "^/b$"]);
 }
 
 /// Somebody made two addresses of our record: ExternalDNS is shown one endpoint of each name and type.

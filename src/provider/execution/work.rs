@@ -105,3 +105,52 @@ pub(super) fn batch_of(pieces: &[Piece<'_>]) -> Batch {
     }
     batch
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{NewRecord, RecordId};
+    use crate::reconcile::plan::Subject;
+
+    fn post() -> RecordOperation {
+        RecordOperation::Post(NewRecord {
+            name: "a.example.com".into(),
+            kind: "CNAME".into(),
+            content: "b.example.com".into(),
+            proxied: true,
+            ttl: 1,
+            comment: "".into(),
+        })
+    }
+
+    fn delete() -> RecordOperation {
+        let subject = Subject { kind: "A".into(), name: "a.example.com".into() };
+        RecordOperation::Delete(RecordId::new("r1"), subject)
+    }
+
+    /// A full zone takes a record in place of another, because the deletions of a batch come first.
+    #[test]
+    fn a_piece_that_also_deletes_needs_no_room_in_a_full_zone() {
+        for (operations, grows, adds) in [
+            (&[post()][..], true, true),
+            (&[delete(), post()], false, true),
+            (&[delete()], false, false),
+            (&[], false, false),
+        ] {
+            let piece = Piece { hostname: "a.example.com", work: Work::Operations(operations) };
+            assert_eq!((piece.grows(), piece.adds()), (grows, adds), "{operations:?}");
+        }
+    }
+
+    #[test]
+    fn a_batch_has_whole_pieces_within_its_limit_and_one_whatever_its_size() {
+        let (one, two) = ([post()], [delete(), post()]);
+        let pieces = [&one[..], &two, &one]
+            .map(|operations| Piece { hostname: "a.example.com", work: Work::Operations(operations) });
+        for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
+            assert_eq!(fitting(&pieces, limit), expected, "{limit}");
+        }
+        let batch = batch_of(&pieces);
+        assert_eq!((batch.posts.len(), batch.deletes.len(), batch.patches.len()), (3, 1, 0));
+    }
+}

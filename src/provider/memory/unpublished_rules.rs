@@ -14,7 +14,7 @@ use crate::reconcile::stamp::Digest;
 const WISHES_MAX: usize = 4;
 
 /// The memory is lost with the process: what a crash leaves behind cannot be told from a rule of ours.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct UnpublishedRules {
     /// By hostname.
     stamped: BTreeMap<Box<str>, Stamped>,
@@ -23,7 +23,7 @@ pub(crate) struct UnpublishedRules {
     comments: BTreeMap<Box<str>, Vec<(RecordId, Box<str>)>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Stamped {
     digests: BTreeSet<Digest>,
     /// The rules behind the digests, the oldest first.
@@ -154,10 +154,14 @@ fn digest_of(tunnel: &TunnelId, edit: &RuleEdit) -> Option<Digest> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::RawValue;
+
     use super::*;
-    use crate::ingress::{OriginRequest, Service};
-    use crate::model::Hostname;
+    use crate::ingress::{Document, OriginRequest, Service};
+    use crate::model::{AccountId, Hostname, Record, Zone, ZoneId, ZonePlan};
     use crate::provider::memory::year;
+    use crate::reconcile::snapshot::{TunnelSnapshot, ZoneSnapshot};
+    use crate::reconcile::stamp::Stamp;
     use crate::reconcile::{ConfiguredTunnel, Policy};
 
     fn put(hostname: &str, port: u64) -> RuleEdit {
@@ -168,6 +172,73 @@ mod tests {
             origin_request: OriginRequest::default(),
         };
         RuleEdit::Put { rule, replaces: false }
+    }
+
+    const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
+    const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
+    const NAME: &str = "web.example.com";
+
+    fn tunnel(id: &str) -> TunnelId {
+        TunnelId::parse(id).expect("an id")
+    }
+
+    /// What is taken if our stamp names the hostname's rules in both tunnels, and a rule with this port stands in `home`.
+    fn taken(unpublished: &mut UnpublishedRules, port: u64) -> bool {
+        let configured = |id| ConfiguredTunnel { id: tunnel(id), name: id.into(), is_local: false };
+        let settings = Settings::new(Policy::new("default"), configured(HOME), vec![configured(OFFICE)]);
+        let mut stamp = Stamp::new("default");
+        stamp.claims.rules = [HOME, OFFICE].map(|id| Digest::of(&tunnel(id), None)).into();
+        let record = Record {
+            id: RecordId::new("r1"),
+            name: NAME.into(),
+            kind: "CNAME".into(),
+            content: tunnel(HOME).hostname().into(),
+            proxied: true,
+            ttl: 1,
+            comment: stamp.render(100).expect("it has room").into(),
+            read_only: false,
+            created_unix_seconds: None,
+        };
+        let zone = Zone {
+            id: ZoneId::new("z1"),
+            name: "example.com".into(),
+            account: AccountId::new("a1"),
+            plan: ZonePlan::Free,
+            status: "active".into(),
+            paused: false,
+        };
+        let config = format!(
+            r#"{{"ingress":[{{"hostname":"{NAME}","service":"http://web:{port}"}},{{"service":"http_status:404"}}]}}"#
+        );
+        let document =
+            Document::parse(Some(&RawValue::from_string(config).expect("JSON"))).expect("a document");
+        let snapshot = Snapshot {
+            zones: vec![ZoneSnapshot::new(zone, vec![record])],
+            tunnels: [(tunnel(HOME), TunnelSnapshot::new(document, true, 1))].into(),
+            ..Snapshot::default()
+        };
+        !unpublished.taken(&snapshot, &settings).is_empty()
+    }
+
+    /// A write without an answer may have been done, and the wish may have changed since.
+    #[test]
+    fn a_rule_is_ours_if_it_stands_as_any_of_the_last_wishes_for_its_place() {
+        let mut unpublished = UnpublishedRules::default();
+        for port in [81, 82, 83, 84, 84, 84] {
+            unpublished.insert(&tunnel(HOME), NAME, &put(NAME, port - 1));
+        }
+        unpublished.insert(&tunnel(OFFICE), NAME, &put(NAME, 90 - 1));
+        for (port, is_taken) in [(80, true), (90, true), (84, false), (81, false)] {
+            let mut unpublished = unpublished.clone();
+            assert_eq!(taken(&mut unpublished, port), is_taken, "{port}");
+            assert_eq!(
+                taken(&mut unpublished, 80),
+                is_taken,
+                "what is ours stays so, whatever becomes of it"
+            );
+        }
+        unpublished.insert(&tunnel(HOME), NAME, &put(NAME, 85 - 1));
+        assert!(taken(&mut unpublished, 81), "the oldest of five wishes is forgotten");
     }
 
     #[test]

@@ -201,6 +201,20 @@ mod tests {
         assert_eq!(done, 2);
     }
 
+    /// The numbers are said here and not taken from the constants, which would move with them.
+    #[test]
+    fn a_write_undone_after_two_quiet_loops_is_fought_over_and_after_three_it_is_not() {
+        for (quiet, expected) in [(0, 2), (1, 2), (2, 2), (3, 4), (10, 4)] {
+            let mut loops = Loops::new();
+            let mut done = 0;
+            for _ in 0..4 {
+                done += usize::from(loops.run(Some(WRITE)));
+                (0..quiet).for_each(|_| assert!(!loops.run(None)));
+            }
+            assert_eq!(done, expected, "{quiet} loops in between");
+        }
+    }
+
     #[test]
     fn what_is_stored_otherwise_is_held_back_at_once() {
         let mut loops = Loops::new();

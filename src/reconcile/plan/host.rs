@@ -396,6 +396,17 @@ mod tests {
     }
 
     #[test]
+    fn the_comment_of_a_paid_zone_has_room_for_all_of_them() {
+        let asked = |fixture: Fixture| {
+            let paths = (0..30).map(|number| format!("^/p{number}"));
+            paths.fold(fixture, |fixture, path| fixture.asks(HOME, &path, SERVICE))
+        };
+        assert!(told(&plan_of(&asked(cramped())).refusals).contains(&(Some("^/p0"), "stamp_full")));
+        let outcome = plan_of(&asked(cramped().paid()));
+        assert_eq!((outcome.refusals, outcome.new_digests.len()), (vec![], 31));
+    }
+
+    #[test]
     fn a_record_is_taken_over_with_its_stamp_and_only_for_what_can_be_served() {
         let theirs = || Fixture::new().record(NAME, "CNAME", "somewhere.test", "a text").adopt("all");
         let outcome = plan_of(&theirs().asks(HOME, "", SERVICE));

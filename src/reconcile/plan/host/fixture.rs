@@ -139,6 +139,12 @@ impl Fixture {
         self
     }
 
+    /// The zone is on a paid plan.
+    pub(super) fn paid(mut self) -> Self {
+        self.snapshot.zones.iter_mut().for_each(|zone| zone.zone.plan = ZonePlan::Paid);
+        self
+    }
+
     /// The tunnel is brought by a file beside its cloudflared.
     pub(super) fn local(mut self, id: &str) -> Self {
         self.snapshot.tunnels.get_mut(&tunnel(id)).expect("it is there").writable = false;

@@ -55,15 +55,9 @@ pub(super) fn deletions(standing: &Standing<'_>) -> Vec<RecordOperation> {
             && TxtStamp::parse(&txt.comment).is_none_or(|stamp| stamp.owner == *owner)
             && standing.request.txts.iter().any(|asked_for| asked_for.name == txt.name)
     };
-    let mut deletions: Vec<RecordOperation> = Vec::new();
-    for (zone, txt) in adopted(standing) {
-        // A record under an old name is about several records, so it is found several times.
-        let deletion = RecordOperation::delete(txt);
-        if standing.is_home(zone) && !txt.read_only && !stays(txt) && !deletions.contains(&deletion) {
-            deletions.push(deletion);
-        }
-    }
-    deletions
+    let txts = adopted(standing).into_iter();
+    let going = txts.filter(|(zone, txt)| standing.is_home(zone) && !txt.read_only && !stays(txt));
+    going.map(|(_, txt)| RecordOperation::delete(txt)).collect()
 }
 
 /// Notes about those that stay because they are in another zone.

@@ -79,7 +79,8 @@ pub(super) fn by_batch(steps: Vec<Step<'_>>) -> BTreeMap<(Stage, ZoneId), Vec<Re
     let mut batches: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>> = BTreeMap::new();
     for Step { stage, zone, operation } in steps {
         let batch = batches.entry((stage, zone.zone.id.clone())).or_default();
-        // A stored TXT record may already go with what is taken over. Deleting it twice would fail the transaction.
+        // A TXT record under an old name is about several records, and a stored one may already go with what is taken
+        // over. Deleting it twice would fail the transaction.
         if !batch.contains(&operation) {
             push_lean(batch, operation);
         }

@@ -277,6 +277,17 @@ mod tests {
         assert!(!standing.has(digest(HOME, "")));
     }
 
+    /// Somebody turned our record into two addresses and edited one comment: a rule that only the other claims is ours.
+    #[test]
+    fn of_several_records_every_stamp_counts() {
+        let [one, other] = ["^/a", "^/b"].map(|path| Fixture::new().comment(&[(HOME, path)]));
+        let fixture =
+            Fixture::new().record(NAME, "A", "192.0.2.1", &one).record(NAME, "A", "192.0.2.2", &other);
+        let fixture = fixture.rule(HOME, "^/a", SERVICE).rule(HOME, "^/b", SERVICE);
+        let standing = fixture.standing();
+        assert!(standing.has(digest(HOME, "^/a")) && standing.has(digest(HOME, "^/b")));
+    }
+
     #[test]
     fn a_stamp_may_claim_the_record_alone() {
         let fixture = Fixture::new().published(&[]).asks(HOME, "", "none");

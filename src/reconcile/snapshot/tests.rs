@@ -1,0 +1,69 @@
+use super::*;
+use crate::model::{AccountId, RecordId, ZoneId, ZonePlan};
+use crate::reconcile::{ConfiguredTunnel, Policy};
+
+const TARGET: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com";
+
+fn zone(name: &str, records: Vec<Record>) -> ZoneSnapshot {
+    let zone = Zone {
+        id: ZoneId::new(name),
+        name: name.into(),
+        account: AccountId::new("a1"),
+        plan: ZonePlan::Free,
+        status: ZONE_ACTIVE.into(),
+        paused: false,
+    };
+    ZoneSnapshot::new(zone, records)
+}
+
+fn record(name: &str, kind: &str, content: &str, comment: &str) -> Record {
+    Record {
+        id: RecordId::new(format!("{name} {kind}")),
+        name: name.into(),
+        kind: kind.into(),
+        content: content.into(),
+        proxied: true,
+        ttl: 1,
+        comment: comment.into(),
+        read_only: false,
+        created_unix_seconds: None,
+    }
+}
+
+fn settings() -> Settings {
+    let id = TunnelId::from_hostname(TARGET).expect("a tunnel's hostname");
+    let tunnel = ConfiguredTunnel { id, name: "home".into(), is_local: false };
+    Settings::new(Policy::new("default"), tunnel, Vec::new())
+}
+
+#[test]
+fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
+    for (served, elsewhere, expected) in [
+        (&["example.com"][..], &[][..], Some("example.com")),
+        (&["example.com", "shop.example.com"], &[], Some("shop.example.com")),
+        (&["shop.example.com", "example.com"], &[], Some("shop.example.com")),
+        (&["example.com"], &["shop.example.com"], None),
+        (&["example.com"], &["other.example.com"], Some("example.com")),
+        // An outer zone that is not served takes nothing from an inner one that is.
+        (&["shop.example.com"], &["example.com"], Some("shop.example.com")),
+        (&["other.test"], &[], None),
+    ] {
+        let snapshot = Snapshot {
+            zones: served.iter().map(|name| zone(name, Vec::new())).collect(),
+            zones_elsewhere: elsewhere.iter().map(|name| (*name).into()).collect(),
+            ..Snapshot::default()
+        };
+        let found = snapshot.zone_of("a.shop.example.com").map(|zone| &*zone.zone.name);
+        assert_eq!(found, expected, "{served:?} without {elsewhere:?}");
+    }
+}
+
+/// Cloudflare writes some itself, for R2 or a load balancer, and changes them for nobody.
+#[test]
+fn a_record_that_nobody_can_write_is_never_ours() {
+    let snapshot = Snapshot::default();
+    let ours = record("a.example.com", "CNAME", TARGET, "external-dns owner=default rules=-");
+    assert!(snapshot.own_stamp(&ours, &settings()).is_some());
+    let fixed = Record { read_only: true, ..ours };
+    assert_eq!(snapshot.own_stamp(&fixed, &settings()), None);
+}
