@@ -6,7 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, Settled, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::external_dns::TXT;
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, settings, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
 
 fn endpoint(properties: &[(&str, &str)]) -> Endpoint {
     Endpoint {
@@ -309,20 +309,24 @@ fn name_servers_of_the_zone_itself_hold_neither_its_apex_nor_a_name_below() {
     assert_eq!((plan.refusals, cloudflare.shown().len()), (Vec::new(), 2));
 }
 
-/// Somebody edits the comment of one of two records: what only the other claims is ours all the same, and shown once.
+/// Somebody edits one of two records: what only the other claims is ours all the same, and the inner one is shown.
 #[test]
-fn of_a_hostname_with_records_in_two_zones_every_claim_is_shown_once() {
+fn of_a_hostname_with_records_in_two_zones_the_inner_one_is_shown_with_the_claims_of_both() {
     let path = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
     let desired = [path("^/a$"), path("^/b$")];
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(&desired, usize::MAX);
     cloudflare.add_inner_zone(false);
     cloudflare.run_loop(&desired, usize::MAX);
-    let inner = cloudflare.records_in(INNER_ZONE)[0].id.clone();
-    let inner = cloudflare.records.iter_mut().find(|record| record.id == inner).expect("it stands there");
+    let [outer, inner] = &mut cloudflare.records[..] else { panic!("one in each zone") };
+    outer.content = "somewhere.test".into();
     inner.comment = "external-dns owner=default rules=-".into();
-    let shown: Vec<String> = cloudflare.shown().into_iter().map(|endpoint| endpoint.set_identifier).collect();
-    assert_eq!(shown, ["", "^/a$", "^/b$"]);
+    let shown = cloudflare.shown();
+    let paths: Vec<&str> = shown.iter().map(|endpoint| &*endpoint.set_identifier).collect();
+    assert_eq!(paths, ["", "^/a$", "^/b$"]);
+    let targets: Vec<&str> =
+        shown.iter().flat_map(|endpoint| &endpoint.targets).map(|target| &**target).collect();
+    assert_eq!(targets, vec![tunnel_id(HOME).hostname(); 3]);
 }
 
 /// Somebody made two addresses of our record: ExternalDNS is shown one endpoint of each name and type.
