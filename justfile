@@ -240,6 +240,17 @@ defects *names:
 mutations *names:
     tests/mutations/run {{ names }}
 
+# Break core and provider in thousands of ways: days, so rather some files or `--shard 0/64` (needs cargo-mutants, Python).
+[group('test')]
+[positional-arguments]
+mutants *arguments:
+    tests/mutants/run "$@"
+
+# The same in lines that differ from a revision, for ten minutes at most.
+[group('test')]
+mutants-changed revision='HEAD~1':
+    tests/mutants/run --since '{{ revision }}' --seconds 600
+
 # Formatting and clippy, warnings denied; and whether every mutation still applies.
 [group('check')]
 lint:
