@@ -127,6 +127,21 @@ fn a_young_hostname_that_goes_too_takes_nothing_along_that_waits() {
     }
 }
 
+/// Of each age the limit is what may go, and not one less.
+#[test]
+fn as_many_old_hostnames_as_the_limit_go_beside_a_young_one_that_goes_too() {
+    for (old, is_withheld) in [(LIMIT, false), (LIMIT + 1, true)] {
+        let preview = hosts("preview.example.com", 0..1);
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        run(&mut cloudflare, &hosts(OLD, 0..old));
+        run(&mut cloudflare, &of(&[&hosts(OLD, 0..old), &hosts(NEW, 0..20), &preview]));
+        let plan = run(&mut cloudflare, &hosts(NEW, 0..20));
+        let stay = if is_withheld { old } else { 0 };
+        assert_eq!((withheld(&plan), standing(&cloudflare, OLD)), (stay, stay), "{old}");
+        assert_eq!(standing(&cloudflare, "preview.example.com"), 0, "{old}");
+    }
+}
+
 /// The template is changed a second time, or half-way back.
 #[test]
 fn several_renames_after_another_are_withheld_together() {
