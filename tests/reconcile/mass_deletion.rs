@@ -193,6 +193,16 @@ fn hostnames_whose_records_stand_in_the_zone_around_their_own_are_counted() {
     }
 }
 
+/// Visitors are led into the zone inside, so they are published no more, whoever wants them.
+#[test]
+fn hostnames_of_a_zone_out_of_sight_excuse_no_mass_deletion() {
+    let inside = hosts(INNER_ZONE, 0..30);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, &of(&[&inside, &hosts(OLD, 0..LIMIT + 1)]));
+    cloudflare.add(INNER_ZONE, "NS", "alice.ns.cloudflare.com", "");
+    assert_eq!(withheld(&run(&mut cloudflare, &inside)), LIMIT + 1);
+}
+
 /// What another domain filter was for is no part of all.
 #[test]
 fn hostnames_outside_the_domain_filter_excuse_no_mass_deletion() {
