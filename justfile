@@ -240,7 +240,7 @@ defects *names:
 mutations *names:
     tests/mutations/run {{ names }}
 
-# Break core and provider in thousands of ways: days, so rather some files or `--shard 0/64` (needs cargo-mutants, Python).
+# Break core and provider in thousands of ways, for a day; or some files, or `--shard 0/64` (needs cargo-mutants).
 [group('test')]
 [positional-arguments]
 mutants *arguments:
@@ -390,4 +390,4 @@ release-check:
 
 # Everything CI checks, in its order.
 [group('ci')]
-ci: test lint doc deny size cost memory demo pictures-check promtool e2e cloudflared museum cluster quickstart (matrix 'oldest newest') deploy-files release-check image-test mutations
+ci: test lint doc deny size cost memory demo pictures-check promtool e2e cloudflared museum cluster quickstart (matrix 'oldest newest') deploy-files release-check image-test mutations mutants-changed
