@@ -289,6 +289,8 @@ fn hostnames_that_wait_to_be_handed_over_count_among_those_that_go() {
         // In the second one they leave the wildcard's tunnel.
         run(&mut cloudflare, &of(&[&hosts(OLD, 0..2), &hosts(BELOW, 0..2)]));
     }
+    let plan_of_all = cloudflare.plan(&cloudflare.changes(&[]));
+    assert_eq!((withheld(&plan_of_all), plan_of_all.handed_over.len()), (4, 0), "they wait for nothing");
     run(&mut cloudflare, &hosts(OLD, 0..2));
     assert_eq!(standing(&cloudflare, BELOW), 2, "they are led to the wildcard's tunnel first");
     let changes = cloudflare.changes(&[]);

@@ -47,7 +47,7 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, setting
     let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));
     let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) = plan.hosts.into_iter().partition(is_withheld);
     // What stays does not wait to be handed over either.
-    let stays = |name: &Box<str>| withheld.binary_search_by(|host| host.hostname.cmp(name)).is_ok();
+    let stays = |name: &str| withheld.binary_search_by(|host| (*host.hostname).cmp(name)).is_ok();
     plan.handed_over.retain(|name| !stays(name));
     plan.refusals.extend(withheld.into_iter().map(|HostPlan { hostname, resource, .. }| Refusal {
         hostname,
