@@ -135,6 +135,11 @@ matrix-of versions renew:
     EXTERNAL_DNS_VERSIONS='{{ versions }}' MATRIX_RENEW='{{ renew }}' \
         {{ just_executable() }} go-test cluster '-timeout 60m -parallel 8 -run ^TestMatrix$'
 
+# Write down loops of the real controller anew, which the tests' model of ExternalDNS is held to; `just e2e` compares them.
+[group('test')]
+loops-renew:
+    cd tests/externaldns/v0.23.0 && GOTOOLCHAIN=auto go test -count=1 -vet=off . -renew
+
 # The documents' examples and deploy/ on Kubernetes' own API server, likewise. CLOUDFLARED may name cloudflared's binary.
 [group('test')]
 cluster: (go-test 'cluster' '-timeout 60m -parallel 3 -skip QuickStart')

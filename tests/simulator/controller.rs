@@ -3,9 +3,7 @@
 use std::net::SocketAddr;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use test_support::external_dns::{Answer, MEDIA_TYPE, Registry, exchange};
-
-use crate::settings::SyncPolicy;
+use test_support::external_dns::{Answer, MEDIA_TYPE, Registry, SyncPolicy, exchange};
 
 /// Why a loop ended before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +19,6 @@ pub(crate) struct Controller {
     pub(crate) api: SocketAddr,
     pub(crate) registry: Registry,
     pub(crate) policy: SyncPolicy,
-    /// `--txt-owner-id`.
-    pub(crate) owner: &'static str,
 }
 
 impl Controller {
@@ -39,15 +35,7 @@ impl Controller {
 
     /// What the planner, the registry and `--policy` make of both.
     pub(crate) fn plan(self, current: &[Endpoint], adjusted: &[Endpoint]) -> Changes {
-        let mut changes = self.registry.plan(current, adjusted);
-        if self.policy == SyncPolicy::UpsertOnly {
-            // `plan/policy.go`: deletions are left out, whatever they are for.
-            changes.delete.clear();
-        }
-        for endpoint in changes.create.iter_mut().chain(&mut changes.update_new) {
-            endpoint.labels.set("owner", self.owner);
-        }
-        changes
+        self.policy.allowed(self.registry.plan(current, adjusted))
     }
 
     pub(crate) fn apply(self, changes: &Changes) -> Result<(), Failure> {

@@ -2,10 +2,10 @@
 //! changed for a visitor.
 
 use cloudflare_emulator::{Record, Visit, VisitChange, Visitor, Watched};
+use test_support::external_dns::SyncPolicy;
 
 use crate::foreign;
 use crate::objects::{CONTESTED, HOSTS, OPEN, SECRET, url};
-use crate::settings::SyncPolicy;
 use crate::strangers::{FOREIGN_URLS, OTHER_URL, THEIRS, WILD};
 use crate::world::World;
 

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use cloudflare_emulator::Visitor;
-use test_support::external_dns::TXT_BELOW;
+use test_support::external_dns::{SyncPolicy, TXT_BELOW};
 
 use crate::claims;
 use crate::foreign::{is_ours, place};
 use crate::invariants::{Violation, service};
 use crate::objects::{Access, HOSTS, Object, url};
-use crate::settings::SyncPolicy;
 use crate::steps::Loop;
 use crate::strangers::{OTHER_HOST, OTHER_SERVICE};
 use crate::world::{INTERVAL, World};

@@ -1,6 +1,6 @@
 //! How the program is set up in one world, and how ExternalDNS is.
 
-use test_support::external_dns::{Registry, TXT, TXT_BELOW};
+use test_support::external_dns::{Registry, SyncPolicy, TXT, TXT_BELOW};
 
 use crate::random::Random;
 
@@ -23,13 +23,6 @@ pub(crate) struct Settings {
     pub(crate) delays: [u64; 3],
     /// Milliseconds for which lists leave out a new application.
     pub(crate) listing_lag: u64,
-}
-
-/// ExternalDNS's `--policy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SyncPolicy {
-    Sync,
-    UpsertOnly,
 }
 
 impl Settings {

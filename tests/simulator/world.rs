@@ -6,7 +6,7 @@ use std::time::Duration;
 use cloudflare_emulator::ingress::Rule;
 use cloudflare_emulator::{Call, Emulator, Matcher, Refusal, RuleText, Time};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use test_support::external_dns::Registry;
+use test_support::external_dns::{Registry, SyncPolicy};
 use test_support::harness::{Harness, TOKEN, published};
 
 use crate::account;
@@ -18,7 +18,7 @@ use crate::instance::Instance;
 use crate::invariants::{self, Violation};
 use crate::objects::{self, Object};
 use crate::random::Random;
-use crate::settings::{Settings, SyncPolicy};
+use crate::settings::Settings;
 use crate::steps::{Loop, Step};
 use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_SERVICE, OTHER_URL};
 use crate::trace::Trace;
@@ -276,7 +276,7 @@ impl World {
     fn controller(&self, replica: usize) -> Controller {
         let instance = &self.replicas[replica % self.replicas.len()];
         let api = instance.program().external_dns().api;
-        Controller { api, registry: self.settings.registry, policy: self.settings.policy, owner: "default" }
+        Controller { api, registry: self.settings.registry, policy: self.settings.policy }
     }
 
     /// One loop of the other owner's ExternalDNS. Says how much it wrote.
@@ -288,8 +288,7 @@ impl World {
         self.other = Some(instance);
         self.cloudflare().take_calls();
         self.arm(&Loop::default());
-        let controller =
-            Controller { api, registry: Registry::Noop, policy: SyncPolicy::Sync, owner: "other" };
+        let controller = Controller { api, registry: Registry::Noop, policy: SyncPolicy::Sync };
         let wanted = published(OTHER_HOST, OTHER_SERVICE);
         let outcome = self.converse(controller, &[wanted]);
         self.cloudflare().advance_clock(EDGE_MAX);

@@ -1,5 +1,5 @@
-//! ExternalDNS as far as a provider sees it: its planner, and one loop of its controller over HTTP. The real one has its
-//! say in `tests/e2e`.
+//! ExternalDNS as far as a provider sees it: its planner, and one loop of its controller over HTTP. The planner and the
+//! registries are held to loops of the real controller; the rest has the real one's say in `tests/e2e`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -29,6 +29,13 @@ pub enum Registry {
     Noop,
     /// `--registry=txt`.
     Txt(TxtNames),
+}
+
+/// `--policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncPolicy {
+    Sync,
+    UpsertOnly,
 }
 
 /// How TXT records are called.
@@ -170,6 +177,9 @@ impl Registry {
         }
         let is_ours = |endpoint: &Endpoint| endpoint.labels.value("owner") == Some("default");
         let mut changes = plan(&current, desired);
+        for endpoint in changes.create.iter_mut().chain(&mut changes.update_new) {
+            endpoint.labels.set("owner", "default");
+        }
         changes.delete.retain(is_ours);
         let (update_old, update_new) =
             changes.update_old.into_iter().zip(changes.update_new).filter(|(old, _)| is_ours(old)).unzip();
@@ -184,6 +194,16 @@ impl Registry {
             list.extend(written(list));
         }
         changes
+    }
+}
+
+impl SyncPolicy {
+    /// `plan/policy.go`: deletions are left out, whatever they are for.
+    pub fn allowed(self, changes: Changes) -> Changes {
+        match self {
+            Self::Sync => changes,
+            Self::UpsertOnly => Changes { delete: Vec::new(), ..changes },
+        }
     }
 }
 
@@ -254,22 +274,21 @@ pub fn plan(current: &[Endpoint], desired: &[Endpoint]) -> Changes {
         let candidates = desired.get(key).map(Vec::as_slice).unwrap_or_default();
         let same = present.iter().find(|endpoint| endpoint.record_type == "CNAME");
         let chosen = resolve(same.copied(), candidates);
-        let owned = |endpoint: &Endpoint| {
-            let mut endpoint = endpoint.clone();
-            endpoint.labels.set("owner", "default");
-            endpoint
-        };
         match (same, chosen) {
             (Some(same), Some(chosen)) => {
                 let properties: BTreeSet<_> = same.provider_specific.iter().collect();
                 let wanted: BTreeSet<_> = chosen.provider_specific.iter().collect();
                 if same.targets != chosen.targets || properties != wanted {
                     changes.update_old.push((*same).clone());
-                    changes.update_new.push(owned(chosen));
+                    let mut new = (*chosen).clone();
+                    if let Some(owner) = same.labels.value("owner") {
+                        new.labels.set("owner", owner);
+                    }
+                    changes.update_new.push(new);
                 }
             }
             (None, Some(chosen)) => {
-                changes.create.push(owned(chosen));
+                changes.create.push((*chosen).clone());
             }
             (Some(_) | None, None) => {}
         }
@@ -280,4 +299,68 @@ pub fn plan(current: &[Endpoint], desired: &[Endpoint]) -> Changes {
         }
     }
     changes
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// A turn of the real controller, which `tests/externaldns` plays and writes down.
+    #[derive(Debug, Deserialize)]
+    struct Loop {
+        registry: String,
+        prefix: String,
+        policy: String,
+        current: Option<Vec<Endpoint>>,
+        desired: Option<Vec<Endpoint>>,
+        changes: Asked,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Asked {
+        create: Vec<Endpoint>,
+        update_old: Vec<Endpoint>,
+        update_new: Vec<Endpoint>,
+        delete: Vec<Endpoint>,
+    }
+
+    /// As a set: the real one has an order only within pairs.
+    fn canonical(lists: [Vec<Endpoint>; 4]) -> [Vec<Value>; 4] {
+        lists.map(|mut list| {
+            let key = |one: &Endpoint| format!("{} {} {}", one.dns_name, one.record_type, one.set_identifier);
+            list.sort_by_key(key);
+            let mut values = list.into_iter().map(|mut endpoint| {
+                endpoint.provider_specific.sort();
+                serde_json::to_value(endpoint).expect("plain data")
+            });
+            values.by_ref().collect()
+        })
+    }
+
+    #[test]
+    fn a_loop_of_the_model_asks_for_what_the_real_controller_asked_for() {
+        let loops = include_str!("../../externaldns/loops.json");
+        for (text, number) in loops.lines().zip(1..) {
+            let one: Loop = serde_json::from_str(text).expect("a loop");
+            let registry = match (&*one.registry, &*one.prefix) {
+                ("noop", _) => Registry::Noop,
+                ("txt", "") => TXT,
+                ("txt", "%{record_type}-x.") => TXT_BELOW,
+                other => panic!("{other:?}"),
+            };
+            let policy = if one.policy == "sync" { SyncPolicy::Sync } else { SyncPolicy::UpsertOnly };
+            let planned = registry.plan(&one.current.unwrap_or_default(), &one.desired.unwrap_or_default());
+            let Changes { create, update_old, update_new, delete } = policy.allowed(planned);
+            let asked = one.changes;
+            assert_eq!(
+                canonical([create, update_old, update_new, delete]),
+                canonical([asked.create, asked.update_old, asked.update_new, asked.delete]),
+                "loop {number}: {text}"
+            );
+        }
+    }
 }

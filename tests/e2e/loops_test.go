@@ -1,0 +1,22 @@
+package e2e
+
+import (
+	"path/filepath"
+	"testing"
+
+	"external-dns-cloudflare-tunnel-webhook/harness"
+)
+
+// TestLoopsOfTheModel plays random loops to the real controller, its planner and its registries, and compares them with
+// those that tests/support's model of ExternalDNS is held to. `just loops-renew` writes these.
+func TestLoopsOfTheModel(t *testing.T) {
+	t.Parallel()
+	root, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(root, "tests", "externaldns", harness.Newest)
+	if err := harness.Run(folder, "env", "GOTOOLCHAIN=auto", "go", "test", "-count=1", "-vet=off", "."); err != nil {
+		t.Error(err)
+	}
+}
