@@ -234,6 +234,7 @@ simulate *arguments=('from=' + `echo $((RANDOM * 32768 + RANDOM))` + ' seeds=100
 simulate-commit:
     cargo test --locked --test simulator -- seeds=1000 seconds=60
     cargo test --locked --test simulator -- from=$((0x$(git rev-parse --short=8 HEAD))) seeds=1000000 seconds=60
+    cargo test --locked --test simulator -- growth=10000
 
 # Take the mending of known defects out, one at a time, and see the simulator find at least twelve (needs Python 3.11).
 [group('test')]

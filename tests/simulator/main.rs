@@ -16,6 +16,7 @@ mod clock;
 mod controller;
 mod faults;
 mod foreign;
+mod growth;
 mod instance;
 mod invariants;
 mod objects;
@@ -40,7 +41,8 @@ use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use crate::shrink::{Outcome, Script};
 
 /// What may be said.
-const ARGUMENTS: &str = "one of seed, from, seeds, rounds, seconds, threads, shrink, stop, and a number";
+const ARGUMENTS: &str =
+    "one of seed, from, seeds, rounds, seconds, threads, shrink, stop, growth, and a number";
 
 /// Worlds of an ordinary run of all tests, some ten seconds of them.
 const SEEDS: u64 = 12;
@@ -63,6 +65,8 @@ struct Order {
     shrinks: bool,
     /// No world begins after the first that failed.
     stops: bool,
+    /// No worlds, but so many loops of one instance.
+    growth: Option<usize>,
 }
 
 impl Order {
@@ -78,6 +82,7 @@ impl Order {
             is_single: false,
             shrinks: true,
             stops: false,
+            growth: None,
         };
         for argument in arguments {
             let Some((name, value)) = argument.split_once('=').filter(|_| !argument.starts_with('-')) else {
@@ -94,6 +99,7 @@ impl Order {
                 "seconds" => order.seconds = number,
                 "threads" => order.threads = count,
                 "stop" => order.stops = number > 0,
+                "growth" => order.growth = Some(count),
                 "shrink" => order.shrinks = number > 0,
                 _ => return Err(wrong()),
             }
@@ -111,8 +117,18 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let is_fine = if order.is_single { run_one(&order) } else { run_many(&order) };
+    let is_fine = match order.growth {
+        Some(loops) => run_growth(loops),
+        None if order.is_single => run_one(&order),
+        None => run_many(&order),
+    };
     if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_growth(loops: usize) -> bool {
+    let growth = growth::run(loops);
+    println!("{loops} loops: {growth:?}");
+    growth.is_bounded()
 }
 
 /// One world, run twice.

@@ -25,6 +25,11 @@ impl Log {
         lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).cloned().collect()
     }
 
+    /// Forgets the lines so far.
+    pub fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// `clock`, for a program whose lines are kept here.
     pub fn marking(&self, clock: Arc<dyn Clock>) -> Arc<dyn Clock> {
         Arc::new(MarkingClock { clock, log: self.clone() })
