@@ -7,6 +7,7 @@ use external_dns_cloudflare_tunnel_webhook::model::access::{
 };
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access_guard::{AccessReading, AccessSnapshot};
+use external_dns_cloudflare_tunnel_webhook::reconcile::listing::listing;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use serde_json::{Value, json};
@@ -195,6 +196,7 @@ fn a_record_alone_needs_the_whole_host() {
     cloudflare.access = covering(&[NAME]);
     assert_eq!(labels(&run(&mut cloudflare, &record)), Vec::<&str>::new());
     assert_eq!(cloudflare.records.len(), 1);
+    assert_eq!((drift(&cloudflare), unprotected(&cloudflare)), (Vec::<String>::new(), 0));
     assert_still(&mut cloudflare, &record);
     cloudflare.access = covering(&[]);
     assert_eq!((drift(&cloudflare), unprotected(&cloudflare)), (vec!["access".to_owned()], 1));
@@ -314,6 +316,38 @@ fn an_unread_zone_stops_only_its_own_hostnames() {
     let mut cloudflare = guarded(unread("example.com")).with_inner_zone();
     let inner = published("x.a.example.com", "http://web:80");
     assert_eq!(labels(&run(&mut cloudflare, &[inner])), ["undecided"]);
+}
+
+#[test]
+fn what_was_not_read_of_access_says_why() {
+    let failed = AccessReading::Failed("no answer".into());
+    let reason = "its applications were not read";
+    for (access, problem) in [
+        (AccessReading::NotAsked, None),
+        (failed, Some("no answer")),
+        (covering(&[NAME]), None),
+        (unread(INNER_ZONE), Some(reason)),
+    ] {
+        assert_eq!(access.problem(), problem, "{access:?}");
+    }
+}
+
+#[test]
+fn the_listing_names_the_applications_over_each_hostname_and_path() {
+    let mut cloudflare = guarded(read(vec![
+        application("staff", &[NAME], Decision::Allow),
+        application("everybody", &["*.example.com"], Decision::Allow),
+    ]));
+    run(&mut cloudflare, &app());
+    let protected_by = |cloudflare: &FakeCloudflare| -> Vec<String> {
+        let listed = listing(&cloudflare.snapshot(), &cloudflare.settings());
+        listed.iter().flat_map(|entry| &entry.protected_by).map(ToString::to_string).collect()
+    };
+    assert_eq!(protected_by(&cloudflare), ["everybody", "staff"]);
+    cloudflare.access = covering(&["app.example.com/api", "app.example.com/api/*"]);
+    assert_eq!(protected_by(&cloudflare), Vec::<String>::new());
+    cloudflare.access = unread("example.com");
+    assert_eq!(protected_by(&cloudflare), Vec::<String>::new());
 }
 
 #[test]
