@@ -19,7 +19,7 @@ pub(crate) struct Claims {
     is_wildcard_changed: bool,
 }
 
-/// Who alone asks for a slot.
+/// Who alone asks for a slot, or did before others came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
     resource: String,
@@ -54,12 +54,12 @@ impl Claims {
         for host in objects::merged_hosts(desired) {
             self.hosts.entry(host).or_default().is_merged = true;
         }
-        let alone = slots.into_iter().filter_map(|(slot, objects)| match *objects {
-            [object] => Some((slot, object)),
-            _ => None,
-        });
         let before = std::mem::take(&mut self.slots);
-        self.slots = alone.map(|(slot, object)| (slot, claim(&before, slot, object))).collect();
+        let holders = slots.into_iter().filter_map(|(slot, objects)| {
+            let object = holder(&objects, before.get(&slot))?;
+            Some((slot, claim(&before, slot, object)))
+        });
+        self.slots = holders.collect();
         let of_wildcard = |slots: &BTreeMap<Slot, Claim>| -> Vec<(Slot, Claim)> {
             let all = slots.iter().filter(|((host, _), _)| *host == WILDCARD);
             all.map(|(slot, claim)| (*slot, claim.clone())).collect()
@@ -72,7 +72,8 @@ impl Claims {
         self.is_wildcard_changed
     }
 
-    /// What each slot of a hostname that nobody else wants was to be served by, where one object alone asks for it.
+    /// What each slot of a hostname that nobody else wants was to be served by, where one object alone asks for it or asked
+    /// for it before others did.
     pub(crate) fn expected(&self) -> impl Iterator<Item = (Slot, &str)> {
         self.slots.iter().filter_map(|((host, path), claim)| {
             let is_clear = HOSTS.contains(host) && !self.history(host).is_merged;
@@ -99,6 +100,17 @@ impl Claims {
             history.is_merged = merged.contains(host);
         }
     }
+}
+
+/// Whose a slot is: that of one object alone, or of the one that had it, whichever other namespaces ask for it too.
+fn holder<'a>(objects: &[&'a Object], before: Option<&Claim>) -> Option<&'a Object> {
+    if let [object] = objects {
+        return Some(object);
+    }
+    let had = before?;
+    let object = objects.iter().find(|object| object.resource() == had.resource)?;
+    let is_alone = objects.iter().filter(|other| other.namespace == object.namespace).count() == 1;
+    (is_alone && object.mistake.is_none()).then_some(*object)
 }
 
 fn claim(slots: &BTreeMap<Slot, Claim>, slot: Slot, object: &Object) -> Claim {

@@ -79,13 +79,15 @@ pub(crate) fn after_loop(
         }
     }
     let by_members: Vec<&Watched> = watched.iter().filter(|one| one.visitor == Visitor::WithLogin).collect();
+    if !is_disturbed_here {
+        by_members.iter().try_for_each(|one| keeps_requests(world, one))?;
+    }
     if !world.is_disturbed && !is_disturbed_here {
         let is_promised = |one: &&&Watched| {
             let is_below = one.url.contains(BELOW_WILDCARD) && world.claims.is_wildcard_changed();
             !is_below && !changes_namespace(world, &one.url)
         };
         by_members.iter().filter(is_promised).try_for_each(|one| stays_served(one))?;
-        by_members.iter().try_for_each(|one| keeps_requests(world, one))?;
         if !world.is_blank || is_withheld(world) {
             wanted_stays(world, &by_members)?;
         }

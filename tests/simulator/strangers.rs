@@ -3,7 +3,7 @@
 use cloudflare_emulator::{Cloudflare, Record};
 use serde_json::json;
 
-use crate::foreign::{Foreign, Place, document, is_stamped, place};
+use crate::foreign::{Foreign, Place, document, is_ours, is_stamped, place};
 use crate::objects::{CONTESTED, HOSTS};
 use crate::random::Random;
 
@@ -119,11 +119,17 @@ impl Stranger {
                 // Some stay for good: visitors look at them.
                 let is_contested =
                     |record: &Record| CONTESTED.contains(&&*record.name) && !record.name.is_empty();
-                if let Some((zone, id, _)) =
+                if let Some((zone, id, name)) =
                     self.choose_record(cloudflare, |record| theirs(record) && is_contested(record))
-                    && cloudflare.delete_record(&zone, &id).is_ok()
                 {
-                    foreign.deleted_record(&id);
+                    let was_taken_over =
+                        cloudflare.records(&zone).iter().any(|record| record.id == id && is_ours(record));
+                    if cloudflare.delete_record(&zone, &id).is_ok() {
+                        foreign.deleted_record(&id);
+                        if was_taken_over {
+                            foreign.orphan(&name);
+                        }
+                    }
                 }
             }
             Kind::RemoveOurRecord | Kind::RedirectOurRecord | Kind::UnproxyOurRecord => {

@@ -118,6 +118,8 @@ impl World {
                 let foreign = Arc::clone(&self.foreign);
                 let mut foreign = foreign.lock().unwrap_or_else(PoisonError::into_inner);
                 self.cloudflare().edit(|cloudflare| stranger.act(cloudflare, &mut foreign));
+                // What visitors of theirs get in the next loop is then not their own doing.
+                self.cloudflare().advance_clock(EDGE_MAX);
             }
             Step::Wait { seconds } => self.pass(Duration::from_secs(*seconds)),
             Step::Restart => self.restart(),
