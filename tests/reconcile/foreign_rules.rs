@@ -1,10 +1,12 @@
 //! Rules of somebody else's on our hostnames, or taken for ours: none is touched, and none loses its requests.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use external_dns_cloudflare_tunnel_webhook::ingress::Document;
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{State, listing};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use serde_json::value::RawValue;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
@@ -315,5 +317,34 @@ fn a_rule_that_a_record_leads_to_is_not_taken_back() {
         assert_eq!(cloudflare, before, "{record:?}");
         let mut cloudflare = cloudflare.adopting(&["all"]);
         assert_eq!(refused(&cloudflare.run_loop(&[desired], usize::MAX)), [], "{record:?}");
+    }
+}
+
+#[test]
+fn what_is_disowned_comes_off_the_hostnames_that_are_named_and_off_no_others() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let other = Endpoint { dns_name: "b.example.com".to_owned(), ..on(HOME, "", "http://web:80") };
+    cloudflare.run_loop(&[on(HOME, "", "http://web:80"), other], usize::MAX);
+    let (snapshot, settings) = (cloudflare.snapshot(), cloudflare.settings());
+    let digest = Digest::of(&tunnel_id(HOME), None);
+    let disowned: BTreeMap<Box<str>, BTreeSet<Digest>> = [(NAME.into(), [digest].into())].into();
+    let stages = |plan: &Plan| -> Vec<_> {
+        plan.hosts.iter().map(|host| (host.hostname.to_string(), host.operations.keys().count())).collect()
+    };
+    let taken_over = cloudflare.records.iter().find(|record| &*record.name == NAME).expect("it is published");
+    let comments = |name: &str| -> BTreeMap<Box<str>, Vec<_>> {
+        [(name.into(), vec![(taken_over.id.clone(), "a text of theirs".into())])].into()
+    };
+    for (label, comments, vanishes) in [
+        ("its own", comments(NAME), false),
+        ("another's", comments("b.example.com"), true),
+        ("none", BTreeMap::new(), true),
+    ] {
+        let plan = plan::disown(&disowned, &comments, &snapshot, &settings);
+        assert_eq!(stages(&plan), [(NAME.to_owned(), 1)], "{label}");
+        assert_eq!(plan.hosts[0].vanishes, vanishes, "{label}");
+        let own = snapshot.own_rules(&settings);
+        assert_eq!((&plan.own_before, &plan.own_after), (&own, &own), "{label}");
+        assert_ne!(own, Plan::default().own_before);
     }
 }
