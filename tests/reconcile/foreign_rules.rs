@@ -151,6 +151,24 @@ fn of_two_rules_with_one_hostname_and_path_neither_is_ours_until_one_is_gone() {
     }
 }
 
+#[test]
+fn what_a_document_refuses_is_told_and_everything_else_is_done() {
+    let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "/")], &[]);
+    let before = services(&cloudflare, HOME);
+    let other = Endpoint { dns_name: "b.example.com".to_owned(), ..on(HOME, "", "http://other:80") };
+    let desired = [on(HOME, "", "http://web:80"), on(HOME, "^/a$", "http://narrow:80"), other];
+    let plan = cloudflare.run_loop(&desired, usize::MAX);
+    assert_eq!(refused(&plan), [(String::new(), "edit")]);
+    assert!(plan.refusals[0].to_string().contains("matches exactly the same requests"), "{plan:?}");
+    let mut expected = before;
+    expected.extend(["http://narrow:80".to_owned(), "http://other:80".to_owned()]);
+    expected.sort_unstable();
+    let mut published = services(&cloudflare, HOME);
+    published.sort_unstable();
+    assert_eq!(published, expected);
+    assert_eq!(cloudflare.records.len(), 2);
+}
+
 const REST: &str = r#"{"service":"http_status:404"}"#;
 
 fn target(id: &str) -> String {

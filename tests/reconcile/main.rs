@@ -14,6 +14,7 @@ mod laws;
 mod listing;
 mod mass_deletion;
 mod misspellings;
+mod notes;
 mod ownership;
 mod protection;
 mod protection_laws;

@@ -1,0 +1,44 @@
+//! What is told of hostnames whose work is done all the same.
+
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
+use test_support::fake_cloudflare::FakeCloudflare;
+use test_support::harness::{endpoint, published};
+
+fn notes(plan: &Plan) -> Vec<(String, String)> {
+    plan.notes.iter().map(|note| (note.hostname.to_string(), note.text.clone())).collect()
+}
+
+fn with_path(hostname: &str, path: &str, tunnel: &str) -> Endpoint {
+    endpoint(hostname, &[("tunnel-service", "http://web:80"), ("tunnel-path", path), ("tunnel", tunnel)])
+}
+
+#[test]
+fn a_name_two_labels_below_its_zone_is_told_of_once() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let desired = ["example.com", "a.example.com", "b.a.example.com", "c.b.a.example.com"]
+        .map(|name| published(name, "http://web:80"));
+    let told = notes(&cloudflare.run_loop(&desired, usize::MAX));
+    let names: Vec<&str> = told.iter().map(|(hostname, _)| &**hostname).collect();
+    assert_eq!(names, ["b.a.example.com", "c.b.a.example.com"]);
+    assert!(told[0].1.contains("covers \"example.com\" and one label below it"), "{told:?}");
+    // Only where the record is made: nobody is told the same at each change.
+    let changed = desired.map(|Endpoint { dns_name, .. }| published(&dns_name, "http://new:80"));
+    assert_eq!(notes(&cloudflare.run_loop(&changed, usize::MAX)), []);
+}
+
+#[test]
+fn a_rule_that_gets_no_request_is_told_of() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    // The expression `/` matches every path.
+    let desired = [
+        published("a.example.com", "http://web:80"),
+        with_path("a.example.com", "/", "home"),
+        published("b.example.com", "http://web:80"),
+        with_path("c.example.com", "/", "office"),
+    ];
+    let told = notes(&cloudflare.run_loop(&desired, usize::MAX));
+    let [(hostname, text)] = &*told else { panic!("{told:?}") };
+    assert_eq!(hostname, "a.example.com");
+    assert!(text.contains(r#"the one for "a.example.com" "/" in front takes them all"#), "{text}");
+}
