@@ -5,11 +5,12 @@ mod writes;
 
 use std::time::Duration;
 
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Settled, plan};
+use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Settled, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
-use test_support::harness::published;
+use test_support::harness::{endpoint, published};
 
 const NAME: &str = "a.example.com";
 const WANTED: &str = "http://web:80";
@@ -335,4 +336,23 @@ fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
 fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or_default())
+}
+
+/// Between the reading and the stamp somebody may change the rule, and then it is not ours.
+#[test]
+fn a_rule_that_is_taken_over_as_it_stands_is_looked_at_again_and_no_other_is() {
+    let edits = |plan: &Plan| plan.edits_of(Stage::Publish, &tunnel_id(HOME)).1;
+    let with_path = |path| endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel-path", path)]);
+    let theirs = format!(r#"{{"hostname":"{NAME}","path":"^/a$","service":"{WANTED}"}}"#);
+    let mut cloudflare = FakeCloudflare::new(&[theirs], &[]);
+    cloudflare.run_loop(&desired(), usize::MAX);
+    let cloudflare = cloudflare.adopting(&["identical"]);
+    let changes =
+        Changes { create: vec![with_path("^/a$")], update_new: desired().into(), ..Changes::default() };
+    let planned = edits(&cloudflare.plan(&changes));
+    assert_eq!(planned.iter().map(RuleEdit::path).collect::<Vec<_>>(), [Some("^/a$")]);
+    let mut cloudflare = cloudflare;
+    let all = [desired()[0].clone(), with_path("^/a$")];
+    assert_eq!(edits(&cloudflare.run_loop(&all, usize::MAX)), planned);
+    assert_eq!(edits(&cloudflare.run_loop(&all, usize::MAX)), []);
 }

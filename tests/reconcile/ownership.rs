@@ -3,7 +3,7 @@
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, Settled, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, Settled, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::external_dns::TXT;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
@@ -412,6 +412,24 @@ fn what_stands_as_it_is_wanted_is_in_no_plan_though_its_tunnel_is_written() {
     let plan = cloudflare.plan(&Changes { update_new, ..Changes::default() });
     let planned: Vec<&str> = plan.hosts.iter().map(|host| &*host.hostname).collect();
     assert_eq!(planned, ["b.example.com"]);
+}
+
+#[test]
+fn what_a_plan_stamps_is_ours_from_then_on_beside_what_was_ours_before() {
+    let with_path = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let own = |cloudflare: &FakeCloudflare| cloudflare.snapshot().own_rules(&cloudflare.settings());
+    // The expression `/` matches what the rule without a path does, which only our own may.
+    let desired = [with_path("/"), endpoint(&[("tunnel-service", "http://web:80")])];
+    for count in 1..=desired.len() {
+        let before = own(&cloudflare);
+        let plan = cloudflare.run_loop(&desired[..count], usize::MAX);
+        let after = own(&cloudflare);
+        assert_ne!(before, after);
+        assert_eq!(plan.refusals, []);
+        assert_eq!((plan.own_in(Stage::Stamp), plan.own_in(Stage::Publish)), (&before, &after));
+        assert_eq!((&plan.own_before, &plan.own_after), (&before, &after));
+    }
 }
 
 /// A record at another name with a copied comment was taken for ours, and deleted in the next loop.

@@ -304,6 +304,24 @@ fn an_application_that_imitates_ours_is_neither_changed_nor_deleted() {
     assert_eq!(cloudflare.applications(), foreign);
 }
 
+/// A copy appears where an answer is lost and the application is made again.
+#[test]
+fn of_two_applications_of_one_place_the_one_that_its_rule_names_counts() {
+    let mut cloudflare = cloudflare();
+    let desired = [at(NAME, "", "staff")];
+    run(&mut cloudflare, &desired);
+    let ours = cloudflare.applications()[0].clone();
+    for is_in_front in [true, false] {
+        let mut cloudflare = cloudflare.clone();
+        let copy = Application { id: "copy".into(), audience: "copy-aud".into(), ..ours.clone() };
+        cloudflare.applications_mut().insert(usize::from(!is_in_front), copy);
+        let before = cloudflare.documents.clone();
+        run(&mut cloudflare, &desired);
+        assert_eq!(cloudflare.documents, before, "{is_in_front}");
+        assert_eq!(cloudflare.applications().iter().filter(|one| one.id == ours.id).count(), 1);
+    }
+}
+
 #[test]
 fn somebody_elses_application_over_the_place_is_told_by_name() {
     let mut cloudflare = cloudflare();
