@@ -356,3 +356,21 @@ fn a_rule_that_is_taken_over_as_it_stands_is_looked_at_again_and_no_other_is() {
     assert_eq!(edits(&cloudflare.run_loop(&all, usize::MAX)), planned);
     assert_eq!(edits(&cloudflare.run_loop(&all, usize::MAX)), []);
 }
+
+#[test]
+fn a_withdrawal_takes_nothing_over() {
+    for (kind, content) in [("A", "192.0.2.1".to_owned()), ("CNAME", target(HOME))] {
+        let cloudflare = FakeCloudflare::new(&[rule(WANTED)], &[(NAME, kind, &content)]).adopting(&["all"]);
+        let delete = desired().map(|one| Endpoint { record_type: "CNAME".to_owned(), ..one });
+        let plan = cloudflare.plan(&Changes { delete: delete.into(), ..Changes::default() });
+        assert_eq!(plan.hosts, [], "{kind}");
+    }
+}
+
+#[test]
+fn what_is_ours_already_is_not_taken_over_when_it_changes() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&["all"]);
+    cloudflare.run_loop(&desired(), usize::MAX);
+    let plan = cloudflare.run_loop(&[published(NAME, "http://new:80")], usize::MAX);
+    assert_eq!(plan.hosts.iter().map(|host| host.adoptions.len()).collect::<Vec<_>>(), [0]);
+}

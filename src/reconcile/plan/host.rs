@@ -356,6 +356,19 @@ mod tests {
     }
 
     #[test]
+    fn in_a_zone_that_is_not_served_a_name_is_withdrawn_and_not_changed() {
+        let published = || Fixture::new().published(&[(HOME, "")]).in_zone_elsewhere();
+        let changed = plan_of(&published().asks(HOME, "", "http://new:80"));
+        assert_eq!((changed.plan, told(&changed.refusals)), (None, vec![(None, "no_zone")]));
+        let withdrawn = plan_of(&published().withdraws(""));
+        assert_eq!(
+            written(withdrawn.plan.as_ref()),
+            [(Stage::Publish, "remove"), (Stage::Unstamp, "delete")]
+        );
+        assert_eq!(told(&withdrawn.refusals), []);
+    }
+
+    #[test]
     fn an_invalid_endpoint_is_refused_by_name_and_withholds_deletions() {
         let fixture =
             Fixture::new().published(&[(HOME, "^/a")]).asks(HOME, "", "no service").withdraws("^/a");

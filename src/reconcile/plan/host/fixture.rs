@@ -139,6 +139,12 @@ impl Fixture {
         self
     }
 
+    /// With a zone of the hostname's own, which is not served.
+    pub(super) fn in_zone_elsewhere(mut self) -> Self {
+        self.snapshot.zones_elsewhere = vec![NAME.into()];
+        self
+    }
+
     /// The zone is on a paid plan.
     pub(super) fn paid(mut self) -> Self {
         self.snapshot.zones.iter_mut().for_each(|zone| zone.zone.plan = ZonePlan::Paid);
