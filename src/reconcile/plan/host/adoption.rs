@@ -226,6 +226,17 @@ mod tests {
     }
 
     #[test]
+    fn no_rule_of_a_tunnel_that_is_left_counts_as_identical() {
+        for (modes, is_taken) in [("identical,owner=other", false), ("tunnel,owner=other", true)] {
+            let comment = "external-dns owner=other rules=-";
+            let fixture = Fixture::new().record(NAME, "CNAME", &tunnel(OFFICE).hostname(), comment);
+            let fixture = fixture.rule(OFFICE, "", SERVICE).asks(HOME, "", SERVICE).adopt(modes);
+            let standing = adopting(&fixture.standing(), &fixture.desired()).expect("it is taken over");
+            assert_eq!(standing.has(digest(OFFICE, "")), is_taken, "{modes}");
+        }
+    }
+
+    #[test]
     fn the_rule_that_visitors_are_led_to_is_taken_over_with_the_record() {
         let fixture = Fixture::new().record(NAME, "CNAME", &tunnel(OFFICE).hostname(), "");
         let fixture = fixture.rule(OFFICE, "", "http://old:80").asks(HOME, "", SERVICE).adopt("tunnel");

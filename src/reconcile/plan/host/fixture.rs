@@ -198,8 +198,10 @@ impl Fixture {
         self
     }
 
-    pub(super) fn adopt(mut self, word: &str) -> Self {
-        self.settings.policy.adopt = Adopt::parse(&[word.to_owned()]).expect("a mode");
+    /// With `ADOPT` of these words, between commas.
+    pub(super) fn adopt(mut self, words: &str) -> Self {
+        let words: Vec<String> = words.split(',').map(str::to_owned).collect();
+        self.settings.policy.adopt = Adopt::parse(&words).expect("modes");
         self
     }
 
