@@ -420,7 +420,9 @@ fn what_a_plan_stamps_is_ours_from_then_on_beside_what_was_ours_before() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     let own = |cloudflare: &FakeCloudflare| cloudflare.snapshot().own_rules(&cloudflare.settings());
     // The expression `/` matches what the rule without a path does, which only our own may.
-    let desired = [with_path("/"), endpoint(&[("tunnel-service", "http://web:80")])];
+    let whole = endpoint(&[("tunnel-service", "http://web:80")]);
+    let other = Endpoint { dns_name: "b.example.com".to_owned(), ..whole.clone() };
+    let desired = [with_path("/"), whole, other];
     for count in 1..=desired.len() {
         let before = own(&cloudflare);
         let plan = cloudflare.run_loop(&desired[..count], usize::MAX);
