@@ -359,11 +359,18 @@ fn a_rule_that_is_taken_over_as_it_stands_is_looked_at_again_and_no_other_is() {
 
 #[test]
 fn a_withdrawal_takes_nothing_over() {
-    for (kind, content) in [("A", "192.0.2.1".to_owned()), ("CNAME", target(HOME))] {
-        let cloudflare = FakeCloudflare::new(&[rule(WANTED)], &[(NAME, kind, &content)]).adopting(&["all"]);
-        let delete = desired().map(|one| Endpoint { record_type: "CNAME".to_owned(), ..one });
-        let plan = cloudflare.plan(&Changes { delete: delete.into(), ..Changes::default() });
-        assert_eq!(plan.hosts, [], "{kind}");
+    for (kind, content, comment) in [
+        ("A", "192.0.2.1".to_owned(), String::new()),
+        ("CNAME", target(HOME), String::new()),
+        ("CNAME", target(HOME), stamp_of("other")),
+    ] {
+        for mode in ["owner=other", "all"] {
+            let mut cloudflare = FakeCloudflare::new(&[rule(WANTED)], &[]).adopting(&[mode]);
+            cloudflare.add(NAME, kind, &content, &comment);
+            let delete = desired().map(|one| Endpoint { record_type: "CNAME".to_owned(), ..one });
+            let plan = cloudflare.plan(&Changes { delete: delete.into(), ..Changes::default() });
+            assert_eq!(plan.hosts, [], "{kind} {comment} {mode}");
+        }
     }
 }
 
