@@ -72,8 +72,8 @@ impl Claims {
         self.is_wildcard_changed
     }
 
-    /// What each slot of a hostname that nobody else wants was to be served by, where one object alone asks for it or asked
-    /// for it before others did.
+    /// What each slot of a hostname that nobody else wants was to be served by, where one object alone asks for it, or
+    /// asked for it before others did.
     pub(crate) fn expected(&self) -> impl Iterator<Item = (Slot, &str)> {
         self.slots.iter().filter_map(|((host, path), claim)| {
             let is_clear = HOSTS.contains(host) && !self.history(host).is_merged;

@@ -110,6 +110,12 @@ impl Foreign {
         self.records.contains_key(id)
     }
 
+    /// Whether a record of somebody's is ours by now, and not by a comment of ours that they copied.
+    pub(crate) fn was_taken_over(&self, record: &Record) -> bool {
+        let now = record.to_json().to_string();
+        is_ours(record) && self.records.get(&record.id).is_some_and(|left| *left != now)
+    }
+
     pub(crate) fn is_foreign_application(&self, id: &str) -> bool {
         self.applications.contains_key(id)
     }

@@ -3,7 +3,7 @@
 use cloudflare_emulator::{Cloudflare, Record};
 use serde_json::json;
 
-use crate::foreign::{Foreign, Place, document, is_ours, is_stamped, place};
+use crate::foreign::{Foreign, Place, document, is_stamped, place};
 use crate::objects::{CONTESTED, HOSTS};
 use crate::random::Random;
 
@@ -122,8 +122,9 @@ impl Stranger {
                 if let Some((zone, id, name)) =
                     self.choose_record(cloudflare, |record| theirs(record) && is_contested(record))
                 {
+                    let mut records = cloudflare.records(&zone).iter();
                     let was_taken_over =
-                        cloudflare.records(&zone).iter().any(|record| record.id == id && is_ours(record));
+                        records.any(|record| record.id == id && foreign.was_taken_over(record));
                     if cloudflare.delete_record(&zone, &id).is_ok() {
                         foreign.deleted_record(&id);
                         if was_taken_over {
