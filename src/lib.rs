@@ -19,6 +19,8 @@ pub mod clock;
 pub mod cloudflare;
 pub mod commands;
 pub mod config;
+#[cfg(test)]
+mod fixture;
 pub mod ingress;
 mod labels;
 pub mod limits;

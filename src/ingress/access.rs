@@ -124,11 +124,9 @@ fn field<'a>(access: &'a Value, name: &str) -> Option<&'a Value> {
 
 /// The canonical properties of an `access`, whoever wrote it.
 pub(super) fn properties(access: &Value) -> Vec<Property> {
-    let field = |name: &str| field(access, name);
     let required = is_required_by(access);
-    let team = field("teamName").and_then(Value::as_str).unwrap_or_default();
-    let tags: Vec<&str> =
-        field("audTag").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let team = field(access, "teamName").and_then(Value::as_str).unwrap_or_default();
+    let tags: Vec<&str> = audience_tags(access).collect();
     if !required && team.is_empty() && tags.is_empty() {
         return Vec::new();
     }
@@ -140,4 +138,41 @@ pub(super) fn properties(access: &Value) -> Vec<Property> {
         properties.push(Property::new(ACCESS_AUD_TAG, tags.join(",")));
     }
     properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(texts: &[(&str, &str)]) -> Access {
+        let text_of = |name: &str| texts.iter().find(|(one, _)| *one == name).map(|(_, text)| *text);
+        Access::read(&text_of).expect("good properties").expect("an access")
+    }
+
+    #[test]
+    fn an_access_may_be_told_and_not_required() {
+        let (team, tags) = ((ACCESS_TEAM_NAME, "my-team"), (ACCESS_AUD_TAG, "x"));
+        assert!(read(&[(ACCESS_REQUIRED, "true"), team, tags]).is_required());
+        assert!(!read(&[(ACCESS_REQUIRED, "false"), team, tags]).is_required());
+    }
+
+    #[test]
+    fn what_somebody_wrote_is_told_by_the_properties_that_would_write_it() {
+        let property = |name: &'static str, value: &'static str| Property::new(name, value);
+        for (access, expected) in [
+            (json!({}), vec![]),
+            (json!({"required": false, "teamName": "", "audTag": []}), vec![]),
+            (json!({"required": true}), vec![property(ACCESS_REQUIRED, "true")]),
+            (
+                json!({"teamName": "my-team"}),
+                vec![property(ACCESS_REQUIRED, "false"), property(ACCESS_TEAM_NAME, "my-team")],
+            ),
+            (
+                json!({"AudTag": ["x", "y"]}),
+                vec![property(ACCESS_REQUIRED, "false"), property(ACCESS_AUD_TAG, "x,y")],
+            ),
+        ] {
+            assert_eq!(properties(&access), expected, "{access}");
+        }
+    }
 }

@@ -334,8 +334,8 @@ fn check_equivalents(
     present: Option<usize>,
 ) -> Result<(), EditRefusal> {
     let is_live = |index: &usize| list.get(*index).is_some_and(|slot| scope.is_covered_by(&slot.rule));
-    let end = present.filter(is_live).unwrap_or(list.len());
-    let mut in_front = slots(list, near).take_while(|(place, _)| *place < end);
+    let end = present.filter(is_live);
+    let mut in_front = slots(list, near).take_while(|(place, _)| Some(*place) != end);
     match in_front.find(|(_, slot)| !slot.is_own && scope.is_equivalent_to(&slot.rule)) {
         Some((place, _)) => Err(EditRefusal::MutualCover { rule: place + 1 }),
         None => Ok(()),

@@ -30,15 +30,14 @@ impl Hosts {
             return (0..self.rules).collect();
         }
         let mut near = self.exact.get(hostname.as_str()).cloned().unwrap_or_default();
-        for place in &self.wide {
-            near.insert(near.partition_point(|other| other < place), *place);
-        }
+        near.extend_from_slice(&self.wide);
+        near.sort_unstable();
         near
     }
 
     /// A rule for `hostname` comes to stand at `place`, and those from there on one place behind.
     pub(super) fn insert(&mut self, place: usize, hostname: &Hostname) {
-        self.shift(|other| if other < place { other } else { other + 1 });
+        self.shift(place, 1);
         self.add(place, hostname.as_str());
     }
 
@@ -46,24 +45,25 @@ impl Hosts {
     pub(super) fn remove(&mut self, place: usize, hostname: &Hostname) {
         self.places_of(hostname.as_str()).retain(|other| *other != place);
         self.rules -= 1;
-        self.shift(|other| if other < place { other } else { other - 1 });
+        self.shift(place, -1);
     }
 
     fn add(&mut self, place: usize, folded: &str) {
         self.rules += 1;
         let places = self.places_of(folded);
-        let index = places.partition_point(|other| *other < place);
         if places.is_empty() {
             // Most hostnames have one rule.
             places.reserve_exact(1);
         }
+        let (Ok(index) | Err(index)) = places.binary_search(&place);
         places.insert(index, place);
     }
 
-    fn shift(&mut self, moved: impl Fn(usize) -> usize) {
-        self.wide.iter_mut().for_each(|place| *place = moved(*place));
-        for places in self.exact.values_mut() {
-            places.iter_mut().for_each(|place| *place = moved(*place));
+    /// The rules at `first` and behind it move by so many places.
+    fn shift(&mut self, first: usize, by: isize) {
+        let places = self.exact.values_mut().flatten().chain(&mut self.wide);
+        for place in places.filter(|place| **place >= first) {
+            *place = place.saturating_add_signed(by);
         }
     }
 
@@ -71,6 +71,65 @@ impl Hosts {
         match HostScope::of(folded) {
             HostScope::Exact(hostname) => self.exact.entry(hostname.into()).or_default(),
             HostScope::All | HostScope::Suffix(_) => &mut self.wide,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::ingress::raw_object::from_json;
+
+    fn rule(hostname: &str) -> Rule {
+        Rule::parse(from_json(json!({ "hostname": hostname, "service": "http://a:80" }).to_string()))
+    }
+
+    fn hostname(text: &str) -> Hostname {
+        Hostname::parse(text).expect("a hostname")
+    }
+
+    #[test]
+    fn near_are_the_rules_of_the_hostname_and_all_with_a_wildcard_in_their_order() {
+        let rules = ["*.b.com", "A.example.com", "b.example.com", "", "a.example.com", "*"].map(rule);
+        let hosts = Hosts::of(&rules);
+        for (name, near) in [
+            ("a.example.com", vec![0, 1, 3, 4, 5]),
+            ("b.example.com", vec![0, 2, 3, 5]),
+            ("c.example.com", vec![0, 3, 5]),
+            ("*.example.com", vec![0, 1, 2, 3, 4, 5]),
+        ] {
+            assert_eq!(hosts.near(&hostname(name)), near, "{name}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// A list of thousands is edited thousands of times, and its places are found once.
+        #[test]
+        fn after_each_edit_the_places_are_those_of_the_list(
+            edits in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), 0..5_usize), 1..24),
+        ) {
+            let names = ["a.example.com", "b.example.com", "c.example.com", "*.example.com", "*.b.com"];
+            let mut list: Vec<&str> = names.to_vec();
+            let mut hosts = Hosts::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
+            for (inserts, place, name) in edits {
+                if inserts || list.is_empty() {
+                    let place = place.index(list.len() + 1);
+                    list.insert(place, names[name]);
+                    hosts.insert(place, &hostname(names[name]));
+                } else {
+                    let place = place.index(list.len());
+                    hosts.remove(place, &hostname(list.remove(place)));
+                }
+                let fresh = Hosts::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
+                for name in names {
+                    prop_assert_eq!(hosts.near(&hostname(name)), fresh.near(&hostname(name)), "{}", name);
+                }
+            }
         }
     }
 }

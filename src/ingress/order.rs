@@ -139,7 +139,8 @@ pub(super) fn place_again(list: &[Slot<'_>], near: &[usize], index: usize, scope
 
 fn place_before(list: &[Slot<'_>], near: &[usize], end: usize, scope: Scope<'_>) -> usize {
     let key = scope.key();
-    let mut edges = slots(list, near).filter(|(place, slot)| *place < end && is_edge(slot, scope));
+    let in_front = list.get(..end).unwrap_or_default();
+    let mut edges = slots(in_front, near).filter(|(_, slot)| is_edge(slot, scope));
     let edge = edges.next().map_or(end, |(place, _)| place);
     let beginning = edge - run_before(list, edge).len();
     let (mut narrower, mut wider) = (beginning, edge);
@@ -163,10 +164,11 @@ fn place_before(list: &[Slot<'_>], near: &[usize], end: usize, scope: Scope<'_>)
 /// all rules that may share hosts with it.
 pub(super) fn is_misplaced(list: &[Slot<'_>], near: &[usize], index: usize, scope: Scope<'_>) -> bool {
     let key = scope.key();
-    slots(list, near).take_while(|(place, _)| *place < index).any(|(place, slot)| {
+    let in_front = list.get(..index).unwrap_or_default();
+    slots(in_front, near).any(|(place, slot)| {
         let is_wider = scope.shares_hosts_with(&slot.rule) && Key::of(&slot.rule) > key;
         // Only our rules directly before it, uninterrupted by a foreign one, are in order with it.
-        let mut between = list.get(place..index).unwrap_or_default().iter();
+        let mut between = in_front.get(place..).unwrap_or_default().iter();
         is_edge(slot, scope) || is_wider && between.all(|slot| slot.is_own)
     })
 }

@@ -254,7 +254,6 @@ fn parse_duration(text: &str) -> Result<u64, String> {
         let digits = rest.find(|character: char| !character.is_ascii_digit()).ok_or_else(bad)?;
         let (number, unit_and_rest) = rest.split_at(digits);
         let unit_seconds = match unit_and_rest.as_bytes() {
-            [b'm', b's', ..] => return Err(bad()),
             [b'h', ..] => 3600,
             [b'm', ..] => 60,
             [b's', ..] => 1,

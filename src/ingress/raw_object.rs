@@ -202,6 +202,8 @@ mod tests {
             assert!(RawObject::parse(&object(json)).is_none(), "{json}");
         }
         assert!(RawObject::parse(&object(" { } ")).unwrap().is_empty());
+        let error = serde_json::from_str::<RawObject<'_>>("[]").map(drop).unwrap_err().to_string();
+        assert!(error.contains("expected an object"), "{error}");
     }
 
     #[test]

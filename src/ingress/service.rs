@@ -83,12 +83,6 @@ impl Service {
     }
 }
 
-impl fmt::Display for Service {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
 /// True if the text is meant as a service, valid or not. Only its form decides: it contains `://`, begins with one of
 /// cloudflared's prefixes, or is one of its words.
 pub fn looks_like_service(text: &str) -> bool {

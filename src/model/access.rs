@@ -187,3 +187,51 @@ impl fmt::Display for TeamName {
         formatter.write_str(&self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_lasts_what_was_written_and_is_told_in_the_largest_whole_unit() {
+        for (text, told) in [
+            ("24h", "24h"),
+            ("1h30m", "90m"),
+            ("30m1h", "90m"),
+            ("60m", "1h"),
+            ("90m", "90m"),
+            ("45s", "45s"),
+            ("61s", "61s"),
+            ("120s", "2m"),
+            ("3600s", "1h"),
+            ("1h1s", "3601s"),
+            ("0s", "0h"),
+        ] {
+            assert_eq!(
+                SessionDuration::parse(text).map(|read| read.to_string()).as_deref(),
+                Some(told),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "24",
+            "h",
+            "1d",
+            "1.5h",
+            "-1h",
+            "1H",
+            "1h ",
+            "1ü",
+            "99999999999999999999h",
+            "9999999999999999h",
+        ] {
+            assert_eq!(SessionDuration::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_teams_name_is_told_as_it_is() {
+        assert_eq!(TeamName::parse("my-team").map(|name| name.to_string()).as_deref(), Some("my-team"));
+    }
+}

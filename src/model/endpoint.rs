@@ -281,6 +281,37 @@ mod tests {
         let labels: Labels = serde_json::from_str(text).expect("a map of texts");
         assert_eq!(labels, Labels::from_iter([("a", ""), ("b", "1"), ("c", "3")]));
         assert_eq!(serde_json::to_string(&labels).expect("plain data"), r#"{"a":"","b":"1","c":"3"}"#);
+        let error = serde_json::from_str::<Labels>("[]").expect_err("no map").to_string();
+        assert!(error.contains("expected a map of labels"), "{error}");
+    }
+
+    #[test]
+    fn an_endpoint_is_as_large_as_its_texts_its_lists_and_their_allocations() {
+        let text = |length: usize| "x".repeat(length);
+        let allocation = 20;
+        let bare = Endpoint::default();
+        let room = 4 * (size_of::<String>() + size_of::<Property>());
+        assert_eq!(bare.memory_bytes(), size_of::<Endpoint>() + room + 6 * allocation);
+
+        let mut endpoint =
+            Endpoint { dns_name: text(11), record_type: text(3), set_identifier: text(5), ..bare.clone() };
+        assert_eq!(endpoint.text_bytes(), 19);
+        assert_eq!(endpoint.memory_bytes(), bare.memory_bytes() + 19);
+
+        // A list has room for four from the first on.
+        endpoint.targets = vec![text(7); 4];
+        endpoint.provider_specific = vec![Property::new(text(2), text(9)); 4];
+        let four = endpoint.memory_bytes();
+        assert_eq!(endpoint.text_bytes(), 19 + 4 * (7 + 11));
+        assert_eq!(four, bare.memory_bytes() + 19 + 4 * (7 + 11) + 4 * 3 * allocation);
+
+        endpoint.targets.push(text(70));
+        endpoint.provider_specific.push(Property::new(text(20), text(90)));
+        let five = endpoint.memory_bytes();
+        assert_eq!(five - four, 180 + size_of::<String>() + size_of::<Property>() + 3 * allocation);
+
+        endpoint.labels = Labels::from_iter([(&*text(6), &*text(8))]);
+        assert_eq!(endpoint.memory_bytes() - five, 14 + size_of::<Property>() + 2 * allocation);
     }
 
     /// Inserting them one by one took minutes.

@@ -90,12 +90,6 @@ pub fn is_below(name: &str, domain: &str) -> bool {
     name != domain && is_within(name, domain)
 }
 
-impl fmt::Display for Hostname {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
 /// The reason why a text is not a hostname that can be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostnameError {
@@ -204,7 +198,6 @@ impl<'a> HostScope<'a> {
             Self::All => true,
             // The wildcard's own suffix is compared: `*.b.example.com` is below `*.example.com`.
             Self::Suffix(suffix) => hostname.0.trim_start_matches('*').ends_with(suffix),
-            Self::Exact(_) if hostname.is_wildcard() => false,
             Self::Exact(text) => *text == &*hostname.0 || is_lookup_form(text, &hostname.0),
         }
     }
@@ -362,6 +355,10 @@ mod tests {
             ("a。example", E::Character('。')),
             ("ａ.example", E::Character('ａ')),
             ("a\u{200d}b", E::Character('\u{200d}')),
+            ("a\u{ad}b", E::Character('\u{ad}')),
+            ("a\u{a0}b", E::Character('\u{a0}')),
+            ("a\u{80}b", E::Character('\u{80}')),
+            ("a\u{e0041}b", E::Character('\u{e0041}')),
             (&long_label, E::LabelTooLong(long_label.as_str().into())),
             (&long_name, E::TooLong),
         ] {
@@ -375,6 +372,38 @@ mod tests {
         assert_eq!(hostname(&fits).as_str().len(), 63, "xn--, a hyphen and the delta take them up");
         let label: Box<str> = format!("ü{}", "a".repeat(56)).into();
         assert_eq!(Hostname::parse(&label), Err(HostnameError::LabelTooLong(label)));
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_wrong_with_the_hostname() {
+        use HostnameError as E;
+        for (error, text) in [
+            (E::Empty, "is empty"),
+            (E::Wildcard, "as in `*.example.com`"),
+            (E::Port, "put the port into the service"),
+            (E::EmptyLabel, "an empty label"),
+            (E::Hyphen("-a".into()), r#"the label "-a" begins or ends with a hyphen"#),
+            (E::LabelTooLong("a".into()), r#"the label "a" is longer than 63 bytes"#),
+            (E::TooLong, "253"),
+            (E::Character('ﬁ'), "ﬁ"),
+        ] {
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_hostname_has_as_many_bytes_as_the_dns_takes() {
+        let labels = [61, 61, 61, 63].map(|length| "a".repeat(length)).join(".");
+        assert_eq!(hostname(&format!("{labels}.b")).as_str().len(), 251);
+        assert_eq!(hostname(&format!("{labels}.bcd")).as_str().len(), 253);
+        assert_eq!(Hostname::parse(&format!("{labels}.bcde")), Err(HostnameError::TooLong));
+    }
+
+    /// The encoder, asked for this one, would end in an overflow.
+    #[test]
+    fn a_label_that_is_much_too_long_is_refused_before_it_is_encoded() {
+        let label = format!("{}\u{20000}", "a".repeat(32_799));
+        assert!(matches!(Hostname::parse(&label), Err(HostnameError::LabelTooLong(_))));
     }
 
     #[test]
@@ -392,7 +421,11 @@ mod tests {
             ("x.a.b", "*.a.b", false),
         ] {
             let wide = hostname(wide);
-            assert_eq!(HostScope::of(wide.as_str()).includes(&hostname(narrow)), includes, "{wide} {narrow}");
+            assert_eq!(
+                HostScope::of(wide.as_str()).includes(&hostname(narrow)),
+                includes,
+                "{wide:?} {narrow}"
+            );
         }
     }
 
@@ -416,6 +449,15 @@ mod tests {
             ("*.", "app.example.com", false),
         ] {
             assert_eq!(HostScope::of(pattern).includes(&hostname(name)), includes, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_label_that_begins_or_ends_with_a_hyphen_has_no_second_form() {
+        for pattern in ["-ü.example", "ü-.example"] {
+            let form = hostname(&normalize(pattern));
+            assert!(form.as_str().starts_with("xn--"), "{form:?}");
+            assert!(!HostScope::of(pattern).includes(&form), "{pattern} {form:?}");
         }
     }
 

@@ -75,3 +75,16 @@ impl fmt::Display for LogLine {
         formatter.write_str(&self.text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_as_large_as_its_texts_and_the_places_of_its_pairs() {
+        let line = LogLine::default().text("0123456789");
+        assert_eq!(line.memory_bytes(), 10);
+        let line = line.word("zone", &"abc").quoted("hostname", "a.example.com");
+        assert_eq!(line.memory_bytes(), 10 + 4 + 3 + 8 + 13 + 2 * size_of::<Pair>());
+    }
+}

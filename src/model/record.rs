@@ -64,3 +64,28 @@ pub struct NewRecord {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub comment: Box<str>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_txt_record_that_is_not_cloudflares_own_is_a_writable_one() {
+        for (kind, read_only, is_writable) in
+            [("TXT", false, true), ("TXT", true, false), ("CNAME", false, false), ("CNAME", true, false)]
+        {
+            let record = Record {
+                id: RecordId::new("id"),
+                name: "a.example.com".into(),
+                kind: kind.into(),
+                content: "x".into(),
+                proxied: false,
+                ttl: 1,
+                comment: "".into(),
+                read_only,
+                created_unix_seconds: None,
+            };
+            assert_eq!(record.is_writable_txt(), is_writable, "{kind} {read_only}");
+        }
+    }
+}

@@ -81,6 +81,9 @@ pub(crate) const MISSPELLING_MAX_EDITS: usize = 2;
 /// The number of edits that turn `from` into `to`: characters omitted, added, replaced, or swapped with their neighbour
 /// (the optimal string alignment distance). It counts bytes, because names of properties and variables are ASCII.
 pub(crate) fn edit_distance(from: &str, to: &str) -> usize {
+    /// Never taken, as every row has a cell for each column.
+    const FAR: usize = 0xffff;
+
     let (from, to) = (from.as_bytes(), to.as_bytes());
     // The rows for one and for two characters less of `from`. A cell holds the distance to that much of `to`.
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -93,7 +96,7 @@ pub(crate) fn edit_distance(from: &str, to: &str) -> usize {
         row.clear();
         row.push(index + 1);
         for (column, &wanted) in to.iter().enumerate() {
-            let at = |row: &[usize], column: usize| row.get(column).copied().unwrap_or(usize::MAX - 1);
+            let at = |row: &[usize], column: usize| row.get(column).copied().unwrap_or(FAR);
             let mut edits = (at(&above, column) + usize::from(character != wanted))
                 .min(at(&above, column + 1) + 1)
                 .min(at(&row, column) + 1);
@@ -171,6 +174,7 @@ mod tests {
             ("utnnle", "tunnel", 2),
             ("ca", "abc", 3),
             ("kitten", "sitting", 3),
+            ("abc", "xyz", 3),
         ] {
             assert_eq!(edit_distance(from, to), edits, "{from} {to}");
             assert_eq!(edit_distance(to, from), edits, "{to} {from}");

@@ -96,6 +96,7 @@ mod tests {
         ] {
             assert_eq!(TunnelId::parse(text), Err(TunnelIdError), "{label}");
         }
+        assert!(TunnelIdError.to_string().starts_with("a tunnel id is a UUID such as"));
     }
 
     #[test]

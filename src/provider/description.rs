@@ -123,3 +123,101 @@ pub(crate) fn differing_property(edit: &RuleEdit, standing: Option<&Rule>) -> St
         None => "rule's place".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{document, put};
+    use crate::model::{Hostname, RecordId};
+    use crate::reconcile::access_wish::ProtectionWish;
+    use crate::reconcile::applications::Place;
+
+    fn patch(
+        kind: &str,
+        content: Option<&str>,
+        proxied: Option<bool>,
+        comment: Option<&str>,
+    ) -> RecordOperation {
+        let patch = RecordPatch {
+            id: RecordId::new("id"),
+            content: content.map(Into::into),
+            proxied,
+            comment: comment.map(Into::into),
+        };
+        RecordOperation::Patch(patch, Subject { kind: kind.into(), name: "x.a.example.com".into() })
+    }
+
+    #[test]
+    fn the_line_of_an_application_names_its_path_if_it_has_one() {
+        let line = |set_identifier: &str, operation: ApplicationOperation| {
+            let hostname = Hostname::parse("a.example.com").expect("a hostname");
+            let work = ApplicationWork {
+                hostname: "a.example.com".into(),
+                set_identifier: set_identifier.into(),
+                resource: None,
+                place: Place::of(&hostname, None).expect("a place"),
+                operation,
+            };
+            describe_application(&work).to_string()
+        };
+        let wish = || ProtectionWish { policies: Vec::new(), session_duration: Default::default() };
+        assert_eq!(
+            line("", ApplicationOperation::Create(wish())),
+            r#"hostname="a.example.com" Access application created"#
+        );
+        assert_eq!(
+            line("^/a", ApplicationOperation::Replace("id".into(), wish())),
+            r#"hostname="a.example.com" path="^/a" Access application changed"#
+        );
+        assert_eq!(
+            line("^/a", ApplicationOperation::Delete("id".into())),
+            r#"hostname="a.example.com" path="^/a" Access application deleted"#
+        );
+    }
+
+    #[test]
+    fn the_line_of_a_record_says_what_is_written_and_that_of_a_txt_its_name() {
+        let line = |operation: &RecordOperation| describe_operation("a.example.com", operation).to_string();
+        let post = |kind: &str| {
+            RecordOperation::Post(NewRecord {
+                name: "x.a.example.com".into(),
+                kind: kind.into(),
+                content: "content".into(),
+                proxied: true,
+                ttl: 1,
+                comment: "".into(),
+            })
+        };
+        let start = "hostname=a.example.com";
+        assert_eq!(line(&post("CNAME")), format!(r#"{start} record created, target="content""#));
+        assert_eq!(line(&post("TXT")), format!(r#"{start} TXT record created, name="x.a.example.com""#));
+        assert_eq!(
+            line(&patch("CNAME", Some("content"), Some(true), Some("comment"))),
+            format!(r#"{start} record changed, target="content", comment="comment", proxied"#)
+        );
+        assert_eq!(
+            line(&patch("TXT", Some("content"), None, None)),
+            format!(r#"{start} TXT record changed, name="x.a.example.com", content="content""#)
+        );
+    }
+
+    #[test]
+    fn what_does_not_last_is_named_by_its_fields() {
+        for (operation, named) in [
+            (patch("CNAME", Some("x"), Some(true), Some("x")), "record's target and proxied and comment"),
+            (patch("CNAME", None, Some(true), None), "record's proxied"),
+            (patch("TXT", Some("x"), None, None), r#"TXT record "x.a.example.com"'s content"#),
+        ] {
+            assert_eq!(differing_fields(std::slice::from_ref(&operation)), named);
+            assert_eq!(differing_fields(&[operation.clone(), operation]), "record");
+        }
+        let document = document(r#"{"hostname":"a.example.com","service":"http://a:80"}"#);
+        let standing = document.rules().first();
+        assert_eq!(differing_property(&put("a.example.com", "http://a:80"), standing), "rule's place");
+        assert_eq!(
+            differing_property(&put("a.example.com", "http://b:80"), standing),
+            "rule's webhook/tunnel-service"
+        );
+        assert_eq!(differing_property(&put("a.example.com", "http://b:80"), None), "rule");
+    }
+}

@@ -132,3 +132,98 @@ fn carries_stamp(operation: &RecordOperation) -> bool {
         RecordOperation::Post(record) => &*record.kind == "CNAME",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{put, tunnel};
+    use crate::model::{NewRecord, RecordId, RecordPatch};
+    use crate::provider::outcome::{Done, Rejection};
+    use crate::reconcile::plan::Subject;
+
+    const NAME: &str = "a.example.com";
+
+    fn patch(comment: Option<&str>) -> RecordOperation {
+        let patch = RecordPatch {
+            id: RecordId::new("id"),
+            content: Some("x".into()),
+            proxied: None,
+            comment: comment.map(Into::into),
+        };
+        RecordOperation::Patch(patch, Subject { kind: "CNAME".into(), name: NAME.into() })
+    }
+
+    fn post(kind: &str) -> RecordOperation {
+        RecordOperation::Post(NewRecord {
+            name: NAME.into(),
+            kind: kind.into(),
+            content: "x".into(),
+            proxied: true,
+            ttl: 1,
+            comment: "".into(),
+        })
+    }
+
+    /// A plan with a rule, and one operation in this stage.
+    fn plan_of(stage: Stage, operation: RecordOperation, is_moving: bool) -> Plan {
+        let host = HostPlan {
+            hostname: NAME.into(),
+            resource: None,
+            vanishes: false,
+            edits: [(Stage::Publish, vec![(tunnel(), put(NAME, "http://a:80"))])].into(),
+            operations: [((stage, ZoneId::new("zone")), vec![operation])].into(),
+            adoptions: Vec::new(),
+            comments_before: Vec::new(),
+            moves_to: is_moving.then(tunnel),
+            moves_now: false,
+            stands_in: false,
+        };
+        Plan { hosts: vec![host], ..Plan::default() }
+    }
+
+    /// What is left of a plan whose operation is held back: the rule, all, or nothing.
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn left(plan: Plan, is_refused: bool) -> &'static str {
+        let (snapshot, now) = (Snapshot::default(), Instant::now());
+        let (mut refused, mut loops) = (RefusedWork::default(), WriteLoops::default());
+        for (batch, operations) in plan.hosts.iter().flat_map(|host| &host.operations) {
+            if is_refused {
+                let refusal = Refusal {
+                    hostname: NAME.into(),
+                    set_identifier: None,
+                    resource: None,
+                    reason: Reason::Cloudflare("no".to_owned()),
+                };
+                let rejection =
+                    Rejection { refusal, work: record_work(operations), quota: None, document: None };
+                refused.learn(&Done { rejections: vec![rejection], ..Done::default() }, now);
+            } else {
+                loops.stored_otherwise(record_write(NAME, batch, operations, &snapshot), now);
+            }
+        }
+        let plan = hold_back(plan, &snapshot, &refused, &mut loops, now);
+        assert_eq!(plan.refusals.len(), 1);
+        match &*plan.hosts {
+            [] => "nothing",
+            [host] if host.operations.is_empty() && host.edits.len() == 1 => "the rule",
+            _ => "all",
+        }
+    }
+
+    #[test]
+    fn a_rule_is_not_published_without_its_stamp_nor_where_its_hostname_cannot_be_led() {
+        for (label, stage, operation, is_moving, is_refused, expected) in [
+            ("another target, which is not kept", Stage::Stamp, patch(None), false, false, "the rule"),
+            ("the same, beside a move", Stage::Stamp, patch(None), true, false, "nothing"),
+            ("the same, refused", Stage::Stamp, patch(None), false, true, "nothing"),
+            ("a stamp, which is not kept", Stage::Stamp, patch(Some("x")), false, false, "nothing"),
+            ("a new record", Stage::Stamp, post("CNAME"), false, false, "nothing"),
+            ("a TXT record beside it", Stage::Stamp, post("TXT"), false, false, "the rule"),
+            ("what goes first", Stage::Unregister, patch(None), false, false, "nothing"),
+            ("what comes last", Stage::Register, post("TXT"), false, false, "the rule"),
+            ("what comes last, refused beside a move", Stage::Register, post("TXT"), true, true, "the rule"),
+        ] {
+            assert_eq!(left(plan_of(stage, operation, is_moving), is_refused), expected, "{label}");
+        }
+    }
+}

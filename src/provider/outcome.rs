@@ -74,3 +74,16 @@ impl From<Error> for Stop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_may_have_been_done_ends_a_run_otherwise_than_one_that_was_not() {
+        let unreadable = Error::Unreadable { status: 200, reason: "x".into() };
+        assert!(matches!(Stop::from(unreadable), Stop::Uncertain(_)));
+        assert!(matches!(Stop::from(Error::Limited { retry_after: Default::default() }), Stop::Failed(_)));
+        assert!(matches!(Stop::from(Error::OutOfTime), Stop::OutOfTime));
+    }
+}

@@ -157,15 +157,13 @@ impl fmt::Display for FindTunnelError<'_> {
         match self {
             Self::Ambiguous { wanted } => write!(formatter, "{wanted:?} names several tunnels; use the id"),
             Self::Missing { wanted, present } => {
-                let names = present.iter().filter(|tunnel| !tunnel.deleted);
-                let names: Vec<String> =
-                    names.take(NAMES_SHOWN_MAX).map(|tunnel| format!("{:?}", tunnel.name)).collect();
-                match names.len() {
-                    0 => write!(formatter, "{wanted:?} is no tunnel; there is none"),
-                    NAMES_SHOWN_MAX => {
-                        write!(formatter, "{wanted:?} is no tunnel; there are {}, …", names.join(", "))
-                    }
-                    _ => write!(formatter, "{wanted:?} is no tunnel; there are {}", names.join(", ")),
+                let mut tunnels = present.iter().filter(|tunnel| !tunnel.deleted);
+                let shown = tunnels.by_ref().take(NAMES_SHOWN_MAX);
+                let mut names: Vec<String> = shown.map(|tunnel| format!("{:?}", tunnel.name)).collect();
+                names.extend(tunnels.next().map(|_| "…".to_owned()));
+                match &*names {
+                    [] => write!(formatter, "{wanted:?} is no tunnel; there is none"),
+                    names => write!(formatter, "{wanted:?} is no tunnel; there are {}", names.join(", ")),
                 }
             }
         }
@@ -183,5 +181,53 @@ fn remedy(error: &Error) -> &'static str {
         }
         Error::Limited { .. } => "wait; the limit is shared by everything that the token's user does",
         Error::Failed(_) | Error::OutOfTime => "wait; see https://www.cloudflarestatus.com",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::TunnelId;
+
+    fn tunnels(count: usize) -> Vec<Tunnel> {
+        let tunnel = |number: usize| Tunnel {
+            id: TunnelId::parse(&format!("{number:08}-a4ef-4643-bbbc-4a0ed4fc8415")).expect("an id"),
+            name: format!("t{number}").into(),
+            config_src: ConfigSource::Cloudflare,
+            deleted: false,
+        };
+        (0..count).map(tunnel).collect()
+    }
+
+    #[test]
+    fn a_tunnel_that_is_not_found_is_told_with_those_that_are_there() {
+        let told =
+            |present: &[Tunnel], wanted: &str| find_tunnel(present, wanted).expect_err("none").to_string();
+        assert_eq!(told(&[], "x"), r#""x" is no tunnel; there is none"#);
+        assert_eq!(told(&tunnels(2), "x"), r#""x" is no tunnel; there are "t0", "t1""#);
+        assert!(told(&tunnels(NAMES_SHOWN_MAX), "x").ends_with(r#""t6", "t7""#));
+        assert!(told(&tunnels(NAMES_SHOWN_MAX + 1), "x").ends_with(r#""t6", "t7", …"#));
+        let mut gone = tunnels(2);
+        gone[0].deleted = true;
+        assert_eq!(told(&gone, "t0"), r#""t0" is no tunnel; there are "t1""#);
+        assert_eq!(find_tunnel(&gone, "t1").expect("one").name, gone[1].name);
+        assert_eq!(find_tunnel(&gone, gone[1].id.as_str()).expect("one").name, gone[1].name);
+        let twice = [tunnels(1), tunnels(1)].concat();
+        assert_eq!(told(&twice, "t0"), r#""t0" names several tunnels; use the id"#);
+    }
+
+    #[test]
+    fn a_start_without_tunnels_is_told_with_what_to_do() {
+        for (unresolved, remedy) in [
+            (Unresolved::Configuration("x".to_owned()), "correct the setting"),
+            (Unresolved::Cloudflare(Error::OutOfTime), "cloudflarestatus.com"),
+            (Unresolved::Credentials(Error::Limited { retry_after: Default::default() }), "wait; the limit"),
+            (
+                Unresolved::Cloudflare(Error::Unreadable { status: 200, reason: "x".into() }),
+                "see that the address in CF_API_BASE_URL can be reached",
+            ),
+        ] {
+            assert!(unresolved.remedy().contains(remedy), "{unresolved}: {}", unresolved.remedy());
+        }
     }
 }

@@ -407,3 +407,28 @@ fn told_once(refusals: Vec<Refusal>, earlier: Vec<Refusal>) -> Vec<Refusal> {
     told.sort_unstable();
     told
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_before_is_not_told_again_as_undecided() {
+        let refusal = |hostname: &str, path: &str, reason: Reason| Refusal {
+            hostname: hostname.into(),
+            set_identifier: Some(path.into()),
+            resource: None,
+            reason,
+        };
+        let undecided = || Reason::Undecided("its application is not there yet".to_owned());
+        let cause = refusal("a.example.com", "", Reason::Cloudflare("no".to_owned()));
+        let of_path = refusal("a.example.com", "^/x", undecided());
+        let of_other = refusal("b.example.com", "", undecided());
+        let again = refusal("a.example.com", "", Reason::NoZone);
+        let later =
+            vec![refusal("a.example.com", "", undecided()), of_path.clone(), of_other.clone(), again.clone()];
+        let mut expected = vec![cause.clone(), of_path, of_other, again];
+        expected.sort_unstable();
+        assert_eq!(told_once(later, vec![cause]), expected);
+    }
+}

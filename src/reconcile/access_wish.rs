@@ -206,3 +206,73 @@ pub fn protection_properties<'p>(
     }
     properties
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::settings;
+    use crate::model::access::Decision;
+
+    #[test]
+    fn a_list_of_policies_names_each_and_no_more_than_access_takes() {
+        assert_eq!(names(OPEN), Ok(None));
+        assert_eq!(names(" a , b "), Ok(Some(vec!["a", "b"])));
+        assert_eq!(names(""), Err(BadPolicies::Empty));
+        assert_eq!(names("a,,b"), Err(BadPolicies::Empty));
+        assert_eq!(names(&format!("a,{OPEN}")), Err(BadPolicies::OpenAmongOthers));
+        let many = |count: usize| vec!["a"; count].join(",");
+        assert!(names(&many(POLICIES_MAX)).is_ok());
+        for count in [POLICIES_MAX + 1, POLICIES_MAX + 2] {
+            assert_eq!(names(&many(count)), Err(BadPolicies::TooMany));
+        }
+    }
+
+    #[test]
+    fn a_policy_is_found_by_its_name_or_its_id_if_objects_may_name_it() {
+        let policy = |id: &str, name: &str, decision: Decision| ReusablePolicy {
+            id: id.into(),
+            name: name.into(),
+            decision,
+        };
+        let policies = [
+            policy("1", "staff", Decision::Allow),
+            policy("2", "twice", Decision::Allow),
+            policy("3", "twice", Decision::Allow),
+            policy("4", "everybody", Decision::Bypass),
+            policy("staff", "an odd id", Decision::Allow),
+        ];
+        let found = |text: &str, change: &dyn Fn(&mut Policy)| {
+            let mut settings = settings();
+            change(&mut settings.policy);
+            let settings = settings.with_access_policies(Some(policies.clone().into()));
+            usable_policy(text, &settings).map(|policy| policy.id.to_string()).map_err(|problem| {
+                let start = format!("names the Access policy {text:?}, which ");
+                problem.strip_prefix(&start).unwrap_or(&problem).to_owned()
+            })
+        };
+        let any = |_: &mut Policy| {};
+        assert_eq!(found("1", &any).as_deref(), Ok("1"));
+        assert_eq!(found("staff", &any).as_deref(), Ok("staff"), "an id before a name");
+        assert_eq!(found("2", &any).as_deref(), Ok("2"));
+        assert_eq!(found("twice", &any), Err("several have: use the id".to_owned()));
+        assert!(found("everybody", &any).is_err_and(|problem| problem.contains("without a login")));
+        assert!(found("4", &any).is_err_and(|problem| problem.contains("without a login")));
+        let unknown = found("nobody", &any).expect_err("there is none");
+        assert!(
+            unknown.ends_with(r#"there are "staff", "twice", "twice", "everybody", "an odd id""#),
+            "{unknown}"
+        );
+
+        let listed = |policy: &mut Policy| policy.access_policies = Some(["staff".into(), "2".into()].into());
+        assert_eq!(found("1", &listed).as_deref(), Ok("1"), "its name is listed");
+        assert_eq!(found("2", &listed).as_deref(), Ok("2"), "its id is listed");
+        assert!(
+            found("3", &listed).is_err_and(|problem| problem.starts_with("ACCESS_POLICIES does not list"))
+        );
+        let of_default = |policy: &mut Policy| {
+            listed(policy);
+            policy.default_access_policy = ["3".into()].into();
+        };
+        assert_eq!(found("3", &of_default).as_deref(), Ok("3"), "the default's may be named");
+    }
+}

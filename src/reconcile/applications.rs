@@ -285,3 +285,149 @@ pub fn body(
     }
     Value::Object(body).to_string().into_bytes()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::access::{AttachedPolicy, Decision};
+
+    fn place(hostname: &str, path: &str) -> Place {
+        let path = Some(path).filter(|path| !path.is_empty());
+        Place::of(&Hostname::parse(hostname).expect("a hostname"), path).expect("a place")
+    }
+
+    /// As this program makes it, for the owner `default`.
+    fn application(hostname: &str, path: &str) -> Application {
+        let place = place(hostname, path);
+        let policy = |id: &str| AttachedPolicy {
+            id: id.into(),
+            name: id.into(),
+            decision: Decision::Allow,
+            is_reusable: true,
+        };
+        Application {
+            id: "id".into(),
+            name: place.application_name("default").into(),
+            audience: "audience".into(),
+            kind: ApplicationKind::SelfHosted,
+            destinations: place.destinations(),
+            policies: Some(vec![policy("one"), policy("two")]),
+            tags: vec!["somebody".into(), tag("default").into()],
+            session_duration: Some("24h".into()),
+        }
+    }
+
+    /// Both are at Cloudflare: with another tag or name every application of the last release would be a stranger's.
+    #[test]
+    fn the_tag_and_the_name_of_an_owners_applications_are_what_they_were() {
+        assert_eq!(tag("default"), "externaldnsu41tfbmdmv0l");
+        assert_eq!(
+            place("a.example.com", "^/api(/|$)").application_name("default"),
+            "a.example.com/api (ExternalDNS default)"
+        );
+        let one = application("a.example.com", "^/api(/|$)");
+        assert!(is_ours(&one, "default") && !is_ours(&one, "other"));
+        assert_eq!(Place::of_application(&one, "default"), Some(place("a.example.com", "^/api(/|$)")));
+        assert_eq!(Place::of_application(&one, "other"), None);
+        let renamed = Application { name: "mine".into(), ..one.clone() };
+        let untagged = Application { tags: Vec::new(), ..one };
+        assert!(!is_ours(&renamed, "default") && !is_ours(&untagged, "default"));
+    }
+
+    #[test]
+    fn a_path_is_a_place_if_access_takes_it_as_it_is() {
+        let of = |hostname: &str, path: &str| {
+            Place::of(&Hostname::parse(hostname).expect("a hostname"), Some(path))
+        };
+        assert!(place("a.example.com", "").is_whole());
+        assert!(!place("a.example.com", "^/api(/|$)").is_whole());
+        for path in ["^/api", "^/", "^/a/\\*(/|$)", "^/ä(/|$)", "^/a//b(/|$)"] {
+            assert_eq!(of("a.example.com", path), Err(NoPlace::Expression), "{path}");
+        }
+        assert!(NoPlace::Expression.to_string().contains("webhook/tunnel-path-prefix"));
+        // `/*` counts too.
+        let path = |length: usize| format!("^/{}(/|$)", "x".repeat(length));
+        assert!(of("a.example.com", &path(47)).is_ok());
+        assert_eq!(of("a.example.com", &path(48)), Err(NoPlace::TooLong));
+        assert_eq!(of("a.example.com", &path(49)), Err(NoPlace::TooLong));
+        assert!(NoPlace::TooLong.to_string().contains("63 characters"));
+    }
+
+    #[test]
+    fn which_rules_a_place_shares_requests_with_is_told_by_their_paths() {
+        for (own, path, is_taken, may_share, covers) in [
+            ("", None, true, true, true),
+            ("", Some("^/api(/|$)"), false, true, true),
+            ("^/api(/|$)", None, true, true, false),
+            ("^/api(/|$)", Some("^/api(/|$)"), true, true, true),
+            ("^/api(/|$)", Some("^/api/v1(/|$)"), false, true, true),
+            ("^/api/v1(/|$)", Some("^/api(/|$)"), true, true, false),
+            ("^/api(/|$)", Some("^/apis(/|$)"), false, false, false),
+            ("^/api(/|$)", Some("^/web(/|$)"), false, false, false),
+            // Nobody knows which requests an expression takes.
+            ("^/api(/|$)", Some("v1"), false, true, true),
+        ] {
+            let own = place("a.example.com", own);
+            assert_eq!(own.is_taken_by(path), is_taken, "{own} {path:?}");
+            assert_eq!(own.may_share_requests_with(path), may_share, "{own} {path:?}");
+            assert_eq!(own.covers(path), covers, "{own} {path:?}");
+        }
+    }
+
+    #[test]
+    fn a_strangers_application_is_in_the_way_if_it_has_one_of_the_destinations() {
+        let api = place("a.example.com", "^/api(/|$)");
+        let ours = application("a.example.com", "^/api(/|$)");
+        let found = |application: &Application| {
+            in_the_way(&api, std::slice::from_ref(application), "default").is_some()
+        };
+        assert!(!found(&ours));
+        let renamed = Application { name: "mine".into(), ..ours.clone() };
+        assert!(found(&renamed) && stands_over(&renamed, &api));
+        assert!(found(&Application { tags: Vec::new(), ..ours }));
+        assert!(!found(&Application { kind: ApplicationKind::Unrelated, ..renamed.clone() }));
+        let half = Application { destinations: api.destinations().split_off(1), ..renamed.clone() };
+        assert!(found(&half) && !stands_over(&half, &api));
+        let elsewhere =
+            Application { destinations: place("b.example.com", "").destinations(), ..renamed.clone() };
+        assert!(!found(&elsewhere) && !stands_over(&elsewhere, &api));
+        let mut turned = renamed.clone();
+        turned.destinations.reverse();
+        assert!(stands_over(&turned, &api));
+        let rendered = Application { kind: ApplicationKind::Rendered, ..renamed };
+        assert!(found(&rendered) && !stands_over(&rendered, &api));
+        // Ours for another place, whose destinations somebody changed.
+        let strayed = Application { destinations: api.destinations(), ..application("b.example.com", "") };
+        assert!(found(&strayed));
+    }
+
+    #[test]
+    fn an_application_is_as_wanted_if_nothing_of_it_differs() {
+        let (whole, wanted) = (place("a.example.com", ""), application("a.example.com", ""));
+        let is_wanted = |application: &Application| {
+            is_as_wanted(application, &whole, &["one", "two"], SessionDuration::default(), "default")
+        };
+        assert!(is_wanted(&wanted));
+        assert!(is_wanted(&Application { session_duration: None, ..wanted.clone() }));
+        let mut turned = wanted.clone();
+        turned.policies.as_mut().expect("policies").reverse();
+        for (label, other) in [
+            ("the tag", Application { tags: Vec::new(), ..wanted.clone() }),
+            (
+                "the name",
+                Application { name: "b.example.com (ExternalDNS default)".into(), ..wanted.clone() },
+            ),
+            ("the kind", Application { kind: ApplicationKind::Rendered, ..wanted.clone() }),
+            ("the destinations", Application { destinations: Vec::new(), ..wanted.clone() }),
+            ("unread policies", Application { policies: None, ..wanted.clone() }),
+            ("no policies", Application { policies: Some(Vec::new()), ..wanted.clone() }),
+            ("the order of the policies", turned),
+            ("the duration", Application { session_duration: Some("1h".into()), ..wanted.clone() }),
+        ] {
+            assert!(!is_wanted(&other), "{label}");
+        }
+        let nobody = Application { policies: None, ..wanted };
+        let without = is_as_wanted(&nobody, &whole, &[], SessionDuration::default(), "default");
+        assert!(!without, "policies that are not told are not none");
+    }
+}

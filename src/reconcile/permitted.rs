@@ -122,14 +122,14 @@ fn legacy_ipv4(text: &str) -> Option<Ipv4Addr> {
     if parts.iter().any(|byte| *byte > 0xff) || last >> rest_bits != 0 {
         return None;
     }
-    let front = parts.iter().fold(0, |address, byte| address << 8 | byte);
-    u32::try_from(front << rest_bits | last).ok().map(Ipv4Addr::from_bits)
+    let front = parts.iter().fold(0, |address, byte| (address << 8) + byte);
+    u32::try_from((front << rest_bits) + last).ok().map(Ipv4Addr::from_bits)
 }
 
 fn legacy_number(text: &str) -> Option<u64> {
     let (digits, radix) = match text.strip_prefix("0x") {
         Some(digits) => (digits, 16),
-        None if text.len() > 1 && text.starts_with('0') => (text, 8),
+        None if text.starts_with('0') => (text, 8),
         None => (text, 10),
     };
     let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());

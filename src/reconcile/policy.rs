@@ -96,3 +96,28 @@ impl Ownership {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_is_needed_for_the_guard_and_for_every_setting_that_names_policies() {
+        let with = |is_guarded: bool, default: bool, listed: bool| Policy {
+            access_guard: is_guarded,
+            default_access_policy: if default { vec!["staff".into()] } else { Vec::new() },
+            access_policies: listed.then(|| vec!["staff".into()]),
+            ..Policy::new("default")
+        };
+        for (is_guarded, default, listed, names, needs) in [
+            (false, false, false, false, false),
+            (true, false, false, false, true),
+            (false, true, false, true, true),
+            (false, false, true, true, true),
+            (false, true, true, true, true),
+        ] {
+            let policy = with(is_guarded, default, listed);
+            assert_eq!((policy.names_access_policies(), policy.needs_access()), (names, needs), "{policy:?}");
+        }
+    }
+}

@@ -146,12 +146,15 @@ fn nearest(name: &str) -> Option<&'static str> {
 /// The whole name and the part after its last slash, each with and without a group, in one spelling of case and
 /// separators.
 fn spellings(name: &str) -> Vec<String> {
-    let last = name.rfind('/').map_or(0, |slash| slash + 1);
-    let dots = name.match_indices('.').map(|(dot, _)| dot).filter(|dot| *dot > last);
-    let ends = dots.take(DOTS_MAX).chain([name.len()]);
+    let part = name.rsplit('/').next().unwrap_or(name);
+    let dots = part.match_indices('.').filter(|(dot, _)| *dot > 0);
+    let groups = dots.filter_map(|(dot, _)| part.get(dot..)).take(DOTS_MAX);
     // Only one of both if there is no slash.
-    let begins = move || [Some(0), Some(last).filter(|last| *last > 0)].into_iter().flatten();
-    ends.flat_map(|end| begins().filter_map(move |begin| name.get(begin..end)))
+    let texts = [Some(name), Some(part).filter(|part| *part != name)];
+    let without = |group| texts.into_iter().flatten().filter_map(move |text| text.strip_suffix(group));
+    groups
+        .chain([""])
+        .flat_map(without)
         .map(str::trim)
         .filter(|text| text.len() <= limits::PROPERTY_NAME_MAX_BYTES)
         .map(folded)
@@ -256,6 +259,15 @@ mod tests {
             ("webhook/access-polices", ACCESS_POLICY),
             ("webhook/acess-policy", ACCESS_POLICY),
             ("webhook-access-session-duration", ACCESS_SESSION_DURATION),
+            ("tunel-servce", TUNNEL_SERVICE),
+            ("example.com/tunel-servce", TUNNEL_SERVICE),
+            ("example.com/tunel-servce.api", TUNNEL_SERVICE),
+            ("tunel", TUNNEL),
+            ("webhook/.policy", ACCESS_POLICY),
+            ("webhook/.required", ACCESS_REQUIRED),
+            ("webhook/.path", TUNNEL_PATH),
+            ("webhook/.path-prefix", TUNNEL_PATH_PREFIX),
+            ("webhook/rulse-ip", OriginOption::IpRules.property()),
             ("webhook/ip-rules", OriginOption::IpRules.property()),
             ("webhook/origin-iprules", OriginOption::IpRules.property()),
             ("webhook/origin-no-tls-verfy", "webhook/origin-no-tls-verify"),
@@ -278,6 +290,37 @@ mod tests {
             "wbhook/origin-ip-ru.es.api",
         ] {
             assert!(matches!(meaning(name), Meaning::Misspelled { limits: true, .. }), "{name}");
+        }
+    }
+
+    /// `my-tunnel` may mean the tunnel's name, or one of three things besides.
+    #[test]
+    fn one_word_of_several_is_too_little_to_know_which_is_meant() {
+        for name in ["webhook/my-tunnel", "webhook/needs-access"] {
+            assert_eq!(meaning(name), Meaning::Misspelled { nearest: None, limits: true }, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_shorter_a_word_is_the_nearer_another_has_to_be_to_mean_it() {
+        for (name, expected) in [
+            ("webhook/my-rules", Meaning::Unknown),
+            ("webhook/pulse-ip", Meaning::Unknown),
+            ("funnels", Meaning::Foreign),
+        ] {
+            assert_eq!(meaning(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_propertys_name_is_no_group() {
+        for (name, group, torn) in [
+            ("webhook/tunnel-path", "prefix", true),
+            ("webhook/tunnel-path", "-prefix.api", true),
+            ("webhook/tunnel-path", "api", false),
+            ("webhook/tunnel-path", "", true),
+        ] {
+            assert_eq!(is_torn(name, group), torn, "{name} {group:?}");
         }
     }
 

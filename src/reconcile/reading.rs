@@ -4,7 +4,6 @@
 //! work is done once per request. A mistake never drops an endpoint and never publishes more than was asked for: the
 //! rules of one object are published together or not at all.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -58,7 +57,7 @@ enum ServiceText<'e> {
     /// A property.
     Property(&'e str),
     /// The targets.
-    Targets(Cow<'e, str>),
+    Targets(String),
     /// None: the target is a tunnel, so the endpoint asks only for the record.
     Record,
     /// `DEFAULT_SERVICE`.
@@ -209,11 +208,9 @@ impl<'s> EndpointReader<'s> {
             }
         }
         services.sort_unstable();
-        match *services {
-            [] => {}
-            [service] => return Some(ServiceText::Targets(service.into())),
+        if !services.is_empty() {
             // Joined by a blank, several targets cannot parse as a service, so they are refused together.
-            _ => return Some(ServiceText::Targets(services.join(", ").into())),
+            return Some(ServiceText::Targets(services.join(", ")));
         }
         if is_record {
             return Some(ServiceText::Record);
@@ -649,4 +646,28 @@ impl PartReader<'_, '_> {
 
 fn hint(nearest: Option<&str>) -> String {
     nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::settings;
+
+    /// Whoever may write a DNSEndpoint chooses how many there are, and how long.
+    #[test]
+    fn the_names_and_paths_that_are_remembered_are_bounded_in_number_and_length() {
+        let settings = settings();
+        let mut reader = EndpointReader::new(&settings, Notes::with_room(0));
+        // Those that are longer are read each time.
+        for more in [0, 1, 2] {
+            reader.meaning(&"x".repeat(limits::PROPERTY_NAME_MAX_BYTES + more));
+            let _ = reader.path(TUNNEL_PATH, &"x".repeat(limits::PATH_MAX_BYTES + more));
+            assert_eq!((reader.names.len(), reader.paths.len()), (1, 1), "{more}");
+        }
+        for number in 0..READ_ONCE_MAX + 9 {
+            reader.meaning(&format!("aws/{number}"));
+            let _ = reader.path(TUNNEL_PATH, &format!("^/{number}"));
+        }
+        assert_eq!((reader.names.len(), reader.paths.len()), (READ_ONCE_MAX, READ_ONCE_MAX));
+    }
 }

@@ -53,7 +53,8 @@ pub struct Known<'a> {
 }
 
 /// Leaves one endpoint per name and set identifier in `endpoints`, which are canonical and sorted like those of
-/// `adjust`. Notes beyond `NOTES_MAX` are left out.
+/// `adjust`. Once there are more than `NOTES_MAX` notes, no further place adds any, so the caller sees that there are more;
+/// notes about merges follow, `NOTES_MAX` at most.
 pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settings) -> (Holders, Vec<Note>) {
     let mut holders = Holders::default();
     let mut notes = Vec::new();
@@ -212,6 +213,7 @@ impl Holders {
 
 /// Keeps only the preferred candidates, if there are any.
 fn prefer(candidates: &mut Vec<&Endpoint>, is_preferred: impl Fn(&Endpoint) -> bool) {
+    // To ask about a single one may take long.
     if candidates.len() > 1 && candidates.iter().any(|candidate| is_preferred(candidate)) {
         candidates.retain(|candidate| is_preferred(candidate));
     }
@@ -271,15 +273,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::TunnelId;
+    use crate::fixture::settings;
     use crate::model::endpoint::Labels;
-    use crate::reconcile::{ConfiguredTunnel, Policy};
-
-    fn settings() -> Settings {
-        let id = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("a well-formed id");
-        let tunnel = ConfiguredTunnel { id, name: "home".into(), is_local: false };
-        Settings::new(Policy::new("default"), tunnel, Vec::new())
-    }
 
     fn object(resource: &str, hostname: &str, path: &str, service: &str) -> Endpoint {
         let path = (!path.is_empty()).then(|| Property::new(TUNNEL_PATH, path));
@@ -365,6 +360,33 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_has_goes_to_the_first_whose_namespace_may_publish_it() {
+        let mut settings = settings();
+        let guard = namespace::NamespaceGuard { cluster_domain: "cluster.local".into() };
+        settings.policy.namespace_guard = Some(guard);
+        let desired = ["ingress/n/a", "ingress/shop/b"]
+            .map(|resource| object(resource, "a.example.com", "^/x", "http://web.shop.svc:80"));
+        let mut endpoints = adjust::adjust(&desired, &settings).endpoints;
+        let holders = Holders::default();
+        settle(
+            &mut endpoints,
+            Known { snapshot: &Snapshot::default(), holders: &holders, merges: &[] },
+            &settings,
+        );
+        assert_eq!(resources(&endpoints), ["ingress/shop/b"]);
+    }
+
+    #[test]
+    fn an_object_that_asks_twice_for_one_place_is_its_own_rival() {
+        let twice =
+            ["http://a:80", "http://b:80"].map(|service| object("ingress/n/a", "a.example.com", "", service));
+        let (endpoints, _, notes) = settled(&twice, &Holders::default(), &[]);
+        let [note] = &notes[..] else { panic!("one of {notes:?}") };
+        assert_eq!(endpoints.len(), 1);
+        assert!(note.text.contains("not published: another endpoint of the same object has"), "{note}");
+    }
+
+    #[test]
     fn of_many_losers_some_are_named_and_the_others_counted() {
         let objects = (0..20).map(|number| {
             object(
@@ -377,6 +399,46 @@ mod tests {
         let (_, _, notes) = settled(&objects.collect::<Vec<_>>(), &Holders::default(), &[]);
         assert_eq!(notes.len(), limits::NAMES_SHOWN_MAX + 1);
         assert!(notes[limits::NAMES_SHOWN_MAX].text.contains("11 more objects"), "{notes:#?}");
+    }
+
+    #[test]
+    fn the_notes_end_one_beyond_the_limit_so_that_the_caller_sees_there_are_more() {
+        let objects = |places: usize| -> Vec<Endpoint> {
+            let pair = |place: usize| {
+                ["a", "b"].map(|name| {
+                    let hostname = format!("{place:04}.example.com");
+                    object(&format!("ingress/n/{name}"), &hostname, "", &format!("http://{name}:80"))
+                })
+            };
+            (0..places).flat_map(pair).collect()
+        };
+        for (places, named) in [
+            (limits::NOTES_MAX, limits::NOTES_MAX),
+            (limits::NOTES_MAX + 1, limits::NOTES_MAX + 1),
+            (limits::NOTES_MAX + 9, limits::NOTES_MAX + 1),
+        ] {
+            let (endpoints, _, notes) = settled(&objects(places), &Holders::default(), &[]);
+            assert_eq!((endpoints.len(), notes.len()), (places, named));
+        }
+    }
+
+    #[test]
+    fn objects_ask_alike_if_they_ask_for_the_same_services_at_the_same_places() {
+        let a = |path: &str, service: &str| object("ingress/n/a", "a.example.com", path, service);
+        let b = |path: &str, service: &str| object("ingress/n/b", "a.example.com", path, service);
+        let elsewhere = object("ingress/n/b", "b.example.com", "", "http://a:80");
+        let here = [a("", "http://a:80"), a("^/x", "http://x:80")];
+        for (label, other, expected) in [
+            ("the same", vec![b("", "http://a:80"), b("^/x", "http://x:80")], true),
+            ("in another order", vec![b("^/x", "http://x:80"), b("", "http://a:80")], true),
+            ("fewer", vec![b("", "http://a:80")], false),
+            ("another service", vec![b("", "http://a:80"), b("^/x", "http://y:80")], false),
+            ("another path", vec![b("", "http://a:80"), b("^/y", "http://x:80")], false),
+            ("another hostname", vec![elsewhere, b("^/x", "http://x:80")], false),
+        ] {
+            assert_eq!(ask_alike(&here, &other, &settings()), expected, "{label}");
+            assert_eq!(ask_alike(&other, &here, &settings()), expected, "{label}");
+        }
     }
 
     #[test]
@@ -398,6 +460,11 @@ mod tests {
         assert!(lost.text.contains("ExternalDNS merges"), "{lost}");
         assert_eq!(&*merged.hostname, "b.example.com");
         assert!(merged.text.contains("ingress/n/7 and 2 more"), "{merged}");
+    }
+
+    #[test]
+    fn a_list_of_objects_names_also_one_without_a_name() {
+        assert_eq!(list(["a", "", "c"].into_iter()), "a, an object without a name, c");
     }
 
     fn any_object() -> impl Strategy<Value = Endpoint> {

@@ -58,14 +58,7 @@ impl fmt::Display for TemplateError {
     }
 }
 
-impl std::error::Error for TemplateError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Place => None,
-            Self::Service(error) => Some(error),
-        }
-    }
-}
+impl std::error::Error for TemplateError {}
 
 #[cfg(test)]
 mod tests {

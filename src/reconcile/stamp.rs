@@ -368,6 +368,13 @@ mod tests {
         assert_eq!(stamp.render(100).as_deref(), Some(comment));
     }
 
+    /// Refused work is remembered by this form of it.
+    #[test]
+    fn a_digest_is_shown_for_debugging_as_in_a_comment() {
+        let digest = Digest::parse("k3f").expect("a digest");
+        assert_eq!((format!("{digest:?}"), digest.to_string()), ("k3f".to_owned(), "k3f".to_owned()));
+    }
+
     #[test]
     fn the_record_only_endpoint_stands_beside_rules_with_paths() {
         for comment in ["external-dns owner=a rules=-", "external-dns owner=a rules=-k3f"] {
@@ -438,8 +445,10 @@ mod tests {
     fn a_remark_is_cut_between_characters_where_a_record_is_taken_over() {
         let mut stamp = Stamp::parse("external-dns owner=a rules=- ns=abcd").expect("it is ours");
         stamp.resource = Some("ingress/shop/web".into());
+        stamp.bind_to("a.example.com");
         stamp.set_remark(" Jürgen's ");
         for (limit_bytes, expected) in [
+            (500, Some("external-dns owner=a rules=- ns=abcd | Jürgen's")),
             (50, Some("external-dns owner=a rules=- ns=abcd | Jürgen's")),
             (42, Some("external-dns owner=a rules=- ns=abcd | Jü")),
             (41, Some("external-dns owner=a rules=- ns=abcd | J")),

@@ -43,11 +43,8 @@ pub fn meaning(target: &str) -> Target {
 
 /// True if the name ends in the domain of the tunnels' hostnames, or was meant to.
 fn is_near_tunnel_domain(name: &str) -> bool {
-    let length = TUNNEL_DOMAIN.len();
-    (length - MISSPELLING_MAX_EDITS..=length + MISSPELLING_MAX_EDITS).any(|length| {
-        let end = name.len().checked_sub(length).and_then(|start| name.get(start..));
-        end.is_some_and(|end| differs_by_at_most(MISSPELLING_MAX_EDITS, end, TUNNEL_DOMAIN))
-    })
+    let mut ends = name.char_indices().filter_map(|(start, _)| name.get(start..));
+    ends.any(|end| differs_by_at_most(MISSPELLING_MAX_EDITS, end, TUNNEL_DOMAIN))
 }
 
 #[cfg(test)]

@@ -159,8 +159,8 @@ fn is_early_reset(file: &str, said: &str) -> bool {
 /// # Errors
 /// When an address cannot be bound although the machine has its family, or when none can be bound.
 pub fn bind(settings: ServerSettings) -> Result<BoundServer, BindError> {
-    /// A port that is free on 127.0.0.1 may be taken on ::1.
-    const ATTEMPTS: usize = 8;
+    /// A port that is free on 127.0.0.1 may be taken on ::1: after thousands of connections there, every second one is.
+    const ATTEMPTS: usize = 32;
 
     let mut attempts = ATTEMPTS;
     let listeners = loop {

@@ -93,15 +93,27 @@ fn a_tunnel_never_configured_gets_a_catch_all_with_its_first_rule() {
 
 #[test]
 fn a_configuration_of_another_shape_is_an_error() {
-    for (config, error) in [
-        ("[]", DocumentError::NotAnObject),
-        ("1", DocumentError::NotAnObject),
-        (r#"{"ingress":{}}"#, DocumentError::IngressNotAList),
-        (r#"{"ingress":"none"}"#, DocumentError::IngressNotAList),
+    for (config, error, text) in [
+        ("[]", DocumentError::NotAnObject, "configuration is not a JSON object"),
+        ("1", DocumentError::NotAnObject, "configuration is not a JSON object"),
+        (
+            r#"{"ingress":{}}"#,
+            DocumentError::IngressNotAList,
+            "ingress of the tunnel's configuration is not a list",
+        ),
+        (r#"{"ingress":"none"}"#, DocumentError::IngressNotAList, "is not a list"),
     ] {
         let raw: Box<RawValue> = serde_json::from_str(config).unwrap();
         assert_eq!(Document::parse(Some(&raw)), Err(error), "{config}");
+        assert!(error.to_string().ends_with(text), "{error}");
     }
+}
+
+#[test]
+fn documents_are_equal_if_their_bytes_are() {
+    let one = r#"{"ingress":[{"service":"http_status:404"}]}"#;
+    assert_eq!(document(one), document(one));
+    assert_ne!(document(one), document(&one.replace("404", "503")));
 }
 
 #[test]
@@ -282,6 +294,24 @@ fn a_rule_stands_directly_before_the_first_foreign_rule_that_covers_it() {
             ],
         ),
         (
+            "a narrower one of ours stands in front of a foreign rule that does not cover it",
+            vec!["a.example.com ^/v1 own", "*.example.com ^/x foreign", "- - rest"],
+            ("a.example.com", ""),
+            vec!["a.example.com ^/v1 own", "*.example.com ^/x foreign", "a.example.com - own", "- - rest"],
+        ),
+        (
+            "of ours that are in no order, those that share no host with it stand in front",
+            vec!["m.example.com ^/api own", "z.example.com - own", "a.example.com - own", "- - rest"],
+            ("m.example.com", ""),
+            vec![
+                "m.example.com ^/api own",
+                "z.example.com - own",
+                "a.example.com - own",
+                "m.example.com - own",
+                "- - rest",
+            ],
+        ),
+        (
             "a rule for everything in the middle is one of the first that cover it",
             vec!["x.example.com - foreign", "* - foreign", "y.example.com - foreign", "- - rest"],
             ("a.example.com", ""),
@@ -349,6 +379,10 @@ fn a_rule_of_ours_that_stands_well_is_not_moved() {
             vec!["b.example.com - own", "a.example.com - own", "- - rest"],
         ),
         (
+            "a wildcard that has no host in common with it stands in front",
+            vec!["*.example.net - own", "a.example.com - own", "- - rest"],
+        ),
+        (
             "a foreign rule stands between two of ours",
             vec!["*.example.com ^/x own", "* ^/x foreign", "a.example.com - own", "- - rest"],
         ),
@@ -394,6 +428,12 @@ fn a_rule_of_ours_that_is_shadowed_is_moved_and_no_other() {
             vec!["*.example.com - own", "a.example.com - own", "- - rest"],
             ("a.example.com", ""),
             vec!["a.example.com - own", "*.example.com - own", "- - rest"],
+        ),
+        (
+            "behind a wildcard of ours on one path, which would take some of its requests",
+            vec!["*.example.com ^/x own", "a.example.com - own", "- - rest"],
+            ("a.example.com", ""),
+            vec!["a.example.com - own", "*.example.com ^/x own", "- - rest"],
         ),
         (
             "behind a wider one of ours, with a foreign rule between them",
@@ -491,6 +531,7 @@ fn each_edit_says_for_itself_whether_it_changes_anything() {
         "wide.example.com ^/narrow own-narrow",
         "b.example.com - own-b",
         "goes.example.com - own-goes",
+        "*.Example.com - own-misspelled",
         "- - rest",
     ]);
     let of = |name: &str, path: &str, service: &str| put(wanted(name, path, &format!("http://{service}")));
@@ -502,8 +543,13 @@ fn each_edit_says_for_itself_whether_it_changes_anything() {
         remove("gone.example.com", ""),
         remove("goes.example.com", ""),
         of("b.example.com", "", "own-changed"),
+        of("*.example.com", "", "own-misspelled"),
     ];
-    assert_eq!(edit(&document, &all).effective, [1, 2, 3, 5, 6].into(), "the fourth one only moves");
+    assert_eq!(
+        edit(&document, &all).effective,
+        [1, 2, 3, 5, 6, 7].into(),
+        "the fourth one only moves, and the last one is only spelled otherwise"
+    );
     let idle = [all[0].clone(), all[4].clone()];
     let edited = edit(&document, &idle);
     assert_eq!((edited.changed, edited.effective), (false, [].into()));

@@ -107,3 +107,27 @@ fn a_hostname_is_published_protected_changed_opened_and_withdrawn() {
     assert_eq!(applications(&harness), []);
     assert_eq!(harness.cnames(), []);
 }
+
+/// What is made and changed is told. A deletion comes after the withdrawal of its rule, which is told.
+#[test]
+fn a_dry_run_writes_no_application() {
+    let harness = harness();
+    let (none, staff, on_call) = (vec![], vec![protected("staff")], vec![protected("on-call")]);
+    for (before, wanted, told) in
+        [(&none, &staff, "created"), (&staff, &on_call, "changed"), (&staff, &none, "deleted")]
+    {
+        let writing = harness.start();
+        writing.external_dns().run_loop(before).expect("as it is to be before");
+        writing.external_dns().run_loop(before).expect("at rest");
+        drop(writing);
+        let dry = harness.start_with(&[("DRY_RUN", "true")]);
+        let present = applications(&harness);
+        harness.cloudflare.take_calls();
+        harness.log.forget();
+        dry.external_dns().run_loop(wanted).expect("nothing is done");
+        assert_eq!(harness.cloudflare.count_calls().writes, 0, "{told}");
+        assert_eq!(applications(&harness), present, "{told}");
+        let lines = harness.log.lines_with(&[&format!("Access application {told}")]);
+        assert_eq!(lines.len(), usize::from(told != "deleted"), "{told}: {lines:?}");
+    }
+}

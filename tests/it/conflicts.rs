@@ -1,6 +1,7 @@
 //! Several objects that ask for one hostname and path: the same one has it in every loop, and the others are told.
 
 use cloudflare_emulator::{Plan, Visit};
+use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use test_support::harness::{Harness, Program, endpoint, published};
 
@@ -284,4 +285,24 @@ fn a_mistyped_path_beside_another_objects_hostname_withdraws_nothing() {
     }
     run(&program, &[whole]);
     assert_eq!(served(&harness, host, "/api"), "http://web:80", "the object with the mistake is gone");
+}
+
+/// Who reads only the log would take those that it names for all.
+#[test]
+fn of_more_rivals_than_the_log_names_it_says_that_there_are_more() {
+    let harness = Harness::new();
+    for (places, more) in [(limits::NOTES_MAX, 0), (limits::NOTES_MAX + 1, 1)] {
+        let program = harness.start();
+        let pair = |place: usize| {
+            ["a", "b"].map(|name| {
+                let service = format!("http://{name}:80");
+                object(&format!("ingress/shop/{name}"), &format!("h{place}.example.com"), &service)
+            })
+        };
+        let desired: Vec<Endpoint> = (0..places).flat_map(pair).collect();
+        program.external_dns().records().expect("read");
+        harness.log.forget();
+        program.external_dns().adjust(&desired).expect("adjusted");
+        assert_eq!(harness.log.lines_with(&["there are more notes about endpoints"]).len(), more, "{places}");
+    }
 }

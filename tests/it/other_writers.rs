@@ -387,3 +387,29 @@ fn a_rule_that_took_our_place_stays_theirs_through_every_fault_of_the_same_proce
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+/// The digest is stamped, the rule was never written: whatever stands in its place when it is tried again is theirs.
+#[test]
+fn a_rule_that_takes_the_place_of_one_that_could_not_be_written_is_not_replaced() {
+    for edit in [Edit::TakesTheHostnameThatComes, Edit::TakesTheHostnameThatComesWithOurService] {
+        let account = SharedAccount::new();
+        let cloudflare = account.cloudflare();
+        let program = account.harness.start();
+        run_until_idle(program.external_dns(), &account, &before()).expect("published");
+        cloudflare.fault(Matcher::put_configuration(), 1, Fault::error(403, 10000, "Authentication error"));
+        let _ = program.external_dns().run_loop(&desired());
+        assert_eq!(cloudflare.waiting_faults(), 0, "the rule was refused");
+        assert!(names_of_ours(&account).contains(&"comes.example.com".to_owned()), "its digest is stamped");
+        // Both snapshots of the loop are taken; the document is read once more before it is written.
+        cloudflare.edit_after(Matcher::get_configuration(), 2, move |cloudflare| edit.apply(cloudflare));
+        let _ = program.external_dns().run_loop(&desired());
+        let _ = run_until_idle(program.external_dns(), &account, &desired());
+        let rules = cloudflare.edit(|cloudflare| rules(cloudflare));
+        let theirs = rules.iter().filter(|rule| [TAKEN, TAKEN_WITH_NOTE].contains(&rule.as_str())).count();
+        assert_eq!(theirs, 1, "{edit:?}: {rules:?}");
+        assert!(
+            !names_of_ours(&account).contains(&"comes.example.com".to_owned()),
+            "{edit:?}: our record stays"
+        );
+    }
+}

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Fault, Matcher, Permission, Token, TokenStatus};
+use cloudflare_emulator::{ConfigSource, Fault, Matcher, Permission, Token, TokenStatus};
 use external_dns_cloudflare_tunnel_webhook::clock::Clock;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::clock::ManualClock;
@@ -304,4 +304,28 @@ fn a_tunnel_that_is_deleted_later_ends_readiness_until_there_is_one_of_its_name(
     assert!(
         fixture.harness.cloudflare.configuration(&new).is_some_and(|text| text.contains("other.example.com"))
     );
+}
+
+/// Who reads only the log learns there what may be written, and what is not.
+#[test]
+fn the_first_lines_of_the_log_name_what_is_managed_and_every_unusual_setting() {
+    let harness = Harness::new();
+    let tunnel = harness.tunnel.clone();
+    harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&tunnel).config_source = ConfigSource::Local);
+    let said = |variables: &[(&'static str, &str)]| {
+        harness.log.forget();
+        drop(harness.start_with(variables));
+        let marks =
+            ["are managed", "DRY_RUN is set", "ADOPT is set", "DEFAULT_ACCESS_POLICY is set", "beside its"];
+        marks.map(|mark| harness.log.lines_with(&[mark]).len())
+    };
+    assert_eq!(said(&[]), [1, 0, 0, 0, 1]);
+    assert_eq!(said(&[("DRY_RUN", "true")]), [1, 1, 0, 0, 1]);
+    assert_eq!(said(&[("ADOPT", "identical")]), [1, 0, 1, 0, 1]);
+    assert_eq!(said(&[("DEFAULT_ACCESS_POLICY", "staff")]), [1, 0, 0, 1, 1]);
+    assert_eq!(said(&[("ALLOW_LOCAL_CONFIG", "true")]), [1, 0, 0, 0, 0]);
+    let managed = harness.log.lines_with(&["are managed", &tunnel]);
+    assert!(managed.len() == 1 && managed[0].contains("home ("), "{managed:?}");
+    let zones = harness.log.lines_with(&["a loop without changes costs"]);
+    assert!(zones.len() == 1 && zones[0].contains("example.com"), "{zones:?}");
 }

@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use external_dns_cloudflare_tunnel_webhook::ingress::Document;
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{State, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Plan, Reason};
+use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
-use serde_json::value::RawValue;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 
 const NAME: &str = "a.example.com";
@@ -32,15 +31,6 @@ fn on(tunnel: &str, path: &str, service: &str) -> Endpoint {
 fn theirs(hostname: &str, path: &str) -> String {
     let path = if path.is_empty() { String::new() } else { format!(r#","path":"{path}""#) };
     format!(r#"{{"hostname":"{hostname}"{path},"service":"http://theirs:80"}}"#)
-}
-
-fn put_rules(cloudflare: &mut FakeCloudflare, tunnel: &str, edit: impl FnOnce(&mut Vec<String>)) {
-    let id = tunnel_id(tunnel);
-    let mut rules: Vec<String> =
-        cloudflare.document(&id).rules().iter().map(|rule| rule.raw().get().to_owned()).collect();
-    edit(&mut rules);
-    let text = RawValue::from_string(format!(r#"{{"ingress":[{}]}}"#, rules.join(","))).expect("JSON");
-    cloudflare.documents.insert(id, Document::parse(Some(&text)).expect("a document"));
 }
 
 /// The refusals' paths and words.
@@ -73,7 +63,7 @@ fn of_two_rules_with_one_digest_neither_is_touched_until_one_is_gone() {
             let wanted = |service: &str| [on(tunnel, &ours, service)];
             let mut cloudflare = FakeCloudflare::new(&[], &[]);
             cloudflare.run_loop(&wanted("http://web:80"), usize::MAX);
-            put_rules(&mut cloudflare, theirs_in, |rules| {
+            cloudflare.edit_rules(theirs_in, |rules| {
                 if rules.is_empty() {
                     rules.push(r#"{"service":"http_status:404"}"#.to_owned());
                 }
@@ -99,7 +89,7 @@ fn of_two_rules_with_one_digest_neither_is_touched_until_one_is_gone() {
             assert!(matches!(&refused(&plan)[..], [(_, "digest_taken")]), "{label}: {plan:?}");
             assert_eq!(cloudflare, before, "{label}");
 
-            put_rules(&mut cloudflare, theirs_in, |rules| rules.retain(|rule| !rule.contains("theirs")));
+            cloudflare.edit_rules(theirs_in, |rules| rules.retain(|rule| !rule.contains("theirs")));
             let plan = cloudflare.run_loop(&wanted("http://new:80"), usize::MAX);
             assert_eq!(refused(&plan), [], "{label}");
             let services = cloudflare.document(&tunnel_id(ours_in)).rules().iter().map(|rule| rule.service());
@@ -112,7 +102,7 @@ fn of_two_rules_with_one_digest_neither_is_touched_until_one_is_gone() {
 fn a_path_whose_digest_a_rule_in_another_tunnel_has_is_not_published() {
     let (ours, other) = paths_with_one_digest(&tunnel_id(HOME), &tunnel_id(OFFICE));
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    put_rules(&mut cloudflare, OFFICE, |rules| {
+    cloudflare.edit_rules(OFFICE, |rules| {
         rules.extend([theirs(NAME, &other), r#"{"service":"http_status:404"}"#.to_owned()]);
     });
     let before = cloudflare.clone();
@@ -129,7 +119,7 @@ fn of_two_rules_with_one_hostname_and_path_neither_is_ours_until_one_is_gone() {
         let wanted = |service: &str| [on("home", path, service)];
         let mut cloudflare = FakeCloudflare::new(&[], &[]);
         cloudflare.run_loop(&wanted("http://web:80"), usize::MAX);
-        put_rules(&mut cloudflare, HOME, |rules| rules.insert(1, theirs("A.example.com", path)));
+        cloudflare.edit_rules(HOME, |rules| rules.insert(1, theirs("A.example.com", path)));
         let own = cloudflare.snapshot().own_rules(&cloudflare.settings());
         let home = tunnel_id(HOME);
         assert!(!cloudflare.document(&home).rules().iter().any(|rule| own.has(&home, rule)), "{path}");
@@ -146,7 +136,7 @@ fn of_two_rules_with_one_hostname_and_path_neither_is_ours_until_one_is_gone() {
                 );
             }
         }
-        put_rules(&mut cloudflare, HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
+        cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
         assert_eq!(refused(&cloudflare.run_loop(&wanted("http://new:80"), usize::MAX)), [], "{path}");
     }
 }
@@ -198,7 +188,7 @@ fn a_hostname_does_not_move_away_from_somebody_elses_rule_of_it() {
         assert!(told.contains(HOME) && told.contains("\"^/theirs$\""), "{told}");
         assert_eq!(cloudflare, before);
 
-        put_rules(&mut cloudflare, HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
+        cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
         for _ in 0..2 {
             assert_eq!(refused(&cloudflare.run_loop(std::slice::from_ref(&desired), usize::MAX)), []);
         }
@@ -237,7 +227,7 @@ fn a_rule_that_a_wildcard_leads_visitors_to_in_another_tunnel_holds_the_name() {
     ] {
         let [(name, kind, content)] = records(leads_to);
         let mut cloudflare = FakeCloudflare::new(&[], &[(name, kind, &content)]);
-        put_rules(&mut cloudflare, OFFICE, |rules| rules.extend([theirs(NAME, their_path), REST.to_owned()]));
+        cloudflare.edit_rules(OFFICE, |rules| rules.extend([theirs(NAME, their_path), REST.to_owned()]));
         let before = cloudflare.clone();
         let plan = cloudflare.run_loop(&[on("home", "", "http://web:80")], usize::MAX);
         if label.is_empty() {
@@ -264,7 +254,7 @@ fn a_rule_that_a_zone_leads_to_once_it_is_active_holds_the_name() {
     let with_their_rule = || {
         let mut cloudflare = FakeCloudflare::new(&[], &[]);
         cloudflare.add_inner_zone(false);
-        put_rules(&mut cloudflare, OFFICE, |rules| rules.extend([theirs(below, "^/x$"), REST.to_owned()]));
+        cloudflare.edit_rules(OFFICE, |rules| rules.extend([theirs(below, "^/x$"), REST.to_owned()]));
         cloudflare
     };
     let mut cloudflare = with_their_rule();
@@ -285,7 +275,7 @@ fn a_hostname_behind_a_wildcard_is_taken_over_where_it_is_and_then_moves() {
     for writes in 0..8 {
         let mut cloudflare =
             FakeCloudflare::new(&[], &[("*.example.com", "CNAME", &target(OFFICE))]).adopting(&["all"]);
-        put_rules(&mut cloudflare, OFFICE, |rules| rules.extend([theirs(NAME, ""), REST.to_owned()]));
+        cloudflare.edit_rules(OFFICE, |rules| rules.extend([theirs(NAME, ""), REST.to_owned()]));
         let desired = [on("home", "", "http://web:80")];
         let adopted = cloudflare.run_loop(&desired, usize::MAX);
         assert_eq!(adopted.hosts[0].adoptions.len(), 1, "{adopted:?}");
@@ -365,4 +355,15 @@ fn what_is_disowned_comes_off_the_hostnames_that_are_named_and_off_no_others() {
         assert_eq!((&plan.own_before, &plan.own_after), (&own, &own), "{label}");
         assert_ne!(own, Plan::default().own_before);
     }
+}
+
+/// By its path ExternalDNS knows the endpoint, and asks for it again.
+#[test]
+fn of_two_rules_in_one_place_the_path_is_shown_all_the_same() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[on("home", "^/a", "http://web:80")], usize::MAX);
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs(NAME, "^/a")));
+    let shown = records::records(&cloudflare.snapshot(), &cloudflare.settings()).endpoints;
+    let paths: Vec<&str> = shown.iter().map(|endpoint| &*endpoint.set_identifier).collect();
+    assert_eq!(paths, ["^/a"]);
 }

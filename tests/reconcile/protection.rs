@@ -1,11 +1,13 @@
 //! `webhook-access-policy`: what is refused, what stays protected, and which applications go, on plans alone.
 
 mod beside;
+mod work;
 
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Decision, Destination, ReusablePolicy,
 };
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::access_guard::AccessReading;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness::endpoint;
@@ -193,8 +195,7 @@ fn a_foreign_rule_in_a_tunnel_that_nobody_is_led_to_protects_nothing() {
         [endpoint]
     };
     run(&mut cloudflare, &desired(""));
-    let home = FakeCloudflare::new(&[theirs.to_owned()], &[]).documents.remove(&tunnel_id(HOME));
-    cloudflare.documents.extend(home.map(|document| (tunnel_id(HOME), document)));
+    cloudflare.edit_rules(HOME, |rules| *rules = vec![theirs.to_owned()]);
     for access in ["", OPEN] {
         assert_rest(&cloudflare, &desired(access));
     }
@@ -256,9 +257,9 @@ fn a_policy_that_came_to_let_visitors_past_is_told_and_its_rule_stays_locked() {
 
 #[test]
 fn openings_up_to_the_limit_pass_and_more_stay_protected() {
-    for (count, label) in [(5, None), (6, Some("mass_opening"))] {
+    for (limit, count, label) in [(5, 5, None), (5, 6, Some("mass_opening")), (0, 6, None)] {
         let mut cloudflare = cloudflare();
-        cloudflare.mass_deletion_limit = 5;
+        cloudflare.mass_deletion_limit = limit;
         let all = |access: &str| -> Vec<Endpoint> {
             (0..count).map(|number| at(&format!("h{number}.example.com"), "", access)).collect()
         };
@@ -421,4 +422,92 @@ fn the_guard_tells_that_the_word_opens_nothing_that_a_policy_protects() {
     cloudflare.access_guard = true;
     assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "", OPEN)])), ["unprotected"]);
     assert_eq!((names(&cloudflare), locked(&cloudflare).len()), (vec![NAME], 1));
+}
+
+/// Who asks for other tokens lets in nobody that has this application's.
+#[test]
+fn a_rule_that_asks_for_other_tokens_keeps_no_application() {
+    let theirs = r#"{"hostname":"app.example.com","path":"^/x","service":"http://theirs:80","originRequest":{"access":{"required":true,"teamName":"my-team","audTag":["x"]}}}"#;
+    let mut cloudflare = FakeCloudflare::new(&[theirs.to_owned()], &[]).with_access(cloudflare().policies);
+    run(&mut cloudflare, &[at(NAME, "", "staff")]);
+    assert_eq!(names(&cloudflare), [NAME]);
+    run(&mut cloudflare, &[]);
+    assert_eq!((names(&cloudflare), locked(&cloudflare)), (vec![], vec!["app.example.com^/x".to_owned()]));
+}
+
+/// Without it nobody would get such a token, and the name would be offline.
+#[test]
+fn a_foreign_rule_that_asks_for_the_tokens_of_a_wildcards_application_keeps_it() {
+    let mut cloudflare = cloudflare();
+    run(&mut cloudflare, &[at("*.example.com", "", "staff")]);
+    let audience = cloudflare.applications()[0].audience.clone();
+    let theirs = format!(
+        r#"{{"hostname":"theirs.example.com","service":"http://theirs:80","originRequest":{{"access":{{"required":true,"teamName":"my-team","audTag":["{audience}"]}}}}}}"#
+    );
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs));
+    run(&mut cloudflare, &[]);
+    assert_eq!(names(&cloudflare), ["*.example.com"]);
+}
+
+#[test]
+fn a_record_gets_a_rule_in_silence_beside_what_protects_other_names() {
+    let mut cloudflare = cloudflare();
+    let record = |service| endpoint(NAME, &[("tunnel-service", service)]);
+    let beside = [at("other.example.com", "", "staff"), at("*.other.example.com", "", "staff")];
+    let with = |service| [vec![record(service)], beside.to_vec()].concat();
+    run(&mut cloudflare, &with("none"));
+    assert_eq!(labels(&run(&mut cloudflare, &with("http://web:80"))), [""; 0]);
+    assert_rest(&cloudflare, &with("http://web:80"));
+}
+
+/// The limit holds back what opens, and nothing else of the request.
+#[test]
+fn beside_too_many_openings_a_new_name_is_published() {
+    let mut cloudflare = cloudflare();
+    cloudflare.mass_deletion_limit = 5;
+    let all = |access: &str| (0..6).map(|number| at(&format!("h{number}.example.com"), "", access)).collect();
+    let (closed, opened): (Vec<Endpoint>, Vec<Endpoint>) = (all("staff"), all(OPEN));
+    run(&mut cloudflare, &closed);
+    let plan =
+        run(&mut cloudflare, &[opened, vec![at(NAME, "", ""), at("h0.example.com", "/p", "staff")]].concat());
+    assert_eq!(labels(&plan), ["mass_opening"; 6]);
+    let rules = cloudflare.document(&tunnel_id(HOME)).rules();
+    assert!(rules.iter().any(|rule| rule.hostname() == NAME));
+    assert!(names(&cloudflare).contains(&"h0.example.com/p"), "{:?}", names(&cloudflare));
+}
+
+/// Two applications over one place: which of them counts is not known.
+#[test]
+fn a_strangers_application_over_the_place_of_ours_is_told() {
+    let mut cloudflare = cloudflare();
+    run(&mut cloudflare, &[at(NAME, "", "staff")]);
+    cloudflare.applications_mut().push(foreign("theirs", &[NAME]));
+    let mut desired = at(NAME, "", "staff");
+    desired.provider_specific[0].value = "http://web:81".into();
+    assert_eq!(labels(&run(&mut cloudflare, &[desired])), ["application_held"]);
+}
+
+/// What is locked may be locked by an application that nobody sees now.
+#[test]
+fn nothing_is_opened_while_access_cannot_be_read() {
+    let mut cloudflare = cloudflare();
+    run(&mut cloudflare, &[at(NAME, "", "staff")]);
+    cloudflare.access = AccessReading::Failed("it hangs".into());
+    assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "", OPEN)])), ["access_unknown"]);
+    assert_eq!(locked(&cloudflare), [NAME]);
+}
+
+#[test]
+fn the_word_that_opens_a_path_is_refused_where_somebody_elses_application_protects_it() {
+    let mut cloudflare = cloudflare();
+    let staff = AttachedPolicy {
+        id: "staff".into(),
+        name: "staff-name".into(),
+        decision: Decision::Allow,
+        is_reusable: true,
+    };
+    let theirs = foreign("theirs", &["app.example.com/p", "app.example.com/p/*"]);
+    cloudflare.applications_mut().push(Application { policies: Some(vec![staff]), ..theirs });
+    assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "/p", OPEN)])), ["still_protected"]);
+    assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "/q", OPEN)])), [""; 0]);
 }

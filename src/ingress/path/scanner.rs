@@ -125,12 +125,12 @@ impl Scanner<'_> {
     }
 
     fn group_name(&mut self) -> Result<(), Syntax> {
-        let mut length = 0;
+        let mut is_begun = false;
         loop {
             match self.next() {
-                Some('>') if length > 0 => return Ok(()),
-                Some('a'..='z' | 'A'..='Z' | '_') => length += 1,
-                Some('0'..='9') if length > 0 => length += 1,
+                Some('>') if is_begun => return Ok(()),
+                Some('a'..='z' | 'A'..='Z' | '_') => is_begun = true,
+                Some('0'..='9') if is_begun => {}
                 _ => return Err(Syntax::GroupName),
             }
         }

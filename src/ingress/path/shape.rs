@@ -101,10 +101,6 @@ fn literal_beginning(text: &str) -> Option<String> {
         match characters.peek() {
             // The character before it may be absent or counted.
             Some('*' | '?' | '{') => break,
-            Some('+') => {
-                literal.push(plain);
-                break;
-            }
             _ => literal.push(plain),
         }
     }
@@ -165,6 +161,22 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_form_is_read_back_if_it_stands_for_a_path() {
+        for (text, path) in [
+            ("^/api(/|$)", Some("/api")),
+            ("^/api(?:/|$)", Some("/api")),
+            (r"^/a\.b(/|$)", Some("/a.b")),
+            ("^api(/|$)", None),
+            ("^/api/(/|$)", None),
+            ("^(/|$)", None),
+            ("/api(/|$)", None),
+            ("^/a.b(/|$)", None),
+        ] {
+            assert_eq!(prefix_of(text).as_deref(), path, "{text}");
+        }
+    }
+
+    #[test]
     fn expressions_are_ranked_from_narrow_to_wide() {
         let ranked = [
             Some("^/api/v2/users"),
@@ -201,6 +213,10 @@ mod tests {
             (r"^/a\d", Some("/a")),
             ("^/a[|]b", Some("/a")),
             ("^/(a|b)", Some("/")),
+            ("^/(a[)]|b)", Some("/")),
+            ("^/(a)|/b", None),
+            ("^/a[(]|/b", None),
+            ("^/a[b]|/c", None),
             (r"^/a\|b", Some("/a|b")),
             ("^/a|/b", None),
             ("/a", None),

@@ -262,35 +262,26 @@ fn culprits<'a>(answer: &ApiRejection, refused: &Document, work: &[Edit<'a>]) ->
 
 #[cfg(test)]
 mod tests {
-    use serde_json::value::RawValue;
-
     use super::*;
-    use crate::ingress::{OriginRequest, Service, WantedRule};
+    use crate::fixture::{document, put, tunnel};
     use crate::model::Hostname;
     use crate::provider::execution::work::Work;
 
     /// A refused document with a rule of somebody else's in front of ours.
     fn refused() -> Document {
-        let config = r#"{"ingress":[
-            {"hostname":"theirs.example.com","path":"(","service":"http://theirs:80"},
+        document(
+            r#"{"hostname":"theirs.example.com","path":"(","service":"http://theirs:80"},
             {"hostname":"ours.example.com","service":"http://web:80"},
-            {"service":"http_status:404"}]}"#;
-        let config = RawValue::from_string(config.to_owned()).expect("JSON");
-        Document::parse(Some(&config)).expect("a document")
+            {"service":"http_status:404"}"#,
+        )
     }
 
     /// A rule that was there before is refused again in any group, so dividing the work would only cost calls.
     #[test]
     fn the_rule_that_the_answer_names_is_ours_or_everybody_waits_for_whoever_made_it() {
-        let tunnel = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id");
-        let rule = WantedRule {
-            hostname: Hostname::parse("ours.example.com").expect("a hostname"),
-            path: None,
-            service: Service::parse("http://web:80").expect("a service"),
-            origin_request: OriginRequest::default(),
-        };
-        let removal = RuleEdit::Remove { hostname: rule.hostname.clone(), path: None };
-        let put = RuleEdit::Put { rule, replaces: false };
+        let (tunnel, hostname) = (tunnel(), Hostname::parse("ours.example.com").expect("a hostname"));
+        let removal = RuleEdit::Remove { hostname, path: None };
+        let put = put("ours.example.com", "http://web:80");
         let piece = |edit| Piece { hostname: "ours.example.com", work: Work::Edit(&tunnel, edit) };
         for (message, edit, expected) in [
             ("Rule #2 has an invalid regex", &put, "named"),

@@ -183,6 +183,37 @@ mod tests {
     }
 
     #[test]
+    fn the_share_of_bad_ones_is_remembered_from_one_request_to_the_next() {
+        assert_eq!(GroupTesting::of_untried(200).next_later(), usize::MAX, "nothing is known");
+        for group in 1..100 {
+            let narrowing = GroupTesting::of_doubtful(200, group);
+            assert_eq!(narrowing.next(), group);
+            assert!((group.max(2) - 1..=group).contains(&narrowing.next_later()), "{group}: {narrowing:?}");
+        }
+        for group in [100, 200, 300] {
+            let narrowing = GroupTesting::of_doubtful(200, group);
+            assert_eq!(
+                (narrowing.next(), narrowing.next_later()),
+                (group.min(200), usize::MAX),
+                "half of it tells nothing"
+            );
+        }
+    }
+
+    #[test]
+    fn without_those_that_were_named_the_others_are_tried_together() {
+        for (rest, next) in [(190, 190), (1, 1), (0, 1)] {
+            let mut narrowing = GroupTesting::of_untried(200);
+            narrowing.was_refused(200);
+            narrowing.was_named(rest);
+            assert_eq!((narrowing.next(), narrowing.is_untried()), (next, false));
+        }
+        let mut narrowing = GroupTesting::of_untried(200);
+        narrowing.was_named(190);
+        assert!(!narrowing.is_untried());
+    }
+
+    #[test]
     fn a_halving_that_is_interrupted_goes_on_where_it_was() {
         let mut narrowing = GroupTesting::of_untried(200);
         narrowing.was_refused(200);

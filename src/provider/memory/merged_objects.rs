@@ -262,19 +262,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::TunnelId;
+    use crate::fixture::settings;
     use crate::model::endpoint::{Labels, Property};
     use crate::provider::memory::year;
     use crate::reconcile::canonical::{RESOURCE_LABEL, TUNNEL_SERVICE};
-    use crate::reconcile::{ConfiguredTunnel, Policy};
 
     const MINUTE: Duration = Duration::from_secs(60);
-
-    fn settings() -> Settings {
-        let id = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("a well-formed id");
-        let tunnel = ConfiguredTunnel { id, name: "home".into(), is_local: false };
-        Settings::new(Policy::new("default"), tunnel, Vec::new())
-    }
 
     fn object(name: &str, service: &str) -> Endpoint {
         Endpoint {
@@ -442,6 +435,26 @@ mod tests {
         }
         loops.merged.complete(shown, &settings(), loops.now);
         assert_eq!(loops.merged.casts.0.len(), CASTS_MAX);
+    }
+
+    /// What was put by for one place counts when another one asks for room.
+    #[test]
+    fn the_endpoints_of_all_places_share_the_room() {
+        let mut loops = Loops::new();
+        let large = |hostname: usize, name: &str| {
+            let text = name.repeat(MERGED_MAX_BYTES / 9);
+            let endpoint =
+                Endpoint { dns_name: format!("h{hostname}.example.com"), ..object(name, "http://a:80") };
+            Endpoint { provider_specific: vec![Property::new(TUNNEL_SERVICE, text)], ..endpoint }
+        };
+        for hostname in 0..12 {
+            for name in ["a", "b"] {
+                let shown = (0..=hostname).map(|hostname| large(hostname, name));
+                loops.see_all(shown.collect());
+            }
+        }
+        let kept: usize = loops.merged.places.values().map(Place::bytes).sum();
+        assert!((MERGED_MAX_BYTES / 2..=MERGED_MAX_BYTES).contains(&kept), "{kept}");
     }
 
     #[test]

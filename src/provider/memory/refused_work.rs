@@ -130,6 +130,38 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
+        let (mut refused, now) = (RefusedWork::default(), Instant::now());
+        assert!(refused.is_empty());
+        let learn = |refused: &mut RefusedWork| {
+            refused.learn(&Done { rejections: vec![rejection("work")], ..Done::default() }, now);
+        };
+        learn(&mut refused);
+        learn(&mut refused);
+        assert!(!refused.is_empty());
+        refused.forget("other work");
+        assert!(refused.reason("work", &Snapshot::default(), now).is_some());
+        refused.forget("work");
+        assert!(refused.reason("work", &Snapshot::default(), now).is_none());
+        learn(&mut refused);
+        let waited = now + limits::REJECTION_PAUSE_MIN;
+        assert!(refused.reason("work", &Snapshot::default(), waited).is_none());
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn what_is_refused_is_forgotten_when_nobody_asked_for_it_any_more() {
+        let (mut refused, now) = (RefusedWork::default(), Instant::now());
+        refused.learn(&Done { rejections: vec![rejection("work")], ..Done::default() }, now);
+        let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
+        refused.learn(&Done::default(), last - Duration::from_secs(1));
+        assert!(!refused.is_empty());
+        refused.learn(&Done::default(), last);
+        assert!(refused.is_empty());
+    }
+
+    #[test]
     fn a_year_of_other_refused_work_in_every_loop_leaves_that_of_the_last_hours() {
         let mut refused = RefusedWork::default();
         for (number, now) in year::loops() {

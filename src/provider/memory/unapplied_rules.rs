@@ -136,13 +136,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::fixture::tunnel;
     use crate::ingress::{PathPattern, Service, WantedRule};
     use crate::model::Hostname;
     use crate::provider::memory::year;
-
-    fn tunnel() -> TunnelId {
-        TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id")
-    }
 
     fn put(hostname: &str, path: Option<&str>, ca_pool: Option<&str>) -> RuleEdit {
         let rule = WantedRule {

@@ -157,21 +157,16 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::ingress::{Document, OriginRequest, Service};
-    use crate::model::{AccountId, Hostname, Record, Zone, ZoneId, ZonePlan};
+    use crate::fixture;
+    use crate::ingress::Document;
+    use crate::model::{AccountId, Record, Zone, ZoneId, ZonePlan};
     use crate::provider::memory::year;
     use crate::reconcile::snapshot::{TunnelSnapshot, ZoneSnapshot};
     use crate::reconcile::stamp::Stamp;
     use crate::reconcile::{ConfiguredTunnel, Policy};
 
     fn put(hostname: &str, port: u64) -> RuleEdit {
-        let rule = WantedRule {
-            hostname: Hostname::parse(hostname).expect("a hostname"),
-            path: None,
-            service: Service::parse(&format!("http://web:{}", 1 + port % 60_000)).expect("a service"),
-            origin_request: OriginRequest::default(),
-        };
-        RuleEdit::Put { rule, replaces: false }
+        fixture::put(hostname, &format!("http://web:{}", 1 + port % 60_000))
     }
 
     const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
@@ -243,9 +238,7 @@ mod tests {
 
     #[test]
     fn a_year_of_rules_that_are_never_written_leaves_those_that_a_stamp_names() {
-        let tunnel = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id");
-        let configured = ConfiguredTunnel { id: tunnel.clone(), name: "home".into(), is_local: false };
-        let settings = Settings::new(Policy::new("default"), configured, Vec::new());
+        let (tunnel, settings) = (fixture::tunnel(), fixture::settings());
         let mut unpublished = UnpublishedRules::default();
         for (number, _) in year::loops() {
             let hostname = format!("h{number}.example.com");

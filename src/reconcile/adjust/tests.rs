@@ -392,11 +392,135 @@ fn two_services_for_one_name_are_none() {
 
 #[test]
 fn more_unknown_properties_than_are_looked_at_make_an_endpoint_invalid() {
-    let mut endpoint = endpoint("a.example.com", "CNAME", "http://web:80", &[]);
-    let unknown = (0..100).map(|number| Property::new(format!("webhook/x{number}"), "x"));
-    endpoint.provider_specific.extend(unknown);
-    assert!(read_one(&endpoint, &settings()).publication.is_err());
-    assert!(adjust(&[endpoint], &settings()).notes.len() <= limits::UNKNOWN_PROPERTIES_MAX);
+    let with_unknown = |target: &str, count: usize| {
+        let mut endpoint = endpoint("a.example.com", "CNAME", target, &[]);
+        let unknown = (0..count).map(|number| Property::new(format!("webhook/x{number}"), "x"));
+        endpoint.provider_specific.extend(unknown);
+        endpoint
+    };
+    let limit = limits::UNKNOWN_PROPERTIES_MAX;
+    for (count, is_valid) in [(limit, true), (limit + 1, false), (limit + 2, false), (100, false)] {
+        let endpoint = with_unknown("http://web:80", count);
+        assert_eq!(read_one(&endpoint, &settings()).publication.is_ok(), is_valid, "{count}");
+        let notes = adjust(&[endpoint], &settings()).notes;
+        let named: usize = notes.iter().map(|note| note.text.matches("is left out").count()).sum();
+        assert!(named <= limit, "{count}: {named}");
+        // One that names no service is perhaps another provider's, unless there is too much to tell.
+        let count_of_elsewhere =
+            adjust(&[with_unknown("lb.example.net", count)], &settings()).endpoints.len();
+        assert_eq!(count_of_elsewhere, usize::from(!is_valid), "{count}");
+    }
+}
+
+#[test]
+fn a_group_that_is_not_meant_for_a_tunnel_is_left_out_alone() {
+    let services = |said: &[(&str, &str)]| {
+        let adjusted = adjust(&[endpoint("a.example.com", "A", "192.0.2.1", said)], &settings());
+        let service = |one: &Endpoint| one.property("webhook/tunnel-service").unwrap_or("invalid").to_owned();
+        adjusted.endpoints.iter().map(service).collect::<Vec<_>>()
+    };
+    let (base, api) =
+        (("webhook/tunnel-service", "http://a:80"), ("webhook/tunnel-service.api", "http://b:80"));
+    let (path, out) = (("webhook/tunnel-path.api", "^/api"), ("webhook/tunnel.api", "false"));
+    assert_eq!(services(&[base, api, path]), ["http://a:80", "http://b:80"]);
+    assert_eq!(services(&[base, api, path, out]), ["http://a:80"]);
+    assert_eq!(services(&[("webhook/tunnel", "false"), api, path]), Vec::<String>::new());
+}
+
+#[test]
+fn a_path_that_belongs_to_no_rule_is_a_mistake_of_every_group() {
+    let said = [
+        ("webhook/tunnel-path", "^/x"),
+        ("webhook/tunnel-service.api", "http://api:80"),
+        ("webhook/tunnel-path.api", "^/api"),
+        ("webhook/tunnel-service.images", "http://images:80"),
+        ("webhook/tunnel-path.images", "^/images"),
+    ];
+    let (settings, stray) = (settings(), endpoint("a.example.com", "A", "192.0.2.1", &said));
+    let read = EndpointReader::new(&settings, Notes::with_room(0)).read(&stray);
+    assert_eq!(read.len(), 2);
+    for one in read {
+        let problem = one.publication.expect_err("a mistake").to_string();
+        assert!(problem.contains("has no group and belongs to no rule"), "{problem}");
+    }
+    assert!(
+        read_one(&endpoint("a.example.com", "A", "192.0.2.1", &said[1..3]), &settings).publication.is_ok()
+    );
+}
+
+#[test]
+fn a_record_alone_has_neither_a_path_nor_an_option() {
+    let none = ("webhook/tunnel-service", "none");
+    let problem = |other| problem_of(&endpoint("a.example.com", "A", "192.0.2.1", &[none, other]));
+    for other in [("webhook/tunnel-path", "^/x"), ("webhook/origin-no-tls-verify", "true")] {
+        assert!(problem(other).contains("there is no rule"), "{other:?}");
+    }
+    let alone = endpoint("a.example.com", "A", "192.0.2.1", &[none]);
+    assert!(read_one(&alone, &settings()).publication.is_ok());
+}
+
+#[test]
+fn the_other_rules_of_an_object_say_for_which_they_wait() {
+    let told = |path: (&str, &str)| {
+        let said = [
+            ("webhook/tunnel-service", "http://a:80"),
+            ("webhook/tunnel-service.api", "http://b:80/mistake"),
+            path,
+        ];
+        let endpoint = endpoint("a.example.com", "A", "192.0.2.1", &said);
+        let (settings, mut waits) = (settings(), String::new());
+        for read in EndpointReader::new(&settings, Notes::with_room(0)).read(&endpoint) {
+            let problem = read.publication.map_err(|problem| problem.to_string()).err().unwrap_or_default();
+            if problem.contains("waits for") {
+                waits = problem;
+            }
+        }
+        waits
+    };
+    let known = told(("webhook/tunnel-path.api", "^/api"));
+    assert!(known.contains(r#"the object's rule for path "^/api", which is invalid"#), "{known}");
+    let unknown = told(("webhook/tunnel-paht.api", "^/api"));
+    assert!(unknown.contains("another rule of the object, whose path is not known: "), "{unknown}");
+}
+
+/// Cut to the length of a hostname, a longer name would be another one, which somebody may have.
+#[test]
+fn the_name_of_an_unread_endpoint_never_becomes_another_hostname() {
+    let large = [("webhook/x", &*"x".repeat(limits::ENDPOINT_MAX_BYTES))];
+    for (length, kept) in [(253, 253), (254, 254), (300, 254)] {
+        let name = "abcdefg.".repeat(40);
+        let name = name.get(..length).expect("long enough");
+        let (settings, endpoint) = (settings(), endpoint(name, "A", "192.0.2.1", &large));
+        let read = read_one(&endpoint, &settings).endpoint;
+        assert_eq!(Some(&*read.dns_name), name.get(..kept), "{length}");
+    }
+}
+
+#[test]
+fn an_endpoint_of_exactly_the_most_bytes_groups_or_properties_is_read() {
+    let service = ("webhook/tunnel-service", "http://web:80");
+    let bare = endpoint("a.example.com", "A", "192.0.2.1", &[service, ("aws/x", "")]);
+    let room = limits::ENDPOINT_MAX_BYTES - bare.text_bytes();
+    for (more, is_read) in [(0, true), (1, false), (2, false)] {
+        let text = "x".repeat(room + more);
+        let full = endpoint("a.example.com", "A", "192.0.2.1", &[service, ("aws/x", &text)]);
+        assert_eq!(read_one(&full, &settings()).publication.is_ok(), is_read, "{more}");
+
+        let mut many = endpoint("a.example.com", "A", "192.0.2.1", &[service]);
+        let others = (1..limits::ENDPOINT_PROPERTIES_MAX + more).map(|number| format!("aws/{number}"));
+        many.provider_specific.extend(others.map(|name| Property::new(name, "x")));
+        assert_eq!(read_one(&many, &settings()).publication.is_ok(), is_read, "{more}");
+
+        let mut groups = endpoint("a.example.com", "A", "192.0.2.1", &[]);
+        for number in 0..limits::ENDPOINT_GROUPS_MAX + more {
+            let property =
+                |name: &str, value: &str| Property::new(format!("webhook/{name}.g{number}"), value);
+            groups.provider_specific.push(property("tunnel-service", "http://web:80"));
+            groups.provider_specific.push(property("tunnel-path-prefix", &format!("/g{number}")));
+        }
+        let read = EndpointReader::new(&settings(), Notes::with_room(0)).read(&groups);
+        assert_eq!(read.iter().all(|one| one.publication.is_ok()), is_read, "{more}");
+    }
 }
 
 /// Random endpoints found these: each once changed or vanished when it was adjusted again.

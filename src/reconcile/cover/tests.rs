@@ -245,6 +245,9 @@ fn an_application_that_may_take_a_request_counts_with_its_gap() {
     }
     let idn = [application("all", &["xn--bcher-kva.example"]), bypass("x", &["bücher.example/x"])];
     assert_eq!(judged(&idn, "bücher.example", ""), "bypass: x");
+    let idn = |x: &str| [application("all", &["a.example.com"]), bypass("x", &[x])];
+    assert_eq!(judged(&idn("ü.example.com"), HOST, ""), "ALL");
+    assert_eq!(judged(&idn("ü*.example.com"), HOST, ""), "bypass: x", "a wildcard that cannot be read");
 }
 
 #[test]

@@ -444,5 +444,40 @@ mod tests {
             assert!(withheld.contains(way_out), "{way_out} is missing in {withheld}");
         }
         assert_eq!(Refusal::lines([].iter()), []);
+        let as_many_as_are_shown = refusals.iter().take(limits::NAMES_SHOWN_MAX);
+        let lines = Refusal::lines(as_many_as_are_shown).iter().map(ToString::to_string).collect::<String>();
+        assert!(lines.contains("h7.example.com\" refused=undecided"), "{lines}");
+    }
+
+    #[test]
+    fn a_refusal_names_its_path_and_the_comment_of_what_is_in_the_way_if_there_is_one() {
+        let held = |path: &str, comment: &str| {
+            let refusal = Refusal {
+                hostname: "a.example.com".into(),
+                set_identifier: Some(path.into()),
+                resource: None,
+                reason: Reason::RecordHeld {
+                    kind: "A".into(),
+                    content: "192.0.2.1".into(),
+                    comment: comment.into(),
+                    remedy: None,
+                    adopt: None,
+                },
+            };
+            refusal.to_string()
+        };
+        let start =
+            r#"hostname="a.example.com" refused=record_held the name has a record A "192.0.2.1" that is"#;
+        assert!(held("", "").starts_with(start), "{}", held("", ""));
+        let start = r#"hostname="a.example.com" path="^/a" refused=record_held the name has a record A "192.0.2.1" with the comment "ask Jo" that is"#;
+        assert!(held("^/a", "ask Jo").starts_with(start), "{}", held("^/a", "ask Jo"));
+    }
+
+    /// They count in a metric of their own.
+    #[test]
+    fn what_is_refused_for_its_protection_is_told_from_the_rest() {
+        assert!(Reason::AccessPolicy("x".into()).leaves_unprotected());
+        assert!(Reason::ApplicationHeld { application: "x".into(), is_exact: true }.leaves_unprotected());
+        assert!(!Reason::NoZone.leaves_unprotected() && !Reason::WouldOpen.leaves_unprotected());
     }
 }

@@ -194,3 +194,35 @@ fn registry_txt(endpoint: &Endpoint) -> Option<(String, RegistryTxt)> {
     };
     Some((hostname::normalize(data_name), txt))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::settings;
+    use crate::model::endpoint::Labels;
+
+    #[test]
+    fn only_addresses_and_the_registrys_txt_concern_a_plan_and_anything_of_another_owner() {
+        let settings = settings();
+        let owned = (OWNED_RECORD_LABEL, "a.example.com");
+        for (kind, labels, new, old) in [
+            ("CNAME", &[][..], true, false),
+            ("CNAME", &[(OWNER_LABEL, "default")], true, false),
+            ("CNAME", &[(OWNER_LABEL, "other")], true, true),
+            ("A", &[owned], true, false),
+            ("TXT", &[owned], true, false),
+            ("TXT", &[], false, false),
+            ("MX", &[], false, false),
+            ("MX", &[owned], false, false),
+            ("MX", &[(OWNER_LABEL, "other")], true, true),
+        ] {
+            let endpoint = Endpoint {
+                record_type: kind.to_owned(),
+                labels: Labels::from_iter(labels.iter().copied()),
+                ..Endpoint::default()
+            };
+            assert_eq!(concerns(&endpoint, false, &settings), new, "{kind} {labels:?}");
+            assert_eq!(concerns(&endpoint, true, &settings), old, "{kind} {labels:?}");
+        }
+    }
+}

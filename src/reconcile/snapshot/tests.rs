@@ -1,6 +1,6 @@
 use super::*;
+use crate::fixture::settings;
 use crate::model::{AccountId, RecordId, ZoneId, ZonePlan};
-use crate::reconcile::{ConfiguredTunnel, Policy};
 
 const TARGET: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com";
 
@@ -30,12 +30,6 @@ fn record(name: &str, kind: &str, content: &str, comment: &str) -> Record {
     }
 }
 
-fn settings() -> Settings {
-    let id = TunnelId::from_hostname(TARGET).expect("a tunnel's hostname");
-    let tunnel = ConfiguredTunnel { id, name: "home".into(), is_local: false };
-    Settings::new(Policy::new("default"), tunnel, Vec::new())
-}
-
 #[test]
 fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
     for (served, elsewhere, expected) in [
@@ -47,6 +41,8 @@ fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
         // An outer zone that is not served takes nothing from an inner one that is.
         (&["shop.example.com"], &["example.com"], Some("shop.example.com")),
         (&["other.test"], &[], None),
+        // Another account has it as well, and only one of them is delegated to.
+        (&["shop.example.com"], &["shop.example.com"], Some("shop.example.com")),
     ] {
         let snapshot = Snapshot {
             zones: served.iter().map(|name| zone(name, Vec::new())).collect(),
@@ -56,6 +52,30 @@ fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
         let found = snapshot.zone_of("a.shop.example.com").map(|zone| &*zone.zone.name);
         assert_eq!(found, expected, "{served:?} without {elsewhere:?}");
     }
+}
+
+#[test]
+fn a_name_is_held_by_a_record_of_ours_alone() {
+    let stamped = record("a.example.com", "CNAME", TARGET, "external-dns owner=default rules=-");
+    let theirs = record("b.example.com", "CNAME", TARGET, "");
+    let snapshot =
+        Snapshot { zones: vec![zone("example.com", vec![stamped, theirs])], ..Snapshot::default() };
+    let held =
+        ["a.example.com", "b.example.com", "c.example.com"].map(|name| snapshot.holds(name, &settings()));
+    assert_eq!(held, [true, false, false]);
+}
+
+#[test]
+fn of_other_rules_only_those_of_the_hostname_are_added() {
+    let digest = |text: &str| Digest::parse(text).expect("a digest");
+    let mut other = OwnRules::default();
+    other.add("a.example.com", [digest("k3f"), digest("xyz")]);
+    other.add("b.example.com", [digest("abc")]);
+    let mut own = OwnRules::default();
+    own.add_from(&other, "a.example.com");
+    own.add_from(&other, "c.example.com");
+    assert_eq!(own.digests_of("a.example.com"), other.digests_of("a.example.com"));
+    assert_eq!((own.digests_of("b.example.com"), own.digests_of("c.example.com")), (None, None));
 }
 
 /// Cloudflare writes some itself, for R2 or a load balancer, and changes them for nobody.

@@ -171,3 +171,14 @@ fn what_opens_beside_or_below_a_lock_counts_as_opening() {
         assert_eq!((labels(&plan), open_rules(&cloudflare)), (vec!["mass_opening"; 6], 0), "{prefix:?}");
     }
 }
+
+/// Its endpoint says so, and would say it for ever.
+#[test]
+fn with_a_default_policy_a_record_that_stands_open_shows_the_word_that_opens() {
+    let mut cloudflare = cloudflare();
+    cloudflare.default_access_policy = vec!["staff".into()];
+    let record = endpoint(NAME, &[("tunnel-service", "none"), ("access-policy", OPEN)]);
+    run(&mut cloudflare, std::slice::from_ref(&record));
+    assert_eq!(cloudflare.records.len(), 1);
+    assert_rest(&cloudflare, &[record]);
+}

@@ -485,6 +485,16 @@ impl FakeCloudflare {
         self.documents.get(id).expect("both tunnels are there")
     }
 
+    /// Somebody edits the rules of a tunnel, as their texts.
+    pub fn edit_rules(&mut self, tunnel: &str, edit: impl FnOnce(&mut Vec<String>)) {
+        let id = tunnel_id(tunnel);
+        let mut rules: Vec<String> =
+            self.document(&id).rules().iter().map(|rule| rule.raw().get().to_owned()).collect();
+        edit(&mut rules);
+        let text = RawValue::from_string(format!(r#"{{"ingress":[{}]}}"#, rules.join(","))).expect("JSON");
+        self.documents.insert(id, Document::parse(Some(&text)).expect("a document"));
+    }
+
     /// Rules that are neither of `foreign` nor named by a stamp.
     pub fn unclaimed_rules(&self, foreign: &Self) -> Vec<String> {
         let mut unclaimed = Vec::new();

@@ -295,6 +295,10 @@ mod tests {
             (course.staying, course.leaving),
             ([digest(HOME, "^/a")].into(), [digest(HOME, "^/b")].into())
         );
+        // What is new may be what the withdrawn one became.
+        let mut replaced = asked_for().asks(OFFICE, "^/c", SERVICE);
+        replaced.settled.late.insert(tunnel(OFFICE));
+        assert!(course_of(&replaced).staying.contains(&digest(HOME, "^/b")));
     }
 
     #[test]

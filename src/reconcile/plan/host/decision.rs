@@ -182,9 +182,8 @@ fn tunnel_for(standing: &Standing<'_>, desired: &[Desired<'_>], withdrawn: &Clai
             && !withdrawn.rules.contains(digest)
             && !desired.iter().any(|desired| state.is_for_path(desired.path()))
     });
-    let two = desired.iter().any(|desired| desired.tunnel() != first);
     let is_asked_for = || desired.iter().any(|desired| *desired.tunnel() == led_to);
-    let is_kept = stays || (two && is_asked_for()) || obstacle::left_behind(standing, &led_to).is_some();
+    let is_kept = stays || is_asked_for() || obstacle::left_behind(standing, &led_to).is_some();
     Some(if is_kept { led_to } else { first.clone() })
 }
 
@@ -262,6 +261,13 @@ mod tests {
     }
 
     #[test]
+    fn a_new_path_that_is_refused_holds_back_nobody() {
+        let fixture = Fixture::new().published(&[(HOME, "")]).rule(OFFICE, "^/b", "http://theirs:80");
+        let fixture = fixture.asks(OFFICE, "", SERVICE).asks(OFFICE, "^/b", SERVICE);
+        assert_eq!(decided(&fixture), [vec!["office:"], vec!["^/b:rule_held"]]);
+    }
+
+    #[test]
     fn a_deleted_tunnel_publishes_nothing() {
         let fixture = Fixture::new().deleted(OFFICE).asks(OFFICE, "", SERVICE);
         assert_eq!(decided(&fixture), [vec![], vec![":tunnel_gone"]]);
@@ -303,5 +309,8 @@ mod tests {
     fn of_two_rules_in_one_place_none_is_withdrawn() {
         let fixture = Fixture::new().published(&[(HOME, "")]).rule(HOME, "", "http://other:80").withdraws("");
         assert_eq!(decided(&fixture), [vec![], vec![":edit"]]);
+        let beside = Fixture::new().published(&[(HOME, ""), (HOME, "^/a")]).rule(HOME, "", "http://other:80");
+        let (claims, refusals) = withdrawn_claims(&beside.withdraws("^/a").standing(), false);
+        assert_eq!((claims, told(&refusals)), (super::super::fixture::claims(&[(HOME, "^/a")]), vec![]));
     }
 }
