@@ -298,3 +298,18 @@ fn planned_bytes(endpoint: &Endpoint) -> usize {
     let is_planned = endpoint.is_address() && endpoint.property(INVALID).is_none();
     endpoint.memory_bytes() + if is_planned { HOSTNAME } else { OTHER }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::endpoint::Property;
+
+    #[test]
+    fn an_endpoint_counts_with_the_work_for_its_hostname_if_there_is_any() {
+        let endpoint = |kind: &str| Endpoint { record_type: kind.to_owned(), ..Endpoint::default() };
+        let refused = Endpoint { provider_specific: vec![Property::new(INVALID, "x")], ..endpoint("CNAME") };
+        for (endpoint, more) in [(endpoint("CNAME"), 2_048), (endpoint("TXT"), 256), (refused, 256)] {
+            assert_eq!(planned_bytes(&endpoint), endpoint.memory_bytes() + more);
+        }
+    }
+}
