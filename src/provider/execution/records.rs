@@ -58,6 +58,7 @@ impl<'a> Execution<'a> {
                     Stage::Repoint => self.note_led_over(pieces),
                     _ => {}
                 }
+                self.note_comments(pieces);
                 Ok(Sent::Done)
             }
             Err(error) => {
@@ -68,6 +69,9 @@ impl<'a> Execution<'a> {
                     if !matches!(error, Error::Intercepted(_)) {
                         self.report_adoptions(pieces);
                     }
+                }
+                if error.may_have_been_done() {
+                    self.note_comments(pieces);
                 }
                 Ok(match self.judge(error)? {
                     Ok(answer) => {
@@ -91,6 +95,18 @@ impl<'a> Execution<'a> {
             if !host.comments_before.is_empty() {
                 self.tools.unpublished_rules.insert_adopted(&host.hostname, &host.comments_before);
             }
+        }
+    }
+
+    /// The comments are there, or may be: they tell stamps of this process from those of another replica.
+    fn note_comments(&mut self, pieces: &[Piece<'a>]) {
+        for piece in pieces {
+            let comments = piece.operations().iter().filter_map(|operation| match operation {
+                RecordOperation::Post(record) => Some(&*record.comment),
+                RecordOperation::Patch(patch, _) => patch.comment.as_deref(),
+                RecordOperation::Delete(..) => None,
+            });
+            self.tools.unpublished_rules.insert_comments(piece.hostname, comments);
         }
     }
 

@@ -6,12 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ingress::{RuleEdit, WantedRule};
 use crate::model::{RecordId, TunnelId};
 use crate::reconcile::Settings;
-use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::Digest;
 
 /// The number of wishes remembered for one place. More would mean a wish that changes in every loop and is never
 /// fulfilled.
 const WISHES_MAX: usize = 4;
+
+/// The number of stamps remembered for one hostname: those of the last writes, of which any may be the last one done.
+const STAMPS_MAX: usize = 4;
 
 /// The memory is lost with the process: what a crash leaves behind cannot be told from a rule of ours.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +31,9 @@ struct Stamped {
     digests: BTreeSet<Digest>,
     /// The rules behind the digests, the oldest first.
     rules: Vec<(TunnelId, WantedRule)>,
+    /// The comments that this process sent for the hostname's records since, the oldest first. A stamp that did not
+    /// change was not sent.
+    comments: Vec<Box<str>>,
 }
 
 impl UnpublishedRules {
@@ -40,6 +46,19 @@ impl UnpublishedRules {
         if let Some(digest) = digest_of(tunnel, edit) {
             self.stamped.entry(hostname.into()).or_default().insert(digest, tunnel, rule);
         }
+    }
+
+    /// Notes comments that were sent for the records of a hostname that waits for a rule.
+    pub(crate) fn insert_comments<'c>(&mut self, hostname: &str, comments: impl Iterator<Item = &'c str>) {
+        let Some(stamped) = self.stamped.get_mut(hostname) else {
+            return;
+        };
+        for comment in comments {
+            stamped.comments.retain(|known| **known != *comment);
+            stamped.comments.push(comment.into());
+        }
+        let superfluous = stamped.comments.len().saturating_sub(STAMPS_MAX);
+        stamped.comments.drain(..superfluous);
     }
 
     /// Notes that records are about to be taken over, with their present comments.
@@ -83,7 +102,7 @@ impl UnpublishedRules {
     }
 
     fn retain(&mut self, stays: impl Fn(&str, Digest) -> bool) {
-        self.stamped.retain(|hostname, Stamped { digests, rules }| {
+        self.stamped.retain(|hostname, Stamped { digests, rules, comments: _ }| {
             digests.retain(|digest| stays(hostname, *digest));
             rules.retain(|(tunnel, rule)| digests.contains(&Digest::of(tunnel, rule.path_text())));
             !digests.is_empty()
@@ -91,8 +110,9 @@ impl UnpublishedRules {
     }
 
     /// The digests that a stamp names although the rule at their place is not ours. A rule that stands as it is wanted
-    /// is ours, as if it had been written. Digests that no stamp names any more are forgotten, because they do not
-    /// concern whoever has the hostname later.
+    /// is ours, as if it had been written. Digests that no stamp of this process names any more are forgotten, because
+    /// they do not concern whoever has the hostname later: another replica may have stamped it since, and written what
+    /// stands there.
     pub(crate) fn taken(
         &mut self,
         snapshot: &Snapshot,
@@ -105,6 +125,11 @@ impl UnpublishedRules {
         let mut published: BTreeMap<Box<str>, BTreeSet<Digest>> = BTreeMap::new();
         let own = snapshot.own_rules(settings);
         self.comments.retain(|hostname, _| own.digests_of(hostname).is_some());
+        self.stamped.retain(|hostname, stamped| {
+            let records = snapshot.own_records_of(hostname, settings);
+            let is_known = |own: &OwnRecord<'_>| stamped.comments.contains(&own.record.comment);
+            stamped.comments.is_empty() || records.iter().any(is_known)
+        });
         self.retain(|hostname, digest| {
             own.digests_of(hostname).is_some_and(|digests| digests.contains(&digest))
         });
@@ -234,6 +259,29 @@ mod tests {
         }
         unpublished.insert(&tunnel(HOME), NAME, &put(NAME, 85 - 1));
         assert!(taken(&mut unpublished, 81), "the oldest of five wishes is forgotten");
+    }
+
+    /// Of several writes without an answer any may be the last one that was done.
+    #[test]
+    fn a_hostname_is_forgotten_when_its_stamp_is_none_of_those_last_sent() {
+        let mut stamp = Stamp::new("default");
+        stamp.claims.rules = [HOME, OFFICE].map(|id| Digest::of(&tunnel(id), None)).into();
+        let standing = stamp.render(100).expect("it has room");
+        for (sent, is_taken) in [
+            (vec!["first", &*standing], true),
+            (vec![&*standing, "2", "3", "4"], true),
+            (vec![&*standing, "2", "3", "4", &*standing, "6"], true),
+            (vec![&*standing, "2", "3", "4", "5"], false),
+            (vec!["first"], false),
+        ] {
+            let mut unpublished = UnpublishedRules::default();
+            unpublished.insert_comments(NAME, sent.iter().copied());
+            assert!(unpublished.stamped.is_empty(), "no rule of the hostname waits");
+            unpublished.insert(&tunnel(HOME), NAME, &put(NAME, 80));
+            unpublished.insert_comments(NAME, sent.iter().copied());
+            assert_eq!(taken(&mut unpublished, 80), is_taken, "{sent:?}");
+            assert_eq!(unpublished.stamped.is_empty(), !is_taken, "{sent:?}");
+        }
     }
 
     #[test]

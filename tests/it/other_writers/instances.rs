@@ -1,6 +1,6 @@
 //! Two instances of the program at one account.
 
-use cloudflare_emulator::{Refusal, Visit};
+use cloudflare_emulator::{Fault, Matcher, Refusal, Visit};
 use test_support::external_dns::ExternalDns;
 use test_support::harness::{Harness, endpoint, published};
 
@@ -91,4 +91,35 @@ fn what_another_replica_published_after_a_refusal_stays() {
     more.push(published("c.example.com", "http://new:80"));
     first.external_dns().run_loop(&more).expect("done");
     assert_eq!((&harness.cnames()[..2], harness.rules().len()), (&cnames[..], rules.len() + 1));
+}
+
+/// Neither is what another replica stamped and published since, where a stamp was not answered or its rule refused: the
+/// stamp that stands there is not the one that this process sent.
+#[test]
+fn what_another_replica_stamped_since_stays() {
+    let desired = |resource: &str, service: &str| {
+        let mut endpoint = published("a.example.com", service);
+        endpoint.labels.set("resource", resource);
+        vec![endpoint]
+    };
+    for (call, fault) in [
+        (Matcher::batch(), Fault::status(500)),
+        (Matcher::put_configuration(), Fault::error(403, 10000, "Authentication error")),
+    ] {
+        let harness = Harness::new();
+        let (first, second) = (harness.start(), harness.start());
+        for attempt in 1..=3 {
+            harness.cloudflare.fault(call.clone(), attempt, fault.clone());
+        }
+        let _ = first.external_dns().run_loop(&desired("ingress/one/web", "http://old:80"));
+        assert!(harness.rules().len() < 2, "{call:?}: nothing is published");
+        harness.cloudflare.clear_faults();
+        second.external_dns().run_loop(&desired("ingress/two/web", "http://new:80")).expect("published");
+        let (cnames, rules) = (harness.cnames(), harness.rules());
+        assert_eq!((cnames.len(), rules.len()), (1, 2), "{call:?}");
+        let mut more = desired("ingress/two/web", "http://new:80");
+        more.push(published("c.example.com", "http://new:80"));
+        first.external_dns().run_loop(&more).expect("done");
+        assert_eq!((&harness.cnames()[..1], harness.rules().len()), (&cnames[..], 3), "{call:?}");
+    }
 }
