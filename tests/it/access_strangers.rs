@@ -11,21 +11,21 @@ use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
 
 use crate::simulation::SharedTime;
 
-const NAME: &str = "app.example.com";
+pub(crate) const NAME: &str = "app.example.com";
 const URL: &str = "https://app.example.com/";
-const SECRET: &str = "http://secret.shop.svc:80";
+pub(crate) const SECRET: &str = "http://secret.shop.svc:80";
 
 /// Longer than lists may lack what was written.
 const INTERVAL: Duration = Duration::from_secs(130);
 
 /// An account with a team and policies, and the program in it on Cloudflare's time.
-struct Stage {
-    harness: Harness,
-    program: Program,
+pub(crate) struct Stage {
+    pub(crate) harness: Harness,
+    pub(crate) program: Program,
 }
 
 impl Stage {
-    fn new(variables: &[(&'static str, &str)]) -> Self {
+    pub(crate) fn new(variables: &[(&'static str, &str)]) -> Self {
         let harness = Harness::new();
         harness.cloudflare.edit(|cloudflare| {
             cloudflare.set_up_access("my-team");
@@ -52,7 +52,7 @@ impl Stage {
         Self { harness, program }
     }
 
-    fn protected(variables: &[(&'static str, &str)]) -> Self {
+    pub(crate) fn protected(variables: &[(&'static str, &str)]) -> Self {
         let stage = Self::new(variables);
         stage.run(&[wish("staff")]);
         assert_eq!(stage.policies(), [["staff"]]);
@@ -70,12 +70,12 @@ impl Stage {
         Self { harness, program }
     }
 
-    fn cloudflare(&self) -> &Emulator {
+    pub(crate) fn cloudflare(&self) -> &Emulator {
         &self.harness.cloudflare
     }
 
     /// Plays loops until two in a row write nothing; says how many wrote.
-    fn run(&self, desired: &[Endpoint]) -> usize {
+    pub(crate) fn run(&self, desired: &[Endpoint]) -> usize {
         let (mut wrote, mut idle) = (0, 0);
         while idle < 2 {
             self.cloudflare().take_calls();
@@ -92,12 +92,12 @@ impl Stage {
         wrote
     }
 
-    fn applications(&self) -> Vec<Application> {
+    pub(crate) fn applications(&self) -> Vec<Application> {
         self.cloudflare().applications()
     }
 
     /// The policies of each application.
-    fn policies(&self) -> Vec<Vec<String>> {
+    pub(crate) fn policies(&self) -> Vec<Vec<String>> {
         self.cloudflare().edit(|cloudflare| {
             let ids: Vec<String> = cloudflare.applications().iter().map(|one| one.id.clone()).collect();
             ids.iter()
@@ -120,12 +120,12 @@ impl Stage {
         leaks.map(ToString::to_string).collect()
     }
 
-    fn logged(&self, words: &[&str]) -> bool {
+    pub(crate) fn logged(&self, words: &[&str]) -> bool {
         !self.harness.log.lines_with(words).is_empty()
     }
 }
 
-fn wish(policies: &str) -> Endpoint {
+pub(crate) fn wish(policies: &str) -> Endpoint {
     endpoint(NAME, &[("tunnel-service", SECRET), ("access-policy", policies)])
 }
 
@@ -283,7 +283,7 @@ fn own(cloudflare: &mut Cloudflare) -> String {
 }
 
 /// Puts the application as somebody would who changes some of its fields.
-fn put(cloudflare: &mut Cloudflare, fields: &Value) {
+pub(crate) fn put(cloudflare: &mut Cloudflare, fields: &Value) {
     let id = own(cloudflare);
     let mut all = cloudflare.application(&id).fields.clone();
     for (name, value) in fields.as_object().expect("an object") {

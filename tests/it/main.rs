@@ -6,6 +6,7 @@
     reason = "what is unexpected fails the test"
 )]
 
+mod access_applications;
 mod access_faults;
 mod access_guard;
 mod access_policy;

@@ -1,0 +1,220 @@
+//! When an Access application is made, replaced and deleted, how often that is tried, and what is told of it.
+
+use std::time::Duration;
+
+use cloudflare_emulator::{Cloudflare, Fault, Matcher};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use serde_json::json;
+use test_support::harness::endpoint;
+
+use crate::access_strangers::{NAME, SECRET, Stage, put, wish};
+
+const NEXT: &str = "next.example.com";
+const THIRD: &str = "third.example.com";
+
+/// Lists may lack a new application for so long.
+const LIST_LAG: Duration = Duration::from_secs(120);
+
+/// A replacement that was refused, or undone, is not tried again before.
+const PAUSE: Duration = Duration::from_secs(600);
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+fn of(name: &str, policies: &str) -> Endpoint {
+    endpoint(name, &[("tunnel-service", SECRET), ("access-policy", policies)])
+}
+
+/// What one loop writes of applications, as `POST next.example.com`.
+fn writes(stage: &Stage, desired: &[Endpoint]) -> Vec<String> {
+    let names: Vec<(String, String)> =
+        stage.applications().into_iter().map(|one| (one.id.clone(), one.name().to_owned())).collect();
+    stage.cloudflare().take_calls();
+    let _ = stage.program.external_dns().run_loop(desired);
+    let calls = stage.cloudflare().take_calls().into_iter();
+    calls
+        .filter(|call| call.is_write() && call.path.contains("/access/apps"))
+        .map(|call| {
+            let is_named = |name: &&str| call.body.contains(&format!("\"name\":\"{name}"));
+            let of_body = [NAME, NEXT, THIRD].into_iter().find(is_named).map(str::to_owned);
+            let of_path = names.iter().find(|(id, _)| call.path.ends_with(id));
+            let name =
+                of_body.or(of_path.map(|(_, name)| name.split([' ', '/']).collect::<Vec<_>>()[0].to_owned()));
+            format!("{} {}", call.method, name.expect("one of them"))
+        })
+        .collect()
+}
+
+/// Nobody knows whether it was made.
+#[test]
+fn an_application_is_not_posted_twice_for_its_place_within_two_minutes() {
+    let stage = Stage::new(&[]);
+    let desired = [wish("staff"), of(NEXT, "staff")];
+    stage.cloudflare().fault(Matcher::create_application(), 1, Fault::status(500));
+    assert_eq!(writes(&stage, &desired), [format!("POST {NAME}"), format!("POST {NEXT}")]);
+    assert_eq!(writes(&stage, &desired), [""; 0]);
+    assert!(stage.logged(&[
+        "refused=undecided",
+        NAME,
+        "was asked for less than 120 s ago (Cloudflare failed"
+    ]));
+    stage.cloudflare().advance_clock(LIST_LAG - MOMENT);
+    assert_eq!(writes(&stage, &desired), [""; 0]);
+    stage.cloudflare().advance_clock(MOMENT);
+    assert_eq!(writes(&stage, &desired), [format!("POST {NAME}")]);
+}
+
+/// What we deleted is gone, whatever a list shows. What somebody else deleted may only be missing in the list.
+#[test]
+fn an_application_is_made_again_at_once_only_where_we_deleted_it() {
+    let stage = Stage::new(&[]);
+    let desired = |policies: &str| [wish(policies), of(NEXT, "staff"), of(THIRD, "staff")];
+    stage.cloudflare().fault(Matcher::create_application().with_body(NEXT), 1, Fault::status(500));
+    let all = [NAME, NEXT, THIRD].map(|name| format!("POST {name}"));
+    assert_eq!(writes(&stage, &desired("staff")), all);
+    assert_eq!(writes(&stage, &desired("none")), [format!("DELETE {NAME}")]);
+    stage.cloudflare().edit(|cloudflare| {
+        let third = cloudflare.applications().iter().find(|one| one.name().starts_with(THIRD));
+        let id = third.expect("it was made").id.clone();
+        cloudflare.delete_application(&id);
+    });
+    assert_eq!(writes(&stage, &desired("staff")), [format!("POST {NAME}")]);
+    stage.cloudflare().advance_clock(LIST_LAG);
+    assert_eq!(writes(&stage, &desired("staff")), [format!("POST {NEXT}"), format!("POST {THIRD}")]);
+}
+
+#[test]
+fn a_replacement_that_was_refused_is_tried_again_after_ten_minutes_and_another_one_at_once() {
+    let stage = Stage::new(&[]);
+    let desired = |policies: &str| [wish(policies), of(NEXT, policies)];
+    stage.run(&desired("staff"));
+    let refused = Fault::error(400, 12130, "access.api.error.invalid_request: not like this");
+    stage.cloudflare().fault_every(Matcher::put_application().with_body(NAME), refused);
+    assert_eq!(writes(&stage, &desired("on-call")), [format!("PUT {NAME}"), format!("PUT {NEXT}")]);
+    assert_eq!(writes(&stage, &desired("on-call")), [""; 0]);
+    assert!(stage.logged(&["refused=cloudflare", NAME, "its Access application: ", "not like this"]));
+    stage.cloudflare().advance_clock(PAUSE - MOMENT);
+    assert_eq!(writes(&stage, &desired("on-call")), [""; 0]);
+    stage.cloudflare().advance_clock(MOMENT);
+    assert_eq!(writes(&stage, &desired("on-call")), [format!("PUT {NAME}")]);
+    let another = [wish("staff,on-call"), of(NEXT, "on-call")];
+    assert_eq!(writes(&stage, &another), [format!("PUT {NAME}")]);
+}
+
+#[test]
+fn a_replacement_that_somebody_undoes_is_not_kept_up_against_them() {
+    let undo = |cloudflare: &mut Cloudflare| {
+        let staff = cloudflare.policies()[0].id.clone();
+        put(cloudflare, &json!({"policies": [staff]}));
+    };
+    let stage = Stage::protected(&[]);
+    assert_eq!(writes(&stage, &[wish("on-call")]), [format!("PUT {NAME}")]);
+    stage.cloudflare().edit(undo);
+    assert_eq!(writes(&stage, &[wish("on-call")]), [""; 0]);
+    assert!(stage.logged(&["refused=not_kept", "Access application"]));
+    stage.cloudflare().advance_clock(PAUSE);
+    assert_eq!(writes(&stage, &[wish("on-call")]), [format!("PUT {NAME}")]);
+    assert_eq!(stage.policies(), [["on-call"]]);
+}
+
+/// A write does not begin where its answer could not be awaited.
+#[test]
+fn an_application_that_there_is_no_time_for_is_left_to_the_next_loop() {
+    let timeout = Duration::from_secs(10);
+    for (left, is_made) in [(1_500, true), (1_499, false)] {
+        let stage = Stage::new(&[("REQUEST_TIMEOUT", "10s")]);
+        let desired = [wish("staff"), of(NEXT, "staff")];
+        // The first application takes all the time but this.
+        let passes = timeout - Duration::from_millis(left);
+        stage
+            .cloudflare()
+            .edit_after(Matcher::create_application(), 1, move |cloudflare| cloudflare.advance_clock(passes));
+        let made = writes(&stage, &desired);
+        assert_eq!(made.contains(&format!("POST {NEXT}")), is_made, "{left} ms: {made:?}");
+        assert_ne!(
+            stage.logged(&["refused=undecided", NEXT, "there was no time left"]),
+            is_made,
+            "{left} ms"
+        );
+        stage.run(&desired);
+        assert_eq!(stage.policies(), [["staff"], ["staff"]], "{left} ms");
+    }
+}
+
+fn add_applications(stage: &Stage, count: usize) {
+    stage.cloudflare().edit(|cloudflare| {
+        for number in 0..count {
+            let uri = format!("a{number}.example.com");
+            let application = json!({
+                "type": "self_hosted", "name": uri, "destinations": [{"type": "public", "uri": uri}],
+            });
+            cloudflare.add_application(&application).expect("an application");
+        }
+    });
+}
+
+#[test]
+fn the_number_of_applications_is_told_from_450_on_and_500_are_the_end() {
+    let told = |stage: &Stage, count: usize| {
+        stage.logged(&[&format!("the account has {count} Access applications, and Cloudflare allows 500")])
+    };
+    for (before, made, is_told) in [(448, 1, false), (449, 1, true), (498, 2, true), (500, 0, true)] {
+        let stage = Stage::new(&[]);
+        add_applications(&stage, before);
+        let all = [wish("staff"), of(NEXT, "staff")];
+        assert_eq!(writes(&stage, &all[..made.max(1)]).len(), made, "{before}");
+        assert_eq!(told(&stage, before + made), is_told, "{before}");
+        assert_eq!(stage.logged(&["refused=cloudflare", "the account has 500"]), made == 0, "{before}");
+    }
+}
+
+#[test]
+fn each_write_of_an_application_is_told_with_its_path_and_counted() {
+    let stage = Stage::new(&[]);
+    let path = |policies: &str| {
+        endpoint(
+            NEXT,
+            &[("tunnel-service", SECRET), ("tunnel-path-prefix", "/admin"), ("access-policy", policies)],
+        )
+    };
+    let metrics = || stage.program.observe("GET", "/metrics").expect("the observation port answers").body;
+    for (desired, verb) in [
+        (vec![wish("staff"), path("staff")], "created"),
+        (vec![wish("on-call"), path("on-call")], "changed"),
+        (vec![], "deleted"),
+    ] {
+        assert!(!writes(&stage, &desired).is_empty(), "{verb}");
+        let now = stage.cloudflare().time().unix_seconds();
+        if verb != "deleted" {
+            // Nothing else was written but the applications, or nothing after them.
+            assert!(metrics().contains(&format!("_last_write_timestamp_seconds {now}\n")), "{verb}");
+        }
+        stage.run(&desired);
+        assert!(metrics().contains(&format!("_changes_total{{kind=\"application_{verb}\"}} 2\n")), "{verb}");
+        let line = |name: &str, path: &str, place: &str| {
+            format!(
+                "INFO hostname=\"{name}\"{path} application=\"{place} (ExternalDNS default)\" Access application {verb}"
+            )
+        };
+        assert_eq!(
+            stage.harness.log.lines_with(&[&format!("Access application {verb}")]),
+            [line(NAME, "", NAME), line(NEXT, " path=\"^/admin(/|$)\"", &format!("{NEXT}/admin"))]
+        );
+    }
+}
+
+/// What is attached from the account's list stays there; what was made in the application is gone for good.
+#[test]
+fn a_policy_that_goes_with_a_replacement_is_told_if_it_stands_nowhere_else() {
+    let stage = Stage::protected(&[]);
+    let told = || stage.harness.log.lines_with(&["was made in the Access application itself and goes"]);
+    assert_eq!(writes(&stage, &[wish("on-call")]), [format!("PUT {NAME}")]);
+    assert_eq!(told(), [""; 0]);
+    stage.cloudflare().edit(|cloudflare| {
+        let inline = json!({"name": "by-hand", "decision": "allow", "include": [{"everyone": {}}]});
+        put(cloudflare, &json!({"policies": [inline]}));
+    });
+    assert_eq!(writes(&stage, &[wish("on-call")]), [format!("PUT {NAME}")]);
+    let told = told();
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert!(told[0].contains("by-hand") && told[0].contains(NAME), "{told:#?}");
+}
