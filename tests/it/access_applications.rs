@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudflare_emulator::{Cloudflare, Fault, Matcher};
+use cloudflare_emulator::{Application, Cloudflare, Fault, Matcher};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::harness::endpoint;
@@ -26,22 +26,18 @@ fn of(name: &str, policies: &str) -> Endpoint {
 
 /// What one loop writes of applications, as `POST next.example.com`.
 fn writes(stage: &Stage, desired: &[Endpoint]) -> Vec<String> {
-    let names: Vec<(String, String)> =
-        stage.applications().into_iter().map(|one| (one.id.clone(), one.name().to_owned())).collect();
+    let present = stage.applications();
     stage.cloudflare().take_calls();
     let _ = stage.program.external_dns().run_loop(desired);
-    let calls = stage.cloudflare().take_calls().into_iter();
-    calls
-        .filter(|call| call.is_write() && call.path.contains("/access/apps"))
-        .map(|call| {
-            let is_named = |name: &&str| call.body.contains(&format!("\"name\":\"{name}"));
-            let of_body = [NAME, NEXT, THIRD].into_iter().find(is_named).map(str::to_owned);
-            let of_path = names.iter().find(|(id, _)| call.path.ends_with(id));
-            let name =
-                of_body.or(of_path.map(|(_, name)| name.split([' ', '/']).collect::<Vec<_>>()[0].to_owned()));
-            format!("{} {}", call.method, name.expect("one of them"))
-        })
-        .collect()
+    let mut calls = stage.cloudflare().take_calls();
+    calls.retain(|call| call.is_write() && call.path.contains("/access/apps"));
+    let named = calls.into_iter().map(|call| {
+        let of_path = present.iter().find(|one| call.path.ends_with(&one.id)).map(Application::name);
+        let is_named = |name: &&str| of_path.unwrap_or(&call.body).contains(*name);
+        let name = [NAME, NEXT, THIRD].into_iter().find(is_named).expect("one of them");
+        format!("{} {name}", call.method)
+    });
+    named.collect()
 }
 
 /// Nobody knows whether it was made.

@@ -5,7 +5,7 @@ use cloudflare_emulator::{Record, Visit, VisitChange, Visitor, Watched};
 use test_support::external_dns::SyncPolicy;
 
 use crate::foreign;
-use crate::objects::{CONTESTED, HOSTS, OPEN, SECRET, url};
+use crate::objects::{CONTESTED, HOSTS, OPEN, Object, SECRET, url};
 use crate::strangers::{FOREIGN_URLS, OTHER_URL, THEIRS, WILD};
 use crate::world::World;
 
@@ -142,13 +142,16 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     let is_on = |host: &str| watched.url.starts_with(&url(host, None));
     let is_unwanted = |host: &str| is_on(host) && !world.objects.iter().any(|object| object.host == host);
     let is_withdrawn = HOSTS.iter().chain(&CONTESTED).any(|host| is_unwanted(host)) || world.is_blank;
-    // A narrower path of ours stands in front.
-    let is_narrower = |service: &str| {
-        let mut objects = world.objects.iter().filter(|object| object.path.is_some());
-        objects.any(|object| object.service == service)
+    // A narrower path of ours stands in front. Where it is protected it refuses until its application is at the edge.
+    let narrower: Vec<&Object> = world.objects.iter().filter(|object| object.path.is_some()).collect();
+    let is_protected = narrower.iter().any(|object| {
+        let beginning = format!("https://{}{}", object.host, object.path.unwrap_or_default());
+        object.is_secret() && watched.url.starts_with(&beginning)
+    });
+    let is_kept = |visit: &Visit| match service(visit) {
+        Some(service) => service == theirs || narrower.iter().any(|object| object.service == service),
+        None => is_protected && matches!(visit, Visit::Refused { .. }),
     };
-    let is_kept =
-        |visit: &Visit| service(visit).is_some_and(|service| service == theirs || is_narrower(service));
     let is_theirs = theirs.starts_with(THEIRS) && world.settings.adopt.is_empty() && !is_withdrawn;
     if is_theirs && !watched.changes.iter().flat_map(|change| &change.got).all(is_kept) {
         return Err(Violation::new("neighbour", watched.to_string()));
