@@ -28,9 +28,9 @@ pub(super) struct PolicyReader {
 
 #[derive(Debug, Default)]
 struct State {
-    /// An endpoint names a policy.
+    /// An endpoint has named a policy since they were read.
     is_named: bool,
-    /// A name fits none of the policies that are known.
+    /// A name fitted none of them.
     is_missed: bool,
     read_at: Option<Instant>,
     said: Option<String>,
@@ -69,7 +69,7 @@ impl PolicyReader {
         match client.access_policies(account, Deadline::after(clock, patience)) {
             Ok(policies) => {
                 let mut state = lock(&self.state);
-                *state = State { is_named: state.is_named, read_at: Some(clock.now()), ..State::default() };
+                *state = State { read_at: Some(clock.now()), ..State::default() };
                 Some(policies.into())
             }
             Err(error) => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cloudflare_emulator::{Application, Cloudflare, Fault, Matcher};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::harness::endpoint;
 
@@ -213,4 +213,98 @@ fn a_policy_that_goes_with_a_replacement_is_told_if_it_stands_nowhere_else() {
     let told = told();
     assert_eq!(told.len(), 1, "{told:#?}");
     assert!(told[0].contains("by-hand") && told[0].contains(NAME), "{told:#?}");
+}
+
+/// The number of calls for each of them: the list of applications, one application by its id, the policies.
+fn reads(stage: &Stage) -> [usize; 3] {
+    let calls = stage.cloudflare().take_calls();
+    let count = |is_meant: fn(&str) -> bool| {
+        calls.iter().filter(|call| call.method == "GET" && is_meant(&call.path)).count()
+    };
+    [
+        count(|path| path.ends_with("/access/apps")),
+        count(|path| path.contains("/access/apps/")),
+        count(|path| path.ends_with("/access/policies")),
+    ]
+}
+
+/// A list may lack for half a minute what was written, and may show what was deleted.
+#[test]
+fn an_application_that_was_just_written_is_read_by_its_id_only_where_the_list_shows_it_otherwise() {
+    for (lag, by_id) in [(0, 0), (30, 1)] {
+        let stage = Stage::new(&[]);
+        let lag = Duration::from_secs(lag);
+        stage.cloudflare().edit(|cloudflare| cloudflare.whims_mut().unlisted_application_time = lag);
+        assert_eq!(writes(&stage, &[wish("staff")]), [format!("POST {NAME}")]);
+        let external_dns = stage.program.external_dns();
+        stage.cloudflare().take_calls();
+        assert_eq!(external_dns.run_loop(&[wish("staff")]), Ok(Changes::default()), "{lag:?}");
+        assert_eq!(reads(&stage), [1, by_id, 0], "{lag:?}");
+        stage.cloudflare().advance_clock(lag);
+        assert_eq!(external_dns.run_loop(&[wish("staff")]), Ok(Changes::default()), "{lag:?}");
+        assert_eq!(reads(&stage), [1, 0, 0], "{lag:?}");
+    }
+}
+
+/// A rule of ours that requires a login may have an application of ours behind it, and nothing else in the cluster may
+/// name Access: after a start it is looked for, until an answer says so.
+#[test]
+fn after_a_start_applications_of_ours_are_looked_for_until_an_answer_says_so() {
+    let denied = Fault::error(403, 10000, "Authentication error");
+    for (fault, looks_again) in [(None, false), (Some(denied), false), (Some(Fault::status(500)), true)] {
+        let stage = Stage::protected(&[]);
+        stage.cloudflare().edit(|cloudflare| put(cloudflare, &json!({"tags": []})));
+        let stage = stage.restarted();
+        if let Some(fault) = fault.clone() {
+            stage.cloudflare().fault_every(Matcher::list_applications(), fault);
+        }
+        let show = || {
+            stage.cloudflare().take_calls();
+            stage.program.external_dns().records().expect("the rest is shown");
+            reads(&stage)[0]
+        };
+        assert!(show() > 0, "{fault:?}");
+        assert_eq!(show() > 0, looks_again, "{fault:?}");
+    }
+}
+
+#[test]
+fn policies_are_read_every_ten_minutes_while_one_is_named_and_every_five_while_one_is_missed() {
+    for (policies, period) in [("staff", 600), ("nobody", 300)] {
+        let stage = Stage::new(&[]);
+        let period = Duration::from_secs(period);
+        // Two miss it as well as one.
+        let named = [wish(policies), of(NEXT, policies)];
+        let look = |desired: &[Endpoint]| {
+            stage.cloudflare().take_calls();
+            let _ = stage.program.external_dns().run_loop(desired);
+            reads(&stage)[2]
+        };
+        assert_eq!(look(&named), 1, "{policies}");
+        assert_eq!(look(&named), 0, "{policies}");
+        stage.cloudflare().advance_clock(period - MOMENT);
+        assert_eq!(look(&named), 0, "{policies}");
+        stage.cloudflare().advance_clock(MOMENT);
+        assert_eq!(look(&named), 1, "{policies}");
+        look(&named);
+        for expected in [1, 0] {
+            stage.cloudflare().advance_clock(PAUSE);
+            assert_eq!(look(&[]), expected, "{policies}: nobody names any");
+        }
+    }
+}
+
+#[test]
+fn policies_that_cannot_be_read_are_told_once_for_each_reason() {
+    let stage = Stage::new(&[]);
+    let told = || stage.harness.log.lines_with(&["the account's Access policies cannot be read"]).len();
+    for (status, lines) in [(500, 1), (502, 2)] {
+        stage.cloudflare().fault_every(Matcher::list_policies(), Fault::status(status));
+        for _ in 0..2 {
+            let _ = stage.program.external_dns().run_loop(&[wish("staff")]);
+            assert_eq!(told(), lines, "{status}");
+            stage.cloudflare().advance_clock(Duration::from_secs(300));
+        }
+        stage.cloudflare().clear_faults();
+    }
 }

@@ -178,8 +178,8 @@ fn a_bypass_over_a_part_of_a_hostname_closes_at_the_rule() {
 }
 
 #[test]
-fn an_application_of_the_zone_covers_too() {
-    let harness = protected(&[]);
+fn an_application_of_the_zone_covers_beside_one_of_the_account() {
+    let harness = protected(&["other.example.com"]);
     harness.cloudflare.edit(|cloudflare| {
         let staff = cloudflare.policies().first().expect("a policy").id.clone();
         let application = application("old", NAME, &[staff]);
@@ -343,6 +343,8 @@ fn without_the_permissions_of_access_the_log_says_which_and_the_token_is_not_in_
         program.external_dns().run_loop(&web()).expect("a refusal is no failure");
         assert_eq!(hostnames(&harness), Vec::<String>::new());
         assert_eq!(harness.log.lines_with(&["refused=access_unknown", missing]).len(), 1, "{missing}");
+        let of_zone = harness.log.lines_with(&["its applications in zone example.com: "]);
+        assert_eq!(of_zone.len(), usize::from(missing == zone), "{missing}");
 
         harness.cloudflare.take_calls();
         for _ in 0..20 {

@@ -60,7 +60,7 @@ impl Stage {
         stage
     }
 
-    fn restarted(self) -> Self {
+    pub(crate) fn restarted(self) -> Self {
         let Self { harness, program } = self;
         drop(program);
         harness.cloudflare.clear_faults();

@@ -11,6 +11,7 @@ mod access_faults;
 mod access_guard;
 mod access_policy;
 mod access_strangers;
+mod adjustments;
 mod adoption;
 mod caps;
 mod conflicts;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{ConfigSource, Fault, Matcher, Permission, Token, TokenStatus};
+use cloudflare_emulator::{ConfigSource, Fault, Matcher, Permission, Plan, Token, TokenStatus};
 use external_dns_cloudflare_tunnel_webhook::clock::Clock;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::clock::ManualClock;
@@ -315,17 +315,125 @@ fn the_first_lines_of_the_log_name_what_is_managed_and_every_unusual_setting() {
     let said = |variables: &[(&'static str, &str)]| {
         harness.log.forget();
         drop(harness.start_with(variables));
-        let marks =
-            ["are managed", "DRY_RUN is set", "ADOPT is set", "DEFAULT_ACCESS_POLICY is set", "beside its"];
+        let marks = [
+            "are managed",
+            "DRY_RUN is set",
+            "ADOPT is set",
+            "DEFAULT_ACCESS_POLICY is set",
+            "MASS_DELETION_LIMIT is 0",
+            "beside its",
+            "are left alone: they belong to another account",
+        ];
         marks.map(|mark| harness.log.lines_with(&[mark]).len())
     };
-    assert_eq!(said(&[]), [1, 0, 0, 0, 1]);
-    assert_eq!(said(&[("DRY_RUN", "true")]), [1, 1, 0, 0, 1]);
-    assert_eq!(said(&[("ADOPT", "identical")]), [1, 0, 1, 0, 1]);
-    assert_eq!(said(&[("DEFAULT_ACCESS_POLICY", "staff")]), [1, 0, 0, 1, 1]);
-    assert_eq!(said(&[("ALLOW_LOCAL_CONFIG", "true")]), [1, 0, 0, 0, 0]);
+    assert_eq!(said(&[]), [1, 0, 0, 0, 0, 1, 0]);
+    assert_eq!(said(&[("DRY_RUN", "true")]), [1, 1, 0, 0, 0, 1, 0]);
+    assert_eq!(said(&[("ADOPT", "identical")]), [1, 0, 1, 0, 0, 1, 0]);
+    assert_eq!(said(&[("DEFAULT_ACCESS_POLICY", "staff")]), [1, 0, 0, 1, 0, 1, 0]);
+    assert_eq!(said(&[("MASS_DELETION_LIMIT", "0")]), [1, 0, 0, 0, 1, 1, 0]);
+    harness.cloudflare.edit(|cloudflare| {
+        let other = cloudflare.add_account("other");
+        cloudflare.add_zone_to(&other, "example.net", Plan::Free);
+    });
+    assert_eq!(said(&[("ALLOW_LOCAL_CONFIG", "true")]), [1, 0, 0, 0, 0, 0, 1]);
     let managed = harness.log.lines_with(&["are managed", &tunnel]);
     assert!(managed.len() == 1 && managed[0].contains("home ("), "{managed:?}");
     let zones = harness.log.lines_with(&["a loop without changes costs"]);
     assert!(zones.len() == 1 && zones[0].contains("example.com"), "{zones:?}");
+}
+
+/// A program on a clock that stands still, in which only the watch is under way.
+struct Stopped {
+    program: Program,
+    harness: Harness,
+    clock: Arc<ManualClock>,
+}
+
+impl Stopped {
+    fn new(variables: &[(&'static str, &str)]) -> Self {
+        let (harness, clock) = (Harness::new(), Arc::new(ManualClock::stopped()));
+        let program = harness.start_by(Arc::clone(&clock) as _, variables);
+        let stopped = Self { program, harness, clock };
+        stopped.program.wait_until_ready();
+        assert_eq!(stopped.checks_after(Duration::ZERO), 1, "the start checks the token");
+        stopped
+    }
+
+    /// How often the token is checked at once when so much time has passed. The watch looks every few milliseconds.
+    fn checks_after(&self, passed: Duration) -> usize {
+        self.clock.put_ahead(passed);
+        (0..40).for_each(|_| self.clock.sleep(Duration::MAX));
+        let calls = self.harness.cloudflare.take_calls();
+        calls.iter().filter(|call| call.path.ends_with("/tokens/verify")).count()
+    }
+
+    /// Meets a refusal that puts the token in doubt.
+    fn meet_a_refusal(&self) {
+        let denied = Fault::error(403, 10000, "Authentication error");
+        self.harness.cloudflare.fault(Matcher::list_records(), 1, denied);
+        self.program.external_dns().records().expect_err("it is refused");
+    }
+
+    fn announcements(&self) -> usize {
+        self.harness.log.lines_with(&["are managed"]).len()
+    }
+}
+
+/// Each check takes two calls of the rate limit.
+#[test]
+fn the_token_is_checked_when_it_is_in_doubt_and_not_within_ten_seconds_of_a_good_check() {
+    let stopped = Stopped::new(&[]);
+    assert_eq!(stopped.checks_after(Duration::from_secs(3_600)), 0, "nothing is in doubt");
+    stopped.meet_a_refusal();
+    assert_eq!(stopped.checks_after(Duration::ZERO), 1);
+    stopped.meet_a_refusal();
+    assert_eq!(stopped.checks_after(Duration::from_millis(9_999)), 0);
+    assert_eq!(stopped.checks_after(Duration::from_millis(1)), 1);
+    assert_eq!(stopped.checks_after(Duration::from_secs(3_600)), 0, "it was found good");
+    assert_eq!(stopped.announcements(), 1, "what is managed is what it was");
+}
+
+/// What two looks find alike was not being written meanwhile.
+#[test]
+fn a_new_token_that_two_looks_at_its_file_find_three_seconds_apart_is_checked_at_once() {
+    let file = token_file("looked-at");
+    let stopped = Stopped::new(&[("CF_API_TOKEN", &format!("file:{}", file.display()))]);
+    stopped.harness.cloudflare.add_token(Token::full(NEW_TOKEN));
+    fs::write(&file, NEW_TOKEN).expect("written");
+    let looks = [(3_000, 0), (2_999, 0), (1, 1), (3_000, 0)];
+    for (passed, checks) in looks {
+        assert_eq!(stopped.checks_after(Duration::from_millis(passed)), checks, "{passed} ms");
+    }
+}
+
+#[test]
+fn a_tunnel_made_anew_under_its_name_is_taken_over_where_nobody_missed_it() {
+    let stopped = Stopped::new(&[]);
+    let old = stopped.harness.tunnel.clone();
+    stopped.harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&old).deleted = true);
+    let new = stopped.harness.cloudflare.add_tunnel("home");
+    stopped.meet_a_refusal();
+    assert_eq!(stopped.checks_after(Duration::from_secs(10)), 1);
+    assert!(stopped.program.is_ready());
+    assert_eq!(stopped.announcements(), 2);
+    stopped.program.external_dns().run_loop(&desired()).expect("published");
+    assert!(
+        stopped.harness.cloudflare.configuration(&new).is_some_and(|text| text.contains("http://web:80"))
+    );
+}
+
+#[test]
+fn what_is_managed_is_told_again_when_readiness_comes_back() {
+    let stopped = Stopped::new(&[]);
+    let set = |status: TokenStatus| {
+        stopped.harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).status = status);
+    };
+    set(TokenStatus::Disabled);
+    let _ = stopped.program.external_dns().records();
+    stopped.checks_after(Duration::from_secs(10));
+    assert!(!stopped.program.is_ready());
+    set(TokenStatus::Active);
+    stopped.checks_after(Duration::from_secs(30));
+    assert!(stopped.program.is_ready());
+    assert_eq!(stopped.announcements(), 2);
 }

@@ -1,0 +1,91 @@
+//! What `adjust` and the readings around it say of endpoints that are not published.
+
+use std::time::Duration;
+
+use cloudflare_emulator::Plan;
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock as _, Deadline};
+use external_dns_cloudflare_tunnel_webhook::limits::ADJUST_RESERVE;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
+use external_dns_cloudflare_tunnel_webhook::provider::Adjustments;
+use external_dns_cloudflare_tunnel_webhook::webhook::budget::Budget;
+use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Incoming, Shape};
+use test_support::clock::ManualClock;
+use test_support::harness::{Harness, endpoint, published};
+use test_support::{external_dns, fake_cloudflare};
+
+/// An endpoint that nobody read would count as not wanted, and be withdrawn.
+#[test]
+fn what_there_is_no_time_to_read_stays_wanted() {
+    let settings = fake_cloudflare::settings();
+    let clock = ManualClock::stopped();
+    let body = serde_json::to_string(&[published("web.example.com", "http://web:80")]).expect("plain data");
+    for (left, is_late) in [(ADJUST_RESERVE, false), (ADJUST_RESERVE - Duration::from_millis(1), true)] {
+        let deadline = Deadline::after(&clock, left);
+        let (mut source, mut share) = (body.as_bytes(), Budget::new(1 << 20, 0).share(clock.now()));
+        let mut wanted =
+            Incoming::new(&mut source, Some(body.len()), Shape::Endpoints, &mut share, deadline, &clock);
+        let adjusted = Adjustments::default().adjust(&mut wanted, &settings, || None, &clock, deadline);
+        let adjusted = adjusted.expect("it is read");
+        let names: Vec<&str> = adjusted.iter().map(|one| &*one.dns_name).collect();
+        assert_eq!(names, ["web.example.com"], "{left:?}");
+        assert_eq!(adjusted[0].property("webhook/tunnel-service").is_none(), is_late, "{left:?}");
+        let problem = adjusted[0].property("webhook/invalid").unwrap_or_default();
+        assert_eq!(problem.contains("too much to be read in its time"), is_late, "{left:?}: {problem}");
+    }
+}
+
+#[test]
+fn how_many_endpoints_name_no_service_is_told_when_it_changes() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    let all = ["a.example.com", "b.example.com"].map(|name| endpoint(name, &[]));
+    for (desired, told) in [(&all[..], 1), (&all[..], 1), (&all[..1], 2), (&[], 3)] {
+        external_dns.adjust(desired).expect("adjusted");
+        let lines = harness.log.lines_with(&["endpoints name no service and are not published"]);
+        assert_eq!(lines.len(), told, "{desired:?}");
+        assert!(lines[told - 1].contains(&format!("INFO {} endpoints", desired.len())), "{lines:?}");
+    }
+}
+
+/// A flag of ExternalDNS keeps it from asking, and it does not say so. What it shall not serve is not missed.
+#[test]
+fn a_hostname_that_external_dns_never_asks_for_is_told_once() {
+    let harness = Harness::new();
+    harness.cloudflare.add_zone("example.org", Plan::Free);
+    let program = harness.start_with(&[("DOMAIN_FILTER", "example.com")]);
+    let external_dns = program.external_dns();
+    let desired = ["swallowed.example.com", "asked.example.com", "filtered.example.org"]
+        .map(|name| published(name, "http://web:80"));
+    let told = || harness.log.lines_with(&["is wanted, and ExternalDNS does not ask for it"]);
+    for _ in 0..3 {
+        assert_eq!(told(), [""; 0]);
+        let current = external_dns.records().expect("shown");
+        let mut adjusted = external_dns.adjust(&desired).expect("adjusted");
+        adjusted.retain(|one| one.dns_name == "asked.example.com");
+        let changes = external_dns::plan(&current, &adjusted);
+        if changes != Changes::default() {
+            external_dns.apply(&changes).expect("published");
+        }
+    }
+    for _ in 0..2 {
+        external_dns.records().expect("shown");
+        let told = told();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("WARN hostname=\"swallowed.example.com\""), "{told:?}");
+    }
+}
+
+/// ExternalDNS before 0.14 asks this itself.
+#[test]
+fn values_are_equal_where_their_texts_are() {
+    let harness = Harness::new();
+    let program = harness.start();
+    for (current, equal) in [("http://web:80", true), ("http://web:81", false)] {
+        let body = format!(
+            r#"{{"name":"webhook/tunnel-service","previous":"http://web:80","current":"{current}"}}"#
+        );
+        let answer = program.external_dns().call("POST", "/propertyvaluesequal", &body);
+        assert_eq!(answer.body, format!(r#"{{"equals":{equal}}}"#), "{}", answer.head);
+    }
+}
