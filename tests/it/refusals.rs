@@ -3,6 +3,7 @@
 mod by_cloudflare;
 mod in_company;
 mod places;
+mod steps;
 
 use std::collections::BTreeSet;
 

@@ -179,12 +179,16 @@ fn a_tunnel_that_cannot_be_read_makes_the_answers_503_and_nothing_is_written() {
     let program = harness.start_with(&[BOTH[0], ("REQUEST_TIMEOUT", "2s")]);
     let external_dns = program.external_dns();
     let path = format!("/accounts/*/cfd_tunnel/{office}/configurations");
-    harness.cloudflare.fault_every(Matcher::call("GET", &path), Fault::status(503));
-    assert_eq!(external_dns.records().err(), Some(503));
-    let gone = Changes { delete: current, ..Changes::default() };
-    assert_eq!(external_dns.apply(&gone), Err(503));
-    assert_eq!(harness.cloudflare.count_calls().writes, 0);
-    assert_eq!(state(&harness), before);
+    // The tunnel itself is there, so that its configuration is not found says nothing.
+    for (fault, status) in [(Fault::status(503), 503), (Fault::error(404, 1020, "not found"), 500)] {
+        harness.cloudflare.clear_faults();
+        harness.cloudflare.fault_every(Matcher::call("GET", &path), fault);
+        assert_eq!(external_dns.records().err(), Some(status));
+        let gone = Changes { delete: current.clone(), ..Changes::default() };
+        assert_eq!(external_dns.apply(&gone), Err(status));
+        assert_eq!(harness.cloudflare.count_calls().writes, 0);
+        assert_eq!(state(&harness), before);
+    }
 
     drop(program);
 

@@ -168,15 +168,16 @@ fn a_list_of_zones_that_cannot_be_read_again_stops_no_loop_and_is_tried_a_minute
         fixture.harness.cloudflare.take_calls();
         let said = fixture.harness.log.lines_with(&["WARN", "the list of zones cannot be read again"]).len();
         fixture.external_dns().run_loop(&wanted).expect("the old list stays in use");
+        let told =
+            || fixture.harness.log.lines_with(&["WARN", "the list of zones cannot be read again"]).len();
+        assert_eq!(told(), said + 1, "{fault:?}");
         let tries = fixture.zone_lists();
         assert!(tries > 0, "{fault:?}");
         fixture.external_dns().run_loop(&wanted).expect("the old list stays in use");
         assert_eq!(fixture.zone_lists(), 0, "{fault:?}: tried again at once");
         fixture.run_loop(&wanted).expect("the old list stays in use");
         assert!(fixture.zone_lists() > 0, "{fault:?}: not tried again");
-        let said_now =
-            fixture.harness.log.lines_with(&["WARN", "the list of zones cannot be read again"]).len();
-        assert_eq!(said_now, said + 1, "{fault:?}");
+        assert_eq!(told(), said + 1, "{fault:?}");
         assert_eq!(fixture.service("web.example.com"), "http://web:80", "{fault:?}");
 
         fixture.harness.cloudflare.clear_faults();
@@ -214,6 +215,10 @@ fn a_zone_that_goes_out_of_sight_keeps_its_hostnames_and_its_comeback_writes_not
             fixture.run_loop(&wanted).expect("the others go on");
         }
         assert_eq!(fixture.harness.cloudflare.count_calls().writes, 0, "{label}");
+        let told = |words: &str| fixture.harness.log.lines_with(&["zone=", words]);
+        let gone = told("is not seen any more");
+        assert!(gone.len() == 1 && gone[0].contains(&format!("zone=\"{name}\"")), "{label}: {gone:?}");
+        assert_eq!(told("is seen from now on"), [""; 0], "{label}");
         wanted.push(published("new.example.com", "http://new:80"));
         fixture.run_loop(&wanted).expect("the others go on");
         assert_eq!(fixture.service("new.example.com"), "http://new:80", "{label}");
@@ -230,6 +235,9 @@ fn a_zone_that_goes_out_of_sight_keeps_its_hostnames_and_its_comeback_writes_not
         fixture.harness.cloudflare.take_calls();
         fixture.settle(&wanted);
         assert_eq!(fixture.harness.cloudflare.count_calls().writes, 0, "{label}");
+        let back = told("is seen from now on");
+        assert!(back.len() == 1 && back[0].contains(&format!("zone=\"{name}\"")), "{label}: {back:?}");
+        assert_eq!(told("is not seen any more").len(), 1, "{label}");
         fixture.settle(&wanted[..1]);
         assert_eq!(fixture.own(&hidden), [], "{label}: it can be withdrawn again");
     }
@@ -551,4 +559,31 @@ fn whether_a_foreign_tunnel_lives_is_asked_again_after_ten_minutes() {
         [],
         "what a deleted tunnel leaves behind is ours to withdraw"
     );
+}
+
+/// What rarely changes is known for ten minutes, and not for one call more.
+#[test]
+fn zones_and_foreign_tunnels_are_looked_at_again_when_ten_minutes_are_over() {
+    let harness = Harness::new();
+    let other = harness.cloudflare.add_tunnel("other");
+    let record = json!({
+        "name": "theirs.example.com", "type": "CNAME", "content": format!("{other}.cfargotunnel.com"),
+        "proxied": true, "comment": "external-dns owner=default rules=-",
+    });
+    harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    let moment = Duration::from_millis(1);
+    program.external_dns().records().expect("shown");
+    for (passed, looks) in [(Duration::ZERO, 0), (TEN_MINUTES - moment, 0), (moment, 1)] {
+        clock.put_ahead(passed);
+        harness.cloudflare.take_calls();
+        program.external_dns().records().expect("shown");
+        let calls = harness.cloudflare.take_calls();
+        for end in ["/zones", &*other] {
+            let count = calls.iter().filter(|call| call.path.ends_with(end)).count();
+            assert_eq!(count, looks, "{end} after {passed:?}");
+        }
+    }
 }

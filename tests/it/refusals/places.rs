@@ -191,7 +191,10 @@ fn what_a_foreign_rule_holds_up_is_tried_again_as_soon_as_somebody_changes_the_t
             program.external_dns().run_loop(&desired).expect("held back");
             assert_eq!(puts(&account.cloudflare().take_calls()), 0, "{text:?}");
             mend_the_foreign_rule(&account);
-            settle(program.external_dns(), account.cloudflare(), &desired).expect("published at once");
+            program.external_dns().run_loop(&desired).expect("published at once");
+            // None of them is in doubt any more.
+            assert_eq!(puts(&account.cloudflare().take_calls()), 1, "{text:?}");
+            settle(program.external_dns(), account.cloudflare(), &desired).expect("at rest");
             for endpoint in &desired {
                 assert_eq!(served(&account.harness, &endpoint.dns_name), "http://web:80", "{text:?}");
             }

@@ -1,0 +1,178 @@
+//! What a request still does, and what it no longer tries, once a step was refused or has taken long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloudflare_emulator::{Call, Fault, Matcher, Refusal, RuleText};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::harness::{Harness, endpoint, published};
+
+use super::{ruled, stamped};
+use crate::shared_account::{SharedAccount, settle};
+use crate::simulation::SharedTime;
+
+/// The batches that were sent to a zone, and the documents to any tunnel.
+fn writes(calls: &[Call], zone: &str) -> [usize; 2] {
+    let batches = calls.iter().filter(|call| call.method == "POST" && call.path.contains(zone)).count();
+    [batches, calls.iter().filter(|call| call.method == "PUT").count()]
+}
+
+#[test]
+fn a_path_beside_a_refused_one_of_its_object_is_published_and_the_refused_one_is_not_sent_again() {
+    for text in [RuleText::Numbered, RuleText::Unnamed] {
+        let account = SharedAccount::new();
+        account.cloudflare().edit(|cloudflare| {
+            cloudflare.whims_mut().dislike_rule(text, |rule| rule.service == "http://bad:80");
+        });
+        let program = account.harness.start();
+        let path = |path: &str, service: &str| {
+            endpoint("web.example.org", &[("tunnel-service", service), ("tunnel-path-prefix", path)])
+        };
+        let desired =
+            [path("/a", "http://web:80"), path("/bad", "http://bad:80"), path("/z", "http://web:80")];
+        let _ = program.external_dns().run_loop(&desired);
+        let with_bad = |call: &&Call| call.method == "PUT" && call.body.contains("http://bad:80");
+        let sent = account.cloudflare().take_calls().iter().filter(with_bad).count();
+        let _ = settle(program.external_dns(), account.cloudflare(), &desired);
+        assert_eq!(account.cloudflare().take_calls().iter().filter(with_bad).count(), 0, "{text:?}");
+        assert!(sent <= 3, "{text:?}: sent {sent} times");
+        for (path, is_served) in [("/a", true), ("/z", true), ("/bad", false)] {
+            assert_eq!(
+                account.cloudflare().visit("web.example.org", path).is_served(),
+                is_served,
+                "{text:?} {path}"
+            );
+        }
+    }
+}
+
+/// What was refused alone among ours is our own rule's fault, and stays so whoever writes the tunnel.
+#[test]
+fn what_was_refused_after_others_went_into_the_document_waits_though_somebody_changes_the_tunnel() {
+    let account = SharedAccount::new();
+    account.cloudflare().edit(|cloudflare| {
+        cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.hostname == "z.example.com");
+    });
+    let program = account.harness.start();
+    let desired = ["a", "b", "z"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
+    program.external_dns().run_loop(&desired).expect("refused by name");
+    assert_eq!(ruled(&account).len(), 2);
+    let document = account.cloudflare().configuration(&account.harness.tunnel).expect("a document");
+    let changed = document.replace("http://theirs:80", "http://changed:80");
+    account.cloudflare().put_configuration(&account.harness.tunnel, &changed).expect("Cloudflare takes it");
+    account.cloudflare().take_calls();
+    program.external_dns().run_loop(&desired).expect("held back");
+    assert_eq!(writes(&account.cloudflare().take_calls(), "zones"), [0, 0]);
+}
+
+/// The next request goes on; this one has nothing more that could help.
+#[test]
+fn a_request_whose_document_was_written_ends_with_the_first_failure() {
+    let account = SharedAccount::new();
+    let program = account.harness.start();
+    let desired = [published("a.example.com", "http://web:80"), published("b.example.com", "http://web:80")];
+    program.external_dns().run_loop(&desired).expect("published");
+    account.cloudflare().take_calls();
+    account.cloudflare().fault(Matcher::batch(), 1, Fault::limited(1));
+    program.external_dns().run_loop(&desired[..1]).expect_err("the record could not be deleted");
+    let calls = account.cloudflare().take_calls();
+    assert_eq!(writes(&calls, "zones"), [1, 1], "{calls:#?}");
+    assert!(calls.last().is_some_and(|call| call.path.ends_with("/batch")), "{calls:#?}");
+}
+
+/// Each trial costs a call, and a refusal that nothing can change needs none.
+#[test]
+fn what_a_full_zone_refuses_is_tried_again_only_where_something_leaves_that_zone_later() {
+    let gone = |name: &str| published(&format!("gone.{name}"), "http://web:80");
+    let new = published("new.example.org", "http://web:80");
+    for (before, batches, label) in [
+        (vec![], 1, "nothing leaves"),
+        (vec![gone("example.com")], 1, "something leaves another zone"),
+        (vec![gone("example.org")], 3, "refused, left, and written"),
+    ] {
+        let account = SharedAccount::new();
+        let program = account.harness.start_with(&[("MASS_DELETION_LIMIT", "0")]);
+        program.external_dns().run_loop(&before).expect("published");
+        account.cloudflare().edit(|cloudflare| {
+            let records = cloudflare.records(&account.organisation).len();
+            cloudflare.zone_mut(&account.organisation).record_quota = records;
+        });
+        account.cloudflare().take_calls();
+        program.external_dns().run_loop(std::slice::from_ref(&new)).expect("refused by name or done");
+        assert_eq!(writes(&account.cloudflare().take_calls(), &account.organisation)[0], batches, "{label}");
+        assert_eq!(stamped(&account).len(), usize::from(batches > 1), "{label}");
+    }
+}
+
+#[test]
+fn a_refused_record_is_sent_once_though_something_leaves_its_zone_later() {
+    let account = SharedAccount::new();
+    let program = account.harness.start_with(&[("MASS_DELETION_LIMIT", "0")]);
+    program.external_dns().run_loop(&[published("gone.example.org", "http://web:80")]).expect("published");
+    let refusal = Refusal::new(400, 9041, "This DNS record cannot be proxied.");
+    account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().dislike_name("new.example.org", refusal));
+    account.cloudflare().take_calls();
+    program
+        .external_dns()
+        .run_loop(&[published("new.example.org", "http://web:80")])
+        .expect("refused by name");
+    assert_eq!(writes(&account.cloudflare().take_calls(), &account.organisation), [2, 1]);
+    assert_eq!(stamped(&account).len(), 0);
+}
+
+/// A zone that went away says nothing of what is wanted in it.
+#[test]
+fn a_zone_that_is_not_found_when_it_is_written_stops_no_other_and_nothing_is_held_against_its_hostnames() {
+    let account = SharedAccount::new();
+    let program = account.harness.start();
+    let desired = ["one.example.org", "two.example.org", "web.example.com"]
+        .map(|name| published(name, "http://web:80"));
+    let of_zone = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", account.organisation));
+    account.cloudflare().fault(of_zone, 1, Fault::error(404, 7003, "Could not route to the zone"));
+    assert_eq!(program.external_dns().run_loop(&desired), Err(503));
+    assert_eq!(ruled(&account).len(), 1);
+    assert_eq!(writes(&account.cloudflare().take_calls(), &account.organisation)[0], 1);
+    program.external_dns().run_loop(&desired).expect("published");
+    assert_eq!(ruled(&account).len(), 3);
+}
+
+/// Who reads the log finds the object there.
+#[test]
+fn a_refusal_by_cloudflare_names_the_object() {
+    let account = SharedAccount::new();
+    let refusal = Refusal::new(400, 9041, "This DNS record cannot be proxied.");
+    account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().dislike_name("new.example.org", refusal));
+    let program = account.harness.start();
+    program
+        .external_dns()
+        .run_loop(&[published("new.example.org", "http://web:80")])
+        .expect("refused by name");
+    let lines = account.harness.log.lines_with(&["refused=cloudflare"]);
+    assert!(lines.len() == 1 && lines[0].contains("resource=\"ingress/shop/web\""), "{lines:#?}");
+}
+
+/// A write whose answer could not be awaited does not begin.
+#[test]
+fn a_step_that_there_is_no_time_for_is_left_to_the_next_loop() {
+    for (left, is_written) in [(1_500, true), (1_499, false)] {
+        let harness = Harness::new();
+        harness.cloudflare.stop_clock();
+        let clock = Arc::new(SharedTime::of(harness.cloudflare.time()));
+        let program = harness.start_by(clock, &[("REQUEST_TIMEOUT", "10s")]);
+        program.wait_until_ready();
+        let passes = Duration::from_secs(10) - Duration::from_millis(left);
+        harness
+            .cloudflare
+            .edit_after(Matcher::batch(), 1, move |cloudflare| cloudflare.advance_clock(passes));
+        let desired: [Endpoint; 1] = [published("web.example.com", "http://web:80")];
+        let answer = program.external_dns().run_loop(&desired);
+        assert_eq!(answer.is_ok(), is_written, "{left} ms: {answer:?}");
+        assert_eq!(
+            writes(&harness.cloudflare.take_calls(), "zones"),
+            [1, usize::from(is_written)],
+            "{left} ms"
+        );
+        program.external_dns().run_loop(&desired).expect("done by now");
+        assert!(harness.cloudflare.visit("web.example.com", "/").is_served(), "{left} ms");
+    }
+}
