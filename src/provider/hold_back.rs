@@ -136,7 +136,7 @@ fn carries_stamp(operation: &RecordOperation) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{put, tunnel};
+    use crate::fixture::{host_plan, put, tunnel};
     use crate::model::{NewRecord, RecordId, RecordPatch};
     use crate::provider::outcome::{Done, Rejection};
     use crate::reconcile::plan::Subject;
@@ -167,16 +167,10 @@ mod tests {
     /// A plan with a rule, and one operation in this stage.
     fn plan_of(stage: Stage, operation: RecordOperation, is_moving: bool) -> Plan {
         let host = HostPlan {
-            hostname: NAME.into(),
-            resource: None,
-            vanishes: false,
             edits: [(Stage::Publish, vec![(tunnel(), put(NAME, "http://a:80"))])].into(),
             operations: [((stage, ZoneId::new("zone")), vec![operation])].into(),
-            adoptions: Vec::new(),
-            comments_before: Vec::new(),
             moves_to: is_moving.then(tunnel),
-            moves_now: false,
-            stands_in: false,
+            ..host_plan(NAME)
         };
         Plan { hosts: vec![host], ..Plan::default() }
     }

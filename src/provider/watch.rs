@@ -85,7 +85,7 @@ impl Watch {
         let start = self.clock.now();
         let mut connectors = ConnectorWatch::new(start);
         let mut checks = Checks { are_settled: false, next_at: start, pause: START_PAUSE_MIN };
-        let mut file_at = start + CREDENTIAL_FILE_PERIOD;
+        let mut file_at = start;
         while !ending.load(Ordering::Relaxed) {
             if self.clock.now() >= file_at {
                 if self.client.look_at_credential_file() {

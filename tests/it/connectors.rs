@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::Visit;
+use cloudflare_emulator::{Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::clock::ManualClock;
@@ -158,6 +158,15 @@ fn a_service_behind_this_programs_own_ports_is_refused() {
 /// The operator's own list may be wrong.
 #[test]
 fn a_rule_that_stops_a_tunnel_is_named_within_a_minute() {
+    name_the_rule_that_stops_a_tunnel(None);
+}
+
+#[test]
+fn a_rule_that_stops_a_tunnel_is_named_though_its_write_was_not_answered() {
+    name_the_rule_that_stops_a_tunnel(Some(Fault::DoneButUnanswered));
+}
+
+fn name_the_rule_that_stops_a_tunnel(fault: Option<Fault>) {
     let harness = harness();
     let clock = Arc::new(ManualClock::default());
     let program = harness.start_by(Arc::clone(&clock) as _, &[("ORIGIN_CA_POOLS", MISSING)]);
@@ -187,6 +196,9 @@ fn a_rule_that_stops_a_tunnel_is_named_within_a_minute() {
     let mut desired = vec![published("before.example.com", "http://web:81")];
     run(&program, &desired);
     desired.push(with_file("stop.example.com", MISSING));
+    if let Some(fault) = fault {
+        harness.cloudflare.fault(Matcher::put_configuration(), 1, fault);
+    }
     run(&program, &desired);
     pass(Duration::from_secs(16), 1);
     assert_eq!(told().len(), 0, "late once is no trouble");

@@ -560,3 +560,15 @@ fn nobody_looks_while_few_calls_are_left() {
     fixture.run_loop(&[published("www.example.com", "http://web:80")]);
     assert_eq!(fixture.looks(), 0);
 }
+
+#[test]
+fn connectors_are_looked_at_with_the_last_calls_that_are_not_for_others() {
+    let calls_of_the_start = Fixture::new(Harness::new(), &[]).harness.cloudflare.calls().len() as u64;
+    let harness = Harness::new();
+    let calls = calls_of_the_start + u64::from(limits::CONNECTORS_CALLS_LEFT_MIN);
+    harness.cloudflare.set_rate_limit(RateLimit { calls, ..RateLimit::default() });
+    let fixture = Fixture::new(harness, &[]);
+    fixture.clock.put_ahead(limits::CONNECTORS_FIRST_LOOK);
+    eventually("a look", || fixture.looks() == 1);
+    assert_eq!(fixture.said(&["DEBUG", "few calls are left"]), 0);
+}

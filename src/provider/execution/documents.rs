@@ -224,7 +224,9 @@ impl<'a> Execution<'a> {
             rejection.document = rejection.document.take().filter(|document| document != tunnel);
         }
         self.written.insert(tunnel.clone(), written.version);
-        let seen = self.done.versions.entry(tunnel.clone()).or_insert(version_before);
+        // The snapshot may be older than the document that was edited.
+        let read = self.snapshot.tunnels.get(tunnel).map_or(version_before, |snapshot| snapshot.version);
+        let seen = self.done.versions.entry(tunnel.clone()).or_insert(read);
         if *seen == version_before && written.version <= version_before + 1 {
             *seen = written.version;
         }

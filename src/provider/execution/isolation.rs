@@ -1,6 +1,7 @@
 //! Isolates the bad pieces of a refused group: groups of the others pass, until the bad ones stand alone.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::group_testing::{GroupTesting, Pages};
 use super::work::Piece;
@@ -10,7 +11,7 @@ use crate::limits;
 use crate::ordered::inserted;
 use crate::provider::outcome::Stop;
 use crate::provider::writes::key;
-use crate::reconcile::plan::Reason;
+use crate::reconcile::plan::{HostPlan, Reason};
 
 /// The calls per request that narrow down a refused group. At a usual 0.3 s per call the deadline allows some 33; if
 /// calls are fast, five loops in five minutes must not use more than a quarter of `RATE_CALLS`.
@@ -135,17 +136,16 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// True if there are calls and time left to isolate bad pieces. The calls are shared by everybody, and the pieces
-    /// found good have further steps to take.
+    /// True if there are calls and time left to isolate bad pieces.
     fn may_narrow(&self, step: Step<'a>) -> bool {
-        let hosts = self.aside.keys().filter(|hostname| !self.done.dropped.contains(**hostname));
-        let steps = hosts.filter_map(|hostname| self.plan.host(hostname)).flat_map(steps);
-        let later: BTreeSet<Step<'a>> = inserted(steps.map(|(later, _)| later).filter(|later| *later > step));
-        let reserve = limits::STEP_MINIMUM * u32::try_from(later.len()).unwrap_or(u32::MAX);
-        let reserve = reserve.min(self.narrowing_time / 2);
-        self.calls < NARROWING_CALLS_MAX
-            && self.tools.client.calls_left() >= NARROWING_CALLS_LEFT_MIN
-            && self.time_left() >= limits::STEP_MINIMUM + reserve
+        let aside = self.aside.keys().filter(|hostname| !self.done.dropped.contains(**hostname));
+        let means = Means {
+            calls: self.calls,
+            calls_left: self.tools.client.calls_left(),
+            time: self.narrowing_time,
+            time_left: self.time_left(),
+        };
+        means.suffice(later_steps(aside.filter_map(|hostname| self.plan.host(hostname)), step))
     }
 
     fn leave_undecided(&mut self, pieces: &[Piece<'a>], group: usize, cause: Option<&ApiRejection>) {
@@ -160,5 +160,84 @@ impl<'a> Execution<'a> {
             self.done.doubts.insert(key(&piece.content()), group.max(2));
             self.leave_out(piece.hostname, reason.clone());
         }
+    }
+}
+
+/// The number of steps that these hostnames have to take after `step`.
+fn later_steps<'h>(hosts: impl Iterator<Item = &'h HostPlan>, step: Step<'_>) -> usize {
+    let later: BTreeSet<Step<'h>> =
+        inserted(hosts.flat_map(steps).map(|(later, _)| later).filter(|later| *later > step));
+    later.len()
+}
+
+/// What there is to isolate bad pieces with.
+#[derive(Clone, Copy, Debug)]
+struct Means {
+    /// The calls made for it by this request.
+    calls: usize,
+    /// The calls that everybody may still make.
+    calls_left: u32,
+    /// The time that there was when it began.
+    time: Duration,
+    time_left: Duration,
+}
+
+impl Means {
+    /// True if another trial may begin. The calls are shared by everybody, and the pieces found good have
+    /// `later_steps` to take.
+    fn suffice(self, later_steps: usize) -> bool {
+        let reserve = limits::STEP_MINIMUM * u32::try_from(later_steps).unwrap_or(u32::MAX);
+        let reserve = reserve.min(self.time / 2);
+        self.calls < NARROWING_CALLS_MAX
+            && self.calls_left >= NARROWING_CALLS_LEFT_MIN
+            && self.time_left >= limits::STEP_MINIMUM + reserve
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{host_plan, put, tunnel};
+    use crate::model::{RecordId, ZoneId};
+    use crate::provider::execution::Place;
+    use crate::reconcile::plan::{RecordOperation, Stage, Subject};
+
+    #[test]
+    fn a_trial_begins_while_everybody_has_calls_and_the_later_steps_have_time() {
+        let seconds = |seconds: f64| Duration::from_secs_f64(seconds);
+        let means = Means { calls: 59, calls_left: 400, time: seconds(8.0), time_left: seconds(4.5) };
+        for (label, means, later_steps, expected) in [
+            ("just enough of everything", means, 2, true),
+            ("one call too many", Means { calls: 60, ..means }, 2, false),
+            ("others need the calls", Means { calls_left: 399, ..means }, 2, false),
+            ("one step more", means, 3, false),
+            ("the time is short", Means { time_left: seconds(4.499), ..means }, 2, false),
+            ("half of the time is for trials", Means { time: seconds(6.0), ..means }, 100, true),
+            ("more than half is gone", Means { time: seconds(6.1), ..means }, 100, false),
+        ] {
+            assert_eq!(means.suffice(later_steps), expected, "{label}");
+        }
+    }
+
+    #[test]
+    fn later_steps_are_those_behind_the_present_one_each_counted_once() {
+        let (zone, tunnel) = (ZoneId::new("zone"), tunnel());
+        let host = |hostname: &str| {
+            let delete = |stage| {
+                let subject = Subject { kind: "TXT".into(), name: hostname.into() };
+                ((stage, zone.clone()), vec![RecordOperation::Delete(RecordId::new("id"), subject)])
+            };
+            HostPlan {
+                edits: [(Stage::Publish, vec![(tunnel.clone(), put(hostname, "http://a:80"))])].into(),
+                operations: [Stage::Unregister, Stage::Stamp, Stage::Unstamp].map(delete).into(),
+                ..host_plan(hostname)
+            }
+        };
+        let hosts = [host("a.example.com"), host("b.example.com")];
+        let later = |stage, place| later_steps(hosts.iter(), (stage, place));
+        assert_eq!(later(Stage::Unregister, Place::Zone(&zone)), 3);
+        assert_eq!(later(Stage::Stamp, Place::Zone(&zone)), 2);
+        assert_eq!(later(Stage::Publish, Place::Tunnel(&tunnel)), 1);
+        assert_eq!(later(Stage::Unstamp, Place::Zone(&zone)), 0);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Call, Fault, Matcher, Refusal, RuleText};
+use cloudflare_emulator::{Call, Cloudflare, Fault, Matcher, RateLimit, Refusal, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::harness::{Harness, endpoint, published};
 
@@ -33,36 +33,105 @@ fn a_path_beside_a_refused_one_of_its_object_is_published_and_the_refused_one_is
         let _ = program.external_dns().run_loop(&desired);
         let with_bad = |call: &&Call| call.method == "PUT" && call.body.contains("http://bad:80");
         let sent = account.cloudflare().take_calls().iter().filter(with_bad).count();
+        for (path, is_served) in [("/a", true), ("/z", true), ("/bad", false)] {
+            let visit = account.cloudflare().visit("web.example.org", path);
+            assert_eq!(visit.is_served(), is_served, "{text:?} {path}");
+        }
         let _ = settle(program.external_dns(), account.cloudflare(), &desired);
         assert_eq!(account.cloudflare().take_calls().iter().filter(with_bad).count(), 0, "{text:?}");
         assert!(sent <= 3, "{text:?}: sent {sent} times");
-        for (path, is_served) in [("/a", true), ("/z", true), ("/bad", false)] {
-            assert_eq!(
-                account.cloudflare().visit("web.example.org", path).is_served(),
-                is_served,
-                "{text:?} {path}"
-            );
-        }
     }
+}
+
+fn change_the_foreign_rule(cloudflare: &mut Cloudflare, tunnel: &str) {
+    let document = cloudflare.configuration(tunnel).expect("a document").get();
+    let changed = document.replace("http://theirs:80", "http://changed:80");
+    cloudflare.put_configuration(tunnel, &changed).expect("Cloudflare takes it");
 }
 
 /// What was refused alone among ours is our own rule's fault, and stays so whoever writes the tunnel.
 #[test]
-fn what_was_refused_after_others_went_into_the_document_waits_though_somebody_changes_the_tunnel() {
+fn what_was_refused_where_others_went_into_the_document_waits_though_somebody_changes_the_tunnel() {
+    for bad in ["a.example.com", "z.example.com"] {
+        let account = SharedAccount::new();
+        account.cloudflare().edit(|cloudflare| {
+            cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, move |rule| rule.hostname == bad);
+        });
+        let program = account.harness.start();
+        let desired = ["a", "m", "z"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
+        program.external_dns().run_loop(&desired).expect("refused by name");
+        assert_eq!(ruled(&account).len(), 2, "{bad}");
+        account.cloudflare().edit(|cloudflare| change_the_foreign_rule(cloudflare, &account.harness.tunnel));
+        account.cloudflare().take_calls();
+        program.external_dns().run_loop(&desired).expect("held back");
+        assert_eq!(writes(&account.cloudflare().take_calls(), "zones"), [0, 0], "{bad}");
+    }
+}
+
+/// What a foreign rule held up goes on, though its change came right before a write of our own.
+#[test]
+fn a_change_by_somebody_between_our_read_and_our_write_is_noticed_by_the_next_request() {
     let account = SharedAccount::new();
     account.cloudflare().edit(|cloudflare| {
-        cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.hostname == "z.example.com");
+        cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.service == "http://theirs:80");
     });
     let program = account.harness.start();
-    let desired = ["a", "b", "z"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
+    let mut desired = vec![published("held-up.example.com", "http://web:80")];
+    program.external_dns().run_loop(&desired).expect("refused by name");
+    assert_eq!(ruled(&account).len(), 0);
+    desired.push(published("new.example.com", "http://web:80"));
+    let tunnel = account.harness.tunnel.clone();
+    // Two reads are for the snapshots of the loop.
+    account.cloudflare().edit_before(Matcher::get_configuration(), 3, move |cloudflare| {
+        change_the_foreign_rule(cloudflare, &tunnel);
+    });
+    program.external_dns().run_loop(&desired).expect("the new one is published");
+    assert_eq!(account.cloudflare().waiting_faults(), 0, "it was changed meanwhile");
+    assert_eq!(ruled(&account).len(), 1);
+    program.external_dns().run_loop(&desired).expect("published");
+    assert_eq!(ruled(&account).len(), 2);
+}
+
+/// Few calls are left for others to be found out. What was never in doubt does not wait.
+#[test]
+fn what_stood_beside_a_named_one_is_published_though_few_calls_are_left() {
+    let account = SharedAccount::new();
+    account.cloudflare().edit(|cloudflare| {
+        cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.hostname == "b.example.com");
+    });
+    let program = account.harness.start();
+    account.cloudflare().set_rate_limit(RateLimit { calls: 200, ..RateLimit::default() });
+    let desired = ["a", "b", "c"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
     program.external_dns().run_loop(&desired).expect("refused by name");
     assert_eq!(ruled(&account).len(), 2);
-    let document = account.cloudflare().configuration(&account.harness.tunnel).expect("a document");
-    let changed = document.replace("http://theirs:80", "http://changed:80");
-    account.cloudflare().put_configuration(&account.harness.tunnel, &changed).expect("Cloudflare takes it");
-    account.cloudflare().take_calls();
-    program.external_dns().run_loop(&desired).expect("held back");
-    assert_eq!(writes(&account.cloudflare().take_calls(), "zones"), [0, 0]);
+}
+
+/// A document that is a second old may lack what somebody else wrote.
+#[test]
+fn a_trial_goes_by_the_last_ones_document_for_less_than_a_second() {
+    for (passes, reads) in [(999, 0), (1_000, 1)] {
+        let harness = Harness::new();
+        harness.cloudflare.edit(|cloudflare| {
+            cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.hostname == "a.example.com");
+        });
+        harness.cloudflare.stop_clock();
+        let clock = Arc::new(SharedTime::of(harness.cloudflare.time()));
+        let program = harness.start_by(clock, &[]);
+        program.wait_until_ready();
+        let desired = ["a", "b"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
+        // The first trial reads it. The second one takes so long.
+        let passes = Duration::from_millis(passes);
+        harness
+            .cloudflare
+            .edit_after(Matcher::put_configuration(), 2, move |cloudflare| cloudflare.advance_clock(passes));
+        harness.cloudflare.take_calls();
+        program.external_dns().run_loop(&desired).expect("refused by name");
+        let calls = harness.cloudflare.take_calls();
+        let first_put = calls.iter().position(|call| call.method == "PUT").expect("a trial");
+        let gets = calls[first_put..].iter().filter(|call| call.path.ends_with("/configurations"));
+        let lines: Vec<&str> = gets.map(|call| &*call.method).collect();
+        assert_eq!(lines.iter().filter(|method| **method == "GET").count(), reads, "{passes:?}: {lines:?}");
+    }
 }
 
 /// The next request goes on; this one has nothing more that could help.
@@ -175,4 +244,31 @@ fn a_step_that_there_is_no_time_for_is_left_to_the_next_loop() {
         program.external_dns().run_loop(&desired).expect("done by now");
         assert!(harness.cloudflare.visit("web.example.com", "/").is_served(), "{left} ms");
     }
+}
+
+/// A write that may have been done is read again in the same request, and done if it was not.
+#[test]
+fn a_write_without_an_answer_is_repeated_in_the_same_request() {
+    for call in [Matcher::batch(), Matcher::put_configuration()] {
+        let account = SharedAccount::new();
+        let program = account.harness.start();
+        account.cloudflare().fault(call.clone(), 1, Fault::status(500));
+        program.external_dns().run_loop(&[published("web.example.org", "http://web:80")]).expect("published");
+        assert_eq!(account.cloudflare().waiting_faults(), 0, "{call:?}");
+        assert!(account.cloudflare().visit("web.example.org", "/").is_served(), "{call:?}");
+    }
+}
+
+/// Its record first leads where the wildcard's does, so that nobody is lost. Its id is known only from the next read.
+#[test]
+fn a_name_below_a_wildcard_of_another_tunnel_is_led_over_in_the_same_request() {
+    let account = SharedAccount::new();
+    let program = account.harness.start_with(&[("CF_TUNNEL_ID", "home,office")]);
+    let wanted = [("tunnel", "office"), ("tunnel-service", "http://web:80")];
+    program.external_dns().run_loop(&[endpoint("web.example.com", &wanted)]).expect("published");
+    let records = account.cloudflare().records(&account.harness.zone);
+    let ours = records.iter().find(|record| record.name == "web.example.com").expect("our record");
+    assert_eq!(ours.content, format!("{}.cfargotunnel.com", account.office));
+    let batches = writes(&account.cloudflare().take_calls(), &account.harness.zone)[0];
+    assert_eq!(batches, 2, "made, and led over");
 }
