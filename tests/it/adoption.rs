@@ -62,6 +62,14 @@ fn a_refusal_is_told_once_and_again_when_it_changes() {
 
 #[test]
 fn what_was_taken_over_is_told_once_with_what_it_was() {
+    let page = Fault::Status { code: 403, headers: Vec::new(), body: "<html>Sign in</html>".to_owned() };
+    for fault in [None, Some(Fault::DoneButUnanswered), Some(page)] {
+        tell_once_what_was_taken_over(fault);
+    }
+}
+
+/// `fault` meets the write of the record.
+fn tell_once_what_was_taken_over(fault: Option<Fault>) {
     let name = "adopted.example.com";
     let harness = dashboard(&[name], "http://theirs:80");
     let dry = harness.start_with(&[("ADOPT", "tunnel"), ("DRY_RUN", "true")]);
@@ -70,10 +78,14 @@ fn what_was_taken_over_is_told_once_with_what_it_was() {
     drop(dry);
 
     let program = harness.start_with(&[("ADOPT", "tunnel")]);
-    for _ in 0..3 {
-        program.external_dns().run_loop(&[published(name, WANTED)]).expect("taken over");
+    if let Some(fault) = fault {
+        harness.cloudflare.fault(Matcher::batch(), 1, fault);
     }
-    let (dry, told): (Vec<String>, Vec<String>) =
+    for _ in 0..3 {
+        let _ = program.external_dns().run_loop(&[published(name, WANTED)]);
+    }
+    assert_eq!(harness.cloudflare.waiting_faults(), 0);
+    let (dry, mut told): (Vec<String>, Vec<String>) =
         lines_about(&harness, name).into_iter().partition(|line| line.contains("dry run"));
     let tunnel = &harness.tunnel;
     let expected = [
@@ -84,6 +96,8 @@ fn what_was_taken_over_is_told_once_with_what_it_was() {
             "INFO hostname={name} taken over, was=rule of tunnel {tunnel} with service \"http://theirs:80\""
         ),
     ];
+    // The page is told as well.
+    told.retain(|line| !line.contains("refused=undecided"));
     assert_eq!(told, expected);
     assert_eq!(dry.len(), 4, "and what would be written: {dry:#?}");
 }

@@ -413,3 +413,22 @@ fn a_rule_that_takes_the_place_of_one_that_could_not_be_written_is_not_replaced(
         );
     }
 }
+
+/// A stamp whose write was not answered may be there: the rule that somebody makes in the meantime is theirs all the same.
+#[test]
+fn a_rule_that_takes_the_place_of_one_whose_stamp_was_not_answered_stays_theirs() {
+    let account = SharedAccount::new();
+    let cloudflare = account.cloudflare();
+    let program = account.harness.start();
+    run_until_idle(program.external_dns(), &account, &before()).expect("published");
+    cloudflare.fault(Matcher::batch(), 1, Fault::DoneButUnanswered);
+    // Two lists of two zones are for the snapshots of the loop; the next one is read after the write.
+    cloudflare.edit_before(Matcher::list_records(), 5, |cloudflare| {
+        Edit::TakesTheHostnameThatComes.apply(cloudflare)
+    });
+    let _ = run_until_idle(program.external_dns(), &account, &desired());
+    assert_eq!(cloudflare.waiting_faults(), 0);
+    let rules = cloudflare.edit(|cloudflare| rules(cloudflare));
+    assert!(rules.iter().any(|rule| rule == TAKEN), "{rules:?}");
+    assert!(!names_of_ours(&account).contains(&"comes.example.com".to_owned()), "our record stays");
+}

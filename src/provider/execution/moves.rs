@@ -1,6 +1,7 @@
 //! Leads the records of moving hostnames over to their new tunnel once it serves them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::Execution;
 use super::work::Piece;
@@ -36,7 +37,7 @@ impl<'a> Execution<'a> {
         let mut not_ready = BTreeMap::new();
         loop {
             let now = self.tools.clock.now();
-            let is_last = now + pause > wait_until || self.time_left() < pause + 2 * limits::STEP_MINIMUM;
+            let is_last = is_last_look(wait_until.saturating_duration_since(now), self.time_left(), pause);
             let mut later = BTreeSet::new();
             for tunnel in awaited {
                 let Err(cause) = self.look_at(tunnel) else { continue };
@@ -95,5 +96,24 @@ impl<'a> Execution<'a> {
                 self.tools.moves.begin(&host.hostname, tunnel, now);
             }
         }
+    }
+}
+
+/// True if a pause and another look do not fit into what is left to wait, or into the request beside two more steps.
+fn is_last_look(left_to_wait: Duration, time_left: Duration, pause: Duration) -> bool {
+    pause > left_to_wait || time_left < pause + 2 * limits::STEP_MINIMUM
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_look_comes_if_the_pause_before_it_and_two_steps_have_time() {
+        let [pause, request] = [250, 3_250].map(Duration::from_millis);
+        let moment = Duration::from_millis(1);
+        assert!(!is_last_look(pause, request, pause));
+        assert!(is_last_look(pause - moment, request, pause), "the wait is over");
+        assert!(is_last_look(pause, request - moment, pause), "the request has no time");
     }
 }

@@ -325,6 +325,50 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_remembered_of_names_whose_objects_do_not_change() {
+        let mut loops = Loops::new();
+        let other = Endpoint { dns_name: "b.example.com".to_owned(), ..object("a", "http://a:80") };
+        for _ in 0..3 {
+            loops.see_all(vec![object("a", "http://a:80"), other.clone()]);
+            assert!(loops.merged.places.is_empty());
+        }
+        loops.see("b");
+        assert_eq!(loops.merged.places.len(), 1);
+    }
+
+    /// What is kept of an endpoint is taken from the memory for requests.
+    #[test]
+    fn what_is_kept_of_an_endpoint_is_its_entry_and_where_its_objects_changed_itself() {
+        let mut loops = Loops::new();
+        let (endpoint, entry) = (object("a", "http://a:80"), size_of::<(u64, u64)>());
+        assert_eq!(Shown::default().note(&endpoint, &loops.merged), entry);
+        loops.see("b");
+        assert_eq!(Shown::default().note(&endpoint, &loops.merged), entry + endpoint.memory_bytes());
+    }
+
+    /// Objects of one place often come several times. Only if sorting them out frees half of the room it is done again.
+    #[test]
+    fn no_more_places_are_noted_than_there_is_room_for() {
+        for (distinct, is_full) in [(CASTS_MAX / 2, false), (CASTS_MAX / 2 + 1, true)] {
+            let (mut shown, merged) = (Shown::default(), MergedObjects::default());
+            shown.casts = (0..CASTS_MAX).map(|number| ((number % distinct) as u64, 0)).collect();
+            shown.note(&object("a", "http://a:80"), &merged);
+            assert_eq!(shown.is_full, is_full, "{distinct}");
+            assert_eq!(shown.casts.len(), distinct + usize::from(!is_full));
+        }
+    }
+
+    #[test]
+    fn an_endpoint_that_just_fits_is_kept_and_a_larger_one_cuts_its_place() {
+        let endpoint = object("a", "http://a:80");
+        for (less, is_cut) in [(0, false), (1, true)] {
+            let (mut place, mut room) = (Place::new(&[], Loops::new().now), endpoint.memory_bytes() - less);
+            place.see(endpoint.clone(), 1, Loops::new().now, &mut room);
+            assert_eq!((place.is_cut, place.bytes() == 0), (is_cut, is_cut), "{less} bytes too few");
+        }
+    }
+
+    #[test]
     fn what_comes_back_is_put_beside_what_took_its_place() {
         let mut loops = Loops::new();
         let seen = loops.see_in_turn(&["b", "a", "b", "a", "a", "b"]);

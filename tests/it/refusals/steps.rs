@@ -218,6 +218,9 @@ fn a_refusal_by_cloudflare_names_the_object() {
         .expect("refused by name");
     let lines = account.harness.log.lines_with(&["refused=cloudflare"]);
     assert!(lines.len() == 1 && lines[0].contains("resource=\"ingress/shop/web\""), "{lines:#?}");
+    let place = format!("zone={} hostnames=1", account.organisation);
+    let lines = account.harness.log.lines_with(&["DEBUG", &place, "refused: ", "cannot be proxied"]);
+    assert_eq!(lines.len(), 1, "each trial says where");
 }
 
 /// A write whose answer could not be awaited does not begin.
