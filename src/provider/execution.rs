@@ -56,8 +56,8 @@ pub(super) struct Execution<'a> {
     aside: BTreeMap<&'a str, Option<Step<'a>>>,
     /// True while the hostnames that stepped aside are worked on.
     is_narrowing: bool,
-    /// The calls made while narrowing down.
-    calls: usize,
+    /// The writes sent while narrowing down.
+    trials: usize,
     /// The time left of the deadline when narrowing down began.
     narrowing_time: Duration,
     known: Option<Known>,
@@ -110,7 +110,7 @@ impl<'a> Execution<'a> {
             own: plan.own_before.clone(),
             aside: BTreeMap::new(),
             is_narrowing: false,
-            calls: 0,
+            trials: 0,
             narrowing_time: Duration::ZERO,
             known: None,
             written: BTreeMap::new(),
@@ -157,7 +157,7 @@ impl<'a> Execution<'a> {
         if self.aside.is_empty() {
             return Ok(());
         }
-        (self.is_narrowing, self.calls) = (true, 0);
+        (self.is_narrowing, self.trials) = (true, 0);
         self.narrowing_time = self.time_left();
         self.run_stages(&is_meant)
     }

@@ -228,21 +228,55 @@ fn reads(stage: &Stage) -> [usize; 3] {
     ]
 }
 
-/// A list may lack for half a minute what was written, and may show what was deleted.
+/// A list may lack for half a minute what was written.
 #[test]
 fn an_application_that_was_just_written_is_read_by_its_id_only_where_the_list_shows_it_otherwise() {
-    for (lag, by_id) in [(0, 0), (30, 1)] {
+    let desired = [wish("staff"), of(NEXT, "staff")];
+    for (lag, by_id) in [(0, 0), (30, 2)] {
         let stage = Stage::new(&[]);
         let lag = Duration::from_secs(lag);
         stage.cloudflare().edit(|cloudflare| cloudflare.whims_mut().unlisted_application_time = lag);
-        assert_eq!(writes(&stage, &[wish("staff")]), [format!("POST {NAME}")]);
+        assert_eq!(writes(&stage, &desired), [format!("POST {NAME}"), format!("POST {NEXT}")]);
         let external_dns = stage.program.external_dns();
         stage.cloudflare().take_calls();
-        assert_eq!(external_dns.run_loop(&[wish("staff")]), Ok(Changes::default()), "{lag:?}");
+        assert_eq!(external_dns.run_loop(&desired), Ok(Changes::default()), "{lag:?}");
         assert_eq!(reads(&stage), [1, by_id, 0], "{lag:?}");
         stage.cloudflare().advance_clock(lag);
-        assert_eq!(external_dns.run_loop(&[wish("staff")]), Ok(Changes::default()), "{lag:?}");
+        assert_eq!(external_dns.run_loop(&desired), Ok(Changes::default()), "{lag:?}");
         assert_eq!(reads(&stage), [1, 0, 0], "{lag:?}");
+    }
+}
+
+#[test]
+fn an_application_that_no_list_shows_is_read_by_its_id_for_two_minutes() {
+    let stage = Stage::new(&[]);
+    stage.cloudflare().edit(|cloudflare| cloudflare.whims_mut().unlisted_application_time = 2 * LIST_LAG);
+    assert_eq!(writes(&stage, &[wish("staff")]), [format!("POST {NAME}")]);
+    for (passed, by_id) in [(LIST_LAG - MOMENT, 1), (MOMENT, 0)] {
+        stage.cloudflare().advance_clock(passed);
+        stage.cloudflare().take_calls();
+        stage.program.external_dns().records().expect("shown");
+        assert_eq!(reads(&stage), [1, by_id, 0], "after {passed:?}");
+    }
+}
+
+/// What is asked for in every loop and refused costs no second reading.
+#[test]
+fn the_team_is_read_every_ten_minutes_and_everything_else_once_in_a_loop() {
+    let stage = Stage::new(&[]);
+    let desired = [wish("nobody")];
+    let _ = stage.program.external_dns().run_loop(&desired);
+    for (passed, teams) in [(Duration::ZERO, 0), (PAUSE - MOMENT, 0), (MOMENT, 1)] {
+        stage.cloudflare().advance_clock(passed);
+        stage.cloudflare().take_calls();
+        assert_ne!(
+            stage.program.external_dns().run_loop(&desired),
+            Ok(Changes::default()),
+            "it is asked for"
+        );
+        let calls = stage.cloudflare().take_calls();
+        let count = |end: &str| calls.iter().filter(|call| call.path.ends_with(end)).count();
+        assert_eq!((count("/access/organizations"), count("/dns_records")), (teams, 1), "after {passed:?}");
     }
 }
 

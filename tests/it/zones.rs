@@ -587,3 +587,18 @@ fn zones_and_foreign_tunnels_are_looked_at_again_when_ten_minutes_are_over() {
         }
     }
 }
+
+/// Zones that are not served say nothing of the account.
+#[test]
+fn a_zone_of_another_account_that_is_not_served_does_not_keep_the_start_waiting() {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| {
+        let other = cloudflare.add_account("other");
+        cloudflare.add_zone_to(&other, "example.net", Plan::Free);
+    });
+    let served = harness.zone.clone();
+    let program = harness.start_with(&[("CF_ACCOUNT_ID", ""), ("ZONE_ID_FILTER", &served)]);
+    program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("published");
+    assert_eq!(harness.log.lines_with(&["are left alone"]), [""; 0]);
+    assert_eq!(harness.log.lines_with(&["zones=example.com a loop without changes costs"]).len(), 1);
+}

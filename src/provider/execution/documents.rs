@@ -69,7 +69,7 @@ impl<'a> Execution<'a> {
             return Ok(Sent::Done);
         }
         self.check_time()?;
-        self.calls += 1;
+        self.trials += 1;
         let begun = self.tools.clock.now();
         let written = self.tools.client.put_configuration(
             &self.resolved.account,
@@ -124,7 +124,6 @@ impl<'a> Execution<'a> {
     /// only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<Known, Reason>, Stop> {
         let seen_at = self.tools.clock.now();
-        self.calls += 1;
         let unreadable = |cause: String| {
             Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
         };

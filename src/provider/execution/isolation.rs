@@ -13,9 +13,9 @@ use crate::provider::outcome::Stop;
 use crate::provider::writes::key;
 use crate::reconcile::plan::{HostPlan, Reason};
 
-/// The calls per request that narrow down a refused group. At a usual 0.3 s per call the deadline allows some 33; if
-/// calls are fast, five loops in five minutes must not use more than a quarter of `RATE_CALLS`.
-const NARROWING_CALLS_MAX: usize = 60;
+/// The trials of a request: writes that narrow down a refused group. At a usual 0.3 s per call the deadline allows some
+/// 33; if calls are fast, five loops in five minutes must not use more than a quarter of `RATE_CALLS`.
+const NARROWING_TRIALS_MAX: usize = 60;
 
 /// With fewer calls left than this, nothing is narrowed down: loops may come every few seconds, and the rest is for
 /// everybody's reads and writes.
@@ -138,14 +138,14 @@ impl<'a> Execution<'a> {
 
     /// True if there are calls and time left to isolate bad pieces.
     fn may_narrow(&self, step: Step<'a>) -> bool {
-        let aside = self.aside.keys().filter(|hostname| !self.done.dropped.contains(**hostname));
+        let aside = self.aside.keys().filter_map(|hostname| self.plan.host(hostname));
         let means = Means {
-            calls: self.calls,
+            trials: self.trials,
             calls_left: self.tools.client.calls_left(),
             time: self.narrowing_time,
             time_left: self.time_left(),
         };
-        means.suffice(later_steps(aside.filter_map(|hostname| self.plan.host(hostname)), step))
+        means.suffice(later_steps(aside, step))
     }
 
     fn leave_undecided(&mut self, pieces: &[Piece<'a>], group: usize, cause: Option<&ApiRejection>) {
@@ -173,8 +173,8 @@ fn later_steps<'h>(hosts: impl Iterator<Item = &'h HostPlan>, step: Step<'_>) ->
 /// What there is to isolate bad pieces with.
 #[derive(Clone, Copy, Debug)]
 struct Means {
-    /// The calls made for it by this request.
-    calls: usize,
+    /// The writes that this request has sent for it.
+    trials: usize,
     /// The calls that everybody may still make.
     calls_left: u32,
     /// The time that there was when it began.
@@ -188,7 +188,7 @@ impl Means {
     fn suffice(self, later_steps: usize) -> bool {
         let reserve = limits::STEP_MINIMUM * u32::try_from(later_steps).unwrap_or(u32::MAX);
         let reserve = reserve.min(self.time / 2);
-        self.calls < NARROWING_CALLS_MAX
+        self.trials < NARROWING_TRIALS_MAX
             && self.calls_left >= NARROWING_CALLS_LEFT_MIN
             && self.time_left >= limits::STEP_MINIMUM + reserve
     }
@@ -205,10 +205,10 @@ mod tests {
     #[test]
     fn a_trial_begins_while_everybody_has_calls_and_the_later_steps_have_time() {
         let seconds = |seconds: f64| Duration::from_secs_f64(seconds);
-        let means = Means { calls: 59, calls_left: 400, time: seconds(8.0), time_left: seconds(4.5) };
+        let means = Means { trials: 59, calls_left: 400, time: seconds(8.0), time_left: seconds(4.5) };
         for (label, means, later_steps, expected) in [
             ("just enough of everything", means, 2, true),
-            ("one call too many", Means { calls: 60, ..means }, 2, false),
+            ("one trial too many", Means { trials: 60, ..means }, 2, false),
             ("others need the calls", Means { calls_left: 399, ..means }, 2, false),
             ("one step more", means, 3, false),
             ("the time is short", Means { time_left: seconds(4.499), ..means }, 2, false),

@@ -44,7 +44,7 @@ impl<'a> Execution<'a> {
             let culprits = Culprits::Named(pieces.to_vec());
             return Ok(Sent::Refused { pieces: pieces.to_vec(), answer, culprits });
         }
-        self.calls += 1;
+        self.trials += 1;
         match self.tools.client.batch(zone, &batch_of(pieces), self.deadline) {
             Ok(()) => {
                 self.done.is_answered = true;

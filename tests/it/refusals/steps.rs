@@ -275,3 +275,20 @@ fn a_name_below_a_wildcard_of_another_tunnel_is_led_over_in_the_same_request() {
     let batches = writes(&account.cloudflare().take_calls(), &account.harness.zone)[0];
     assert_eq!(batches, 2, "made, and led over");
 }
+
+/// Each trial costs a call: what was refused together is tried in halves.
+#[test]
+fn what_was_refused_together_is_not_sent_together_again() {
+    let account = SharedAccount::new();
+    let refusal = Refusal::new(400, 9041, "This DNS record cannot be proxied.");
+    account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().dislike_name("c.example.com", refusal));
+    let program = account.harness.start();
+    let desired = ["a", "b", "c", "d"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
+    program.external_dns().run_loop(&desired).expect("refused by name");
+    let calls = account.cloudflare().take_calls();
+    let all = calls.iter().filter(|call| {
+        desired.iter().all(|endpoint| call.body.contains(&format!("\"name\":\"{}\"", endpoint.dns_name)))
+    });
+    assert_eq!(all.count(), 1);
+    assert_eq!(ruled(&account).len(), 3);
+}
