@@ -87,6 +87,11 @@ impl Trouble {
         Self { calls, nth, kind }
     }
 
+    /// Whether Cloudflare refuses what it is asked for.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self.kind, Kind::Refused { .. })
+    }
+
     /// Whether the program does not outlive it.
     pub(crate) fn is_crash(&self) -> bool {
         matches!(self.kind, Kind::Crash { .. })

@@ -104,7 +104,8 @@ fn has_to_be_served(world: &World, object: &Object) -> bool {
     let settings = &world.settings;
     let on_host: Vec<&Object> = world.objects.iter().filter(|other| other.host == object.host).collect();
     let history = world.claims.history(object.host);
-    let is_free = HOSTS.contains(&object.host)
+    let is_free = (settings.sees_drift() || !world.has_drifted)
+        && HOSTS.contains(&object.host)
         && !world.disliked.contains(&object.host)
         && !world.foreign().is_orphaned(object.host)
         && !world.foreign().has_rules_of(object.host);
@@ -137,7 +138,7 @@ fn is_served(world: &World, object: &Object) -> Result<(), Violation> {
 /// Of hostnames that nobody asks for nothing is left.
 fn nothing_is_left(world: &World, checked: &[&Object]) -> Result<(), Violation> {
     let settings = &world.settings;
-    if settings.policy != SyncPolicy::Sync || settings.mass_deletion_limit > 0 {
+    if settings.policy != SyncPolicy::Sync || settings.mass_deletion_limit > 0 || !settings.sees_drift() {
         return Ok(());
     }
     let is_wanted = |host: &str| host == OTHER_HOST || world.objects.iter().any(|object| object.host == host);

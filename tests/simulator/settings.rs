@@ -28,7 +28,8 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn random(random: &mut Random) -> Self {
         let (ownership, registry) = random.weighted(&[
-            (5, ("comment", Registry::Noop)),
+            (4, ("comment", Registry::Noop)),
+            (1, ("comment", Registry::Crd)),
             (2, ("comment", TXT)),
             (2, ("txt", TXT_BELOW)),
             (1, ("txt", TXT)),
@@ -77,6 +78,12 @@ impl Settings {
             all.push(("ACCESS_POLICIES", "staff,on-call".to_owned()));
         }
         all
+    }
+
+    /// Whether ExternalDNS goes by what is at Cloudflare. The registry `crd` goes by what was answered: it asks for
+    /// nothing that went away since, nor again for what was refused beside something that was done.
+    pub(crate) fn sees_drift(&self) -> bool {
+        self.registry != Registry::Crd
     }
 
     /// Whether an object that says nothing of Access is protected.

@@ -6,13 +6,13 @@ use std::time::Duration;
 use cloudflare_emulator::ingress::Rule;
 use cloudflare_emulator::{Call, Emulator, Matcher, Refusal, RuleText, Time};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use test_support::external_dns::{Registry, SyncPolicy};
+use test_support::external_dns::{AppliedRecords, Registry, SyncPolicy};
 use test_support::harness::{Harness, TOKEN, published};
 
 use crate::account;
 use crate::claims::Claims;
 use crate::controller::{Controller, Failure};
-use crate::faults::DELAY_MAX;
+use crate::faults::{DELAY_MAX, Trouble};
 use crate::foreign::{self, Foreign};
 use crate::instance::Instance;
 use crate::invariants::{self, Violation};
@@ -48,10 +48,14 @@ pub(crate) struct World {
     pub(crate) foreign: Arc<Mutex<Foreign>>,
     /// What was seen right after a write.
     seen: Arc<Mutex<Vec<String>>>,
+    /// What ExternalDNS goes by under `--registry=crd`, whichever replica it asks.
+    applied: AppliedRecords,
     pub(crate) objects: Vec<Object>,
     pub(crate) is_blank: bool,
     /// Something that is not the program's may have changed what visitors get, until the next rest.
     pub(crate) is_disturbed: bool,
+    /// It did so once, or something was refused: who goes by what was answered never learns of it.
+    pub(crate) has_drifted: bool,
     pub(crate) claims: Claims,
     pub(crate) disliked: Vec<&'static str>,
     pub(crate) trace: Trace,
@@ -72,9 +76,11 @@ impl World {
             other: None,
             foreign: Arc::new(Mutex::new(foreign)),
             seen: Arc::default(),
+            applied: AppliedRecords::default(),
             objects: Vec::new(),
             is_blank: false,
             is_disturbed: false,
+            has_drifted: false,
             claims: Claims::default(),
             disliked: Vec::new(),
             trace: Trace::default(),
@@ -114,7 +120,7 @@ impl World {
             }
             Step::Blank(is_blank) => self.is_blank = *is_blank,
             Step::Stranger(stranger) => {
-                self.is_disturbed |= stranger.touches_ours();
+                self.disturb(stranger.touches_ours());
                 let foreign = Arc::clone(&self.foreign);
                 let mut foreign = foreign.lock().unwrap_or_else(PoisonError::into_inner);
                 self.cloudflare().edit(|cloudflare| stranger.act(cloudflare, &mut foreign));
@@ -134,12 +140,12 @@ impl World {
             }
             Step::Sight { zone, is_seen } => self.set_sight(zone, *is_seen),
             Step::Status { zone, status } => {
-                self.is_disturbed = true;
+                self.disturb(true);
                 self.cloudflare()
                     .edit(|cloudflare| (*status).clone_into(&mut cloudflare.zone_mut(zone).status));
             }
             Step::Connectors { tunnel, count } => {
-                self.is_disturbed = true;
+                self.disturb(true);
                 self.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut(tunnel).connectors = *count);
             }
             Step::Dislike { host, is_rule } => self.dislike(host, *is_rule),
@@ -166,8 +172,13 @@ impl World {
         (count > 0).then(|| self.objects[which % count].clone())
     }
 
+    fn disturb(&mut self, is_disturbed: bool) {
+        self.is_disturbed |= is_disturbed;
+        self.has_drifted |= is_disturbed;
+    }
+
     fn set_sight(&mut self, zone: &str, is_seen: bool) {
-        self.is_disturbed = true;
+        self.disturb(true);
         self.cloudflare().edit(|cloudflare| {
             let id = cloudflare.zone(zone).id.clone();
             let all: Vec<String> = cloudflare.zones().iter().map(|zone| zone.id.clone()).collect();
@@ -181,6 +192,7 @@ impl World {
 
     fn dislike(&mut self, host: &'static str, is_rule: bool) {
         self.disliked.push(host);
+        self.has_drifted = true;
         self.cloudflare().edit(|cloudflare| {
             if is_rule {
                 // What stands was taken, and Cloudflare does not change its mind over it.
@@ -215,7 +227,8 @@ impl World {
     pub(crate) fn run_loop(&mut self, one: &Loop, is_shuffled: bool) -> Result<usize, Violation> {
         self.loops += 1;
         let desired = if self.is_blank { Vec::new() } else { self.objects.clone() };
-        self.is_disturbed |= one.intruders.iter().any(|(_, stranger)| stranger.touches_ours());
+        self.disturb(one.intruders.iter().any(|(_, stranger)| stranger.touches_ours()));
+        self.has_drifted |= one.troubles.iter().any(Trouble::is_refusal);
         let is_disturbed_here = !one.intruders.is_empty();
         if !self.is_blank || !invariants::is_withheld(self) {
             self.claims.ask(&desired);
@@ -233,7 +246,8 @@ impl World {
             let reversed: Vec<Object> = desired.iter().rev().cloned().collect();
             endpoints = objects::endpoints(&reversed, &mut random);
         }
-        let outcome = self.converse(self.controller(one.replica), &endpoints);
+        let controller = self.controller(one.replica);
+        let outcome = self.converse(controller, &endpoints);
         // What is under way to the edge arrives.
         self.cloudflare().advance_clock(EDGE_MAX);
         let is_crashed = one.troubles.iter().any(|trouble| trouble.is_crash());
@@ -255,12 +269,24 @@ impl World {
         Ok(done_writes(&calls))
     }
 
-    fn converse(&self, controller: Controller, desired: &[Endpoint]) -> Result<Changes, Failure> {
-        let current = self.timed(|| controller.records())?;
+    fn converse(&mut self, controller: Controller, desired: &[Endpoint]) -> Result<Changes, Failure> {
+        let is_crd = controller.registry == Registry::Crd;
+        let current = if is_crd { self.applied.current() } else { self.timed(|| controller.records())? };
         let adjusted = self.timed(|| controller.adjust(desired))?;
         let changes = controller.plan(&current, &adjusted);
-        if changes != Changes::default() {
+        if changes == Changes::default() {
+            return Ok(changes);
+        }
+        if !is_crd {
             self.timed(|| controller.apply(&changes))?;
+            return Ok(changes);
+        }
+        self.applied.accept(&changes);
+        self.timed(|| controller.apply(&changes))?;
+        self.applied.program(&changes);
+        if !changes.create.is_empty() || !changes.update_new.is_empty() {
+            let shown = self.timed(|| controller.records())?;
+            self.applied.take_labels(&changes, &shown);
         }
         Ok(changes)
     }

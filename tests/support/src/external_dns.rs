@@ -1,5 +1,5 @@
 //! ExternalDNS as far as a provider sees it: its planner, and one loop of its controller over HTTP. The planner and the
-//! registries are held to loops of the real controller; the rest has the real one's say in `tests/e2e`.
+//! registries `noop` and `txt` are held to loops of the real controller; the rest has the real one's say in `tests/e2e`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -29,6 +29,22 @@ pub enum Registry {
     Noop,
     /// `--registry=txt`.
     Txt(TxtNames),
+    /// `--registry=crd`, which goes by [`AppliedRecords`] instead of the provider.
+    Crd,
+}
+
+/// The `DNSRecord` objects of `--registry=crd`: what was applied, as `registry/crd/crd.go` of 0.22 keeps it.
+#[derive(Clone, Debug, Default)]
+pub struct AppliedRecords(BTreeMap<Identity, AppliedRecord>);
+
+/// Name, type and set identifier.
+type Identity = (String, String, String);
+
+#[derive(Clone, Debug)]
+struct AppliedRecord {
+    endpoint: Endpoint,
+    /// The provider answered that it was done.
+    is_programmed: bool,
 }
 
 /// `--policy`.
@@ -150,8 +166,14 @@ impl TxtNames {
 impl Registry {
     /// What a controller asks for: `registry/txt/registry.go` around the planner.
     pub fn plan(self, current: &[Endpoint], desired: &[Endpoint]) -> Changes {
-        let Self::Txt(names) = self else {
-            return plan(current, desired);
+        let names = match self {
+            Self::Noop => return plan(current, desired),
+            Self::Crd => {
+                let mut changes = plan(current, desired);
+                changes.create.iter_mut().for_each(|endpoint| endpoint.labels.set("owner", "default"));
+                return changes;
+            }
+            Self::Txt(names) => names,
         };
         let (txts, mut current): (Vec<Endpoint>, Vec<Endpoint>) =
             current.iter().cloned().partition(|endpoint| endpoint.record_type == "TXT");
@@ -195,6 +217,59 @@ impl Registry {
         }
         changes
     }
+}
+
+impl AppliedRecords {
+    /// What is taken for published: only what the provider answered was done.
+    pub fn current(&self) -> Vec<Endpoint> {
+        let programmed = self.0.values().filter(|record| record.is_programmed);
+        programmed.map(|record| record.endpoint.clone()).collect()
+    }
+
+    /// Writes down what the provider is about to be asked for. Deletions come last.
+    pub fn accept(&mut self, changes: &Changes) {
+        for endpoint in &changes.create {
+            let record = AppliedRecord { endpoint: endpoint.clone(), is_programmed: false };
+            self.0.insert(identity(endpoint), record);
+        }
+        for (old, new) in changes.update_old.iter().zip(&changes.update_new) {
+            if let Some(record) = self.0.get_mut(&identity(old)) {
+                *record = AppliedRecord { endpoint: new.clone(), is_programmed: false };
+            }
+        }
+    }
+
+    /// The provider answered that all of it was done.
+    pub fn program(&mut self, changes: &Changes) {
+        for endpoint in changes.create.iter().chain(&changes.update_old) {
+            if let Some(record) = self.0.get_mut(&identity(endpoint)) {
+                record.is_programmed = true;
+            }
+        }
+        for endpoint in &changes.delete {
+            self.0.remove(&identity(endpoint));
+        }
+    }
+
+    /// Takes over the labels that the provider shows of what was created or changed, but for the owner and the object.
+    pub fn take_labels(&mut self, changes: &Changes, shown: &[Endpoint]) {
+        for endpoint in changes.create.iter().chain(&changes.update_old) {
+            let key = identity(endpoint);
+            let shown = shown.iter().rfind(|shown| identity(shown) == key);
+            let (Some(record), Some(shown)) = (self.0.get_mut(&key), shown) else { continue };
+            let resource = record.endpoint.labels.value("resource").map(str::to_owned);
+            record.endpoint.labels = shown.labels.clone();
+            record.endpoint.labels.set("owner", "default");
+            if let Some(resource) = resource {
+                record.endpoint.labels.set("resource", &resource);
+            }
+        }
+    }
+}
+
+fn identity(endpoint: &Endpoint) -> Identity {
+    let name = endpoint.dns_name.trim_end_matches('.').to_ascii_lowercase();
+    (name, endpoint.record_type.to_ascii_uppercase(), endpoint.set_identifier.clone())
 }
 
 impl SyncPolicy {
@@ -339,6 +414,44 @@ mod tests {
             });
             values.by_ref().collect()
         })
+    }
+
+    /// `ApplyChanges` and `Records` of `registry/crd/crd.go` in few words.
+    #[test]
+    fn the_registry_crd_takes_for_published_what_was_answered_to_be_done() {
+        let endpoint = |service: &str| Endpoint {
+            dns_name: "a.example.com".to_owned(),
+            record_type: "CNAME".to_owned(),
+            labels: Labels::from_iter([("resource", "ingress/shop/a")]),
+            provider_specific: vec![Property::new("webhook/tunnel-service", service)],
+            ..Endpoint::default()
+        };
+        let mut applied = AppliedRecords::default();
+        let create = Registry::Crd.plan(&applied.current(), &[endpoint("http://a:80")]);
+        assert_eq!(create.create[0].labels.value("owner"), Some("default"));
+        applied.accept(&create);
+        assert_eq!(applied.current(), [], "the provider has not answered yet");
+        applied.program(&create);
+        let shown =
+            Endpoint { labels: Labels::from_iter([("seen", "yes")]), ..endpoint("http://drifted:80") };
+        applied.take_labels(&create, &[shown]);
+        let [current] = &*applied.current() else { panic!("one is published") };
+        assert_eq!(current.provider_specific, endpoint("http://a:80").provider_specific, "drift is not seen");
+        let labels = ["owner", "resource", "seen"].map(|name| current.labels.value(name));
+        assert_eq!(labels, [Some("default"), Some("ingress/shop/a"), Some("yes")]);
+
+        let update = Registry::Crd.plan(&applied.current(), &[endpoint("http://b:80")]);
+        assert_eq!((update.create.len(), update.update_new.len()), (0, 1));
+        applied.accept(&update);
+        let again = Registry::Crd.plan(&applied.current(), &[endpoint("http://b:80")]);
+        assert_eq!((again.create.len(), again.update_new.len()), (1, 0), "what failed is asked for as new");
+        assert_eq!(Registry::Crd.plan(&applied.current(), &[]), Changes::default(), "nor is it withdrawn");
+        applied.program(&update);
+        let delete = Registry::Crd.plan(&applied.current(), &[]);
+        applied.accept(&delete);
+        assert_eq!(applied.current().len(), 1);
+        applied.program(&delete);
+        assert_eq!(applied.current(), []);
     }
 
     #[test]
