@@ -2,15 +2,53 @@
 
 use std::time::Duration;
 
-use cloudflare_emulator::{Emulator, Plan, Token};
+use cloudflare_emulator::{Cloudflare, Emulator, Plan, Record, Token};
 use serde_json::json;
 use test_support::harness::TOKEN;
 
+use crate::foreign::Foreign;
 use crate::settings::Settings;
+
+const ZONE: &str = "example.com";
 
 const HOME_DOCUMENT: &str = r#"{"originRequest": { "connectTimeout": 10 }, "ingress": [{ "service": "http://theirs:80",  "hostname":"hand.example.com", "note": {"by": "Jo"} },{"hostname":"*.example.com","service":"http://wild:80"},{"service":"http_status:503"}], "warp-routing": {"enabled": false}}"#;
 
 const OFFICE_DOCUMENT: &str = r#"{"ingress":[{"hostname":"legacy.example.com","service":"http://legacy:80","x":1.10},{"service":"http_status:502"}],"b":12345678901234567890}"#;
+
+/// The tunnel that somebody deletes and makes anew.
+const OFFICE: &str = "office";
+
+/// Deletes that tunnel, or makes it anew with what its owners have there. Says whether that changed anything.
+pub(crate) fn set_office(
+    cloudflare: &mut Cloudflare,
+    foreign: &mut Foreign,
+    settings: &Settings,
+    is_there: bool,
+) -> bool {
+    let office = cloudflare.tunnel(OFFICE);
+    if office.deleted != is_there {
+        return false;
+    }
+    let old = office.id.clone();
+    if !is_there {
+        cloudflare.tunnel_mut(&old).deleted = true;
+        foreign.lost_document(&old);
+        return true;
+    }
+    let new = cloudflare.add_tunnel(OFFICE);
+    cloudflare.put_configuration(&new, OFFICE_DOCUMENT).expect("cloudflared takes it");
+    cloudflare.delay_configurations(OFFICE, &[Duration::from_millis(settings.delays[0])]);
+    foreign.wrote_document(cloudflare, &new, &[]);
+    let is_legacy =
+        |record: &&Record| record.name == "legacy.example.com" && foreign.is_foreign_record(&record.id);
+    if let Some(id) = cloudflare.records(ZONE).iter().find(is_legacy).map(|record| record.id.clone()) {
+        let target = json!({"content": cloudflare.tunnel(&new).hostname()});
+        cloudflare.patch_record(ZONE, &id, &target).expect("Cloudflare takes it");
+        let record = cloudflare.records(ZONE).iter().find(|record| record.id == id).cloned();
+        foreign.wrote_record(&record.expect("it was just changed"));
+    }
+    true
+}
 
 pub(crate) fn set_up(cloudflare: &Emulator, settings: &Settings) {
     for (tunnel, document) in [("home", HOME_DOCUMENT), ("office", OFFICE_DOCUMENT)] {

@@ -137,6 +137,11 @@ impl Foreign {
         self.documents.insert(tunnel.to_owned(), written);
     }
 
+    /// The tunnel is gone with all its rules.
+    pub(crate) fn lost_document(&mut self, tunnel: &str) {
+        self.documents.remove(tunnel);
+    }
+
     pub(crate) fn wrote_record(&mut self, record: &Record) {
         self.records.insert(record.id.clone(), record.to_json().to_string());
     }

@@ -152,7 +152,7 @@ fn nothing_is_left(world: &World, checked: &[&Object]) -> Result<(), Violation> 
                 }
             }
         }
-        for tunnel in cloudflare.tunnels() {
+        for tunnel in cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted) {
             for rule in foreign.ours(cloudflare, &tunnel.id) {
                 let place = place(&rule);
                 let mut on_host = world.objects.iter().filter(|object| object.host == place.hostname);

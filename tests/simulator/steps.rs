@@ -47,6 +47,10 @@ pub(crate) enum Step {
         tunnel: &'static str,
         count: usize,
     },
+    /// Whether one of the tunnels is there. Made anew, it has another id.
+    Tunnel {
+        is_there: bool,
+    },
     /// Cloudflare refuses a hostname from now on: its record, or its rules.
     Dislike {
         host: &'static str,
@@ -105,9 +109,8 @@ fn change(random: &mut Random, settings: &Settings, number: usize) -> Step {
             is_seen: random.chance(50),
         },
         93..95 => Step::Status { zone: "inner.example.com", status: random.pick(&["pending", "active"]) },
-        95..97 => {
-            Step::Connectors { tunnel: random.pick(&["home", "office"]), count: random.pick(&[0, 1, 2]) }
-        }
+        95 => Step::Connectors { tunnel: random.pick(&["home", "office"]), count: random.pick(&[0, 1, 2]) },
+        96 => Step::Tunnel { is_there: random.chance(40) },
         97..99 => {
             let host = if random.chance(80) { random.pick(&HOSTS) } else { random.pick(&CONTESTED) };
             Step::Dislike { host, is_rule: random.chance(50) }

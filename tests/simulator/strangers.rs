@@ -173,12 +173,14 @@ impl Stranger {
         self.choose(all)
     }
 
-    fn id_of(&self, cloudflare: &Cloudflare) -> String {
-        cloudflare.tunnel(self.tunnel).id.clone()
+    /// The tunnel, unless it was deleted.
+    fn id_of(&self, cloudflare: &Cloudflare) -> Option<String> {
+        let tunnel = cloudflare.tunnel(self.tunnel);
+        (!tunnel.deleted).then(|| tunnel.id.clone())
     }
 
     fn add_rule(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign, host: &str, path: Option<&str>) {
-        let tunnel = self.id_of(cloudflare);
+        let Some(tunnel) = self.id_of(cloudflare) else { return };
         let ours = foreign.ours(cloudflare, &tunnel);
         let mut written = document(cloudflare, &tunnel);
         let is_taken = written
@@ -204,7 +206,7 @@ impl Stranger {
     }
 
     fn edit_document(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign) {
-        let tunnel = self.id_of(cloudflare);
+        let Some(tunnel) = self.id_of(cloudflare) else { return };
         let mut ours = foreign.ours(cloudflare, &tunnel);
         let mut written = document(cloudflare, &tunnel);
         match self.kind {

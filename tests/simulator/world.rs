@@ -148,6 +148,7 @@ impl World {
                 self.disturb(true);
                 self.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut(tunnel).connectors = *count);
             }
+            Step::Tunnel { is_there } => self.set_office(*is_there),
             Step::Dislike { host, is_rule } => self.dislike(host, *is_rule),
             Step::Like => {
                 self.disliked.clear();
@@ -190,6 +191,20 @@ impl World {
         });
     }
 
+    fn set_office(&mut self, is_there: bool) {
+        let foreign = Arc::clone(&self.foreign);
+        let mut foreign = foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_changed = self
+            .harness
+            .cloudflare
+            .edit(|cloudflare| account::set_office(cloudflare, &mut foreign, &self.settings, is_there));
+        drop(foreign);
+        if is_changed {
+            self.disturb(true);
+            self.cloudflare().advance_clock(EDGE_MAX);
+        }
+    }
+
     fn dislike(&mut self, host: &'static str, is_rule: bool) {
         self.disliked.push(host);
         self.has_drifted = true;
@@ -214,6 +229,7 @@ impl World {
         self.replicas.truncate(1);
         self.is_blank = false;
         self.cloudflare().clear_faults();
+        self.set_office(true);
         self.cloudflare().edit(|cloudflare| {
             cloudflare.token_mut(TOKEN).zones = None;
             "active".clone_into(&mut cloudflare.zone_mut("inner.example.com").status);
