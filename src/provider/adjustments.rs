@@ -50,7 +50,7 @@ impl Adjustments {
         let mut unnamed = 0;
         while let Some(Arrived { list: _, endpoint, is_whole }) = wanted.next_endpoint()? {
             let added = match is_whole {
-                true if is_late() => adjuster.add_late(&endpoint),
+                true if is_late() && endpoint.is_address() => adjuster.add_late(&endpoint),
                 true => adjuster.add(&endpoint),
                 false => adjuster.add_too_long(&endpoint),
             };

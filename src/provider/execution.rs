@@ -56,7 +56,7 @@ pub(super) struct Execution<'a> {
     aside: BTreeMap<&'a str, Option<Step<'a>>>,
     /// True while the hostnames that stepped aside are worked on.
     is_narrowing: bool,
-    /// The writes sent while narrowing down.
+    /// The writes of this round through the stages.
     trials: usize,
     /// The time left of the deadline when narrowing down began.
     narrowing_time: Duration,

@@ -46,7 +46,7 @@ pub(super) struct Done {
     pub(super) waiting: BTreeSet<Box<str>>,
     /// Rules that Cloudflare accepted but stored differently.
     pub(super) altered: Vec<Write>,
-    /// The versions of the documents that this run wrote, as far as nobody else wrote them.
+    /// By document that this run wrote, the version after its writes; an earlier one where somebody else wrote it too.
     pub(super) versions: BTreeMap<TunnelId, i64>,
     /// A new rule met a foreign one after its digest was stamped.
     pub(super) met_foreign: bool,

@@ -75,6 +75,8 @@ struct ZoneList {
     look_again_at: Instant,
     /// The last attempt failed.
     is_stale: bool,
+    /// Something spoke against it: it only tells what has changed.
+    is_in_doubt: bool,
 }
 
 impl SnapshotReader {
@@ -97,29 +99,35 @@ impl SnapshotReader {
     pub(super) fn zones(&self, deadline: Deadline) -> Result<Arc<[Zone]>, Error> {
         // The lock is not held during the call, because waiting for a lock has no deadline.
         let known = self.cached_zones().clone();
-        let Some(known) = known else {
-            let zones: Arc<[Zone]> = self.client.zones(deadline)?.into();
-            debug!(zones = zones.len(); "read");
-            return Ok(self.keep_zones(zones));
-        };
-        if self.clock.now() < known.look_again_at {
-            return Ok(known.zones);
+        let good = known.as_ref().filter(|known| !known.is_in_doubt);
+        if let Some(good) = good.filter(|good| self.clock.now() < good.look_again_at) {
+            return Ok(Arc::clone(&good.zones));
         }
-        let patience = deadline.remaining(&*self.clock).min(limits::ZONE_LIST_TIMEOUT);
-        match self.client.zones(Deadline::after(&*self.clock, patience)) {
-            Ok(zones) => {
-                report_changes(&known.zones, &zones);
+        let deadline = match good {
+            Some(_) => {
+                let patience = deadline.remaining(&*self.clock).min(limits::ZONE_LIST_TIMEOUT);
+                Deadline::after(&*self.clock, patience)
+            }
+            None => deadline,
+        };
+        match (self.client.zones(deadline), good) {
+            (Ok(zones), _) => {
+                debug!(zones = zones.len(); "read");
+                if let Some(known) = &known {
+                    report_changes(&known.zones, &zones);
+                }
                 Ok(self.keep_zones(zones.into()))
             }
-            Err(error) => {
-                if !known.is_stale {
+            (Err(error), Some(good)) => {
+                if !good.is_stale {
                     warn!("the list of zones cannot be read again, so new ones are not seen: {error}");
                 }
                 let look_again_at = self.clock.now() + ZONE_LIST_PAUSE;
-                let zones = Arc::clone(&known.zones);
-                *self.cached_zones() = Some(ZoneList { look_again_at, is_stale: true, ..known });
+                let zones = Arc::clone(&good.zones);
+                *self.cached_zones() = Some(ZoneList { look_again_at, is_stale: true, ..good.clone() });
                 Ok(zones)
             }
+            (Err(error), None) => Err(error),
         }
     }
 
@@ -135,14 +143,16 @@ impl SnapshotReader {
 
     fn keep_zones(&self, zones: Arc<[Zone]>) -> Arc<[Zone]> {
         let look_again_at = self.clock.now() + ZONE_LIST_MAX_AGE;
-        *self.cached_zones() = Some(ZoneList { zones: Arc::clone(&zones), look_again_at, is_stale: false });
+        let zone_list =
+            ZoneList { zones: Arc::clone(&zones), look_again_at, is_stale: false, is_in_doubt: false };
+        *self.cached_zones() = Some(zone_list);
         zones
     }
 
-    /// Makes the next use read the list of zones again. The old one stays to tell what has changed.
-    pub(super) fn outdate_zones(&self) {
+    /// Makes the next use read the list of zones again, or fail. The old one stays to tell what has changed.
+    pub(super) fn doubt_zones(&self) {
         if let Some(known) = &mut *self.cached_zones() {
-            known.look_again_at = self.clock.now();
+            known.is_in_doubt = true;
         }
     }
 
@@ -174,7 +184,7 @@ impl SnapshotReader {
                 .inspect_err(|error| {
                     // A zone may have left the account.
                     if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
-                        self.outdate_zones();
+                        self.doubt_zones();
                     }
                 })?;
         let mut snapshot = Snapshot {

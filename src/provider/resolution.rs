@@ -107,7 +107,7 @@ fn account_of_zones(
     let zones = reader.zones(deadline).map_err(Unresolved::Cloudflare)?;
     shared_account(&zones, settings).map_err(|problem| {
         // The token may be corrected while this waits.
-        reader.outdate_zones();
+        reader.doubt_zones();
         Unresolved::Configuration(problem.to_owned())
     })
 }

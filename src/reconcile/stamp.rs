@@ -167,7 +167,7 @@ impl Stamp {
 
     /// Parses a comment of any record; `None` if this program did not write it.
     pub fn parse(comment: &str) -> Option<Self> {
-        let (fields, remark) = without_remark(comment);
+        let (fields, remark) = split(comment);
         let mut fields = fields.strip_prefix(PREFIX)?.split(' ').filter(|field| !field.is_empty());
         let mut stamp = Self::new(&percent_decoded(fields.next()?)?);
         stamp.remark = remark.map(Into::into);
@@ -254,8 +254,13 @@ impl Stamp {
     }
 }
 
+/// What a comment says but for the human's text behind it.
+pub fn without_remark(comment: &str) -> &str {
+    split(comment).0
+}
+
 /// A comment's fields, and the human's text behind them.
-fn without_remark(comment: &str) -> (&str, Option<&str>) {
+fn split(comment: &str) -> (&str, Option<&str>) {
     match comment.split_once(REMARK_SEPARATOR) {
         Some((fields, remark)) => (fields, Some(remark)),
         None => (comment, None),
@@ -295,7 +300,7 @@ impl TxtStamp {
 
     /// Parses a comment; `None` if this program did not write it on a TXT record.
     pub fn parse(comment: &str) -> Option<Self> {
-        let (fields, _) = without_remark(comment);
+        let fields = without_remark(comment);
         let (owner, fields) = fields.strip_prefix(PREFIX)?.split_once(' ')?;
         let digest = fields.split(' ').find_map(|field| field.strip_prefix("txt="))?;
         let is_digest = digest.len() == TXT_DIGEST_CHARACTERS

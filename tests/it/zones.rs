@@ -602,3 +602,26 @@ fn a_zone_of_another_account_that_is_not_served_does_not_keep_the_start_waiting(
     assert_eq!(harness.log.lines_with(&["are left alone"]), [""; 0]);
     assert_eq!(harness.log.lines_with(&["zones=example.com a loop without changes costs"]).len(), 1);
 }
+
+/// The old list would fail again in the same way.
+#[test]
+fn a_list_of_zones_in_doubt_is_asked_for_in_every_loop_until_it_is_read() {
+    let harness = Harness::new();
+    harness.cloudflare.add_zone("example.net", Plan::Free);
+    let fixture = Fixture::new(harness);
+    let wanted = [published("web.example.com", "http://web:80")];
+    fixture.settle(&wanted);
+    let seen = Some(vec![fixture.harness.zone.clone()]);
+    fixture.harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = seen);
+    assert_eq!(fixture.run_loop(&wanted), Err(500), "the records of a zone in the list cannot be read");
+    fixture.harness.cloudflare.fault_every(Matcher::call("GET", "/zones"), Fault::status(500));
+    for _ in 0..2 {
+        fixture.harness.cloudflare.take_calls();
+        assert_eq!(fixture.external_dns().run_loop(&wanted).err(), Some(503));
+        let calls = fixture.harness.cloudflare.take_calls();
+        assert!(calls.iter().any(|call| call.path.ends_with("/zones")), "{calls:#?}");
+        assert!(!calls.iter().any(|call| call.path.ends_with("/dns_records")), "{calls:#?}");
+    }
+    fixture.harness.cloudflare.clear_faults();
+    fixture.external_dns().run_loop(&wanted).expect("the others go on");
+}

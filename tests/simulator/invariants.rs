@@ -88,7 +88,8 @@ pub(crate) fn after_loop(
             !is_below && !changes_namespace(world, &one.url)
         };
         by_members.iter().filter(is_promised).try_for_each(|one| stays_served(one))?;
-        if !world.is_blank || is_withheld(world) {
+        // What was answered 503 the registry `crd` asks for as something new, of whichever object.
+        if world.settings.sees_drift() && (!world.is_blank || is_withheld(world)) {
             wanted_stays(world, &by_members)?;
         }
     }

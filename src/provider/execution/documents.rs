@@ -66,6 +66,7 @@ impl<'a> Execution<'a> {
             .collect();
         if !edited.changed {
             self.note_published(tunnel, &work);
+            self.known = Some(known);
             return Ok(Sent::Done);
         }
         self.check_time()?;
@@ -224,8 +225,9 @@ impl<'a> Execution<'a> {
         }
         self.written.insert(tunnel.clone(), written.version);
         // The snapshot may be older than the document that was edited.
-        let read = self.snapshot.tunnels.get(tunnel).map_or(version_before, |snapshot| snapshot.version);
-        let seen = self.done.versions.entry(tunnel.clone()).or_insert(read);
+        let snapshot = self.snapshot.tunnels.get(tunnel);
+        let version_in_snapshot = snapshot.map_or(version_before, |snapshot| snapshot.version);
+        let seen = self.done.versions.entry(tunnel.clone()).or_insert(version_in_snapshot);
         if *seen == version_before && written.version <= version_before + 1 {
             *seen = written.version;
         }

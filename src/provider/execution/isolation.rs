@@ -13,9 +13,10 @@ use crate::provider::outcome::Stop;
 use crate::provider::writes::key;
 use crate::reconcile::plan::{HostPlan, Reason};
 
-/// The trials of a request: writes that narrow down a refused group. At a usual 0.3 s per call the deadline allows some
-/// 33; if calls are fast, five loops in five minutes must not use more than a quarter of `RATE_CALLS`.
-const NARROWING_TRIALS_MAX: usize = 60;
+/// The trials of one round: writes that narrow down a refused group. At a usual 0.3 s per call the deadline allows some
+/// 33; if calls are fast, five loops in five minutes must not use more than a quarter of `RATE_CALLS`, with the document
+/// that is read once a second.
+const NARROWING_TRIALS_MAX: usize = 48;
 
 /// With fewer calls left than this, nothing is narrowed down: loops may come every few seconds, and the rest is for
 /// everybody's reads and writes.
@@ -145,7 +146,7 @@ impl<'a> Execution<'a> {
             time: self.narrowing_time,
             time_left: self.time_left(),
         };
-        means.suffice(later_steps(aside, step))
+        means.suffice(later_steps(aside, &self.done.dropped, step))
     }
 
     fn leave_undecided(&mut self, pieces: &[Piece<'a>], group: usize, cause: Option<&ApiRejection>) {
@@ -163,8 +164,13 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// The number of steps that these hostnames have to take after `step`.
-fn later_steps<'h>(hosts: impl Iterator<Item = &'h HostPlan>, step: Step<'_>) -> usize {
+/// The number of steps that these hostnames have to take after `step`, but for those that were dropped.
+fn later_steps<'h>(
+    hosts: impl Iterator<Item = &'h HostPlan>,
+    dropped: &BTreeSet<Box<str>>,
+    step: Step<'_>,
+) -> usize {
+    let hosts = hosts.filter(|host| !dropped.contains(&host.hostname));
     let later: BTreeSet<Step<'h>> =
         inserted(hosts.flat_map(steps).map(|(later, _)| later).filter(|later| *later > step));
     later.len()
@@ -173,7 +179,7 @@ fn later_steps<'h>(hosts: impl Iterator<Item = &'h HostPlan>, step: Step<'_>) ->
 /// What there is to isolate bad pieces with.
 #[derive(Clone, Copy, Debug)]
 struct Means {
-    /// The writes that this request has sent for it.
+    /// The writes that this round has sent for it.
     trials: usize,
     /// The calls that everybody may still make.
     calls_left: u32,
@@ -205,10 +211,15 @@ mod tests {
     #[test]
     fn a_trial_begins_while_everybody_has_calls_and_the_later_steps_have_time() {
         let seconds = |seconds: f64| Duration::from_secs_f64(seconds);
-        let means = Means { trials: 59, calls_left: 400, time: seconds(8.0), time_left: seconds(4.5) };
+        let means = Means {
+            trials: NARROWING_TRIALS_MAX - 1,
+            calls_left: 400,
+            time: seconds(8.0),
+            time_left: seconds(4.5),
+        };
         for (label, means, later_steps, expected) in [
             ("just enough of everything", means, 2, true),
-            ("one trial too many", Means { trials: 60, ..means }, 2, false),
+            ("one trial too many", Means { trials: NARROWING_TRIALS_MAX, ..means }, 2, false),
             ("others need the calls", Means { calls_left: 399, ..means }, 2, false),
             ("one step more", means, 3, false),
             ("the time is short", Means { time_left: seconds(4.499), ..means }, 2, false),
@@ -233,8 +244,11 @@ mod tests {
                 ..host_plan(hostname)
             }
         };
-        let hosts = [host("a.example.com"), host("b.example.com")];
-        let later = |stage, place| later_steps(hosts.iter(), (stage, place));
+        let (elsewhere, dropped) = (ZoneId::new("elsewhere"), "dropped.example.com");
+        let mut hosts = [host("a.example.com"), host("b.example.com"), host(dropped)];
+        let operations = hosts[2].operations[&(Stage::Unstamp, zone.clone())].clone();
+        hosts[2].operations.insert((Stage::Register, elsewhere), operations);
+        let later = |stage, place| later_steps(hosts.iter(), &[dropped.into()].into(), (stage, place));
         assert_eq!(later(Stage::Unregister, Place::Zone(&zone)), 3);
         assert_eq!(later(Stage::Stamp, Place::Zone(&zone)), 2);
         assert_eq!(later(Stage::Publish, Place::Tunnel(&tunnel)), 1);

@@ -11,6 +11,7 @@ use crate::observe::metrics::Family;
 use crate::provider::description::{describe_adoption, describe_operation};
 use crate::provider::outcome::Stop;
 use crate::reconcile::plan::{RecordOperation, Stage};
+use crate::reconcile::stamp::Stamp;
 
 /// Operations in one batch on a Free zone.
 const BATCH_MAX_OPERATIONS_FREE: usize = 200;
@@ -58,7 +59,7 @@ impl<'a> Execution<'a> {
                     Stage::Repoint => self.note_led_over(pieces),
                     _ => {}
                 }
-                self.note_comments(pieces);
+                self.note_sent(pieces, true);
                 Ok(Sent::Done)
             }
             Err(error) => {
@@ -71,7 +72,7 @@ impl<'a> Execution<'a> {
                     }
                 }
                 if error.may_have_been_done() {
-                    self.note_comments(pieces);
+                    self.note_sent(pieces, false);
                 }
                 Ok(match self.judge(error)? {
                     Ok(answer) => {
@@ -98,15 +99,16 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The comments are there, or may be: they tell stamps of this process from those of another replica.
-    fn note_comments(&mut self, pieces: &[Piece<'a>]) {
+    /// The stamps are there, or may be: they tell what this process wrote from what another replica did.
+    fn note_sent(&mut self, pieces: &[Piece<'a>], is_answered: bool) {
         for piece in pieces {
             let comments = piece.operations().iter().filter_map(|operation| match operation {
                 RecordOperation::Post(record) => Some(&*record.comment),
                 RecordOperation::Patch(patch, _) => patch.comment.as_deref(),
                 RecordOperation::Delete(..) => None,
             });
-            self.tools.unpublished_rules.insert_comments(piece.hostname, comments);
+            let stamps: Vec<&str> = comments.filter(|comment| Stamp::parse(comment).is_some()).collect();
+            self.tools.unpublished_rules.insert_sent(piece.hostname, &stamps, is_answered);
         }
     }
 

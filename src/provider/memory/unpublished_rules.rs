@@ -7,13 +7,14 @@ use crate::ingress::{RuleEdit, WantedRule};
 use crate::model::{RecordId, TunnelId};
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
-use crate::reconcile::stamp::Digest;
+use crate::reconcile::stamp::{self, Digest};
 
 /// The number of wishes remembered for one place. More would mean a wish that changes in every loop and is never
 /// fulfilled.
 const WISHES_MAX: usize = 4;
 
-/// The number of stamps remembered for one hostname: those of the last writes, of which any may be the last one done.
+/// The number of stamps remembered for one hostname. Only writes without an answer add up, and any of them may be the
+/// last one that was done.
 const STAMPS_MAX: usize = 4;
 
 /// The memory is lost with the process: what a crash leaves behind cannot be told from a rule of ours.
@@ -31,9 +32,9 @@ struct Stamped {
     digests: BTreeSet<Digest>,
     /// The rules behind the digests, the oldest first.
     rules: Vec<(TunnelId, WantedRule)>,
-    /// The comments that this process sent for the hostname's records since, the oldest first. A stamp that did not
-    /// change was not sent.
-    comments: Vec<Box<str>>,
+    /// The stamps that this process sent for the hostname's records since, without their remarks, the oldest first.
+    /// One that did not change was not sent.
+    sent: Vec<Box<str>>,
 }
 
 impl UnpublishedRules {
@@ -48,17 +49,22 @@ impl UnpublishedRules {
         }
     }
 
-    /// Notes comments that were sent for the records of a hostname that waits for a rule.
-    pub(crate) fn insert_comments<'c>(&mut self, hostname: &str, comments: impl Iterator<Item = &'c str>) {
-        let Some(stamped) = self.stamped.get_mut(hostname) else {
+    /// Notes comments with stamps that were sent for the records of a hostname that waits for a rule. With an answer,
+    /// none of those before stands there any more.
+    pub(crate) fn insert_sent(&mut self, hostname: &str, comments: &[&str], is_answered: bool) {
+        let Some(Stamped { sent, .. }) = self.stamped.get_mut(hostname).filter(|_| !comments.is_empty())
+        else {
             return;
         };
-        for comment in comments {
-            stamped.comments.retain(|known| **known != *comment);
-            stamped.comments.push(comment.into());
+        if is_answered {
+            sent.clear();
         }
-        let superfluous = stamped.comments.len().saturating_sub(STAMPS_MAX);
-        stamped.comments.drain(..superfluous);
+        for stamp in comments.iter().map(|comment| stamp::without_remark(comment)) {
+            sent.retain(|known| **known != *stamp);
+            sent.push(stamp.into());
+        }
+        let superfluous = sent.len().saturating_sub(STAMPS_MAX);
+        sent.drain(..superfluous);
     }
 
     /// Notes that records are about to be taken over, with their present comments.
@@ -102,7 +108,7 @@ impl UnpublishedRules {
     }
 
     fn retain(&mut self, stays: impl Fn(&str, Digest) -> bool) {
-        self.stamped.retain(|hostname, Stamped { digests, rules, comments: _ }| {
+        self.stamped.retain(|hostname, Stamped { digests, rules, sent: _ }| {
             digests.retain(|digest| stays(hostname, *digest));
             rules.retain(|(tunnel, rule)| digests.contains(&Digest::of(tunnel, rule.path_text())));
             !digests.is_empty()
@@ -110,9 +116,9 @@ impl UnpublishedRules {
     }
 
     /// The digests that a stamp names although the rule at their place is not ours. A rule that stands as it is wanted
-    /// is ours, as if it had been written. Digests that no stamp of this process names any more are forgotten, because
-    /// they do not concern whoever has the hostname later: another replica may have stamped it since, and written what
-    /// stands there.
+    /// is ours, as if it had been written. Digests that no stamp names any more are forgotten, because they do not
+    /// concern whoever has the hostname later. So is a hostname with none of the stamps that this process sent: another
+    /// replica stamped it since, and may have written what stands there.
     pub(crate) fn taken(
         &mut self,
         snapshot: &Snapshot,
@@ -127,8 +133,11 @@ impl UnpublishedRules {
         self.comments.retain(|hostname, _| own.digests_of(hostname).is_some());
         self.stamped.retain(|hostname, stamped| {
             let records = snapshot.own_records_of(hostname, settings);
-            let is_known = |own: &OwnRecord<'_>| stamped.comments.contains(&own.record.comment);
-            stamped.comments.is_empty() || records.iter().any(is_known)
+            let is_sent = |own: &OwnRecord<'_>| {
+                let stamp = stamp::without_remark(&own.record.comment);
+                stamped.sent.iter().any(|sent| **sent == *stamp)
+            };
+            stamped.sent.is_empty() || records.iter().any(is_sent)
         });
         self.retain(|hostname, digest| {
             own.digests_of(hostname).is_some_and(|digests| digests.contains(&digest))
@@ -202,12 +211,17 @@ mod tests {
         TunnelId::parse(id).expect("an id")
     }
 
+    fn own_stamp() -> Stamp {
+        let mut stamp = Stamp::new("default");
+        stamp.claims.rules = [HOME, OFFICE].map(|id| Digest::of(&tunnel(id), None)).into();
+        stamp
+    }
+
     /// What is taken if our stamp names the hostname's rules in both tunnels, and a rule with this port stands in `home`.
     fn taken(unpublished: &mut UnpublishedRules, port: u64) -> bool {
         let configured = |id| ConfiguredTunnel { id: tunnel(id), name: id.into(), is_local: false };
         let settings = Settings::new(Policy::new("default"), configured(HOME), vec![configured(OFFICE)]);
-        let mut stamp = Stamp::new("default");
-        stamp.claims.rules = [HOME, OFFICE].map(|id| Digest::of(&tunnel(id), None)).into();
+        let stamp = own_stamp();
         let record = Record {
             id: RecordId::new("r1"),
             name: NAME.into(),
@@ -264,23 +278,39 @@ mod tests {
     /// Of several writes without an answer any may be the last one that was done.
     #[test]
     fn a_hostname_is_forgotten_when_its_stamp_is_none_of_those_last_sent() {
-        let mut stamp = Stamp::new("default");
-        stamp.claims.rules = [HOME, OFFICE].map(|id| Digest::of(&tunnel(id), None)).into();
-        let standing = stamp.render(100).expect("it has room");
-        for (sent, is_taken) in [
-            (vec!["first", &*standing], true),
-            (vec![&*standing, "2", "3", "4"], true),
-            (vec![&*standing, "2", "3", "4", &*standing, "6"], true),
-            (vec![&*standing, "2", "3", "4", "5"], false),
-            (vec!["first"], false),
+        let stamp = |resource: &str| {
+            let mut stamp = own_stamp();
+            stamp.resource = Some(resource.into());
+            stamp
+        };
+        let (standing, mut remarked) = (own_stamp(), own_stamp());
+        remarked.set_remark("by hand");
+        let [first, second, third, fourth] = ["1", "2", "3", "4"].map(stamp);
+        for (unanswered, answered, is_taken) in [
+            (vec![&first, &standing], None, true),
+            (vec![&first, &remarked], None, true),
+            (vec![&standing, &first, &second, &third], None, true),
+            (vec![&standing, &first, &second, &third, &standing, &fourth], None, true),
+            (vec![&standing, &first, &second, &third, &fourth], None, false),
+            (vec![&first], Some(&standing), true),
+            (vec![&standing], Some(&first), false),
+            (vec![&first], None, false),
+            (vec![], None, true),
         ] {
             let mut unpublished = UnpublishedRules::default();
-            unpublished.insert_comments(NAME, sent.iter().copied());
+            let comment = |stamp: &Stamp| stamp.render(200).expect("it has room");
+            unpublished.insert_sent(NAME, &[&comment(&standing)], true);
             assert!(unpublished.stamped.is_empty(), "no rule of the hostname waits");
             unpublished.insert(&tunnel(HOME), NAME, &put(NAME, 80));
-            unpublished.insert_comments(NAME, sent.iter().copied());
-            assert_eq!(taken(&mut unpublished, 80), is_taken, "{sent:?}");
-            assert_eq!(unpublished.stamped.is_empty(), !is_taken, "{sent:?}");
+            for stamp in &unanswered {
+                unpublished.insert_sent(NAME, &[&comment(stamp)], false);
+            }
+            if let Some(stamp) = answered {
+                unpublished.insert_sent(NAME, &[&comment(stamp)], true);
+            }
+            unpublished.insert_sent(NAME, &[], true);
+            assert_eq!(taken(&mut unpublished, 80), is_taken, "{unanswered:?}, then {answered:?}");
+            assert_eq!(unpublished.stamped.is_empty(), !is_taken, "{unanswered:?}, then {answered:?}");
         }
     }
 
