@@ -138,7 +138,7 @@ matrix-of versions renew:
 # Write down loops of the real controller anew, which the tests' model of ExternalDNS is held to; `just e2e` compares them.
 [group('test')]
 loops-renew:
-    cd tests/externaldns/v0.23.0 && GOTOOLCHAIN=auto go test -count=1 -vet=off . -renew
+    LOOPS_RENEW=yes {{ just_executable() }} go-test e2e '-timeout 30m -run ^TestLoopsOfTheModel$'
 
 # The documents' examples and deploy/ on Kubernetes' own API server, likewise. CLOUDFLARED may name cloudflared's binary.
 [group('test')]

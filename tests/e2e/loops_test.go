@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -11,12 +12,17 @@ import (
 // those that tests/support's model of ExternalDNS is held to. `just loops-renew` writes these.
 func TestLoopsOfTheModel(t *testing.T) {
 	t.Parallel()
+	server := startAPIServer(t)
 	root, err := harness.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := filepath.Join(root, "tests", "externaldns", harness.Newest)
-	if err := harness.Run(folder, "env", "GOTOOLCHAIN=auto", "go", "test", "-count=1", "-vet=off", "."); err != nil {
+	arguments := []string{"GOTOOLCHAIN=auto", "go", "test", "-count=1", "-vet=off", "-parallel=8", ".", "-kubeconfig=" + server.Kubeconfig(t)}
+	if os.Getenv("LOOPS_RENEW") != "" {
+		arguments = append(arguments, "-renew")
+	}
+	if err := harness.Run(folder, "env", arguments...); err != nil {
 		t.Error(err)
 	}
 }

@@ -293,16 +293,14 @@ impl World {
         if changes == Changes::default() {
             return Ok(changes);
         }
-        if !is_crd {
-            self.timed(|| controller.apply(&changes))?;
-            return Ok(changes);
-        }
-        self.applied.accept(&changes);
-        self.timed(|| controller.apply(&changes))?;
-        self.applied.program(&changes);
-        if !changes.create.is_empty() || !changes.update_new.is_empty() {
-            let shown = self.timed(|| controller.records())?;
-            self.applied.take_labels(&changes, &shown);
+        let apply = |world: &Self| world.timed(|| controller.apply(&changes));
+        if is_crd {
+            let mut applied = std::mem::take(&mut self.applied);
+            let outcome = applied.apply(&changes, || apply(self), || self.timed(|| controller.records()));
+            self.applied = applied;
+            outcome?;
+        } else {
+            apply(self)?;
         }
         Ok(changes)
     }

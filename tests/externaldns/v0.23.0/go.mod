@@ -2,7 +2,12 @@ module external-dns-cloudflare-tunnel-webhook/externaldns/v0.23.0
 
 go 1.27.0
 
-require sigs.k8s.io/external-dns v0.23.0
+require (
+	k8s.io/api v0.37.0
+	k8s.io/apimachinery v0.37.0
+	sigs.k8s.io/controller-runtime v0.25.1
+	sigs.k8s.io/external-dns v0.23.0
+)
 
 require (
 	cloud.google.com/go/auth v0.23.2 // indirect
@@ -178,13 +183,10 @@ require (
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	istio.io/api v1.31.0 // indirect
 	istio.io/client-go v1.31.0 // indirect
-	k8s.io/api v0.37.0 // indirect
-	k8s.io/apimachinery v0.37.0 // indirect
 	k8s.io/client-go v0.37.0 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3 // indirect
-	sigs.k8s.io/controller-runtime v0.25.1 // indirect
 	sigs.k8s.io/gateway-api v1.6.2 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect

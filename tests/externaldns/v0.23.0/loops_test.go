@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -23,11 +21,16 @@ import (
 )
 
 // What tests/support holds its model of ExternalDNS to.
-const file = "../loops.json"
+const loopsFile = "../loops.json"
 
-const loops = 120
+const (
+	loops = 120
+	owner = "default"
+)
 
-var renew = flag.Bool("renew", false, "write "+file)
+var managedTypes = []string{endpoint.RecordTypeA, endpoint.RecordTypeAAAA, endpoint.RecordTypeCNAME}
+
+var renew = flag.Bool("renew", false, "write what is compared otherwise")
 
 // loop is one turn of the real controller: what the webhook shows, what it made of the sources' endpoints, and what it is
 // asked for.
@@ -63,12 +66,8 @@ func (s source) AddEventHandler(context.Context, func())                 {}
 
 // copied goes through JSON, as endpoints on their way to and from a webhook do.
 func copied(endpoints []*endpoint.Endpoint) []*endpoint.Endpoint {
-	text, err := json.Marshal(endpoints)
-	if err != nil {
-		panic(err)
-	}
 	var copies []*endpoint.Endpoint
-	if err := json.Unmarshal(text, &copies); err != nil {
+	if err := json.Unmarshal([]byte(text(endpoints)), &copies); err != nil {
 		panic(err)
 	}
 	return copies
@@ -77,20 +76,25 @@ func copied(endpoints []*endpoint.Endpoint) []*endpoint.Endpoint {
 // TestLoopsOfTheModel plays random loops to the real controller, with its planner and its registries.
 func TestLoopsOfTheModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	var text bytes.Buffer
-	for number := range loops {
-		one := randomLoop(random)
-		if err := one.play(); err != nil {
+	all := make([]*loop, loops)
+	for number := range all {
+		all[number] = randomLoop(random)
+		if err := all[number].play(); err != nil {
 			t.Fatalf("loop %d: %v", number, err)
 		}
-		line, err := json.Marshal(one)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(&text, "%s\n", line)
+	}
+	compare(t, loopsFile, all)
+}
+
+// compare holds a file, with a line for each, to what the real one did, or writes it.
+func compare[T any](t *testing.T, file string, all []T) {
+	t.Helper()
+	var lines strings.Builder
+	for _, one := range all {
+		lines.WriteString(text(one) + "\n")
 	}
 	if *renew {
-		if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(lines.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,45 +102,59 @@ func TestLoopsOfTheModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(before, text.Bytes()) {
+	if string(before) != lines.String() {
 		t.Errorf("%s is not what ExternalDNS does: look at the difference after `just loops-renew`", file)
 	}
 }
 
+// text is the JSON of plain data.
+func text(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
 func (l *loop) play() error {
 	webhook := &webhook{current: l.Current}
-	config := &externaldns.Config{
-		TXTOwnerID:            "default",
-		TXTPrefix:             l.Prefix,
-		ManagedDNSRecordTypes: []string{endpoint.RecordTypeA, endpoint.RecordTypeAAAA, endpoint.RecordTypeCNAME},
-	}
+	config := &externaldns.Config{TXTOwnerID: owner, TXTPrefix: l.Prefix, ManagedDNSRecordTypes: managedTypes}
 	made := map[string]func(*externaldns.Config, provider.Provider) (registry.Registry, error){"noop": noop.New, "txt": txt.New}
 	registry, err := made[l.Registry](config, webhook)
 	if err != nil {
 		return err
 	}
-	one := controller.Controller{
-		Source:             source(l.Desired),
-		Registry:           registry,
-		Policy:             plan.Policies[l.Policy],
-		DomainFilter:       &endpoint.DomainFilter{},
-		ManagedRecordTypes: config.ManagedDNSRecordTypes,
-	}
-	err = one.RunOnce(context.Background())
+	err = newController(registry, l.Desired, l.Policy).RunOnce(context.Background())
 	l.Changes = sorted(&webhook.changes)
 	return err
 }
 
+func newController(registry registry.Registry, desired []*endpoint.Endpoint, policy string) *controller.Controller {
+	return &controller.Controller{
+		Source:             source(desired),
+		Registry:           registry,
+		Policy:             plan.Policies[policy],
+		DomainFilter:       &endpoint.DomainFilter{},
+		ManagedRecordTypes: managedTypes,
+	}
+}
+
 // sorted puts into an order what the controller has in none; what is updated stays in pairs.
 func sorted(changes *plan.Changes) *plan.Changes {
+	for _, list := range [][]*endpoint.Endpoint{changes.Create, changes.UpdateOld, changes.UpdateNew, changes.Delete} {
+		byKey(list)
+	}
+	return changes
+}
+
+func byKey(endpoints []*endpoint.Endpoint) []*endpoint.Endpoint {
 	key := func(one *endpoint.Endpoint) string {
 		return strings.Join([]string{one.DNSName, one.RecordType, one.SetIdentifier}, " ")
 	}
-	byKey := func(one, other *endpoint.Endpoint) int { return strings.Compare(key(one), key(other)) }
-	for _, list := range [][]*endpoint.Endpoint{changes.Create, changes.UpdateOld, changes.UpdateNew, changes.Delete} {
-		slices.SortStableFunc(list, byKey)
-	}
-	return changes
+	slices.SortStableFunc(endpoints, func(one, other *endpoint.Endpoint) int {
+		return strings.Compare(key(one), key(other))
+	})
+	return endpoints
 }
 
 func pick[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }
@@ -168,7 +186,7 @@ func (l *loop) show(random *rand.Rand, shown *endpoint.Endpoint) {
 			return
 		}
 	}
-	shown.Labels[endpoint.OwnerLabelKey] = "default"
+	shown.Labels[endpoint.OwnerLabelKey] = owner
 	l.Current = append(l.Current, shown)
 	if l.Registry != "txt" || random.IntN(5) == 0 {
 		return
@@ -178,7 +196,7 @@ func (l *loop) show(random *rand.Rand, shown *endpoint.Endpoint) {
 		name = "cname-" + shown.DNSName
 	}
 	heritage := endpoint.Labels{
-		endpoint.OwnerLabelKey:    pick(random, "default", "default", "default", "other"),
+		endpoint.OwnerLabelKey:    pick(random, owner, owner, owner, "other"),
 		endpoint.ResourceLabelKey: shown.Labels[endpoint.ResourceLabelKey],
 	}
 	record := endpoint.NewEndpoint(name, endpoint.RecordTypeTXT, heritage.SerializePlain(true))

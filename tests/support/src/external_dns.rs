@@ -1,5 +1,5 @@
 //! ExternalDNS as far as a provider sees it: its planner, and one loop of its controller over HTTP. The planner and the
-//! registries `noop` and `txt` are held to loops of the real controller; the rest has the real one's say in `tests/e2e`.
+//! registries are held to loops of the real controller; the rest has the real one's say in `tests/e2e`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -33,7 +33,7 @@ pub enum Registry {
     Crd,
 }
 
-/// The `DNSRecord` objects of `--registry=crd`: what was applied, as `registry/crd/crd.go` of 0.22 keeps it.
+/// The `DNSRecord` objects of `--registry=crd`: what was applied, as `registry/crd/crd.go` keeps it.
 #[derive(Clone, Debug, Default)]
 pub struct AppliedRecords(BTreeMap<Identity, AppliedRecord>);
 
@@ -226,8 +226,25 @@ impl AppliedRecords {
         programmed.map(|record| record.endpoint.clone()).collect()
     }
 
-    /// Writes down what the provider is about to be asked for. Deletions come last.
-    pub fn accept(&mut self, changes: &Changes) {
+    /// Writes down what the provider is about to be asked for, asks it, and reads its records after something was created or
+    /// changed. A failure of either ends it there.
+    pub fn apply<E>(
+        &mut self,
+        changes: &Changes,
+        ask: impl FnOnce() -> Result<(), E>,
+        read: impl FnOnce() -> Result<Vec<Endpoint>, E>,
+    ) -> Result<(), E> {
+        self.accept(changes);
+        ask()?;
+        self.program(changes);
+        if !changes.create.is_empty() || !changes.update_new.is_empty() {
+            self.take_labels(changes, &read()?);
+        }
+        Ok(())
+    }
+
+    /// Deletions come last.
+    fn accept(&mut self, changes: &Changes) {
         for endpoint in &changes.create {
             let record = AppliedRecord { endpoint: endpoint.clone(), is_programmed: false };
             self.0.insert(identity(endpoint), record);
@@ -240,7 +257,7 @@ impl AppliedRecords {
     }
 
     /// The provider answered that all of it was done.
-    pub fn program(&mut self, changes: &Changes) {
+    fn program(&mut self, changes: &Changes) {
         for endpoint in changes.create.iter().chain(&changes.update_old) {
             if let Some(record) = self.0.get_mut(&identity(endpoint)) {
                 record.is_programmed = true;
@@ -252,7 +269,7 @@ impl AppliedRecords {
     }
 
     /// Takes over the labels that the provider shows of what was created or changed, but for the owner and the object.
-    pub fn take_labels(&mut self, changes: &Changes, shown: &[Endpoint]) {
+    fn take_labels(&mut self, changes: &Changes, shown: &[Endpoint]) {
         for endpoint in changes.create.iter().chain(&changes.update_old) {
             let key = identity(endpoint);
             let shown = shown.iter().rfind(|shown| identity(shown) == key);
@@ -394,6 +411,23 @@ mod tests {
         changes: Asked,
     }
 
+    /// Loops of the real controller with the registry `crd`, each of which stands on those before.
+    #[derive(Debug, Deserialize)]
+    struct History {
+        policy: String,
+        turns: Vec<Turn>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Turn {
+        desired: Option<Vec<Endpoint>>,
+        /// The call that fails: `apply`, or the `records` after it.
+        fault: String,
+        shown: Option<Vec<Endpoint>>,
+        current: Vec<Endpoint>,
+        changes: Asked,
+    }
+
     #[derive(Debug, Default, Deserialize)]
     #[serde(default, rename_all = "camelCase")]
     struct Asked {
@@ -403,55 +437,34 @@ mod tests {
         delete: Vec<Endpoint>,
     }
 
-    /// As a set: the real one has an order only within pairs.
-    fn canonical(lists: [Vec<Endpoint>; 4]) -> [Vec<Value>; 4] {
-        lists.map(|mut list| {
-            let key = |one: &Endpoint| format!("{} {} {}", one.dns_name, one.record_type, one.set_identifier);
-            list.sort_by_key(key);
-            let mut values = list.into_iter().map(|mut endpoint| {
-                endpoint.provider_specific.sort();
-                serde_json::to_value(endpoint).expect("plain data")
-            });
-            values.by_ref().collect()
-        })
+    impl Asked {
+        fn of(changes: Changes) -> Self {
+            let Changes { create, update_old, update_new, delete } = changes;
+            Self { create, update_old, update_new, delete }
+        }
+
+        /// As sets: the real one has an order only within pairs.
+        fn canonical(self) -> [Vec<Value>; 4] {
+            [self.create, self.update_old, self.update_new, self.delete].map(canonical)
+        }
     }
 
-    /// `ApplyChanges` and `Records` of `registry/crd/crd.go` in few words.
-    #[test]
-    fn the_registry_crd_takes_for_published_what_was_answered_to_be_done() {
-        let endpoint = |service: &str| Endpoint {
-            dns_name: "a.example.com".to_owned(),
-            record_type: "CNAME".to_owned(),
-            labels: Labels::from_iter([("resource", "ingress/shop/a")]),
-            provider_specific: vec![Property::new("webhook/tunnel-service", service)],
-            ..Endpoint::default()
-        };
-        let mut applied = AppliedRecords::default();
-        let create = Registry::Crd.plan(&applied.current(), &[endpoint("http://a:80")]);
-        assert_eq!(create.create[0].labels.value("owner"), Some("default"));
-        applied.accept(&create);
-        assert_eq!(applied.current(), [], "the provider has not answered yet");
-        applied.program(&create);
-        let shown =
-            Endpoint { labels: Labels::from_iter([("seen", "yes")]), ..endpoint("http://drifted:80") };
-        applied.take_labels(&create, &[shown]);
-        let [current] = &*applied.current() else { panic!("one is published") };
-        assert_eq!(current.provider_specific, endpoint("http://a:80").provider_specific, "drift is not seen");
-        let labels = ["owner", "resource", "seen"].map(|name| current.labels.value(name));
-        assert_eq!(labels, [Some("default"), Some("ingress/shop/a"), Some("yes")]);
+    fn canonical(mut list: Vec<Endpoint>) -> Vec<Value> {
+        let key = |one: &Endpoint| format!("{} {} {}", one.dns_name, one.record_type, one.set_identifier);
+        list.sort_by_key(key);
+        let values = list.into_iter().map(|mut endpoint| {
+            endpoint.provider_specific.sort();
+            serde_json::to_value(endpoint).expect("plain data")
+        });
+        values.collect()
+    }
 
-        let update = Registry::Crd.plan(&applied.current(), &[endpoint("http://b:80")]);
-        assert_eq!((update.create.len(), update.update_new.len()), (0, 1));
-        applied.accept(&update);
-        let again = Registry::Crd.plan(&applied.current(), &[endpoint("http://b:80")]);
-        assert_eq!((again.create.len(), again.update_new.len()), (1, 0), "what failed is asked for as new");
-        assert_eq!(Registry::Crd.plan(&applied.current(), &[]), Changes::default(), "nor is it withdrawn");
-        applied.program(&update);
-        let delete = Registry::Crd.plan(&applied.current(), &[]);
-        applied.accept(&delete);
-        assert_eq!(applied.current().len(), 1);
-        applied.program(&delete);
-        assert_eq!(applied.current(), []);
+    fn policy(name: &str) -> SyncPolicy {
+        match name {
+            "sync" => SyncPolicy::Sync,
+            "upsert-only" => SyncPolicy::UpsertOnly,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -465,15 +478,37 @@ mod tests {
                 ("txt", "%{record_type}-x.") => TXT_BELOW,
                 other => panic!("{other:?}"),
             };
-            let policy = if one.policy == "sync" { SyncPolicy::Sync } else { SyncPolicy::UpsertOnly };
             let planned = registry.plan(&one.current.unwrap_or_default(), &one.desired.unwrap_or_default());
-            let Changes { create, update_old, update_new, delete } = policy.allowed(planned);
-            let asked = one.changes;
-            assert_eq!(
-                canonical([create, update_old, update_new, delete]),
-                canonical([asked.create, asked.update_old, asked.update_new, asked.delete]),
-                "loop {number}: {text}"
-            );
+            let changes = Asked::of(policy(&one.policy).allowed(planned));
+            assert_eq!(changes.canonical(), one.changes.canonical(), "loop {number}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_history_of_the_registry_crd_asks_for_what_the_real_controller_asked_for() {
+        let histories = include_str!("../../externaldns/crd_histories.json");
+        for (text, number) in histories.lines().zip(1..) {
+            let history: History = serde_json::from_str(text).expect("a history");
+            let mut applied = AppliedRecords::default();
+            for (turn, nth) in history.turns.into_iter().zip(1..) {
+                let current = applied.current();
+                assert_eq!(
+                    canonical(current.clone()),
+                    canonical(turn.current),
+                    "history {number}, turn {nth}"
+                );
+                let planned = Registry::Crd.plan(&current, &turn.desired.unwrap_or_default());
+                let changes = policy(&history.policy).allowed(planned);
+                if changes != Changes::default() {
+                    let answer = |call: &str| if turn.fault == call { Err(()) } else { Ok(()) };
+                    let shown = turn.shown.unwrap_or_default();
+                    let read = || answer("records").map(|()| shown);
+                    // A failure shows in what is taken for published in the next turn.
+                    let _ = applied.apply(&changes, || answer("apply"), read);
+                }
+                let asked = turn.changes.canonical();
+                assert_eq!(Asked::of(changes).canonical(), asked, "history {number}, turn {nth}");
+            }
         }
     }
 }
