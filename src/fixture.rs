@@ -1,12 +1,9 @@
 //! What unit tests of several modules begin with.
 
-use std::collections::BTreeMap;
-
 use serde_json::value::RawValue;
 
 use crate::ingress::{Document, OriginRequest, RuleEdit, Service, WantedRule};
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::plan::HostPlan;
 use crate::reconcile::{ConfiguredTunnel, Policy, Settings};
 
 /// The tunnel of [`settings`].
@@ -35,20 +32,4 @@ pub(crate) fn put(hostname: &str, service: &str) -> RuleEdit {
 pub(crate) fn document(rules: &str) -> Document {
     let raw = RawValue::from_string(format!(r#"{{"ingress":[{rules}]}}"#)).expect("JSON");
     Document::parse(Some(&raw)).expect("a document")
-}
-
-/// The plan of a hostname that needs nothing.
-pub(crate) fn host_plan(hostname: &str) -> HostPlan {
-    HostPlan {
-        hostname: hostname.into(),
-        resource: None,
-        vanishes: false,
-        edits: BTreeMap::new(),
-        operations: BTreeMap::new(),
-        adoptions: Vec::new(),
-        comments_before: Vec::new(),
-        moves_to: None,
-        moves_now: false,
-        stands_in: false,
-    }
 }

@@ -136,7 +136,7 @@ fn carries_stamp(operation: &RecordOperation) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{host_plan, put, tunnel};
+    use crate::fixture::{put, tunnel};
     use crate::model::{NewRecord, RecordId, RecordPatch};
     use crate::provider::outcome::{Done, Rejection};
     use crate::reconcile::plan::Subject;
@@ -170,7 +170,7 @@ mod tests {
             edits: [(Stage::Publish, vec![(tunnel(), put(NAME, "http://a:80"))])].into(),
             operations: [((stage, ZoneId::new("zone")), vec![operation])].into(),
             moves_to: is_moving.then(tunnel),
-            ..host_plan(NAME)
+            ..HostPlan::empty(NAME, None)
         };
         Plan { hosts: vec![host], ..Plan::default() }
     }

@@ -158,7 +158,7 @@ pub(super) fn record_write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{document, host_plan, put, tunnel};
+    use crate::fixture::{document, put, tunnel};
     use crate::model::{Hostname, RecordId, RecordPatch};
     use crate::reconcile::plan::Subject;
     use crate::reconcile::snapshot::TunnelSnapshot;
@@ -198,7 +198,7 @@ mod tests {
         let subject = || Subject { kind: "CNAME".into(), name: "a.example.com".into() };
         let delete = || vec![RecordOperation::Delete(RecordId::new("id"), subject())];
         let operations = [Stage::Stamp, Stage::Repoint].map(|stage| ((stage, ZoneId::new("zone")), delete()));
-        let host = HostPlan { operations: operations.into(), ..host_plan("a.example.com") };
+        let host = HostPlan { operations: operations.into(), ..HostPlan::empty("a.example.com", None) };
         let count = |has_moved| works(&host, &Snapshot::default(), &BTreeMap::new(), has_moved).len();
         assert_eq!((count(false), count(true)), (1, 2));
     }

@@ -125,6 +125,24 @@ pub struct HostPlan {
     pub stands_in: bool,
 }
 
+impl HostPlan {
+    /// One that writes nothing.
+    pub fn empty(hostname: &str, resource: Option<Box<str>>) -> Self {
+        Self {
+            hostname: hostname.into(),
+            resource,
+            vanishes: false,
+            edits: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            adoptions: Vec::new(),
+            comments_before: Vec::new(),
+            moves_to: None,
+            moves_now: false,
+            stands_in: false,
+        }
+    }
+}
+
 /// One entry of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordOperation {

@@ -531,9 +531,8 @@ fn every_record_of_a_hostname_that_has_our_stamp_counts() {
     assert_eq!(fixture.harness.rules().len(), 1, "no rule is left behind");
 }
 
-/// A tunnel of the account that is not configured here is another instance's while it lives.
-#[test]
-fn whether_a_foreign_tunnel_lives_is_asked_again_after_ten_minutes() {
+/// A record with our stamp that leads to a tunnel, named second, which is not configured.
+fn with_foreign_tunnel() -> (Harness, String) {
     let harness = Harness::new();
     let other = harness.cloudflare.add_tunnel("other");
     let record = json!({
@@ -541,6 +540,13 @@ fn whether_a_foreign_tunnel_lives_is_asked_again_after_ten_minutes() {
         "proxied": true, "comment": "external-dns owner=default rules=-",
     });
     harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    (harness, other)
+}
+
+/// A tunnel of the account that is not configured here is another instance's while it lives.
+#[test]
+fn whether_a_foreign_tunnel_lives_is_asked_again_after_ten_minutes() {
+    let (harness, other) = with_foreign_tunnel();
     let fixture = Fixture::new(harness);
     fixture.harness.cloudflare.take_calls();
     for _ in 0..30 {
@@ -564,13 +570,7 @@ fn whether_a_foreign_tunnel_lives_is_asked_again_after_ten_minutes() {
 /// What rarely changes is known for ten minutes, and not for one call more.
 #[test]
 fn zones_and_foreign_tunnels_are_looked_at_again_when_ten_minutes_are_over() {
-    let harness = Harness::new();
-    let other = harness.cloudflare.add_tunnel("other");
-    let record = json!({
-        "name": "theirs.example.com", "type": "CNAME", "content": format!("{other}.cfargotunnel.com"),
-        "proxied": true, "comment": "external-dns owner=default rules=-",
-    });
-    harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    let (harness, other) = with_foreign_tunnel();
     let clock = Arc::new(ManualClock::stopped());
     let program = harness.start_by(Arc::clone(&clock) as _, &[]);
     program.wait_until_ready();

@@ -71,6 +71,10 @@ fn foreign(name: &str, destinations: &[&str]) -> Application {
     }
 }
 
+fn attached(name: &str, decision: Decision) -> AttachedPolicy {
+    AttachedPolicy { id: name.into(), name: format!("{name}-name").into(), decision, is_reusable: true }
+}
+
 /// An object with two paths that says `none` is open at both after one loop.
 #[test]
 fn a_hostname_and_its_path_are_opened_together() {
@@ -234,13 +238,11 @@ fn a_policy_that_was_added_by_hand_and_lets_visitors_past_is_taken_off() {
     let desired = [at(NAME, "", "staff")];
     run(&mut cloudflare, &desired);
     let before = cloudflare.clone();
-    let public = AttachedPolicy {
-        id: "public".into(),
-        name: "public-name".into(),
-        decision: Decision::Bypass,
-        is_reusable: true,
-    };
-    cloudflare.applications_mut()[0].policies.as_mut().expect("policies").push(public);
+    cloudflare.applications_mut()[0]
+        .policies
+        .as_mut()
+        .expect("policies")
+        .push(attached("public", Decision::Bypass));
     assert_eq!(labels(&run(&mut cloudflare, &desired)), [""; 0]);
     assert_eq!(cloudflare.applications(), before.applications());
 }
@@ -500,14 +502,10 @@ fn nothing_is_opened_while_access_cannot_be_read() {
 #[test]
 fn the_word_that_opens_a_path_is_refused_where_somebody_elses_application_protects_it() {
     let mut cloudflare = cloudflare();
-    let staff = AttachedPolicy {
-        id: "staff".into(),
-        name: "staff-name".into(),
-        decision: Decision::Allow,
-        is_reusable: true,
-    };
     let theirs = foreign("theirs", &["app.example.com/p", "app.example.com/p/*"]);
-    cloudflare.applications_mut().push(Application { policies: Some(vec![staff]), ..theirs });
+    cloudflare
+        .applications_mut()
+        .push(Application { policies: Some(vec![attached("staff", Decision::Allow)]), ..theirs });
     assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "/p", OPEN)])), ["still_protected"]);
     assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "/q", OPEN)])), [""; 0]);
 }

@@ -203,7 +203,7 @@ impl Means {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{host_plan, put, tunnel};
+    use crate::fixture::{put, tunnel};
     use crate::model::{RecordId, ZoneId};
     use crate::provider::execution::Place;
     use crate::reconcile::plan::{RecordOperation, Stage, Subject};
@@ -241,7 +241,7 @@ mod tests {
             HostPlan {
                 edits: [(Stage::Publish, vec![(tunnel.clone(), put(hostname, "http://a:80"))])].into(),
                 operations: [Stage::Unregister, Stage::Stamp, Stage::Unstamp].map(delete).into(),
-                ..host_plan(hostname)
+                ..HostPlan::empty(hostname, None)
             }
         };
         let (elsewhere, dropped) = (ZoneId::new("elsewhere"), "dropped.example.com");

@@ -32,7 +32,7 @@ use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Settings, namespace};
 use course::{Course, Order};
 use decision::{Decision, cannot_follow, decide};
-use host_plan::{by_batch, host_plan, nothing};
+use host_plan::{by_batch, host_plan};
 use operations::Step;
 use standing::Standing;
 
@@ -143,7 +143,7 @@ pub(super) fn disown(
     if claims.is_empty() && !comments.is_empty() {
         return Some(HostPlan {
             operations: by_batch(given_back(&standing, comments)),
-            ..nothing(&standing)
+            ..HostPlan::empty(name, standing.resource())
         });
     }
     let course = Course::unclaiming(claims);

@@ -32,24 +32,8 @@ pub(super) fn host_plan(standing: &Standing<'_>, decision: &Decision<'_>) -> Res
         moves_to: course.moves_to.clone(),
         moves_now: !course.ends() && operations::moves_now(standing),
         stands_in: course.moves_to.is_some() && standing.own_records.is_empty(),
-        ..nothing(standing)
+        ..HostPlan::empty(standing.name(), standing.resource())
     })
-}
-
-/// The plan that writes nothing.
-pub(super) fn nothing(standing: &Standing<'_>) -> HostPlan {
-    HostPlan {
-        hostname: standing.name().into(),
-        resource: standing.resource(),
-        vanishes: false,
-        edits: BTreeMap::new(),
-        operations: BTreeMap::new(),
-        adoptions: Vec::new(),
-        comments_before: Vec::new(),
-        moves_to: None,
-        moves_now: false,
-        stands_in: false,
-    }
 }
 
 /// The edits of tunnels' documents: rules that go, and wanted ones.
