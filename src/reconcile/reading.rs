@@ -409,8 +409,8 @@ impl PartReader<'_, '_> {
     }
 
     fn hostname(&mut self) -> Option<Hostname> {
-        let name = hostname::normalize(&self.endpoint.dns_name);
-        Hostname::parse(&name).map_err(|error| self.cannot_read("the name", &name, &error)).ok()
+        let name = &self.endpoint.dns_name;
+        Hostname::parse(name).map_err(|error| self.cannot_read("the name", name, &error)).ok()
     }
 
     /// The tunnel that the target or the property names, else the default one.
@@ -493,11 +493,6 @@ impl PartReader<'_, '_> {
         for BadOption { property, problem } in invalid {
             self.faults.push(Fault { subject: property.into(), problem });
         }
-        if settings.policy.access_guard
-            && let Some(property) = ACCESS_PROPERTIES.iter().find(|name| part.text(name).is_some())
-        {
-            self.fault(property, "is set, but ACCESS_GUARD asks for Access by itself: take it off");
-        }
         if text.is_empty() {
             self.fault(TUNNEL_SERVICE, "is missing; name the service, or set it to none for the record only");
             return None;
@@ -529,14 +524,24 @@ impl PartReader<'_, '_> {
     ) -> Option<AccessWish> {
         let settings = self.reader.settings;
         let part = self.part;
+        let default = &settings.policy.default_access_policy;
         let (text, duration) = (part.text(ACCESS_POLICY), part.text(ACCESS_SESSION_DURATION));
         if let Some(property) = ACCESS_PROPERTIES.iter().find(|name| part.text(name).is_some()) {
             if text.or(duration).is_some() {
                 self.fault(ACCESS_POLICY, format!("and {property} are both set; keep one"));
             }
+            let requires = rule.flatten().is_some_and(|rule| rule.origin_request.requires_access());
+            let overruled = if settings.policy.access_guard {
+                Some("ACCESS_GUARD")
+            } else {
+                let is_enough = default.is_empty() || (requires && settings.policy.access_opt_out);
+                (!is_enough).then_some("DEFAULT_ACCESS_POLICY")
+            };
+            if let Some(setting) = overruled {
+                self.fault(property, format!("is set, but {setting} asks for Access by itself: take it off"));
+            }
             return Some(AccessWish::Silent);
         }
-        let default = &settings.policy.default_access_policy;
         let named = match text {
             Some(text) => access_wish::names(text)
                 .map_err(|error| self.cannot_read(ACCESS_POLICY, text, &error))

@@ -509,3 +509,35 @@ fn the_word_that_opens_a_path_is_refused_where_somebody_elses_application_protec
     assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "/p", OPEN)])), ["still_protected"]);
     assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "/q", OPEN)])), [""; 0]);
 }
+
+/// Only `none` opens what `DEFAULT_ACCESS_POLICY` protects, and with `ACCESS_OPT_OUT=false` nobody has another lock either.
+#[test]
+fn the_annotations_for_applications_kept_elsewhere_open_nothing_that_the_default_policy_protects() {
+    let (required, team, tag) =
+        (("access-required", "true"), ("access-team-name", "theirs"), ("access-aud-tag", "own"));
+    let open = ("access-required", "false");
+    for (said, is_locked) in [
+        (vec![open], false),
+        (vec![team], false),
+        (vec![open, team], false),
+        (vec![open, team, tag], false),
+        (vec![required, team, tag], true),
+    ] {
+        for opt_out in [true, false] {
+            let mut cloudflare = cloudflare();
+            cloudflare.default_access_policy = vec!["staff".into()];
+            cloudflare.access_opt_out = opt_out;
+            let properties = [&[("tunnel-service", "http://web:80")], &*said].concat();
+            let desired = [endpoint(NAME, &properties)];
+            let plan = run(&mut cloudflare, &desired);
+            let (refused, published): (&[&str], &[&str]) =
+                if is_locked && opt_out { (&[], &[NAME]) } else { (&["invalid"], &[]) };
+            let context = format!("{said:?}, ACCESS_OPT_OUT={opt_out}");
+            assert_eq!(labels(&plan), refused, "{context}");
+            assert_eq!(locked(&cloudflare), published, "{context}");
+            let rules = cloudflare.document(&tunnel_id(HOME)).rules();
+            let ours = rules.iter().filter(|rule| rule.hostname() == NAME).count();
+            assert_eq!(ours, published.len(), "{context}");
+        }
+    }
+}

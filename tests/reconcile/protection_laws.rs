@@ -56,12 +56,13 @@ fn any_endpoint() -> impl Strategy<Value = Endpoint> {
     );
     parts.prop_map(|(host, path, service, wish, tunnel, object, odd)| {
         let own = |name, value| if odd == 0 { (name, value) } else { (name, "") };
+        let required = if odd == 2 { ("access-required", "false") } else { own("access-required", "true") };
         let properties = [
             path,
             ("tunnel-service", service),
             ("tunnel", tunnel),
-            if odd == 0 { ("access-policy", "") } else { ("access-policy", wish) },
-            own("access-required", "true"),
+            if odd == 0 || odd == 2 { ("access-policy", "") } else { ("access-policy", wish) },
+            required,
             own("access-team-name", "my-team"),
             own("access-aud-tag", "own"),
             if odd == 1 { ("access-session-duration", "90m") } else { ("access-session-duration", "") },

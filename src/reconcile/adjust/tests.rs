@@ -184,6 +184,23 @@ fn an_invalid_endpoint_stays_and_says_what_is_wrong() {
     }
 }
 
+/// As punycode of the letters that are there it would be a name that no browser asks for.
+#[test]
+fn a_name_that_idna_would_fold_is_refused() {
+    let service = [("webhook/tunnel-service", "http://web:80")];
+    for letters in
+        ["sh\u{ad}op", "\u{ff53}hop", "sh\u{200b}op", "cafe\u{301}", "\u{fb01}sh", "a\u{202e}b", "a\u{a0}b"]
+    {
+        let name = format!("{letters}.example.com");
+        let [adjusted] = &adjust(&[endpoint(&name, "A", "192.0.2.1", &service)], &settings()).endpoints[..]
+        else {
+            panic!("{name:?}")
+        };
+        let problem = adjusted.property(INVALID).unwrap_or_default();
+        assert!(problem.contains("the name is"), "{name:?}: {problem}");
+    }
+}
+
 #[test]
 fn a_and_aaaa_of_one_object_become_one_and_other_objects_stay_apart() {
     let service = [("webhook/tunnel-service", "http://web:80")];
