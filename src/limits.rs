@@ -243,6 +243,10 @@ pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
 /// With fewer calls left there is no look, because they are for ExternalDNS's requests.
 pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
 
+/// With fewer calls left, nothing is narrowed down, and no more than one Access application is written in a request: one
+/// object can ask for much of either, loops may come every few seconds, and the rest is for everybody's reads and writes.
+pub const SHARED_CALLS_LEFT_MIN: u32 = 400;
+
 // Work beside requests: log lines, changing credentials, and readiness.
 
 /// The length to which the values and the text of a log line are cut together. Container runtimes split lines of more

@@ -3,6 +3,7 @@
 //! Cloudflare's list may lack a new application for half a minute. So nothing is posted twice for a place within two
 //! minutes, whatever the first answer was.
 
+use std::mem;
 use std::time::{Duration, Instant};
 
 use log::Level;
@@ -39,6 +40,8 @@ const MADE: &str = "it was made";
 #[derive(Debug, Default)]
 pub(super) struct ApplicationMemory {
     has_tag: bool,
+    /// Where the next request begins: at the first application that the last one left out.
+    next: usize,
     /// By the name of the place, the last POST and what came of it.
     posted: Vec<(Box<str>, Instant, Box<str>)>,
     /// By id, the last replacement that was answered: what was wanted in place of what, and what is told of it as long
@@ -58,7 +61,8 @@ pub(super) struct ApplicationWriter<'a> {
 }
 
 impl ApplicationWriter<'_> {
-    /// Does the work, and returns the applications as they are then, with what was not done.
+    /// Does the work, and returns the applications as they are then, with what was not done. Some of the time and of the
+    /// calls are left to those who ask for none, and the next request begins with what this one leaves out.
     pub(super) fn carry_out(
         mut self,
         work: &[ApplicationWork],
@@ -69,11 +73,19 @@ impl ApplicationWriter<'_> {
         self.memory.replaced.retain(|(_, at, _, _)| now.saturating_duration_since(*at) < REPLACEMENT_PAUSE);
         let mut present = access.applications.clone();
         let mut refusals = Vec::new();
-        for work in work {
-            let done = if self.deadline.remaining(self.clock) < limits::STEP_MINIMUM {
-                Err(Reason::Undecided("there was no time left for its Access application".to_owned()))
-            } else {
-                self.do_one(work, &mut present)
+        let time = self.deadline.remaining(self.clock);
+        let first = mem::take(&mut self.memory.next) % work.len().max(1);
+        let (later, sooner) = work.split_at(first);
+        for (nth, work) in sooner.iter().chain(later).enumerate() {
+            let left = self.deadline.remaining(self.clock);
+            let done = match lacking(nth, left, time, self.client.calls_left()) {
+                Some(means) => {
+                    if self.memory.next == 0 {
+                        self.memory.next = first + nth;
+                    }
+                    Err(Reason::Undecided(format!("there {means} left for its Access application")))
+                }
+                None => self.do_one(work, &mut present),
             };
             if let Err(reason) = done {
                 let ApplicationWork { hostname, set_identifier, resource, .. } = work;
@@ -258,6 +270,18 @@ fn log_inline_policies(place: &str, members: &Map<String, Value>) {
     }
 }
 
+/// What there is too little of for the `nth` application: of the `time` before the first one this much is left, and so
+/// many calls. The first one is always tried, so that each request does something.
+fn lacking(nth: usize, left: Duration, time: Duration, calls_left: u32) -> Option<&'static str> {
+    if left < limits::STEP_MINIMUM.max(time / 2) {
+        Some("was no time")
+    } else if nth > 0 && calls_left < limits::SHARED_CALLS_LEFT_MIN {
+        Some("were no calls")
+    } else {
+        None
+    }
+}
+
 /// The reason for a call that failed. What is not certain is asked for again.
 fn told(error: Error) -> Reason {
     match error {
@@ -265,5 +289,27 @@ fn told(error: Error) -> Reason {
             Reason::Cloudflare(format!("its Access application: {error}"))
         }
         error => Reason::Undecided(format!("its Access application: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn applications_get_half_of_the_time_and_leave_calls_to_others() {
+        for (nth, left, calls_left, expected) in [
+            (0, 9_000, 0, None),
+            (1, 4_500, 400, None),
+            (1, 4_499, 400, Some("was no time")),
+            (1, 4_500, 399, Some("were no calls")),
+        ] {
+            let [left, time] = [left, 9_000].map(Duration::from_millis);
+            assert_eq!(lacking(nth, left, time, calls_left), expected, "{nth}, {left:?}, {calls_left}");
+        }
+        for (left, is_enough) in [(1_500, true), (1_499, false)] {
+            let left = Duration::from_millis(left);
+            assert_eq!(lacking(0, left, left, 1_000).is_none(), is_enough, "{left:?}");
+        }
     }
 }

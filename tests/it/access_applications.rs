@@ -112,15 +112,17 @@ fn a_replacement_that_somebody_undoes_is_not_kept_up_against_them() {
     assert_eq!(stage.policies(), [["on-call"]]);
 }
 
-/// A write does not begin where its answer could not be awaited.
+/// Half of the time that there is before the first application. A write does not begin either where its answer could not
+/// be awaited.
 #[test]
 fn an_application_that_there_is_no_time_for_is_left_to_the_next_loop() {
-    let timeout = Duration::from_secs(10);
-    for (left, is_made) in [(1_500, true), (1_499, false)] {
-        let stage = Stage::new(&[("REQUEST_TIMEOUT", "10s")]);
+    for (timeout, left, is_made) in
+        [(10, 5_000, true), (10, 4_999, false), (3, 1_500, true), (3, 1_499, false)]
+    {
+        let stage = Stage::new(&[("REQUEST_TIMEOUT", &format!("{timeout}s"))]);
         let desired = [wish("staff"), of(NEXT, "staff")];
         // The first application takes all the time but this.
-        let passes = timeout - Duration::from_millis(left);
+        let passes = Duration::from_secs(timeout) - Duration::from_millis(left);
         stage
             .cloudflare()
             .edit_after(Matcher::create_application(), 1, move |cloudflare| cloudflare.advance_clock(passes));
@@ -134,6 +136,50 @@ fn an_application_that_there_is_no_time_for_is_left_to_the_next_loop() {
         stage.run(&desired);
         assert_eq!(stage.policies(), [["staff"], ["staff"]], "{left} ms");
     }
+}
+
+/// Forty hostnames of one namespace that are protected otherwise in each loop, at 0.3 s for each.
+#[test]
+fn whoever_changes_many_applications_in_every_loop_keeps_nobody_else_waiting() {
+    let stage = Stage::new(&[]);
+    let greedy = |loops: usize| -> Vec<Endpoint> { (0..40).map(|number| lasting(number, loops)).collect() };
+    stage.run(&greedy(0));
+    stage.run(&greedy(0));
+    for matcher in [Matcher::create_application(), Matcher::put_application()] {
+        stage.cloudflare().fault_every(matcher, Fault::Delay(Duration::from_millis(300)));
+    }
+    let others =
+        [endpoint("z-open.example.com", &[("tunnel-service", SECRET)]), of("z-wiki.example.com", "staff")];
+    let published = |name: &str| stage.harness.cnames().iter().any(|(cname, ..)| cname == name);
+    for (loops, is_protected_too) in [(1, false), (2, true)] {
+        let _ = stage.program.external_dns().run_loop(&[&greedy(loops)[..], &others[..]].concat());
+        stage.cloudflare().advance_clock(Duration::from_secs(60));
+        assert!(published("z-open.example.com"), "nothing of Access keeps it waiting");
+        assert_eq!(published("z-wiki.example.com"), is_protected_too, "its turn comes, in loop {loops}");
+    }
+}
+
+/// Loops come every minute, and 1,100 calls are allowed in five.
+#[test]
+fn whoever_changes_many_applications_in_every_loop_leaves_calls_to_everybody_else() {
+    let stage = Stage::new(&[]);
+    for loops in 0..8 {
+        let mut desired: Vec<Endpoint> = (0..250).map(|number| lasting(number, loops)).collect();
+        let name = format!("z-{loops}.example.com");
+        desired.push(endpoint(&name, &[("tunnel-service", SECRET)]));
+        let _ = stage.program.external_dns().run_loop(&desired);
+        assert!(stage.harness.cnames().iter().any(|(cname, ..)| *cname == name), "loop {loops}");
+        stage.cloudflare().advance_clock(Duration::from_secs(60));
+    }
+    assert!(stage.logged(&["refused=undecided", "there were no calls left for its Access application"]));
+}
+
+/// One of many hostnames with a session duration that each loop changes.
+fn lasting(number: usize, loops: usize) -> Endpoint {
+    let duration = format!("{}m", 60 + loops);
+    let said =
+        [("tunnel-service", SECRET), ("access-policy", "staff"), ("access-session-duration", &*duration)];
+    endpoint(&format!("a{number}.example.com"), &said)
 }
 
 fn add_applications(stage: &Stage, count: usize) {

@@ -18,10 +18,6 @@ use crate::reconcile::plan::{HostPlan, Reason};
 /// that is read once a second.
 const NARROWING_TRIALS_MAX: usize = 48;
 
-/// With fewer calls left than this, nothing is narrowed down: loops may come every few seconds, and the rest is for
-/// everybody's reads and writes.
-const NARROWING_CALLS_LEFT_MIN: u32 = 400;
-
 /// The order in which pieces are tried in groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
@@ -195,7 +191,7 @@ impl Means {
         let reserve = limits::STEP_MINIMUM * u32::try_from(later_steps).unwrap_or(u32::MAX);
         let reserve = reserve.min(self.time / 2);
         self.trials < NARROWING_TRIALS_MAX
-            && self.calls_left >= NARROWING_CALLS_LEFT_MIN
+            && self.calls_left >= limits::SHARED_CALLS_LEFT_MIN
             && self.time_left >= limits::STEP_MINIMUM + reserve
     }
 }
