@@ -265,9 +265,7 @@ impl<'r> Incoming<'r> {
         let head = rest.get(..rest.floor_char_boundary(limits::ELEMENT_MAX_BYTES)).unwrap_or_default();
         let endpoint = names_in(head);
         self.skip_object()?;
-        if endpoint.dns_name.is_empty() {
-            return Err(self.too_long());
-        }
+        let Some(endpoint) = endpoint else { return Err(self.too_long()) };
         Ok(Arrived { list, endpoint, is_whole: false })
     }
 

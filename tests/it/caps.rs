@@ -292,6 +292,25 @@ fn an_endpoint_that_is_too_long_to_be_held_is_invalid_and_stays() {
     assert_eq!(harness.rules(), before, "nothing is withdrawn");
 }
 
+/// A Service's annotation may name as many labels as fit into it.
+#[test]
+fn a_name_that_is_too_long_to_be_held_stops_nobody_else() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&[published("old.example.com", "http://old:80")]).expect("published");
+    let endless = [&"a".repeat(60); 2_300].map(String::as_str).join(".");
+    let odd = Endpoint { dns_name: endless, ..too_long() };
+    let desired =
+        [published("old.example.com", "http://new:80"), odd, published("a.example.com", "http://a:80")];
+    external_dns.run_loop(&desired).expect("the others are served");
+    let names: BTreeSet<String> = harness.cnames().into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(names, BTreeSet::from(["a.example.com", "old.example.com"].map(str::to_owned)));
+    let told = harness.log.lines_with(&["refused=invalid", "more than 131072 bytes", &"a".repeat(60)]);
+    assert_eq!(told.len(), 1);
+    assert!(harness.rules().iter().any(|rule| rule.contains("http://new:80")));
+}
+
 #[test]
 fn changes_with_an_endpoint_that_is_too_long_are_not_done_in_part() {
     let harness = Harness::new();

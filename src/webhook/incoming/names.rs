@@ -7,13 +7,25 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 
 use crate::model::endpoint::{Endpoint, Labels};
+use crate::model::hostname::HOSTNAME_MAX_BYTES;
 
-/// Name, type and object, as far as they stand in `head`, the beginning of an endpoint.
-pub(super) fn names_in(head: &str) -> Endpoint {
+/// What a name begins with where it comes first, as ExternalDNS writes it.
+const NAME_FIRST: &str = r#"{"dnsName":""#;
+
+/// Longer than any hostname, also without a trailing dot.
+const NO_HOSTNAME_CHARS: usize = HOSTNAME_MAX_BYTES + 2;
+
+/// Name, type and object, as far as they stand in `head`, the beginning of an endpoint; `None` without a name. One that
+/// does not end there is no hostname, and its beginning stands for it.
+pub(super) fn names_in(head: &str) -> Option<Endpoint> {
     let mut endpoint = Endpoint::default();
     // The error is expected: the text is cut off.
     let _ = Names(&mut endpoint).deserialize(&mut serde_json::Deserializer::from_str(head));
-    endpoint
+    if endpoint.dns_name.is_empty() {
+        let name = head.strip_prefix(NAME_FIRST)?.chars();
+        endpoint.dns_name = name.take_while(|letter| *letter != '"').take(NO_HOSTNAME_CHARS).collect();
+    }
+    Some(endpoint)
 }
 
 /// Reads name, type and object into an endpoint, as far as they come.

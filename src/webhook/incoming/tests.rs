@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::SystemClock;
+use crate::model::Hostname;
 use crate::model::endpoint::Changes;
 use crate::webhook::budget::Budget;
 
@@ -117,6 +118,19 @@ fn what_is_too_long_is_read_as_far_as_its_name_and_what_follows_is_read() {
             arrived.iter().map(|arrived| (&*arrived.endpoint.dns_name, arrived.is_whole)).collect();
         assert_eq!(names, [("before", true), ("a.example.com", false), ("after", true)], "{label}");
         assert_eq!(arrived[1].endpoint.record_type, kind, "{label}");
+    }
+    for (name, shown) in [
+        (format!("a.example.com{long}"), r"a.example.comx\".to_owned()),
+        (format!("{}.{long}", "é".repeat(252)), format!("{}.x\\", "é".repeat(252))),
+        (long.replace(r#"\""#, "é."), "xé.}]".repeat(51)),
+        (String::new(), String::new()),
+    ] {
+        let body = format!(r#"[{{"dnsName":"{name}","targets":["{long}"]}},{{"dnsName":"after"}}]"#);
+        let arrived = read(Shape::Endpoints, &body).unwrap();
+        let names: Vec<(&str, bool)> =
+            arrived.iter().map(|arrived| (&*arrived.endpoint.dns_name, arrived.is_whole)).collect();
+        assert_eq!(names, [(&*shown, false), ("after", true)]);
+        assert!(shown.is_empty() || Hostname::parse(&shown).is_err(), "{shown}");
     }
     let nameless = format!(r#"[{{"setIdentifier":"{long}","dnsName":"a.example.com"}}]"#);
     let (status, said) = read(Shape::Endpoints, &nameless).unwrap_err();
