@@ -280,9 +280,14 @@ impl Client {
         for page in 1..=PAGES_MAX {
             let path = format!("{path}?{query}page={page}&per_page={per_page}");
             let answer: Envelope<Vec<T>> = self.read(resource, &path, deadline)?;
-            let mut page_items = answer.result.unwrap_or_default();
-            let is_last = answer.page.is_last(page, page_items.len(), per_page);
-            total = total.max(answer.page.total_count.unwrap_or_default());
+            let info = answer.page;
+            let mut page_items = match resource {
+                // Nothing says that these may be null, and an empty list of them has others lose what they rely on.
+                Resource::Zones | Resource::Records => answer.into_result()?,
+                _ => answer.result.unwrap_or_default(),
+            };
+            let is_last = info.is_last(page, page_items.len(), per_page);
+            total = total.max(info.total_count.unwrap_or_default());
             if items.is_empty() {
                 items = page_items;
             } else {

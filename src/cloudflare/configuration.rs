@@ -29,7 +29,8 @@ pub struct Configuration {
 
 #[derive(Deserialize)]
 struct WireConfiguration {
-    version: Option<i64>,
+    /// cloudflared takes no more than 32 bits.
+    version: Option<i32>,
     source: Option<Box<str>>,
     config: Option<Box<RawValue>>,
 }
@@ -37,7 +38,7 @@ struct WireConfiguration {
 impl From<WireConfiguration> for Configuration {
     fn from(wire: WireConfiguration) -> Self {
         Self {
-            version: wire.version.unwrap_or(NEVER_CONFIGURED),
+            version: wire.version.map_or(NEVER_CONFIGURED, i64::from),
             source: wire.source.as_deref().and_then(ConfigSource::parse),
             config: wire.config,
         }

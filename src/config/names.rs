@@ -8,7 +8,18 @@ use crate::model::text::{edit_distance, quoted};
 const SECRETS: [&str; 2] = ["CF_API_TOKEN", "CF_API_KEY"];
 
 /// Prefixes that only our settings have. Any variable that begins with one was meant for us.
-const PREFIXES: [&str; 5] = ["CF_", "CLOUDFLARE_", "ORIGIN_", "DOMAIN_FILTER", "REGEXP_DOMAIN_"];
+const PREFIXES: [&str; 10] = [
+    "CF_",
+    "CLOUDFLARE_",
+    "ORIGIN_",
+    "DOMAIN_FILTER",
+    "REGEXP_DOMAIN_",
+    "DEFAULT_ACCESS",
+    "ACCESS_DEFAULT",
+    "ACCESS_POLIC",
+    "NAMESPACE_GUARD",
+    "MASS_DELET",
+];
 
 /// The primary name of every setting.
 pub fn settings() -> impl Iterator<Item = &'static str> {
@@ -105,6 +116,11 @@ mod tests {
         for (name, nearest) in [
             ("CF_API_TOKN", "CF_API_TOKEN"),
             ("CF_TUNNEL_IDS", "CF_TUNNEL_ID"),
+            ("DEFAULT_ACCESS_POLICIES", "DEFAULT_ACCESS_POLICY"),
+            ("ACCESS_POLICIES_ALLOWED", "ACCESS_POLICIES"),
+            ("ACCESS_DEFAULT_POLICY", ""),
+            ("NAMESPACE_GUARD_ENABLED", "NAMESPACE_GUARD"),
+            ("MASS_DELETE_LIMIT", "MASS_DELETION_LIMIT"),
             ("CLOUDFLARE_TOKEN", "CLOUDFLARE_API_TOKEN"),
             ("CF_SOMETHING_ELSE", "CF_"),
             ("ORIGIN_NO_TLS_VERFY", "ORIGIN_NO_TLS_VERIFY"),

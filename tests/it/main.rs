@@ -20,6 +20,7 @@ mod faults;
 mod given_back;
 mod intercepted;
 mod latency;
+mod lies;
 mod metrics;
 mod migrations;
 mod moves;

@@ -96,7 +96,8 @@ impl<'a> Execution<'a> {
             }
             Err(error) => match self.judge(error)? {
                 Ok(answer) => {
-                    self.known = Some(known);
+                    // A page that something else answered says nothing of whether it was done.
+                    self.known = answer.is_of_cloudflare().then_some(known);
                     let culprits = culprits(&answer, &edited.document, &work);
                     Ok(Sent::Refused {
                         pieces: work.into_iter().map(|(piece, _)| piece).collect(),
@@ -136,6 +137,11 @@ impl<'a> Execution<'a> {
                     return self.judge(error).map(|_| Err(unreadable(text)));
                 }
             };
+        // Written back, an old document would take out what came since.
+        let seen = self.snapshot.tunnels.get(tunnel).map(|tunnel| tunnel.version);
+        if let Some(seen) = seen.max(self.written.get(tunnel).copied()).filter(|seen| version < *seen) {
+            return Ok(Err(unreadable(format!("version {version} came after version {seen}"))));
+        }
         Ok(match Document::parse(config.as_deref()) {
             Ok(document) => Ok(Known { tunnel: tunnel.clone(), document, version, seen_at }),
             Err(error) => Err(unreadable(error.to_string())),
