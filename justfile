@@ -227,6 +227,12 @@ laws cases='2560' seed=`echo $RANDOM`:
 # Whole worlds by a seed, for ten minutes; or one with all its steps and calls: `just simulate seed=7`.
 [group('test')]
 simulate *arguments=('from=' + `echo $((RANDOM * 32768 + RANDOM))` + ' seeds=1000000 seconds=600'):
+    @for argument in {{ arguments }}; do \
+        case "$argument" in \
+            [a-z]*=*) ;; \
+            *) echo "error: $argument: it is written as in seed=7" >&2; exit 1 ;; \
+        esac; \
+    done
     cargo test --locked --test simulator -- {{ arguments }}
 
 # Two minutes of worlds: the same in each run, and those of this commit.
@@ -337,6 +343,9 @@ cost-renew: (cost-table cost_of_release)
 cost-between before after='HEAD':
     #!/usr/bin/env bash
     set -euo pipefail
+    for revision in '{{ before }}' '{{ after }}'; do
+        git rev-parse --verify --quiet "$revision^{commit}" >/dev/null || { echo "error: there is no revision $revision" >&2; exit 1; }
+    done
     export CARGO_TARGET_DIR='{{ absolute_path(target_dir) }}/cost-between'
     trees=$(mktemp --directory)
     finish() {
@@ -388,6 +397,6 @@ release-check:
     "$again/source/release/build" "$again/release"
     release/check '{{ release_files }}' "$again/release"
 
-# Everything CI checks, in its order.
+# Everything CI checks.
 [group('ci')]
-ci: test lint doc deny size cost memory demo pictures-check promtool e2e cloudflared museum cluster quickstart (matrix 'oldest newest') deploy-files release-check image-test mutants-changed
+ci: test simulate-commit lint doc deny size cost memory demo pictures-check promtool e2e cloudflared museum cluster quickstart (matrix 'oldest newest') deploy-files release-check image-test mutants-changed

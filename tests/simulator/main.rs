@@ -86,11 +86,15 @@ impl Order {
         };
         for argument in arguments {
             let Some((name, value)) = argument.split_once('=').filter(|_| !argument.starts_with('-')) else {
+                println!("SKIPPED: the simulator: {argument:?} is for other tests; {ARGUMENTS}");
                 return Ok(None);
             };
             let wrong = || format!("{argument}: {ARGUMENTS}");
             let number: u64 = value.parse().map_err(|_| wrong())?;
             let count = usize::try_from(number).map_err(|_| wrong())?;
+            if number == 0 && ["seeds", "rounds", "seconds", "threads", "growth"].contains(&name) {
+                return Err(format!("{argument} would try nothing"));
+            }
             match name {
                 "seed" => (order.seed, order.seeds, order.is_single) = (number, 1, true),
                 "from" => order.seed = number,
@@ -171,7 +175,7 @@ fn run_many(order: &Order) -> bool {
                 let is_over = || is_time_over(begun) || (order.stops && failed.load(Ordering::Relaxed));
                 while !is_over() {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= order.seed + order.seeds {
+                    if seed >= order.seed.saturating_add(order.seeds) {
                         return;
                     }
                     let script = Script::of(seed, order.rounds);
