@@ -175,7 +175,7 @@ fn run_many(order: &Order) -> bool {
                 let is_over = || is_time_over(begun) || (order.stops && failed.load(Ordering::Relaxed));
                 while !is_over() {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= order.seed.saturating_add(order.seeds) {
+                    if seed.wrapping_sub(order.seed) >= order.seeds {
                         return;
                     }
                     let script = Script::of(seed, order.rounds);
