@@ -5,6 +5,7 @@
 //! ours, and ExternalDNS plans the rest again.
 
 mod access;
+mod handover;
 mod host;
 mod mass_deletion;
 mod preview;
@@ -70,7 +71,7 @@ pub struct Plan {
     /// The work that is not done, with the reasons.
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
-    /// Withdrawn hostnames that stay until a wildcard's tunnel has their visitors, sorted.
+    /// Withdrawn hostnames that stay until another tunnel has their visitors, sorted.
     pub handed_over: Vec<Box<str>>,
     /// The rules that are ours before the first write.
     pub own_before: OwnRules,
@@ -290,7 +291,8 @@ fn allowed_by_documents(
     loop {
         let plan = plan_hosts(requests, &obstacles, own, situation);
         let plan = mass_deletion::without_mass_deletion(plan, snapshot, settings);
-        let (mut plan, refused) = played(plan, snapshot);
+        let (mut plan, mut refused) = played(plan, snapshot);
+        refused.extend(handover::too_early(&plan, situation));
         if refused.is_empty() {
             return plan;
         }
@@ -318,7 +320,8 @@ fn plan_hosts(
     for (name, request) in requests {
         let obstacles = obstacles.get(name).unwrap_or(&none);
         let outcome = host::plan(name, request, obstacles, situation);
-        plan.handed_over.extend(outcome.has_heir.then(|| name.clone()));
+        let waits = outcome.has_heir || obstacles.values().any(|reason| matches!(reason, Reason::Moving(_)));
+        plan.handed_over.extend(waits.then(|| name.clone()));
         plan.refusals.extend(outcome.refusals);
         plan.notes.extend(outcome.notes);
         plan.own_after.add(name, outcome.new_digests);

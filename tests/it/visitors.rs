@@ -413,7 +413,27 @@ fn a_visitor_of_a_name_that_is_published_below_a_wildcard_of_another_tunnel_is_s
         vec![published(WEB, "http://web:80")],
         &[("https://web.example.com/", "http://wild:80", "http://web:80")],
     );
-    nobody_is_lost([theirs, ours, same, below_address()]);
+    let withdrawn = Change::new(
+        "published to another tunnel below a wildcard of ours that is withdrawn at once",
+        vec![in_tunnel("home", "*.apps.example.org", "", "http://apps:80")],
+        vec![in_tunnel("office", "web.apps.example.org", "", "http://web:80")],
+        &[("https://web.apps.example.org/", "http://apps:80", "http://web:80")],
+    );
+    let moved = Change::new(
+        "moved to another tunnel from below a wildcard of ours that is withdrawn at once",
+        vec![
+            in_tunnel("home", "*.apps.example.org", "", "http://apps:80"),
+            in_tunnel("home", "web.apps.example.org", "^/admin(/|$)", "http://admin:80"),
+        ],
+        vec![in_tunnel("office", "web.apps.example.org", "", "http://web:80")],
+        &[
+            ("https://web.apps.example.org/", "http://apps:80", "http://web:80"),
+            ("https://web.apps.example.org/admin", "http://admin:80", "http://web:80"),
+        ],
+    );
+    let swapped =
+        withdrawn.and_back("withdrawn, and a wildcard of ours in another tunnel is published at once");
+    nobody_is_lost([theirs, ours, same, below_address(), moved].into_iter().chain(swapped));
 }
 
 #[test]

@@ -364,3 +364,22 @@ fn what_is_withdrawn_goes_though_its_record_cannot_be_led_to_the_wildcards_tunne
     }
     assert_eq!(got(&simulation, host, "/"), "http://wild:80 by home", "{answers:?}");
 }
+
+#[test]
+fn a_withdrawn_wildcard_goes_though_another_name_moves_out_of_it_in_every_loop() {
+    let wildcard = through("office", "*.apps.example.org", "http://apps:80");
+    let mut simulation = simulation(&[0], &[]);
+    simulation.run_to_rest(&[wildcard]).expect("published");
+    let mut wanted = Vec::new();
+    let (mut answers, mut served) = (Vec::new(), Vec::new());
+    for number in 0..15 {
+        wanted.push(through("home", &format!("n{number}.apps.example.org"), "http://web:80"));
+        answers.push(run(&mut simulation, &wanted).0.err());
+        served.push(got(&simulation, "other.apps.example.org", "/"));
+        pass(&simulation, 60);
+    }
+    assert_eq!(answers.first(), Some(&Some(503)), "the first name has visitors there: {answers:?}");
+    let until = served.iter().position(|got| !got.starts_with("http://apps:80")).expect("it goes at last");
+    assert!((2..=10).contains(&until), "{served:?}");
+    assert_eq!(answers.last(), Some(&None), "{answers:?}");
+}
