@@ -131,38 +131,29 @@ impl<'a> Execution<'a> {
     /// Carries out every stage. Hostnames that move are led over after all others have been served.
     pub(super) fn run(mut self) -> (Done, Result<(), Stop>) {
         let mut outcome = self.run_twice(|stage| stage != Stage::Repoint);
-        if outcome.is_ok() {
+        if !matches!(outcome, Err(Stop::OutOfTime)) {
             self.await_connectors();
-            outcome = self.run_twice(|stage| stage == Stage::Repoint);
-        } else if matches!(outcome, Err(Stop::Failed(_) | Stop::Uncertain(_))) && self.written.is_empty() {
-            self.write_what_needs_no_stamp();
+            outcome = outcome.and(self.run_twice(|stage| stage == Stage::Repoint));
         }
         (self.done, outcome)
-    }
-
-    /// Writes withdrawals, and changes under a stamp that exists already: they do not wait until all zones can be
-    /// written again. If this fails too, that is no news.
-    fn write_what_needs_no_stamp(&mut self) {
-        let is_stamped = |host: &&HostPlan| host.operations.keys().any(|(stage, _)| *stage <= Stage::Stamp);
-        let waiting = self.plan.hosts.iter().filter(is_stamped).map(|host| host.hostname.clone());
-        self.done.dropped.extend(waiting);
-        (self.is_narrowing, self.known) = (false, None);
-        let _ = self.run_stages(&|stage| [Stage::Publish, Stage::Unstamp].contains(&stage));
     }
 
     /// Carries out the stages for hostnames of which Cloudflare refused nothing, then for the others.
     fn run_twice(&mut self, is_meant: impl Fn(Stage) -> bool) -> Result<(), Stop> {
         self.is_narrowing = false;
-        self.run_stages(&is_meant)?;
+        let outcome = self.run_stages(&is_meant);
         if self.aside.is_empty() {
-            return Ok(());
+            return outcome;
         }
         (self.is_narrowing, self.trials) = (true, 0);
         self.narrowing_time = self.time_left();
-        self.run_stages(&is_meant)
+        outcome.and(self.run_stages(&is_meant))
     }
 
+    /// Returns the first failure once everything has been tried: where a zone or a tunnel cannot be written, its
+    /// hostnames go no further, and nobody else's wait.
     fn run_stages(&mut self, is_meant: &impl Fn(Stage) -> bool) -> Result<(), Stop> {
+        let mut outcome = Ok(());
         for stage in Stage::ALL.into_iter().filter(|stage| is_meant(*stage)) {
             let mut by_place: BTreeMap<Place<'a>, Vec<Piece<'a>>> = BTreeMap::new();
             for ((at, place), piece) in self.plan.hosts.iter().flat_map(steps) {
@@ -172,14 +163,25 @@ impl<'a> Execution<'a> {
             }
             for (place, mut pieces) in by_place {
                 pieces.retain(|piece| self.is_due(piece, (stage, place)));
-                if self.is_narrowing {
-                    self.narrow_down((stage, place), pieces)?;
+                let hostnames: Vec<&str> = pieces.iter().map(|piece| piece.hostname).collect();
+                let written = if self.is_narrowing {
+                    self.narrow_down((stage, place), pieces)
                 } else {
-                    self.write_all((stage, place), &pieces)?;
+                    self.write_all((stage, place), &pieces)
+                };
+                match &written {
+                    Ok(()) => {}
+                    Err(Stop::OutOfTime) => return outcome.and(written),
+                    Err(stop) => {
+                        let line = self.line_of(place).text(stop.to_string());
+                        logging::log(Level::Warn, module_path!(), &line);
+                        self.done.dropped.extend(hostnames.into_iter().map(Into::into));
+                    }
                 }
+                outcome = outcome.and(written);
             }
         }
-        Ok(())
+        outcome
     }
 
     /// True if a piece of a step is to be written now.
@@ -260,7 +262,8 @@ impl<'a> Execution<'a> {
             Place::Zone(zone) => self.send_batch(stage, zone, pieces),
         }?;
         if let Sent::Refused { pieces, answer, culprits: _ } = &sent {
-            let line = place.line().word("hostnames", &pieces.len()).text(format!("refused: {answer}"));
+            let line =
+                self.line_of(place).word("hostnames", &pieces.len()).text(format!("refused: {answer}"));
             logging::log(Level::Debug, module_path!(), &line);
         }
         Ok(sent)
@@ -365,6 +368,18 @@ impl<'a> Execution<'a> {
     /// The object that a hostname of the plan came from.
     fn resource_of(&self, hostname: &str) -> Option<Box<str>> {
         self.plan.host(hostname)?.resource.clone()
+    }
+
+    /// A line that names the place.
+    fn line_of(&self, place: Place<'_>) -> LogLine {
+        match place {
+            Place::Tunnel(tunnel) => LogLine::default().word("tunnel", tunnel),
+            Place::Zone(id) => {
+                let mut zones = self.snapshot.zones.iter().map(|zone| &zone.zone);
+                let name = zones.find(|zone| zone.id == *id).map_or(id.as_str(), |zone| &zone.name);
+                LogLine::default().word("zone", &name)
+            }
+        }
     }
 
     /// Logs and counts a change.

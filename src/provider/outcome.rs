@@ -1,6 +1,7 @@
 //! The result of an execution.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 
 use crate::cloudflare::Error;
 use crate::model::{TunnelId, ZoneId};
@@ -16,6 +17,16 @@ pub(super) enum Stop {
     Failed(Error),
     /// The rest does not fit into the deadline.
     OutOfTime,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uncertain(error) => write!(formatter, "a write may or may not have been done: {error}"),
+            Self::Failed(error) => write!(formatter, "a write failed: {error}"),
+            Self::OutOfTime => formatter.write_str("out of time"),
+        }
+    }
 }
 
 /// Work that was refused in a group and has not stood alone yet: its key, and how many of such to try together next.

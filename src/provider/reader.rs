@@ -34,7 +34,8 @@ const READ_STACK_BYTES: usize = 1024 * 1024;
 /// The reason why a snapshot could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    Cloudflare(Error),
+    /// Cloudflare does not show something; the text names it.
+    Cloudflare(String, Error),
     /// A tunnel's configuration does not have the form that cloudflared knows.
     Document(TunnelId, DocumentError),
 }
@@ -42,17 +43,11 @@ pub(crate) enum ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cloudflare(error) => write!(formatter, "reading from Cloudflare failed: {error}"),
+            Self::Cloudflare(what, error) => write!(formatter, "reading {what} failed: {error}"),
             Self::Document(tunnel, error) => {
                 write!(formatter, "the configuration of tunnel {tunnel} cannot be read: {error}")
             }
         }
-    }
-}
-
-impl From<Error> for ReadError {
-    fn from(error: Error) -> Self {
-        Self::Cloudflare(error)
     }
 }
 
@@ -167,7 +162,9 @@ impl SnapshotReader {
         settings: &Settings,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
-        let zones = self.zones(deadline)?;
+        let zones = self
+            .zones(deadline)
+            .map_err(|error| ReadError::Cloudflare("the list of zones".to_owned(), error))?;
         let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones.iter().partition(|zone| {
             is_of_account(zone, account) && is_in_scope(zone, &self.zone_ids, &settings.policy.filter)
         });
@@ -179,14 +176,16 @@ impl SnapshotReader {
             .chain(access.into_iter().map(Task::Access))
             .collect();
         let budget = Budget::new(&*self.clock, deadline);
-        let answers =
-            in_parallel(self.parallel_reads, &tasks, |task| task.run(&self.client, account, &budget))
-                .inspect_err(|error| {
-                    // A zone may have left the account.
-                    if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
-                        self.doubt_zones();
-                    }
-                })?;
+        let answers = in_parallel(self.parallel_reads, &tasks, |task| {
+            let answer = task.run(&self.client, account, &budget);
+            answer.map_err(|error| ReadError::Cloudflare(task.to_string(), error))
+        });
+        let answers = answers.inspect_err(|error| {
+            // A zone may have left the account.
+            if matches!(error, ReadError::Cloudflare(_, Error::NotFound(_) | Error::Credentials(_))) {
+                self.doubt_zones();
+            }
+        })?;
         let mut snapshot = Snapshot {
             zones_elsewhere: others.into_iter().map(|zone| zone.name.clone()).collect(),
             ..Snapshot::default()
@@ -233,7 +232,7 @@ impl SnapshotReader {
         settings: &Settings,
         snapshot: &Snapshot,
         deadline: Deadline,
-    ) -> Result<BTreeSet<TunnelId>, Error> {
+    ) -> Result<BTreeSet<TunnelId>, ReadError> {
         let records = snapshot.zones.iter().flat_map(ZoneSnapshot::records);
         let candidates: BTreeSet<TunnelId> = inserted(
             records
@@ -251,7 +250,9 @@ impl SnapshotReader {
             let alive = match known.get(&tunnel) {
                 Some((alive, _)) => *alive,
                 None => {
-                    let alive = !is_gone(&self.client, account, &tunnel, deadline)?;
+                    let is_gone = is_gone(&self.client, account, &tunnel, deadline);
+                    let alive =
+                        !is_gone.map_err(|error| ReadError::Cloudflare(format!("tunnel {tunnel}"), error))?;
                     known.insert(tunnel.clone(), (alive, now));
                     alive
                 }
@@ -322,6 +323,17 @@ impl Task<'_> {
     }
 }
 
+/// What the task reads.
+impl fmt::Display for Task<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Records(zone) => write!(formatter, "the records of zone {}", zone.name),
+            Self::Configuration(tunnel) => write!(formatter, "the configuration of tunnel {tunnel}"),
+            Self::Access(_) => formatter.write_str("Access"),
+        }
+    }
+}
+
 /// True if a tunnel does not exist any more, and is not merely unreachable.
 fn is_gone(
     client: &Client,
@@ -333,13 +345,13 @@ fn is_gone(
 }
 
 /// The answers in the order of the tasks, or the first error. After an error no new task is begun.
-fn in_parallel<T: Sync, A: Send>(
+fn in_parallel<T: Sync, A: Send, E: Send>(
     parallel_reads: usize,
     tasks: &[T],
-    run: impl Fn(&T) -> Result<A, Error> + Sync,
-) -> Result<Vec<A>, Error> {
+    run: impl Fn(&T) -> Result<A, E> + Sync,
+) -> Result<Vec<A>, E> {
     let next = AtomicUsize::new(0);
-    let answers: Mutex<BTreeMap<usize, Result<A, Error>>> = Mutex::new(BTreeMap::new());
+    let answers: Mutex<BTreeMap<usize, Result<A, E>>> = Mutex::new(BTreeMap::new());
     let work = || {
         while let index = next.fetch_add(1, Ordering::Relaxed)
             && let Some(task) = tasks.get(index)
@@ -386,7 +398,7 @@ mod tests {
                 arrived.wait_timeout_while(count, Duration::from_secs(10), |count| *count < enough).unwrap();
             drop(count);
             assert!(!timeout.timed_out(), "the others never came");
-            Ok(*task)
+            Ok::<_, Error>(*task)
         });
         assert_eq!(answers.unwrap(), tasks);
     }

@@ -36,11 +36,15 @@ impl RequestError {
     /// Logs the error, unless it was logged already, and turns it into the answer.
     pub(super) fn into_logged_failure(self) -> Failure {
         match &self {
-            Self::NotReady | Self::Interrupted(_) | Self::Forbidden | Self::Unfinished { .. } => {}
+            Self::NotReady
+            | Self::Interrupted(_)
+            | Self::Write(_)
+            | Self::Forbidden
+            | Self::Unfinished { .. } => {}
             Self::OutOfTime => {
                 info!("the rest does not fit into this request's time; the next loop goes on");
             }
-            Self::TooLong { .. } | Self::WrongOwner(_) | Self::Read(_) | Self::Write(_) => warn!("{self}"),
+            Self::TooLong { .. } | Self::WrongOwner(_) | Self::Read(_) => warn!("{self}"),
         }
         self.into()
     }
@@ -49,7 +53,7 @@ impl RequestError {
     fn may_pass(&self) -> bool {
         match self {
             Self::WrongOwner(_) | Self::Read(ReadError::Document(..)) => false,
-            Self::Read(ReadError::Cloudflare(error)) | Self::Write(error) => error.is_retryable(),
+            Self::Read(ReadError::Cloudflare(_, error)) | Self::Write(error) => error.is_retryable(),
             Self::NotReady
             | Self::Interrupted(_)
             | Self::TooLong { .. }
@@ -144,9 +148,9 @@ mod tests {
             ),
             (RequestError::WrongOwner(wrong_owner), Internal500, "the changes are labelled"),
             (
-                ReadError::Cloudflare(Error::OutOfTime).into(),
+                ReadError::Cloudflare("the list of zones".to_owned(), Error::OutOfTime).into(),
                 Unavailable503,
-                "reading from Cloudflare failed: ",
+                "reading the list of zones failed: ",
             ),
             (document_error().into(), Internal500, "the configuration of tunnel f70ff985"),
             (Stop::OutOfTime.into(), Unavailable503, "out of time; "),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use log::{Level, info};
+use log::Level;
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
@@ -217,10 +217,7 @@ impl Turn<'_> {
         self.memory.refused_work.keep_doubts(&done);
         match outcome {
             Ok(()) => self.remember(&plan, &done, &snapshot),
-            Err(Stop::Uncertain(error)) if may_repeat => {
-                info!("a write may or may not have been done ({error}); it is read again");
-                return Ok(Next::Again);
-            }
+            Err(Stop::Uncertain(_)) if may_repeat => return Ok(Next::Again),
             Err(stop) => {
                 self.writer.report(&plan, &done);
                 return Err(stop.into());

@@ -2,7 +2,7 @@
 
 use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
-use crate::model::{LogLine, TunnelId, ZoneId};
+use crate::model::{TunnelId, ZoneId};
 use crate::provider::writes::{record_work, tunnel_work};
 use crate::reconcile::plan::RecordOperation;
 
@@ -13,16 +13,6 @@ pub(super) enum Place<'a> {
     Tunnel(&'a TunnelId),
     /// A zone's records.
     Zone(&'a ZoneId),
-}
-
-impl Place<'_> {
-    /// A line that names it.
-    pub(super) fn line(self) -> LogLine {
-        match self {
-            Self::Tunnel(tunnel) => LogLine::default().word("tunnel", tunnel),
-            Self::Zone(zone) => LogLine::default().word("zone", zone),
-        }
-    }
 }
 
 /// One hostname's work in one stage at one place.

@@ -383,3 +383,30 @@ fn a_withdrawn_wildcard_goes_though_another_name_moves_out_of_it_in_every_loop()
     assert!((2..=10).contains(&until), "{served:?}");
     assert_eq!(answers.last(), Some(&None), "{answers:?}");
 }
+
+#[test]
+fn a_zone_or_a_tunnel_that_cannot_be_written_keeps_nobody_elsewhere_waiting() {
+    let names = ["new.example.com", "new.example.org"];
+    let wanted = [through("home", names[0], "http://new:80"), through("office", names[1], "http://new:80")];
+    let account = |simulation: &Simulation| {
+        let SharedAccount { harness, office, organisation, .. } = &simulation.account;
+        let batch = |zone: &str| Matcher::call("POST", &format!("/zones/{zone}/dns_records/batch"));
+        let put =
+            |tunnel: &str| Matcher::call("PUT", &format!("/accounts/*/cfd_tunnel/{tunnel}/configurations"));
+        [batch(&harness.zone), batch(organisation), put(&harness.tunnel), put(office)]
+    };
+    for place in 0..4 {
+        for fault in [Fault::status(503), Fault::Reset] {
+            let mut simulation = Simulation::new(SharedAccount::new(), &[], Pace { write: 0, ..pace(&[0]) });
+            let matcher = account(&simulation).into_iter().nth(place).expect("a place");
+            simulation.account.cloudflare().fault_every(matcher, fault);
+            let answer = run(&mut simulation, &wanted).0.err();
+            let (held, other) = (names[place % 2], names[1 - place % 2]);
+            assert_eq!(answer, Some(503), "{place}");
+            assert!(
+                got(&simulation, other, "/").starts_with("http://new:80"),
+                "{place}: {other} waits for {held}"
+            );
+        }
+    }
+}

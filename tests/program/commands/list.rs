@@ -211,7 +211,7 @@ fn a_list_that_cannot_be_read_is_an_error_and_says_why() {
             "the records",
             |cloudflare| only(cloudflare, &[Permission::ZoneRead, Permission::TunnelEdit]),
             &[],
-            "reading from Cloudflare failed",
+            "reading the records of zone example.com failed",
         ),
         (
             "Access",
