@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use log::warn;
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::Client;
+use crate::cloudflare::{Client, Error};
 use crate::limits;
 use crate::locks::lock;
 use crate::model::AccountId;
@@ -74,11 +74,18 @@ impl PolicyReader {
             }
             Err(error) => {
                 let mut state = lock(&self.state);
-                let text = error.to_string();
+                let mut text = error.to_string();
+                if matches!(error, Error::Credentials(_)) {
+                    text.push_str(
+                        "; the token needs the permission Account: Access: Apps and Policies: Edit",
+                    );
+                } else {
+                    // It may pass by itself, and hostnames wait for it.
+                    state.read_at = None;
+                }
                 if state.said.as_ref() != Some(&text) {
                     warn!(
-                        "the account's Access policies cannot be read, so no hostname can be protected anew: {text}; the \
-                         token needs the permission Account: Access: Apps and Policies: Edit"
+                        "the account's Access policies cannot be read, so no hostname can be protected anew: {text}"
                     );
                     state.said = Some(text);
                 }

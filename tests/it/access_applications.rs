@@ -388,3 +388,18 @@ fn policies_that_cannot_be_read_are_told_once_for_each_reason() {
         stage.cloudflare().clear_faults();
     }
 }
+
+/// Nobody asks again for what was answered as done, and nobody may be blamed for what passes by itself.
+#[test]
+fn what_asks_for_policies_that_one_answer_did_not_show_is_undecided_until_the_next_loop() {
+    let stage = Stage::new(&[]);
+    stage.cloudflare().fault_every(Matcher::list_policies(), Fault::status(502));
+    let desired = [wish("staff")];
+    let run = || stage.program.external_dns().run_loop(&desired).err();
+    assert_eq!(run(), Some(503));
+    assert!(stage.logged(&["refused=undecided", NAME, "the account's policies could not be read"]));
+    assert!(!stage.logged(&["the token needs the permission"]));
+    stage.cloudflare().clear_faults();
+    assert_eq!(run(), None, "it is published in the next loop");
+    assert_eq!(stage.applications().len(), 1);
+}

@@ -142,6 +142,9 @@ impl<'a> Judge<'a> {
             AccessReading::Failed(unread) => return Err(unknown(publication, host, unread)),
             AccessReading::NotAsked => return Err(unknown(publication, host, &"it was not read yet".into())),
         };
+        if self.settings.access_policies().is_none() {
+            return Err(unknown(publication, host, &"the account's policies could not be read".into()));
+        }
         let ids = wish.ids().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         let place = Place::of(&publication.hostname, publication.path())
             .map_err(|problem| Reason::AccessPolicy(problem.to_string().into()))?;
