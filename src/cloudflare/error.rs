@@ -190,6 +190,11 @@ impl ApiRejection {
         self.has_code(81044)
     }
 
+    /// A record that was to be made is there already, or another one that excludes it (81053 to 81058).
+    pub fn is_record_conflict(&self) -> bool {
+        self.codes().any(|code| (81053..=81058).contains(&code))
+    }
+
     /// An Access application that the path names does not exist (11021).
     pub fn is_missing_application(&self) -> bool {
         self.has_code(11021)

@@ -16,6 +16,9 @@ use crate::model::{TunnelId, TunnelIdError};
 /// Tunnels per page; the API allows no more.
 const TUNNELS_PER_PAGE: u32 = 1_000;
 
+/// The account never had such a tunnel.
+const NO_SUCH_TUNNEL: u32 = 1002;
+
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "WireTunnel")]
 pub struct Tunnel {
@@ -122,8 +125,8 @@ impl Client {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str()]);
         match self.read(Resource::Tunnels, &path, deadline) {
             Ok(answer) => answer.into_result().map(Some),
-            // 7003 says that there is no such path, because the account's id has the wrong shape.
-            Err(Error::NotFound(refusal)) if refusal.code != Some(7003) => Ok(None),
+            // Any other 404 may mean the account, or the path.
+            Err(Error::NotFound(refusal)) if refusal.has_code(NO_SUCH_TUNNEL) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -249,7 +252,7 @@ mod tests {
     #[test]
     fn an_unknown_tunnel_is_none_and_an_unknown_account_is_an_error() {
         for (status, code, is_none) in
-            [(404, 1002, true), (400, 1002, true), (404, 4711, true), (404, 7003, false)]
+            [(404, 1002, true), (400, 1002, true), (404, 4711, false), (404, 7003, false)]
         {
             let fixture = Fixture::new([failure(status, code, "x")]);
             match fixture.client.tunnel(&account(), &id(), fixture.deadline()) {

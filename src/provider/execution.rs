@@ -334,6 +334,8 @@ impl<'a> Execution<'a> {
             Place::Tunnel(tunnel) if !self.done.versions.contains_key(tunnel) => Some(tunnel.clone()),
             _ => None,
         };
+        // The snapshot shows no such record, so it is young. It may be this very batch's, if that was sent on twice.
+        self.done.is_unfinished |= answer.is_record_conflict();
         for piece in pieces {
             let refusal = self.leave_out(piece.hostname, Reason::Cloudflare(text.clone()));
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {

@@ -250,9 +250,12 @@ impl SnapshotReader {
             let alive = match known.get(&tunnel) {
                 Some((alive, _)) => *alive,
                 None => {
-                    let is_gone = is_gone(&self.client, account, &tunnel, deadline);
-                    let alive =
-                        !is_gone.map_err(|error| ReadError::Cloudflare(format!("tunnel {tunnel}"), error))?;
+                    let alive = match is_gone(&self.client, account, &tunnel, deadline) {
+                        Ok(is_gone) => !is_gone,
+                        // What does not say that it is gone leaves it to the other instance.
+                        Err(Error::NotFound(_)) => true,
+                        Err(error) => return Err(ReadError::Cloudflare(format!("tunnel {tunnel}"), error)),
+                    };
                     known.insert(tunnel.clone(), (alive, now));
                     alive
                 }

@@ -1,10 +1,11 @@
 //! Answers that are well-formed and untrue: of another shape, older than what was seen, or a page for what was done.
 
-use cloudflare_emulator::{Fault, Matcher, Token, Visit};
+use cloudflare_emulator::{Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
-use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
+use test_support::harness::{Harness, Program, endpoint, published};
 
+use crate::access_strangers::Stage;
 use crate::shared_account::settle;
 
 const WEB: &str = "http://web:80";
@@ -64,17 +65,10 @@ fn a_configuration_older_than_the_one_just_seen_is_not_written_back() {
 /// With a list without the record that stands behind our wildcard, nobody would rely on its application.
 #[test]
 fn a_list_of_records_that_is_null_opens_nothing() {
-    let harness = Harness::with_foreign();
-    harness.cloudflare.edit(|cloudflare| {
-        cloudflare.set_up_access("my-team");
-        let policy = json!({"name": "staff", "decision": "allow", "include": [{"everyone": {}}]});
-        cloudflare.add_policy(&policy).expect("a policy");
-        *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
-    });
+    let Stage { harness, program, .. } = Stage::new(&[]);
     let theirs =
         json!({"name": "hand.apps.example.com", "type": "A", "content": "192.0.2.7", "proxied": true});
     harness.cloudflare.add_record(&harness.zone, theirs).expect("Cloudflare takes it");
-    let program = harness.start();
     let stays = published("stays.example.com", WEB);
     let ours = endpoint("*.apps.example.com", &[("tunnel-service", WEB), ("access-policy", "staff")]);
     settle(program.external_dns(), &harness.cloudflare, &[ours, stays.clone()]).expect("published");
@@ -104,4 +98,21 @@ fn a_configuration_that_was_written_and_answered_by_a_page_is_not_taken_back() {
     let changed = harness.rules().iter().filter(|rule| rule.contains("http://new:80")).count();
     assert_eq!((puts, changed), (1, 20));
     assert_eq!(harness.log.lines_with(&["another writer"]), [""; 0], "nobody else is blamed for it");
+}
+
+/// Under the registry crd nobody would ask again for the rule.
+#[test]
+fn records_that_were_made_and_answered_as_there_already_are_no_refusal() {
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    for code in [81053, 81054, 81057, 81058] {
+        let desired = all(&[&format!("h{code}.example.com")]);
+        let there_already = Fault::error(400, code, "a record with that host already exists");
+        harness.cloudflare.fault(Matcher::batch(), 1, Fault::DoneBut(Box::new(there_already)));
+        assert_eq!(external_dns.run_loop(&desired).map(drop), Err(503), "{code}");
+        settle(external_dns, &harness.cloudflare, &desired).expect("published");
+        let visit = harness.cloudflare.visit(&desired[0].dns_name, "/");
+        assert!(matches!(visit, Visit::Served { ref service, .. } if service == WEB), "{code}: {visit:?}");
+    }
 }

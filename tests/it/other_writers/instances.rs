@@ -1,5 +1,7 @@
 //! Two instances of the program at one account.
 
+use std::time::Duration;
+
 use cloudflare_emulator::{Fault, Matcher, Refusal, Visit};
 use test_support::external_dns::ExternalDns;
 use test_support::harness::{Harness, endpoint, published};
@@ -72,6 +74,25 @@ fn two_instances_with_the_same_owner_leave_each_other_alone() {
     assert_eq!(account.state(), SharedAccount::new().state());
 }
 
+/// Only the code 1002 says that there is no such tunnel.
+#[test]
+fn a_tunnel_of_another_instance_that_is_not_found_for_any_other_reason_is_left_alone() {
+    let account = SharedAccount::new();
+    let [home, office] =
+        ["home", "office"].map(|tunnel| account.harness.start_with(&[("CF_TUNNEL_ID", tunnel)]));
+    let of_office = [published("office.example.com", "http://office:80")];
+    settle(office.external_dns(), account.cloudflare(), &of_office).expect("published");
+    let before = account.state();
+    let lookup = Matcher::call("GET", &format!("/accounts/*/cfd_tunnel/{}", account.office));
+    for code in [4711, 7003] {
+        account.cloudflare().fault_every(lookup.clone(), Fault::error(404, code, "not found"));
+        home.external_dns().run_loop(&[]).expect("nothing is to be done");
+        assert_eq!(account.state(), before, "{code}");
+        account.cloudflare().clear_faults();
+        account.cloudflare().advance_clock(Duration::from_secs(600));
+    }
+}
+
 /// Of two replicas one is refused what the other one publishes a moment later: what it never stamped is not its own to
 /// take back.
 #[test]
@@ -82,7 +103,8 @@ fn what_another_replica_published_after_a_refusal_stays() {
         |service: &str| vec![published("a.example.com", service), published("b.example.com", service)];
     let disliked = Refusal::new(400, 81053, "An A, AAAA, or CNAME record with that host already exists.");
     harness.cloudflare.edit(|cloudflare| cloudflare.whims_mut().dislike_name("a.example.com", disliked));
-    first.external_dns().run_loop(&desired("http://old:80")).expect("the rest is done");
+    // The record may be its own, so ExternalDNS is to ask again.
+    assert_eq!(first.external_dns().run_loop(&desired("http://old:80")).map(drop), Err(503));
     harness.cloudflare.edit(|cloudflare| cloudflare.whims_mut().like_all());
     second.external_dns().run_loop(&desired("http://new:80")).expect("published");
     let (cnames, rules) = (harness.cnames(), harness.rules());
