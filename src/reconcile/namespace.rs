@@ -3,7 +3,7 @@
 
 use crate::ingress::OriginOption;
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::stamp;
+use crate::reconcile::stamp::{self, Stamp};
 
 /// The settings of the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,11 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
     let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
     let is_whole = parts.next().is_none() && [kind, namespace, name].iter().all(|part| !part.is_empty());
     is_whole.then_some(namespace)
+}
+
+/// The namespace that holds a stamped hostname, in the form of a stamp.
+pub fn holder(stamp: &Stamp) -> Option<Box<str>> {
+    stamp.namespace().map(Into::into).or_else(|| digest_of(stamp.resource.as_deref()?))
 }
 
 /// The namespace in the form of a stamp.

@@ -8,6 +8,7 @@ use external_dns_cloudflare_tunnel_webhook::model::access::{
 };
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access_guard::AccessReading;
+use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness::endpoint;
@@ -271,6 +272,47 @@ fn openings_up_to_the_limit_pass_and_more_stay_protected() {
         let left = if label.is_some() { count } else { 0 };
         assert_eq!((cloudflare.applications().len(), locked(&cloudflare).len()), (left, left));
     }
+}
+
+/// They open nothing, so they are no reason to withhold what somebody else opens.
+#[test]
+fn openings_that_the_namespace_guard_refuses_hold_back_nobody_elses() {
+    let of = |namespace: &str, name: &str, access: &str| {
+        let mut endpoint = at(name, "", access);
+        endpoint.labels.set("resource", &format!("ingress/{namespace}/web"));
+        endpoint.provider_specific.retain(|property| *property.name != *"webhook/tunnel-service");
+        let service = format!("http://web.{namespace}.svc:80");
+        endpoint.provider_specific.push(Property::new("webhook/tunnel-service", service));
+        endpoint
+    };
+    let guarded = || {
+        let mut cloudflare = cloudflare();
+        cloudflare.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
+        cloudflare.access_policies = Some(vec!["staff".into()]);
+        cloudflare.mass_deletion_limit = 5;
+        cloudflare
+    };
+    let all = |namespace: &str, access: &str| -> Vec<Endpoint> {
+        let below = |number| format!("h{number}.apps.example.com");
+        (0..6).map(|number| of(namespace, &below(number), access)).collect()
+    };
+    let (closed, open) = (of("shop", NAME, "staff"), of("shop", NAME, OPEN));
+
+    // Of names that another namespace holds.
+    let mut cloudflare = guarded();
+    run(&mut cloudflare, &[all("bank", "staff"), vec![closed.clone()]].concat());
+    assert_eq!(locked(&cloudflare).len(), 7);
+    let plan = run(&mut cloudflare, &[all("shop", OPEN), vec![open.clone()]].concat());
+    assert_eq!((labels(&plan), locked(&cloudflare).len()), (vec!["namespace_held"; 6], 6));
+
+    // Of new names below a wildcard of another namespace, which lead to its service.
+    let mut cloudflare = guarded();
+    let wildcard = of("bank", "*.apps.example.com", "staff");
+    run(&mut cloudflare, &[wildcard.clone(), closed]);
+    let theirs = all("bank", OPEN).into_iter().zip(all("shop", OPEN));
+    let theirs = theirs.map(|(bank, shop)| Endpoint { labels: shop.labels, ..bank });
+    let plan = run(&mut cloudflare, &theirs.chain([wildcard, open]).collect::<Vec<_>>());
+    assert_eq!(labels(&plan), ["namespace_guard"; 6]);
 }
 
 /// ExternalDNS 0.22 reads annotations of another prefix: all are lost at once, and with the path its set identifier.

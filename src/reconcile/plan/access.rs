@@ -14,8 +14,10 @@ use crate::reconcile::access_wish::{AccessWish, ProtectionWish};
 use crate::reconcile::applications::{self, Place};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::cover::{self, Cover};
+use crate::reconcile::namespace;
 use crate::reconcile::protection::{Asked, HostProtection, Openings};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::stamp;
 
 /// What a judgement is made from.
 #[derive(Clone, Copy)]
@@ -55,7 +57,10 @@ impl<'a> Judge<'a> {
                 .into_iter()
                 .map(|wanted| Wanted {
                     publication: wanted.publication.and_then(|publication| {
-                        self.look_at_opening(&publication, &host, &openings, &going)?;
+                        if publication.access == AccessWish::Open {
+                            self.may_open(name, &publication, wanted.resource.as_deref())?;
+                            self.look_at_opening(&publication, &host, &openings, &going)?;
+                        }
                         self.publication(publication, &host, &wished)
                     }),
                     ..wanted
@@ -78,10 +83,32 @@ impl<'a> Judge<'a> {
     pub(super) fn openings(self, requests: &Requests) -> Openings {
         let mut openings = Openings::default();
         for (name, request) in &requests.by_hostname {
-            let opened = request.publications().filter(|one| one.access == AccessWish::Open);
+            let opened = request.wanted.iter().filter_map(|wanted| {
+                let publication = wanted.publication.as_ref().ok()?;
+                let is_open = publication.access == AccessWish::Open
+                    && self.may_open(name, publication, wanted.resource.as_deref()).is_ok();
+                is_open.then_some(publication)
+            });
             openings.0.extend(opened.map(|one| (name.clone(), one.path().map(Into::into))));
         }
         openings
+    }
+
+    /// Says no for the namespace guard. What it refuses opens nothing, and so is no reason to withhold what others open.
+    fn may_open(self, name: &str, publication: &Publication, resource: Option<&str>) -> Result<(), Reason> {
+        let Some(guard) = &self.settings.policy.namespace_guard else {
+            return Ok(());
+        };
+        let asking = resource.and_then(namespace::namespace_of);
+        if !asking.is_some_and(|asking| guard.allows(publication, asking)) {
+            return Err(Reason::NamespaceGuard { allowed: asking.map(|asking| guard.allowed(asking)) });
+        }
+        let own = self.snapshot.own_records_of(name, self.settings);
+        let holder = own.first().and_then(|own| namespace::holder(&own.stamp));
+        match holder.filter(|holder| asking.map(stamp::namespace_digest).as_ref() != Some(holder)) {
+            Some(holder) => Err(Reason::NamespaceHeld { holder }),
+            None => Ok(()),
+        }
     }
 
     /// The ids of our applications that nothing will rely on once all openings are done.
@@ -195,9 +222,6 @@ impl<'a> Judge<'a> {
         openings: &Openings,
         going: &[Box<str>],
     ) -> Result<(), Reason> {
-        if publication.access != AccessWish::Open {
-            return Ok(());
-        }
         let (hostname, path) = (&publication.hostname, publication.path());
         let access = match &self.snapshot.access {
             // Without the permission no application is ours, and the rule is all that is to be opened.

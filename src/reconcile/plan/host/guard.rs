@@ -47,11 +47,10 @@ fn first_namespace(standing: &Standing<'_>, allowed: &[Desired<'_>]) -> Option<B
 /// ExternalDNS's TXT record.
 fn holder(standing: &Standing<'_>) -> Option<Box<str>> {
     let foreign = || standing.foreign_records.iter().find_map(|record| Stamp::of(record));
-    let (digest, resource) = match standing.stamp.clone().or_else(foreign) {
-        Some(stamp) => (stamp.namespace().map(Into::into), stamp.resource),
-        None => (None, heritage::resource(standing)),
-    };
-    digest.or_else(|| namespace::digest_of(&resource?))
+    match standing.stamp.clone().or_else(foreign) {
+        Some(stamp) => namespace::holder(&stamp),
+        None => namespace::digest_of(&heritage::resource(standing)?),
+    }
 }
 
 /// True if deletions wait, because a refused endpoint may be one of them under another path. With the guard on, one
