@@ -3,7 +3,6 @@
 //! Cloudflare's list may lack a new application for half a minute. So nothing is posted twice for a place within two
 //! minutes, whatever the first answer was.
 
-use std::mem;
 use std::time::{Duration, Instant};
 
 use log::Level;
@@ -40,8 +39,8 @@ const MADE: &str = "it was made";
 #[derive(Debug, Default)]
 pub(super) struct ApplicationMemory {
     has_tag: bool,
-    /// Where the next request begins: at the first application that the last one left out.
-    next: usize,
+    /// The first place that the last request left out. The next one begins there.
+    next: Option<Box<str>>,
     /// By the name of the place, the last POST and what came of it.
     posted: Vec<(Box<str>, Instant, Box<str>)>,
     /// By id, the last replacement that was answered: what was wanted in place of what, and what is told of it as long
@@ -74,15 +73,15 @@ impl ApplicationWriter<'_> {
         let mut present = access.applications.clone();
         let mut refusals = Vec::new();
         let time = self.deadline.remaining(self.clock);
-        let first = mem::take(&mut self.memory.next) % work.len().max(1);
-        let (later, sooner) = work.split_at(first);
+        let next = self.memory.next.take();
+        let is_next =
+            |work: &ApplicationWork| next.as_deref().is_some_and(|next| *work.place.to_string() >= *next);
+        let (later, sooner) = work.split_at(work.iter().position(is_next).unwrap_or_default());
         for (nth, work) in sooner.iter().chain(later).enumerate() {
             let left = self.deadline.remaining(self.clock);
             let done = match lacking(nth, left, time, self.client.calls_left()) {
                 Some(means) => {
-                    if self.memory.next == 0 {
-                        self.memory.next = first + nth;
-                    }
+                    self.memory.next.get_or_insert_with(|| work.place.to_string().into());
                     Err(Reason::Undecided(format!("there {means} left for its Access application")))
                 }
                 None => self.do_one(work, &mut present),

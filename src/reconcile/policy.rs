@@ -71,6 +71,19 @@ impl Policy {
         self.access_guard || self.names_access_policies()
     }
 
+    /// The setting that asks for Access by itself, and so leaves no room for a rule's own annotations about it.
+    /// `requires` says if these make the rule turn away who comes without a token.
+    pub fn asks_for_access(&self, requires: bool) -> Option<&'static str> {
+        let is_opt_out = requires && self.access_opt_out;
+        if self.access_guard {
+            Some("ACCESS_GUARD")
+        } else if !self.default_access_policy.is_empty() && !is_opt_out {
+            Some("DEFAULT_ACCESS_POLICY")
+        } else {
+            None
+        }
+    }
+
     /// True if settings name Access policies.
     pub fn names_access_policies(&self) -> bool {
         !self.default_access_policy.is_empty() || self.access_policies.is_some()

@@ -531,13 +531,7 @@ impl PartReader<'_, '_> {
                 self.fault(ACCESS_POLICY, format!("and {property} are both set; keep one"));
             }
             let requires = rule.flatten().is_some_and(|rule| rule.origin_request.requires_access());
-            let overruled = if settings.policy.access_guard {
-                Some("ACCESS_GUARD")
-            } else {
-                let is_enough = default.is_empty() || (requires && settings.policy.access_opt_out);
-                (!is_enough).then_some("DEFAULT_ACCESS_POLICY")
-            };
-            if let Some(setting) = overruled {
+            if let Some(setting) = settings.policy.asks_for_access(requires) {
                 self.fault(property, format!("is set, but {setting} asks for Access by itself: take it off"));
             }
             return Some(AccessWish::Silent);
