@@ -14,7 +14,7 @@ use std::io::Read;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use self::names::names_in;
+use self::names::{Skipped, beginning_of};
 use self::received::{CHUNK_BYTES, ReceiveError, Received};
 use super::budget::{NoRoom, Share};
 use super::response::{self, Response};
@@ -69,8 +69,8 @@ pub struct Arrived {
     /// The list that holds it.
     pub list: List,
     pub endpoint: Endpoint,
-    /// False if the endpoint was too long to be read whole. It then has its name, and its type and object where these
-    /// came early enough.
+    /// False if the endpoint was too long to be held. It then has its name, and its type and object where these came
+    /// early enough.
     pub is_whole: bool,
 }
 
@@ -263,10 +263,9 @@ impl<'r> Incoming<'r> {
         }
         let rest = self.received.rest();
         let head = rest.get(..rest.floor_char_boundary(limits::ELEMENT_MAX_BYTES)).unwrap_or_default();
-        let endpoint = names_in(head);
-        self.skip_object()?;
-        let Some(endpoint) = endpoint else { return Err(self.too_long()) };
-        Ok(Arrived { list, endpoint, is_whole: false })
+        let beginning = beginning_of(head);
+        let dns_name = self.skip_object()?;
+        Ok(Arrived { list, endpoint: Endpoint { dns_name, ..beginning }, is_whole: false })
     }
 
     /// Reads the value that begins here.
@@ -305,29 +304,16 @@ impl<'r> Incoming<'r> {
         }
     }
 
-    /// Skips the object that begins here, which is too long to be held.
-    fn skip_object(&mut self) -> Result<(), Interrupted> {
-        let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
+    /// Skips the object that begins here, which is too long to be held, and returns its name.
+    fn skip_object(&mut self) -> Result<String, Interrupted> {
+        let mut skipped = Skipped::default();
         loop {
             let rest = self.received.rest();
-            let mut bytes = rest.bytes();
-            for byte in bytes.by_ref() {
-                match byte {
-                    _ if is_escaped => is_escaped = false,
-                    b'\\' if is_text => is_escaped = true,
-                    b'"' => is_text = !is_text,
-                    b'{' | b'[' if !is_text => depth += 1,
-                    b'}' | b']' if !is_text => depth -= 1,
-                    _ => {}
-                }
-                if depth == 0 {
-                    break;
-                }
-            }
-            let length = rest.len() - bytes.len();
+            let end = rest.bytes().position(|byte| skipped.ends_with(byte));
+            let length = end.map_or(rest.len(), |end| end + 1);
             self.received.advance(length);
-            if depth == 0 {
-                return Ok(());
+            if end.is_some() {
+                return Ok(skipped.name());
             }
             if self.received.is_ended() {
                 return Err(self.unexpected("expected the end of an object"));
@@ -382,8 +368,8 @@ impl<'r> Incoming<'r> {
     /// A body is refused softly: a status below 500 would end ExternalDNS.
     fn too_long(&mut self) -> Interrupted {
         let text = format!(
-            "an endpoint of the request has more than {} KiB and its name is not among the first of them, so nothing of \
-             the request is done: look for an object with so many annotations or targets",
+            "a part of the request that is no endpoint has more than {} KiB, so nothing of it is done: look who else \
+             speaks to this port",
             limits::ELEMENT_MAX_BYTES / 1024
         );
         log::warn!("{text}");

@@ -1,4 +1,4 @@
-//! Reads the names of an endpoint that is too long to be read whole.
+//! Reads what tells whose an endpoint is that is too long to be held.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,29 +9,21 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use crate::model::endpoint::{Endpoint, Labels};
 use crate::model::hostname::HOSTNAME_MAX_BYTES;
 
-/// What a name begins with where it comes first, as ExternalDNS writes it.
-const NAME_FIRST: &str = r#"{"dnsName":""#;
-
 /// Longer than any hostname, also without a trailing dot.
-const NO_HOSTNAME_CHARS: usize = HOSTNAME_MAX_BYTES + 2;
+const NO_HOSTNAME_BYTES: usize = HOSTNAME_MAX_BYTES + 2;
 
-/// Name, type and object, as far as they stand in `head`, the beginning of an endpoint; `None` without a name. One that
-/// does not end there is no hostname, and its beginning stands for it.
-pub(super) fn names_in(head: &str) -> Option<Endpoint> {
+/// Type and object, as far as they stand in `head`, the beginning of an endpoint.
+pub(super) fn beginning_of(head: &str) -> Endpoint {
     let mut endpoint = Endpoint::default();
     // The error is expected: the text is cut off.
-    let _ = Names(&mut endpoint).deserialize(&mut serde_json::Deserializer::from_str(head));
-    if endpoint.dns_name.is_empty() {
-        let name = head.strip_prefix(NAME_FIRST)?.chars();
-        endpoint.dns_name = name.take_while(|letter| *letter != '"').take(NO_HOSTNAME_CHARS).collect();
-    }
-    Some(endpoint)
+    let _ = Beginning(&mut endpoint).deserialize(&mut serde_json::Deserializer::from_str(head));
+    endpoint
 }
 
-/// Reads name, type and object into an endpoint, as far as they come.
-struct Names<'e>(&'e mut Endpoint);
+/// Reads type and object into an endpoint, as far as they come.
+struct Beginning<'e>(&'e mut Endpoint);
 
-impl<'de> DeserializeSeed<'de> for Names<'_> {
+impl<'de> DeserializeSeed<'de> for Beginning<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -39,7 +31,7 @@ impl<'de> DeserializeSeed<'de> for Names<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Names<'_> {
+impl<'de> Visitor<'de> for Beginning<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,7 +42,6 @@ impl<'de> Visitor<'de> for Names<'_> {
         let Self(endpoint) = self;
         while let Some(name) = map.next_key::<Cow<'_, str>>()? {
             match &*name {
-                "dnsName" => endpoint.dns_name = map.next_value::<Option<String>>()?.unwrap_or_default(),
                 "recordType" => {
                     endpoint.record_type = map.next_value::<Option<String>>()?.unwrap_or_default()
                 }
@@ -61,5 +52,54 @@ impl<'de> Visitor<'de> for Names<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Follows the text of one object to its end, and keeps its name.
+#[derive(Debug, Default)]
+pub(super) struct Skipped {
+    depth: usize,
+    is_text: bool,
+    is_escaped: bool,
+    /// The beginning of the last text of the object itself.
+    text: Vec<u8>,
+    /// The value of the name comes next.
+    is_named: bool,
+    name: Vec<u8>,
+}
+
+impl Skipped {
+    /// True if the object ends with this byte.
+    pub(super) fn ends_with(&mut self, byte: u8) -> bool {
+        match byte {
+            _ if self.is_escaped => self.is_escaped = false,
+            b'\\' if self.is_text => self.is_escaped = true,
+            b'"' => {
+                self.is_text = !self.is_text;
+                if self.is_text {
+                    self.text.clear();
+                    return false;
+                }
+                if self.is_named && self.depth == 1 {
+                    self.name = std::mem::take(&mut self.text);
+                }
+            }
+            _ if self.is_text => {}
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => self.depth -= 1,
+            b':' if self.depth == 1 => self.is_named = self.text == b"dnsName",
+            b',' if self.depth == 1 => self.is_named = false,
+            _ => {}
+        }
+        if self.is_text && self.depth == 1 && self.text.len() < NO_HOSTNAME_BYTES {
+            self.text.push(byte);
+        }
+        self.depth == 0
+    }
+
+    /// The name, empty if there is none. Of one that is too long for a hostname, the beginning stands for it.
+    pub(super) fn name(&self) -> String {
+        let text = String::from_utf8_lossy(&self.name);
+        serde_json::from_str(&format!("\"{text}\"")).unwrap_or_else(|_| text.into_owned())
     }
 }
