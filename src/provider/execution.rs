@@ -173,7 +173,8 @@ impl<'a> Execution<'a> {
                     Ok(()) => {}
                     Err(Stop::OutOfTime) => return outcome.and(written),
                     Err(stop) => {
-                        let line = self.line_of(place).text(stop.to_string());
+                        let line = self.line_of(place).word("hostnames", &hostnames.len());
+                        let line = line.text(stop.to_string());
                         logging::log(Level::Warn, module_path!(), &line);
                         self.done.dropped.extend(hostnames.into_iter().map(Into::into));
                     }
