@@ -439,21 +439,19 @@ impl PartReader<'_, '_> {
             };
             tunnels.push(named);
         }
-        tunnels.sort_unstable();
-        tunnels.dedup();
-        match &*tunnels {
-            [] => Some(settings.default_tunnel().clone()),
-            [tunnel] if settings.is_configured(tunnel) => Some(TunnelId::clone(tunnel)),
-            [tunnel] => {
+        match tunnels.split_first() {
+            None => Some(settings.default_tunnel().clone()),
+            Some((tunnel, others)) if others.iter().any(|other| other != tunnel) => {
+                self.fault(TUNNEL, "and the targets name different tunnels; a hostname has one");
+                None
+            }
+            Some((tunnel, _)) if settings.is_configured(tunnel) => Some(TunnelId::clone(tunnel)),
+            Some((tunnel, _)) => {
                 let known = settings.tunnel_names();
                 self.fault(
                     "the target",
                     format!("leads to tunnel {tunnel}, which is not configured; configured: {known}"),
                 );
-                None
-            }
-            _ => {
-                self.fault(TUNNEL, "and the targets name different tunnels; a hostname has one");
                 None
             }
         }

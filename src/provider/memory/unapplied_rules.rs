@@ -45,8 +45,9 @@ impl UnappliedRules {
         written_at: Instant,
         edits: impl Iterator<Item = &'e RuleEdit>,
     ) {
-        let mut rules: Vec<WrittenRule> = edits.filter_map(WrittenRule::of).collect();
-        rules.sort_by_key(|rule| rule.ca_pool.is_none());
+        let (mut rules, others): (Vec<WrittenRule>, Vec<WrittenRule>) =
+            edits.filter_map(WrittenRule::of).partition(WrittenRule::has_ca_pool);
+        rules.extend(others);
         let versions = self.0.entry(tunnel.clone()).or_default();
         // The first version that a connector does not take explains all later ones.
         if versions.len() >= UNAPPLIED_VERSIONS_MAX
@@ -82,12 +83,12 @@ impl UnappliedRules {
     pub(crate) fn since(&self, tunnel: &TunnelId, number: i64) -> String {
         let versions = || self.of(tunnel).filter(|version| version.number > number);
         let mut rules: Vec<&WrittenRule> = Vec::new();
-        for rule in versions().flat_map(|version| &version.rules) {
+        let all = || versions().flat_map(|version| &version.rules);
+        for rule in all().filter(|rule| rule.has_ca_pool()).chain(all()) {
             if !rules.contains(&rule) {
                 rules.push(rule);
             }
         }
-        rules.sort_by_key(|rule| rule.ca_pool.is_none());
         let shown: Vec<String> =
             rules.iter().take(limits::NAMES_SHOWN_MAX).map(|rule| rule.to_string()).collect();
         let more = rules.len() - shown.len() + versions().map(|version| version.more).sum::<usize>();
@@ -104,6 +105,10 @@ impl UnappliedRules {
 }
 
 impl WrittenRule {
+    fn has_ca_pool(&self) -> bool {
+        self.ca_pool.is_some()
+    }
+
     /// The rule that an edit writes. A removed rule keeps no connector from anything.
     fn of(edit: &RuleEdit) -> Option<Self> {
         let RuleEdit::Put { rule, replaces: _ } = edit else {

@@ -9,6 +9,7 @@ use super::standing::Standing;
 use super::{Desired, obstacle};
 use crate::ingress::WantedRule;
 use crate::model::{Record, RecordId, TunnelId};
+use crate::ordered::inserted;
 use crate::reconcile::adopt::{Adopt, Need};
 use crate::reconcile::claim_state::ClaimState;
 use crate::reconcile::plan::Adoption;
@@ -46,7 +47,7 @@ fn with_records<'a>(standing: &Standing<'a>) -> Standing<'a> {
     };
     let claims = standing_ours.claim_states();
     let is_new = |digest: &&Digest| !standing.claims.contains_key(digest);
-    let digests = claims.keys().filter(is_new).copied().collect();
+    let digests = inserted(claims.keys().filter(is_new).copied());
     let adopted = Adopted { records: records.clone(), digests, rules: Vec::new() };
     Standing { claims, adopted, ..standing_ours }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::Desired;
 use super::standing::Standing;
 use crate::model::{Record, TunnelId};
+use crate::ordered::inserted;
 use crate::reconcile::claim_state::ClaimState;
 use crate::reconcile::plan::{Reason, Stage};
 use crate::reconcile::stamp::{Claims, Digest};
@@ -77,7 +78,7 @@ pub(super) fn course(
 ) -> Course {
     let moves_to = moves_to(standing, desired);
     let superseded = superseded(standing, desired);
-    let going: BTreeSet<Digest> = withdrawn.rules.union(&superseded).copied().collect();
+    let going: BTreeSet<Digest> = inserted(withdrawn.rules.union(&superseded).copied());
 
     let mut last = claims_with(standing, desired, withdrawn);
     let ends = !last.record_only && last.rules.is_subset(&going);
@@ -124,7 +125,7 @@ fn superseded(standing: &Standing<'_>, desired: &[Desired<'_>]) -> BTreeSet<Dige
         let digests = standing.digests_for_path(desired.path());
         digests.filter(|digest| Some(*digest) != desired.digest())
     });
-    others.collect()
+    inserted(others)
 }
 
 /// True if visitors may still be led to a rule that is to go, because the record is about to be led away from it, or

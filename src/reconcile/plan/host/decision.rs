@@ -4,6 +4,7 @@ use super::course::{Course, Order, course};
 use super::standing::Standing;
 use super::{Desired, needs, obstacle};
 use crate::model::TunnelId;
+use crate::ordered::inserted;
 use crate::reconcile::claim_state::ClaimState;
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::records::LOST_PREFIX;
@@ -87,7 +88,7 @@ fn claims_of(standing: &Standing<'_>, set_identifier: &str, path: Option<&str>) 
     let lost = lost.filter(|digest| is_lost(standing, *digest));
     Claims {
         record_only: path.is_none() && standing.claims_record_only(),
-        rules: of_path.chain(lost).collect(),
+        rules: inserted(of_path.chain(lost)),
     }
 }
 

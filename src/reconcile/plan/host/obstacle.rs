@@ -5,6 +5,7 @@ use super::{Desired, comment, needs};
 use crate::ingress::{EditRefusal, Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::{Record, TunnelId};
+use crate::ordered::inserted;
 use crate::reconcile::Ownership;
 use crate::reconcile::adopt::{self, Need};
 use crate::reconcile::plan::{Reason, Refusal};
@@ -190,7 +191,7 @@ fn remedy(standing: &Standing<'_>, record: &Record) -> Option<Box<str>> {
         |rule: &&Rule| standing.request.publications().any(|wanted| wanted.path() == rule.path());
     let rules = standing.rules_of(tunnel).into_iter().filter(is_asked_for);
     let mut stamp = Stamp::new(&standing.policy().owner);
-    stamp.claims.rules = rules.map(|rule| Digest::of(tunnel, rule.path())).collect();
+    stamp.claims.rules = inserted(rules.map(|rule| Digest::of(tunnel, rule.path())));
     stamp.claims.record_only = stamp.claims.rules.is_empty();
     stamp.bind_to(standing.name());
     comment::render(standing, standing.zone, &stamp).ok()
