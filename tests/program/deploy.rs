@@ -208,3 +208,14 @@ fn the_files_install_this_version() {
     }
     assert_eq!(found, 6, "chart, Flux, twice kustomize and twice compose");
 }
+
+/// They were 10,000 bytes apart, and no release could have been built.
+#[test]
+fn a_release_has_the_size_limit_of_the_recipe() {
+    let limit = |file: &str, words: &str| {
+        let text = repository_file(file);
+        let digits = Regex::new(&format!("(?m)^{words}\"?([0-9]+)\"?$")).expect("the expression is fixed");
+        digits.captures(&text).expect("it has the limit")[1].to_owned()
+    };
+    assert_eq!(limit("release/build", "size_limit_bytes="), limit("justfile", "size_limit_bytes := "));
+}
