@@ -101,7 +101,7 @@ e2e: (go-test 'e2e/edge') (go-test 'e2e' '-timeout 60m -parallel 16 -skip "^Test
 # What the real ExternalDNS publishes, visited through a real cloudflared, whose binary CLOUDFLARED names: without it this is
 # skipped, unless CLOUDFLARED_REQUIRED is set. Cloudflare's edge is tests/e2e/edge.
 [group('test')]
-cloudflared:
+cloudflared: named-programs
     #!/usr/bin/env bash
     set -euo pipefail
     if [[ -n "${CLOUDFLARED:-}" ]]; then
@@ -116,7 +116,7 @@ cloudflared:
 # The museum of accidents: what happened to others, again with the real ExternalDNS; prints docs/museum.md's table. Thousands
 # of hostnames take the static binary (needs musl-tools), or what WEBHOOK_BINARY names.
 [group('test')]
-museum: static
+museum: named-programs static
     WEBHOOK_BINARY="${WEBHOOK_BINARY:-{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}}" \
         {{ just_executable() }} go-test e2e '-timeout 15m -parallel 16 -run ^TestMuseum'
 
@@ -132,6 +132,7 @@ matrix-renew *versions='all': (matrix-of versions 'yes')
 
 [private]
 matrix-of versions renew:
+    @[[ -n '{{ trim(versions) }}' ]] || { echo 'error: no version is named: `all`, `oldest`, `newest` or numbers as v0.18.0' >&2; exit 1; }
     EXTERNAL_DNS_VERSIONS='{{ versions }}' MATRIX_RENEW='{{ renew }}' \
         {{ just_executable() }} go-test cluster '-timeout 60m -parallel 8 -run ^TestMatrix$'
 
@@ -148,9 +149,22 @@ cluster: (go-test 'cluster' '-timeout 60m -parallel 3 -skip QuickStart')
 [group('test')]
 quickstart: (go-test 'cluster' '-timeout 60m -run QuickStart')
 
+# What the environment names is there. The tests would look only once everything else is built, and each from its folder.
+[private]
+named-programs:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    for variable in CLOUDFLARED {WEBHOOK,EMULATOR,EXTERNAL_DNS,KUBE_APISERVER,ETCD,KUBECTL,HELM}_BINARY; do
+        file="${!variable:-}"
+        if [[ -n "$file" && ! ("$file" == /* && -f "$file" && -x "$file") ]]; then
+            echo "error: $variable is '$file', which is not the absolute path of a program" >&2
+            exit 1
+        fi
+    done
+
 # Tests in Go that need much of it; where there is no Go they are skipped, unless E2E_REQUIRED is set.
 [private]
-go-test folder arguments='':
+go-test folder arguments='': named-programs
     #!/usr/bin/env bash
     set -euo pipefail
     if ! command -v go >/dev/null; then
@@ -174,7 +188,7 @@ go-test folder arguments='':
 # The files of deploy/: the real charts, kustomize and compose, Kubernetes' types, ExternalDNS's flags, the built program,
 # and the workflows (needs Go).
 [group('test')]
-deploy-files:
+deploy-files: named-programs
     #!/usr/bin/env bash
     set -euo pipefail
     if [[ -z "${WEBHOOK_BINARY:-}" ]]; then
@@ -221,6 +235,7 @@ promtool:
 # The laws over other random worlds than those of `just test`, and ten times as many: twenty minutes.
 [group('test')]
 laws cases='2560' seed=`echo $RANDOM`:
+    @[[ '{{ cases }}' =~ ^[1-9][0-9]{0,8}$ && '{{ seed }}' =~ ^[0-9]+$ ]] || { echo 'error: it is written as in `just laws 2560 7`: how many worlds, and a seed' >&2; exit 1; }
     PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test reconcile -- laws:: misspellings::
     PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test it -- visitors::laws::
 
@@ -244,8 +259,9 @@ simulate-commit:
 
 # Take the mending of known defects out, one at a time, and see the simulator find at least twelve (needs Python 3.11).
 [group('test')]
+[positional-arguments]
 defects *names:
-    tests/simulator/defects/run {{ names }}
+    tests/simulator/defects/run "$@"
 
 # Break the code in thousands of ways, for a day; or some files, or `--shard 0/64` (needs cargo-mutants, Python 3.11).
 [group('test')]
