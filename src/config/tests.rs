@@ -87,6 +87,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("CF_CA_FILE", "/nowhere", "cannot be read"),
         ("CF_CA_FILE", "/run/token", "certificate"),
         ("DOMAIN_FILTER", "*.example.com", ".example.com"),
+        ("DOMAIN_FILTER", "example", ".com"),
         ("EXCLUDE_DOMAIN_FILTER", "https://example.com", "example.com"),
         ("REGEXP_DOMAIN_FILTER", "(?!x)", "no look-around"),
         ("REGEXP_DOMAIN_FILTER_EXCLUSION", "a)", "at character"),
@@ -131,6 +132,22 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         untried,
         ["CF_API_TOKEN", "CF_API_KEY", "CF_API_TOKEN_FILE", "CF_API_KEY_FILE", "CF_TUNNEL_ID"]
     );
+}
+
+/// `example,com` has a comma in place of its dot. As ExternalDNS reads it, every name below `com` would be served.
+#[test]
+fn a_whole_top_level_domain_is_served_only_if_it_is_written_with_a_dot() {
+    for given in ["example,com", "com", "example.com,org.", "bücher"] {
+        let mistakes = read(&with("DOMAIN_FILTER", given)).expect_err(given);
+        assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+    }
+    let config = read(&with("DOMAIN_FILTER", ".com,example.org")).expect("it is written with a dot");
+    for (name, is_served) in [("shop.example.com", true), ("shop.example.org", true), ("example.net", false)]
+    {
+        assert_eq!(config.provider.policy.filter.matches(name), is_served, "{name}");
+    }
+    // Names that are not of the internet are left out so.
+    assert!(read(&with("EXCLUDE_DOMAIN_FILTER", "internal,local")).is_ok());
 }
 
 /// A variable may hold 128 KiB, and long log lines are cut.

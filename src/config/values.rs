@@ -134,14 +134,17 @@ impl SettingsReader<'_> {
         let domains = self.list(variable);
         let is_domain = |text: &&String| {
             let domain = Hostname::parse(text.strip_prefix('.').unwrap_or(text));
-            domain.is_ok_and(|domain| !domain.is_wildcard())
+            // No zone has a name of one part, and `example,com` would serve everything below `com`.
+            let is_zones = |domain: &Hostname| text.starts_with('.') || domain.as_str().contains('.');
+            let is_enough = |domain: &Hostname| variable != "DOMAIN_FILTER" || is_zones(domain);
+            domain.is_ok_and(|domain| !domain.is_wildcard() && is_enough(&domain))
         };
         if let Some(other) = domains.iter().find(|domain| !is_domain(domain)) {
             self.mistake(
                 variable,
                 format!(
                     "has {}; allowed are names such as example.com, which stands for all names below it too, and \
-                     .example.com, which stands for those alone",
+                     .example.com or .com, which stand for those alone",
                     quoted(other)
                 ),
             );
