@@ -63,6 +63,31 @@ impl PathPattern {
         Self::parse(&expression_of_prefix(prefix)?)
     }
 
+    /// [`parse`](Self::parse) for what an endpoint asks for. What is published already may have other paths.
+    ///
+    /// # Errors
+    /// Also when the text has a blank at an end.
+    pub fn asked(text: &str) -> Result<Self, PathError> {
+        check_ends(text)?;
+        Self::parse(text)
+    }
+
+    /// [`from_prefix`](Self::from_prefix) for what an endpoint asks for, likewise.
+    ///
+    /// # Errors
+    /// Also when no visitor asks for such a path: a rule that limits access would be in nobody's way. If it is meant,
+    /// an expression can say it.
+    pub fn asked_prefix(prefix: &str) -> Result<Self, PathError> {
+        check_ends(prefix)?;
+        if prefix.starts_with("//") && prefix.contains(|character| character != '/') {
+            return Err(PathError::PrefixSlashes);
+        }
+        if prefix.split('/').any(|part| matches!(part, "." | "..")) {
+            return Err(PathError::PrefixDots);
+        }
+        Self::from_prefix(prefix)
+    }
+
     /// The path of an expression that [`from_prefix`](Self::from_prefix) makes; `None` for every other one, and for
     /// `^/`.
     pub fn prefix(&self) -> Option<String> {
@@ -92,6 +117,12 @@ pub enum PathError {
     PrefixCharacter(char),
     /// A percent-encoded character: cloudflared compares the decoded path.
     PrefixEncoded,
+    /// A blank at an end.
+    OuterBlank,
+    /// Several slashes at the beginning: in a link, a host stands behind them.
+    PrefixSlashes,
+    /// A part that clients resolve before they ask (RFC 3986, section 5.2.4).
+    PrefixDots,
 }
 
 /// The problem that is outside the common subset.
@@ -192,6 +223,13 @@ impl fmt::Display for PathError {
             ),
             Self::PrefixEncoded => formatter
                 .write_str("a path prefix is compared with the decoded path: write the character itself"),
+            Self::OuterBlank => formatter.write_str(
+                "a blank at an end would have to be in the visitor's path: take it off, or write `\\s` in an expression",
+            ),
+            Self::PrefixSlashes => formatter.write_str("a path prefix begins with one `/`"),
+            Self::PrefixDots => formatter.write_str(
+                "a path prefix has no part `.` or `..`: browsers resolve them before they ask",
+            ),
         }
     }
 }
@@ -223,6 +261,11 @@ fn expression_of_prefix(prefix: &str) -> Result<String, PathError> {
     }
     expression.push_str("(/|$)");
     Ok(expression)
+}
+
+fn check_ends(text: &str) -> Result<(), PathError> {
+    let path = text.trim_end_matches('/');
+    if path.trim().len() == path.len() { Ok(()) } else { Err(PathError::OuterBlank) }
 }
 
 fn begins_with_two_digits(text: &str) -> bool {

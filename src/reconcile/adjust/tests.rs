@@ -184,6 +184,48 @@ fn an_invalid_endpoint_stays_and_says_what_is_wrong() {
     }
 }
 
+/// It took no request, so what it was to protect, or to serve otherwise, went to the rule around it.
+#[test]
+fn a_path_that_nobody_asks_for_is_refused() {
+    let service = ("webhook/tunnel-service", "http://web:80");
+    let (path, prefix) = ("webhook/tunnel-path", "webhook/tunnel-path-prefix");
+    let problem = |property, text| {
+        let read =
+            read_one(&endpoint("a.example.com", "A", "192.0.2.1", &[service, (property, text)]), &settings());
+        read.publication.err().map(|problem| problem.to_string())
+    };
+    for (property, text, culprit) in [
+        (prefix, "/admin ", "a blank"),
+        (prefix, " /admin", "a blank"),
+        (prefix, "/admin /", "a blank"),
+        (prefix, "/admin\u{a0}", "a blank"),
+        (prefix, "//admin", "one `/`"),
+        (prefix, "/../admin", "`..`"),
+        (prefix, "/shop/./admin", "`..`"),
+        (prefix, "/shop/..", "`..`"),
+        (path, "^/admin ", "a blank"),
+        (path, " ^/admin", "a blank"),
+        (path, "^/admin(/|$) ", "a blank"),
+    ] {
+        let said = problem(property, text).unwrap_or_else(|| panic!("{text:?} is published"));
+        assert!(said.contains(property) && said.contains(culprit), "{text:?}: {said}");
+    }
+    for (property, text) in [
+        // A visitor writes %20.
+        (prefix, "/My Documents/a .txt"),
+        (prefix, "/.well-known"),
+        (prefix, "/a..b/..."),
+        (prefix, "/proxy/https://example.com"),
+        (prefix, "//"),
+        (path, r"^/\.\./"),
+        (path, "^//"),
+        (path, "^/my file"),
+        (path, r"^/admin\s"),
+    ] {
+        assert_eq!(problem(property, text), None, "{text:?}");
+    }
+}
+
 /// As punycode of the letters that are there it would be a name that no browser asks for.
 #[test]
 fn a_name_that_idna_would_fold_is_refused() {
