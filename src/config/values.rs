@@ -192,7 +192,7 @@ impl SettingsReader<'_> {
     pub(super) fn default_service(&mut self, own_addresses: &[SocketAddr]) -> Option<ServiceTemplate> {
         let text = self.text("DEFAULT_SERVICE")?;
         let template = ServiceTemplate::parse(&text)
-            .map_err(|error| self.mistake("DEFAULT_SERVICE", format!("is {}: it {error}", quoted(&text))))
+            .map_err(|error| self.mistake("DEFAULT_SERVICE", format!("is {}: {error}", quoted(&text))))
             .ok()?;
         // The service of each object is checked again there.
         let own_port =
@@ -269,7 +269,7 @@ impl SettingsReader<'_> {
         match access_wish::names(&text) {
             Ok(names) => names.into_iter().flatten().map(Into::into).collect(),
             Err(problem) => {
-                self.mistake("DEFAULT_ACCESS_POLICY", format!("is {}: it {problem}", quoted(&text)));
+                self.mistake("DEFAULT_ACCESS_POLICY", format!("is {}: {problem}", quoted(&text)));
                 Vec::new()
             }
         }

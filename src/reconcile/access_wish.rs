@@ -68,10 +68,12 @@ pub enum BadPolicies {
 impl fmt::Display for BadPolicies {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => write!(formatter, "names no policy between its commas; {OPEN} opens the hostname"),
-            Self::OpenAmongOthers => write!(formatter, "has {OPEN} beside policies; say one or the other"),
-            Self::Twice => formatter.write_str("names a policy twice"),
-            Self::TooMany => write!(formatter, "names more than {POLICIES_MAX} policies"),
+            Self::Empty => {
+                write!(formatter, "it names no policy between its commas; {OPEN} opens the hostname")
+            }
+            Self::OpenAmongOthers => write!(formatter, "it has {OPEN} beside policies; say one or the other"),
+            Self::Twice => formatter.write_str("it names a policy twice"),
+            Self::TooMany => write!(formatter, "it names more than {POLICIES_MAX} policies"),
         }
     }
 }

@@ -52,7 +52,9 @@ pub enum TemplateError {
 impl fmt::Display for TemplateError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Place => write!(formatter, "has braces around something else than {NAME} and {NAMESPACE}"),
+            Self::Place => {
+                write!(formatter, "braces stand around something else than {NAME} and {NAMESPACE}")
+            }
             Self::Service(error) => error.fmt(formatter),
         }
     }
