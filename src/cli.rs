@@ -10,6 +10,8 @@
 
 use argh::{EarlyExit, FromArgs};
 
+use crate::config::names;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Command {
     /// Serve ExternalDNS.
@@ -242,7 +244,10 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Ar
     let arguments = Arguments::from_args(&[env!("CARGO_PKG_NAME")], &arguments).map_err(
         |EarlyExit { output, status }| match status {
             Ok(()) => CliExit::Help(output),
-            Err(()) => CliExit::Mistake(output),
+            Err(()) => CliExit::Mistake(match output.trim_end().strip_prefix("Unrecognized argument: ") {
+                Some(flag) => names::unknown_flag(flag),
+                None => output,
+            }),
         },
     )?;
     let command = if arguments.version {
@@ -395,7 +400,29 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_flag_is_a_mistake() {
-        assert!(matches!(parse(["--token=x".to_owned()]), Err(CliExit::Mistake(_))));
+    fn an_unknown_flag_is_a_mistake_that_names_the_nearest() {
+        for (given, nearest) in [
+            ("--owner-idd=x", "--owner-id"),
+            ("--ownerid", "--owner-id"),
+            ("--OWNER_ID=x", "--owner-id"),
+            ("-owner-id", "--owner-id"),
+            ("--txt-owner-id=x", "--owner-id"),
+            ("--tunnel-id", "--cf-tunnel-id"),
+            ("--regexp-domain-filters=x", "--regexp-domain-filter"),
+            ("--namespace=x", "--namespace-guard"),
+            // A secret has no flag.
+            ("--cf-api-token=secret", "--cf-api-token-file"),
+            ("--cf-api-key=secret", "--cf-api-key-file"),
+            ("--policy=sync", "--help"),
+            ("--source=ingress", "--help"),
+            ("-x", "--help"),
+            (&format!("--{}", "x".repeat(100_000)), "--help"),
+        ] {
+            let Err(CliExit::Mistake(text)) = parse([given.to_owned()]) else { panic!("{given} is taken") };
+            let (flag, _) = given.split_once('=').unwrap_or((given, ""));
+            assert!(text.contains(&flag[..flag.len().min(100)]) && text.len() < 300, "{text}");
+            assert!(!text.contains("secret"), "{text}");
+            assert!(text.ends_with(&format!("; see {nearest}")), "{text}");
+        }
     }
 }
