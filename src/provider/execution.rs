@@ -133,7 +133,8 @@ impl<'a> Execution<'a> {
         let mut outcome = self.run_twice(|stage| stage != Stage::Repoint);
         if !matches!(outcome, Err(Stop::OutOfTime)) {
             self.await_connectors();
-            outcome = outcome.and(self.run_twice(|stage| stage == Stage::Repoint));
+            let led_over = self.run_twice(|stage| stage == Stage::Repoint);
+            outcome = outcome.and(led_over);
         }
         (self.done, outcome)
     }
@@ -147,7 +148,8 @@ impl<'a> Execution<'a> {
         }
         (self.is_narrowing, self.trials) = (true, 0);
         self.narrowing_time = self.time_left();
-        outcome.and(self.run_stages(&is_meant))
+        let narrowed = self.run_stages(&is_meant);
+        outcome.and(narrowed)
     }
 
     /// Returns the first failure once everything has been tried: where a zone or a tunnel cannot be written, its
