@@ -55,7 +55,7 @@ pub(crate) fn run(loops: usize) -> Growth {
     let mut random = Random::new(1);
     let (mut failed, mut begun_with_kib) = (0, 0);
     for number in 0..loops {
-        if number % UNDONE == 0 {
+        if number.is_multiple_of(UNDONE) {
             cloudflare.put_configuration(&harness.tunnel, FOREIGN_DOCUMENT).expect("cloudflared takes it");
         }
         if random.chance(TROUBLED) {
@@ -94,7 +94,7 @@ fn desired(number: usize) -> Vec<Endpoint> {
     let new = (0..NEW).map(|of| published(&format!("h{number}-{of}.example.com"), "http://comes:80"));
     let path = format!("^/p{number}$");
     let episode = number / EPISODE;
-    let tunnel = if episode % 2 == 0 { "home" } else { "office" };
+    let tunnel = if episode.is_multiple_of(2) { "home" } else { "office" };
     let turns =
         published(&format!("merged-{episode}.example.com"), &format!("http://turn-{}:80", number % 2));
     let object = format!("ingress/shop/turn-{}-{episode}", number % 2);
