@@ -286,33 +286,22 @@ impl World {
     }
 
     fn converse(&mut self, controller: Controller, desired: &[Endpoint]) -> Result<Changes, Failure> {
+        let time = self.time();
+        let records = || timed(&time, || controller.records());
         let is_crd = controller.registry == Registry::Crd;
-        let current = if is_crd { self.applied.current() } else { self.timed(|| controller.records())? };
-        let adjusted = self.timed(|| controller.adjust(desired))?;
+        let current = if is_crd { self.applied.current() } else { records()? };
+        let adjusted = timed(&time, || controller.adjust(desired))?;
         let changes = controller.plan(&current, &adjusted);
         if changes == Changes::default() {
             return Ok(changes);
         }
-        let apply = |world: &Self| world.timed(|| controller.apply(&changes));
+        let apply = || timed(&time, || controller.apply(&changes));
         if is_crd {
-            let mut applied = std::mem::take(&mut self.applied);
-            let outcome = applied.apply(&changes, || apply(self), || self.timed(|| controller.records()));
-            self.applied = applied;
-            outcome?;
+            self.applied.apply(&changes, apply, records)?
         } else {
-            apply(self)?;
+            apply()?
         }
         Ok(changes)
-    }
-
-    fn timed<T>(&self, call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-        let begun = self.time().now();
-        let answer = call();
-        let taken = self.time().now() - begun;
-        if taken > REQUEST_TIMEOUT + DELAY_MAX {
-            return Err(Failure::Fatal(format!("an answer after {taken:?}")));
-        }
-        answer
     }
 
     fn controller(&self, replica: usize) -> Controller {
@@ -409,4 +398,15 @@ impl World {
 fn done_writes(calls: &[Call]) -> usize {
     let is_done = |call: &&Call| call.is_write() && call.status.is_some_and(|status| status < 300);
     calls.iter().filter(is_done).count()
+}
+
+/// The answer of a call, which is a defect if it comes after the deadline.
+fn timed<T>(time: &Time, call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    let begun = time.now();
+    let answer = call();
+    let taken = time.now() - begun;
+    if taken > REQUEST_TIMEOUT + DELAY_MAX {
+        return Err(Failure::Fatal(format!("an answer after {taken:?}")));
+    }
+    answer
 }
