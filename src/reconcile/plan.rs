@@ -292,7 +292,7 @@ fn allowed_by_documents(
         let plan = plan_hosts(requests, &obstacles, own, situation);
         let plan = mass_deletion::without_mass_deletion(plan, snapshot, settings);
         let (mut plan, mut refused) = played(plan, snapshot);
-        refused.extend(handover::too_early(&plan, situation));
+        refused.extend(handover::too_early(&plan, requests, situation));
         if refused.is_empty() {
             return plan;
         }

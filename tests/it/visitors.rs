@@ -431,9 +431,19 @@ fn a_visitor_of_a_name_that_is_published_below_a_wildcard_of_another_tunnel_is_s
             ("https://web.apps.example.org/admin", "http://admin:80", "http://web:80"),
         ],
     );
+    let in_its_tunnel = Change::new(
+        "published below a wildcard of the same tunnel that is withdrawn at once",
+        vec![in_tunnel("home", "*.apps.example.org", "", "http://apps:80")],
+        vec![in_tunnel("home", "web.apps.example.org", "", "http://web:80")],
+        &[("https://web.apps.example.org/", "http://apps:80", "http://web:80")],
+    );
+    let in_its_tunnel =
+        in_its_tunnel.and_back("withdrawn, and a wildcard of ours in the same tunnel is published at once");
     let swapped =
         withdrawn.and_back("withdrawn, and a wildcard of ours in another tunnel is published at once");
-    nobody_is_lost([theirs, ours, same, below_address(), moved].into_iter().chain(swapped));
+    nobody_is_lost(
+        [theirs, ours, same, below_address(), moved].into_iter().chain(swapped).chain(in_its_tunnel),
+    );
 }
 
 #[test]

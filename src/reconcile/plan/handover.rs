@@ -1,31 +1,41 @@
-//! Finds withdrawals that come too early: visitors go from a wildcard to a name below it, or from that name to the
-//! wildcard, and both are changed by one request.
+//! Finds withdrawals that come too early: one request takes visitors from a wildcard to a name below it, or from that
+//! name to the wildcard.
 //!
-//! A request leads records over last of all, and a new wildcard is there for nobody before its rule is. So the rules
-//! that visitors come from go in a later loop, when the snapshot shows where their record leads.
+//! Each hostname is planned by itself, its record is led over last of all, and any of its writes may fail while those of
+//! others are done. So what visitors come from goes in a later loop, when the snapshot shows what serves them then.
 
+use std::collections::BTreeMap;
 use std::iter::successors;
 
 use super::host::Situation;
+use super::request::HostRequest;
 use super::{HostPlan, Plan, Reason, RecordOperation, RefusedEdit};
-use crate::ingress::RuleEdit;
+use crate::ingress::{RuleEdit, WantedRule};
 use crate::model::TunnelId;
+use crate::reconcile::snapshot::Snapshot;
 
 /// The withdrawals that have to wait, but for those that have waited long enough.
-pub(super) fn too_early(plan: &Plan, situation: Situation<'_>) -> Vec<RefusedEdit> {
+pub(super) fn too_early(
+    plan: &Plan,
+    requests: &BTreeMap<Box<str>, HostRequest>,
+    situation: Situation<'_>,
+) -> Vec<RefusedEdit> {
+    let Situation { snapshot, settled, .. } = situation;
     let mut waiting = Vec::new();
     for host in &plan.hosts {
-        let Some(led_to) = situation.snapshot.led_to(&host.hostname) else { continue };
+        let Some(led_to) = snapshot.led_to(&host.hostname) else { continue };
         for wildcard in wildcards_over(&host.hostname, plan) {
-            let (goes, stays) = if host.moves_to.is_some() {
+            let (goes, comes) = if comes(host, snapshot) && leaves(wildcard, &led_to) {
                 (wildcard, host)
-            } else if host.vanishes && new_tunnel(wildcard).is_some_and(|tunnel| tunnel != led_to) {
+            } else if host.vanishes && comes(wildcard, snapshot) {
                 (host, wildcard)
             } else {
                 continue;
             };
-            if !situation.settled.handed_over.contains(&goes.hostname) {
-                waiting.extend(withdrawals(goes, &led_to, &stays.hostname));
+            if let Some(request) = requests.get(&goes.hostname)
+                && !settled.handed_over.contains(&goes.hostname)
+            {
+                waiting.extend(withdrawals(goes, request, &comes.hostname));
             }
         }
     }
@@ -39,27 +49,38 @@ fn wildcards_over<'p>(name: &'p str, plan: &'p Plan) -> impl Iterator<Item = &'p
     names.filter_map(|wildcard| plan.host(&wildcard))
 }
 
-/// The tunnel that the new record of a hostname leads to.
-fn new_tunnel(host: &HostPlan) -> Option<TunnelId> {
-    let mut operations = host.operations.values().flatten();
-    operations.find_map(|operation| match operation {
-        RecordOperation::Post(record) => TunnelId::from_hostname(&record.content),
-        _ => None,
-    })
+/// True if a rule of the hostname goes from the tunnel.
+fn leaves(host: &HostPlan, led_to: &TunnelId) -> bool {
+    let mut edits = host.edits.values().flatten();
+    edits.any(|(tunnel, edit)| tunnel == led_to && matches!(edit, RuleEdit::Remove { .. }))
 }
 
-/// The rules that the plan withdraws from the tunnel to which visitors are led, until `other` has these visitors.
-fn withdrawals(host: &HostPlan, led_to: &TunnelId, other: &str) -> Vec<RefusedEdit> {
-    let edits = host.edits.values().flatten().filter(|(tunnel, _)| tunnel == led_to);
-    let removed = edits.filter_map(|(_, edit)| match edit {
-        RuleEdit::Remove { hostname: _, path } => Some(path.clone()),
-        RuleEdit::Put { .. } => None,
-    });
-    let reason = || {
-        Reason::Moving(format!(
-            "visitors are served by its rule until the record of {other:?} leads them to another tunnel: it goes in a \
-             later loop"
-        ))
+/// True if a rule or the record of the hostname is not there yet, or its record is led over.
+fn comes(host: &HostPlan, snapshot: &Snapshot) -> bool {
+    let is_new = |tunnel: &TunnelId, rule: &WantedRule| {
+        let rules = snapshot.tunnels.get(tunnel).map(|tunnel| tunnel.rules_of(&rule.hostname));
+        !rules.into_iter().flatten().any(|standing| standing.path() == rule.path_text())
     };
-    removed.map(|path| RefusedEdit { hostname: host.hostname.clone(), path, reason: reason() }).collect()
+    let mut edits = host.edits.values().flatten();
+    let mut operations = host.operations.values().flatten();
+    host.moves_to.is_some()
+        || edits.any(|(tunnel, edit)| matches!(edit, RuleEdit::Put { rule, .. } if is_new(tunnel, rule)))
+        || operations.any(
+            |operation| matches!(operation, RecordOperation::Post(record) if record.name == host.hostname),
+        )
+}
+
+/// What is withdrawn of the hostname, which waits for `other`.
+fn withdrawals<'r>(
+    host: &'r HostPlan,
+    request: &'r HostRequest,
+    other: &'r str,
+) -> impl Iterator<Item = RefusedEdit> + 'r {
+    request.withdrawn.iter().map(move |set_identifier| RefusedEdit {
+        hostname: host.hostname.clone(),
+        path: Some(set_identifier.clone()).filter(|path| !path.is_empty()),
+        reason: Reason::Moving(format!(
+            "its rule serves visitors whom {other:?} takes over in this request, so it goes in a later loop"
+        )),
+    })
 }
