@@ -185,10 +185,12 @@ impl Turn<'_> {
         if !self.memory.unpublished_rules.taken(&snapshot, &self.resolved.settings).is_empty() {
             return Ok(false);
         }
-        let plan = self.plan(&snapshot)?;
-        if !plan.is_empty() || self.preview(&snapshot)?.is_some_and(|preview| !preview.work.is_empty()) {
+        let mut plan = self.plan(&snapshot)?;
+        let preview = self.preview(&snapshot)?.unwrap_or_default();
+        if !plan.is_empty() || !preview.work.is_empty() {
             return Ok(false);
         }
+        plan.refusals = told_once(plan.refusals, Vec::new(), &preview.plan.refusals);
         self.writer.conclude(&plan, &Done::default()).map(|()| true)
     }
 
@@ -196,15 +198,13 @@ impl Turn<'_> {
     fn attempt(&mut self, may_repeat: bool) -> Result<Next, RequestError> {
         let (snapshot, disowned) = self.read_what_is_ours()?;
         let preview = self.preview(&snapshot)?;
-        let leaves_applications = preview.as_ref().is_some_and(|preview| preview.leaves_applications);
-        let notes = preview.as_ref().map(|preview| preview.notes.clone()).unwrap_or_default();
-        let (snapshot, unprotected) = match preview {
-            Some(preview) if self.writer.is_dry_run => return self.describe(preview),
-            Some(preview) => self.with_applications(snapshot, &preview.work),
-            None => (snapshot, Vec::new()),
-        };
+        if let Some(preview) = preview.as_ref().filter(|_| self.writer.is_dry_run) {
+            return self.describe(preview);
+        }
+        let Preview { plan: previewed, work, leaves_applications, notes } = preview.unwrap_or_default();
+        let (snapshot, unprotected) = self.with_applications(snapshot, &work);
         let mut plan = self.plan(&snapshot)?;
-        plan.refusals = told_once(plan.refusals, unprotected);
+        plan.refusals = told_once(plan.refusals, unprotected, &previewed.refusals);
         plan.notes.extend(notes);
         // What a stamp of ours still names is still somebody else's.
         let taken = self.memory.unpublished_rules.taken(&snapshot, &self.resolved.settings);
@@ -305,7 +305,7 @@ impl Turn<'_> {
     }
 
     /// Logs what would be written.
-    fn describe(&self, preview: Preview) -> Result<Next, RequestError> {
+    fn describe(&self, preview: &Preview) -> Result<Next, RequestError> {
         let lines = preview.work.iter().map(description::describe_application);
         for line in lock(&self.writer.state.said_dry_run).news(lines) {
             let text = format!("dry run, not done: {}", line.text);
@@ -391,17 +391,26 @@ impl Turn<'_> {
     }
 }
 
-/// The refusals of a plan, with the reasons of what was not done before it in place of their consequences.
-fn told_once(refusals: Vec<Refusal>, earlier: Vec<Refusal>) -> Vec<Refusal> {
-    let is_consequence = |refusal: &Refusal| {
-        let is_same = |one: &Refusal| {
-            (&one.hostname, &one.set_identifier) == (&refusal.hostname, &refusal.set_identifier)
+/// The refusals of a plan. What waits for its application is told with the reason why there is none: making it failed
+/// `earlier`, or the preview refuses the endpoint, or another one of its object, whatever application it has.
+fn told_once(refusals: Vec<Refusal>, earlier: Vec<Refusal>, previewed: &[Refusal]) -> Vec<Refusal> {
+    let mut told = Vec::with_capacity(refusals.len() + earlier.len());
+    for refusal in refusals {
+        let is_same = |one: &&Refusal| {
+            one.hostname == refusal.hostname
+                && (one.set_identifier.is_none() || one.set_identifier == refusal.set_identifier)
         };
-        earlier.iter().any(is_same) && matches!(refusal.reason, Reason::Undecided(_))
-    };
-    let mut told: Vec<Refusal> = refusals.into_iter().filter(|refusal| !is_consequence(refusal)).collect();
-    told.extend(earlier.iter().cloned());
+        let is_beside = |one: &&Refusal| one.hostname == refusal.hostname && one.resource == refusal.resource;
+        if !matches!(refusal.reason, Reason::Undecided(_)) {
+            told.push(refusal);
+        } else if !earlier.iter().any(|one| is_same(&one)) {
+            let cause = previewed.iter().find(is_same).or_else(|| previewed.iter().find(is_beside));
+            told.push(cause.cloned().unwrap_or(refusal));
+        }
+    }
+    told.extend(earlier);
     told.sort_unstable();
+    told.dedup();
     told
 }
 
@@ -426,6 +435,30 @@ mod tests {
             vec![refusal("a.example.com", "", undecided()), of_path.clone(), of_other.clone(), again.clone()];
         let mut expected = vec![cause.clone(), of_path, of_other, again];
         expected.sort_unstable();
-        assert_eq!(told_once(later, vec![cause]), expected);
+        assert_eq!(told_once(later, vec![cause], &[]), expected);
+    }
+
+    #[test]
+    fn what_has_no_application_for_another_reason_is_told_with_that_one() {
+        let refusal = |path: &str, object: &str, reason: Reason| Refusal {
+            hostname: "a.example.com".into(),
+            set_identifier: Some(path.into()),
+            resource: Some(object.into()),
+            reason,
+        };
+        let unmade = |path: &str, object: &str| {
+            refusal(path, object, Reason::Undecided("its application is not there yet".to_owned()))
+        };
+        let cause = refusal("^/x", "ingress/one/web", Reason::NoZone);
+        let elsewhere = Refusal { hostname: "b.example.com".into(), ..cause.clone() };
+        let later = vec![
+            unmade("^/x", "ingress/one/web"),
+            unmade("", "ingress/one/web"),
+            unmade("^/y", "ingress/two/web"),
+        ];
+        let expected = vec![cause.clone(), unmade("^/y", "ingress/two/web")];
+        assert_eq!(told_once(later.clone(), Vec::new(), &[elsewhere, cause.clone()]), expected);
+        let whole = Refusal { set_identifier: None, ..cause };
+        assert_eq!(told_once(later, Vec::new(), std::slice::from_ref(&whole)), [whole]);
     }
 }

@@ -403,3 +403,21 @@ fn what_asks_for_policies_that_one_answer_did_not_show_is_undecided_until_the_ne
     assert_eq!(run(), None, "it is published in the next loop");
     assert_eq!(stage.applications().len(), 1);
 }
+
+/// Its application is not made, and that is no reason to ask again.
+#[test]
+fn what_cannot_be_published_for_another_reason_is_told_with_that_reason() {
+    let stage = Stage::new(&[]);
+    let theirs = json!({"name": NAME, "type": "A", "content": "192.0.2.7", "proxied": true});
+    stage.cloudflare().add_record(&stage.harness.zone, theirs).expect("Cloudflare takes it");
+    for desired in [vec![wish("staff")], vec![wish("staff"), of(NEXT, "staff")]] {
+        for loops in 0..2 {
+            let answer = stage.program.external_dns().run_loop(&desired);
+            assert_eq!(answer.err(), None, "{} hostnames, loop {loops}", desired.len());
+        }
+    }
+    assert!(stage.logged(&["refused=record_held", NAME]));
+    assert!(!stage.logged(&["refused=undecided"]));
+    let names: Vec<String> = stage.applications().iter().map(|one| one.name().to_owned()).collect();
+    assert_eq!(names, [format!("{NEXT} (ExternalDNS default)")]);
+}
