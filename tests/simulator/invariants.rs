@@ -67,7 +67,9 @@ pub(crate) fn after_loop(
         }
         for visit in one.changes.iter().flat_map(|change| &change.got) {
             let Some(service) = service(visit).filter(|service| is_of_objects(service)) else { continue };
-            if one.visitor == Visitor::WithoutLogin && service.starts_with(SECRET) {
+            // With the guard nothing of ours is open, whatever its object says.
+            let needs_login = service.starts_with(SECRET) || world.settings.access_guard;
+            if one.visitor == Visitor::WithoutLogin && needs_login {
                 return Err(Violation::new("open", one.to_string()));
             }
             if !world.claims.was_asked(service) {
