@@ -65,7 +65,11 @@ pub(crate) enum Mistake {
     Target(&'static str),
 }
 
-const MISTAKES: [Mistake; 29] = [
+/// What the namespace guard alone forbids: a service of a namespace that has no objects.
+const OTHER_NAMESPACE: Mistake = Mistake::Value("tunnel-service", "http://open.other.svc:80");
+
+const MISTAKES: [Mistake; 30] = [
+    OTHER_NAMESPACE,
     Mistake::Name("tunnel-service", "webhook/tunel-service"),
     Mistake::Name("tunnel-service", "webhook/tunnle-service"),
     Mistake::Name("tunnel-service", "webhook/Tunnel-Service"),
@@ -139,14 +143,16 @@ impl Object {
             mistake: None,
         };
         if random.chance(20) {
-            object.mistype(random);
+            object.mistype(random, settings);
         }
         object
     }
 
     /// The same object mistyped.
-    pub(crate) fn mistype(&mut self, random: &mut Random) {
-        let fitting: Vec<Mistake> = MISTAKES.into_iter().filter(|mistake| self.may_have(mistake)).collect();
+    pub(crate) fn mistype(&mut self, random: &mut Random, settings: &Settings) {
+        let is_one = |mistake: &Mistake| *mistake != OTHER_NAMESPACE || settings.namespace_guard;
+        let fitting: Vec<Mistake> =
+            MISTAKES.into_iter().filter(|mistake| self.may_have(mistake) && is_one(mistake)).collect();
         let mistake = random.pick(&fitting);
         self.is_target |= matches!(mistake, Mistake::Target(_));
         self.mistake = Some(mistake);

@@ -109,7 +109,7 @@ impl World {
             Step::Put(object) => self.put(object.clone()),
             Step::Mistype { which, seed } => {
                 if let Some(mut object) = self.nth_object(*which) {
-                    object.mistype(&mut Random::new(*seed));
+                    object.mistype(&mut Random::new(*seed), &self.settings);
                     self.put(object);
                 }
             }
