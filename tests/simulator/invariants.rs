@@ -91,7 +91,7 @@ pub(crate) fn after_loop(
         };
         by_members.iter().filter(is_promised).try_for_each(|one| stays_served(one))?;
         // What was answered 503 the registry `crd` asks for as something new, of whichever object.
-        if world.settings.sees_drift() && (!world.is_blank || is_withheld(world)) {
+        if world.settings.sees_drift() {
             wanted_stays(world, &by_members)?;
         }
     }
