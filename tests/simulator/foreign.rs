@@ -6,13 +6,18 @@ use cloudflare_emulator::{Cloudflare, Record};
 use external_dns_cloudflare_tunnel_webhook::model::{TunnelId, hostname};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::objects::CONTESTED;
+use crate::settings::Settings;
+use crate::strangers::UNWANTED_PATH;
 
 /// Everything that is not ours, as those who wrote it left it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Foreign {
+    /// They say what may be taken over.
+    settings: Settings,
     /// By the tunnel's id.
     documents: BTreeMap<String, Document>,
     /// By the record's id.
@@ -21,8 +26,6 @@ pub(crate) struct Foreign {
     applications: BTreeMap<String, String>,
     /// Hostnames of ours whose stamp somebody took away: what is left of them is nobody's.
     orphaned: BTreeSet<String>,
-    /// What stands at a contested hostname may be taken over.
-    is_adopted: bool,
 }
 
 /// A document taken apart: every member but the rules, and the rules.
@@ -86,8 +89,14 @@ pub(crate) fn is_stamped(cloudflare: &Cloudflare, tunnel: &str, Place { hostname
 
 impl Foreign {
     /// Everything that is there now is somebody else's.
-    pub(crate) fn of(cloudflare: &Cloudflare, is_adopted: bool) -> Self {
-        let mut foreign = Self { is_adopted, ..Self::default() };
+    pub(crate) fn of(cloudflare: &Cloudflare, settings: &Settings) -> Self {
+        let mut foreign = Self {
+            settings: settings.clone(),
+            documents: BTreeMap::new(),
+            records: BTreeMap::new(),
+            applications: BTreeMap::new(),
+            orphaned: BTreeSet::new(),
+        };
         for tunnel in cloudflare.tunnels() {
             foreign.documents.insert(tunnel.id.clone(), document(cloudflare, &tunnel.id));
         }
@@ -174,7 +183,7 @@ impl Foreign {
             .collect();
         for (id, before) in &self.records {
             let now = records.get(&**id).map(|record| record.to_json().to_string());
-            if now.as_ref() != Some(before) && !self.may_change_record(before) {
+            if now.as_ref() != Some(before) && !self.may_take_record(cloudflare, before) {
                 found.push(format!("foreign record: it was {before} and is {now:?}"));
             }
         }
@@ -190,15 +199,37 @@ impl Foreign {
         for (id, before) in &self.applications {
             let now = cloudflare.applications().iter().find(|application| application.id == *id);
             let now = now.map(|application| format!("{:?}", application.fields));
-            if now.as_ref() != Some(before) && !(self.is_adopted && is_contested(before)) {
+            // Nobody asks for what they protect, so no mode takes one over.
+            if now.as_ref() != Some(before) {
                 found.push(format!("foreign application: it was {before} and is {now:?}"));
             }
         }
         found
     }
 
-    fn may_change_record(&self, json: &str) -> bool {
-        self.is_adopted && is_contested(json)
+    /// Whether `ADOPT` lets a record be taken over.
+    fn may_take_record(&self, cloudflare: &Cloudflare, json: &str) -> bool {
+        let record: Value = serde_json::from_str(json).expect("a record");
+        let of = |member: &str| record[member].as_str().unwrap_or_default();
+        let is_to_tunnel = || {
+            let mut tunnels = cloudflare.tunnels().iter();
+            tunnels.any(|tunnel| self.settings.has_tunnel(&tunnel.name) && tunnel.hostname() == of("content"))
+        };
+        let is_reached = match self.settings.adopt {
+            "all" => ["A", "CNAME"].contains(&of("type")),
+            "tunnel" => of("type") == "CNAME" && is_to_tunnel(),
+            _ => false,
+        };
+        CONTESTED.contains(&of("name")) && is_reached
+    }
+
+    /// Whether `ADOPT` lets a rule be taken over. No rule of theirs is as an object wants it.
+    fn may_take_rule(&self, cloudflare: &Cloudflare, tunnel: &str, rule: &str) -> bool {
+        let place = place(rule);
+        self.settings.takes_rules()
+            && self.settings.has_tunnel(&cloudflare.tunnel(tunnel).name)
+            && CONTESTED.contains(&&*place.hostname)
+            && place.path.as_deref() != Some(UNWANTED_PATH)
     }
 
     fn document_violations(&self, cloudflare: &Cloudflare, tunnel: &str) -> Vec<String> {
@@ -208,7 +239,7 @@ impl Foreign {
         if now.frame != before.frame {
             found.push(format!("foreign document: {:?} became {:?}", before.frame, now.frame));
         }
-        let is_kept = |rule: &&String| !(self.is_adopted && is_contested(rule));
+        let is_kept = |rule: &&String| !self.may_take_rule(cloudflare, tunnel, rule);
         let (theirs, ours): (Vec<&String>, Vec<&String>) =
             now.rules.iter().partition(|rule| before.rules.contains(rule));
         let (theirs, wanted): (Vec<_>, Vec<_>) =
@@ -224,8 +255,4 @@ impl Foreign {
         }
         found
     }
-}
-
-fn is_contested(text: &str) -> bool {
-    CONTESTED.iter().any(|host| text.contains(host))
 }

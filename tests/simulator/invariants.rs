@@ -155,7 +155,7 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
         Some(service) => service == theirs || narrower.iter().any(|object| object.service == service),
         None => is_protected && matches!(visit, Visit::Refused { .. }),
     };
-    let is_theirs = theirs.starts_with(THEIRS) && world.settings.adopt.is_empty() && !is_withdrawn;
+    let is_theirs = theirs.starts_with(THEIRS) && !world.settings.takes_rules() && !is_withdrawn;
     if is_theirs && !watched.changes.iter().flat_map(|change| &change.got).all(is_kept) {
         return Err(Violation::new("neighbour", watched.to_string()));
     }

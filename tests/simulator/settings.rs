@@ -86,6 +86,11 @@ impl Settings {
         self.registry != Registry::Crd
     }
 
+    /// Whether rules of strangers may be taken over, none of which is as an object wants it.
+    pub(crate) fn takes_rules(&self) -> bool {
+        matches!(self.adopt, "tunnel" | "all")
+    }
+
     /// Whether an object that says nothing of Access is protected.
     pub(crate) fn protects_silence(&self) -> bool {
         !self.default_access_policy.is_empty()

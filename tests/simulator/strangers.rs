@@ -13,6 +13,9 @@ pub(crate) const WILD: &str = "http://wild:80";
 /// The services of rules that somebody else makes.
 pub(crate) const THEIRS: &str = "http://theirs-";
 
+/// The path of rules of theirs that no object asks for.
+pub(crate) const UNWANTED_PATH: &str = "^/theirs(/|$)";
+
 /// What another owner publishes in the same account with a program of its own.
 pub(crate) const OTHER_HOST: &str = "other.example.com";
 pub(crate) const OTHER_URL: &str = "https://other.example.com/";
@@ -73,9 +76,9 @@ impl Stranger {
         let host = random.pick(&CONTESTED);
         let kind = match random.below(18) {
             0 | 1 => {
-                Kind::AddRule { host, path: random.pick(&[None, Some("^/theirs(/|$)"), Some("^/api(/|$)")]) }
+                Kind::AddRule { host, path: random.pick(&[None, Some(UNWANTED_PATH), Some("^/api(/|$)")]) }
             }
-            2 => Kind::AddRule { host: random.pick(&HOSTS), path: Some("^/theirs(/|$)") },
+            2 => Kind::AddRule { host: random.pick(&HOSTS), path: Some(UNWANTED_PATH) },
             3 | 4 => Kind::RemoveRule,
             5 => Kind::ChangeFrame,
             6 | 7 => Kind::AddRecord { host, kind: random.pick(&["A", "CNAME", "TXT", "tunnel"]) },

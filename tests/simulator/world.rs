@@ -68,7 +68,7 @@ impl World {
         let cloudflare = &harness.cloudflare;
         cloudflare.stop_clock();
         account::set_up(cloudflare, &settings);
-        let foreign = cloudflare.edit(|cloudflare| Foreign::of(cloudflare, !settings.adopt.is_empty()));
+        let foreign = cloudflare.edit(|cloudflare| Foreign::of(cloudflare, &settings));
         let mut world = Self {
             settings,
             harness,
