@@ -5,7 +5,7 @@ use cloudflare_emulator::{Record, Visit, VisitChange, Visitor, Watched};
 use test_support::external_dns::SyncPolicy;
 
 use crate::foreign;
-use crate::objects::{CONTESTED, HOSTS, OPEN, Object, SECRET, url};
+use crate::objects::{CONTESTED, HOSTS, OPEN, Object, SECRET, SILENT, url};
 use crate::strangers::{FOREIGN_URLS, OTHER_URL, THEIRS, WILD};
 use crate::world::World;
 
@@ -46,7 +46,7 @@ pub(crate) fn service(visit: &Visit) -> Option<&str> {
 }
 
 fn is_of_objects(service: &str) -> bool {
-    service.starts_with(OPEN) || service.starts_with(SECRET)
+    [SECRET, OPEN, SILENT].iter().any(|kind| service.starts_with(kind))
 }
 
 fn is_served_by(change: &VisitChange, wanted: &str) -> bool {
@@ -82,6 +82,7 @@ pub(crate) fn after_loop(
     }
     let by_members: Vec<&Watched> = watched.iter().filter(|one| one.visitor == Visitor::WithLogin).collect();
     if !is_disturbed_here {
+        watched.iter().try_for_each(|one| stays_closed(world, one))?;
         by_members.iter().try_for_each(|one| keeps_requests(world, one))?;
     }
     if !world.is_disturbed && !is_disturbed_here {
@@ -133,6 +134,24 @@ fn stays_served(watched: &Watched) -> Result<(), Violation> {
     let is_promised = is_by(last, is_of_objects) || is_handed_over;
     if is_promised && !watched.lost().is_empty() {
         return Err(Violation::new("lost", watched.to_string()));
+    }
+    Ok(())
+}
+
+/// Whom a rule asks for a login, an object that says nothing of Access does not serve in the next moment. What needs the
+/// login may be withdrawn first, and the application of what was withdrawn goes at the edge when it likes.
+fn stays_closed(world: &World, watched: &Watched) -> Result<(), Violation> {
+    let is_closed = |visit: &Visit| matches!(visit, Visit::Refused { .. });
+    // What stood beside what was withdrawn may get its requests, so only the place of the object itself counts.
+    let is_silent =
+        |object: &&Object| object.service.starts_with(SILENT) && url(object.host, object.path) == watched.url;
+    let silent: Vec<&Object> = world.objects.iter().filter(is_silent).collect();
+    let is_opened = |visit: &Visit| silent.iter().any(|object| service(visit) == Some(&*object.service));
+    let opens = |[before, after]: &[VisitChange; 2]| {
+        before.got.iter().all(is_closed) && after.got.iter().any(is_opened)
+    };
+    if watched.visitor == Visitor::WithoutLogin && watched.changes.array_windows().any(opens) {
+        return Err(Violation::new("opened", watched.to_string()));
     }
     Ok(())
 }

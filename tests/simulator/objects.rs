@@ -26,8 +26,11 @@ const NAMESPACES: [&str; 3] = ["one", "two", "three"];
 /// Services of rules that ask for a login begin so, and no others do.
 pub(crate) const SECRET: &str = "http://secret";
 
-/// And of those that do not.
+/// And of those that ask for none.
 pub(crate) const OPEN: &str = "http://open";
+
+/// And of those that say nothing, where nothing protects them by default.
+pub(crate) const SILENT: &str = "http://silent";
 
 /// An object with one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub(crate) enum Access {
     Silent,
     Open,
     Policies(&'static str),
+    /// The rule asks for tokens of an application that nobody made, so nobody passes.
+    Required,
 }
 
 /// One mistake, in something that limits what is published or says where it leads.
@@ -114,6 +119,7 @@ impl Object {
             (1, Access::Open),
             (2, Access::Policies("staff")),
             (1, Access::Policies("staff,on-call")),
+            (1, Access::Required),
         ]);
         let tunnel = if random.chance(60) { None } else { Some(random.pick(&["home", "office"])) };
         let option = random.chance(20).then(|| {
@@ -124,17 +130,23 @@ impl Object {
                 ("origin-http-host-header", "inner.test"),
             ])
         });
-        let is_secret = match access {
-            Access::Policies(_) => true,
-            Access::Open => false,
-            Access::Silent => settings.protects_silence(),
+        let service = match access {
+            Access::Policies(_) | Access::Required => SECRET,
+            Access::Open => OPEN,
+            Access::Silent => {
+                if settings.protects_silence() {
+                    SECRET
+                } else {
+                    SILENT
+                }
+            }
         };
         let mut object = Self {
             namespace,
             name,
             host,
             path,
-            service: format!("{}-{number}.{namespace}.svc:80", if is_secret { SECRET } else { OPEN }),
+            service: format!("{service}-{number}.{namespace}.svc:80"),
             tunnel: tunnel.filter(|tunnel| settings.has_tunnel(tunnel)),
             access,
             option,
@@ -191,6 +203,14 @@ impl Object {
             Access::Silent => {}
             Access::Open => all.push(("access-policy", "none".to_owned())),
             Access::Policies(policies) => all.push(("access-policy", policies.to_owned())),
+            Access::Required => all.extend(
+                [
+                    ("access-required", "true"),
+                    ("access-team-name", "my-team"),
+                    ("access-aud-tag", "nobody's"),
+                ]
+                .map(|(name, value)| (name, value.to_owned())),
+            ),
         }
         let written = |(name, value): (&'static str, String)| match &self.mistake {
             Some(Mistake::Name(of, wrong)) if *of == name => Property::new(*wrong, value),

@@ -124,7 +124,7 @@ fn has_to_be_served(world: &World, object: &Object) -> bool {
         && (!settings.namespace_guard || history.namespaces.len() == 1);
     let access = claims::is_said(object, &history)
         && (!settings.access_guard || matches!(object.access, Access::Policies(_)))
-        && on_host.iter().all(|other| claims::is_said(other, &history));
+        && on_host.iter().all(|other| claims::is_said(other, &history) && other.access != Access::Required);
     // The TXT record of an apex lies outside its zone, but with the prefix that the documents name.
     let has_text =
         settings.ownership != "txt" || settings.registry == TXT_BELOW || object.host != "example.org";
