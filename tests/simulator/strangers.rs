@@ -1,6 +1,7 @@
 //! Other people and programs that write the same account, at any time.
 
 use cloudflare_emulator::{Cloudflare, Record};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::json;
 
 use crate::foreign::{Foreign, Place, document, is_stamped, place};
@@ -20,6 +21,9 @@ pub(crate) const UNWANTED_PATH: &str = "^/theirs(/|$)";
 pub(crate) const OTHER_HOST: &str = "other.example.com";
 pub(crate) const OTHER_URL: &str = "https://other.example.com/";
 pub(crate) const OTHER_SERVICE: &str = "http://neighbour:80";
+
+/// A TXT record that another owner's program stored for a hostname, and left.
+const STORED: &str = "stored";
 
 /// What visitors of foreign hostnames ask for. Nobody of ours publishes there.
 pub(crate) const FOREIGN_URLS: [&str; 5] = [
@@ -81,7 +85,7 @@ impl Stranger {
             2 => Kind::AddRule { host: random.pick(&HOSTS), path: Some(UNWANTED_PATH) },
             3 | 4 => Kind::RemoveRule,
             5 => Kind::ChangeFrame,
-            6 | 7 => Kind::AddRecord { host, kind: random.pick(&["A", "CNAME", "TXT", "tunnel"]) },
+            6 | 7 => Kind::AddRecord { host, kind: random.pick(&["A", "CNAME", "TXT", "tunnel", STORED]) },
             8 => Kind::RemoveRecord,
             9 => Kind::AddApplication { host },
             10 => Kind::RemoveApplication,
@@ -252,9 +256,11 @@ impl Stranger {
     ) {
         let zone = if host.ends_with(".org") { "example.org" } else { "example.com" };
         let target = cloudflare.tunnel(self.tunnel).hostname();
+        let comment =
+            if kind == STORED { Some(TxtStamp::new("other", host).render("", 100)) } else { comment };
         let (kind, content) = match kind {
             "A" => ("A", format!("192.0.2.{}", 1 + self.number % 250)),
-            "TXT" => ("TXT", format!("\"theirs {}\"", self.number)),
+            "TXT" | STORED => ("TXT", format!("\"theirs {}\"", self.number)),
             "tunnel" => ("CNAME", target),
             _ => ("CNAME", format!("host-{}.test", self.number)),
         };
