@@ -163,7 +163,9 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     };
     let is_on = |host: &str| watched.url.starts_with(&url(host, None));
     let is_unwanted = |host: &str| is_on(host) && !world.objects.iter().any(|object| object.host == host);
-    let is_withdrawn = HOSTS.iter().chain(&CONTESTED).any(|host| is_unwanted(host)) || world.is_blank;
+    let is_withdrawn = HOSTS.iter().chain(&CONTESTED).any(|host| is_unwanted(host))
+        || world.is_blank
+        || changes_namespace(world, &watched.url);
     // A narrower path of ours stands in front. Where it is protected it refuses until its application is at the edge.
     let narrower: Vec<&Object> = world.objects.iter().filter(|object| object.path.is_some()).collect();
     let is_protected = narrower.iter().any(|object| {
