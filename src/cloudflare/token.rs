@@ -29,7 +29,7 @@ pub const MAKE_TOKEN: &str = concat!(
     "make a token with the permissions Zone Read, DNS Edit and Cloudflare Tunnel Edit (some dashboards call the last one \
      Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)) for the zones and the account \
      of the tunnels, and put it where CF_API_TOKEN or CF_API_TOKEN_FILE says; one that belongs to an account instead of a \
-     user needs CF_ACCOUNT_ID too. A form in which all three are to be filled in: ",
+     user needs its CF_ACCOUNT_ID too. A form in which all three are to be filled in: ",
     token_form!()
 );
 

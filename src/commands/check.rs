@@ -109,16 +109,14 @@ impl Check<'_> {
 
     fn credentials(&mut self) -> bool {
         let account = self.settings.provider.account.as_ref();
-        let (what, remedy) = match (self.settings.is_key, account) {
-            (true, _) => {
-                ("key", "see that CF_API_KEY and CF_API_EMAIL belong together; better, make a token")
-            }
-            (false, Some(_)) => ("token", "make a token, or enable this one, and put it into CF_API_TOKEN"),
-            (false, None) => (
+        let (what, remedy) = if self.settings.is_key {
+            ("key", "see that CF_API_KEY and CF_API_EMAIL belong together; better, make a token")
+        } else {
+            (
                 "token",
                 "make a token, or enable this one, and put it into CF_API_TOKEN; for a token that belongs to an account \
-                 set CF_ACCOUNT_ID too",
-            ),
+                 set CF_ACCOUNT_ID to that one too",
+            )
         };
         match self.client.verify_token(account, self.deadline) {
             Ok(None) => self.note(Status::Ok, what, "active", ""),

@@ -124,6 +124,15 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
             "not accepted",
             "Cloudflare Tunnel Edit",
         ),
+        // Cloudflare answers as if it were the token.
+        (
+            "has the tunnels in another account",
+            Harness::new(),
+            vec![("CF_ACCOUNT_ID", "ffffffffffffffffffffffffffffffff")],
+            "tunnels",
+            "not accepted",
+            "perhaps because CF_ACCOUNT_ID is not the account of the tunnels",
+        ),
         (
             "has no such tunnel",
             Harness::new(),

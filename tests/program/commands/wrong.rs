@@ -78,6 +78,19 @@ fn an_account_s_token_without_the_account() {
     );
 }
 
+/// The account's own verification does not know the token then, and nothing is wrong with it.
+#[test]
+fn an_account_s_token_with_another_account() {
+    assert_named(
+        |cloudflare| {
+            let account = cloudflare.accounts()[0].id.clone();
+            cloudflare.token_mut(TOKEN).owner = TokenOwner::Account(account);
+        },
+        &[("CF_ACCOUNT_ID", "ffffffffffffffffffffffffffffffff")],
+        ["failed", "token", "not accepted", "set CF_ACCOUNT_ID"],
+    );
+}
+
 #[test]
 fn a_wrong_pair_of_key_and_address() {
     assert_named(
