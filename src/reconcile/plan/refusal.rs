@@ -258,7 +258,7 @@ impl fmt::Display for Refusal {
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(problem) => write!(formatter, "{problem}; what is published now stays as it is"),
+            Self::Invalid(problem) => write!(formatter, "what is published now stays as it is: {problem}"),
             Self::Withheld => formatter.write_str(
                 "its deletion waits until the hostname's refused endpoint is mended, as the two may be one",
             ),
@@ -415,6 +415,14 @@ impl fmt::Display for Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An object can bring the words itself, as `webhook/invalid`.
+    #[test]
+    fn the_words_of_an_invalid_endpoint_end_its_line() {
+        let words = "x is y; the rest is by an object";
+        let text = Reason::Invalid(Problem::read(words)).to_string();
+        assert_eq!(text, format!("what is published now stays as it is: {words}"));
+    }
 
     #[test]
     fn what_concerns_many_in_the_same_way_is_one_line_and_everything_else_a_line_each() {
