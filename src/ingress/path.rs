@@ -79,7 +79,7 @@ impl PathPattern {
     /// an expression can say it.
     pub fn asked_prefix(prefix: &str) -> Result<Self, PathError> {
         check_ends(prefix)?;
-        if prefix.starts_with("//") && prefix.contains(|character| character != '/') {
+        if prefix.trim_end_matches('/').starts_with("//") {
             return Err(PathError::PrefixSlashes);
         }
         if prefix.split('/').any(|part| matches!(part, "." | "..")) {
