@@ -22,6 +22,10 @@ pub(super) fn too_early(
 ) -> Vec<RefusedEdit> {
     let Situation { snapshot, settled, .. } = situation;
     let mut waiting = Vec::new();
+    // They come first by name.
+    if !plan.hosts.first().is_some_and(|host| host.hostname.starts_with('*')) {
+        return waiting;
+    }
     for host in &plan.hosts {
         let Some(led_to) = snapshot.led_to(&host.hostname) else { continue };
         for wildcard in wildcards_over(&host.hostname, plan) {

@@ -1,0 +1,113 @@
+//! A wildcard and a name below it that take over from each other in one request, on plans alone.
+
+use std::collections::BTreeSet;
+
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Settled, plan};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
+use test_support::harness::endpoint;
+
+const WILDCARD: &str = "*.apps.example.com";
+const NAME: &str = "web.apps.example.com";
+
+fn through(tunnel: &str, name: &str, service: &str) -> Endpoint {
+    endpoint(name, &[("tunnel", tunnel_id(tunnel).as_str()), ("tunnel-service", service)])
+}
+
+fn path(name: &str, path: &str) -> Endpoint {
+    endpoint(name, &[("tunnel-service", "http://path:80"), ("tunnel-path", path)])
+}
+
+/// What waits, as `hostname path`, of the change from one list to the other.
+fn waiting(before: &[Endpoint], after: &[Endpoint], settled: &Settled) -> Vec<String> {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(before, usize::MAX);
+    let (changes, settings) = (cloudflare.changes(after), cloudflare.settings());
+    let Plan { refusals, handed_over, .. } =
+        plan(&changes, &cloudflare.snapshot(), settled, &settings).expect("our owner");
+    assert!(refusals.iter().all(|refusal| refusal.reason.label() == "moving"), "{refusals:?}");
+    let hostnames: BTreeSet<&str> = refusals.iter().map(|refusal| &*refusal.hostname).collect();
+    assert_eq!(handed_over.iter().map(|name| &**name).collect::<BTreeSet<_>>(), hostnames);
+    let told = refusals.iter().map(|refusal| {
+        format!("{} {}", refusal.hostname, refusal.set_identifier.as_deref().unwrap_or_default())
+    });
+    told.collect()
+}
+
+#[test]
+fn what_visitors_come_from_waits_for_what_takes_them() {
+    let wild = |tunnel| through(tunnel, WILDCARD, "http://wild:80");
+    let name = |tunnel| through(tunnel, NAME, "http://web:80");
+    let other = |service| through(HOME, NAME, service);
+    let (of_wildcard, of_name) = (vec![format!("{WILDCARD} ")], vec![format!("{NAME} ")]);
+    for (label, before, after, expected) in [
+        ("a name comes", vec![wild(HOME)], vec![name(HOME)], of_wildcard.clone()),
+        ("a name comes elsewhere", vec![wild(HOME)], vec![name(OFFICE)], of_wildcard.clone()),
+        (
+            "a name of more labels comes",
+            vec![wild(HOME)],
+            vec![through(HOME, "a.b.apps.example.com", "http://web:80")],
+            of_wildcard.clone(),
+        ),
+        (
+            "a path of the name comes",
+            vec![wild(HOME), path(NAME, "^/a$")],
+            vec![path(NAME, "^/a$"), path(NAME, "^/b$")],
+            of_wildcard,
+        ),
+        ("a wildcard comes", vec![name(HOME)], vec![wild(HOME)], of_name.clone()),
+        ("a wildcard comes elsewhere", vec![name(OFFICE)], vec![wild(HOME)], of_name),
+        (
+            "paths wait too",
+            vec![path(NAME, "^/a$"), path(NAME, "^/b$")],
+            vec![wild(HOME)],
+            vec![format!("{NAME} ^/a$"), format!("{NAME} ^/b$")],
+        ),
+        (
+            "a name is led elsewhere already",
+            vec![wild(HOME), name(OFFICE)],
+            vec![through(OFFICE, NAME, "http://new:80"), path_in(OFFICE)],
+            vec![],
+        ),
+        ("a name only changes", vec![wild(HOME), name(HOME)], vec![other("http://new:80")], vec![]),
+        (
+            "a wildcard only changes",
+            vec![wild(HOME), name(HOME)],
+            vec![through(HOME, WILDCARD, "http://new:80")],
+            vec![],
+        ),
+        (
+            "a name beside it comes",
+            vec![wild(HOME)],
+            vec![through(HOME, "apps.example.com", "http://web:80")],
+            vec![],
+        ),
+        ("both go", vec![wild(HOME), name(HOME)], vec![], vec![]),
+    ] {
+        assert_eq!(waiting(&before, &after, &Settled::default()), expected, "{label}");
+    }
+}
+
+fn path_in(tunnel: &str) -> Endpoint {
+    endpoint(
+        NAME,
+        &[
+            ("tunnel", tunnel_id(tunnel).as_str()),
+            ("tunnel-service", "http://path:80"),
+            ("tunnel-path", "^/new$"),
+        ],
+    )
+}
+
+/// Or a name that comes in every loop would keep the wildcard for ever.
+#[test]
+fn what_has_waited_long_enough_goes() {
+    let (wild, name) = (through(HOME, WILDCARD, "http://wild:80"), through(HOME, NAME, "http://web:80"));
+    for (before, after, goes) in [(&wild, &name, WILDCARD), (&name, &wild, NAME)] {
+        let lists = [before, after].map(std::slice::from_ref);
+        let settled =
+            |hostname: &str| Settled { handed_over: [hostname.into()].into(), ..Settled::default() };
+        assert_eq!(waiting(lists[0], lists[1], &settled(goes)), [""; 0]);
+        assert_eq!(waiting(lists[0], lists[1], &settled("other.example.com")).len(), 1);
+    }
+}
