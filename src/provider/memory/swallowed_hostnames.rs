@@ -1,5 +1,5 @@
-//! Finds hostnames that ExternalDNS never asks for although `adjust` returned them: one of its flags swallows them
-//! without telling anybody.
+//! Finds hostnames that ExternalDNS does not ask for although `adjust` returned them: one of its flags swallows them
+//! without telling anybody, or its registry `crd` counts what was refused as done.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,8 @@ use crate::reconcile::canonical::RESOURCE_LABEL;
 const SILENT_READINGS: u32 = 3;
 
 const SWALLOWED: &str = "is wanted, and ExternalDNS does not ask for it: look at its --managed-record-types (CNAME has to \
-     be among them), --exclude-record-types, --domain-filter and --exclude-domains";
+     be among them), --exclude-record-types, --domain-filter and --exclude-domains; under --registry=crd what was refused \
+     counts as done until its object changes";
 
 /// Hostnames that were returned, and have neither been asked for nor been published since.
 #[derive(Debug, Default)]
