@@ -134,7 +134,7 @@ impl<'a> Execution<'a> {
         if !matches!(outcome, Err(Stop::OutOfTime)) {
             self.await_connectors();
             let led_over = self.run_twice(|stage| stage == Stage::Repoint);
-            outcome = outcome.and(led_over);
+            outcome = first_failure(outcome, led_over);
         }
         (self.done, outcome)
     }
@@ -149,7 +149,7 @@ impl<'a> Execution<'a> {
         (self.is_narrowing, self.trials) = (true, 0);
         self.narrowing_time = self.time_left();
         let narrowed = self.run_stages(&is_meant);
-        outcome.and(narrowed)
+        first_failure(outcome, narrowed)
     }
 
     /// Returns the first failure once everything has been tried: where a zone or a tunnel cannot be written, its
@@ -173,7 +173,7 @@ impl<'a> Execution<'a> {
                 };
                 match &written {
                     Ok(()) => {}
-                    Err(Stop::OutOfTime) => return outcome.and(written),
+                    Err(Stop::OutOfTime) => return written,
                     Err(stop) => {
                         let line = self.line_of(place).word("hostnames", &hostnames.len());
                         let line = line.text(stop.to_string());
@@ -402,6 +402,11 @@ impl<'a> Execution<'a> {
     fn check_time(&self) -> Result<(), Stop> {
         if self.time_left() < limits::STEP_MINIMUM { Err(Stop::OutOfTime) } else { Ok(()) }
     }
+}
+
+/// The first of two failures, or that the time was up: only then something may not have been tried.
+fn first_failure(first: Result<(), Stop>, second: Result<(), Stop>) -> Result<(), Stop> {
+    if matches!(second, Err(Stop::OutOfTime)) { second } else { first.and(second) }
 }
 
 /// The reason given when an answer is not Cloudflare's.

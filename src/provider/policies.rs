@@ -75,7 +75,8 @@ impl PolicyReader {
             Err(error) => {
                 let mut state = lock(&self.state);
                 let mut text = error.to_string();
-                if matches!(error, Error::Credentials(_)) {
+                let is_lasting = matches!(error, Error::Credentials(_));
+                if is_lasting {
                     text.push_str(
                         "; the token needs the permission Account: Access: Apps and Policies: Edit",
                     );
@@ -89,7 +90,8 @@ impl PolicyReader {
                     );
                     state.said = Some(text);
                 }
-                None
+                // Only an operator can mend that, so a name is refused as one that there is not.
+                (is_lasting && settings.access_policies().is_none()).then(|| Arc::from([]))
             }
         }
     }

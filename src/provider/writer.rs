@@ -215,8 +215,11 @@ impl Turn<'_> {
         }
         let (done, outcome) = self.execute(&plan, &snapshot);
         self.memory.refused_work.keep_doubts(&done);
+        if !matches!(outcome, Err(Stop::OutOfTime)) {
+            self.remember(&plan, &done, &snapshot);
+        }
         match outcome {
-            Ok(()) => self.remember(&plan, &done, &snapshot),
+            Ok(()) => {}
             Err(Stop::Uncertain(_)) if may_repeat => return Ok(Next::Again),
             Err(stop) => {
                 self.writer.report(&plan, &done);
@@ -405,7 +408,10 @@ fn told_once(refusals: Vec<Refusal>, earlier: Vec<Refusal>, previewed: &[Refusal
             told.push(refusal);
         } else if !earlier.iter().any(|one| is_same(&one)) {
             let cause = previewed.iter().find(is_same).or_else(|| previewed.iter().find(is_beside));
-            told.push(cause.cloned().unwrap_or(refusal));
+            // What the preview leaves to a later request as well has to be asked for again.
+            let mut causes = previewed.iter().filter(|one| is_same(one) || is_beside(one));
+            let is_left = causes.any(|one| one.reason.is_unfinished());
+            told.push(cause.filter(|_| !is_left).cloned().unwrap_or(refusal));
         }
     }
     told.extend(earlier);

@@ -73,6 +73,8 @@ pub struct Plan {
     pub notes: Vec<Note>,
     /// Withdrawn hostnames that stay until another tunnel has their visitors, sorted.
     pub handed_over: Vec<Box<str>>,
+    /// Hostnames of which a path waits likewise, while others of their paths stay.
+    pub waiting: Vec<Box<str>>,
     /// The rules that are ours before the first write.
     pub own_before: OwnRules,
     /// The rules that are ours once stamps are written.
@@ -255,6 +257,21 @@ impl From<&Record> for Subject {
 }
 
 impl Plan {
+    /// Notes what waits until another hostname has its visitors; those that are `going` would be gone otherwise.
+    fn wait_for_visitors(&mut self, obstacles: &BTreeMap<Box<str>, Obstacles>, going: &BTreeSet<Box<str>>) {
+        let is_waiting =
+            |obstacles: &Obstacles| obstacles.values().any(|one| matches!(one, Reason::Moving(_)));
+        for (hostname, _) in obstacles.iter().filter(|(_, obstacles)| is_waiting(obstacles)) {
+            if going.contains(hostname) {
+                self.handed_over.push(hostname.clone());
+            } else {
+                self.waiting.push(hostname.clone());
+            }
+        }
+        self.handed_over.sort_unstable();
+        self.handed_over.dedup();
+    }
+
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty()
     }
@@ -267,6 +284,11 @@ impl Plan {
 impl HostPlan {
     pub fn is_empty(&self) -> bool {
         self.edits.values().all(Vec::is_empty) && self.operations.values().all(Vec::is_empty)
+    }
+
+    /// True if a rule of the hostname goes.
+    pub fn withdraws(&self) -> bool {
+        self.edits.values().flatten().any(|(_, edit)| matches!(edit, RuleEdit::Remove { .. }))
     }
 
     /// The tunnel that [`Stage::Repoint`] leads a record to.
@@ -288,8 +310,10 @@ fn allowed_by_documents(
 ) -> Plan {
     let Situation { snapshot, settings, .. } = situation;
     let mut obstacles = BTreeMap::new();
+    let mut going = BTreeSet::new();
     loop {
-        let plan = plan_hosts(requests, &obstacles, own, situation);
+        let mut plan = plan_hosts(requests, &obstacles, own, situation);
+        plan.wait_for_visitors(&obstacles, &going);
         let plan = mass_deletion::without_mass_deletion(plan, snapshot, settings);
         let (mut plan, mut refused) = played(plan, snapshot);
         refused.extend(handover::too_early(&plan, requests, situation));
@@ -298,6 +322,9 @@ fn allowed_by_documents(
         }
         let mut is_news = false;
         for RefusedEdit { hostname, path, reason } in refused {
+            if plan.host(&hostname).is_some_and(|host| host.vanishes) {
+                going.insert(hostname.clone());
+            }
             is_news |= obstacles.entry(hostname).or_default().insert(path, reason).is_none();
         }
         if !is_news {
@@ -320,8 +347,7 @@ fn plan_hosts(
     for (name, request) in requests {
         let obstacles = obstacles.get(name).unwrap_or(&none);
         let outcome = host::plan(name, request, obstacles, situation);
-        let waits = outcome.has_heir || obstacles.values().any(|reason| matches!(reason, Reason::Moving(_)));
-        plan.handed_over.extend(waits.then(|| name.clone()));
+        plan.handed_over.extend(outcome.has_heir.then(|| name.clone()));
         plan.refusals.extend(outcome.refusals);
         plan.notes.extend(outcome.notes);
         plan.own_after.add(name, outcome.new_digests);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudflare_emulator::{Application, Cloudflare, Fault, Matcher};
+use cloudflare_emulator::{Application, Cloudflare, Fault, Matcher, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::harness::endpoint;
@@ -420,4 +420,40 @@ fn what_cannot_be_published_for_another_reason_is_told_with_that_reason() {
     assert!(!stage.logged(&["refused=undecided"]));
     let names: Vec<String> = stage.applications().iter().map(|one| one.name().to_owned()).collect();
     assert_eq!(names, [format!("{NEXT} (ExternalDNS default)")]);
+}
+
+#[test]
+fn what_is_undecided_is_answered_503_though_another_rule_of_its_hostname_is_refused() {
+    let stage = Stage::new(&[]);
+    stage.cloudflare().edit(|cloudflare| {
+        cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.service == "http://bad:80");
+    });
+    let mut bad = endpoint(NAME, &[("tunnel-service", "http://bad:80")]);
+    bad.labels.set("resource", "ingress/one/web");
+    let mut path = endpoint(
+        NAME,
+        &[("tunnel-service", "http://path:80"), ("tunnel-path-prefix", "/x"), ("access-policy", "staff")],
+    );
+    path.labels.set("resource", "ingress/two/web");
+    path.set_identifier = "x".into();
+    stage.cloudflare().fault_every(Matcher::list_policies(), Fault::status(502));
+    let desired = [bad, path];
+    let answers: Vec<_> = (0..4).map(|_| stage.program.external_dns().run_loop(&desired).err()).collect();
+    let lines = stage.harness.log.lines_with(&["refused="]);
+    assert_eq!(answers, [Some(503); 4], "{lines:#?}");
+}
+
+#[test]
+fn a_lasting_lack_of_the_policies_is_no_503_for_ever() {
+    let stage = Stage::new(&[]);
+    stage
+        .cloudflare()
+        .fault_every(Matcher::list_policies(), Fault::error(403, 10000, "Authentication error"));
+    let mut answers = Vec::new();
+    for _ in 0..6 {
+        answers.push(stage.program.external_dns().run_loop(&[wish("staff")]).err());
+        stage.cloudflare().advance_clock(Duration::from_secs(60));
+    }
+    let lines = stage.harness.log.lines_with(&["refused="]);
+    assert_eq!(answers.last(), Some(&None), "{lines:#?}");
 }

@@ -23,11 +23,12 @@ fn waiting(before: &[Endpoint], after: &[Endpoint], settled: &Settled) -> Vec<St
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(before, usize::MAX);
     let (changes, settings) = (cloudflare.changes(after), cloudflare.settings());
-    let Plan { refusals, handed_over, .. } =
+    let Plan { refusals, handed_over, waiting, .. } =
         plan(&changes, &cloudflare.snapshot(), settled, &settings).expect("our owner");
     assert!(refusals.iter().all(|refusal| refusal.reason.label() == "moving"), "{refusals:?}");
     let hostnames: BTreeSet<&str> = refusals.iter().map(|refusal| &*refusal.hostname).collect();
-    assert_eq!(handed_over.iter().map(|name| &**name).collect::<BTreeSet<_>>(), hostnames);
+    let noted = handed_over.iter().chain(&waiting);
+    assert_eq!(noted.map(|name| &**name).collect::<BTreeSet<_>>(), hostnames);
     let told = refusals.iter().map(|refusal| {
         format!("{} {}", refusal.hostname, refusal.set_identifier.as_deref().unwrap_or_default())
     });

@@ -82,11 +82,12 @@ impl Moves {
             |tunnel: &TunnelId| plan.hosts.iter().any(|host| host.moves_to.as_ref() == Some(tunnel));
         self.awaited.retain(|tunnel, _| is_awaited(tunnel));
         self.handed_over.retain(|hostname, _| {
-            let goes = plan.host(hostname).is_some_and(|host| host.vanishes);
-            goes || plan.handed_over.contains(hostname)
+            // A request is planned several times, and all of them have to let it go.
+            let goes = plan.host(hostname).is_some_and(|host| host.vanishes || host.withdraws());
+            goes || plan.handed_over.contains(hostname) || plan.waiting.contains(hostname)
         });
         let wait = self.wait_from(now);
-        for hostname in &plan.handed_over {
+        for hostname in plan.handed_over.iter().chain(&plan.waiting) {
             self.handed_over.entry(hostname.clone()).or_insert(wait);
         }
     }

@@ -410,3 +410,123 @@ fn a_zone_or_a_tunnel_that_cannot_be_written_keeps_nobody_elsewhere_waiting() {
         }
     }
 }
+
+const WILD: &str = "*.apps.example.org";
+
+#[test]
+fn a_withdrawn_path_of_a_wildcard_goes_though_names_come_below_it_in_every_loop() {
+    let mut simulation = Simulation::new(SharedAccount::new(), &[], pace(&[0]));
+    let whole = through("office", WILD, "http://apps:80");
+    let admin = path_through("office", WILD, "^/admin", "http://admin:80");
+    simulation.run_to_rest(&[whole.clone(), admin]).expect("published");
+    let mut wanted = vec![whole];
+    let (mut answers, mut served) = (Vec::new(), Vec::new());
+    for number in 0..40 {
+        wanted.push(through("office", &format!("n{number}.apps.example.org"), "http://web:80"));
+        answers.push(simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err());
+        served.push(got(&simulation, "other.apps.example.org", "/admin"));
+        pass(&simulation, 60);
+    }
+    let until = served.iter().position(|got| !got.starts_with("http://admin:80"));
+    assert!(until.is_some(), "40 minutes later: {served:?} {answers:?}");
+}
+
+#[test]
+fn a_withdrawn_path_of_a_wildcard_goes_though_another_name_cannot_move() {
+    let mut simulation = Simulation::new(SharedAccount::new(), &[], pace(&[0, 0]));
+    let whole = through("home", WILD, "http://apps:80");
+    let admin = path_through("home", WILD, "^/admin", "http://admin:80");
+    let name = |tunnel: &str| through(tunnel, "web.apps.example.org", "http://web:80");
+    simulation.run_to_rest(&[whole.clone(), admin, name("home")]).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| {
+        let version = cloudflare.tunnel("office").version;
+        cloudflare.tunnel_mut("office").lagging_at = Some(version);
+    });
+    let wanted = [whole, name("office")];
+    let (mut answers, mut served) = (Vec::new(), Vec::new());
+    for _ in 0..40 {
+        answers.push(simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err());
+        served.push(got(&simulation, "other.apps.example.org", "/admin"));
+        pass(&simulation, 60);
+    }
+    let until = served.iter().position(|got| !got.starts_with("http://admin:80"));
+    assert!(until.is_some(), "40 minutes later: {served:?} {answers:?}");
+}
+
+#[test]
+fn a_withdrawn_path_of_a_wildcard_goes_though_another_name_is_refused() {
+    let mut simulation = Simulation::new(SharedAccount::new(), &[], pace(&[0]));
+    let whole = through("home", WILD, "http://apps:80");
+    let admin = path_through("home", WILD, "^/admin", "http://admin:80");
+    simulation.run_to_rest(&[whole.clone(), admin]).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| {
+        let refusal = cloudflare_emulator::Refusal::new(400, 1004, "DNS Validation Error");
+        cloudflare.whims_mut().dislike_name("web.apps.example.org", refusal);
+    });
+    let wanted = [whole, through("home", "web.apps.example.org", "http://web:80")];
+    let (mut answers, mut served) = (Vec::new(), Vec::new());
+    for _ in 0..40 {
+        answers.push(simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err());
+        served.push(got(&simulation, "other.apps.example.org", "/admin"));
+        pass(&simulation, 60);
+    }
+    let until = served.iter().position(|got| !got.starts_with("http://admin:80"));
+    assert!(until.is_some(), "40 minutes later: {served:?} {answers:?}");
+}
+
+#[test]
+fn a_wildcard_that_loses_a_path_is_no_deletion() {
+    let mut simulation = Simulation::new(SharedAccount::new(), &[("MASS_DELETION_LIMIT", "5")], pace(&[0]));
+    let whole = through("office", WILD, "http://apps:80");
+    let admin = path_through("office", WILD, "^/admin", "http://admin:80");
+    let old: Vec<Endpoint> = (0..5)
+        .map(|number| through("office", &format!("old{number}.example.org"), "http://web:80"))
+        .collect();
+    simulation.run_to_rest(&[vec![whole.clone(), admin], old].concat()).expect("published");
+    let wanted = [whole, through("office", "new.apps.example.org", "http://web:80")];
+    let answer = simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err();
+    let withheld = simulation.account.harness.log.lines_with(&["refused=mass_deletion"]);
+    assert!(withheld.is_empty(), "{answer:?} {withheld:#?}");
+}
+
+#[test]
+fn a_write_loop_is_held_back_though_another_zone_cannot_be_written() {
+    for is_failing in [false, true] {
+        let mut simulation = Simulation::new(SharedAccount::new(), &[], Pace { write: 0, ..pace(&[0]) });
+        let ours = |option: &str| {
+            endpoint(
+                "fought.example.com",
+                &[
+                    ("tunnel", "home"),
+                    ("tunnel-service", "http://web:80"),
+                    ("origin-connect-timeout", option),
+                ],
+            )
+        };
+        simulation.run_to_rest(&[ours("10s")]).expect("published");
+        let zone = simulation.account.organisation.clone();
+        if is_failing {
+            let batch = Matcher::call("POST", &format!("/zones/{zone}/dns_records/batch"));
+            simulation.account.cloudflare().fault_every(batch, Fault::status(503));
+        }
+        let mut writes = Vec::new();
+        for _ in 0..10 {
+            simulation.account.cloudflare().edit(|cloudflare| {
+                let config = cloudflare.configuration("home").expect("it is configured").get().to_owned();
+                let mut config: serde_json::Value = serde_json::from_str(&config).expect("a document");
+                let rules = config.get_mut("ingress").and_then(|list| list.as_array_mut()).expect("a list");
+                rules.retain(|rule| {
+                    rule.get("hostname").is_none_or(|hostname| hostname != "fought.example.com")
+                });
+                cloudflare.put_configuration("home", &config.to_string()).expect("cloudflared takes it");
+            });
+            let mut wanted = vec![ours("10s")];
+            if is_failing {
+                wanted.push(through("office", "new.example.org", "http://new:80"));
+            }
+            writes.push(simulation.run_loop(&wanted).expect("ExternalDNS goes on").1.configurations);
+            pass(&simulation, 60);
+        }
+        assert_eq!(writes[3..], [0; 7], "failing {is_failing}: {writes:?}");
+    }
+}
