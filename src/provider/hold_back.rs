@@ -182,12 +182,7 @@ mod tests {
         let (mut refused, mut loops) = (RefusedWork::default(), WriteLoops::default());
         for (batch, operations) in plan.hosts.iter().flat_map(|host| &host.operations) {
             if is_refused {
-                let refusal = Refusal {
-                    hostname: NAME.into(),
-                    set_identifier: None,
-                    resource: None,
-                    reason: Reason::Cloudflare("no".to_owned()),
-                };
+                let refusal = Refusal::whole(NAME.into(), None, Reason::Cloudflare("no".to_owned()));
                 let rejection =
                     Rejection { refusal, work: record_work(operations), quota: None, document: None };
                 refused.learn(&Done { rejections: vec![rejection], ..Done::default() }, now);

@@ -96,10 +96,7 @@ pub(super) fn plan(
     situation: Situation<'_>,
 ) -> Outcome {
     let Situation { snapshot, settings, .. } = situation;
-    let whole = |reason| {
-        let (hostname, resource) = (name.into(), request.resource());
-        Refusal { hostname, set_identifier: None, resource, reason }
-    };
+    let whole = |reason| Refusal::whole(name.into(), request.resource(), reason);
     if !settings.policy.filter.matches(name) {
         return Outcome::refused(vec![whole(Reason::OutsideFilter)]);
     }

@@ -49,12 +49,9 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, setting
     // What stays does not wait to be handed over either.
     let stays = |name: &str| withheld.binary_search_by(|host| (*host.hostname).cmp(name)).is_ok();
     plan.handed_over.retain(|name| !stays(name));
-    plan.refusals.extend(withheld.into_iter().map(|HostPlan { hostname, resource, .. }| Refusal {
-        hostname,
-        set_identifier: None,
-        resource,
-        reason: Reason::MassDeletion,
-    }));
+    plan.refusals.extend(
+        withheld.into_iter().map(|host| Refusal::whole(host.hostname, host.resource, Reason::MassDeletion)),
+    );
     Plan { hosts, ..plan }
 }
 

@@ -202,6 +202,11 @@ impl Reason {
 }
 
 impl Refusal {
+    /// The refusal of a whole hostname.
+    pub fn whole(hostname: Box<str>, resource: Option<Box<str>>, reason: Reason) -> Self {
+        Self { hostname, set_identifier: None, resource, reason }
+    }
+
     /// One line per refusal, or one for all hostnames with the same reason if these may be hundreds.
     pub fn lines<'r>(refusals: impl Iterator<Item = &'r Self>) -> Vec<LogLine> {
         let mut lines = Vec::new();

@@ -191,8 +191,7 @@ impl<'a> Standing<'a> {
 
     /// The refusal of the whole hostname.
     pub(super) fn whole_refusal(&self, reason: Reason) -> Refusal {
-        let (hostname, resource) = (self.name().into(), self.resource());
-        Refusal { hostname, set_identifier: None, resource, reason }
+        Refusal::whole(self.name().into(), self.resource(), reason)
     }
 }
 
