@@ -40,6 +40,8 @@ pub(super) struct Tools<'a> {
     pub(super) unapplied_rules: &'a Mutex<UnappliedRules>,
     pub(super) unpublished_rules: &'a mut UnpublishedRules,
     pub(super) moves: &'a mut Moves,
+    /// The tunnels and zones, by id, whose writes failed in the run before.
+    pub(super) failed_places: &'a BTreeSet<Box<str>>,
 }
 
 /// One run over a plan.
@@ -54,6 +56,11 @@ pub(super) struct Execution<'a> {
     own: OwnRules,
     /// Hostnames that wait until all others are done, with the step from which their work continues.
     aside: BTreeMap<&'a str, Option<Step<'a>>>,
+    /// Hostnames with work at a place that failed in the run before. They come last, with all their steps, because a
+    /// place that does not answer can use up a request's time.
+    late: BTreeSet<&'a str>,
+    /// True while these are worked on.
+    is_late: bool,
     /// True while the hostnames that stepped aside are worked on.
     is_narrowing: bool,
     /// The writes of this round through the stages.
@@ -100,6 +107,9 @@ impl<'a> Execution<'a> {
     ) -> Self {
         let record_counts =
             inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
+        let failed_before = plan.hosts.iter().flat_map(steps);
+        let failed_before = failed_before.filter(|((_, place), _)| tools.failed_places.contains(place.id()));
+        let late = inserted(failed_before.map(|(_, piece)| piece.hostname));
         let mut execution = Self {
             tools,
             resolved,
@@ -109,6 +119,8 @@ impl<'a> Execution<'a> {
             done: Done::default(),
             own: plan.own_before.clone(),
             aside: BTreeMap::new(),
+            late,
+            is_late: false,
             is_narrowing: false,
             trials: 0,
             narrowing_time: Duration::ZERO,
@@ -130,13 +142,23 @@ impl<'a> Execution<'a> {
 
     /// Carries out every stage. Hostnames that move are led over after all others have been served.
     pub(super) fn run(mut self) -> (Done, Result<(), Stop>) {
-        let mut outcome = self.run_twice(|stage| stage != Stage::Repoint);
-        if !matches!(outcome, Err(Stop::OutOfTime)) {
-            self.await_connectors();
-            let led_over = self.run_twice(|stage| stage == Stage::Repoint);
-            outcome = first_failure(outcome, led_over);
+        let mut outcome = self.run_all();
+        if !self.late.is_empty() && !outcome.as_ref().is_err_and(Stop::ends_run) {
+            self.is_late = true;
+            let late = self.run_all();
+            outcome = first_failure(outcome, late);
         }
         (self.done, outcome)
+    }
+
+    fn run_all(&mut self) -> Result<(), Stop> {
+        let outcome = self.run_twice(|stage| stage != Stage::Repoint);
+        if outcome.as_ref().is_err_and(Stop::ends_run) {
+            return outcome;
+        }
+        self.await_connectors();
+        let led_over = self.run_twice(|stage| stage == Stage::Repoint);
+        first_failure(outcome, led_over)
     }
 
     /// Carries out the stages for hostnames of which Cloudflare refused nothing, then for the others.
@@ -173,12 +195,13 @@ impl<'a> Execution<'a> {
                 };
                 match &written {
                     Ok(()) => {}
-                    Err(Stop::OutOfTime) => return written,
+                    Err(stop) if stop.ends_run() => return written,
                     Err(stop) => {
                         let line = self.line_of(place).word("hostnames", &hostnames.len());
                         let line = line.text(stop.to_string());
                         logging::log(Level::Warn, module_path!(), &line);
                         self.done.dropped.extend(hostnames.into_iter().map(Into::into));
+                        self.done.failed_places.insert(place.id().into());
                     }
                 }
                 outcome = outcome.and(written);
@@ -189,6 +212,9 @@ impl<'a> Execution<'a> {
 
     /// True if a piece of a step is to be written now.
     fn is_due(&self, piece: &Piece<'a>, step: Step<'a>) -> bool {
+        if self.late.contains(piece.hostname) != self.is_late {
+            return false;
+        }
         let is_dropped = self.done.dropped.contains(piece.hostname);
         match self.aside.get(piece.hostname) {
             None => !self.is_narrowing && !is_dropped,
@@ -363,8 +389,7 @@ impl<'a> Execution<'a> {
     }
 
     fn leave_out(&mut self, hostname: &str, reason: Reason) -> Refusal {
-        let resource = self.resource_of(hostname);
-        let refusal = Refusal { hostname: hostname.into(), set_identifier: None, resource, reason };
+        let refusal = Refusal::whole(hostname.into(), self.resource_of(hostname), reason);
         self.done.dropped.insert(hostname.into());
         self.done.refusals.push(refusal.clone());
         refusal
@@ -404,9 +429,9 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// The first of two failures, or that the time was up: only then something may not have been tried.
+/// The first of two failures, or the one that ended the run: only then something may not have been tried.
 fn first_failure(first: Result<(), Stop>, second: Result<(), Stop>) -> Result<(), Stop> {
-    if matches!(second, Err(Stop::OutOfTime)) { second } else { first.and(second) }
+    if second.as_ref().is_err_and(Stop::ends_run) { second } else { first.and(second) }
 }
 
 /// The reason given when an answer is not Cloudflare's.

@@ -19,6 +19,13 @@ pub(super) enum Stop {
     OutOfTime,
 }
 
+impl Stop {
+    /// True if nothing can be sent to any place before the next request.
+    pub(super) fn ends_run(&self) -> bool {
+        matches!(self, Self::OutOfTime | Self::Failed(Error::Limited { .. }))
+    }
+}
+
 impl fmt::Display for Stop {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -55,6 +62,8 @@ pub(super) struct Done {
     pub(super) dropped: BTreeSet<Box<str>>,
     /// Those of them that only wait for the connectors of their new tunnel.
     pub(super) waiting: BTreeSet<Box<str>>,
+    /// The tunnels and zones, by id, where a write failed, whatever it was to write.
+    pub(super) failed_places: BTreeSet<Box<str>>,
     /// Rules that Cloudflare accepted but stored differently.
     pub(super) altered: Vec<Write>,
     /// By document that this run wrote, the version after its writes; an earlier one where somebody else wrote it too.
@@ -96,5 +105,16 @@ mod tests {
         assert!(matches!(Stop::from(unreadable), Stop::Uncertain(_)));
         assert!(matches!(Stop::from(Error::Limited { retry_after: Default::default() }), Stop::Failed(_)));
         assert!(matches!(Stop::from(Error::OutOfTime), Stop::OutOfTime));
+    }
+
+    #[test]
+    fn a_run_ends_where_nobody_can_be_served_and_not_where_one_place_fails() {
+        for (error, expected) in [
+            (Error::OutOfTime, true),
+            (Error::Limited { retry_after: Default::default() }, true),
+            (Error::Unreadable { status: 200, reason: "x".into() }, false),
+        ] {
+            assert_eq!(Stop::from(error.clone()).ends_run(), expected, "{error}");
+        }
     }
 }

@@ -36,15 +36,18 @@ impl RequestError {
     /// Logs the error, unless it was logged already, and turns it into the answer.
     pub(super) fn into_logged_failure(self) -> Failure {
         match &self {
+            Self::OutOfTime => {
+                info!("the rest does not fit into this request's time; the next loop goes on");
+            }
+            Self::TooLong { .. }
+            | Self::WrongOwner(_)
+            | Self::Read(_)
+            | Self::Write(Error::Limited { .. }) => warn!("{self}"),
             Self::NotReady
             | Self::Interrupted(_)
             | Self::Write(_)
             | Self::Forbidden
             | Self::Unfinished { .. } => {}
-            Self::OutOfTime => {
-                info!("the rest does not fit into this request's time; the next loop goes on");
-            }
-            Self::TooLong { .. } | Self::WrongOwner(_) | Self::Read(_) => warn!("{self}"),
         }
         self.into()
     }

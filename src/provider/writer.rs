@@ -1,6 +1,7 @@
 //! Carries out the changes that ExternalDNS asks for: it reads, plans and writes, and begins again if a write's outcome
 //! is unknown.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -65,6 +66,8 @@ struct Memory {
     unpublished_rules: UnpublishedRules,
     moves: Moves,
     applications: ApplicationMemory,
+    /// The tunnels and zones, by id, whose writes failed in the last run.
+    failed_places: BTreeSet<Box<str>>,
 }
 
 /// One request's turn to write.
@@ -215,7 +218,8 @@ impl Turn<'_> {
         }
         let (done, outcome) = self.execute(&plan, &snapshot);
         self.memory.refused_work.keep_doubts(&done);
-        if !matches!(outcome, Err(Stop::OutOfTime)) {
+        self.memory.failed_places.clone_from(&done.failed_places);
+        if !outcome.as_ref().is_err_and(Stop::ends_run) {
             self.remember(&plan, &done, &snapshot);
         }
         match outcome {
@@ -237,12 +241,11 @@ impl Turn<'_> {
             self.writer.report(&plan, &done);
             return Ok(Next::Again);
         }
+        let disowned =
+            if done.met_foreign { self.read().and_then(|snapshot| self.disown(&snapshot)) } else { Ok(None) };
+        plan.refusals.extend(disowned.as_ref().ok().cloned().flatten().unwrap_or_default());
         let concluded = self.writer.conclude(&plan, &done);
-        if done.met_foreign {
-            let snapshot = self.read()?;
-            self.disown(&snapshot)?;
-        }
-        concluded.map(|()| Next::Ended)
+        disowned.and(concluded).map(|()| Next::Ended)
     }
 
     fn read(&self) -> Result<Arc<Snapshot>, RequestError> {
@@ -273,7 +276,20 @@ impl Turn<'_> {
         let mut plan = self.without_held_back(plan, snapshot);
         let held: Vec<Box<str>> = plan.refusals.iter().map(|refusal| refusal.hostname.clone()).collect();
         let (done, outcome) = self.execute(&plan, snapshot);
-        outcome?;
+        match outcome {
+            Err(stop) if stop.ends_run() => return Err(stop.into()),
+            // Whoever has nothing to do with that place goes on.
+            Err(stop) => {
+                let reason = Reason::Undecided(format!(
+                    "a rule of somebody else's has its place, and the stamp that claims it stays: {stop}"
+                ));
+                let left = plan.hosts.iter().filter(|host| done.dropped.contains(&host.hostname));
+                plan.refusals.extend(left.map(|host| {
+                    Refusal::whole(host.hostname.clone(), host.resource.clone(), reason.clone())
+                }));
+            }
+            Ok(()) => {}
+        }
         taken.retain(|hostname, _| !held.contains(hostname) && !done.dropped.contains(hostname));
         self.memory.unpublished_rules.forget(&taken);
         plan.refusals.extend(done.refusals);
@@ -285,7 +301,7 @@ impl Turn<'_> {
         let now = self.writer.clock.now();
         let settings = &self.resolved.settings;
         let moves = &mut self.memory.moves;
-        moves.see(snapshot.left_behind(settings), now);
+        moves.see(snapshot.left_behind(settings), self.writer.move_grace, now);
         let settled = moves.settled(self.writer.move_grace, now);
         let plan =
             plan::plan(self.changes, snapshot, &settled, settings).map_err(RequestError::WrongOwner)?;
@@ -357,9 +373,11 @@ impl Turn<'_> {
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Stop>) {
         let Writer { client, clock, metrics, readings, unapplied_rules, .. } = self.writer;
-        let Memory { refused_work, unpublished_rules, moves, applications: _ } = &mut *self.memory;
+        let Memory { refused_work, unpublished_rules, moves, applications: _, failed_places } =
+            &mut *self.memory;
         let clock = &**clock;
-        let tools = Tools { client, clock, metrics, unapplied_rules, unpublished_rules, moves };
+        let tools =
+            Tools { client, clock, metrics, unapplied_rules, unpublished_rules, moves, failed_places };
         // From the first write on, earlier readings are outdated.
         readings.outdate();
         let doubts = refused_work.doubts();

@@ -86,6 +86,8 @@ pub struct Plan {
 pub struct Settled {
     /// Their records have led to the same tunnel for so long that no visitor is led elsewhere any more.
     pub moved: BTreeSet<Box<str>>,
+    /// Their records have led to these tunnels for a shorter time.
+    pub moving: BTreeMap<Box<str>, TunnelId>,
     /// They were withdrawn so long ago that they go, whoever serves their visitors then.
     pub handed_over: BTreeSet<Box<str>>,
     /// Hostnames have waited for these tunnels for so long that withdrawals in them wait no longer.

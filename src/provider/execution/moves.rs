@@ -17,11 +17,10 @@ impl<'a> Execution<'a> {
     pub(super) fn await_connectors(&mut self) {
         let plan = self.plan;
         let movers = plan.hosts.iter().filter_map(|host| Some((host, host.moves_to.as_ref()?)));
-        let movers: Vec<(&HostPlan, &TunnelId)> =
-            movers.filter(|(host, _)| !self.done.dropped.contains(&host.hostname)).collect();
+        let movers: Vec<(&HostPlan, &TunnelId)> = movers.filter(|(host, _)| self.is_moving(host)).collect();
         let targets: BTreeSet<&TunnelId> = inserted(movers.iter().map(|(_, tunnel)| *tunnel));
-        let not_ready = self.not_ready(targets);
-        self.tools.moves.wait_for(not_ready.keys().copied(), self.tools.clock.now());
+        let not_ready = self.not_ready(&targets);
+        self.tools.moves.wait_for(&targets, |tunnel| not_ready.contains_key(tunnel), self.tools.clock.now());
         for (host, tunnel) in movers.into_iter().filter(|(host, _)| !host.moves_now) {
             if let Some(reason) = not_ready.get(tunnel) {
                 self.leave_out(&host.hostname, reason.clone());
@@ -30,10 +29,15 @@ impl<'a> Execution<'a> {
         }
     }
 
+    /// True if the hostname is among those that are worked on, and goes on.
+    fn is_moving(&self, host: &HostPlan) -> bool {
+        self.late.contains(&*host.hostname) == self.is_late && !self.done.dropped.contains(&host.hostname)
+    }
+
     /// The reasons why some of these tunnels do not serve yet what was written. Looks until all do or the time is up.
-    fn not_ready(&self, tunnels: BTreeSet<&'a TunnelId>) -> BTreeMap<&'a TunnelId, Reason> {
+    fn not_ready(&self, tunnels: &BTreeSet<&'a TunnelId>) -> BTreeMap<&'a TunnelId, Reason> {
         let wait_until = self.tools.clock.now() + limits::MOVE_WAIT;
-        let (mut awaited, mut pause) = (tunnels, limits::MOVE_LOOK_PAUSE);
+        let (mut awaited, mut pause) = (tunnels.clone(), limits::MOVE_LOOK_PAUSE);
         let mut not_ready = BTreeMap::new();
         loop {
             let now = self.tools.clock.now();

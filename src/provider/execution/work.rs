@@ -15,6 +15,16 @@ pub(super) enum Place<'a> {
     Zone(&'a ZoneId),
 }
 
+impl Place<'_> {
+    /// Cloudflare's id. No tunnel has that of a zone.
+    pub(super) fn id(&self) -> &str {
+        match self {
+            Self::Tunnel(tunnel) => tunnel.as_str(),
+            Self::Zone(zone) => zone.as_str(),
+        }
+    }
+}
+
 /// One hostname's work in one stage at one place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece<'a> {

@@ -3,11 +3,10 @@
 //!
 //! The memory is lost with the process; then the time counts anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::model::TunnelId;
-use crate::ordered::inserted;
 use crate::reconcile::plan::{Plan, Settled};
 
 /// A move that has waited this long is answered as done as far as possible: by then ten loops of ExternalDNS have
@@ -24,7 +23,8 @@ const REQUESTS_MIN: u64 = 3;
 
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
-    /// Hostnames with rules left at their old tunnel, the tunnel that they are led to, and the time since then.
+    /// Hostnames that were led over a short time ago, or have rules left at their old tunnel; the tunnel that they are
+    /// led to, and the time since then.
     led: BTreeMap<Box<str>, (TunnelId, Instant)>,
     /// Tunnels that do not serve yet what is to move to them.
     awaited: BTreeMap<TunnelId, Wait>,
@@ -47,33 +47,40 @@ impl Moves {
         self.requests = self.requests.saturating_add(1);
     }
 
-    /// A record has been led over.
+    /// A record has been led over, or may have been.
     pub(crate) fn begin(&mut self, hostname: &str, tunnel: TunnelId, now: Instant) {
         self.led.insert(hostname.into(), (tunnel, now));
     }
 
     /// Takes over the moves that a reading shows. If a hostname is led to another tunnel than before, its time begins
-    /// anew.
-    pub(crate) fn see(&mut self, left_behind: BTreeMap<Box<str>, TunnelId>, now: Instant) {
+    /// anew. Those that leave nothing behind are forgotten after `grace`.
+    pub(crate) fn see(&mut self, left_behind: BTreeMap<Box<str>, TunnelId>, grace: Duration, now: Instant) {
         let mut before = std::mem::take(&mut self.led);
         for (hostname, tunnel) in left_behind {
             let since = before.remove(&hostname).filter(|(led_to, _)| *led_to == tunnel);
             let since = since.map_or(now, |(_, since)| since);
             self.led.insert(hostname, (tunnel, since));
         }
+        before.retain(|_, (_, since)| !is_over(*since, grace, now));
+        self.led.extend(before);
     }
 
     /// The hostnames that have been led to their present tunnel for `grace`, or have waited longer to be handed over.
     pub(crate) fn settled(&self, grace: Duration, now: Instant) -> Settled {
-        let moved = self.led.iter().filter(|(_, (_, since))| now.saturating_duration_since(*since) >= grace);
+        let mut settled = Settled::default();
+        for (hostname, (tunnel, since)) in &self.led {
+            if is_over(*since, grace, now) {
+                settled.moved.insert(hostname.clone());
+            } else {
+                settled.moving.insert(hostname.clone(), tunnel.clone());
+            }
+        }
         let patience = grace + HAND_OVER_PATIENCE;
         let handed_over = self.handed_over.iter().filter(|(_, wait)| self.exceeds(wait, patience, now));
         let late = self.awaited.iter().filter(|(_, wait)| self.exceeds(wait, HAND_OVER_PATIENCE, now));
-        Settled {
-            late: inserted(late.map(|(tunnel, _)| tunnel.clone())),
-            moved: inserted(moved.map(|(hostname, _)| hostname.clone())),
-            handed_over: inserted(handed_over.map(|(hostname, _)| hostname.clone())),
-        }
+        settled.late.extend(late.map(|(tunnel, _)| tunnel.clone()));
+        settled.handed_over.extend(handed_over.map(|(hostname, _)| hostname.clone()));
+        settled
     }
 
     /// Forgets what `plan` no longer waits for, and notes what it hands over.
@@ -92,11 +99,20 @@ impl Moves {
         }
     }
 
-    /// These tunnels, of those that hostnames move to, are not ready.
-    pub(crate) fn wait_for<'t>(&mut self, tunnels: impl Iterator<Item = &'t TunnelId>, now: Instant) {
-        let (wait, mut before) = (self.wait_from(now), std::mem::take(&mut self.awaited));
+    /// Of these tunnels, which hostnames move to, some are late and the others are ready.
+    pub(crate) fn wait_for(
+        &mut self,
+        tunnels: &BTreeSet<&TunnelId>,
+        is_late: impl Fn(&TunnelId) -> bool,
+        now: Instant,
+    ) {
+        let wait = self.wait_from(now);
         for tunnel in tunnels {
-            self.awaited.insert(tunnel.clone(), before.remove(tunnel).unwrap_or(wait));
+            if is_late(tunnel) {
+                self.awaited.entry((*tunnel).clone()).or_insert(wait);
+            } else {
+                self.awaited.remove::<TunnelId>(tunnel);
+            }
         }
     }
 
@@ -112,6 +128,10 @@ impl Moves {
     fn exceeds(&self, wait: &Wait, patience: Duration, now: Instant) -> bool {
         self.requests - wait.request >= REQUESTS_MIN && now.saturating_duration_since(wait.since) >= patience
     }
+}
+
+fn is_over(since: Instant, grace: Duration, now: Instant) -> bool {
+    now.saturating_duration_since(since) >= grace
 }
 
 #[cfg(test)]
@@ -132,12 +152,27 @@ mod tests {
         let settled =
             |moves: &Moves, seconds| moves.settled(grace, start + Duration::from_secs(seconds)).moved.len();
         moves.begin("a.example.com", tunnel('a'), start);
-        moves.see(shown('a'), start + Duration::from_secs(20));
+        moves.see(shown('a'), grace, start + Duration::from_secs(20));
         assert_eq!((settled(&moves, 29), settled(&moves, 30)), (0, 1));
-        moves.see(shown('b'), start + Duration::from_secs(40));
+        moves.see(shown('b'), grace, start + Duration::from_secs(40));
         assert_eq!((settled(&moves, 69), settled(&moves, 70)), (0, 1), "led elsewhere, it waits anew");
-        moves.see(BTreeMap::new(), start + Duration::from_secs(80));
+        moves.see(BTreeMap::new(), grace, start + Duration::from_secs(80));
         assert_eq!(settled(&moves, 200), 0, "what is not left behind any more is forgotten");
+    }
+
+    /// Its visitors may come from a wildcard's rule.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a time to count from")]
+    fn a_hostname_that_left_no_rule_of_its_own_behind_is_moving_for_the_grace() {
+        let (start, grace) = (Instant::now(), Duration::from_secs(30));
+        let mut moves = Moves::default();
+        moves.begin("a.example.com", tunnel('a'), start);
+        for (seconds, expected) in [(29, 1), (30, 0)] {
+            let now = start + Duration::from_secs(seconds);
+            moves.see(BTreeMap::new(), grace, now);
+            let settled = moves.settled(grace, now);
+            assert_eq!((settled.moving.len(), settled.moved.len()), (expected, 0), "{seconds}");
+        }
     }
 
     #[test]
@@ -146,13 +181,15 @@ mod tests {
         let start = Instant::now();
         let (one, other) = (tunnel('a'), tunnel('b'));
         let mut moves = Moves::default();
-        moves.wait_for([&one].into_iter(), start);
+        moves.wait_for(&[&one].into(), |_| true, start);
         (0..REQUESTS_MIN).for_each(|_| moves.next_request());
         let late = start + MOVE_PATIENCE;
-        moves.wait_for([&one, &other].into_iter(), late);
+        moves.wait_for(&[&one, &other].into(), |_| true, late);
         assert!(moves.has_given_up(&one, late) && !moves.has_given_up(&other, late));
-        moves.wait_for([&other].into_iter(), late);
-        moves.wait_for([&one, &other].into_iter(), late);
+        moves.wait_for(&[&other].into(), |_| true, late);
+        assert!(moves.has_given_up(&one, late), "whoever comes later is asked for apart");
+        moves.wait_for(&[&one, &other].into(), |tunnel| *tunnel == other, late);
+        moves.wait_for(&[&one, &other].into(), |_| true, late);
         assert!(!moves.has_given_up(&one, late), "it was ready in between");
     }
 
@@ -167,7 +204,7 @@ mod tests {
             // Each is planned several times.
             for _ in 0..3 {
                 hostnames.follow(&waiting, start);
-                tunnels.wait_for([&tunnel].into_iter(), start);
+                tunnels.wait_for(&[&tunnel].into(), |_| true, start);
             }
             let settled = |moves: &Moves| moves.settled(grace, start + Duration::from_secs(86_400));
             let is_over = requests == REQUESTS_MIN;
@@ -184,9 +221,10 @@ mod tests {
         for (number, now) in year::loops() {
             let id = format!("{number:08x}-a4ef-4643-bbbc-4a0ed4fc8415");
             let (hostname, tunnel) = (format!("h{number}.example.com"), TunnelId::parse(&id).expect("an id"));
-            moves.see(BTreeMap::from([(hostname.as_str().into(), tunnel.clone())]), now);
+            let left_behind = BTreeMap::from([(hostname.as_str().into(), tunnel.clone())]);
+            moves.see(left_behind, Duration::from_secs(30), now);
             moves.follow(&Plan { handed_over: vec![hostname.as_str().into()], ..Plan::default() }, now);
-            moves.wait_for([&tunnel].into_iter(), now);
+            moves.wait_for(&[&tunnel].into(), |_| true, now);
             moves.begin(&hostname, tunnel, now);
             assert_eq!((moves.led.len(), moves.awaited.len(), moves.handed_over.len()), (1, 1, 1));
         }

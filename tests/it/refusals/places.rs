@@ -1,10 +1,15 @@
 //! A tunnel or a zone that cannot be written costs its own hostnames something, and no others.
 
-use cloudflare_emulator::{Call, Fault, Matcher, Plan, Refusal, RuleText, Visit};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloudflare_emulator::{Call, Emulator, Fault, Matcher, Plan, Refusal, RuleText, Visit};
+use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::external_dns::TXT;
 use test_support::harness::{Harness, endpoint, published};
 
+use crate::latency::ProgramWithLatency;
 use crate::shared_account::{SharedAccount, settle, stamp};
 
 const BOTH: (&str, &str) = ("CF_TUNNEL_ID", "home,office");
@@ -323,4 +328,90 @@ fn a_foreign_rule_is_kept_though_its_digest_cannot_be_taken_off_our_stamp() {
         account.harness.rules().iter().any(|rule| rule.contains("http://theirs:1")),
         "not withdrawn either"
     );
+}
+
+/// The same where the zone cannot be written at all: the digest waits, and whoever has nothing to do with it does not.
+#[test]
+fn a_digest_that_cannot_be_taken_off_a_stamp_keeps_nobody_elsewhere_waiting() {
+    let account = SharedAccount::new();
+    let program = account.harness.start_with(&[BOTH]);
+    let external_dns = program.external_dns();
+    let tunnel = account.harness.tunnel.clone();
+    account.cloudflare().edit_after(Matcher::batch(), 1, move |cloudflare| {
+        let document = r#"{"ingress":[{"hostname":"web.example.com","service":"http://theirs:1"},{"service":"http_status:503"}]}"#;
+        cloudflare.put_configuration(&tunnel, document).expect("Cloudflare takes it");
+    });
+    let batch = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", account.harness.zone));
+    for nth in 2..30 {
+        account.cloudflare().fault(batch.clone(), nth, Fault::status(500));
+    }
+    let taken = published("web.example.com", "http://web:80");
+    let mut desired = vec![taken, in_office("first.example.org", "http://first:80")];
+    for name in ["second.example.org", "third.example.org"] {
+        assert_eq!(external_dns.run_loop(&desired).err(), Some(503), "the digest is left to do");
+        desired.push(in_office(name, "http://next:80"));
+    }
+    assert_eq!(served(&account.harness, "web.example.com"), "http://theirs:1");
+    assert_eq!(served(&account.harness, "first.example.org"), "http://first:80");
+    assert_eq!(served(&account.harness, "second.example.org"), "http://next:80");
+    account.cloudflare().clear_faults();
+    external_dns.run_loop(&desired).expect("the digest is taken off, and the rest is done");
+    assert_eq!(served(&account.harness, "web.example.com"), "http://theirs:1");
+    assert_eq!(served(&account.harness, "third.example.org"), "http://next:80");
+    assert!(!has_record(&account, "web.example.com"), "the place is somebody else's");
+}
+
+/// A configuration that takes as long to fail as a call may, beside one that takes a second.
+#[test]
+fn a_tunnel_whose_writes_fail_late_leaves_all_the_time_to_others_from_the_next_loop_on() {
+    let account = SharedAccount::new();
+    let mut tunnels = [("home", &account.harness.tunnel), ("office", &account.office)];
+    tunnels.sort_unstable_by_key(|(_, id)| *id);
+    let [(slow, slow_id), (quick, _)] = tunnels;
+    let call = Duration::from_secs(1);
+    let program = ProgramWithLatency::new(&account.harness, call, &[BOTH]);
+    let put = configuration_of(&account, "PUT", slow_id);
+    let fail_late = |cloudflare: &Emulator| {
+        for nth in 1..10 {
+            let clock = Arc::clone(&program.clock);
+            cloudflare.edit_before(put.clone(), nth, move |_| clock.put_ahead(limits::RESPONSE_TIMEOUT));
+        }
+        cloudflare.fault_every(put.clone(), Fault::status(500));
+    };
+    let service = ("tunnel-service", "http://web:80");
+    let desired = [
+        endpoint("slow.example.com", &[("tunnel", slow), service]),
+        endpoint("quick.example.com", &[("tunnel", quick), service]),
+        endpoint("quick.example.org", &[("tunnel", quick), service]),
+    ];
+    for _ in 0..3 {
+        let answer = program.run_loop_with(&account.harness, &desired, fail_late);
+        assert_eq!(answer.err(), Some(503));
+        program.clock.put_ahead(Duration::from_secs(60));
+    }
+    for name in ["quick.example.com", "quick.example.org"] {
+        assert_eq!(served(&account.harness, name), "http://web:80", "{name}");
+    }
+    // Once it can be written, it is.
+    for _ in 0..2 {
+        let _ = program.run_loop(&account.harness, &desired);
+        program.clock.put_ahead(Duration::from_secs(60));
+    }
+    assert_eq!(served(&account.harness, "slow.example.com"), "http://web:80");
+}
+
+/// Nothing is sent to anybody until it is over.
+#[test]
+fn a_rate_limit_ends_a_request_with_one_line() {
+    let account = SharedAccount::new();
+    let program = account.harness.start_with(&[BOTH]);
+    account.cloudflare().fault(Matcher::writes(), 1, Fault::limited(60));
+    let desired = [
+        published("home.example.com", "http://web:80"),
+        in_office("office.example.com", "http://web:80"),
+        in_office("office.example.org", "http://web:80"),
+    ];
+    assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503));
+    let limited = account.harness.log.lines_with(&["rate limit"]);
+    assert_eq!(limited.len(), 1, "{limited:#?}");
 }
