@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Settled, plan};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
@@ -98,6 +99,31 @@ fn path_in(tunnel: &str) -> Endpoint {
             ("tunnel-path", "^/new$"),
         ],
     )
+}
+
+/// Its record may be on the way to the edge still.
+#[test]
+fn a_wildcard_waits_for_a_name_that_was_led_out_of_its_tunnel_a_short_time_ago() {
+    let (wild, name) = (through(HOME, WILDCARD, "http://wild:80"), through(OFFICE, NAME, "http://web:80"));
+    let (before, after) = ([wild, name.clone()], [name]);
+    let moving = |name: &str, tunnel: TunnelId| Settled {
+        moving: [(name.into(), tunnel)].into(),
+        ..Settled::default()
+    };
+    let (office, home) = (tunnel_id(OFFICE), tunnel_id(HOME));
+    for (label, settled, expected) in [
+        ("nobody moves", Settled::default(), vec![]),
+        ("the name does", moving(NAME, office.clone()), vec![format!("{WILDCARD} ")]),
+        ("into the wildcard's own tunnel", moving(NAME, home), vec![]),
+        ("a name beside it does", moving("web.example.com", office.clone()), vec![]),
+        (
+            "it has waited long enough",
+            Settled { handed_over: [WILDCARD.into()].into(), ..moving(NAME, office) },
+            vec![],
+        ),
+    ] {
+        assert_eq!(waiting(&before, &after, &settled), expected, "{label}");
+    }
 }
 
 /// Or a name that comes in every loop would keep the wildcard for ever.

@@ -73,6 +73,10 @@ impl<'a> Execution<'a> {
                 }
                 if error.may_have_been_done() {
                     self.note_sent(pieces, false);
+                    // If it was, visitors begin to leave what stays behind.
+                    if stage == Stage::Repoint {
+                        self.note_led_over(pieces);
+                    }
                 }
                 Ok(match self.judge(error)? {
                     Ok(answer) => {

@@ -2,7 +2,8 @@
 //! name to the wildcard.
 //!
 //! Each hostname is planned by itself, its record is led over last of all, and any of its writes may fail while those of
-//! others are done. So what visitors come from goes in a later loop, when the snapshot shows what serves them then.
+//! others are done. So what visitors come from goes in a later loop, when the snapshot shows what serves them then, and
+//! records that lead them there have had the time to reach the edge.
 
 use std::collections::BTreeMap;
 use std::iter::successors;
@@ -21,29 +22,32 @@ pub(super) fn too_early(
     situation: Situation<'_>,
 ) -> Vec<RefusedEdit> {
     let Situation { snapshot, settled, .. } = situation;
-    let mut waiting = Vec::new();
     // They come first by name.
     if !plan.hosts.first().is_some_and(|host| host.hostname.starts_with('*')) {
-        return waiting;
+        return Vec::new();
+    }
+    // Who goes, and who takes its visitors over.
+    let mut pairs: Vec<(&HostPlan, &str)> = Vec::new();
+    for (name, led_to) in &settled.moving {
+        // Some of its visitors are still led to where it was.
+        let left = wildcards_over(name, plan).filter(|wildcard| leaves(wildcard, |tunnel| tunnel != led_to));
+        pairs.extend(left.map(|wildcard| (wildcard, &**name)));
     }
     for host in &plan.hosts {
         let Some(led_to) = snapshot.led_to(&host.hostname) else { continue };
         for wildcard in wildcards_over(&host.hostname, plan) {
-            let (goes, comes) = if comes(host, snapshot) && leaves(wildcard, &led_to) {
-                (wildcard, host)
+            if comes(host, snapshot) && leaves(wildcard, |tunnel| *tunnel == led_to) {
+                pairs.push((wildcard, &host.hostname));
             } else if host.vanishes && comes(wildcard, snapshot) {
-                (host, wildcard)
-            } else {
-                continue;
-            };
-            if let Some(request) = requests.get(&goes.hostname)
-                && !settled.handed_over.contains(&goes.hostname)
-            {
-                waiting.extend(withdrawals(goes, request, &comes.hostname));
+                pairs.push((host, &wildcard.hostname));
             }
         }
     }
-    waiting
+    pairs.retain(|(goes, _)| !settled.handed_over.contains(&goes.hostname));
+    let waiting = pairs
+        .into_iter()
+        .filter_map(|(goes, other)| Some(withdrawals(goes, requests.get(&goes.hostname)?, other)));
+    waiting.flatten().collect()
 }
 
 /// The wildcards above a name that the plan writes.
@@ -53,10 +57,10 @@ fn wildcards_over<'p>(name: &'p str, plan: &'p Plan) -> impl Iterator<Item = &'p
     names.filter_map(|wildcard| plan.host(&wildcard))
 }
 
-/// True if a rule of the hostname goes from the tunnel.
-fn leaves(host: &HostPlan, led_to: &TunnelId) -> bool {
+/// True if a rule of the hostname goes from such a tunnel.
+fn leaves(host: &HostPlan, is_such: impl Fn(&TunnelId) -> bool) -> bool {
     let mut edits = host.edits.values().flatten();
-    edits.any(|(tunnel, edit)| tunnel == led_to && matches!(edit, RuleEdit::Remove { .. }))
+    edits.any(|(tunnel, edit)| is_such(tunnel) && matches!(edit, RuleEdit::Remove { .. }))
 }
 
 /// True if a rule or the record of the hostname is not there yet, or its record is led over.

@@ -413,6 +413,29 @@ fn a_zone_or_a_tunnel_that_cannot_be_written_keeps_nobody_elsewhere_waiting() {
 
 const WILD: &str = "*.apps.example.org";
 
+/// ExternalDNS's loops follow each other that fast where it goes by events.
+#[test]
+fn a_wildcard_stays_until_records_that_lead_a_name_out_of_it_are_at_the_edge() {
+    let records = Pace { records: 20_000, ..pace(&[0]) };
+    let mut simulation = Simulation::new(SharedAccount::new(), &[], records);
+    simulation.run_to_rest(&[through("office", WILD, "http://apps:80")]).expect("published");
+    let host = "web.apps.example.org";
+    let wanted = [through("home", host, "http://web:80")];
+    let (mut answers, mut served) = (Vec::new(), Vec::new());
+    for _ in 0..20 {
+        answers.push(run(&mut simulation, &wanted).0.err());
+        for _ in 0..5 {
+            served.push(got(&simulation, host, "/"));
+            pass(&simulation, 1);
+        }
+    }
+    served.dedup();
+    assert_eq!(served, ["http://apps:80 by office", "http://web:80 by home"], "{answers:?}");
+    assert_eq!(answers.last(), Some(&None), "{answers:?}");
+    let gone = got(&simulation, "other.apps.example.org", "/");
+    assert!(!gone.contains("apps:80"), "{gone}: {answers:?}");
+}
+
 #[test]
 fn a_withdrawn_path_of_a_wildcard_goes_though_names_come_below_it_in_every_loop() {
     let mut simulation = Simulation::new(SharedAccount::new(), &[], pace(&[0]));
