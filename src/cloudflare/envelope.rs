@@ -317,8 +317,7 @@ mod tests {
         let mute = r#"{"success":false,"errors":[]}"#;
         for body in [html, "", "null", "[]", "\"text\"", "{}", r#"{"error":"x"}"#, mute] {
             assert!(matches!(read(502, body), Err(Error::Failed(_))), "{body}");
-            assert!(matches!(read(401, body), Err(Error::Credentials(_))), "{body}");
-            for status in [200, 302, 400, 403, 404, 405, 407, 413, 451] {
+            for status in [200, 302, 400, 401, 403, 404, 405, 407, 413, 451] {
                 assert!(matches!(read(status, body), Err(Error::Intercepted(_))), "{status} {body}");
             }
             assert!(

@@ -98,7 +98,6 @@ pub(super) fn classify(resource: Resource, refusal: &ApiRejection) -> ErrorClass
     }
     match refusal.status {
         408 | 500.. => ErrorClass::Failed,
-        401 => ErrorClass::Credentials,
         _ if !refusal.is_of_cloudflare() => ErrorClass::Intercepted,
         403 => ErrorClass::Credentials,
         404 => ErrorClass::NotFound,
@@ -224,12 +223,12 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_code_is_sorted_by_its_status() {
-        use ErrorClass::{Credentials, Failed, Intercepted, Limited};
+        use ErrorClass::{Failed, Intercepted, Limited};
         for (status, expected) in [
             (200, Intercepted),
             (301, Intercepted),
             (400, Intercepted),
-            (401, Credentials),
+            (401, Intercepted),
             (403, Intercepted),
             (404, Intercepted),
             (405, Intercepted),

@@ -8,7 +8,7 @@ use test_support::harness::{Harness, published};
 use crate::shared_account::{SharedAccount, settle};
 
 /// What was met in place of an answer.
-const STATUSES: [u16; 9] = [200, 302, 400, 403, 404, 405, 407, 413, 451];
+const STATUSES: [u16; 10] = [200, 302, 400, 401, 403, 404, 405, 407, 413, 451];
 
 const HOSTNAMES: usize = 20;
 

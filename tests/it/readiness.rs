@@ -296,6 +296,20 @@ fn what_a_good_token_may_not_do_and_what_goes_by_leave_readiness_alone() {
     }
 }
 
+/// A proxy with a login of its own answers so, and Cloudflare never without a code.
+#[test]
+fn a_page_with_401_in_cloudflares_place_says_nothing_of_the_token() {
+    let stopped = Stopped::new(&[]);
+    let body = "<!DOCTYPE html><html><title>Sign in to the proxy</title></html>".to_owned();
+    let page = Fault::Status { code: 401, headers: Vec::new(), body };
+    stopped.harness.cloudflare.fault_every(Matcher::any(), page);
+    stopped.program.external_dns().records().expect_err("there is no answer");
+    stopped.checks_after(Duration::from_secs(60));
+    assert!(stopped.program.is_ready());
+    let said = stopped.harness.log.lines_with(&["answered in its place", "401"]);
+    assert!(!said.is_empty(), "whoever reads the log looks for a proxy");
+}
+
 #[test]
 fn a_tunnel_that_is_deleted_later_ends_readiness_until_there_is_one_of_its_name() {
     let fixture = Fixture::new(Harness::new(), &[]);
