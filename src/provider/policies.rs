@@ -20,6 +20,10 @@ const READ_AGAIN_PAUSE: Duration = Duration::from_secs(300);
 /// Policies older than this are read again.
 const MAX_AGE: Duration = Duration::from_secs(600);
 
+/// After a failure that may pass they are read again this soon: once a loop of ExternalDNS, and not in each of its
+/// requests, as a reading that gets no answer takes a third of a request's time.
+const FAILURE_PAUSE: Duration = Duration::from_secs(10);
+
 /// The state between two readings.
 #[derive(Debug, Default)]
 pub(super) struct PolicyReader {
@@ -33,6 +37,8 @@ struct State {
     /// A name fitted none of them.
     is_missed: bool,
     read_at: Option<Instant>,
+    /// The last reading failed, and may not fail again.
+    has_failed: bool,
     said: Option<String>,
 }
 
@@ -58,8 +64,14 @@ impl PolicyReader {
             let now = clock.now();
             let age = state.read_at.map_or(Duration::MAX, |at| now.saturating_duration_since(at));
             let is_missed = state.is_missed || settings.access_policies().is_none();
-            let is_due = age >= if is_missed { READ_AGAIN_PAUSE } else { MAX_AGE };
-            if !is_due || !(state.is_named || settings.policy.names_access_policies()) {
+            let pause = if state.has_failed {
+                FAILURE_PAUSE
+            } else if is_missed {
+                READ_AGAIN_PAUSE
+            } else {
+                MAX_AGE
+            };
+            if age < pause || !(state.is_named || settings.policy.names_access_policies()) {
                 return None;
             }
             state.read_at = Some(now);
@@ -80,10 +92,8 @@ impl PolicyReader {
                     text.push_str(
                         "; the token needs the permission Account: Access: Apps and Policies: Edit",
                     );
-                } else {
-                    // It may pass by itself, and hostnames wait for it.
-                    state.read_at = None;
                 }
+                state.has_failed = !is_lasting;
                 if state.said.as_ref() != Some(&text) {
                     warn!(
                         "the account's Access policies cannot be read, so no hostname can be protected anew: {text}"

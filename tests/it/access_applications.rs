@@ -400,8 +400,26 @@ fn what_asks_for_policies_that_one_answer_did_not_show_is_undecided_until_the_ne
     assert!(stage.logged(&["refused=undecided", NAME, "the account's policies could not be read"]));
     assert!(!stage.logged(&["the token needs the permission"]));
     stage.cloudflare().clear_faults();
+    stage.cloudflare().advance_clock(Duration::from_secs(60));
     assert_eq!(run(), None, "it is published in the next loop");
     assert_eq!(stage.applications().len(), 1);
+}
+
+/// A reading without an answer takes a third of a request's time, which others need.
+#[test]
+fn policies_that_cannot_be_read_are_asked_for_in_one_request_of_a_loop() {
+    let stage = Stage::new(&[]);
+    let desired = [wish("staff")];
+    stage.cloudflare().fault_every(Matcher::list_policies(), Fault::status(502));
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        stage.cloudflare().take_calls();
+        let _ = stage.program.external_dns().run_loop(&desired);
+        let calls = stage.cloudflare().take_calls();
+        times.push(calls.iter().filter(|call| call.path.ends_with("/access/policies")).count());
+        stage.cloudflare().advance_clock(Duration::from_secs(60));
+    }
+    assert_eq!(times, [4; 3], "one reading and its three repetitions");
 }
 
 /// Its application is not made, and that is no reason to ask again.
