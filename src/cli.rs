@@ -10,7 +10,8 @@
 
 use argh::{EarlyExit, FromArgs};
 
-use crate::config::names;
+use crate::limits;
+use crate::model::text::{edit_distance, quoted};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Command {
@@ -245,7 +246,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Ar
         |EarlyExit { output, status }| match status {
             Ok(()) => CliExit::Help(output),
             Err(()) => CliExit::Mistake(match output.trim_end().strip_prefix("Unrecognized argument: ") {
-                Some(flag) => names::unknown_flag(flag),
+                Some(flag) => unknown_flag(flag),
                 None => output,
             }),
         },
@@ -290,6 +291,21 @@ fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Result<Vec<St
         }
     }
     Ok(split)
+}
+
+/// The words about a flag that nobody knows. Its value, which may be a secret, is no part of it.
+fn unknown_flag(given: &str) -> String {
+    let name = given.trim_start_matches('-').to_ascii_uppercase().replace("-", "_");
+    let mut nearest = ("HELP", name.len() / 3 + 1);
+    for flag in Arguments::VARIABLES.iter().filter(|_| name.len() <= limits::PROPERTY_NAME_MAX_BYTES) {
+        // A secret has no flag, but that of its file begins likewise.
+        let edits = if flag.starts_with(&name) { 1 } else { edit_distance(&name, flag) };
+        if edits < nearest.1 {
+            nearest = (flag, edits);
+        }
+    }
+    let nearest = nearest.0.to_ascii_lowercase().replace("_", "-");
+    format!("{} is no flag of this program; see --{nearest}", quoted(given))
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub(crate) use crate::provider::resolution::{
 pub use crate::provider::settings::ProviderSettings;
 pub use crate::provider::watch::Watch;
 use crate::provider::writer::Writer;
-use crate::reconcile::access_guard::AccessReading;
+use crate::reconcile::access_reading::AccessReading;
 use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::INVALID;
 use crate::reconcile::snapshot::Snapshot;

@@ -4,6 +4,7 @@
 //! returned as a value.
 
 pub mod access_guard;
+pub mod access_reading;
 pub mod access_wish;
 pub mod adjust;
 pub mod adopt;

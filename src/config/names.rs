@@ -107,21 +107,6 @@ pub(super) fn hint(name: &str, value: &str) -> Option<String> {
     }
 }
 
-/// The words about a flag that nobody knows. Its value, which may be a secret, is no part of it.
-pub(crate) fn unknown_flag(given: &str) -> String {
-    let name = given.trim_start_matches('-').to_ascii_uppercase().replace("-", "_");
-    let mut nearest = ("HELP", name.len() / 3 + 1);
-    for flag in Arguments::VARIABLES.iter().filter(|_| name.len() <= limits::PROPERTY_NAME_MAX_BYTES) {
-        // A secret has no flag, but that of its file begins likewise.
-        let edits = if flag.starts_with(&name) { 1 } else { edit_distance(&name, flag) };
-        if edits < nearest.1 {
-            nearest = (flag, edits);
-        }
-    }
-    let nearest = nearest.0.to_ascii_lowercase().replace("_", "-");
-    format!("{} is no flag of this program; see --{nearest}", quoted(given))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use crate::locks::lock;
 use crate::model::access::{Application, TeamName};
 use crate::model::{AccountId, Zone};
 use crate::reconcile::Policy;
-use crate::reconcile::access_guard::{AccessReading, AccessSnapshot, Unread};
+use crate::reconcile::access_reading::{AccessReading, AccessSnapshot, Unread};
 use crate::reconcile::applications;
 
 /// A team name older than this is read again: it can be changed, but hardly ever is.

@@ -18,7 +18,7 @@ use crate::observe::metrics::{Family, Metrics};
 use crate::provider::access_reader::{AccessReader, LIST_LAG_MAX};
 use crate::provider::resolution::Resolved;
 use crate::provider::writes::fingerprint;
-use crate::reconcile::access_guard::AccessSnapshot;
+use crate::reconcile::access_reading::AccessSnapshot;
 use crate::reconcile::access_wish::ProtectionWish;
 use crate::reconcile::applications::{self, Place};
 use crate::reconcile::plan::{ApplicationOperation, ApplicationWork, Reason, Refusal};

@@ -25,7 +25,7 @@ use crate::provider::request_error::RequestError;
 use crate::provider::resolution::Resolved;
 use crate::provider::writes::works;
 use crate::reconcile::Note;
-use crate::reconcile::access_guard::{AccessReading, AccessSnapshot};
+use crate::reconcile::access_reading::{AccessReading, AccessSnapshot};
 use crate::reconcile::plan::{self, ApplicationWork, HostPlan, Plan, Preview, Reason, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 

@@ -6,7 +6,7 @@ use crate::model::access::Application;
 use crate::model::endpoint::Endpoint;
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::Settings;
-use crate::reconcile::access_guard::{AccessReading, AccessSnapshot};
+use crate::reconcile::access_reading::{AccessReading, AccessSnapshot};
 use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::applications::{self, Place};
 use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE};

@@ -11,7 +11,7 @@ use crate::model::hostname::in_tree_order;
 use crate::model::{Hostname, Record, TunnelId, Zone, hostname};
 use crate::ordered::inserted;
 use crate::reconcile::Settings;
-use crate::reconcile::access_guard::AccessReading;
+use crate::reconcile::access_reading::AccessReading;
 use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
 
 /// The status of a delegated zone: visitors are led to its name servers.

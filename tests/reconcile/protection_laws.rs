@@ -6,7 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::model::access::{
 };
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
-use external_dns_cloudflare_tunnel_webhook::reconcile::access_guard::AccessReading;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access_reading::AccessReading;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use proptest::prelude::*;

@@ -1,0 +1,49 @@
+//! What was read of Cloudflare Access, or why it was not. Nothing that was not read counts as absent.
+
+use crate::model::access::{Application, TeamName};
+
+/// What was read of Access.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AccessReading {
+    /// Nothing, because nothing depends on it.
+    #[default]
+    NotAsked,
+    Failed(Unread),
+    Read(AccessSnapshot),
+}
+
+/// The reason why something of Access was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    pub reason: Box<str>,
+    /// It stays so until somebody mends it: the account has no Access, or the credentials lack a permission.
+    pub is_lasting: bool,
+}
+
+impl From<&str> for Unread {
+    /// A reason that passes by itself.
+    fn from(reason: &str) -> Self {
+        Self { reason: reason.into(), is_lasting: false }
+    }
+}
+
+/// The applications of Access at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessSnapshot {
+    pub team: TeamName,
+    /// Those of the account and of the zones.
+    pub applications: Vec<Application>,
+    /// The zones whose own applications could not be read, with the reasons.
+    pub unread_zones: Vec<(Box<str>, Unread)>,
+}
+
+impl AccessReading {
+    /// The reason why not everything was read that was asked for.
+    pub fn problem(&self) -> Option<&str> {
+        match self {
+            Self::NotAsked => None,
+            Self::Failed(unread) => Some(&unread.reason),
+            Self::Read(access) => access.unread_zones.first().map(|(_, unread)| &*unread.reason),
+        }
+    }
+}
