@@ -1,7 +1,7 @@
 //! Makes, replaces and deletes Access applications, before anything is planned that relies on them.
 //!
 //! Cloudflare's list may lack a new application for half a minute. So nothing is posted twice for a place within two
-//! minutes, whatever the first answer was.
+//! minutes, whatever the first answer was. A refusal is told again as long.
 
 use std::time::{Duration, Instant};
 
@@ -32,20 +32,26 @@ const APPLICATIONS_WARNING: usize = 450;
 /// The pause after a replacement that Cloudflare refused, or that somebody undid.
 const REPLACEMENT_PAUSE: Duration = limits::REJECTION_PAUSE_MIN;
 
-/// The outcome of a POST that was answered.
-const MADE: &str = "it was made";
-
 /// The memory from one request to the next.
 #[derive(Debug, Default)]
 pub(super) struct ApplicationMemory {
     has_tag: bool,
-    /// The first place that the last request left out. The next one begins there.
-    next: Option<Box<str>>,
-    /// By the name of the place, the last POST and what came of it.
-    posted: Vec<(Box<str>, Instant, Box<str>)>,
+    /// The first hostname and path that the last request left out. The next one begins there.
+    next: Option<(Box<str>, Box<str>)>,
+    posted: Vec<Posted>,
     /// By id, the last replacement that was answered: what was wanted in place of what, and what is told of it as long
     /// as that is wanted again.
     replaced: Vec<(Box<str>, Instant, u64, Reason)>,
+}
+
+/// A POST for a place.
+#[derive(Debug)]
+struct Posted {
+    place: Box<str>,
+    at: Instant,
+    was_made: bool,
+    /// What is told of the place until lists show what came of it.
+    reason: Reason,
 }
 
 /// What is needed to write applications.
@@ -68,20 +74,19 @@ impl ApplicationWriter<'_> {
         access: &AccessSnapshot,
     ) -> (Vec<Application>, Vec<Refusal>) {
         let now = self.clock.now();
-        self.memory.posted.retain(|(_, at, _)| now.saturating_duration_since(*at) < LIST_LAG_MAX);
+        self.memory.posted.retain(|posted| now.saturating_duration_since(posted.at) < LIST_LAG_MAX);
         self.memory.replaced.retain(|(_, at, _, _)| now.saturating_duration_since(*at) < REPLACEMENT_PAUSE);
         let mut present = access.applications.clone();
         let mut refusals = Vec::new();
         let time = self.deadline.remaining(self.clock);
         let next = self.memory.next.take();
-        let is_next =
-            |work: &ApplicationWork| next.as_deref().is_some_and(|next| *work.place.to_string() >= *next);
+        let is_next = |work: &ApplicationWork| next.as_ref().is_some_and(|next| name_of(work) >= *next);
         let (later, sooner) = work.split_at(work.iter().position(is_next).unwrap_or_default());
         for (nth, work) in sooner.iter().chain(later).enumerate() {
             let left = self.deadline.remaining(self.clock);
             let done = match lacking(nth, left, time, self.client.calls_left()) {
                 Some(means) => {
-                    self.memory.next.get_or_insert_with(|| work.place.to_string().into());
+                    self.memory.next.get_or_insert_with(|| name_of(work));
                     Err(Reason::Undecided(format!("there {means} left for its Access application")))
                 }
                 None => self.do_one(work, &mut present),
@@ -131,9 +136,8 @@ impl ApplicationWriter<'_> {
                 self.client.delete_access_application(account, id, self.deadline).map_err(told)?;
                 self.access.wrote(id, None, self.clock.now());
                 // What was posted was this one.
-                self.memory
-                    .posted
-                    .retain(|(place, _, outcome)| **place != *work.place.to_string() || **outcome != *MADE);
+                let place = work.place.to_string();
+                self.memory.posted.retain(|posted| *posted.place != *place || !posted.was_made);
                 let name = present.iter().find(|one| one.id == *id).map(|one| one.name.clone());
                 self.report("application_deleted", work, &name.unwrap_or_default(), "deleted");
                 present.retain(|one| one.id != *id);
@@ -144,31 +148,34 @@ impl ApplicationWriter<'_> {
 
     fn create(&mut self, place: &Place, wish: &ProtectionWish) -> Result<Application, Reason> {
         let name = place.to_string();
-        if let Some((_, _, outcome)) = self.memory.posted.iter().rfind(|(place, _, _)| **place == *name) {
-            return Err(Reason::Undecided(format!(
-                "its Access application was asked for less than {} s ago ({outcome}), and lists may not show it yet",
-                LIST_LAG_MAX.as_secs()
-            )));
+        if let Some(posted) = self.memory.posted.iter().rfind(|posted| *posted.place == *name) {
+            return Err(posted.reason.clone());
         }
         let ids = wish.ids().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         self.make_tag()?;
         let (account, owner) = (&self.resolved.account, &self.resolved.settings.policy.owner);
         let body = applications::body(place, wish, &ids, owner, None);
         let answer = self.client.create_access_application(account, &body, self.deadline);
-        // Whatever the answer is, it may have been made.
-        let outcome = answer.as_ref().map_or_else(|error| error.to_string().into(), |_| MADE.into());
-        self.memory.posted.push((name.into(), self.clock.now(), outcome));
+        let at = self.clock.now();
+        let mut note = |was_made: bool, reason: Reason| {
+            self.memory.posted.push(Posted { place: name.as_str().into(), at, was_made, reason });
+        };
         match answer {
             Ok(made) => {
-                self.access.wrote(&made.id, Some(made.clone()), self.clock.now());
+                note(true, not_shown_yet("it was made"));
+                self.access.wrote(&made.id, Some(made.clone()), at);
                 Ok(made)
             }
             Err(error) => {
-                if matches!(error, Error::Refused(_) | Error::NotFound(_)) {
+                let text = error.to_string();
+                let has_refused_tag = matches!(error, Error::Refused(_) | Error::NotFound(_));
+                let reason = told(error);
+                note(false, if reason.is_unfinished() { not_shown_yet(&text) } else { reason.clone() });
+                if has_refused_tag {
                     // The tag may be gone.
                     self.memory.has_tag = false;
                 }
-                Err(told(error))
+                Err(reason)
             }
         }
     }
@@ -241,6 +248,19 @@ impl ApplicationWriter<'_> {
         values.add(Family::Changes, &[kind], 1);
         values.set(Family::LastWrite, &[], self.clock.unix_seconds());
     }
+}
+
+/// The reason while nobody knows whether an application is there.
+fn not_shown_yet(outcome: &str) -> Reason {
+    Reason::Undecided(format!(
+        "its Access application was asked for less than {} s ago ({outcome}), and lists may not show it yet",
+        LIST_LAG_MAX.as_secs()
+    ))
+}
+
+/// The hostname and path, by which work is ordered.
+fn name_of(work: &ApplicationWork) -> (Box<str>, Box<str>) {
+    (work.hostname.clone(), work.set_identifier.clone())
 }
 
 /// Identifies a replacement: what is wanted in place of what.
