@@ -1,6 +1,7 @@
 //! Edits the list of rules: it decides which edits are refused, and applies the others.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
@@ -44,6 +45,11 @@ impl RuleEdit {
             Self::Put { rule, replaces: _ } => rule.path_text(),
             Self::Remove { hostname: _, path } => path.as_deref(),
         }
+    }
+
+    /// The order in which the rules of two edits stand in a list: a narrower one in front.
+    pub fn in_order_of_list(&self, other: &Self) -> Ordering {
+        self.scope().key().cmp(&other.scope().key())
     }
 
     fn scope(&self) -> Scope<'_> {

@@ -215,16 +215,13 @@ impl<'a> Execution<'a> {
         if self.late.contains(piece.hostname) != self.is_late {
             return false;
         }
-        let is_dropped = self.done.dropped.contains(piece.hostname);
+        // What stands beside a refused piece would get the requests of a rule that is not there, or was meant to go for
+        // it. The next request plans the hostname anew.
+        if self.done.dropped.contains(piece.hostname) {
+            return false;
+        }
         match self.aside.get(piece.hostname) {
-            None => !self.is_narrowing && !is_dropped,
-            // This piece stood beside a refused one of the same hostname.
-            Some(since) if is_dropped => {
-                let mut rejections = self.done.rejections.iter();
-                self.is_narrowing
-                    && *since == Some(step)
-                    && !rejections.any(|rejection| rejection.work == piece.content())
-            }
+            None => !self.is_narrowing,
             Some(since) => self.is_narrowing && *since <= Some(step),
         }
     }
@@ -368,18 +365,19 @@ impl<'a> Execution<'a> {
         for piece in pieces {
             let refusal = self.leave_out(piece.hostname, Reason::Cloudflare(text.clone()));
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
-                self.note_what_is_left(step, piece.hostname);
+                self.note_what_is_left(step, piece.hostname, &|beside| !pieces.contains(beside));
             }
             let (quota, document) = (quota.clone(), document.clone());
             self.done.rejections.push(Rejection { refusal, work: piece.content(), quota, document });
         }
     }
 
-    /// A refused rule delays the rest of its hostname's work only for this request. After a refused withdrawal or move,
-    /// everything else waits.
-    fn note_what_is_left(&mut self, step: Step<'a>, hostname: &str) {
+    /// A refused rule delays the rest of its hostname's work only for this request: later steps, and what `waits` of this
+    /// one. After a refused withdrawal or move, everything else waits.
+    fn note_what_is_left(&mut self, step: Step<'a>, hostname: &str, waits: &dyn Fn(&Piece<'a>) -> bool) {
         let host = self.plan.host(hostname).filter(|host| host.moves_to.is_none());
-        self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(|(later, _)| later > step));
+        let is_left = |(at, piece): (Step<'a>, Piece<'a>)| at > step || at == step && waits(&piece);
+        self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(is_left));
     }
 
     fn leave_out_all(&mut self, pieces: &[Piece<'a>], reason: &Reason) {

@@ -26,7 +26,7 @@ use crate::provider::resolution::Resolved;
 use crate::provider::writes::works;
 use crate::reconcile::Note;
 use crate::reconcile::access_reading::{AccessReading, AccessSnapshot};
-use crate::reconcile::plan::{self, ApplicationWork, HostPlan, Plan, Preview, Reason, Refusal};
+use crate::reconcile::plan::{self, ApplicationWork, Earlier, HostPlan, Plan, Preview, Reason, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The number of times that one request begins at the read, after writes without an answer.
@@ -218,13 +218,15 @@ impl Turn<'_> {
         }
         let (done, outcome) = self.execute(&plan, &snapshot);
         self.memory.refused_work.keep_doubts(&done);
+        // Another attempt helps where an answer was lost. A place that failed before would cost everybody's calls.
+        let is_news = !done.failed_places.is_subset(&self.memory.failed_places);
         self.memory.failed_places.clone_from(&done.failed_places);
         if !outcome.as_ref().is_err_and(Stop::ends_run) {
             self.remember(&plan, &done, &snapshot);
         }
         match outcome {
             Ok(()) => {}
-            Err(Stop::Uncertain(_)) if may_repeat => return Ok(Next::Again),
+            Err(Stop::Uncertain(_)) if may_repeat && is_news => return Ok(Next::Again),
             Err(stop) => {
                 self.writer.report(&plan, &done);
                 return Err(stop.into());
@@ -300,13 +302,19 @@ impl Turn<'_> {
     fn plan(&mut self, snapshot: &Snapshot) -> Result<Plan, RequestError> {
         let now = self.writer.clock.now();
         let settings = &self.resolved.settings;
-        let moves = &mut self.memory.moves;
-        moves.see(snapshot.left_behind(settings), self.writer.move_grace, now);
-        let settled = moves.settled(self.writer.move_grace, now);
+        self.memory.moves.see(snapshot.left_behind(settings), self.writer.move_grace, now);
+        let earlier = self.earlier(snapshot);
         let plan =
-            plan::plan(self.changes, snapshot, &settled, settings).map_err(RequestError::WrongOwner)?;
-        moves.follow(&plan, now);
+            plan::plan(self.changes, snapshot, &earlier, settings).map_err(RequestError::WrongOwner)?;
+        self.memory.moves.follow(&plan, now);
         Ok(self.without_held_back(plan, snapshot))
+    }
+
+    fn earlier(&mut self, snapshot: &Snapshot) -> Earlier {
+        let now = self.writer.clock.now();
+        let Memory { refused_work, moves, .. } = &mut *self.memory;
+        refused_work.notice_other_writers(snapshot, now);
+        Earlier { refused: refused_work.reasons(snapshot, now), ..moves.earlier(self.writer.move_grace, now) }
     }
 
     /// What applications need, and the plan as it may be then; `None` if nothing depends on them.
@@ -314,9 +322,9 @@ impl Turn<'_> {
         if !matches!(snapshot.access, AccessReading::Read(_)) {
             return Ok(None);
         }
-        let settled = self.memory.moves.settled(self.writer.move_grace, self.writer.clock.now());
+        let earlier = self.earlier(snapshot);
         let (changes, settings) = (self.changes, &self.resolved.settings);
-        plan::preview(changes, snapshot, &settled, settings, &mut |plan| {
+        plan::preview(changes, snapshot, &earlier, settings, &mut |plan| {
             self.without_held_back(plan, snapshot)
         })
         .map(Some)
@@ -366,9 +374,7 @@ impl Turn<'_> {
 
     fn without_held_back(&mut self, plan: Plan, snapshot: &Snapshot) -> Plan {
         let now = self.writer.clock.now();
-        let refused_work = &mut self.memory.refused_work;
-        refused_work.notice_other_writers(snapshot, now);
-        hold_back(plan, snapshot, refused_work, &mut lock(&self.writer.state.write_loops), now)
+        hold_back(plan, snapshot, &self.memory.refused_work, &mut lock(&self.writer.state.write_loops), now)
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Stop>) {
@@ -412,8 +418,9 @@ impl Turn<'_> {
     }
 }
 
-/// The refusals of a plan. What waits for its application is told with the reason why there is none: making it failed
-/// `earlier`, or the preview refuses the endpoint, or another one of its object, whatever application it has.
+/// The refusals of a plan. What waits for its application, or for that of another rule of its object, is told with the
+/// reason why there is none: making it failed `earlier`, or the preview refuses the endpoint, whatever application it
+/// has.
 fn told_once(refusals: Vec<Refusal>, earlier: Vec<Refusal>, previewed: &[Refusal]) -> Vec<Refusal> {
     let mut told = Vec::with_capacity(refusals.len() + earlier.len());
     for refusal in refusals {
@@ -425,9 +432,10 @@ fn told_once(refusals: Vec<Refusal>, earlier: Vec<Refusal>, previewed: &[Refusal
         if !matches!(refusal.reason, Reason::Undecided(_)) {
             told.push(refusal);
         } else if !earlier.iter().any(|one| is_same(&one)) {
-            let cause = previewed.iter().find(is_same).or_else(|| previewed.iter().find(is_beside));
-            // What the preview leaves to a later request as well has to be asked for again.
-            let mut causes = previewed.iter().filter(|one| is_same(one) || is_beside(one));
+            let known = || earlier.iter().chain(previewed);
+            let cause = known().find(is_same).or_else(|| known().find(is_beside));
+            // What is left to a later request as well has to be asked for again.
+            let mut causes = known().filter(|one| is_same(one) || is_beside(one));
             let is_left = causes.any(|one| one.reason.is_unfinished());
             told.push(cause.filter(|_| !is_left).cloned().unwrap_or(refusal));
         }
@@ -447,7 +455,7 @@ mod tests {
         let refusal = |hostname: &str, path: &str, reason: Reason| Refusal {
             hostname: hostname.into(),
             set_identifier: Some(path.into()),
-            resource: None,
+            resource: Some(format!("ingress/shop/web{path}").into()),
             reason,
         };
         let undecided = || Reason::Undecided("its application is not there yet".to_owned());
@@ -482,6 +490,7 @@ mod tests {
         ];
         let expected = vec![cause.clone(), unmade("^/y", "ingress/two/web")];
         assert_eq!(told_once(later.clone(), Vec::new(), &[elsewhere, cause.clone()]), expected);
+        assert_eq!(told_once(later.clone(), vec![cause.clone()], &[]), expected, "it could not be made");
         let whole = Refusal { set_identifier: None, ..cause };
         assert_eq!(told_once(later, Vec::new(), std::slice::from_ref(&whole)), [whole]);
     }

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher};
 
 use crate::ingress::{Owned, Rule, RuleEdit};
-use crate::model::{Record, TunnelId, ZoneId};
+use crate::model::{NewRecord, Record, RecordPatch, TunnelId, ZoneId};
 use crate::provider::description::describe_operation;
-use crate::reconcile::plan::{HostPlan, RecordOperation, Stage};
+use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, rule_work};
 use crate::reconcile::snapshot::Snapshot;
 
 /// Every tunnel's rules, each marked as ours or not.
@@ -37,14 +37,24 @@ pub(super) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
 /// refused either way.
 pub(super) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> Box<str> {
     match edit {
-        RuleEdit::Put { rule, replaces: _ } => format!("{tunnel} {rule:?}").into(),
+        RuleEdit::Put { rule, replaces: _ } => rule_work(tunnel, rule),
         RuleEdit::Remove { hostname, path } => format!("{tunnel} remove {hostname:?} {path:?}").into(),
     }
 }
 
-/// The content of a hostname's operations, by which a refusal is remembered.
+/// The content of a hostname's operations, by which a refusal is remembered. The text of a TXT record does not count: it
+/// is another one each time where ExternalDNS encrypts it.
 pub(super) fn record_work(operations: &[RecordOperation]) -> Box<str> {
-    format!("{operations:?}").into()
+    let contents = operations.iter().map(|operation| match operation {
+        RecordOperation::Post(record) if &*record.kind == "TXT" => {
+            format!("{:?}", NewRecord { content: Box::default(), ..record.clone() })
+        }
+        RecordOperation::Patch(patch, subject) if &*subject.kind == "TXT" => {
+            format!("{:?}", RecordPatch { content: None, ..patch.clone() })
+        }
+        operation => format!("{operation:?}"),
+    });
+    contents.collect::<String>().into()
 }
 
 /// The key by which work in doubt is remembered.
@@ -159,7 +169,7 @@ pub(super) fn record_write(
 mod tests {
     use super::*;
     use crate::fixture::{document, put, tunnel};
-    use crate::model::{Hostname, RecordId, RecordPatch};
+    use crate::model::{Hostname, RecordId};
     use crate::reconcile::plan::Subject;
     use crate::reconcile::snapshot::TunnelSnapshot;
 

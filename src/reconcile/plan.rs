@@ -18,7 +18,7 @@ pub use preview::{ApplicationOperation, ApplicationWork, Preview};
 pub use refusal::{Reason, Refusal};
 pub use request::{WrongOwner, concerns};
 
-use crate::ingress::{Document, RuleEdit};
+use crate::ingress::{Document, RuleEdit, WantedRule};
 use crate::labels::labels;
 use crate::model::endpoint::Changes;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
@@ -81,9 +81,11 @@ pub struct Plan {
     pub own_after: OwnRules,
 }
 
-/// The hostnames and tunnels that have waited long enough.
+/// What is known from earlier requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct Earlier {
+    /// Rules that Cloudflare refused and would refuse again, by [`rule_work`], with the reasons.
+    pub refused: BTreeMap<Box<str>, Reason>,
     /// Their records have led to the same tunnel for so long that no visitor is led elsewhere any more.
     pub moved: BTreeSet<Box<str>>,
     /// Their records have led to these tunnels for a shorter time.
@@ -92,6 +94,11 @@ pub struct Settled {
     pub handed_over: BTreeSet<Box<str>>,
     /// Hostnames have waited for these tunnels for so long that withdrawals in them wait no longer.
     pub late: BTreeSet<TunnelId>,
+}
+
+/// The content of a rule, by which a refusal is remembered.
+pub fn rule_work(tunnel: &TunnelId, rule: &WantedRule) -> Box<str> {
+    format!("{tunnel} {rule:?}").into()
 }
 
 /// Something foreign that becomes ours with the stamp.
@@ -182,12 +189,12 @@ pub struct Subject {
 pub fn plan(
     changes: &Changes,
     snapshot: &Snapshot,
-    settled: &Settled,
+    earlier: &Earlier,
     settings: &Settings,
 ) -> Result<Plan, WrongOwner> {
     let own = snapshot.own_rules(settings);
-    let judge = Judge { snapshot, settings, own: &own, is_preview: false };
-    Ok(planned(&judge.judged(Requests::read(changes, settings)?), settled, judge))
+    let judge = Judge { snapshot, settings, own: &own, earlier, is_preview: false };
+    Ok(planned(&judge.judged(Requests::read(changes, settings)?), judge))
 }
 
 /// What has to be done about Access applications before [`plan`] can plan everything, and the plan as it may be then,
@@ -199,21 +206,21 @@ pub fn plan(
 pub fn preview(
     changes: &Changes,
     snapshot: &Snapshot,
-    settled: &Settled,
+    earlier: &Earlier,
     settings: &Settings,
     hold_back: &mut dyn FnMut(Plan) -> Plan,
 ) -> Result<Preview, WrongOwner> {
     let own = snapshot.own_rules(settings);
-    let judge = Judge { snapshot, settings, own: &own, is_preview: true };
+    let judge = Judge { snapshot, settings, own: &own, earlier, is_preview: true };
     let requests = judge.judged(Requests::read(changes, settings)?);
-    Ok(Preview::of(hold_back(planned(&requests, settled, judge)), &requests, judge))
+    Ok(Preview::of(hold_back(planned(&requests, judge)), &requests, judge))
 }
 
-fn planned(requests: &Requests, settled: &Settled, judge: Judge<'_>) -> Plan {
-    let Judge { snapshot, settings, own, .. } = judge;
+fn planned(requests: &Requests, judge: Judge<'_>) -> Plan {
+    let Judge { snapshot, settings, own, earlier, is_preview: _ } = judge;
     let Requests { by_hostname, notes, refusals } = requests;
     let owned = snapshot.owned(own);
-    let situation = Situation { snapshot, settings, settled, owned: &owned };
+    let situation = Situation { snapshot, settings, earlier, owned: &owned };
     let mut plan = allowed_by_documents(by_hostname, own, situation);
     plan.hosts.retain(|host| !host.is_empty());
     plan.refusals.extend(refusals.iter().cloned());
@@ -234,8 +241,8 @@ pub fn disown(
     settings: &Settings,
 ) -> Plan {
     let own = snapshot.own_rules(settings);
-    let (settled, owned) = (Settled::default(), BTreeMap::new());
-    let situation = Situation { snapshot, settings, settled: &settled, owned: &owned };
+    let (earlier, owned) = (Earlier::default(), BTreeMap::new());
+    let situation = Situation { snapshot, settings, earlier: &earlier, owned: &owned };
     let hosts = disowned
         .iter()
         .filter_map(|(name, digests)| {

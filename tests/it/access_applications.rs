@@ -1,8 +1,10 @@
 //! When an Access application is made, replaced and deleted, how often that is tried, and what is told of it.
 
+#![allow(clippy::indexing_slicing, reason = "what is missing fails the test")]
+
 use std::time::Duration;
 
-use cloudflare_emulator::{Application, Cloudflare, Fault, Matcher, RuleText};
+use cloudflare_emulator::{Application, Cloudflare, Fault, Matcher, Plan, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::harness::endpoint;
@@ -474,4 +476,82 @@ fn a_lasting_lack_of_the_policies_is_no_503_for_ever() {
     }
     let lines = stage.harness.log.lines_with(&["refused="]);
     assert_eq!(answers.last(), Some(&None), "{lines:#?}");
+}
+
+/// The answers to so many loops, a minute apart.
+fn answers(stage: &Stage, desired: &[Endpoint], loops: usize) -> Vec<Option<u16>> {
+    let answer = |_| {
+        let answer = stage.program.external_dns().run_loop(desired).err();
+        stage.cloudflare().advance_clock(Duration::from_secs(60));
+        answer
+    };
+    (0..loops).map(answer).collect()
+}
+
+/// Two paths of one object, one of which wants an application.
+fn with_admin(name: &str) -> Vec<Endpoint> {
+    let whole = endpoint(name, &[("tunnel-service", "http://web:80"), ("access-policy", "none")]);
+    let admin = [("tunnel-service", SECRET), ("tunnel-path-prefix", "/admin"), ("access-policy", "staff")];
+    let mut all = vec![whole, endpoint(name, &admin)];
+    for one in &mut all {
+        one.labels.set("resource", "ingress/one/web");
+    }
+    all
+}
+
+/// The token may read Access and not edit it, or the application itself is refused: only an operator can mend that.
+#[test]
+fn what_is_refused_for_good_is_no_503_for_ever() {
+    let denied = || Fault::error(403, 10000, "Authentication error");
+    let invalid = || Fault::error(400, 12130, "access.api.error.invalid_request: not like this");
+    for (label, matcher, fault) in [
+        ("the tag", Matcher::create_tag(), denied()),
+        ("the application", Matcher::create_application(), denied()),
+        ("its content", Matcher::create_application(), invalid()),
+    ] {
+        for desired in [vec![wish("staff")], with_admin(NAME)] {
+            let stage = Stage::new(&[]);
+            stage.cloudflare().fault_every(matcher.clone(), fault.clone());
+            let answers = answers(&stage, &desired, 8);
+            let lines = stage.harness.log.lines_with(&["refused="]);
+            assert_eq!(answers[2..], [None; 6], "{label}, {} rules: {lines:#?}", desired.len());
+        }
+    }
+}
+
+/// As work is ordered by hostname and path, `shop.example.com.au` comes behind all paths of `shop.example.com`, and as a
+/// text before them.
+#[test]
+fn who_changes_the_applications_of_many_paths_keeps_no_other_name_waiting() {
+    let stage = Stage::new(&[]);
+    stage.cloudflare().add_zone("example.com.au", Plan::Free);
+    stage.cloudflare().advance_clock(Duration::from_secs(700));
+    let greedy = |loops: usize| -> Vec<Endpoint> {
+        let of_path = |number: usize| {
+            let (path, duration) = (format!("/p{number:02}"), format!("{}m", 60 + loops));
+            let mut endpoint = endpoint(
+                "shop.example.com",
+                &[
+                    ("tunnel-service", SECRET),
+                    ("tunnel-path-prefix", &*path),
+                    ("access-policy", "staff"),
+                    ("access-session-duration", &*duration),
+                ],
+            );
+            endpoint.labels.set("resource", &format!("ingress/shop{path}"));
+            endpoint
+        };
+        (0..14).map(of_path).collect()
+    };
+    answers(&stage, &greedy(0), 2);
+    for matcher in [Matcher::create_application(), Matcher::put_application()] {
+        stage.cloudflare().fault_every(matcher, Fault::Delay(Duration::from_millis(450)));
+    }
+    for loops in 1..=6 {
+        let mut wanted = greedy(loops);
+        wanted.push(of("shop.example.com.au", "staff"));
+        answers(&stage, &wanted, 1);
+    }
+    let is_made = |one: &Application| one.name().starts_with("shop.example.com.au");
+    assert!(stage.applications().iter().any(is_made));
 }

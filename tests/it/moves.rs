@@ -4,6 +4,7 @@
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "what is missing fails the test")]
 
 mod gone_wrong;
+mod wildcards;
 
 use std::time::Duration;
 

@@ -407,3 +407,26 @@ fn the_settings_reach_the_guard() {
     let config = Config::read(&Arguments::default(), &One("ADOPT", "all")).expect("it is possible");
     assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
 }
+
+/// The stamp of two rules names no object, so nobody holds the hostname.
+#[test]
+fn another_namespaces_mistake_keeps_nothing_published_where_the_guard_came_later() {
+    let of = |resource: &str, path: &str, service: &str| {
+        let mut endpoint = endpoint("a.example.com", &[("tunnel-service", service), ("tunnel-path", path)]);
+        endpoint.labels.set("resource", resource);
+        endpoint
+    };
+    let one = of("ingress/shop/a", "^/a", "http://a.shop.svc:80");
+    let other = of("ingress/shop/b", "^/b", "http://b.shop.svc:80");
+    let wrong = of("ingress/bank/x", "^/x", "no service");
+    for (after, left) in [(vec![other.clone(), wrong.clone()], 1), (vec![wrong], 0)] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(&[one.clone(), other.clone()], usize::MAX);
+        cloudflare = guard(cloudflare);
+        for _ in 0..3 {
+            cloudflare.run_loop(&after, usize::MAX);
+        }
+        let document = cloudflare.document(&tunnel_id(HOME));
+        assert_eq!(document.rules().iter().filter(|rule| rule.path().is_some()).count(), left);
+    }
+}

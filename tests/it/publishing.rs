@@ -171,7 +171,7 @@ fn a_hostname_does_not_move_while_cloudflare_refuses_one_of_its_rules_there() {
     }
 }
 
-/// The rest of the hostname is published beside the refused rule, and is ours.
+/// What other objects ask for of the hostname is published beside the refused rule, and is ours.
 #[test]
 fn a_rule_beside_one_that_cloudflare_refuses_stays_ours() {
     let harness = Harness::new();
@@ -179,11 +179,15 @@ fn a_rule_beside_one_that_cloudflare_refuses_stays_ours() {
         cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.service == "http://bad:80");
     });
     let program = harness.start();
-    let on = |path: &str, service: &str| {
-        endpoint("web.example.com", &[("tunnel-service", service), ("tunnel-path", path)])
+    let on = |object: &str, path: &str, service: &str| {
+        let mut endpoint = endpoint("web.example.com", &[("tunnel-service", service), ("tunnel-path", path)]);
+        endpoint.labels.set("resource", object);
+        endpoint
     };
-    let desired = [on("^/a$", "http://bad:80"), on("^/b$", "http://web:80")];
-    for _ in 0..3 {
+    let desired =
+        [on("ingress/shop/bad", "^/a$", "http://bad:80"), on("ingress/shop/web", "^/b$", "http://web:80")];
+    assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503), "the other one comes next");
+    for _ in 0..2 {
         program.external_dns().run_loop(&desired).expect("refused by name");
     }
     assert_eq!(harness.rules().len(), 2, "one of them, and the catch-all");

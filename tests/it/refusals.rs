@@ -2,6 +2,7 @@
 
 mod by_cloudflare;
 mod in_company;
+mod objects;
 mod places;
 mod steps;
 

@@ -568,3 +568,27 @@ fn publishing_and_withdrawing_a_zones_apex_in_turn_is_no_fight() {
         }
     }
 }
+
+/// Encrypted, the text is new each time.
+#[test]
+fn what_was_refused_is_not_sent_again_though_its_text_is_encrypted() {
+    for is_encrypted in [false, true] {
+        let account = SharedAccount::new();
+        let (_program, external_dns) = start(&account.harness, TXT);
+        account.cloudflare().edit(|cloudflare| {
+            let refusal = Refusal::new(400, 1004, "DNS Validation Error");
+            cloudflare.whims_mut().dislike_name("bad.example.com", refusal);
+        });
+        let bad = published("bad.example.com", "http://web:80");
+        let mut writes = Vec::new();
+        for number in 0..6 {
+            let text = if is_encrypted { format!("n0nce/{number}AAA==") } else { "n0nce/AAAA==".to_owned() };
+            account.cloudflare().take_calls();
+            external_dns.records().expect("shown");
+            let create = with_txt(external_dns, &bad, "cname-bad.example.com", &text);
+            let _ = external_dns.apply(&Changes { create, ..Changes::default() });
+            writes.push(account.cloudflare().count_calls().writes);
+        }
+        assert_eq!(writes[2..], [0; 4], "encrypted {is_encrypted}: {writes:?}");
+    }
+}

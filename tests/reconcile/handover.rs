@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Settled, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, plan};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness::endpoint;
 
@@ -20,12 +20,12 @@ fn path(name: &str, path: &str) -> Endpoint {
 }
 
 /// What waits, as `hostname path`, of the change from one list to the other.
-fn waiting(before: &[Endpoint], after: &[Endpoint], settled: &Settled) -> Vec<String> {
+fn waiting(before: &[Endpoint], after: &[Endpoint], earlier: &Earlier) -> Vec<String> {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(before, usize::MAX);
     let (changes, settings) = (cloudflare.changes(after), cloudflare.settings());
     let Plan { refusals, handed_over, waiting, .. } =
-        plan(&changes, &cloudflare.snapshot(), settled, &settings).expect("our owner");
+        plan(&changes, &cloudflare.snapshot(), earlier, &settings).expect("our owner");
     assert!(refusals.iter().all(|refusal| refusal.reason.label() == "moving"), "{refusals:?}");
     let hostnames: BTreeSet<&str> = refusals.iter().map(|refusal| &*refusal.hostname).collect();
     let noted = handed_over.iter().chain(&waiting);
@@ -86,7 +86,7 @@ fn what_visitors_come_from_waits_for_what_takes_them() {
         ),
         ("both go", vec![wild(HOME), name(HOME)], vec![], vec![]),
     ] {
-        assert_eq!(waiting(&before, &after, &Settled::default()), expected, "{label}");
+        assert_eq!(waiting(&before, &after, &Earlier::default()), expected, "{label}");
     }
 }
 
@@ -106,23 +106,23 @@ fn path_in(tunnel: &str) -> Endpoint {
 fn a_wildcard_waits_for_a_name_that_was_led_out_of_its_tunnel_a_short_time_ago() {
     let (wild, name) = (through(HOME, WILDCARD, "http://wild:80"), through(OFFICE, NAME, "http://web:80"));
     let (before, after) = ([wild, name.clone()], [name]);
-    let moving = |name: &str, tunnel: TunnelId| Settled {
+    let moving = |name: &str, tunnel: TunnelId| Earlier {
         moving: [(name.into(), tunnel)].into(),
-        ..Settled::default()
+        ..Earlier::default()
     };
     let (office, home) = (tunnel_id(OFFICE), tunnel_id(HOME));
-    for (label, settled, expected) in [
-        ("nobody moves", Settled::default(), vec![]),
+    for (label, earlier, expected) in [
+        ("nobody moves", Earlier::default(), vec![]),
         ("the name does", moving(NAME, office.clone()), vec![format!("{WILDCARD} ")]),
         ("into the wildcard's own tunnel", moving(NAME, home), vec![]),
         ("a name beside it does", moving("web.example.com", office.clone()), vec![]),
         (
             "it has waited long enough",
-            Settled { handed_over: [WILDCARD.into()].into(), ..moving(NAME, office) },
+            Earlier { handed_over: [WILDCARD.into()].into(), ..moving(NAME, office) },
             vec![],
         ),
     ] {
-        assert_eq!(waiting(&before, &after, &settled), expected, "{label}");
+        assert_eq!(waiting(&before, &after, &earlier), expected, "{label}");
     }
 }
 
@@ -132,9 +132,9 @@ fn what_has_waited_long_enough_goes() {
     let (wild, name) = (through(HOME, WILDCARD, "http://wild:80"), through(HOME, NAME, "http://web:80"));
     for (before, after, goes) in [(&wild, &name, WILDCARD), (&name, &wild, NAME)] {
         let lists = [before, after].map(std::slice::from_ref);
-        let settled =
-            |hostname: &str| Settled { handed_over: [hostname.into()].into(), ..Settled::default() };
-        assert_eq!(waiting(lists[0], lists[1], &settled(goes)), [""; 0]);
-        assert_eq!(waiting(lists[0], lists[1], &settled("other.example.com")).len(), 1);
+        let earlier =
+            |hostname: &str| Earlier { handed_over: [hostname.into()].into(), ..Earlier::default() };
+        assert_eq!(waiting(lists[0], lists[1], &earlier(goes)), [""; 0]);
+        assert_eq!(waiting(lists[0], lists[1], &earlier("other.example.com")).len(), 1);
     }
 }

@@ -427,8 +427,8 @@ proptest! {
         let adjusted = adjust::adjust(&desired, &cloudflare.settings()).endpoints;
         let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
         let plan_now = |cloudflare: &FakeCloudflare| {
-            let settled = plan::Settled::default();
-            plan::plan(&changes, &cloudflare.snapshot(), &settled, &cloudflare.settings()).expect("the owner is ours")
+            let earlier = plan::Earlier::default();
+            plan::plan(&changes, &cloudflare.snapshot(), &earlier, &cloudflare.settings()).expect("the owner is ours")
         };
         let plan = plan_now(&cloudflare);
         cloudflare.apply(&plan, usize::MAX);

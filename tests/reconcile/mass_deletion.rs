@@ -6,7 +6,7 @@ use std::ops::Range;
 use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT as LIMIT;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason, Settled, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Reason, plan};
 use test_support::external_dns::TXT_BELOW;
 use test_support::fake_cloudflare;
 use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE};
@@ -295,7 +295,7 @@ fn hostnames_that_wait_to_be_handed_over_count_among_those_that_go() {
     assert_eq!(standing(&cloudflare, BELOW), 2, "they are led to the wildcard's tunnel first");
     let changes = cloudflare.changes(&[]);
     let settings = cloudflare.settings();
-    let plan = plan(&changes, &cloudflare.snapshot(), &Settled::default(), &settings).expect("our owner");
+    let plan = plan(&changes, &cloudflare.snapshot(), &Earlier::default(), &settings).expect("our owner");
     assert_eq!((withheld(&plan), plan.hosts.len()), (2, 0));
 }
 

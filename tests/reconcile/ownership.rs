@@ -3,7 +3,7 @@
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, Settled, Stage, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Reason, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::external_dns::TXT;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
@@ -84,7 +84,7 @@ fn a_resource_that_the_comment_has_no_room_for_is_not_written_in_every_loop() {
 
     let changes = Changes { update_new: vec![desired], ..Changes::default() };
     let plan =
-        plan(&changes, &cloudflare.snapshot(), &Settled::default(), &settings()).expect("the owner is ours");
+        plan(&changes, &cloudflare.snapshot(), &Earlier::default(), &settings()).expect("the owner is ours");
     assert!(plan.is_empty(), "{plan:?}");
 }
 
@@ -122,7 +122,7 @@ fn two_endpoints_for_one_path_do_not_hold_a_withdrawal_back() {
     cloudflare.run_loop(&[on("^/a$"), on("^/b$")], usize::MAX);
     let changes = Changes { update_new: vec![on("^/a$"), on("^/a$")], ..deletion("^/b$") };
     let plan =
-        plan(&changes, &cloudflare.snapshot(), &Settled::default(), &settings()).expect("the owner is ours");
+        plan(&changes, &cloudflare.snapshot(), &Earlier::default(), &settings()).expect("the owner is ours");
     assert_eq!(plan.refusals, []);
 }
 
@@ -136,7 +136,10 @@ fn an_option_that_no_rule_may_hold_is_left_out_or_invalid_before_any_rule_is_pla
         (("origin-ip-rules", r#"[{"prefix":"10.0.0.0/8","ports":[0],"allow":true}]"#), false),
     ];
     for (option, is_published) in table {
-        let odd = endpoint(&[("tunnel-service", "http://odd:80"), ("tunnel-path", "^/odd$"), option]);
+        let odd = Endpoint {
+            labels: Labels::from_iter([("resource", "ingress/shop/odd")]),
+            ..endpoint(&[("tunnel-service", "http://odd:80"), ("tunnel-path", "^/odd$"), option])
+        };
         let mut cloudflare = FakeCloudflare::new(&[], &[]);
         let plan = cloudflare.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")]), odd], usize::MAX);
         let document = &cloudflare.documents[&tunnel_id(HOME)];
@@ -148,6 +151,20 @@ fn an_option_that_no_rule_may_hold_is_left_out_or_invalid_before_any_rule_is_pla
         };
         assert_eq!(services, expected, "{option:?} {:?}", plan.refusals);
     }
+}
+
+/// As those of a DNSEndpoint, which are read each for itself.
+#[test]
+fn an_endpoint_with_a_mistake_holds_back_what_its_object_asks_for_beside_it() {
+    let web = endpoint(&[("tunnel-service", "http://web:80")]);
+    let odd = endpoint(&[("tunnel-service", "no service"), ("tunnel-path", "^/admin")]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[web.clone(), odd.clone()], usize::MAX);
+    assert_eq!(cloudflare.documents[&tunnel_id(HOME)].rules().len(), 0, "it would take the other's requests");
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(std::slice::from_ref(&web), usize::MAX);
+    cloudflare.run_loop(&[web, odd], usize::MAX);
+    assert_eq!(cloudflare.documents[&tunnel_id(HOME)].rules().len(), 2, "what is published stays");
 }
 
 /// A hostname has one record: led over, it would take the requests of the path that cannot follow with it.
@@ -372,7 +389,7 @@ fn a_refusal_over_txt_records_names_the_remedy() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
     let refused = cloudflare.run_loop(&[apex], usize::MAX).refusals;
     cloudflare.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
-    let unowned = plan(&deletion(""), &cloudflare.snapshot(), &Settled::default(), &cloudflare.settings())
+    let unowned = plan(&deletion(""), &cloudflare.snapshot(), &Earlier::default(), &cloudflare.settings())
         .expect("nobody else's")
         .refusals;
     for (refusals, label, remedies) in [

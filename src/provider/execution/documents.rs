@@ -203,7 +203,7 @@ impl<'a> Execution<'a> {
         refusal: &EditRefusal,
     ) {
         self.leave_out(hostname, Reason::Edit(refusal.to_string()));
-        self.note_what_is_left(step, hostname);
+        self.note_what_is_left(step, hostname, &|_| false);
         self.done.met_foreign |= self.tools.unpublished_rules.has(tunnel, hostname, edit);
     }
 

@@ -1,5 +1,6 @@
 //! Isolates the bad pieces of a refused group: groups of the others pass, until the bad ones stand alone.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ const NARROWING_TRIALS_MAX: usize = 48;
 enum Turn {
     /// Deletions: they are refused least, and withdrawals should not wait.
     Goes,
-    /// Additions and changes.
+    /// Additions and changes, narrower rules first: a wider one of the hostname would get the requests of one that is
+    /// refused.
     Comes,
     /// Deletions for a hostname that also gets additions: they go once those are there, and not if those were refused.
     GivesWay,
@@ -33,12 +35,15 @@ impl<'a> Execution<'a> {
     /// Writes the pieces that were never in doubt, then those in doubt, in groups of improving size.
     pub(super) fn narrow_down(&mut self, step: Step<'a>, pieces: Vec<Piece<'a>>) -> Result<(), Stop> {
         let group_of = |piece: &Piece<'a>| self.done.doubts.get(&key(&piece.content())).copied();
+        // A hostname stays together, because its wider rules wait for its narrower ones, and its deletions for both.
+        let hostnames = |is_meant: &dyn Fn(&Piece<'a>) -> bool| -> BTreeSet<&'a str> {
+            inserted(pieces.iter().filter(|piece| is_meant(piece)).map(|piece| piece.hostname))
+        };
+        let in_doubt = hostnames(&|piece| group_of(piece).is_some());
+        let stood_alone = hostnames(&|piece| group_of(piece) == Some(1));
         let (doubtful, others): (Vec<Piece<'a>>, Vec<Piece<'a>>) =
-            pieces.into_iter().partition(|piece| group_of(piece).is_some());
-        // Pieces to be tried alone say nothing about the best group size for the others. A hostname stays together,
-        // because its deletions wait for its additions.
-        let stood_alone = doubtful.iter().filter(|piece| group_of(piece) == Some(1));
-        let stood_alone: BTreeSet<&str> = inserted(stood_alone.map(|piece| piece.hostname));
+            pieces.into_iter().partition(|piece| in_doubt.contains(piece.hostname));
+        // Pieces to be tried alone say nothing about the best group size for the others.
         let (alone, doubtful): (Vec<Piece<'a>>, Vec<Piece<'a>>) =
             doubtful.into_iter().partition(|piece| stood_alone.contains(piece.hostname));
         let group = doubtful.iter().filter_map(group_of).min().unwrap_or_default();
@@ -66,17 +71,15 @@ impl<'a> Execution<'a> {
             (true, _) => Turn::Comes,
             (false, true) => Turn::GivesWay,
         };
-        queue.sort_by_key(turn);
+        let narrower_first = |one: &Piece<'a>, other: &Piece<'a>| match (one.edit(), other.edit()) {
+            (Some(one), Some(other)) => one.in_order_of_list(other),
+            _ => Ordering::Equal,
+        };
+        queue.sort_by(|one, other| turn(one).cmp(&turn(other)).then_with(|| narrower_first(one, other)));
         let mut cause = None;
         let mut pages = Pages::default();
         while let Some(present) = queue.first().map(turn) {
-            if present == Turn::GivesWay {
-                queue.retain(|piece| !self.done.dropped.contains(piece.hostname));
-            }
             let alike = queue.iter().take_while(|piece| turn(piece) == present).count();
-            if alike == 0 {
-                break;
-            }
             let length = narrowing.next().min(alike);
             let length = self.fitting(step, queue.get(..length).unwrap_or_default());
             if !narrowing.is_untried() && !self.may_narrow(step) {
@@ -122,6 +125,7 @@ impl<'a> Execution<'a> {
                         }
                     }
                     cause = Some(answer);
+                    queue.retain(|piece| !self.done.dropped.contains(piece.hostname));
                 }
                 Sent::Barred(reason) => {
                     self.leave_out_all(&group, &reason);

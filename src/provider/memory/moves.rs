@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::model::TunnelId;
-use crate::reconcile::plan::{Plan, Settled};
+use crate::reconcile::plan::{Earlier, Plan};
 
 /// A move that has waited this long is answered as done as far as possible: by then ten loops of ExternalDNS have
 /// failed for it.
@@ -66,21 +66,21 @@ impl Moves {
     }
 
     /// The hostnames that have been led to their present tunnel for `grace`, or have waited longer to be handed over.
-    pub(crate) fn settled(&self, grace: Duration, now: Instant) -> Settled {
-        let mut settled = Settled::default();
+    pub(crate) fn earlier(&self, grace: Duration, now: Instant) -> Earlier {
+        let mut earlier = Earlier::default();
         for (hostname, (tunnel, since)) in &self.led {
             if is_over(*since, grace, now) {
-                settled.moved.insert(hostname.clone());
+                earlier.moved.insert(hostname.clone());
             } else {
-                settled.moving.insert(hostname.clone(), tunnel.clone());
+                earlier.moving.insert(hostname.clone(), tunnel.clone());
             }
         }
         let patience = grace + HAND_OVER_PATIENCE;
         let handed_over = self.handed_over.iter().filter(|(_, wait)| self.exceeds(wait, patience, now));
         let late = self.awaited.iter().filter(|(_, wait)| self.exceeds(wait, HAND_OVER_PATIENCE, now));
-        settled.late.extend(late.map(|(tunnel, _)| tunnel.clone()));
-        settled.handed_over.extend(handed_over.map(|(hostname, _)| hostname.clone()));
-        settled
+        earlier.late.extend(late.map(|(tunnel, _)| tunnel.clone()));
+        earlier.handed_over.extend(handed_over.map(|(hostname, _)| hostname.clone()));
+        earlier
     }
 
     /// Forgets what `plan` no longer waits for, and notes what it hands over.
@@ -149,15 +149,15 @@ mod tests {
         let (start, grace) = (Instant::now(), Duration::from_secs(30));
         let mut moves = Moves::default();
         let shown = |digit| BTreeMap::from([("a.example.com".into(), tunnel(digit))]);
-        let settled =
-            |moves: &Moves, seconds| moves.settled(grace, start + Duration::from_secs(seconds)).moved.len();
+        let earlier =
+            |moves: &Moves, seconds| moves.earlier(grace, start + Duration::from_secs(seconds)).moved.len();
         moves.begin("a.example.com", tunnel('a'), start);
         moves.see(shown('a'), grace, start + Duration::from_secs(20));
-        assert_eq!((settled(&moves, 29), settled(&moves, 30)), (0, 1));
+        assert_eq!((earlier(&moves, 29), earlier(&moves, 30)), (0, 1));
         moves.see(shown('b'), grace, start + Duration::from_secs(40));
-        assert_eq!((settled(&moves, 69), settled(&moves, 70)), (0, 1), "led elsewhere, it waits anew");
+        assert_eq!((earlier(&moves, 69), earlier(&moves, 70)), (0, 1), "led elsewhere, it waits anew");
         moves.see(BTreeMap::new(), grace, start + Duration::from_secs(80));
-        assert_eq!(settled(&moves, 200), 0, "what is not left behind any more is forgotten");
+        assert_eq!(earlier(&moves, 200), 0, "what is not left behind any more is forgotten");
     }
 
     /// Its visitors may come from a wildcard's rule.
@@ -170,8 +170,8 @@ mod tests {
         for (seconds, expected) in [(29, 1), (30, 0)] {
             let now = start + Duration::from_secs(seconds);
             moves.see(BTreeMap::new(), grace, now);
-            let settled = moves.settled(grace, now);
-            assert_eq!((settled.moving.len(), settled.moved.len()), (expected, 0), "{seconds}");
+            let earlier = moves.earlier(grace, now);
+            assert_eq!((earlier.moving.len(), earlier.moved.len()), (expected, 0), "{seconds}");
         }
     }
 
@@ -206,10 +206,10 @@ mod tests {
                 hostnames.follow(&waiting, start);
                 tunnels.wait_for(&[&tunnel].into(), |_| true, start);
             }
-            let settled = |moves: &Moves| moves.settled(grace, start + Duration::from_secs(86_400));
+            let earlier = |moves: &Moves| moves.earlier(grace, start + Duration::from_secs(86_400));
             let is_over = requests == REQUESTS_MIN;
-            assert_eq!(settled(&hostnames).handed_over.len(), usize::from(is_over));
-            assert_eq!(settled(&tunnels).late.len(), usize::from(is_over));
+            assert_eq!(earlier(&hostnames).handed_over.len(), usize::from(is_over));
+            assert_eq!(earlier(&tunnels).late.len(), usize::from(is_over));
             hostnames.next_request();
             tunnels.next_request();
         }

@@ -44,7 +44,13 @@ impl RefusedWork {
     /// The reason why the work must not be sent now.
     pub(crate) fn reason(&self, work: &str, snapshot: &Snapshot, now: Instant) -> Option<Reason> {
         let rejected = self.rejected.get(work)?;
-        (now < rejected.retry_at && !rejected.has_room(snapshot)).then(|| rejected.reason.clone())
+        rejected.holds(snapshot, now).then(|| rejected.reason.clone())
+    }
+
+    /// All that must not be sent now, with the reasons.
+    pub(crate) fn reasons(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<Box<str>, Reason> {
+        let held = self.rejected.iter().filter(|(_, rejected)| rejected.holds(snapshot, now));
+        inserted(held.map(|(work, rejected)| (work.clone(), rejected.reason.clone())))
     }
 
     /// Lets refused work on a tunnel's document be tried again if somebody else has written the document since.
@@ -93,6 +99,10 @@ impl RefusedWork {
 }
 
 impl Rejected {
+    fn holds(&self, snapshot: &Snapshot, now: Instant) -> bool {
+        now < self.retry_at && !self.has_room(snapshot)
+    }
+
     /// True if a zone that was full has fewer records now.
     fn has_room(&self, snapshot: &Snapshot) -> bool {
         let Some((zone, records)) = &self.quota else {

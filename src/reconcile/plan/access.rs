@@ -1,10 +1,11 @@
-//! Judges who may reach what is asked for, before anything else is planned.
+//! Judges who may publish what is asked for, and who may reach it, before anything else is planned.
 //!
 //! Whatever is not certain stays as it is: a wish that says nothing never opens what is protected, and what is to be
-//! protected is published only once its application is there.
+//! protected is published only once its application is there. What is not published holds back the other rules of its
+//! object, which would take its requests.
 
-use super::Reason;
 use super::request::{HostRequest, Requests, Wanted};
+use super::{Earlier, Reason, rule_work};
 use crate::ingress::access::Access;
 use crate::model::Hostname;
 use crate::model::access::Application;
@@ -13,7 +14,7 @@ use crate::reconcile::access_guard::Guarding;
 use crate::reconcile::access_reading::{AccessReading, Unread};
 use crate::reconcile::access_wish::{AccessWish, ProtectionWish};
 use crate::reconcile::applications::{self, Place};
-use crate::reconcile::canonical::Publication;
+use crate::reconcile::canonical::{Fault, Problem, Publication};
 use crate::reconcile::cover::{self, Cover};
 use crate::reconcile::namespace;
 use crate::reconcile::protection::{Asked, HostProtection, Openings};
@@ -26,6 +27,7 @@ pub(super) struct Judge<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) settings: &'a Settings,
     pub(super) own: &'a OwnRules,
+    pub(super) earlier: &'a Earlier,
     /// Applications that are still to be made count as made, with an audience that nobody has.
     pub(super) is_preview: bool,
 }
@@ -58,11 +60,14 @@ impl<'a> Judge<'a> {
                 .into_iter()
                 .map(|wanted| Wanted {
                     publication: wanted.publication.and_then(|publication| {
+                        self.allowed(&publication, wanted.resource.as_deref())?;
                         if publication.access == AccessWish::Open {
                             self.may_open(name, &publication, wanted.resource.as_deref())?;
                             self.look_at_opening(&publication, &host, &openings, &going)?;
                         }
-                        self.publication(publication, &host, &wished)
+                        let publication = self.publication(publication, &host, &wished)?;
+                        self.not_refused(&publication)?;
+                        Ok(publication)
                     }),
                     ..wanted
                 })
@@ -95,15 +100,31 @@ impl<'a> Judge<'a> {
         openings
     }
 
-    /// Says no for the namespace guard. What it refuses opens nothing, and so is no reason to withhold what others open.
-    fn may_open(self, name: &str, publication: &Publication, resource: Option<&str>) -> Result<(), Reason> {
+    /// Says no where the namespace guard does not allow the object what it asks for.
+    fn allowed(self, publication: &Publication, resource: Option<&str>) -> Result<(), Reason> {
         let Some(guard) = &self.settings.policy.namespace_guard else {
             return Ok(());
         };
-        let asking = resource.and_then(namespace::namespace_of);
-        if !asking.is_some_and(|asking| guard.allows(publication, asking)) {
-            return Err(Reason::NamespaceGuard { allowed: asking.map(|asking| guard.allowed(asking)) });
+        match resource.and_then(namespace::namespace_of) {
+            Some(asking) if guard.allows(publication, asking) => Ok(()),
+            asking => Err(Reason::NamespaceGuard { allowed: asking.map(|asking| guard.allowed(asking)) }),
         }
+    }
+
+    /// Says no where Cloudflare refused the rule and would refuse it again.
+    fn not_refused(self, publication: &Publication) -> Result<(), Reason> {
+        let rule = publication.rule.as_ref().filter(|_| !self.earlier.refused.is_empty());
+        let refused = rule.and_then(|rule| self.earlier.refused.get(&rule_work(&publication.tunnel, rule)));
+        refused.map_or(Ok(()), |reason| Err(reason.clone()))
+    }
+
+    /// Says no for the namespace guard. What it refuses opens nothing, and so is no reason to withhold what others open.
+    fn may_open(self, name: &str, publication: &Publication, resource: Option<&str>) -> Result<(), Reason> {
+        self.allowed(publication, resource)?;
+        if self.settings.policy.namespace_guard.is_none() {
+            return Ok(());
+        }
+        let asking = resource.and_then(namespace::namespace_of);
         let own = self.snapshot.own_records_of(name, self.settings);
         let holder = own.first().and_then(|own| namespace::holder(&own.stamp));
         match holder.filter(|holder| asking.map(stamp::namespace_digest).as_ref() != Some(holder)) {
@@ -303,14 +324,23 @@ fn rule_path(publication: &Publication) -> Option<&crate::ingress::PathPattern> 
     publication.rule.as_ref()?.path.as_ref()
 }
 
-/// Where one rule of an object has to wait for what protects it, the others would take its requests.
+/// Where one rule of an object cannot be published, the others would take its requests.
 fn hold_together(request: &mut HostRequest) {
     let mut waiting: Vec<(Option<Box<str>>, Reason)> = Vec::new();
     for wanted in &request.wanted {
         if let Err(reason) = &wanted.publication
-            && reason.is_about_protection()
+            && reason.leaves_requests_to_others()
         {
-            waiting.push((wanted.resource.clone(), reason.clone()));
+            let reason = match reason {
+                Reason::Cloudflare(_) | Reason::NamespaceGuard { .. } | Reason::Invalid(_) => {
+                    let (path, label) = (&wanted.set_identifier, reason.label());
+                    let problem =
+                        format!("waits for the object's rule for path {path:?}, which is refused ({label})");
+                    Reason::Invalid(Problem::of(&[Fault { subject: "it".into(), problem }]))
+                }
+                reason => reason.clone(),
+            };
+            waiting.push((wanted.resource.clone(), reason));
         }
     }
     if waiting.is_empty() {

@@ -21,14 +21,14 @@ pub(super) fn too_early(
     requests: &BTreeMap<Box<str>, HostRequest>,
     situation: Situation<'_>,
 ) -> Vec<RefusedEdit> {
-    let Situation { snapshot, settled, .. } = situation;
+    let Situation { snapshot, earlier, .. } = situation;
     // They come first by name.
     if !plan.hosts.first().is_some_and(|host| host.hostname.starts_with('*')) {
         return Vec::new();
     }
     // Who goes, and who takes its visitors over.
     let mut pairs: Vec<(&HostPlan, &str)> = Vec::new();
-    for (name, led_to) in &settled.moving {
+    for (name, led_to) in &earlier.moving {
         // Some of its visitors are still led to where it was.
         let left = wildcards_over(name, plan).filter(|wildcard| leaves(wildcard, |tunnel| tunnel != led_to));
         pairs.extend(left.map(|wildcard| (wildcard, &**name)));
@@ -36,14 +36,16 @@ pub(super) fn too_early(
     for host in &plan.hosts {
         let Some(led_to) = snapshot.led_to(&host.hostname) else { continue };
         for wildcard in wildcards_over(&host.hostname, plan) {
-            if comes(host, snapshot) && leaves(wildcard, |tunnel| *tunnel == led_to) {
+            let is_left =
+                leaves(wildcard, |tunnel| *tunnel == led_to) || loses_record(wildcard, host, snapshot);
+            if comes(host, snapshot) && is_left {
                 pairs.push((wildcard, &host.hostname));
             } else if host.vanishes && comes(wildcard, snapshot) {
                 pairs.push((host, &wildcard.hostname));
             }
         }
     }
-    pairs.retain(|(goes, _)| !settled.handed_over.contains(&goes.hostname));
+    pairs.retain(|(goes, _)| !earlier.handed_over.contains(&goes.hostname));
     let waiting = pairs
         .into_iter()
         .filter_map(|(goes, other)| Some(withdrawals(goes, requests.get(&goes.hostname)?, other)));
@@ -55,6 +57,12 @@ fn wildcards_over<'p>(name: &'p str, plan: &'p Plan) -> impl Iterator<Item = &'p
     let above = successors(name.split_once('.'), |(_, above)| above.split_once('.'));
     let names = above.map(|(_, above)| format!("*.{above}")).filter(move |wildcard| wildcard != name);
     names.filter_map(|wildcard| plan.host(&wildcard))
+}
+
+/// True if the wildcard's record goes, which answers for the name: it may lead visitors to somebody else's rule.
+fn loses_record(wildcard: &HostPlan, host: &HostPlan, snapshot: &Snapshot) -> bool {
+    let mut answering = snapshot.answering(&host.hostname).iter();
+    wildcard.vanishes && answering.any(|record| record.name == wildcard.hostname)
 }
 
 /// True if a rule of the hostname goes from such a tunnel.

@@ -26,10 +26,10 @@ use crate::ingress::Owned;
 use crate::model::{Hostname, RecordId, TunnelId};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan::request::HostRequest;
-use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Refusal, Settled, Stage};
+use crate::reconcile::plan::{Earlier, HostPlan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
-use crate::reconcile::{Note, Settings, namespace};
+use crate::reconcile::{Note, Settings};
 use course::{Course, Order};
 use decision::{Decision, cannot_follow, decide};
 use host_plan::{by_batch, host_plan};
@@ -41,7 +41,7 @@ use standing::Standing;
 pub(super) struct Situation<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) settings: &'a Settings,
-    pub(super) settled: &'a Settled,
+    pub(super) earlier: &'a Earlier,
     /// All rules, each marked as ours or not.
     pub(super) owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
 }
@@ -75,11 +75,6 @@ impl<'a> Desired<'a> {
 
     fn path(&self) -> Option<&'a str> {
         self.publication.path()
-    }
-
-    /// The namespace of its object.
-    fn namespace(&self) -> Option<&'a str> {
-        self.resource.and_then(namespace::namespace_of)
     }
 
     /// The digest of its rule; `None` if it asks only for the record.

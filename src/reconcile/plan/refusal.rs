@@ -188,11 +188,15 @@ impl Reason {
         matches!(self, Self::AccessPolicy(_) | Self::ApplicationHeld { .. } | Self::Unprotected(_))
     }
 
-    /// True if the endpoint waits for what is to protect it, or for the word that opens it.
-    pub(super) fn is_about_protection(&self) -> bool {
+    /// True if another rule of the object would take the requests, which may have been meant for fewer. What stays
+    /// behind a login has the other rule behind it too.
+    pub(super) fn leaves_requests_to_others(&self) -> bool {
         matches!(
             self,
-            Self::AccessPolicy(_)
+            Self::Invalid(_)
+                | Self::NamespaceGuard { .. }
+                | Self::Cloudflare(_)
+                | Self::AccessPolicy(_)
                 | Self::ApplicationHeld { .. }
                 | Self::AccessUnknown(_)
                 | Self::WouldOpen

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, Deadline};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, List};
 use external_dns_cloudflare_tunnel_webhook::provider::Adjustments;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Plan, Settled};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Earlier, Plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Settings, records};
 use external_dns_cloudflare_tunnel_webhook::webhook::budget::Budget;
@@ -101,7 +101,7 @@ impl Service for Program {
                 changes.add(list, endpoint);
             }
         }
-        let plan = plan::plan(&changes, &self.snapshot, &Settled::default(), &self.settings)
+        let plan = plan::plan(&changes, &self.snapshot, &Earlier::default(), &self.settings)
             .map_err(|error| Failure::internal(error.to_string()))?;
         *self.planned.lock().expect("nothing panicked") = plan;
         Ok(())

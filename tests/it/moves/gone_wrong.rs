@@ -20,31 +20,31 @@ use crate::simulation::{Pace, SharedTime, Simulation, Writes};
 
 const PACE: Pace = Pace { connectors: Vec::new(), records: 0, write: 10 };
 
-fn pace(connectors: &[u64]) -> Pace {
+pub(super) fn pace(connectors: &[u64]) -> Pace {
     Pace { connectors: connectors.to_vec(), ..PACE }
 }
 
-fn simulation(connectors: &[u64], variables: &[(&'static str, &'static str)]) -> Simulation {
+pub(super) fn simulation(connectors: &[u64], variables: &[(&'static str, &'static str)]) -> Simulation {
     Simulation::new(SharedAccount::new(), variables, pace(connectors))
 }
 
-fn through(tunnel: &str, name: &str, service: &str) -> Endpoint {
+pub(super) fn through(tunnel: &str, name: &str, service: &str) -> Endpoint {
     endpoint(name, &[("tunnel", tunnel), ("tunnel-service", service)])
 }
 
-fn path_through(tunnel: &str, name: &str, path: &str, service: &str) -> Endpoint {
+pub(super) fn path_through(tunnel: &str, name: &str, path: &str, service: &str) -> Endpoint {
     endpoint(name, &[("tunnel", tunnel), ("tunnel-service", service), ("tunnel-path", path)])
 }
 
-fn run(simulation: &mut Simulation, desired: &[Endpoint]) -> (Result<Changes, u16>, Writes) {
+pub(super) fn run(simulation: &mut Simulation, desired: &[Endpoint]) -> (Result<Changes, u16>, Writes) {
     simulation.run_loop(desired).expect("ExternalDNS goes on")
 }
 
-fn pass(simulation: &Simulation, seconds: u64) {
+pub(super) fn pass(simulation: &Simulation, seconds: u64) {
     simulation.account.cloudflare().advance_clock(Duration::from_secs(seconds));
 }
 
-fn got(simulation: &Simulation, host: &str, path: &str) -> String {
+pub(super) fn got(simulation: &Simulation, host: &str, path: &str) -> String {
     match simulation.account.cloudflare().visit(host, path) {
         Visit::Served { tunnel, service, .. } => format!("{service} by {}", simulation.named(&tunnel)),
         other => simulation.named(&other.to_string()),
@@ -366,25 +366,6 @@ fn what_is_withdrawn_goes_though_its_record_cannot_be_led_to_the_wildcards_tunne
 }
 
 #[test]
-fn a_withdrawn_wildcard_goes_though_another_name_moves_out_of_it_in_every_loop() {
-    let wildcard = through("office", "*.apps.example.org", "http://apps:80");
-    let mut simulation = simulation(&[0], &[]);
-    simulation.run_to_rest(&[wildcard]).expect("published");
-    let mut wanted = Vec::new();
-    let (mut answers, mut served) = (Vec::new(), Vec::new());
-    for number in 0..15 {
-        wanted.push(through("home", &format!("n{number}.apps.example.org"), "http://web:80"));
-        answers.push(run(&mut simulation, &wanted).0.err());
-        served.push(got(&simulation, "other.apps.example.org", "/"));
-        pass(&simulation, 60);
-    }
-    assert_eq!(answers.first(), Some(&Some(503)), "the first name has visitors there: {answers:?}");
-    let until = served.iter().position(|got| !got.starts_with("http://apps:80")).expect("it goes at last");
-    assert!((2..=10).contains(&until), "{served:?}");
-    assert_eq!(answers.last(), Some(&None), "{answers:?}");
-}
-
-#[test]
 fn a_zone_or_a_tunnel_that_cannot_be_written_keeps_nobody_elsewhere_waiting() {
     let names = ["new.example.com", "new.example.org"];
     let wanted = [through("home", names[0], "http://new:80"), through("office", names[1], "http://new:80")];
@@ -411,110 +392,9 @@ fn a_zone_or_a_tunnel_that_cannot_be_written_keeps_nobody_elsewhere_waiting() {
     }
 }
 
-const WILD: &str = "*.apps.example.org";
-
-/// ExternalDNS's loops follow each other that fast where it goes by events.
-#[test]
-fn a_wildcard_stays_until_records_that_lead_a_name_out_of_it_are_at_the_edge() {
-    let records = Pace { records: 20_000, ..pace(&[0]) };
-    let mut simulation = Simulation::new(SharedAccount::new(), &[], records);
-    simulation.run_to_rest(&[through("office", WILD, "http://apps:80")]).expect("published");
-    let host = "web.apps.example.org";
-    let wanted = [through("home", host, "http://web:80")];
-    let (mut answers, mut served) = (Vec::new(), Vec::new());
-    for _ in 0..20 {
-        answers.push(run(&mut simulation, &wanted).0.err());
-        for _ in 0..5 {
-            served.push(got(&simulation, host, "/"));
-            pass(&simulation, 1);
-        }
-    }
-    served.dedup();
-    assert_eq!(served, ["http://apps:80 by office", "http://web:80 by home"], "{answers:?}");
-    assert_eq!(answers.last(), Some(&None), "{answers:?}");
-    let gone = got(&simulation, "other.apps.example.org", "/");
-    assert!(!gone.contains("apps:80"), "{gone}: {answers:?}");
-}
-
-#[test]
-fn a_withdrawn_path_of_a_wildcard_goes_though_names_come_below_it_in_every_loop() {
-    let mut simulation = Simulation::new(SharedAccount::new(), &[], pace(&[0]));
-    let whole = through("office", WILD, "http://apps:80");
-    let admin = path_through("office", WILD, "^/admin", "http://admin:80");
-    simulation.run_to_rest(&[whole.clone(), admin]).expect("published");
-    let mut wanted = vec![whole];
-    let (mut answers, mut served) = (Vec::new(), Vec::new());
-    for number in 0..40 {
-        wanted.push(through("office", &format!("n{number}.apps.example.org"), "http://web:80"));
-        answers.push(simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err());
-        served.push(got(&simulation, "other.apps.example.org", "/admin"));
-        pass(&simulation, 60);
-    }
-    let until = served.iter().position(|got| !got.starts_with("http://admin:80"));
-    assert!(until.is_some(), "40 minutes later: {served:?} {answers:?}");
-}
-
-#[test]
-fn a_withdrawn_path_of_a_wildcard_goes_though_another_name_cannot_move() {
-    let mut simulation = Simulation::new(SharedAccount::new(), &[], pace(&[0, 0]));
-    let whole = through("home", WILD, "http://apps:80");
-    let admin = path_through("home", WILD, "^/admin", "http://admin:80");
-    let name = |tunnel: &str| through(tunnel, "web.apps.example.org", "http://web:80");
-    simulation.run_to_rest(&[whole.clone(), admin, name("home")]).expect("published");
-    simulation.account.cloudflare().edit(|cloudflare| {
-        let version = cloudflare.tunnel("office").version;
-        cloudflare.tunnel_mut("office").lagging_at = Some(version);
-    });
-    let wanted = [whole, name("office")];
-    let (mut answers, mut served) = (Vec::new(), Vec::new());
-    for _ in 0..40 {
-        answers.push(simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err());
-        served.push(got(&simulation, "other.apps.example.org", "/admin"));
-        pass(&simulation, 60);
-    }
-    let until = served.iter().position(|got| !got.starts_with("http://admin:80"));
-    assert!(until.is_some(), "40 minutes later: {served:?} {answers:?}");
-}
-
-#[test]
-fn a_withdrawn_path_of_a_wildcard_goes_though_another_name_is_refused() {
-    let mut simulation = Simulation::new(SharedAccount::new(), &[], pace(&[0]));
-    let whole = through("home", WILD, "http://apps:80");
-    let admin = path_through("home", WILD, "^/admin", "http://admin:80");
-    simulation.run_to_rest(&[whole.clone(), admin]).expect("published");
-    simulation.account.cloudflare().edit(|cloudflare| {
-        let refusal = cloudflare_emulator::Refusal::new(400, 1004, "DNS Validation Error");
-        cloudflare.whims_mut().dislike_name("web.apps.example.org", refusal);
-    });
-    let wanted = [whole, through("home", "web.apps.example.org", "http://web:80")];
-    let (mut answers, mut served) = (Vec::new(), Vec::new());
-    for _ in 0..40 {
-        answers.push(simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err());
-        served.push(got(&simulation, "other.apps.example.org", "/admin"));
-        pass(&simulation, 60);
-    }
-    let until = served.iter().position(|got| !got.starts_with("http://admin:80"));
-    assert!(until.is_some(), "40 minutes later: {served:?} {answers:?}");
-}
-
-#[test]
-fn a_wildcard_that_loses_a_path_is_no_deletion() {
-    let mut simulation = Simulation::new(SharedAccount::new(), &[("MASS_DELETION_LIMIT", "5")], pace(&[0]));
-    let whole = through("office", WILD, "http://apps:80");
-    let admin = path_through("office", WILD, "^/admin", "http://admin:80");
-    let old: Vec<Endpoint> = (0..5)
-        .map(|number| through("office", &format!("old{number}.example.org"), "http://web:80"))
-        .collect();
-    simulation.run_to_rest(&[vec![whole.clone(), admin], old].concat()).expect("published");
-    let wanted = [whole, through("office", "new.apps.example.org", "http://web:80")];
-    let answer = simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err();
-    let withheld = simulation.account.harness.log.lines_with(&["refused=mass_deletion"]);
-    assert!(withheld.is_empty(), "{answer:?} {withheld:#?}");
-}
-
 #[test]
 fn a_write_loop_is_held_back_though_another_zone_cannot_be_written() {
-    for is_failing in [false, true] {
+    for (is_failing, every) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
         let mut simulation = Simulation::new(SharedAccount::new(), &[], Pace { write: 0, ..pace(&[0]) });
         let ours = |option: &str| {
             endpoint(
@@ -533,8 +413,11 @@ fn a_write_loop_is_held_back_though_another_zone_cannot_be_written() {
             simulation.account.cloudflare().fault_every(batch, Fault::status(503));
         }
         let mut writes = Vec::new();
-        for _ in 0..10 {
+        for number in 0..20 {
             simulation.account.cloudflare().edit(|cloudflare| {
+                if number % every != 0 {
+                    return;
+                }
                 let config = cloudflare.configuration("home").expect("it is configured").get().to_owned();
                 let mut config: serde_json::Value = serde_json::from_str(&config).expect("a document");
                 let rules = config.get_mut("ingress").and_then(|list| list.as_array_mut()).expect("a list");
@@ -550,6 +433,8 @@ fn a_write_loop_is_held_back_though_another_zone_cannot_be_written() {
             writes.push(simulation.run_loop(&wanted).expect("ExternalDNS goes on").1.configurations);
             pass(&simulation, 60);
         }
-        assert_eq!(writes[3..], [0; 7], "failing {is_failing}: {writes:?}");
+        let later: usize = writes[6..].iter().sum();
+        // After ten minutes it is tried again.
+        assert!(later <= 1, "failing {is_failing}, every {every}: {writes:?}");
     }
 }

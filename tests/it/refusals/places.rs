@@ -11,6 +11,7 @@ use test_support::harness::{Harness, endpoint, published};
 
 use crate::latency::ProgramWithLatency;
 use crate::shared_account::{SharedAccount, settle, stamp};
+use crate::simulation::SharedTime;
 
 const BOTH: (&str, &str) = ("CF_TUNNEL_ID", "home,office");
 
@@ -24,7 +25,11 @@ fn record_only(name: &str) -> Endpoint {
 
 /// What a visitor's request is answered by.
 fn served(harness: &Harness, host: &str) -> String {
-    match harness.cloudflare.visit(host, "/") {
+    served_at(harness, host, "/")
+}
+
+pub(super) fn served_at(harness: &Harness, host: &str, path: &str) -> String {
+    match harness.cloudflare.visit(host, path) {
         Visit::Served { service, .. } => service,
         other => other.to_string(),
     }
@@ -414,4 +419,28 @@ fn a_rate_limit_ends_a_request_with_one_line() {
     assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503));
     let limited = account.harness.log.lines_with(&["rate limit"]);
     assert_eq!(limited.len(), 1, "{limited:#?}");
+}
+
+/// Ninety of the hundred zones that docs/design.md says fit into a minute, one of which answers no write.
+#[test]
+fn a_zone_that_cannot_be_written_uses_up_nobodys_calls() {
+    let account = SharedAccount::holding(|cloudflare| {
+        for number in 0..88 {
+            cloudflare.add_zone(&format!("zone{number}.test"), Plan::Free);
+        }
+    });
+    account.cloudflare().stop_clock();
+    let clock = Arc::new(SharedTime::of(account.cloudflare().time()));
+    let program = account.harness.start_by(clock, &[BOTH]);
+    program.wait_until_ready();
+    let batch = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", account.organisation));
+    account.cloudflare().fault_every(batch, Fault::status(503));
+    let mut wanted = vec![in_office("new.example.org", "http://new:80")];
+    for number in 0..12 {
+        let name = format!("n{number}.zone1.test");
+        wanted.push(published(&name, "http://web:80"));
+        assert_eq!(program.external_dns().run_loop(&wanted).err(), Some(503));
+        assert_eq!(served(&account.harness, &name), "http://web:80", "loop {number}");
+        account.cloudflare().advance_clock(Duration::from_secs(60));
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Call, Cloudflare, Fault, Matcher, RateLimit, Refusal, RuleText};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
 use test_support::harness::{Harness, endpoint, published};
 
 use super::{ruled, stamped};
@@ -18,19 +18,21 @@ fn writes(calls: &[Call], zone: &str) -> [usize; 2] {
 }
 
 #[test]
-fn a_path_beside_a_refused_one_of_its_object_is_published_and_the_refused_one_is_not_sent_again() {
+fn a_path_beside_a_refused_one_of_another_object_is_published_and_the_refused_one_is_not_sent_again() {
     for text in [RuleText::Numbered, RuleText::Unnamed] {
         let account = SharedAccount::new();
         account.cloudflare().edit(|cloudflare| {
             cloudflare.whims_mut().dislike_rule(text, |rule| rule.service == "http://bad:80");
         });
         let program = account.harness.start();
-        let path = |path: &str, service: &str| {
-            endpoint("web.example.org", &[("tunnel-service", service), ("tunnel-path-prefix", path)])
+        let path = |path: &str, service: &str| Endpoint {
+            labels: Labels::from_iter([("resource", &*format!("ingress/shop{path}"))]),
+            ..endpoint("web.example.org", &[("tunnel-service", service), ("tunnel-path-prefix", path)])
         };
         let desired =
             [path("/a", "http://web:80"), path("/bad", "http://bad:80"), path("/z", "http://web:80")];
-        let _ = program.external_dns().run_loop(&desired);
+        assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503), "the others come next");
+        program.external_dns().run_loop(&desired).expect("published");
         let with_bad = |call: &&Call| call.method == "PUT" && call.body.contains("http://bad:80");
         let sent = account.cloudflare().take_calls().iter().filter(with_bad).count();
         for (path, is_served) in [("/a", true), ("/z", true), ("/bad", false)] {

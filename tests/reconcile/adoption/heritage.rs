@@ -3,7 +3,7 @@
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use external_dns_cloudflare_tunnel_webhook::model::{Zone, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, Settled, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Reason, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::ZoneSnapshot;
 use test_support::external_dns::TXT;
 use test_support::fake_cloudflare;
@@ -111,7 +111,7 @@ fn heritage_in_another_zone_is_left_and_noted() {
     let changes = Changes { create: vec![published("shop.example.com", WANTED)], ..Changes::default() };
     let mut settings = fake_cloudflare::settings();
     settings.policy.adopt = cloudflare.adopt.clone();
-    let plan = plan(&changes, &snapshot, &Settled::default(), &settings).expect("the owner is ours");
+    let plan = plan(&changes, &snapshot, &Earlier::default(), &settings).expect("the owner is ours");
     assert_eq!(plan.hosts.len(), 1, "{plan:?}");
     let text = plan.notes.iter().map(ToString::to_string).collect::<String>();
     assert!(text.contains("cname-shop.example.com") && text.contains("in the zone example.com"), "{text}");

@@ -17,7 +17,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access_reading::{AccessRe
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    ApplicationOperation, ApplicationWork, Plan, Preview, RecordOperation, Settled, Stage, plan, preview,
+    ApplicationOperation, ApplicationWork, Earlier, Plan, Preview, RecordOperation, Stage, plan, preview,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -388,7 +388,7 @@ impl FakeCloudflare {
     /// Between any two loops so much time passes that nobody is led to an old tunnel any more.
     pub fn plan(&self, changes: &Changes) -> Plan {
         let (snapshot, settings) = (self.snapshot(), self.settings());
-        plan(changes, &snapshot, &self.settled(), &settings).expect("the owner is ours")
+        plan(changes, &snapshot, &self.earlier(), &settings).expect("the owner is ours")
     }
 
     /// What is to be done about applications before that plan is made.
@@ -396,13 +396,13 @@ impl FakeCloudflare {
         if !matches!(self.access, AccessReading::Read(_)) {
             return Preview::default();
         }
-        preview(changes, &self.snapshot(), &self.settled(), &self.settings(), &mut |plan| plan)
+        preview(changes, &self.snapshot(), &self.earlier(), &self.settings(), &mut |plan| plan)
             .expect("the owner is ours")
     }
 
-    fn settled(&self) -> Settled {
+    fn earlier(&self) -> Earlier {
         let moved: BTreeSet<Box<str>> = self.snapshot().left_behind(&self.settings()).into_keys().collect();
-        Settled { handed_over: moved.clone(), moved, ..Settled::default() }
+        Earlier { handed_over: moved.clone(), moved, ..Earlier::default() }
     }
 
     /// Writes applications until there were `last` writes. True if that was all of them.

@@ -84,7 +84,7 @@ pub(super) fn course(
     let ends = !last.record_only && last.rules.is_subset(&going);
     let heir = if ends { heir(standing) } else { None };
     // A withdrawal without a replacement is kept only for a while.
-    let is_late = moves_to.as_ref().is_some_and(|target| standing.situation.settled.late.contains(target));
+    let is_late = moves_to.as_ref().is_some_and(|target| standing.situation.earlier.late.contains(target));
     let is_kept = !is_late || desired.iter().any(|desired| is_new(standing, desired));
     let stays = |digest: &Digest| match &heir {
         Some(heir) => stands_elsewhere(standing, *digest, heir),
@@ -197,7 +197,7 @@ pub(super) fn may_lead_there(standing: &Standing<'_>, record: &Record) -> bool {
 /// requests the hostname goes, even if its record could not be led there.
 fn heir(standing: &Standing<'_>) -> Option<TunnelId> {
     let (name, snapshot) = (standing.name(), standing.snapshot());
-    let is_handed_over = standing.situation.settled.handed_over.contains(name);
+    let is_handed_over = standing.situation.earlier.handed_over.contains(name);
     let led_to = standing.led_to().filter(|_| !is_handed_over && !standing.own_records.is_empty())?;
     let txts = snapshot.txts_of(name, &standing.policy().owner);
     let goes = |record: &Record| *record.name == *name || txts.iter().any(|(_, txt)| txt.id == record.id);
@@ -277,7 +277,7 @@ mod tests {
         let mut fixture = moved();
         let course = course_of(&fixture);
         assert_eq!((course.moves_to, course.staying), (None, [digest(HOME, "")].into()));
-        fixture.settled.moved.insert(NAME.into());
+        fixture.earlier.moved.insert(NAME.into());
         let course = course_of(&fixture);
         assert_eq!((course.staying, course.leaving), (BTreeSet::new(), [digest(HOME, "")].into()));
     }
@@ -290,7 +290,7 @@ mod tests {
         };
         assert!(course_of(&asked_for()).staying.contains(&digest(HOME, "^/b")));
         let mut late = asked_for();
-        late.settled.late.insert(tunnel(OFFICE));
+        late.earlier.late.insert(tunnel(OFFICE));
         let course = course_of(&late);
         assert_eq!(
             (course.staying, course.leaving),
@@ -298,7 +298,7 @@ mod tests {
         );
         // What is new may be what the withdrawn one became.
         let mut replaced = asked_for().asks(OFFICE, "^/c", SERVICE);
-        replaced.settled.late.insert(tunnel(OFFICE));
+        replaced.earlier.late.insert(tunnel(OFFICE));
         assert!(course_of(&replaced).staying.contains(&digest(HOME, "^/b")));
     }
 
@@ -324,7 +324,7 @@ mod tests {
         let course = course_of(&fixture);
         assert_eq!((course.heir.clone(), course.ends()), (Some(tunnel(OFFICE)), false));
         assert_eq!(course.reason().map(|reason| reason.label()), Some("moving"));
-        fixture.settled.handed_over.insert(NAME.into());
+        fixture.earlier.handed_over.insert(NAME.into());
         let course = course_of(&fixture);
         assert_eq!((course.heir.clone(), course.ends()), (None, true));
     }

@@ -14,7 +14,7 @@ use crate::model::{AccountId, Hostname, Record, RecordId, TunnelId, Zone, ZoneId
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::{RESOURCE_LABEL, TUNNEL, TUNNEL_PATH, TUNNEL_SERVICE};
 use crate::reconcile::plan::request::{HostRequest, Requests};
-use crate::reconcile::plan::{Reason, Refusal, Settled};
+use crate::reconcile::plan::{Earlier, Reason, Refusal};
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 use crate::reconcile::{ConfiguredTunnel, Policy, Settings};
@@ -28,7 +28,7 @@ pub(super) const SERVICE: &str = "http://web:80";
 /// The hostname before anything is written, and what is asked for it.
 pub(super) struct Fixture {
     pub(super) settings: Settings,
-    pub(super) settled: Settled,
+    pub(super) earlier: Earlier,
     pub(super) obstacles: Obstacles,
     snapshot: Snapshot,
     rules: BTreeMap<TunnelId, Vec<String>>,
@@ -76,7 +76,7 @@ impl Fixture {
         );
         let fixture = Self {
             settings,
-            settled: Settled::default(),
+            earlier: Earlier::default(),
             obstacles: Obstacles::new(),
             snapshot,
             rules: BTreeMap::new(),
@@ -213,8 +213,8 @@ impl Fixture {
     }
 
     pub(super) fn situation(&self) -> Situation<'_> {
-        let Self { snapshot, settings, settled, owned, .. } = self;
-        Situation { snapshot, settings, settled, owned }
+        let Self { snapshot, settings, earlier, owned, .. } = self;
+        Situation { snapshot, settings, earlier, owned }
     }
 
     pub(super) fn request(&self) -> &HostRequest {

@@ -6,40 +6,32 @@ use crate::reconcile::namespace;
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::stamp::Stamp;
 
-/// The endpoints that the namespace guard allows, and refusals of the others. Only one namespace can have the hostname:
-/// the one that holds it, else one that asks for what is published there, else that of the first resource by name.
+/// The endpoints of the one namespace that can have the hostname, and refusals of the others: the one that holds it, else
+/// one that asks for what is published there, else that of the first resource by name.
 pub(super) fn guarded<'w>(
     standing: &Standing<'_>,
     desired: Vec<Desired<'w>>,
 ) -> (Vec<Desired<'w>>, Vec<Refusal>) {
-    let Some(guard) = &standing.policy().namespace_guard else {
+    if standing.policy().namespace_guard.is_none() {
         return (desired, Vec::new());
-    };
-    let (allowed, forbidden): (Vec<_>, Vec<_>) = desired.into_iter().partition(|desired| {
-        desired.namespace().is_some_and(|namespace| guard.allows(desired.publication, namespace))
-    });
-    let holder = holder(standing).or_else(|| first_namespace(standing, &allowed));
+    }
+    let holder = holder(standing).or_else(|| first_namespace(standing, &desired));
     let is_holders = |desired: &Desired<'_>| desired.resource.and_then(namespace::digest_of) == holder;
-    let (holders, others): (Vec<_>, Vec<_>) = allowed.into_iter().partition(is_holders);
-
-    let refused = forbidden.iter().map(|desired| {
-        let allowed = desired.namespace().map(|namespace| guard.allowed(namespace));
-        standing.refusal(desired, Reason::NamespaceGuard { allowed })
-    });
+    let (holders, others): (Vec<_>, Vec<_>) = desired.into_iter().partition(is_holders);
     let held = others.iter().map(|desired| {
         let holder = holder.clone().unwrap_or_default();
         standing.refusal(desired, Reason::NamespaceHeld { holder })
     });
-    (holders, refused.chain(held).collect())
+    (holders, held.collect())
 }
 
 /// The namespace that gets a hostname which none holds yet. The stamp of several rules may name no object; then only a
 /// namespace that asks for one of these rules can be the one that has them.
-fn first_namespace(standing: &Standing<'_>, allowed: &[Desired<'_>]) -> Option<Box<str>> {
+fn first_namespace(standing: &Standing<'_>, desired: &[Desired<'_>]) -> Option<Box<str>> {
     let is_free = standing.claims.is_empty();
     let may_have_it =
         |desired: &&Desired<'_>| is_free || standing.digests_for_path(desired.path()).next().is_some();
-    let first = allowed.iter().filter(may_have_it).filter_map(|desired| desired.resource).min();
+    let first = desired.iter().filter(may_have_it).filter_map(|desired| desired.resource).min();
     first.and_then(namespace::digest_of)
 }
 
@@ -53,21 +45,14 @@ fn holder(standing: &Standing<'_>) -> Option<Box<str>> {
     }
 }
 
-/// True if deletions wait, because a refused endpoint may be one of them under another path. With the guard on, one
-/// namespace cannot hold back the deletions of another.
+/// True if deletions wait, because a refused endpoint may be one of them under another path. With the guard on, only the
+/// namespace that holds the hostname can hold back its deletions.
 pub(super) fn withholds_deletions(standing: &Standing<'_>) -> bool {
-    let guard = standing.policy().namespace_guard.as_ref();
-    let holder = holder(standing).filter(|_| guard.is_some());
-    standing.request.wanted.iter().any(|wanted| {
-        let resource = wanted.resource.as_deref().unwrap_or_default();
-        let is_holders = || holder == namespace::digest_of(resource);
-        match &wanted.publication {
-            Ok(publication) => guard.is_some_and(|guard| {
-                let namespace = namespace::namespace_of(resource).filter(|_| is_holders());
-                namespace.is_some_and(|namespace| !guard.allows(publication, namespace))
-            }),
-            Err(_) => holder.is_none() || is_holders(),
-        }
+    let has_guard = standing.policy().namespace_guard.is_some();
+    let holder = holder(standing).filter(|_| has_guard);
+    let mut refused = standing.request.wanted.iter().filter(|wanted| wanted.publication.is_err());
+    refused.any(|wanted| {
+        !has_guard || holder.is_some() && holder == wanted.resource.as_deref().and_then(namespace::digest_of)
     })
 }
 
@@ -89,7 +74,7 @@ mod tests {
     /// The namespaces that are let through, and the labels of what is refused.
     fn guarded_in(fixture: &Fixture) -> (Vec<&str>, Vec<&'static str>) {
         let (allowed, refused) = guarded(&fixture.standing(), fixture.desired());
-        let allowed = allowed.iter().filter_map(Desired::namespace).collect();
+        let allowed = allowed.iter().filter_map(|one| namespace::namespace_of(one.resource?)).collect();
         (allowed, told(&refused).into_iter().map(|(_, label)| label).collect())
     }
 
@@ -101,12 +86,6 @@ mod tests {
     fn without_the_guard_everything_goes_through() {
         let fixture = Fixture::new().asks(HOME, "", SERVICE);
         assert_eq!(guarded_in(&fixture), (vec!["shop"], vec![]));
-    }
-
-    #[test]
-    fn an_object_publishes_services_of_its_own_namespace_alone() {
-        let fixture = guarding(Fixture::new()).asks(HOME, "", BANK).asks(HOME, "^/a", SHOP);
-        assert_eq!(guarded_in(&fixture), (vec!["shop"], vec!["namespace_guard"]));
     }
 
     #[test]
@@ -149,5 +128,14 @@ mod tests {
             let fixture = fixture.asks_for(resource, HOME, "", "no service");
             assert_eq!(withholds_deletions(&fixture.standing()), withholds, "{resource}");
         }
+    }
+
+    /// Switched on later: the stamp of two rules names no object.
+    #[test]
+    fn without_a_holder_an_invalid_endpoint_withholds_nothing() {
+        let fixture = guarding(Fixture::new().published(&[(HOME, "^/a"), (HOME, "^/b")]));
+        let fixture = fixture.asks(HOME, "^/b", SHOP).withdraws("^/a");
+        let fixture = fixture.asks_for("ingress/bank/web", HOME, "^/c", "no service");
+        assert!(!withholds_deletions(&fixture.standing()));
     }
 }

@@ -131,7 +131,7 @@ impl<'a> Standing<'a> {
 
     /// True if our record has led to the same tunnel for so long that no visitor is led elsewhere any more.
     pub(super) fn has_settled(&self) -> bool {
-        self.situation.settled.moved.contains(self.name())
+        self.situation.earlier.moved.contains(self.name())
     }
 
     /// The hostname's rules in one tunnel, whoever owns them.

@@ -1,0 +1,203 @@
+//! A wildcard and the names below it take over from each other: nobody is unserved meanwhile, and nothing stays for ever.
+
+use cloudflare_emulator::{Fault, Matcher, Refusal, Token, Visitor};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use serde_json::json;
+use test_support::harness::{TOKEN, endpoint};
+
+use super::gone_wrong::{got, pace, pass, path_through, run, simulation, through};
+use crate::shared_account::SharedAccount;
+use crate::simulation::{Pace, Simulation};
+
+const WILD: &str = "*.apps.example.org";
+
+#[test]
+fn a_withdrawn_wildcard_goes_though_another_name_moves_out_of_it_in_every_loop() {
+    let wildcard = through("office", "*.apps.example.org", "http://apps:80");
+    let mut simulation = simulation(&[0], &[]);
+    simulation.run_to_rest(&[wildcard]).expect("published");
+    let mut wanted = Vec::new();
+    let (mut answers, mut served) = (Vec::new(), Vec::new());
+    for number in 0..15 {
+        wanted.push(through("home", &format!("n{number}.apps.example.org"), "http://web:80"));
+        answers.push(run(&mut simulation, &wanted).0.err());
+        served.push(got(&simulation, "other.apps.example.org", "/"));
+        pass(&simulation, 60);
+    }
+    assert_eq!(answers.first(), Some(&Some(503)), "the first name has visitors there: {answers:?}");
+    let until = served.iter().position(|got| !got.starts_with("http://apps:80")).expect("it goes at last");
+    assert!((2..=10).contains(&until), "{served:?}");
+    assert_eq!(answers.last(), Some(&None), "{answers:?}");
+}
+
+/// ExternalDNS's loops follow each other that fast where it goes by events.
+#[test]
+fn a_wildcard_stays_until_records_that_lead_a_name_out_of_it_are_at_the_edge() {
+    let records = Pace { records: 20_000, ..pace(&[0]) };
+    let mut simulation = Simulation::new(SharedAccount::new(), &[], records);
+    simulation.run_to_rest(&[through("office", WILD, "http://apps:80")]).expect("published");
+    let host = "web.apps.example.org";
+    let wanted = [through("home", host, "http://web:80")];
+    let (mut answers, mut served) = (Vec::new(), Vec::new());
+    for _ in 0..20 {
+        answers.push(run(&mut simulation, &wanted).0.err());
+        for _ in 0..5 {
+            served.push(got(&simulation, host, "/"));
+            pass(&simulation, 1);
+        }
+    }
+    served.dedup();
+    assert_eq!(served, ["http://apps:80 by office", "http://web:80 by home"], "{answers:?}");
+    assert_eq!(answers.last(), Some(&None), "{answers:?}");
+    let gone = got(&simulation, "other.apps.example.org", "/");
+    assert!(!gone.contains("apps:80"), "{gone}: {answers:?}");
+}
+
+#[test]
+fn a_withdrawn_path_of_a_wildcard_goes_though_names_come_below_it_in_every_loop() {
+    let mut simulation = Simulation::new(SharedAccount::new(), &[], pace(&[0]));
+    let whole = through("office", WILD, "http://apps:80");
+    let admin = path_through("office", WILD, "^/admin", "http://admin:80");
+    simulation.run_to_rest(&[whole.clone(), admin]).expect("published");
+    let mut wanted = vec![whole];
+    let (mut answers, mut served) = (Vec::new(), Vec::new());
+    for number in 0..40 {
+        wanted.push(through("office", &format!("n{number}.apps.example.org"), "http://web:80"));
+        answers.push(simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err());
+        served.push(got(&simulation, "other.apps.example.org", "/admin"));
+        pass(&simulation, 60);
+    }
+    let until = served.iter().position(|got| !got.starts_with("http://admin:80"));
+    assert!(until.is_some(), "40 minutes later: {served:?} {answers:?}");
+}
+
+#[test]
+fn a_withdrawn_path_of_a_wildcard_goes_though_another_name_cannot_move() {
+    let mut simulation = Simulation::new(SharedAccount::new(), &[], pace(&[0, 0]));
+    let whole = through("home", WILD, "http://apps:80");
+    let admin = path_through("home", WILD, "^/admin", "http://admin:80");
+    let name = |tunnel: &str| through(tunnel, "web.apps.example.org", "http://web:80");
+    simulation.run_to_rest(&[whole.clone(), admin, name("home")]).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| {
+        let version = cloudflare.tunnel("office").version;
+        cloudflare.tunnel_mut("office").lagging_at = Some(version);
+    });
+    let wanted = [whole, name("office")];
+    let (mut answers, mut served) = (Vec::new(), Vec::new());
+    for _ in 0..40 {
+        answers.push(simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err());
+        served.push(got(&simulation, "other.apps.example.org", "/admin"));
+        pass(&simulation, 60);
+    }
+    let until = served.iter().position(|got| !got.starts_with("http://admin:80"));
+    assert!(until.is_some(), "40 minutes later: {served:?} {answers:?}");
+}
+
+#[test]
+fn a_withdrawn_path_of_a_wildcard_goes_though_another_name_is_refused() {
+    let mut simulation = Simulation::new(SharedAccount::new(), &[], pace(&[0]));
+    let whole = through("home", WILD, "http://apps:80");
+    let admin = path_through("home", WILD, "^/admin", "http://admin:80");
+    simulation.run_to_rest(&[whole.clone(), admin]).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| {
+        let refusal = Refusal::new(400, 1004, "DNS Validation Error");
+        cloudflare.whims_mut().dislike_name("web.apps.example.org", refusal);
+    });
+    let wanted = [whole, through("home", "web.apps.example.org", "http://web:80")];
+    let (mut answers, mut served) = (Vec::new(), Vec::new());
+    for _ in 0..40 {
+        answers.push(simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err());
+        served.push(got(&simulation, "other.apps.example.org", "/admin"));
+        pass(&simulation, 60);
+    }
+    let until = served.iter().position(|got| !got.starts_with("http://admin:80"));
+    assert!(until.is_some(), "40 minutes later: {served:?} {answers:?}");
+}
+
+#[test]
+fn a_wildcard_that_loses_a_path_is_no_deletion() {
+    let mut simulation = Simulation::new(SharedAccount::new(), &[("MASS_DELETION_LIMIT", "5")], pace(&[0]));
+    let whole = through("office", WILD, "http://apps:80");
+    let admin = path_through("office", WILD, "^/admin", "http://admin:80");
+    let old: Vec<Endpoint> = (0..5)
+        .map(|number| through("office", &format!("old{number}.example.org"), "http://web:80"))
+        .collect();
+    simulation.run_to_rest(&[vec![whole.clone(), admin], old].concat()).expect("published");
+    let wanted = [whole, through("office", "new.apps.example.org", "http://web:80")];
+    let answer = simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.err();
+    let withheld = simulation.account.harness.log.lines_with(&["refused=mass_deletion"]);
+    assert!(withheld.is_empty(), "{answer:?} {withheld:#?}");
+}
+
+/// The wildcard's record alone leads visitors to somebody's rule.
+#[test]
+fn a_wildcard_of_a_record_alone_goes_when_the_name_below_it_is_published() {
+    for fault in [Fault::status(503), Fault::error(400, 9005, "Content for CNAME record is invalid.")] {
+        let mut simulation = Simulation::new(SharedAccount::new(), &[], Pace { write: 0, ..pace(&[0]) });
+        simulation.account.cloudflare().edit(|cloudflare| {
+            let rules =
+                json!([{"hostname": WILD, "service": "http://theirs:80"}, {"service": "http_status:404"}]);
+            let document = json!({"ingress": rules}).to_string();
+            cloudflare.put_configuration("office", &document).expect("cloudflared takes it");
+        });
+        let host = "new.apps.example.org";
+        simulation.run_to_rest(&[through("office", WILD, "none")]).expect("published");
+        assert_eq!(got(&simulation, host, "/"), "http://theirs:80 by office");
+        simulation.account.cloudflare().fault_every(Matcher::batch().with_body(host), fault);
+        for _ in 0..3 {
+            let _ = run(&mut simulation, &[through("office", host, "http://web:80")]);
+            // Who has waited long enough goes.
+            assert_eq!(got(&simulation, host, "/"), "http://theirs:80 by office");
+            pass(&simulation, 60);
+        }
+    }
+}
+
+/// The name was served by the wildcard's rule beside a path of its own. A second attempt of the request would see that it
+/// is led elsewhere, and visitors do not yet.
+#[test]
+fn a_wildcard_stays_for_a_loop_though_its_request_is_planned_again() {
+    for (label, with_access, is_failing) in [
+        ("once", false, false),
+        ("an application goes", true, false),
+        ("another zone fails once", false, true),
+    ] {
+        let account = SharedAccount::holding(|cloudflare| {
+            cloudflare.edit(|cloudflare| {
+                cloudflare.set_up_access("my-team");
+                let policy = json!({"name": "staff", "decision": "allow", "include": [{"everyone": {}}]});
+                cloudflare.add_policy(&policy).expect("a policy");
+                *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
+            });
+        });
+        let mut simulation = Simulation::new(account, &[], Pace { records: 20_000, ..pace(&[0]) });
+        let host = "app.apps.example.org";
+        let api = |tunnel: &str| path_through(tunnel, host, "^/api", "http://api:80");
+        let mut before = vec![through("office", WILD, "http://apps:80"), api("office")];
+        if with_access {
+            let properties =
+                [("tunnel", "home"), ("tunnel-service", "http://bye:80"), ("access-policy", "staff")];
+            before.push(endpoint("bye.example.com", &properties));
+        }
+        simulation.run_to_rest(&before).expect("published");
+        let cloudflare = simulation.account.cloudflare();
+        cloudflare.watch_as(&[Visitor::WithoutLogin], &["https://app.apps.example.org/"]);
+        let mut wanted = vec![through("home", host, "http://web:80"), api("home")];
+        if is_failing {
+            wanted.push(through("home", "other.example.com", "http://other:80"));
+            let batch = Matcher::call(
+                "POST",
+                &format!("/zones/{}/dns_records/batch", simulation.account.harness.zone),
+            );
+            simulation.account.clear_faults();
+            cloudflare.fault(batch, 1, Fault::status(503));
+        }
+        for _ in 0..4 {
+            let _ = run(&mut simulation, &wanted);
+            pass(&simulation, 60);
+        }
+        for watched in simulation.account.cloudflare().watched() {
+            assert!(watched.lost().is_empty(), "{label}: {watched}");
+        }
+    }
+}

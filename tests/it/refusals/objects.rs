@@ -1,0 +1,93 @@
+//! The rules of one object are published together or not at all: a wider one would get the requests of one that is
+//! refused, and what a rule was changed from stays until it is there.
+
+use cloudflare_emulator::RuleText;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::harness::{Harness, endpoint};
+
+use super::places::served_at;
+
+const HOST: &str = "shop.example.com";
+
+fn of(object: &str, properties: &[(&str, &str)]) -> Endpoint {
+    let mut endpoint = endpoint(HOST, properties);
+    endpoint.labels.set("resource", object);
+    endpoint
+}
+
+fn at(path: &str, service: &str) -> Endpoint {
+    of("ingress/shop/web", &[("tunnel-service", service), ("tunnel-path", path)])
+}
+
+/// Cloudflare refuses rules with this service, naming the rule or not.
+fn disliking(text: RuleText) -> Harness {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| {
+        cloudflare.whims_mut().dislike_rule(text, |rule| rule.service.starts_with("http://bad"));
+    });
+    harness
+}
+
+#[test]
+fn no_rule_of_an_object_takes_the_requests_of_one_that_is_refused() {
+    for (label, harness, variables, proxy) in [
+        ("the guard", Harness::new(), &[("NAMESPACE_GUARD", "true")][..], "http://login.infra.svc:80"),
+        ("the rule by name", disliking(RuleText::Numbered), &[], "http://bad.shop.svc:80"),
+        ("the document", disliking(RuleText::Unnamed), &[], "http://bad.shop.svc:80"),
+    ] {
+        let program = harness.start_with(variables);
+        let groups = [
+            ("tunnel-service", "http://web.shop.svc:80"),
+            ("tunnel-path-prefix.admin", "/admin"),
+            ("tunnel-service.admin", proxy),
+        ];
+        let other = endpoint("other.example.com", &[("tunnel-service", "http://other.shop.svc:80")]);
+        let desired = [of("ingress/shop/web", &groups), other];
+        for _ in 0..3 {
+            let _ = program.external_dns().run_loop(&desired);
+            for path in ["/", "/admin"] {
+                let served = served_at(&harness, HOST, path);
+                assert!(!served.contains("svc"), "{label}: {path} gets {served}");
+            }
+        }
+        assert!(!harness.log.lines_with(&["refused=", "path=\"^/admin(/|$)\""]).is_empty(), "{label}");
+        let words = ["refused=invalid", "it waits for the object's rule for path", "admin"];
+        assert_eq!(harness.log.lines_with(&words).len(), 1, "{label}");
+    }
+}
+
+/// The narrower one may be at fault for ever, and the wider one is somebody else's.
+#[test]
+fn a_rule_of_another_object_does_not_wait_for_it() {
+    for text in [RuleText::Numbered, RuleText::Unnamed] {
+        let harness = disliking(text);
+        let program = harness.start();
+        let wide = of("ingress/shop/all", &[("tunnel-service", "http://all:80")]);
+        for _ in 0..3 {
+            let _ = program.external_dns().run_loop(&[at("^/a$", "http://bad:80"), wide.clone()]);
+        }
+        assert_eq!(served_at(&harness, HOST, "/"), "http://all:80", "{text:?}");
+    }
+}
+
+#[test]
+fn a_path_stays_while_the_one_in_its_place_is_refused() {
+    for text in [RuleText::Numbered, RuleText::Unnamed] {
+        let harness = disliking(text);
+        let program = harness.start();
+        program.external_dns().run_loop(&[at("^/(a|b)$", "http://web:80")]).expect("published");
+        let other = endpoint("other.example.com", &[("tunnel-service", "http://other:80")]);
+        for number in 0..4 {
+            let _ = program.external_dns().run_loop(&[at("^/(a|b|c)$", "http://bad:80"), other.clone()]);
+            assert_eq!(served_at(&harness, HOST, "/a"), "http://web:80", "{text:?}, loop {number}");
+        }
+        assert_eq!(served_at(&harness, "other.example.com", "/"), "http://other:80", "{text:?}");
+        // Once it is mended, the old path goes.
+        program
+            .external_dns()
+            .run_loop(&[at("^/(a|c)$", "http://good:80"), other.clone()])
+            .expect("published");
+        assert_eq!(served_at(&harness, HOST, "/c"), "http://good:80", "{text:?}");
+        assert!(!served_at(&harness, HOST, "/b").contains("web"), "{text:?}");
+    }
+}
