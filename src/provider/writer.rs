@@ -219,7 +219,7 @@ impl Turn<'_> {
         let (done, outcome) = self.execute(&plan, &snapshot);
         self.memory.refused_work.keep_doubts(&done);
         // Another attempt helps where an answer was lost. A place that failed before would cost everybody's calls.
-        let is_news = !done.failed_places.is_subset(&self.memory.failed_places);
+        let is_news = done.failed_places.iter().any(|place| !self.memory.failed_places.contains(place));
         self.memory.failed_places.clone_from(&done.failed_places);
         if !outcome.as_ref().is_err_and(Stop::ends_run) {
             self.remember(&plan, &done, &snapshot);

@@ -37,12 +37,13 @@ impl<'a> Execution<'a> {
     /// The reasons why some of these tunnels do not serve yet what was written. Looks until all do or the time is up.
     fn not_ready(&self, tunnels: &BTreeSet<&'a TunnelId>) -> BTreeMap<&'a TunnelId, Reason> {
         let wait_until = self.tools.clock.now() + limits::MOVE_WAIT;
-        let (mut awaited, mut pause) = (tunnels.clone(), limits::MOVE_LOOK_PAUSE);
+        let mut awaited: Vec<&TunnelId> = tunnels.iter().copied().collect();
+        let mut pause = limits::MOVE_LOOK_PAUSE;
         let mut not_ready = BTreeMap::new();
         loop {
             let now = self.tools.clock.now();
             let is_last = is_last_look(wait_until.saturating_duration_since(now), self.time_left(), pause);
-            let mut later = BTreeSet::new();
+            let mut later = Vec::new();
             for tunnel in awaited {
                 let Err(cause) = self.look_at(tunnel) else { continue };
                 if self.tools.moves.has_given_up(tunnel, now) {
@@ -50,7 +51,7 @@ impl<'a> Execution<'a> {
                 } else if is_last {
                     not_ready.insert(tunnel, Reason::Moving(cause));
                 } else {
-                    later.insert(tunnel);
+                    later.push(tunnel);
                 }
             }
             if later.is_empty() {

@@ -61,8 +61,11 @@ impl Moves {
             let since = since.map_or(now, |(_, since)| since);
             self.led.insert(hostname, (tunnel, since));
         }
-        before.retain(|_, (_, since)| !is_over(*since, grace, now));
-        self.led.extend(before);
+        for (hostname, led) in before {
+            if !is_over(led.1, grace, now) {
+                self.led.insert(hostname, led);
+            }
+        }
     }
 
     /// The hostnames that have been led to their present tunnel for `grace`, or have waited longer to be handed over.
