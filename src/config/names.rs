@@ -21,6 +21,16 @@ const PREFIXES: [&str; 10] = [
     "MASS_DELET",
 ];
 
+/// Settings that limit what is published, or who may reach it. One of them that is misspelled must not be ignored.
+const LIMITS: [&str; 6] = [
+    "ACCESS_GUARD",
+    "ACCESS_OPT_OUT",
+    "ACCESS_POLICIES",
+    "DEFAULT_ACCESS_POLICY",
+    "MASS_DELETION_LIMIT",
+    "NAMESPACE_GUARD",
+];
+
 /// The primary name of every setting.
 pub fn settings() -> impl Iterator<Item = &'static str> {
     SECRETS.into_iter().chain(Arguments::VARIABLES.iter().copied())
@@ -78,8 +88,17 @@ fn replacement(name: &str) -> Option<&'static str> {
     }
 }
 
-/// A hint about a variable that seems to be meant for this program but is unknown to it.
-pub(super) fn hint(name: &str, value: &str) -> Option<String> {
+/// What is told of a variable that seems to be meant for this program but is unknown to it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Hint {
+    pub(super) text: String,
+    /// The setting that limits what is published, if that is the nearest one.
+    pub(super) limit: Option<&'static str>,
+}
+
+/// The hint about a variable, unless it is known or nothing of ours.
+pub(super) fn hint(name: &str, value: &str) -> Option<Hint> {
+    let warning = |text: String| Some(Hint { text, limit: None });
     // cloudflared's own variables begin with TUNNEL_, whatever they resemble.
     let is_known = settings().any(|variable| all_names(variable).any(|known| known == name));
     if is_known || name.starts_with("TUNNEL_") || is_injected(name, value) {
@@ -87,7 +106,7 @@ pub(super) fn hint(name: &str, value: &str) -> Option<String> {
     }
     let folded = name.to_ascii_uppercase();
     if let Some(replacement) = replacement(&folded) {
-        return Some(format!("{} is no longer a setting and is ignored: {replacement}", quoted(name)));
+        return warning(format!("{} is no longer a setting and is ignored: {replacement}", quoted(name)));
     }
     let is_of_ours = PREFIXES.iter().any(|prefix| folded.starts_with(prefix));
     let is_long = name.len() > limits::PROPERTY_NAME_MAX_BYTES;
@@ -98,11 +117,16 @@ pub(super) fn hint(name: &str, value: &str) -> Option<String> {
         .min_by_key(|(edits, _)| *edits);
     match nearest {
         // Two edits turn HOST into PORT.
-        Some((edits, known)) if is_of_ours || edits <= (known.len() / 3).min(2) => Some(format!(
-            "{} is no setting of this program and is ignored; the nearest is {known}",
-            quoted(name)
-        )),
-        None if is_of_ours => Some(format!("{} is no setting of this program and is ignored", quoted(name))),
+        Some((edits, known)) if is_of_ours || edits <= (known.len() / 3).min(2) => {
+            let limit = LIMITS.into_iter().find(|limit| *limit == known);
+            let ignored = if limit.is_some() { "" } else { " and is ignored" };
+            let name = quoted(name);
+            let text = format!("{name} is no setting of this program{ignored}; the nearest is {known}");
+            Some(Hint { text, limit })
+        }
+        None if is_of_ours => {
+            warning(format!("{} is no setting of this program and is ignored", quoted(name)))
+        }
         _ => None,
     }
 }
@@ -134,18 +158,21 @@ mod tests {
             ("EXCLUDE_DOMAIN_FILTERS", "EXCLUDE_DOMAIN_FILTER"),
             ("METRIC_PORT", "METRICS_PORT"),
         ] {
-            let hint = hint(name, "x").unwrap_or_else(|| panic!("{name} looks like one of ours"));
+            let Hint { text: hint, limit } =
+                hint(name, "x").unwrap_or_else(|| panic!("{name} looks like one of ours"));
+            assert_eq!(limit.is_some(), LIMITS.iter().any(|limit| hint.ends_with(limit)), "{hint}");
             let (said, meant) = hint.split_once("the nearest is ").unwrap_or_else(|| panic!("{hint}"));
             assert!(said.contains(&format!("{name:?}")) && meant.starts_with(nearest), "{hint}");
         }
         let long = format!("CF_{}", "X".repeat(100_000));
-        assert!(hint(&long, "x").is_some_and(|hint| hint.len() < 500 && !hint.contains("nearest")));
+        assert!(hint(&long, "x").is_some_and(|hint| hint.text.len() < 500 && !hint.text.contains("nearest")));
     }
 
     #[test]
     fn a_setting_of_earlier_versions_is_told_of_with_what_took_its_place() {
         for value in ["true", "false"] {
-            let hint = hint("ALLOW_MASS_DELETION", value).expect("it was a setting");
+            let Hint { text: hint, limit } = hint("ALLOW_MASS_DELETION", value).expect("it was a setting");
+            assert_eq!(limit, None, "what took its place is safe without it");
             assert!(hint.contains("is ignored") && hint.contains("MASS_DELETION_LIMIT=0"), "{hint}");
         }
     }

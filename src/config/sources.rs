@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::names::{all_names, hint, is_injected};
+use super::names::{Hint, all_names, hint, is_injected};
 use super::{Environment, Mistake};
 use crate::cli::Arguments;
 use crate::limits;
@@ -104,11 +104,19 @@ impl<'a> SettingsReader<'a> {
         ids
     }
 
-    /// Warns of environment variables that seem to be meant for this program.
+    /// Warns of environment variables that seem to be meant for this program. One that was to limit what is published is
+    /// a mistake: without it more would be published than was meant.
     pub(super) fn unknown_names(&mut self) {
-        let names = self.environment.names();
-        let value = |name: &str| self.environment.variable(name).unwrap_or_default();
-        self.warnings.extend(names.iter().filter_map(|name| hint(name, &value(name))));
+        for name in self.environment.names() {
+            match hint(&name, &self.environment.variable(&name).unwrap_or_default()) {
+                Some(Hint { text, limit: Some(variable) }) => self.mistake(
+                    variable,
+                    format!("may be what was meant: {text}; correct that name, or take the variable away"),
+                ),
+                Some(Hint { text, limit: None }) => self.warnings.push(text),
+                None => {}
+            }
+        }
     }
 
     pub(super) fn boolean(&mut self, variable: &'static str) -> bool {

@@ -135,6 +135,22 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
     );
 }
 
+/// Ignored, they would leave open what was to be closed.
+#[test]
+fn a_misspelled_setting_that_limits_what_is_published_is_a_mistake() {
+    for (name, meant) in [
+        ("NAMESPACE_GUARD_ENABLED", "NAMESPACE_GUARD"),
+        ("ACESS_GUARD", "ACCESS_GUARD"),
+        ("DEFAULT_ACCESS_POLICIES", "DEFAULT_ACCESS_POLICY"),
+        ("MASS_DELETE_LIMIT", "MASS_DELETION_LIMIT"),
+    ] {
+        let mistakes = read(&with(name, "x")).expect_err(name);
+        let [Mistake { variable, problem }] = &mistakes[..] else { panic!("{mistakes:?}") };
+        assert!(*variable == meant && problem.contains(name), "{variable} {problem}");
+    }
+    assert!(read(&with("METRIC_PORT", "x")).is_ok(), "any other is a warning");
+}
+
 /// `example,com` has a comma in place of its dot. As ExternalDNS reads it, every name below `com` would be served.
 #[test]
 fn a_whole_top_level_domain_is_served_only_if_it_is_written_with_a_dot() {
