@@ -1,6 +1,6 @@
 //! Reads what an endpoint says about who may reach it: `webhook-access-policy`.
 //!
-//! What says nothing never opens what is protected; see `plan/access.rs`. A name that fits no policy stays as text, so
+//! What says nothing never opens what is protected; see `plan/judge.rs`. A name that fits no policy stays as text, so
 //! that the endpoint can be refused by name and compared again once the policy is there.
 
 use std::fmt;

@@ -4,9 +4,9 @@
 //! and leaves only after the rule is gone. So after any prefix of the stages `records` still names everything that is
 //! ours, and ExternalDNS plans the rest again.
 
-mod access;
 mod handover;
 mod host;
+mod judge;
 mod mass_deletion;
 mod preview;
 mod refusal;
@@ -23,8 +23,8 @@ use crate::labels::labels;
 use crate::model::endpoint::Changes;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::ordered::inserted;
-use crate::reconcile::plan::access::Judge;
 use crate::reconcile::plan::host::{Obstacles, Situation};
+use crate::reconcile::plan::judge::Judge;
 use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;

@@ -1,6 +1,6 @@
 //! Plans what Access applications need, so that a plan can be carried out and leaves none behind.
 
-use super::access::Judge;
+use super::judge::Judge;
 use super::request::{HostRequest, Requests, Wanted};
 use super::{Plan, Reason, Stage};
 use crate::ingress::RuleEdit;
