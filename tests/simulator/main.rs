@@ -20,6 +20,7 @@ mod growth;
 mod instance;
 mod invariants;
 mod objects;
+mod outages;
 mod random;
 mod rest;
 mod settings;

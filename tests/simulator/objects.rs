@@ -240,6 +240,15 @@ impl Object {
     }
 }
 
+/// The zone that holds a hostname's records.
+pub(crate) fn zone(host: &str) -> &'static str {
+    match host {
+        host if host.ends_with("inner.example.com") => "inner.example.com",
+        host if host.ends_with("example.org") => "example.org",
+        _ => "example.com",
+    }
+}
+
 /// What a visitor of a hostname and a path asks for.
 pub(crate) fn url(host: &str, path: Option<&str>) -> String {
     let host = host.replace('*', "some");

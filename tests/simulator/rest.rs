@@ -107,7 +107,7 @@ fn settle_other(world: &mut World) -> Result<(), Violation> {
 }
 
 /// Whether nothing that the documents name stands in the object's way.
-fn has_to_be_served(world: &World, object: &Object) -> bool {
+pub(crate) fn has_to_be_served(world: &World, object: &Object) -> bool {
     let settings = &world.settings;
     let on_host: Vec<&Object> = world.objects.iter().filter(|other| other.host == object.host).collect();
     let history = world.claims.history(object.host);
@@ -131,7 +131,7 @@ fn has_to_be_served(world: &World, object: &Object) -> bool {
     is_free && is_alone && agree && access && has_text && !history.is_merged
 }
 
-fn is_served(world: &World, object: &Object) -> Result<(), Violation> {
+pub(crate) fn is_served(world: &World, object: &Object) -> Result<(), Violation> {
     let url = url(object.host, object.path);
     let rest = url.strip_prefix("https://").expect("it was put there");
     let (host, path) = rest.split_at(rest.find('/').expect("it was put there"));

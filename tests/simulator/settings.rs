@@ -96,6 +96,11 @@ impl Settings {
         !self.default_access_policy.is_empty()
     }
 
+    /// Where what names no tunnel is served.
+    pub(crate) fn default_tunnel(&self) -> &'static str {
+        self.tunnels.split(',').next().expect("a list has a first one")
+    }
+
     pub(crate) fn has_tunnel(&self, tunnel: &str) -> bool {
         self.tunnels.split(',').any(|configured| configured == tunnel)
     }

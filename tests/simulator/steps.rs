@@ -3,6 +3,7 @@
 
 use crate::faults::Trouble;
 use crate::objects::{CONTESTED, HOSTS, Object};
+use crate::outages::Outage;
 use crate::random::Random;
 use crate::settings::Settings;
 use crate::strangers::Stranger;
@@ -57,6 +58,9 @@ pub(crate) enum Step {
         is_rule: bool,
     },
     Like,
+    /// From now on one place at Cloudflare fails, and no other.
+    Outage(Outage),
+    OutageOver,
     Loop(Loop),
     /// Everything that goes wrong ends. What is wanted has to come about then.
     Rest,
@@ -77,6 +81,9 @@ pub(crate) struct Loop {
 /// So many rounds of changes and one loop lie between two rests.
 const ROUNDS_TO_REST: usize = 6;
 
+/// After so many of a hundred rests a place fails for some loops.
+const OUTAGES: usize = 40;
+
 pub(crate) fn random(random: &mut Random, settings: &Settings, rounds: usize) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut number = 0;
@@ -88,7 +95,28 @@ pub(crate) fn random(random: &mut Random, settings: &Settings, rounds: usize) ->
         steps.push(Step::Loop(any_loop(random, number)));
         if round % ROUNDS_TO_REST == 0 || round == rounds {
             steps.push(Step::Rest);
+            // What somebody did before is over, so that whoever waits has no excuse.
+            if random.chance(OUTAGES) {
+                let more = outage(random, settings, &mut number);
+                steps.extend(more);
+            }
         }
+    }
+    steps
+}
+
+/// A place fails, and what is asked for meanwhile is asked for again and again.
+fn outage(random: &mut Random, settings: &Settings, number: &mut usize) -> Vec<Step> {
+    let mut steps = vec![Step::Outage(Outage::random(random))];
+    for _ in 0..3 + random.below(4) {
+        *number += 1;
+        steps.push(Step::Put(Object::random(random, settings, *number)));
+    }
+    for _ in 0..2 + random.below(4) {
+        steps.push(Step::Loop(Loop { seed: random.next(), replica: random.below(2), ..Loop::default() }));
+    }
+    if random.chance(30) {
+        steps.push(Step::OutageOver);
     }
     steps
 }

@@ -17,6 +17,7 @@ use crate::foreign::{self, Foreign};
 use crate::instance::Instance;
 use crate::invariants::{self, Violation};
 use crate::objects::{self, Object};
+use crate::outages::{self, Outages};
 use crate::random::Random;
 use crate::settings::Settings;
 use crate::steps::{Loop, Step};
@@ -58,6 +59,7 @@ pub(crate) struct World {
     pub(crate) has_drifted: bool,
     pub(crate) claims: Claims,
     pub(crate) disliked: Vec<&'static str>,
+    pub(crate) outages: Outages,
     pub(crate) trace: Trace,
     pub(crate) loops: usize,
 }
@@ -83,6 +85,7 @@ impl World {
             has_drifted: false,
             claims: Claims::default(),
             disliked: Vec::new(),
+            outages: Outages::default(),
             trace: Trace::default(),
             loops: 0,
         };
@@ -154,6 +157,8 @@ impl World {
                 self.disliked.clear();
                 self.cloudflare().edit(|cloudflare| cloudflare.whims_mut().like_all());
             }
+            Step::Outage(outage) => self.outages.begin(*outage),
+            Step::OutageOver => self.outages.end(),
             Step::Loop(one) => {
                 self.run_loop(one, true)?;
                 self.pass(INTERVAL);
@@ -229,6 +234,7 @@ impl World {
         self.replicas.truncate(1);
         self.is_blank = false;
         self.cloudflare().clear_faults();
+        self.outages.end();
         self.set_office(true);
         self.cloudflare().edit(|cloudflare| {
             cloudflare.token_mut(TOKEN).zones = None;
@@ -250,6 +256,7 @@ impl World {
             self.claims.ask(&desired);
         }
         self.arm(one);
+        self.outages.arm(self.cloudflare());
         let urls = invariants::urls();
         let urls: Vec<&str> =
             urls.iter().map(String::as_str).chain(FOREIGN_URLS).chain([OTHER_URL]).collect();
@@ -282,6 +289,7 @@ impl World {
         let watched = self.cloudflare().watched();
         self.cloudflare().watch(&[]);
         invariants::after_loop(self, &watched, is_disturbed_here)?;
+        outages::after_loop(self, one.troubles.is_empty() && !is_disturbed_here)?;
         Ok(done_writes(&calls))
     }
 
