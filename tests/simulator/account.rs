@@ -37,7 +37,8 @@ pub(crate) fn set_office(
     }
     let new = cloudflare.add_tunnel(OFFICE);
     cloudflare.put_configuration(&new, OFFICE_DOCUMENT).expect("cloudflared takes it");
-    cloudflare.delay_configurations(OFFICE, &[Duration::from_millis(settings.delays[0])]);
+    cloudflare.delay_configurations(OFFICE, &settings.configuration_delays());
+    cloudflare.tunnel_mut(&new).connectors = settings.connectors();
     foreign.wrote_document(cloudflare, &new, &[]);
     let is_legacy =
         |record: &&Record| record.name == "legacy.example.com" && foreign.is_foreign_record(&record.id);
@@ -84,9 +85,10 @@ pub(crate) fn set_up(cloudflare: &Emulator, settings: &Settings) {
             "session_duration": "6h"});
         cloudflare.add_application(&theirs).expect("an application");
         cloudflare.whims_mut().unlisted_application_time = Duration::from_millis(settings.listing_lag);
-        let [configurations, records, applications] = settings.delays.map(Duration::from_millis);
+        let [_, records, applications] = settings.delays.map(Duration::from_millis);
         for tunnel in ["home", "office"] {
-            cloudflare.delay_configurations(tunnel, &[configurations]);
+            cloudflare.delay_configurations(tunnel, &settings.configuration_delays());
+            cloudflare.tunnel_mut(tunnel).connectors = settings.connectors();
         }
         cloudflare.delay_records(records);
         cloudflare.delay_applications(applications);

@@ -1,5 +1,7 @@
 //! How the program is set up in one world, and how ExternalDNS is.
 
+use std::time::Duration;
+
 use test_support::external_dns::{Registry, SyncPolicy, TXT, TXT_BELOW};
 
 use crate::random::Random;
@@ -21,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) move_grace: &'static str,
     /// Milliseconds of the way to the edge: of configurations, records and applications.
     pub(crate) delays: [u64; 3],
+    /// How much longer configurations take to the second connector of each tunnel, where it has one from the beginning.
+    pub(crate) second_connector: Option<u64>,
     /// Milliseconds for which lists leave out a new application.
     pub(crate) listing_lag: u64,
 }
@@ -36,6 +40,7 @@ impl Settings {
         ]);
         let mut delay = || if random.chance(60) { 0 } else { random.next() % 400 };
         let delays = [delay(), delay(), delay()];
+        let second_connector = random.chance(40).then(|| random.next() % 500);
         Self {
             tunnels: random.weighted(&[(2, "home"), (3, "home,office"), (1, "office,home")]),
             ownership,
@@ -48,8 +53,13 @@ impl Settings {
             access_guard: random.chance(10),
             default_access_policy: random.weighted(&[(6, ""), (1, "staff")]),
             // It has to be longer than the way to the edge.
-            move_grace: if delays == [0; 3] { random.pick(&["0s", "30s"]) } else { "30s" },
+            move_grace: if delays == [0; 3] && second_connector.unwrap_or_default() == 0 {
+                random.pick(&["0s", "30s"])
+            } else {
+                "30s"
+            },
             delays,
+            second_connector,
             listing_lag: random.weighted(&[(3, 0), (1, 30_000)]),
         }
     }
@@ -78,6 +88,18 @@ impl Settings {
             all.push(("ACCESS_POLICIES", "staff,on-call".to_owned()));
         }
         all
+    }
+
+    /// How many connectors each tunnel has, unless somebody starts or ends one.
+    pub(crate) fn connectors(&self) -> usize {
+        1 + usize::from(self.second_connector.is_some())
+    }
+
+    /// The time of configurations on their way to each connector.
+    pub(crate) fn configuration_delays(&self) -> Vec<Duration> {
+        let first = self.delays[0];
+        let second = self.second_connector.map(|longer| first + longer);
+        [first].into_iter().chain(second).map(Duration::from_millis).collect()
     }
 
     /// Whether ExternalDNS goes by what is at Cloudflare. The registry `crd` goes by what was answered: it asks for

@@ -236,11 +236,12 @@ impl World {
         self.cloudflare().clear_faults();
         self.outages.end();
         self.set_office(true);
+        let connectors = self.settings.connectors();
         self.cloudflare().edit(|cloudflare| {
             cloudflare.token_mut(TOKEN).zones = None;
             "active".clone_into(&mut cloudflare.zone_mut("inner.example.com").status);
             for tunnel in ["home", "office"] {
-                cloudflare.tunnel_mut(tunnel).connectors = 1;
+                cloudflare.tunnel_mut(tunnel).connectors = connectors;
             }
         });
     }
