@@ -9,6 +9,9 @@ use crate::random::Random;
 /// Longer than any world lasts.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
 
+/// The seconds that a limit asks for: some end within the loop, some after the next one.
+const PAUSES: [u64; 5] = [2, 20, 30, 90, 250];
+
 /// The most by which a slow answer exceeds the deadline of a request: the emulator's time passes at once, so nobody stops
 /// waiting for it.
 pub(crate) const DELAY_MAX: Duration = Duration::from_millis(2_500);
@@ -32,7 +35,9 @@ enum Calls {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Throttled,
+    Throttled {
+        seconds: u64,
+    },
     Status(u16),
     Refused {
         status: u16,
@@ -44,6 +49,9 @@ enum Kind {
     Slow(u64),
     DoneUnanswered,
     DoneStatus(u16),
+    DoneThrottled {
+        seconds: u64,
+    },
     DoneGarbage,
     /// All calls from this one on fail so, for so many seconds.
     Outage {
@@ -71,7 +79,7 @@ impl Trouble {
             Kind::Refused { status: 409, code: 11010 },
         ];
         let kind = match random.below(14) {
-            0 => Kind::Throttled,
+            0 => Kind::Throttled { seconds: random.pick(&PAUSES) },
             1 => Kind::Status(random.pick(&[500, 502, 503, 504, 302, 413])),
             2 | 3 => random.pick(&codes),
             4 => Kind::Reset,
@@ -79,7 +87,8 @@ impl Trouble {
             6 => Kind::Truncated,
             7 => Kind::Slow(random.next() % 2_500),
             8 => Kind::DoneUnanswered,
-            9 => Kind::DoneStatus(random.pick(&[429, 500, 502])),
+            9 if random.chance(33) => Kind::DoneThrottled { seconds: random.pick(&PAUSES) },
+            9 => Kind::DoneStatus(random.pick(&[500, 502])),
             10 => Kind::DoneGarbage,
             11 => Kind::Outage { status: random.pick(&[429, 500, 403]), seconds: 1 + random.next() % 200 },
             _ => Kind::Crash { is_done: random.chance(50) },
@@ -107,7 +116,7 @@ impl Trouble {
         };
         let done_but = |fault| Fault::DoneBut(Box::new(fault));
         let fault = match self.kind {
-            Kind::Throttled => Fault::limited(30),
+            Kind::Throttled { seconds } => Fault::limited(seconds),
             Kind::Status(status) => Fault::status(status),
             Kind::Refused { status, code } => Fault::error(status, code, "simulated"),
             Kind::Reset => Fault::Reset,
@@ -115,7 +124,7 @@ impl Trouble {
             Kind::Truncated => Fault::Truncated,
             Kind::Slow(milliseconds) => Fault::Delay(Duration::from_millis(milliseconds)),
             Kind::DoneUnanswered => Fault::DoneButUnanswered,
-            Kind::DoneStatus(429) => done_but(Fault::limited(30)),
+            Kind::DoneThrottled { seconds } => done_but(Fault::limited(seconds)),
             Kind::DoneStatus(status) => done_but(Fault::status(status)),
             Kind::DoneGarbage => done_but(Fault::Garbage),
             Kind::Outage { status, seconds } => {

@@ -25,7 +25,7 @@ const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3_700);
 pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
     world.calm();
     settle(world)?;
-    world.pass(REJECTION_PAUSE_MAX);
+    world.pass(REJECTION_PAUSE_MAX)?;
     settle(world)?;
     if world.has_other() {
         settle_other(world)?;
@@ -70,7 +70,7 @@ fn may_write_after_restart(world: &World) -> bool {
 
 fn one_loop(world: &mut World, seed: u64) -> Result<usize, Violation> {
     let writes = world.run_loop(&Loop { seed, ..Loop::default() }, false)?;
-    world.pass(INTERVAL);
+    world.pass(INTERVAL)?;
     Ok(writes)
 }
 
@@ -96,7 +96,7 @@ fn settle_other(world: &mut World) -> Result<(), Violation> {
         if world.run_other()? == 0 {
             break;
         }
-        world.pass(INTERVAL);
+        world.pass(INTERVAL)?;
     }
     let visit = world.cloudflare().visit(OTHER_HOST, "/");
     let is_excused = world.foreign().is_orphaned(OTHER_HOST);

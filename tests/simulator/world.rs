@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloudflare_emulator::ingress::Rule;
-use cloudflare_emulator::{Call, Emulator, Matcher, Refusal, RuleText, Time};
+use cloudflare_emulator::{Call, Emulator, Fault, Matcher, Refusal, RuleText, Time};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use test_support::external_dns::{AppliedRecords, Registry, SyncPolicy};
 use test_support::harness::{Harness, TOKEN, published};
@@ -60,6 +60,8 @@ pub(crate) struct World {
     pub(crate) claims: Claims,
     pub(crate) disliked: Vec<&'static str>,
     pub(crate) outages: Outages,
+    /// Cloudflare answers every call with 429 so long, however many loops that takes.
+    limited_until: Duration,
     pub(crate) trace: Trace,
     pub(crate) loops: usize,
 }
@@ -86,6 +88,7 @@ impl World {
             claims: Claims::default(),
             disliked: Vec::new(),
             outages: Outages::default(),
+            limited_until: Duration::ZERO,
             trace: Trace::default(),
             loops: 0,
         };
@@ -130,7 +133,7 @@ impl World {
                 // What visitors of theirs get in the next loop is then not their own doing.
                 self.cloudflare().advance_clock(EDGE_MAX);
             }
-            Step::Wait { seconds } => self.pass(Duration::from_secs(*seconds)),
+            Step::Wait { seconds } => self.pass(Duration::from_secs(*seconds))?,
             Step::Restart => self.restart(),
             Step::Replica(is_there) => {
                 self.replicas.truncate(1);
@@ -161,7 +164,7 @@ impl World {
             Step::OutageOver => self.outages.end(),
             Step::Loop(one) => {
                 self.run_loop(one, true)?;
-                self.pass(INTERVAL);
+                self.pass(INTERVAL)?;
             }
             Step::Rest => crate::rest::run(self)?,
         }
@@ -235,6 +238,7 @@ impl World {
         self.is_blank = false;
         self.cloudflare().clear_faults();
         self.outages.end();
+        self.limited_until = Duration::ZERO;
         self.set_office(true);
         let connectors = self.settings.connectors();
         self.cloudflare().edit(|cloudflare| {
@@ -258,6 +262,7 @@ impl World {
         }
         self.arm(one);
         self.outages.arm(self.cloudflare());
+        self.arm_limit();
         let urls = invariants::urls();
         let urls: Vec<&str> =
             urls.iter().map(String::as_str).chain(FOREIGN_URLS).chain([OTHER_URL]).collect();
@@ -278,6 +283,9 @@ impl World {
         let calls = self.cloudflare().take_calls();
         self.cloudflare().clear_faults();
         self.trace.note_calls(&calls);
+        let replica = one.replica % self.replicas.len();
+        self.replicas[replica].note_calls(&calls)?;
+        self.note_limit(&calls);
         self.trace.note(format!("{outcome:?} at {:?}", self.time().now()));
         match outcome {
             Err(Failure::Fatal(problem)) if !is_crashed => return Err(Violation::new("answer", problem)),
@@ -292,6 +300,23 @@ impl World {
         invariants::after_loop(self, &watched, is_disturbed_here)?;
         outages::after_loop(self, one.troubles.is_empty() && !is_disturbed_here)?;
         Ok(done_writes(&calls))
+    }
+
+    /// A limit that was told before holds on, for whoever calls.
+    fn arm_limit(&self) {
+        let left = self.limited_until.saturating_sub(self.time().now());
+        if !left.is_zero() {
+            let limited = Fault::limited(left.as_secs() + 1);
+            self.cloudflare().fault_for(Matcher::any(), 1, left, limited);
+        }
+    }
+
+    fn note_limit(&mut self, calls: &[Call]) {
+        let limits = calls.iter().filter_map(|call| call.limited_until);
+        // Those told while it holds are a second longer.
+        if self.limited_until <= self.time().now() {
+            self.limited_until = limits.max().unwrap_or_default();
+        }
     }
 
     fn converse(&mut self, controller: Controller, desired: &[Endpoint]) -> Result<Changes, Failure> {
@@ -335,6 +360,9 @@ impl World {
         self.cloudflare().clear_faults();
         let calls = self.cloudflare().take_calls();
         self.trace.note_calls(&calls);
+        if let Some(other) = &mut self.other {
+            other.note_calls(&calls)?;
+        }
         if let Err(Failure::Fatal(problem)) = outcome {
             return Err(Violation::new("answer", problem));
         }
@@ -371,7 +399,7 @@ impl World {
     }
 
     /// Lets time pass, in which the watch over tunnels works.
-    pub(crate) fn pass(&mut self, duration: Duration) {
+    pub(crate) fn pass(&mut self, duration: Duration) -> Result<(), Violation> {
         let end = self.time().now() + duration;
         // Nothing of it lasts as long as an hour.
         let skipped = duration.saturating_sub(Duration::from_secs(3_600));
@@ -379,10 +407,14 @@ impl World {
         while self.time().now() < end {
             let step = (end - self.time().now()).min(WATCH_PERIOD);
             self.cloudflare().advance_clock(step);
-            self.replicas.iter().chain(&self.other).for_each(Instance::run_watch);
+            for instance in self.replicas.iter_mut().chain(&mut self.other) {
+                instance.run_watch();
+                let calls = self.harness.cloudflare.take_calls();
+                self.trace.note_calls(&calls);
+                instance.note_calls(&calls)?;
+            }
         }
-        let calls = self.cloudflare().take_calls();
-        self.trace.note_calls(&calls);
+        Ok(())
     }
 
     pub(crate) fn restart(&mut self) {

@@ -1,5 +1,8 @@
 //! The calls that were made, in their order.
 
+use std::time::Duration;
+
+use crate::answer::Answer;
 use crate::http::Request;
 use crate::json::{Members, to_raw};
 
@@ -22,6 +25,10 @@ pub struct Call {
     pub body: String,
     /// HTTP status of the answer; `None` when there was none, or not yet.
     pub status: Option<u16>,
+    /// When it arrived, on the emulator's clock.
+    pub at: Duration,
+    /// Until when the answer forbids further calls: the end of the `retry-after` of a 429.
+    pub limited_until: Option<Duration>,
 }
 
 impl Call {
@@ -72,7 +79,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     /// Notes a call and says its sequence number.
-    pub(crate) fn arrive(&mut self, request: &Request, path: &str) -> u64 {
+    pub(crate) fn arrive(&mut self, request: &Request, path: &str, now: Duration) -> u64 {
         self.made += 1;
         self.kept.push(Call {
             sequence: self.made,
@@ -82,14 +89,19 @@ impl Calls {
             headers: request.headers.clone(),
             body: without_secret(&request.body),
             status: None,
+            at: now,
+            limited_until: None,
         });
         self.made
     }
 
     /// Notes how a call was answered, unless it was taken meanwhile.
-    pub(crate) fn answered(&mut self, sequence: u64, status: u16) {
+    pub(crate) fn answered(&mut self, sequence: u64, answer: &Answer, now: Duration) {
         if let Some(call) = self.kept.iter_mut().rev().find(|call| call.sequence == sequence) {
-            call.status = Some(status);
+            call.status = Some(answer.status);
+            let header = answer.headers.iter().find(|(name, _)| name == "retry-after");
+            let seconds = header.filter(|_| answer.status == 429).and_then(|(_, value)| value.parse().ok());
+            call.limited_until = seconds.map(|seconds| now + Duration::from_secs(seconds));
         }
     }
 

@@ -211,7 +211,8 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     let Some(path) = request.path.strip_prefix(BASE_PATH) else {
         return Reaction::Answer(Refusal::no_route(&request.path).into_answer());
     };
-    let sequence = inner.calls.arrive(request, path);
+    let now = inner.cloudflare.clock.now();
+    let sequence = inner.calls.arrive(request, path, now);
     shared.woken.notify_all();
     inner.cloudflare.settle();
     let now = inner.cloudflare.clock.now();
@@ -235,7 +236,8 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     }
     let (mut inner, reaction) = suffer(shared, inner, fault, &mut answer);
     if let Reaction::Answer(answer) | Reaction::Half(answer) = &reaction {
-        inner.calls.answered(sequence, answer.status);
+        let now = inner.cloudflare.clock.now();
+        inner.calls.answered(sequence, answer, now);
     }
     let mut reaction = reaction;
     if let Reaction::Answer(answer) | Reaction::Half(answer) = &mut reaction {
