@@ -47,7 +47,7 @@ impl Claims {
             history.namespaces.insert(object.namespace);
             history.tunnels.insert(object.tunnel);
             history.was_protected |= object.is_secret();
-            if object.mistake.is_none() {
+            if object.is_sound() {
                 self.asked.insert(object.service.clone());
             }
         }
@@ -110,12 +110,12 @@ fn holder<'a>(objects: &[&'a Object], before: Option<&Claim>) -> Option<&'a Obje
     let had = before?;
     let object = objects.iter().find(|object| object.resource() == had.resource)?;
     let is_alone = objects.iter().filter(|other| other.namespace == object.namespace).count() == 1;
-    (is_alone && object.mistake.is_none()).then_some(*object)
+    (is_alone && object.is_sound()).then_some(*object)
 }
 
 fn claim(slots: &BTreeMap<Slot, Claim>, slot: Slot, object: &Object) -> Claim {
     let resource = object.resource();
-    if object.mistake.is_none() {
+    if object.is_sound() {
         return Claim { resource, service: Some(object.service.clone()) };
     }
     // What is published stays.

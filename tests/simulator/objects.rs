@@ -47,6 +47,8 @@ pub(crate) struct Object {
     is_target: bool,
     has_set_identifier: bool,
     pub(crate) mistake: Option<Mistake>,
+    /// It asks for what the settings let nobody ask for.
+    is_forbidden: bool,
 }
 
 /// What an object says of Access.
@@ -153,6 +155,7 @@ impl Object {
             is_target: random.chance(25),
             has_set_identifier: path.is_some() && random.chance(80),
             mistake: None,
+            is_forbidden: access == Access::Open && !settings.access_opt_out,
         };
         if random.chance(20) {
             object.mistype(random, settings);
@@ -185,6 +188,11 @@ impl Object {
     /// What ExternalDNS calls it.
     pub(crate) fn resource(&self) -> String {
         format!("ingress/{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether it may be published as it is.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.mistake.is_none() && !self.is_forbidden
     }
 
     pub(crate) fn is_secret(&self) -> bool {

@@ -119,7 +119,7 @@ pub(crate) fn has_to_be_served(world: &World, object: &Object) -> bool {
     // What is withdrawn may stay, and then hold what comes.
     let lets_go = settings.policy == SyncPolicy::Sync && settings.mass_deletion_limit == 0;
     let is_alone = on_host.iter().filter(|other| other.path == object.path).count() == 1;
-    let agree = on_host.iter().all(|other| other.mistake.is_none() && other.tunnel == object.tunnel)
+    let agree = on_host.iter().all(|other| other.is_sound() && other.tunnel == object.tunnel)
         && (lets_go || history.tunnels.len() == 1)
         && (!settings.namespace_guard || history.namespaces.len() == 1);
     let access = claims::is_said(object, &history)

@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) access_guard: bool,
     /// What protects every object that says nothing of Access.
     pub(crate) default_access_policy: &'static str,
+    /// Whether objects may ask to be open.
+    pub(crate) access_opt_out: bool,
     pub(crate) move_grace: &'static str,
     /// Milliseconds of the way to the edge: of configurations, records and applications.
     pub(crate) delays: [u64; 3],
@@ -52,6 +54,7 @@ impl Settings {
             default_service: random.weighted(&[(5, ""), (1, "http://default.svc:80")]),
             access_guard: random.chance(10),
             default_access_policy: random.weighted(&[(6, ""), (1, "staff")]),
+            access_opt_out: random.chance(75),
             // It has to be longer than the way to the edge.
             move_grace: if delays == [0; 3] && second_connector.unwrap_or_default() == 0 {
                 random.pick(&["0s", "30s"])
@@ -73,6 +76,7 @@ impl Settings {
             ("MASS_DELETION_LIMIT", limit),
             ("NAMESPACE_GUARD", self.namespace_guard.to_string()),
             ("ACCESS_GUARD", self.access_guard.to_string()),
+            ("ACCESS_OPT_OUT", self.access_opt_out.to_string()),
             ("MOVE_GRACE", self.move_grace.to_owned()),
         ];
         let texts = [
