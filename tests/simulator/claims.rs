@@ -40,15 +40,17 @@ pub(crate) struct History {
 impl Claims {
     /// Takes note of what a loop asks for.
     pub(crate) fn ask(&mut self, desired: &[Object]) {
-        let mut slots: BTreeMap<Slot, Vec<&Object>> = BTreeMap::new();
+        let mut slots: BTreeMap<Slot, Vec<(&Object, &str)>> = BTreeMap::new();
         for object in desired {
-            slots.entry((object.host, object.path)).or_default().push(object);
+            for (path, service) in object.rules() {
+                slots.entry((object.host, path)).or_default().push((object, service));
+            }
             let history = self.hosts.entry(object.host).or_default();
             history.namespaces.insert(object.namespace);
             history.tunnels.insert(object.tunnel);
             history.was_protected |= object.is_secret();
             if object.is_sound() {
-                self.asked.insert(object.service.clone());
+                self.asked.extend(object.rules().map(|(_, service)| service.to_owned()));
             }
         }
         for host in objects::merged_hosts(desired) {
@@ -56,8 +58,8 @@ impl Claims {
         }
         let before = std::mem::take(&mut self.slots);
         let holders = slots.into_iter().filter_map(|(slot, objects)| {
-            let object = holder(&objects, before.get(&slot))?;
-            Some((slot, claim(&before, slot, object)))
+            let (object, service) = holder(&objects, before.get(&slot))?;
+            Some((slot, claim(&before, slot, object, service)))
         });
         self.slots = holders.collect();
         let of_wildcard = |slots: &BTreeMap<Slot, Claim>| -> Vec<(Slot, Claim)> {
@@ -103,20 +105,20 @@ impl Claims {
 }
 
 /// Whose a slot is: that of one object alone, or of the one that had it, whichever other namespaces ask for it too.
-fn holder<'a>(objects: &[&'a Object], before: Option<&Claim>) -> Option<&'a Object> {
-    if let [object] = objects {
-        return Some(object);
+fn holder<'a>(objects: &[(&'a Object, &'a str)], before: Option<&Claim>) -> Option<(&'a Object, &'a str)> {
+    if let [alone] = objects {
+        return Some(*alone);
     }
     let had = before?;
-    let object = objects.iter().find(|object| object.resource() == had.resource)?;
-    let is_alone = objects.iter().filter(|other| other.namespace == object.namespace).count() == 1;
-    (is_alone && object.is_sound()).then_some(*object)
+    let (object, service) = objects.iter().find(|(object, _)| object.resource() == had.resource)?;
+    let is_alone = objects.iter().filter(|(other, _)| other.namespace == object.namespace).count() == 1;
+    (is_alone && object.is_sound()).then_some((*object, *service))
 }
 
-fn claim(slots: &BTreeMap<Slot, Claim>, slot: Slot, object: &Object) -> Claim {
+fn claim(slots: &BTreeMap<Slot, Claim>, slot: Slot, object: &Object, service: &str) -> Claim {
     let resource = object.resource();
     if object.is_sound() {
-        return Claim { resource, service: Some(object.service.clone()) };
+        return Claim { resource, service: Some(service.to_owned()) };
     }
     // What is published stays.
     let before = slots.get(&slot).filter(|before| before.resource == resource);

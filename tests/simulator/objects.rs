@@ -43,6 +43,8 @@ pub(crate) struct Object {
     pub(crate) tunnel: Option<&'static str>,
     pub(crate) access: Access,
     option: Option<(&'static str, &'static str)>,
+    /// The service of a second rule, for [`GROUP_PATH`], by annotations with a group.
+    group: Option<String>,
     /// The service is the target, and no property.
     is_target: bool,
     has_set_identifier: bool,
@@ -70,13 +72,21 @@ pub(crate) enum Mistake {
     Value(&'static str, &'static str),
     /// The target is this, and no property names a service.
     Target(&'static str),
+    /// The service of the group's rule is in a namespace that has no objects, which the namespace guard forbids.
+    GroupOfOtherNamespace,
 }
 
-/// What the namespace guard alone forbids: a service of a namespace that has no objects.
-const OTHER_NAMESPACE: Mistake = Mistake::Value("tunnel-service", "http://open.other.svc:80");
+/// Where the second rule of an object with a group stands.
+const GROUP_PATH: &str = "/api";
 
-const MISTAKES: [Mistake; 30] = [
+const OTHER_SERVICE: &str = "http://open.other.svc:80";
+
+/// What the namespace guard alone forbids: a service of a namespace that has no objects.
+const OTHER_NAMESPACE: Mistake = Mistake::Value("tunnel-service", OTHER_SERVICE);
+
+const MISTAKES: [Mistake; 31] = [
     OTHER_NAMESPACE,
+    Mistake::GroupOfOtherNamespace,
     Mistake::Name("tunnel-service", "webhook/tunel-service"),
     Mistake::Name("tunnel-service", "webhook/tunnle-service"),
     Mistake::Name("tunnel-service", "webhook/Tunnel-Service"),
@@ -143,6 +153,7 @@ impl Object {
                 }
             }
         };
+        let has_group = path.is_none() && HOSTS.contains(&host) && random.chance(25);
         let mut object = Self {
             namespace,
             name,
@@ -152,6 +163,7 @@ impl Object {
             tunnel: tunnel.filter(|tunnel| settings.has_tunnel(tunnel)),
             access,
             option,
+            group: has_group.then(|| format!("{service}-{number}-group.{namespace}.svc:80")),
             is_target: random.chance(25),
             has_set_identifier: path.is_some() && random.chance(80),
             mistake: None,
@@ -165,7 +177,9 @@ impl Object {
 
     /// The same object mistyped.
     pub(crate) fn mistype(&mut self, random: &mut Random, settings: &Settings) {
-        let is_one = |mistake: &Mistake| *mistake != OTHER_NAMESPACE || settings.namespace_guard;
+        let is_of_guard =
+            |mistake: &Mistake| *mistake == OTHER_NAMESPACE || *mistake == Mistake::GroupOfOtherNamespace;
+        let is_one = |mistake: &Mistake| settings.namespace_guard || !is_of_guard(mistake);
         let fitting: Vec<Mistake> =
             MISTAKES.into_iter().filter(|mistake| self.may_have(mistake) && is_one(mistake)).collect();
         let mistake = random.pick(&fitting);
@@ -176,6 +190,7 @@ impl Object {
     fn may_have(&self, mistake: &Mistake) -> bool {
         match mistake {
             Mistake::Target(_) => true,
+            Mistake::GroupOfOtherNamespace => self.group.is_some(),
             Mistake::Name(property, _) | Mistake::Value(property, _) => match *property {
                 "tunnel-service" => !self.is_target,
                 "tunnel-path-prefix" => self.path.is_some(),
@@ -188,6 +203,12 @@ impl Object {
     /// What ExternalDNS calls it.
     pub(crate) fn resource(&self) -> String {
         format!("ingress/{}/{}", self.namespace, self.name)
+    }
+
+    /// Its rules: the path and the service of each.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (Option<&'static str>, &str)> {
+        let group = self.group.iter().map(|service| (Some(GROUP_PATH), &**service));
+        [(self.path, &*self.service)].into_iter().chain(group)
     }
 
     /// Whether it may be published as it is.
@@ -203,6 +224,11 @@ impl Object {
         let mut all: Vec<(&'static str, String)> = Vec::new();
         if !self.is_target {
             all.push(("tunnel-service", self.service.clone()));
+        }
+        if let Some(service) = &self.group {
+            let is_of_other = self.mistake == Some(Mistake::GroupOfOtherNamespace);
+            let service = if is_of_other { OTHER_SERVICE.to_owned() } else { service.clone() };
+            all.extend([("tunnel-service.api", service), ("tunnel-path-prefix.api", GROUP_PATH.to_owned())]);
         }
         all.extend(self.path.map(|path| ("tunnel-path-prefix", path.to_owned())));
         all.extend(self.tunnel.map(|tunnel| ("tunnel", tunnel.to_owned())));

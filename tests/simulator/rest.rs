@@ -118,7 +118,9 @@ pub(crate) fn has_to_be_served(world: &World, object: &Object) -> bool {
         && !world.foreign().has_rules_of(object.host);
     // What is withdrawn may stay, and then hold what comes.
     let lets_go = settings.policy == SyncPolicy::Sync && settings.mass_deletion_limit == 0;
-    let is_alone = on_host.iter().filter(|other| other.path == object.path).count() == 1;
+    let has_rule_at = |other: &Object, at| other.rules().any(|(path, _)| path == at);
+    let is_alone = |(path, _)| on_host.iter().filter(|other| has_rule_at(other, path)).count() == 1;
+    let is_alone = object.rules().all(is_alone);
     let agree = on_host.iter().all(|other| other.is_sound() && other.tunnel == object.tunnel)
         && (lets_go || history.tunnels.len() == 1)
         && (!settings.namespace_guard || history.namespaces.len() == 1);
@@ -132,11 +134,15 @@ pub(crate) fn has_to_be_served(world: &World, object: &Object) -> bool {
 }
 
 pub(crate) fn is_served(world: &World, object: &Object) -> Result<(), Violation> {
-    let url = url(object.host, object.path);
+    object.rules().try_for_each(|(path, service)| is_served_at(world, object, path, service))
+}
+
+fn is_served_at(world: &World, object: &Object, path: Option<&str>, wanted: &str) -> Result<(), Violation> {
+    let url = url(object.host, path);
     let rest = url.strip_prefix("https://").expect("it was put there");
     let (host, path) = rest.split_at(rest.find('/').expect("it was put there"));
     let visit = world.cloudflare().visit_as(Visitor::WithLogin, host, path);
-    if service(&visit) == Some(&*object.service) {
+    if service(&visit) == Some(wanted) {
         return Ok(());
     }
     Err(Violation::new("unserved", format!("{object:?} is not served, but {visit}")))
@@ -166,7 +172,10 @@ fn nothing_is_left(world: &World, checked: &[&Object]) -> Result<(), Violation> 
                 // Of rivals either may have it.
                 let is_known = on_host.clone().all(|object| checked.contains(&object));
                 let is_asked = on_host.any(|object| {
-                    object.path.is_some() == place.path.is_some() && rule.contains(&*object.service)
+                    let is_it = |(path, service): (Option<&str>, &str)| {
+                        path.is_some() == place.path.is_some() && rule.contains(service)
+                    };
+                    object.rules().any(is_it)
                 });
                 let is_known = is_known && place.hostname != OTHER_HOST;
                 if is_known && !is_asked && !is_excused(&place.hostname) {
