@@ -26,6 +26,8 @@ pub(crate) struct Foreign {
     applications: BTreeMap<String, String>,
     /// Hostnames of ours whose stamp somebody took away: what is left of them is nobody's.
     orphaned: BTreeSet<String>,
+    /// Hostnames that objects ask for and that somebody protected with an application of their own.
+    covered: BTreeSet<String>,
 }
 
 /// A document taken apart: every member but the rules, and the rules.
@@ -96,6 +98,7 @@ impl Foreign {
             records: BTreeMap::new(),
             applications: BTreeMap::new(),
             orphaned: BTreeSet::new(),
+            covered: BTreeSet::new(),
         };
         for tunnel in cloudflare.tunnels() {
             foreign.documents.insert(tunnel.id.clone(), document(cloudflare, &tunnel.id));
@@ -137,6 +140,23 @@ impl Foreign {
 
     pub(crate) fn is_orphaned(&self, host: &str) -> bool {
         self.orphaned.contains(host)
+    }
+
+    /// Somebody protects the hostname, or one above it, without any regard to what its objects say.
+    pub(crate) fn cover(&mut self, host: &str) {
+        self.covered.insert(host.to_owned());
+    }
+
+    pub(crate) fn is_covered(&self, host: &str) -> bool {
+        let is_above = |wildcard: &String| wildcard.strip_prefix('*').is_some_and(|end| host.ends_with(end));
+        self.covered.contains(host) || self.covered.iter().any(is_above)
+    }
+
+    /// Whether `ADOPT` lets an application be taken over: one that stands over exactly what an object asks for.
+    fn may_take_application(&self, fields: &str) -> bool {
+        let covers =
+            |host: &String| fields.contains(&format!("\"{host}\"")) || fields.contains(&format!("\"{host}/"));
+        self.settings.adopt == "access" && !fields.contains("/theirs-") && self.covered.iter().any(covers)
     }
 
     /// Takes note of what somebody wrote into a tunnel: all but `ours` is theirs.
@@ -199,8 +219,7 @@ impl Foreign {
         for (id, before) in &self.applications {
             let now = cloudflare.applications().iter().find(|application| application.id == *id);
             let now = now.map(|application| format!("{:?}", application.fields));
-            // Nobody asks for what they protect, so no mode takes one over.
-            if now.as_ref() != Some(before) {
+            if now.as_ref() != Some(before) && !self.may_take_application(before) {
                 found.push(format!("foreign application: it was {before} and is {now:?}"));
             }
         }

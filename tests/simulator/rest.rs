@@ -115,6 +115,7 @@ pub(crate) fn has_to_be_served(world: &World, object: &Object) -> bool {
         && HOSTS.contains(&object.host)
         && !world.disliked.contains(&object.host)
         && !world.foreign().is_orphaned(object.host)
+        && !world.foreign().is_covered(object.host)
         && !world.foreign().has_rules_of(object.host);
     // What is withdrawn may stay, and then hold what comes.
     let lets_go = settings.policy == SyncPolicy::Sync && settings.mass_deletion_limit == 0;

@@ -2,7 +2,7 @@
 
 use cloudflare_emulator::{Cloudflare, Record};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::foreign::{Foreign, Place, document, is_stamped, place};
 use crate::objects::{CONTESTED, HOSTS};
@@ -16,6 +16,10 @@ pub(crate) const THEIRS: &str = "http://theirs-";
 
 /// The path of rules of theirs that no object asks for.
 pub(crate) const UNWANTED_PATH: &str = "^/theirs(/|$)";
+
+/// Hostnames of objects that somebody protects with an application of their own. They are few, so that one is often there
+/// before an object asks for a login, and the others have no excuse.
+const COVERED: [&str; 2] = ["shop.example.com", "d.example.org"];
 
 /// What another owner publishes in the same account with a program of its own.
 pub(crate) const OTHER_HOST: &str = "other.example.com";
@@ -62,8 +66,14 @@ enum Kind {
     CopyStamp {
         host: &'static str,
     },
+    /// Beside what objects ask for.
     AddApplication {
         host: &'static str,
+    },
+    /// Over exactly what objects ask for.
+    CoverHost {
+        host: &'static str,
+        path: Option<&'static str>,
     },
     RemoveApplication,
     // What is ours:
@@ -73,12 +83,13 @@ enum Kind {
     RedirectOurRecord,
     UnproxyOurRecord,
     RemoveOurApplication,
+    ChangeOurApplication,
 }
 
 impl Stranger {
     pub(crate) fn random(random: &mut Random, number: usize) -> Self {
         let host = random.pick(&CONTESTED);
-        let kind = match random.below(18) {
+        let kind = match random.below(26) {
             0 | 1 => {
                 Kind::AddRule { host, path: random.pick(&[None, Some(UNWANTED_PATH), Some("^/api(/|$)")]) }
             }
@@ -95,6 +106,12 @@ impl Stranger {
             14 => Kind::RedirectOurRecord,
             15 => Kind::UnproxyOurRecord,
             16 => Kind::CopyStamp { host },
+            17..21 => Kind::CoverHost {
+                host: random.pick(&COVERED),
+                path: random.pick(&[None, None, Some("/api")]),
+            },
+            21..24 => Kind::CoverHost { host, path: random.pick(&[None, Some("/api")]) },
+            24 => Kind::ChangeOurApplication,
             _ => Kind::RemoveOurApplication,
         };
         Self { kind, tunnel: random.pick(&["home", "office"]), which: random.below(50), number }
@@ -148,6 +165,28 @@ impl Stranger {
                     "domain": format!("{host}/theirs-{}", self.number), "session_duration": "6h"});
                 if let Ok(id) = cloudflare.add_application(&application) {
                     foreign.wrote_application(cloudflare, &id);
+                }
+            }
+            Kind::CoverHost { host, path } => {
+                let at = format!("{host}{}", path.unwrap_or_default());
+                let all = path.map(|_| format!("{at}/*"));
+                let destinations: Vec<Value> =
+                    [at].into_iter().chain(all).map(|uri| json!({"type": "public", "uri": uri})).collect();
+                let application = json!({"type": "self_hosted", "name": format!("theirs {}", self.number),
+                    "destinations": destinations, "session_duration": "6h"});
+                if let Ok(id) = cloudflare.add_application(&application) {
+                    foreign.wrote_application(cloudflare, &id);
+                    foreign.cover(host);
+                }
+            }
+            Kind::ChangeOurApplication => {
+                let all = cloudflare.applications().iter().map(|application| application.id.clone());
+                let all = all.filter(|id| !foreign.is_foreign_application(id));
+                if let Some(id) = self.choose(all.collect()) {
+                    let mut fields = Value::Object(cloudflare.application(&id).fields.clone());
+                    fields["session_duration"] = json!("1h");
+                    // What Cloudflare does not take any more stays.
+                    let _ = cloudflare.put_application(&id, &fields);
                 }
             }
             Kind::RemoveApplication | Kind::RemoveOurApplication => {
