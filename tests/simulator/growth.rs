@@ -1,12 +1,15 @@
-//! One instance over as many loops as it has in a week, each of which asks for something else, with what goes wrong and
-//! somebody else who writes: nothing of it may stay in memory.
+//! One instance over as many loops as it has in days, each of which asks for something else, with what goes wrong and
+//! somebody else who writes: nothing of it may stay in memory. Then another one, for a part of them, with the settings
+//! that the first does not have.
 
 use std::time::Duration;
 use std::{fs, iter};
 
+use cloudflare_emulator::{Call, Plan, Token};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
-use test_support::external_dns::{Registry, SyncPolicy};
-use test_support::harness::{FOREIGN_DOCUMENT, Harness, endpoint, published};
+use serde_json::json;
+use test_support::external_dns::{Registry, SyncPolicy, TXT_BELOW};
+use test_support::harness::{FOREIGN_DOCUMENT, Harness, TOKEN, endpoint, published};
 
 use crate::controller::{Controller, Failure};
 use crate::faults::Trouble;
@@ -14,12 +17,12 @@ use crate::instance::Instance;
 use crate::random::Random;
 use crate::world::INTERVAL;
 
-/// What the allocator may keep for itself; a line of 300 bytes that is kept in each of 5,000 loops takes three times that.
-/// The tests' own side, the emulator and the model of ExternalDNS, keeps nothing.
+/// What the allocator may keep for itself. Kept in each of 5,000 loops, 8 KiB take ten times that in the second half of
+/// them, and 1 KiB a fifth more. The tests' own side, the emulator and the model of ExternalDNS, keeps nothing.
 const GROWTH_MAX_KIB: u64 = 2048;
 
 /// Hostnames of each loop that the next one does not ask for.
-const NEW: usize = 5;
+const NEW: usize = 3;
 
 /// Of a hundred loops, so many have a call that goes wrong.
 const TROUBLED: usize = 40;
@@ -30,11 +33,30 @@ const UNDONE: usize = 7;
 /// For so many loops a hostname stays in its tunnel, and two objects of one hostname take turns.
 const EPISODE: usize = 10;
 
+/// The second instance has one of so many loops of the first.
+const SHORTER: usize = 5;
+
+/// The settings that differ between the two instances.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    ownership: &'static str,
+    registry: Registry,
+    namespace_guard: bool,
+}
+
+const BY_COMMENT: Manner = Manner { ownership: "comment", registry: Registry::Noop, namespace_guard: false };
+
+const BY_TXT: Manner = Manner { ownership: "txt", registry: TXT_BELOW, namespace_guard: true };
+
 /// After half of the loops, when a day of them has passed, and at the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Growth {
     begun_with_kib: u64,
     ended_with_kib: u64,
+    /// What was written of each kind. What is never written could not stay in memory.
+    applications: usize,
+    txt_records: usize,
+    in_second_zone: usize,
 }
 
 impl Growth {
@@ -43,17 +65,45 @@ impl Growth {
     }
 }
 
-pub(crate) fn run(loops: usize) -> Growth {
+/// Whether both instances stay as they were.
+pub(crate) fn run(loops: usize) -> bool {
+    let runs = [(BY_COMMENT, loops), (BY_TXT, loops.div_ceil(SHORTER))];
+    runs.into_iter().fold(true, |is_fine, (manner, loops)| {
+        let growth = run_one(manner, loops);
+        println!("{loops} loops with {manner:?}: {growth:?}");
+        let is_at_work = growth.applications > 0
+            && growth.in_second_zone > 0
+            && (growth.txt_records > 0) == (manner.ownership == "txt");
+        is_fine && growth.is_bounded() && is_at_work
+    })
+}
+
+fn run_one(manner: Manner, loops: usize) -> Growth {
     let harness = Harness::with_foreign();
     let cloudflare = &harness.cloudflare;
     cloudflare.add_tunnel("office");
+    let second_zone = cloudflare.add_zone("example.org", Plan::Free);
+    cloudflare.set_up_access("my-team");
+    for name in ["staff", "on-call"] {
+        let include = json!([{"email_domain": {"domain": "example.com"}}]);
+        let policy = json!({"name": name, "decision": "allow", "include": include});
+        cloudflare.add_policy(&policy).expect("a policy");
+    }
+    cloudflare.edit(|cloudflare| *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN));
     cloudflare.stop_clock();
-    let variables = [("CF_TUNNEL_ID", "home,office".to_owned()), ("MASS_DELETION_LIMIT", "0".to_owned())];
+    let variables = [
+        ("CF_TUNNEL_ID", "home,office".to_owned()),
+        ("MASS_DELETION_LIMIT", "0".to_owned()),
+        ("OWNERSHIP", manner.ownership.to_owned()),
+        ("NAMESPACE_GUARD", manner.namespace_guard.to_string()),
+        ("ACCESS_POLICIES", "staff,on-call".to_owned()),
+    ];
     let instance = Instance::start(&harness, &variables);
     let api = instance.program().external_dns().api;
-    let controller = Controller { api, registry: Registry::Noop, policy: SyncPolicy::Sync };
+    let controller = Controller { api, registry: manner.registry, policy: SyncPolicy::Sync };
     let mut random = Random::new(1);
     let (mut failed, mut begun_with_kib) = (0, 0);
+    let (mut applications, mut txt_records, mut in_second_zone) = (0, 0, 0);
     for number in 0..loops {
         if number.is_multiple_of(UNDONE) {
             cloudflare.put_configuration(&harness.tunnel, FOREIGN_DOCUMENT).expect("cloudflared takes it");
@@ -70,7 +120,11 @@ pub(crate) fn run(loops: usize) -> Growth {
             Err(Failure::Fatal(problem)) => panic!("loop {number}: {problem}"),
         }
         cloudflare.clear_faults();
-        cloudflare.take_calls();
+        let written: Vec<Call> = cloudflare.take_calls().into_iter().filter(Call::is_write).collect();
+        let count = |is_one: &dyn Fn(&Call) -> bool| written.iter().filter(|call| is_one(call)).count();
+        applications += count(&|call| call.path.contains("/access/apps"));
+        txt_records += count(&|call| call.body.contains(r#""TXT""#));
+        in_second_zone += count(&|call| call.path.contains(&second_zone));
         harness.log.forget();
         cloudflare.advance_clock(INTERVAL - Duration::from_millis(1));
         instance.run_watch();
@@ -79,7 +133,7 @@ pub(crate) fn run(loops: usize) -> Growth {
         }
     }
     println!("{failed} of {loops} loops were answered with a soft error");
-    Growth { begun_with_kib, ended_with_kib: resident_kib() }
+    Growth { begun_with_kib, ended_with_kib: resident_kib(), applications, txt_records, in_second_zone }
 }
 
 fn converse(controller: Controller, desired: &[Endpoint]) -> Result<(), Failure> {
@@ -88,24 +142,49 @@ fn converse(controller: Controller, desired: &[Endpoint]) -> Result<(), Failure>
     controller.apply(&controller.plan(&current, &adjusted))
 }
 
-/// What is published and goes with the next loop, what stays and changes, what moves, what ExternalDNS merges, and what is
-/// refused.
+/// What is published and goes with the next loop, what stays and changes, what moves, what ExternalDNS merges, what is
+/// refused, and what asks for a login.
 fn desired(number: usize) -> Vec<Endpoint> {
-    let new = (0..NEW).map(|of| published(&format!("h{number}-{of}.example.com"), "http://comes:80"));
+    let new =
+        (0..NEW).map(|of| published(&format!("h{number}-{of}.example.com"), "http://comes.shop.svc:80"));
     let path = format!("^/p{number}$");
     let episode = number / EPISODE;
     let tunnel = if episode.is_multiple_of(2) { "home" } else { "office" };
-    let turns =
-        published(&format!("merged-{episode}.example.com"), &format!("http://turn-{}:80", number % 2));
+    let turns = published(
+        &format!("merged-{episode}.example.com"),
+        &format!("http://turn-{}.shop.svc:80", number % 2),
+    );
     let object = format!("ingress/shop/turn-{}-{episode}", number % 2);
     let others = [
-        endpoint("moves.example.com", &[("tunnel-service", "http://moves:80"), ("tunnel", tunnel)]),
+        endpoint("moves.example.com", &[("tunnel-service", "http://moves.shop.svc:80"), ("tunnel", tunnel)]),
         Endpoint { labels: Labels::from_iter([("resource", &*object)]), ..turns },
-        published("stays.example.com", &format!("http://stays-{number}:80")),
-        published(&format!("wrong-{number}.example.com"), "htp://wrong:80"),
-        endpoint("stays.example.com", &[("tunnel-service", "http://path:80"), ("tunnel-path", &path)]),
+        published("stays.example.com", &format!("http://stays-{number}.shop.svc:80")),
+        published(&format!("wrong-{number}.example.com"), "htp://wrong.shop.svc:80"),
+        endpoint(
+            "stays.example.com",
+            &[("tunnel-service", "http://path.shop.svc:80"), ("tunnel-path", &path)],
+        ),
+        // What the namespace guard refuses.
+        published(&format!("taken-{number}.example.com"), "http://theirs.other.svc:80"),
     ];
-    new.chain(others).collect()
+    new.chain(others).chain(protected(number)).collect()
+}
+
+/// Hostnames that ask for a login: one goes with its episode, one has other policies in each loop, one is opened and
+/// protected again, and one names a policy that there is not.
+fn protected(number: usize) -> [Endpoint; 4] {
+    let episode = number / EPISODE;
+    let turns = if number.is_multiple_of(2) { "staff" } else { "staff,on-call" };
+    let opens = if episode.is_multiple_of(2) { "none" } else { "on-call" };
+    [
+        (format!("login-{episode}.example.org"), "staff".to_owned()),
+        ("login.example.com".to_owned(), turns.to_owned()),
+        ("opens.example.org".to_owned(), opens.to_owned()),
+        (format!("nobody-{episode}.example.org"), format!("stafff-{number}")),
+    ]
+    .map(|(host, policy)| {
+        endpoint(&host, &[("tunnel-service", "http://secret.shop.svc:80"), ("access-policy", &policy)])
+    })
 }
 
 fn resident_kib() -> u64 {

@@ -123,17 +123,11 @@ fn main() -> ExitCode {
         }
     };
     let is_fine = match order.growth {
-        Some(loops) => run_growth(loops),
+        Some(loops) => growth::run(loops),
         None if order.is_single => run_one(&order),
         None => run_many(&order),
     };
     if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn run_growth(loops: usize) -> bool {
-    let growth = growth::run(loops);
-    println!("{loops} loops: {growth:?}");
-    growth.is_bounded()
 }
 
 /// One world, run twice.
