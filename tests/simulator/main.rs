@@ -43,7 +43,7 @@ use crate::shrink::{Outcome, Script};
 
 /// What may be said.
 const ARGUMENTS: &str =
-    "one of seed, from, seeds, rounds, seconds, threads, shrink, stop, growth, and a number";
+    "one of seed, from, seeds, rounds, seconds, least, threads, shrink, stop, growth, and a number";
 
 /// Worlds of an ordinary run of all tests, some ten seconds of them.
 const SEEDS: u64 = 12;
@@ -57,8 +57,10 @@ struct Order {
     seeds: u64,
     /// Rounds of changes and one loop in each world.
     rounds: usize,
-    /// No world begins after so many seconds.
+    /// No world begins after so many seconds, unless one of the least is missing.
     seconds: u64,
+    /// So many of the worlds are tried, however long it takes.
+    least: u64,
     /// Worlds at work at once.
     threads: usize,
     /// One world: everything is printed, and the second run compared with the first.
@@ -79,6 +81,7 @@ impl Order {
             seeds: SEEDS,
             rounds: 18,
             seconds: 3_600,
+            least: 0,
             threads,
             is_single: false,
             shrinks: true,
@@ -93,7 +96,7 @@ impl Order {
             let wrong = || format!("{argument}: {ARGUMENTS}");
             let number: u64 = value.parse().map_err(|_| wrong())?;
             let count = usize::try_from(number).map_err(|_| wrong())?;
-            if number == 0 && ["seeds", "rounds", "seconds", "threads", "growth"].contains(&name) {
+            if number == 0 && ["seeds", "rounds", "seconds", "least", "threads", "growth"].contains(&name) {
                 return Err(format!("{argument} would try nothing"));
             }
             match name {
@@ -102,12 +105,19 @@ impl Order {
                 "seeds" => order.seeds = number,
                 "rounds" => order.rounds = count,
                 "seconds" => order.seconds = number,
+                "least" => order.least = number,
                 "threads" => order.threads = count,
                 "stop" => order.stops = number > 0,
                 "growth" => order.growth = Some(count),
                 "shrink" => order.shrinks = number > 0,
                 _ => return Err(wrong()),
             }
+        }
+        if order.least > order.seeds {
+            return Err(format!(
+                "least={} is more than the {} worlds that there are",
+                order.least, order.seeds
+            ));
         }
         Ok(Some(order))
     }
@@ -167,7 +177,10 @@ fn run_many(order: &Order) -> bool {
     thread::scope(|scope| {
         for _ in 0..order.threads {
             scope.spawn(|| {
-                let is_over = || is_time_over(begun) || (order.stops && failed.load(Ordering::Relaxed));
+                let is_missing = || next.load(Ordering::Relaxed).wrapping_sub(order.seed) < order.least;
+                let is_over = || {
+                    (is_time_over(begun) && !is_missing()) || (order.stops && failed.load(Ordering::Relaxed))
+                };
                 while !is_over() {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed.wrapping_sub(order.seed) >= order.seeds {
