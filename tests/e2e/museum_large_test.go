@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -92,38 +94,72 @@ func (l *large) serves(t *testing.T, count int) error {
 type passage struct {
 	address string
 
-	mutex    sync.Mutex
-	longest  int64       // body of POST /records
-	statuses map[int]int // its answers
+	mutex sync.Mutex
+	traffic
+}
+
+// traffic is what ExternalDNS asked for by POST /records.
+type traffic struct {
+	longest   int         // body
+	deletions map[int]int // requests by the number of records that each asks to delete
+	statuses  map[int]int // their answers
 }
 
 func startPassage(t *testing.T, program *harness.Program) *passage {
 	t.Helper()
-	made := &passage{statuses: map[int]int{}}
+	made := &passage{}
+	made.seen()
 	target := &url.URL{Scheme: "http", Host: program.Address}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ModifyResponse = func(answer *http.Response) error {
-		if request := answer.Request; request.Method == http.MethodPost && request.URL.Path == "/records" {
+		if isApply(answer.Request) {
 			made.mutex.Lock()
 			defer made.mutex.Unlock()
-			made.longest = max(made.longest, request.ContentLength)
 			made.statuses[answer.StatusCode]++
 		}
 		return nil
 	}
-	server := httptest.NewServer(proxy)
+	server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if isApply(request) {
+			body, err := io.ReadAll(request.Body)
+			if err == nil {
+				err = made.look(body)
+			}
+			if err != nil {
+				t.Errorf("what ExternalDNS asks for is not read: %v", err)
+			}
+			request.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		proxy.ServeHTTP(writer, request)
+	}))
 	t.Cleanup(server.Close)
 	made.address = strings.TrimPrefix(server.URL, "http://")
 	return made
 }
 
-// seen is the longest body of POST /records, and its answers by their status, since it was looked at last.
-func (p *passage) seen() (longest int64, statuses map[int]int) {
+func isApply(request *http.Request) bool {
+	return request.Method == http.MethodPost && request.URL.Path == "/records"
+}
+
+func (p *passage) look(body []byte) error {
+	var asked struct {
+		Delete []json.RawMessage `json:"delete"`
+	}
+	err := json.Unmarshal(body, &asked)
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	longest, statuses = p.longest, p.statuses
-	p.longest, p.statuses = 0, map[int]int{}
-	return longest, statuses
+	p.longest = max(p.longest, len(body))
+	p.deletions[len(asked.Delete)]++
+	return err
+}
+
+// seen is what went through since it was looked at last.
+func (p *passage) seen() traffic {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	seen := p.traffic
+	p.traffic = traffic{deletions: map[int]int{}, statuses: map[int]int{}}
+	return seen
 }
 
 // A cluster has 8,121 DNSEndpoints when its instance begins. What ExternalDNS asks for at once is longer than the webhook
@@ -134,12 +170,12 @@ func aRequestOfFiveMegabytes(t *testing.T) string {
 	pod := beforeThousands(t, count)
 	pod.wants(t, count)
 	pod.failsSoftly(t, 2*askingLoops)
-	longest, statuses := pod.passage.seen()
-	if longest <= limit {
-		t.Errorf("the longest request has %d bytes, so this is not the accident", longest)
+	seen := pod.passage.seen()
+	if seen.longest <= limit {
+		t.Errorf("the longest request has %d bytes, so this is not the accident", seen.longest)
 	}
-	if statuses[http.StatusServiceUnavailable] == 0 || len(statuses) != 1 {
-		t.Errorf("it was answered %v", statuses)
+	if seen.statuses[http.StatusServiceUnavailable] == 0 || len(seen.statuses) != 1 {
+		t.Errorf("it was answered %v", seen.statuses)
 	}
 	if writes := pod.cloudflare.Writes(t); len(writes) != 0 {
 		t.Errorf("%d writes for what was not read", len(writes))
@@ -183,8 +219,12 @@ func anEmptySourceOfALargeCluster(t *testing.T) string {
 		}
 		return nil
 	})
-	if _, statuses := pod.passage.seen(); statuses[http.StatusServiceUnavailable] < askingLoops || len(statuses) != 1 {
-		t.Errorf("the deletions were answered %v", statuses)
+	seen := pod.passage.seen()
+	if seen.deletions[deletions] < askingLoops || len(seen.deletions) != 1 {
+		t.Errorf("requests by the number of their deletions: %v", seen.deletions)
+	}
+	if seen.statuses[http.StatusServiceUnavailable] < askingLoops || len(seen.statuses) != 1 {
+		t.Errorf("the deletions were answered %v", seen.statuses)
 	}
 	if now := pod.program.MustMetric(t, withheldDeletions); now != count {
 		t.Errorf("%s is %v", withheldDeletions, now)

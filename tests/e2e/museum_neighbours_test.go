@@ -162,8 +162,8 @@ func twoClustersWithOneOwner(t *testing.T) string {
 		t.Errorf("%d further writes", now-writes)
 	}
 	foreign.untouched(t)
-	return "**They take each other's hostnames down**, as two ExternalDNS with one `--txt-owner-id` do. After two rounds nothing is " +
-		"written any more for a while, and `refused=not_kept` names each hostname. Give each cluster an `OWNER_ID`, better a tunnel too"
+	return "**They take each other's hostnames down**, as two ExternalDNS with one `--txt-owner-id` do. `refused=not_kept` names " +
+		"each hostname, and from then on nothing is written in the loops that follow. Give each cluster an `OWNER_ID`, better a tunnel too"
 }
 
 // Beside each hostname a TXT record appears that holds who owns it. The dashboard shows it without a word of what it is,
