@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use test_support::external_dns::{Answer, MEDIA_TYPE, Registry, SyncPolicy, exchange};
+use test_support::external_dns::{Answer, Heard, MEDIA_TYPE, Reaction, Registry, SyncPolicy, exchange};
 
 /// Why a loop ended before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,11 +52,10 @@ impl Controller {
         // In one piece: of two the second would wait for the first one's acknowledgement.
         let answer = exchange(self.api, &[(head + body).as_bytes()])
             .map_err(|error| Failure::Fatal(format!("{method} {path}: no answer ({error})")))?;
-        match answer.status {
-            status if status == expected => Ok(answer),
-            // `isRetryableError`
-            status @ 500..=510 => Err(Failure::Soft(status)),
-            status => Err(Failure::Fatal(format!("{method} {path}: {status}"))),
+        match Heard::Status(answer.status).reaction(expected) {
+            Reaction::Done => Ok(answer),
+            Reaction::Soft => Err(Failure::Soft(answer.status)),
+            Reaction::Ends => Err(Failure::Fatal(format!("{method} {path}: {}", answer.status))),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the cluster asks for: objects with annotations, some of them mistyped, and what ExternalDNS makes of them.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
+use test_support::external_dns::{deduplicated, merged};
 
 use crate::random::Random;
 use crate::settings::Settings;
@@ -289,32 +290,14 @@ pub(crate) fn url(host: &str, path: Option<&str>) -> String {
     path.map_or_else(|| format!("https://{host}/"), |path| format!("https://{host}{path}/x"))
 }
 
-/// What ExternalDNS hands to a webhook: those with one name, type, set identifier and, for a CNAME, target are merged, and
-/// the first one's properties and labels stay (`endpoint/utils.go` `MergeEndpoints`). Which is first is the order of a Go
-/// map, here that of `random`.
+/// What ExternalDNS hands to a webhook. Which object comes first, and so which one stays of those that are merged, is the
+/// order of a Go map, here that of `random`.
 pub(crate) fn endpoints(objects: &[Object], random: &mut Random) -> Vec<Endpoint> {
     let mut shuffled: Vec<&Object> = objects.iter().collect();
     for index in (1..shuffled.len()).rev() {
         shuffled.swap(index, random.below(index + 1));
     }
-    let mut merged: Vec<Endpoint> = Vec::new();
-    for endpoint in shuffled.into_iter().map(Object::endpoint) {
-        let is_same = |other: &&mut Endpoint| {
-            other.dns_name == endpoint.dns_name
-                && other.record_type == endpoint.record_type
-                && other.set_identifier == endpoint.set_identifier
-                && (other.record_type != "CNAME" || other.targets == endpoint.targets)
-        };
-        match merged.iter_mut().find(is_same) {
-            Some(first) => {
-                first.targets.extend(endpoint.targets);
-                first.targets.sort_unstable();
-                first.targets.dedup();
-            }
-            None => merged.push(endpoint),
-        }
-    }
-    merged
+    deduplicated(merged(shuffled.into_iter().map(Object::endpoint)))
 }
 
 /// The hostnames with objects of which ExternalDNS shows only some.

@@ -1,5 +1,6 @@
-//! ExternalDNS as far as a provider sees it: its planner, and one loop of its controller over HTTP. The planner and the
-//! registries are held to loops of the real controller; the rest has the real one's say in `tests/e2e`.
+//! ExternalDNS as far as a provider sees it: its planner, and one loop of its controller over HTTP. The planner, the
+//! registries, what becomes of endpoints of several objects, and what an answer does are held to the real controller; the
+//! rest has the real one's say in `tests/e2e`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -68,6 +69,38 @@ pub const TXT: Registry = Registry::Txt(TxtNames { prefix: "", untyped_too: fals
 
 /// The only form of a prefix that keeps each TXT record below its hostname.
 pub const TXT_BELOW: Registry = Registry::Txt(TxtNames { prefix: "%{record_type}-x.", untyped_too: false });
+
+/// What comes of a call to the webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    Status(u16),
+    /// The right status, with a body that cannot be read.
+    Garbage,
+    /// The connection was closed.
+    Nothing,
+}
+
+/// What it does to the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// The loop goes on.
+    Done,
+    /// A soft error: the loop is over, and another one follows.
+    Soft,
+    /// The process ends.
+    Ends,
+}
+
+impl Heard {
+    /// `provider/webhook/webhook.go` `isRetryableError`, and `controller/controller.go` `Run`.
+    pub fn reaction(self, expected: u16) -> Reaction {
+        match self {
+            Self::Status(status) if status == expected => Reaction::Done,
+            Self::Status(500..=510) => Reaction::Soft,
+            Self::Status(_) | Self::Garbage | Self::Nothing => Reaction::Ends,
+        }
+    }
+}
 
 /// An answer of the webhook.
 #[derive(Clone, Debug)]
@@ -342,6 +375,52 @@ fn resolve<'a>(current: Option<&Endpoint>, candidates: &[&'a Endpoint]) -> Optio
     of_current.or_else(|| candidates.first().copied())
 }
 
+/// What ExternalDNS makes of the endpoints of one source, in the order in which it reads the objects
+/// (`endpoint/utils.go` `MergeEndpoints`): those with one name, type, set identifier, TTL and, for a CNAME, first target are
+/// one, with the properties and labels of the first. The real one has them in the order of a Go map.
+pub fn merged(endpoints: impl IntoIterator<Item = Endpoint>) -> Vec<Endpoint> {
+    let mut merged: Vec<Endpoint> = Vec::new();
+    // Of what was merged the first target may be another afterwards.
+    let mut keys = Vec::new();
+    for endpoint in endpoints {
+        let is_cname = endpoint.record_type == "CNAME";
+        if is_cname && endpoint.targets.is_empty() {
+            continue;
+        }
+        let key = (
+            endpoint.dns_name.clone(),
+            endpoint.record_type.clone(),
+            endpoint.set_identifier.clone(),
+            endpoint.record_ttl,
+            endpoint.targets.first().filter(|_| is_cname).cloned(),
+        );
+        let place = keys.iter().position(|other| *other == key);
+        match place.and_then(|place| merged.get_mut(place)) {
+            Some(first) => first.targets.extend(endpoint.targets),
+            None => {
+                keys.push(key);
+                merged.push(endpoint);
+            }
+        }
+    }
+    for endpoint in &mut merged {
+        endpoint.targets.sort_unstable();
+        endpoint.targets.dedup();
+    }
+    merged
+}
+
+/// What it makes of all sources together (`source/wrappers/dedupsource.go`): of those with one name, type, set identifier
+/// and targets the first one stays.
+pub fn deduplicated(endpoints: impl IntoIterator<Item = Endpoint>) -> Vec<Endpoint> {
+    let mut seen = BTreeSet::new();
+    let key = |endpoint: &Endpoint| {
+        let Endpoint { dns_name, record_type, set_identifier, targets, .. } = endpoint.clone();
+        (dns_name, record_type, set_identifier, targets)
+    };
+    endpoints.into_iter().filter(|endpoint| seen.insert(key(endpoint))).collect()
+}
+
 /// ExternalDNS's planner with policy sync, as `plan/plan.go` has it: rows by name and set identifier, one candidate
 /// each, updates where target or properties differ, owner filter.
 pub fn plan(current: &[Endpoint], desired: &[Endpoint]) -> Changes {
@@ -459,6 +538,43 @@ mod tests {
         values.collect()
     }
 
+    /// A list of endpoints, and each list that the real one may make of it.
+    #[derive(Debug, Deserialize)]
+    struct Merge {
+        endpoints: Vec<Endpoint>,
+        outcomes: Vec<Vec<Endpoint>>,
+    }
+
+    /// An answer of a webhook, and what the real controller did.
+    #[derive(Debug, Deserialize)]
+    struct Answered {
+        call: String,
+        answer: String,
+        reaction: String,
+    }
+
+    /// All orders of a list.
+    fn orders(list: &[Endpoint]) -> Vec<Vec<Endpoint>> {
+        let Some((first, rest)) = list.split_first() else { return vec![Vec::new()] };
+        let places = |order: Vec<Endpoint>| {
+            (0..=order.len()).map(move |place| {
+                let mut order = order.clone();
+                order.insert(place, first.clone());
+                order
+            })
+        };
+        orders(rest).into_iter().flat_map(places).collect()
+    }
+
+    /// One outcome of a merge, whatever its order.
+    fn as_set(outcome: Vec<Endpoint>) -> BTreeSet<String> {
+        let texts = outcome.into_iter().map(|mut endpoint| {
+            endpoint.provider_specific.sort();
+            serde_json::to_string(&endpoint).expect("plain data")
+        });
+        texts.collect()
+    }
+
     fn policy(name: &str) -> SyncPolicy {
         match name {
             "sync" => SyncPolicy::Sync,
@@ -509,6 +625,39 @@ mod tests {
                 let asked = turn.changes.canonical();
                 assert_eq!(Asked::of(changes).canonical(), asked, "history {number}, turn {nth}");
             }
+        }
+    }
+
+    #[test]
+    fn endpoints_of_several_objects_become_what_the_real_one_makes_of_them_in_some_order() {
+        let merges = include_str!("../../externaldns/merges.json");
+        for (text, number) in merges.lines().zip(1..) {
+            let merge: Merge = serde_json::from_str(text).expect("a merge");
+            let outcomes = orders(&merge.endpoints).into_iter().flat_map(|order| orders(&merged(order)));
+            let ours: BTreeSet<_> = outcomes.map(|order| as_set(deduplicated(order))).collect();
+            let theirs: BTreeSet<_> = merge.outcomes.into_iter().map(as_set).collect();
+            assert_eq!(ours, theirs, "list {number}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_does_to_the_model_what_it_does_to_the_real_controller() {
+        let answers = include_str!("../../externaldns/answers.json");
+        for text in answers.lines() {
+            let answered: Answered = serde_json::from_str(text).expect("an answer");
+            let heard = match &*answered.answer {
+                "garbage" => Heard::Garbage,
+                "nothing" => Heard::Nothing,
+                status => Heard::Status(status.parse().expect("a status")),
+            };
+            let expected = if answered.call == "apply" { 204 } else { 200 };
+            let reaction = match &*answered.reaction {
+                "done" => Reaction::Done,
+                "soft" => Reaction::Soft,
+                "ends" => Reaction::Ends,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(heard.reaction(expected), reaction, "{text}");
         }
     }
 }
