@@ -251,12 +251,12 @@ simulate *arguments=('from=' + `echo $((RANDOM * 32768 + RANDOM))` + ' seeds=100
     cargo test --locked --test simulator -- {{ arguments }}
 
 # Two minutes of worlds, the same in each run and those of this commit: fifty of each at least, however slow the machine.
-# Then 5,000 loops of one instance, and 1,000 of one with TXT records and the namespace guard, in less than three minutes.
+# Then 10,000 loops of one instance, and 2,000 of one with TXT records and the namespace guard, in some five minutes.
 [group('test')]
 simulate-commit:
     cargo test --locked --test simulator -- seeds=1000 seconds=60 least=50
     cargo test --locked --test simulator -- from=$((0x$(git rev-parse --short=8 HEAD))) seeds=1000000 seconds=60 least=50
-    cargo test --locked --test simulator -- growth=5000
+    cargo test --locked --test simulator -- growth=10000
 
 # Take the mending of known defects out, one at a time, and see the simulator find at least twelve (needs Python 3.11).
 [group('test')]
