@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
+use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::{
     Canonical, INVALID, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
 };
@@ -22,7 +23,8 @@ use crate::reconcile::{Note, Settings, adjust, namespace, records};
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
 
-/// The holders of places that several objects asked for at once. Sorted.
+/// The holders of places that several objects asked for at once, and of hostnames with several paths, whose stamp names
+/// no object. Sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders(Vec<Holder>);
 
@@ -59,18 +61,24 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
     let mut holders = Holders::default();
     let mut notes = Vec::new();
     let mut is_kept = Vec::new();
+    let mut end = 0_usize;
     for candidates in endpoints.chunk_by(is_one_place) {
+        let before = end.checked_sub(1).and_then(|last| endpoints.get(last));
+        end += candidates.len();
         let [first, _, ..] = candidates else {
             is_kept.push(true);
+            let is_beside = |only: &&Endpoint| {
+                [before, endpoints.get(end)]
+                    .into_iter()
+                    .flatten()
+                    .any(|other| other.dns_name == only.dns_name)
+            };
+            holders.0.extend(candidates.first().filter(is_beside).map(Holder::of));
             continue;
         };
         let holder = Place { of: first, known, settings }.holder(candidates);
         is_kept.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, holder)));
-        holders.0.push(Holder {
-            hostname: holder.dns_name.as_str().into(),
-            set_identifier: holder.set_identifier.as_str().into(),
-            resource: resource_of(holder).into(),
-        });
+        holders.0.push(Holder::of(holder));
         if notes.len() > limits::NOTES_MAX {
             // Nobody reads more of them, and they would take more memory than the endpoints.
             continue;
@@ -104,6 +112,13 @@ fn is_one_place(one: &Endpoint, other: &Endpoint) -> bool {
 
 fn asks_alike(one: &Endpoint, other: &Endpoint) -> bool {
     one.targets == other.targets && one.provider_specific == other.provider_specific
+}
+
+/// True if the endpoint asks for what stands. The word that opens does not show where nothing is protected.
+fn asks_for(candidate: &Endpoint, standing: &[Property]) -> bool {
+    let is_idle = |property: &&Property| *property.name == *ACCESS_POLICY && *property.value == *OPEN;
+    let shows = |property: &&Property| !is_idle(property);
+    candidate.provider_specific.iter().filter(shows).eq(standing.iter().filter(shows))
 }
 
 /// The endpoint's object; empty if it is unknown.
@@ -145,7 +160,9 @@ impl<'a> Place<'a> {
             let stamped = stamp.as_ref().and_then(|stamp| stamp.resource.as_deref());
             prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
             let standing = if left.len() > 1 { self.standing() } else { None };
-            prefer(&mut left, |candidate| Some(&candidate.provider_specific) == standing.as_ref());
+            prefer(&mut left, |candidate| {
+                standing.as_ref().is_some_and(|standing| asks_for(candidate, standing))
+            });
         }
         prefer(&mut left, |candidate| self.is_possible(candidate));
         left.first().copied().unwrap_or(of)
@@ -197,6 +214,16 @@ impl<'a> Place<'a> {
         };
         let namespace = namespace::namespace_of(resource_of(candidate));
         namespace.is_some_and(|namespace| guard.allows(publication, namespace))
+    }
+}
+
+impl Holder {
+    fn of(endpoint: &Endpoint) -> Self {
+        Self {
+            hostname: endpoint.dns_name.as_str().into(),
+            set_identifier: endpoint.set_identifier.as_str().into(),
+            resource: resource_of(endpoint).into(),
+        }
     }
 }
 

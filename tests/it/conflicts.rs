@@ -222,6 +222,41 @@ fn an_object_without_room_in_its_stamp_loses_its_hostname_to_no_name_that_sorts_
     assert_eq!(served(&harness, host, "/"), "http://web:81");
 }
 
+/// The stamp of several rules names no object, and the word that opens shows nowhere where nothing is protected.
+#[test]
+fn an_object_that_says_it_is_open_keeps_its_paths_whoever_comes() {
+    let (harness, host) = (Harness::new(), "open.example.com");
+    let program = harness.start();
+    let open = |endpoint: Endpoint| Endpoint {
+        provider_specific: [&*endpoint.provider_specific, &[Property::new("webhook/access-policy", "none")]]
+            .concat(),
+        ..endpoint
+    };
+    let holder = [
+        open(object("ingress/two/db", host, "http://db:80")),
+        open(with_path("ingress/two/db", host, "/api", "http://api:80")),
+    ];
+    run(&program, &holder);
+    let rival = open(with_path("ingress/one/web", host, "/api", "http://rival:80"));
+    for _ in 0..2 {
+        run(&program, &[&holder[..], std::slice::from_ref(&rival)].concat());
+        assert_eq!(served(&harness, host, "/api"), "http://api:80");
+    }
+}
+
+/// The stamp of several rules names no object.
+#[test]
+fn an_object_of_several_paths_keeps_one_that_it_changes_as_a_rival_comes() {
+    let (harness, host) = (Harness::new(), "paths.example.com");
+    let program = harness.start();
+    let whole = object("ingress/two/db", host, "http://db:80");
+    let api = |service: &str| with_path("ingress/two/db", host, "/api", service);
+    run(&program, &[whole.clone(), api("http://api:80")]);
+    let rival = with_path("ingress/one/web", host, "/api", "http://rival:80");
+    run(&program, &[whole, api("http://changed:80"), rival]);
+    assert_eq!(served(&harness, host, "/api"), "http://changed:80");
+}
+
 #[test]
 fn a_mistake_of_the_holder_hands_its_hostname_to_nobody_and_that_of_a_rival_stops_nobody() {
     let (harness, host) = (Harness::new(), "mistake.example.com");
