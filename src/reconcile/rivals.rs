@@ -4,6 +4,7 @@
 //! What stands has precedence: an object keeps what it has while it asks for it, whoever else comes. That holds even if
 //! it has a mistake, which `plan` refuses. Only a free place goes to the first object by name.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::limits;
@@ -11,7 +12,7 @@ use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::{
-    Canonical, INVALID, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
+    Canonical, Fault, INVALID, Problem, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
 };
 use crate::reconcile::claim_state::claim_states;
 use crate::reconcile::notes::Notes;
@@ -89,6 +90,12 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
         notes.extend(named.map(|loser| lost(loser, holder, is_merged)));
         notes.extend(unnamed(holder, losers.count()));
     }
+    let waiting = waiting(endpoints, &is_kept, settings);
+    for (endpoint, problem) in endpoints.iter_mut().zip(waiting) {
+        if let Some(problem) = problem {
+            endpoint.provider_specific = vec![Property::new(INVALID, problem.to_string())];
+        }
+    }
     let mut is_kept = is_kept.into_iter();
     endpoints.retain(|_| is_kept.next().unwrap_or(true));
     // Their paths differ; with one path, the note about their place would name them.
@@ -97,6 +104,33 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
     let merged: Vec<Note> = untold.map(merged).collect();
     notes.extend(merged);
     (holders, notes)
+}
+
+/// For each endpoint whether it waits, because its object lost another path of the hostname and could not have it published
+/// either: that path's requests would come to it. With the path in the plan, the plan sees to that.
+fn waiting(endpoints: &[Endpoint], is_kept: &[bool], settings: &Settings) -> Vec<Option<Problem>> {
+    let mut waiting = Vec::with_capacity(endpoints.len());
+    let mut rest = is_kept;
+    for on_host in endpoints.chunk_by(|one, other| one.dns_name == other.dns_name) {
+        let (is_kept, after) = rest.split_at(on_host.len());
+        rest = after;
+        let (kept, lost): (Vec<_>, Vec<_>) = on_host.iter().zip(is_kept).partition(|(_, is_kept)| **is_kept);
+        let holders: BTreeSet<&str> = kept.into_iter().map(|(endpoint, _)| resource_of(endpoint)).collect();
+        let mistaken: BTreeMap<&str, &str> = lost
+            .into_iter()
+            .map(|(endpoint, _)| (resource_of(endpoint), endpoint))
+            .filter(|(resource, endpoint)| {
+                holders.contains(resource) && !resource.is_empty() && !is_possible(endpoint, settings)
+            })
+            .map(|(resource, endpoint)| (resource, &*endpoint.set_identifier))
+            .collect();
+        waiting.extend(on_host.iter().map(|endpoint| {
+            let path = mistaken.get(resource_of(endpoint))?;
+            let problem = format!("waits for the object's rule for path {path:?}, which has a mistake");
+            Some(Problem::of(&[Fault { subject: "it".into(), problem }]))
+        }));
+    }
+    waiting
 }
 
 /// True if two objects ask for the same publications.
@@ -164,7 +198,7 @@ impl<'a> Place<'a> {
                 standing.as_ref().is_some_and(|standing| asks_for(candidate, standing))
             });
         }
-        prefer(&mut left, |candidate| self.is_possible(candidate));
+        prefer(&mut left, |candidate| is_possible(candidate, settings));
         left.first().copied().unwrap_or(of)
     }
 
@@ -196,25 +230,25 @@ impl<'a> Place<'a> {
         properties.sort_unstable();
         Some(properties)
     }
+}
 
-    /// True if the endpoint would be published at a free place.
-    fn is_possible(&self, candidate: &Endpoint) -> bool {
-        if candidate.property(INVALID).is_some() {
-            return false;
-        }
-        let Some(guard) = &self.settings.policy.namespace_guard else {
-            return true;
-        };
-        // The guard does not look at the path, which takes long to read.
-        let mut pathless = candidate.clone();
-        pathless.provider_specific.retain(|property| *property.name != *TUNNEL_PATH);
-        let read = EndpointReader::new(self.settings, Notes::with_room(0)).read(&pathless);
-        let [Canonical { publication: Ok(publication), .. }] = &*read else {
-            return false;
-        };
-        let namespace = namespace::namespace_of(resource_of(candidate));
-        namespace.is_some_and(|namespace| guard.allows(publication, namespace))
+/// True if the endpoint would be published at a free place.
+fn is_possible(endpoint: &Endpoint, settings: &Settings) -> bool {
+    if endpoint.property(INVALID).is_some() {
+        return false;
     }
+    let Some(guard) = &settings.policy.namespace_guard else {
+        return true;
+    };
+    // The guard does not look at the path, which takes long to read.
+    let mut pathless = endpoint.clone();
+    pathless.provider_specific.retain(|property| *property.name != *TUNNEL_PATH);
+    let read = EndpointReader::new(settings, Notes::with_room(0)).read(&pathless);
+    let [Canonical { publication: Ok(publication), .. }] = &*read else {
+        return false;
+    };
+    let namespace = namespace::namespace_of(resource_of(endpoint));
+    namespace.is_some_and(|namespace| guard.allows(publication, namespace))
 }
 
 impl Holder {
@@ -295,8 +329,6 @@ fn list<'a>(resources: impl Iterator<Item = &'a str> + Clone) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -401,6 +433,38 @@ mod tests {
             &settings,
         );
         assert_eq!(resources(&endpoints), ["ingress/shop/b"]);
+    }
+
+    /// Else its rule for the whole hostname would get the requests of the path, whenever the holder's is refused.
+    #[test]
+    fn what_lost_a_path_with_a_mistake_waits_with_its_other_paths() {
+        let guard = namespace::NamespaceGuard { cluster_domain: "cluster.local".into() };
+        for (guard, mistake) in [(None, "htp://web.shop.svc:80"), (Some(guard), "http://web.bank.svc:80")] {
+            let mut settings = settings();
+            settings.policy.namespace_guard = guard;
+            let desired = [
+                object("ingress/shop/a", "a.example.com", "", "http://web.shop.svc:80"),
+                object("ingress/shop/a", "a.example.com", "^/admin", mistake),
+                object("ingress/bank/b", "a.example.com", "^/admin", "http://web.bank.svc:80"),
+                object("ingress/shop/c", "a.example.com", "^/c", "http://web.shop.svc:80"),
+                object("ingress/shop/a", "b.example.com", "", "http://web.shop.svc:80"),
+            ];
+            let mut endpoints = adjust::adjust(&desired, &settings).endpoints;
+            let known = Known { snapshot: &Snapshot::default(), holders: &Holders::default(), merges: &[] };
+            settle(&mut endpoints, known, &settings);
+            let invalid: Vec<_> =
+                endpoints.iter().map(|one| (resource_of(one), one.property(INVALID))).collect();
+            let waits = "it waits for the object's rule for path \"^/admin\", which has a mistake";
+            assert_eq!(
+                invalid,
+                [
+                    ("ingress/shop/a", Some(waits)),
+                    ("ingress/bank/b", None),
+                    ("ingress/shop/c", None),
+                    ("ingress/shop/a", None),
+                ]
+            );
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::objects::{self, Access, HOSTS, Object};
+use crate::objects::{self, Access, Object};
+use crate::settings::Settings;
 
 /// Takes the names below it that say nothing of themselves.
 const WILDCARD: &str = "*.apps.example.org";
@@ -74,12 +75,12 @@ impl Claims {
         self.is_wildcard_changed
     }
 
-    /// What each slot of a hostname that nobody else wants was to be served by, where one object alone asks for it, or
+    /// What each slot was to be served by, where one object alone asks for it, or
     /// asked for it before others did.
     pub(crate) fn expected(&self) -> impl Iterator<Item = (Slot, &str)> {
         self.slots.iter().filter_map(|((host, path), claim)| {
-            let is_clear = HOSTS.contains(host) && !self.history(host).is_merged;
-            claim.service.as_deref().filter(|_| is_clear).map(|service| ((*host, *path), service))
+            let is_merged = self.history(host).is_merged;
+            claim.service.as_deref().filter(|_| !is_merged).map(|service| ((*host, *path), service))
         })
     }
 
@@ -93,6 +94,17 @@ impl Claims {
         let wildcard = self.hosts.get(WILDCARD).filter(|_| host.ends_with(&WILDCARD[1..]));
         history.was_protected |= wildcard.is_some_and(|wildcard| wildcard.was_protected);
         history
+    }
+
+    /// Whether a hostname was ever asked for in the tunnel.
+    pub(crate) fn was_in(&self, host: &str, tunnel: &str, settings: &Settings) -> bool {
+        let tunnels = self.history(host).tunnels;
+        tunnels.iter().any(|named| named.unwrap_or(settings.default_tunnel()) == tunnel)
+    }
+
+    /// What nobody asks for any more is gone, with all that was ever asked for there.
+    pub(crate) fn forget_gone(&mut self, is_gone: impl Fn(&str) -> bool) {
+        self.hosts.retain(|host, _| !is_gone(host));
     }
 
     /// What ExternalDNS merged before has come to rest.

@@ -6,12 +6,14 @@ use cloudflare_emulator::{Cloudflare, Record};
 use external_dns_cloudflare_tunnel_webhook::model::{TunnelId, hostname};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
+use crate::claims::Slot;
 use crate::objects::CONTESTED;
 use crate::settings::Settings;
-use crate::strangers::UNWANTED_PATH;
+use crate::strangers::{UNWANTED_PATH, application_hosts, destinations_of};
+use crate::touched::{Place as Touch, Touched};
 
 /// Everything that is not ours, as those who wrote it left it.
 #[derive(Debug)]
@@ -23,11 +25,15 @@ pub(crate) struct Foreign {
     /// By the record's id.
     records: BTreeMap<String, String>,
     /// By the application's id.
-    applications: BTreeMap<String, String>,
+    applications: BTreeMap<String, Map<String, Value>>,
     /// Hostnames of ours whose stamp somebody took away: what is left of them is nobody's.
     orphaned: BTreeSet<String>,
-    /// Hostnames that objects ask for and that somebody protected with an application of their own.
-    covered: BTreeSet<String>,
+    /// Where objects asked for a login.
+    protected: BTreeSet<Slot>,
+    /// Where somebody changed what visitors get, since this was last asked for.
+    touched: Touched,
+    /// Every hostname where somebody did.
+    contested: BTreeSet<String>,
 }
 
 /// A document taken apart: every member but the rules, and the rules.
@@ -98,7 +104,9 @@ impl Foreign {
             records: BTreeMap::new(),
             applications: BTreeMap::new(),
             orphaned: BTreeSet::new(),
-            covered: BTreeSet::new(),
+            protected: BTreeSet::new(),
+            touched: Touched::default(),
+            contested: BTreeSet::new(),
         };
         for tunnel in cloudflare.tunnels() {
             foreign.documents.insert(tunnel.id.clone(), document(cloudflare, &tunnel.id));
@@ -107,7 +115,7 @@ impl Foreign {
             foreign.records.insert(record.id.clone(), record.to_json().to_string());
         }
         for application in cloudflare.applications() {
-            foreign.applications.insert(application.id.clone(), format!("{:?}", application.fields));
+            foreign.applications.insert(application.id.clone(), application.fields.clone());
         }
         foreign
     }
@@ -138,25 +146,49 @@ impl Foreign {
         rules.any(|rule| place(rule).hostname == host)
     }
 
+    /// Somebody changes what visitors of the hostname get.
+    pub(crate) fn touch(&mut self, host: &str) {
+        self.touched.add(Touch::Host(host.to_owned()));
+        self.contested.insert(host.to_owned());
+    }
+
+    /// Whether somebody wants, or wanted, a hostname that strangers may have.
+    pub(crate) fn is_contested(&self, host: &str) -> bool {
+        CONTESTED.contains(&host) && self.contested.contains(host)
+    }
+
+    pub(crate) fn take_touched(&mut self) -> Touched {
+        std::mem::take(&mut self.touched)
+    }
+
     pub(crate) fn is_orphaned(&self, host: &str) -> bool {
         self.orphaned.contains(host)
     }
 
-    /// Somebody protects the hostname, or one above it, without any regard to what its objects say.
-    pub(crate) fn cover(&mut self, host: &str) {
-        self.covered.insert(host.to_owned());
+    /// Whether somebody protects something of the hostname, without any regard to what its objects say.
+    pub(crate) fn is_covered(&self, host: &str) -> bool {
+        self.applications
+            .values()
+            .any(|fields| application_hosts(fields).iter().any(|covered| covered == host))
     }
 
-    pub(crate) fn is_covered(&self, host: &str) -> bool {
-        let is_above = |wildcard: &String| wildcard.strip_prefix('*').is_some_and(|end| host.ends_with(end));
-        self.covered.contains(host) || self.covered.iter().any(is_above)
+    /// An object asks for a login there.
+    pub(crate) fn ask_login(&mut self, slot: Slot) {
+        self.protected.insert(slot);
     }
 
     /// Whether `ADOPT` lets an application be taken over: one that stands over exactly what an object asks for.
-    fn may_take_application(&self, fields: &str) -> bool {
-        let covers =
-            |host: &String| fields.contains(&format!("\"{host}\"")) || fields.contains(&format!("\"{host}/"));
-        self.settings.adopt == "access" && !fields.contains("/theirs-") && self.covered.iter().any(covers)
+    fn may_take_application(&self, fields: &Map<String, Value>) -> bool {
+        let destinations = fields.get("destinations").cloned().unwrap_or_default();
+        let is_over = |slot: &Slot| destinations == Value::from(destinations_of(*slot));
+        self.settings.adopt == "access" && self.protected.iter().any(is_over)
+    }
+
+    /// What was taken over, and is gone since, is nobody's.
+    pub(crate) fn forget_taken(&mut self, cloudflare: &Cloudflare) {
+        let is_there =
+            |id: &String| cloudflare.applications().iter().any(|application| application.id == *id);
+        self.applications.retain(|id, _| is_there(id));
     }
 
     /// Takes note of what somebody wrote into a tunnel: all but `ours` is theirs.
@@ -180,7 +212,7 @@ impl Foreign {
     }
 
     pub(crate) fn wrote_application(&mut self, cloudflare: &Cloudflare, id: &str) {
-        self.applications.insert(id.to_owned(), format!("{:?}", cloudflare.application(id).fields));
+        self.applications.insert(id.to_owned(), cloudflare.application(id).fields.clone());
     }
 
     pub(crate) fn deleted_application(&mut self, id: &str) {
@@ -218,9 +250,9 @@ impl Foreign {
         }
         for (id, before) in &self.applications {
             let now = cloudflare.applications().iter().find(|application| application.id == *id);
-            let now = now.map(|application| format!("{:?}", application.fields));
-            if now.as_ref() != Some(before) && !self.may_take_application(before) {
-                found.push(format!("foreign application: it was {before} and is {now:?}"));
+            let now = now.map(|application| &application.fields);
+            if now != Some(before) && !self.may_take_application(before) {
+                found.push(format!("foreign application: it was {before:?} and is {now:?}"));
             }
         }
         found

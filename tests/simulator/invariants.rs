@@ -4,9 +4,11 @@
 use cloudflare_emulator::{Record, Visit, VisitChange, Visitor, Watched};
 use test_support::external_dns::SyncPolicy;
 
+use crate::coverage::Share;
 use crate::foreign;
 use crate::objects::{CONTESTED, HOSTS, OPEN, Object, SECRET, SILENT, url};
-use crate::strangers::{FOREIGN_URLS, OTHER_URL, THEIRS, WILD};
+use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_URL, THEIRS, WILD};
+use crate::touched::Touched;
 use crate::world::World;
 
 /// A promise that was not kept.
@@ -53,14 +55,10 @@ fn is_served_by(change: &VisitChange, wanted: &str) -> bool {
     change.got.iter().all(|visit| service(visit) == Some(wanted))
 }
 
-/// Looks at a loop that has just ended. `is_disturbed_here`: somebody else wrote meanwhile.
-pub(crate) fn after_loop(
-    world: &World,
-    watched: &[Watched],
-    is_disturbed_here: bool,
-) -> Result<(), Violation> {
+/// Looks at a loop that has just ended. `here`: what somebody else changed meanwhile.
+pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched) -> Result<(), Violation> {
     for one in watched {
-        let is_other = one.url == OTHER_URL && !world.is_disturbed && !is_disturbed_here;
+        let is_other = one.url == OTHER_URL && !world.is_touched(OTHER_HOST);
         let is_foreign = FOREIGN_URLS.contains(&&*one.url) || is_other;
         if is_foreign && one.changes.len() > 1 {
             return Err(Violation::new("neighbour", one.to_string()));
@@ -81,31 +79,34 @@ pub(crate) fn after_loop(
         }
     }
     let by_members: Vec<&Watched> = watched.iter().filter(|one| one.visitor == Visitor::WithLogin).collect();
-    if !is_disturbed_here {
-        watched.iter().try_for_each(|one| stays_closed(world, one))?;
-        by_members.iter().try_for_each(|one| keeps_requests(world, one))?;
-    }
-    if !world.is_disturbed && !is_disturbed_here {
-        let is_promised = |one: &&&Watched| {
-            let is_below = one.url.contains(BELOW_WILDCARD) && world.claims.is_wildcard_changed();
-            !is_below && !changes_namespace(world, &one.url)
-        };
-        by_members.iter().filter(is_promised).try_for_each(|one| stays_served(one))?;
-        // What was answered 503 the registry `crd` asks for as something new, of whichever object.
-        if world.settings.sees_drift() {
-            wanted_stays(world, &by_members)?;
+    let is_touched_here =
+        |one: &Watched| hosts_of(&one.url).any(|host| here.has(host, &world.claims, &world.settings));
+    watched.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| stays_closed(world, one))?;
+    by_members.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| keeps_requests(world, one))?;
+    let mut looked_at = Share::default();
+    for one in &by_members {
+        if hosts_of(&one.url).next().is_none() || !is_by(one.changes.first(), is_of_objects) {
+            continue;
         }
+        let is_promised = stays_served(world, one)? | wanted_stays(world, one)?;
+        looked_at.count(is_promised);
     }
+    world.coverage.throughout.add(looked_at);
     match world.cloudflare().edit(|cloudflare| world.foreign().violations(cloudflare)).into_iter().next() {
         Some(first) => Err(Violation::new("foreign", first)),
         None => Ok(()),
     }
 }
 
+/// The hostname of ours that visitors ask for.
+fn hosts_of(address: &str) -> impl Iterator<Item = &'static str> {
+    HOSTS.into_iter().chain(CONTESTED).filter(move |host| address.starts_with(&url(host, None)))
+}
+
 /// Whether several namespaces want the hostname, which goes from one to the other only once it is gone.
 fn changes_namespace(world: &World, address: &str) -> bool {
-    let mut hosts = HOSTS.iter().chain(&CONTESTED).filter(|host| address.starts_with(&url(host, None)));
-    world.settings.namespace_guard && hosts.any(|host| world.claims.history(host).namespaces.len() > 1)
+    world.settings.namespace_guard
+        && hosts_of(address).any(|host| world.claims.history(host).namespaces.len() > 1)
 }
 
 /// The application that let a visitor in at each connector.
@@ -121,21 +122,35 @@ fn audiences(change: &VisitChange) -> Vec<Option<&str>> {
 
 /// Who is served at the beginning, and by ours at the end or by the wildcard of a tunnel that takes over, is served so all
 /// the time. Who comes to need a login, or another
-/// one, is not promised that: the rule refuses until the application is at the edge.
-fn stays_served(watched: &Watched) -> Result<(), Violation> {
+/// one, is not promised that: the rule refuses until the application is at the edge. Says whether it is promised.
+fn stays_served(world: &World, watched: &Watched) -> Result<bool, Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
-    if first.map(audiences) != last.map(audiences) {
-        return Ok(());
+    let is_below = watched.url.contains(BELOW_WILDCARD) && world.claims.is_wildcard_changed();
+    if first.map(audiences) != last.map(audiences)
+        || hosts_of(&watched.url).any(|host| world.is_touched(host))
+        || is_below
+        || changes_namespace(world, &watched.url)
+    {
+        return Ok(false);
     }
-    let is_by = |change: Option<&VisitChange>, is_meant: fn(&str) -> bool| {
-        change.is_some_and(|change| change.got.iter().all(|visit| service(visit).is_some_and(is_meant)))
-    };
     let is_handed_over = is_by(first, is_of_objects) && is_by(last, |service| service == WILD);
     let is_promised = is_by(last, is_of_objects) || is_handed_over;
-    if is_promised && !watched.lost().is_empty() {
+    // What stood beside what is withdrawn may get its requests until it goes.
+    let is_between = |change: &VisitChange| {
+        is_handed_over
+            && change
+                .got
+                .iter()
+                .all(|visit| service(visit).is_some_and(|service| service == WILD || is_of_objects(service)))
+    };
+    if is_promised && !watched.lost().into_iter().all(is_between) {
         return Err(Violation::new("lost", watched.to_string()));
     }
-    Ok(())
+    Ok(is_promised)
+}
+
+fn is_by(change: Option<&VisitChange>, is_meant: fn(&str) -> bool) -> bool {
+    change.is_some_and(|change| change.got.iter().all(|visit| service(visit).is_some_and(is_meant)))
 }
 
 /// Whom a rule asks for a login, an object that says nothing of Access does not serve in the next moment. What needs the
@@ -184,19 +199,22 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
 }
 
 /// What is still wanted, and was served when the loop began, goes on. A rule that is nobody's any more may be served by a
-/// wildcard of ours, and goes with it.
-fn wanted_stays(world: &World, watched: &[&Watched]) -> Result<(), Violation> {
-    let foreign = world.foreign();
-    for ((host, path), wanted) in world.claims.expected().filter(|((host, _), _)| !foreign.is_orphaned(host))
-    {
-        let url = url(host, path);
-        let one = watched.iter().find(|one| one.url == url).expect("it is watched");
-        let was_served = one.changes.first().is_some_and(|change| is_served_by(change, wanted));
-        if was_served && !one.changes.iter().all(|change| is_served_by(change, wanted)) {
-            return Err(Violation::new("withdrawn", format!("{wanted} is wanted still: {one}")));
-        }
+/// wildcard of ours, and goes with it. Says whether it is promised.
+fn wanted_stays(world: &World, watched: &Watched) -> Result<bool, Violation> {
+    let mut wanted = world.claims.expected().filter(|((host, path), _)| url(host, *path) == watched.url);
+    let Some(((host, _), wanted)) = wanted.next() else { return Ok(false) };
+    let was_served = watched.changes.first().is_some_and(|change| is_served_by(change, wanted));
+    // What was answered 503 the registry `crd` asks for as something new, of whichever object.
+    let is_promised = was_served
+        && world.settings.sees_drift()
+        && !world.is_touched(host)
+        && !world.foreign().is_contested(host)
+        && !world.foreign().is_covered(host)
+        && !world.foreign().is_orphaned(host);
+    if is_promised && !watched.changes.iter().all(|change| is_served_by(change, wanted)) {
+        return Err(Violation::new("withdrawn", format!("{wanted} is wanted still: {watched}")));
     }
-    Ok(())
+    Ok(is_promised)
 }
 
 /// Whether a source that shows nothing withdraws nothing.

@@ -14,11 +14,13 @@ mod account;
 mod claims;
 mod clock;
 mod controller;
+mod coverage;
 mod faults;
 mod foreign;
 mod growth;
 mod instance;
 mod invariants;
+mod mend;
 mod objects;
 mod outages;
 mod random;
@@ -27,6 +29,7 @@ mod settings;
 mod shrink;
 mod steps;
 mod strangers;
+mod touched;
 mod trace;
 mod world;
 
@@ -39,6 +42,7 @@ use std::time::{Duration, Instant};
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 
+use crate::coverage::Coverage;
 use crate::shrink::{Outcome, Script};
 
 /// What may be said.
@@ -171,6 +175,7 @@ fn run_many(order: &Order) -> bool {
     let begun = SystemClock.now();
     let next = AtomicU64::new(order.seed);
     let (loops, worlds) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let coverage: Mutex<Coverage> = Mutex::default();
     let failed = AtomicBool::new(false);
     let failures: Mutex<Vec<(u64, Script, &'static str)>> = Mutex::default();
     let is_time_over = |begun: Instant| SystemClock.now() - begun > Duration::from_secs(order.seconds);
@@ -190,6 +195,7 @@ fn run_many(order: &Order) -> bool {
                     let outcome = run(&script);
                     loops.fetch_add(outcome.loops, Ordering::Relaxed);
                     worlds.fetch_add(1, Ordering::Relaxed);
+                    coverage.lock().expect("nobody panics").add(&outcome.coverage);
                     if let Some((kind, text)) = outcome.failure {
                         println!("seed {seed}: {kind}: {text}");
                         failed.store(true, Ordering::Relaxed);
@@ -200,10 +206,11 @@ fn run_many(order: &Order) -> bool {
         }
     });
     let seconds = (SystemClock.now() - begun).as_secs_f64();
-    let loops = loops.into_inner();
+    let (loops, worlds) = (loops.into_inner(), worlds.into_inner());
+    let coverage = coverage.into_inner().expect("nobody panics");
+    println!("{coverage}");
     println!(
-        "{} worlds from seed {}, {loops} loops in {seconds:.1} s, {:.0} a second",
-        worlds.into_inner(),
+        "{worlds} worlds from seed {}, {loops} loops in {seconds:.1} s, {:.0} a second",
         order.seed,
         loops as f64 / seconds
     );
@@ -213,7 +220,11 @@ fn run_many(order: &Order) -> bool {
     if let Some((seed, script, kind)) = failures.first().filter(|_| order.shrinks) {
         report(order, *seed, script, kind);
     }
-    failures.is_empty()
+    let too_little = coverage.is_too_little(worlds);
+    if let Some(too_little) = &too_little {
+        println!("too little was looked at: {too_little}");
+    }
+    failures.is_empty() && too_little.is_none()
 }
 
 /// The world; where the run itself panics, that is its failure.
@@ -222,6 +233,7 @@ fn run(script: &Script) -> Outcome {
         failure: Some(("panic", "see above".to_owned())),
         trace: trace::Trace::default(),
         loops: 0,
+        coverage: Coverage::default(),
         said: Vec::new(),
     })
 }

@@ -143,17 +143,7 @@ impl Object {
                 ("origin-http-host-header", "inner.test"),
             ])
         });
-        let service = match access {
-            Access::Policies(_) | Access::Required => SECRET,
-            Access::Open => OPEN,
-            Access::Silent => {
-                if settings.protects_silence() {
-                    SECRET
-                } else {
-                    SILENT
-                }
-            }
-        };
+        let service = service_kind(access, settings);
         let has_group = path.is_none() && HOSTS.contains(&host) && random.chance(25);
         let mut object = Self {
             namespace,
@@ -186,6 +176,27 @@ impl Object {
         let mistake = random.pick(&fitting);
         self.is_target |= matches!(mistake, Mistake::Target(_));
         self.mistake = Some(mistake);
+    }
+
+    /// The same object without a mistake, asking for nothing that is forbidden.
+    pub(crate) fn corrected(mut self, settings: &Settings) -> Self {
+        self.mistake = None;
+        if self.is_forbidden {
+            self.set_access(Access::Silent, settings);
+        }
+        self
+    }
+
+    /// It says something else of Access, and so its services have other names.
+    pub(crate) fn set_access(&mut self, access: Access, settings: &Settings) {
+        let kind = service_kind(access, settings);
+        let named = |service: &str| {
+            service.split_once('-').map_or_else(String::new, |(_, own)| format!("{kind}-{own}"))
+        };
+        self.service = named(&self.service);
+        self.group = self.group.as_deref().map(named);
+        self.access = access;
+        self.is_forbidden = access == Access::Open && !settings.access_opt_out;
     }
 
     fn may_have(&self, mistake: &Mistake) -> bool {
@@ -272,6 +283,16 @@ impl Object {
             provider_specific: self.properties(),
             ..Endpoint::default()
         }
+    }
+}
+
+/// How the services of objects that say this of Access begin.
+fn service_kind(access: Access, settings: &Settings) -> &'static str {
+    match access {
+        Access::Policies(_) | Access::Required => SECRET,
+        Access::Open => OPEN,
+        Access::Silent if settings.protects_silence() => SECRET,
+        Access::Silent => SILENT,
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Emulator, Fault, Matcher};
 
+use crate::coverage::Share;
 use crate::invariants::Violation;
 use crate::objects::{Object, zone};
 use crate::random::Random;
@@ -94,10 +95,7 @@ impl Outage {
     fn is_of(self, world: &World, object: &Object) -> bool {
         match self.place {
             Place::Zone(failing) => zone(object.host) == failing,
-            Place::Tunnel(failing) => {
-                let tunnels = world.claims.history(object.host).tunnels;
-                tunnels.iter().any(|tunnel| tunnel.unwrap_or(world.settings.default_tunnel()) == failing)
-            }
+            Place::Tunnel(failing) => world.claims.was_in(object.host, failing, &world.settings),
             Place::Reading(_) => true,
         }
     }
@@ -124,17 +122,25 @@ pub(crate) fn after_loop(world: &mut World, is_calm: bool) -> Result<(), Violati
     let Some(outage) = world.outages.present else { return Ok(()) };
     // A loop in which something else goes wrong counts for nobody, and one that asks for something else begins anew.
     let before = std::mem::take(&mut world.outages.waits);
-    let counts = is_calm && !world.is_blank && !world.is_disturbed;
+    let is_calm = is_calm && !world.is_blank;
     let mut waits: Vec<Wait> = Vec::new();
+    let mut looked_at = Share::default();
     for object in &world.objects {
-        if outage.is_of(world, object) || !rest::has_to_be_served(world, object) {
+        if outage.is_of(world, object) {
+            continue;
+        }
+        if !rest::has_to_be_served(world, object) {
+            looked_at.count(false);
             continue;
         }
         let on_host: Vec<Object> =
             world.objects.iter().filter(|other| other.host == object.host).cloned().collect();
         let waited = before.iter().find(|wait| wait.on_host == on_host).map_or(0, |wait| wait.loops);
+        let counts = is_calm && !world.is_touched(object.host);
         let loops = waited + usize::from(counts);
-        if counts && loops >= LOOPS_MAX {
+        let is_due = counts && loops >= LOOPS_MAX;
+        looked_at.count(is_due);
+        if is_due {
             rest::is_served(world, object).map_err(|Violation { kind: _, text }| {
                 Violation::new("starved", format!("{outage:?} is not its place, for {loops} loops: {text}"))
             })?;
@@ -142,5 +148,6 @@ pub(crate) fn after_loop(world: &mut World, is_calm: bool) -> Result<(), Violati
         waits.push(Wait { on_host, loops });
     }
     world.outages.waits = waits;
+    world.coverage.beside.add(looked_at);
     Ok(())
 }

@@ -1,16 +1,18 @@
 //! Everything that goes wrong ends, and what is wanted comes about.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cloudflare_emulator::Visitor;
+use cloudflare_emulator::{Record, Visitor};
 use test_support::external_dns::{SyncPolicy, TXT_BELOW};
 
 use crate::claims;
-use crate::foreign::{is_ours, place};
+use crate::coverage::Share;
+use crate::foreign::{document, is_ours, place};
 use crate::invariants::{self, Violation, service};
-use crate::objects::{Access, HOSTS, Object, url};
+use crate::objects::{Access, Object, url};
 use crate::steps::Loop;
-use crate::strangers::{OTHER_HOST, OTHER_SERVICE};
+use crate::strangers::{OTHER_HOST, OTHER_SERVICE, application_hosts};
 use crate::world::{INTERVAL, World};
 
 /// Loops that may still write something. CONTRIBUTING.md names what this and the next one come to.
@@ -30,11 +32,16 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
     if world.has_other() {
         settle_other(world)?;
     }
-    world.is_disturbed = false;
+    world.forget_touched();
     let objects = world.objects.clone();
-    let checked: Vec<&Object> = objects.iter().filter(|object| has_to_be_served(world, object)).collect();
-    for object in &checked {
-        is_served(world, object)?;
+    let mut checked: Vec<&Object> = Vec::new();
+    for object in &objects {
+        let excuses = excuses(world, object);
+        world.coverage.count_at_rest(&excuses);
+        if excuses.is_empty() {
+            is_served(world, object)?;
+            checked.push(object);
+        }
     }
     nothing_is_left(world, &checked)?;
     if invariants::is_withheld(world) {
@@ -44,6 +51,7 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
         world.is_blank = false;
     }
     world.claims.forget_merged(&objects);
+    forget_gone(world);
     if !objects.iter().any(|object| world.claims.history(object.host).is_merged) && world.disliked.is_empty()
     {
         world.restart();
@@ -57,6 +65,21 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
         }
     }
     Ok(())
+}
+
+/// What is gone with all that was ever written for it binds nobody any more.
+fn forget_gone(world: &mut World) {
+    let there = world.cloudflare().edit(|cloudflare| {
+        world.foreign().forget_taken(cloudflare);
+        let records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
+        let records = records.filter(|record| is_ours(record)).map(|record| record.name.clone());
+        let documents = cloudflare.tunnels().iter().map(|tunnel| document(cloudflare, &tunnel.id));
+        let rules = documents.flat_map(|document| document.rules).map(|rule| place(&rule).hostname);
+        let applications = cloudflare.applications().iter().flat_map(|one| application_hosts(&one.fields));
+        records.chain(rules).chain(applications).collect::<BTreeSet<String>>()
+    });
+    let wanted: Vec<&str> = world.objects.iter().map(|object| object.host).collect();
+    world.forget_gone(|host| !there.contains(host) && !wanted.contains(&host));
 }
 
 /// The first loop after a start does not know of Access yet, and asks for updates of what depends on it. Then a comment or
@@ -108,30 +131,43 @@ fn settle_other(world: &mut World) -> Result<(), Violation> {
 
 /// Whether nothing that the documents name stands in the object's way.
 pub(crate) fn has_to_be_served(world: &World, object: &Object) -> bool {
+    excuses(world, object).is_empty()
+}
+
+/// What stands in the object's way, of all that the documents name.
+fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
     let settings = &world.settings;
     let on_host: Vec<&Object> = world.objects.iter().filter(|other| other.host == object.host).collect();
     let history = world.claims.history(object.host);
-    let is_free = (settings.sees_drift() || !world.has_drifted)
-        && HOSTS.contains(&object.host)
-        && !world.disliked.contains(&object.host)
-        && !world.foreign().is_orphaned(object.host)
-        && !world.foreign().is_covered(object.host)
-        && !world.foreign().has_rules_of(object.host);
     // What is withdrawn may stay, and then hold what comes.
-    let lets_go = settings.policy == SyncPolicy::Sync && settings.mass_deletion_limit == 0;
+    let lets_go = settings.policy == SyncPolicy::Sync;
     let has_rule_at = |other: &Object, at| other.rules().any(|(path, _)| path == at);
-    let is_alone = |(path, _)| on_host.iter().filter(|other| has_rule_at(other, path)).count() == 1;
-    let is_alone = object.rules().all(is_alone);
-    let agree = on_host.iter().all(|other| other.is_sound() && other.tunnel == object.tunnel)
-        && (lets_go || history.tunnels.len() == 1)
-        && (!settings.namespace_guard || history.namespaces.len() == 1);
-    let access = claims::is_said(object, &history)
-        && (!settings.access_guard || matches!(object.access, Access::Policies(_)))
-        && on_host.iter().all(|other| claims::is_said(other, &history) && other.access != Access::Required);
-    // The TXT record of an apex lies outside its zone, but with the prefix that the documents name.
-    let has_text =
-        settings.ownership != "txt" || settings.registry == TXT_BELOW || object.host != "example.org";
-    is_free && is_alone && agree && access && has_text && !history.is_merged
+    let is_rival = |(path, _)| on_host.iter().filter(|other| has_rule_at(other, path)).count() > 1;
+    let foreign = world.foreign();
+    let all = [
+        ("drifted", !settings.sees_drift() && world.has_drifted(object.host)),
+        ("contested", foreign.is_contested(object.host)),
+        ("disliked", world.disliked.contains(&object.host)),
+        ("orphaned", foreign.is_orphaned(object.host)),
+        ("covered", foreign.is_covered(object.host)),
+        ("foreign rule", foreign.has_rules_of(object.host)),
+        ("rival", object.rules().any(is_rival)),
+        ("mistake", !object.is_sound()),
+        ("mistake beside it", on_host.iter().any(|other| !other.is_sound())),
+        ("two tunnels", on_host.iter().any(|other| other.tunnel != object.tunnel)),
+        ("earlier tunnel", !lets_go && history.tunnels.len() > 1),
+        ("earlier namespace", settings.namespace_guard && history.namespaces.len() > 1),
+        ("access unsaid", on_host.iter().any(|other| !claims::is_said(other, &history))),
+        ("access guard", settings.access_guard && !matches!(object.access, Access::Policies(_))),
+        ("nobody's token", on_host.iter().any(|other| other.access == Access::Required)),
+        // The TXT record of an apex lies outside its zone, but with the prefix that the documents name.
+        (
+            "text of the apex",
+            settings.ownership == "txt" && settings.registry != TXT_BELOW && object.host == "example.org",
+        ),
+        ("merged", history.is_merged),
+    ];
+    all.into_iter().filter(|(_, stands)| *stands).map(|(excuse, _)| excuse).collect()
 }
 
 pub(crate) fn is_served(world: &World, object: &Object) -> Result<(), Violation> {
@@ -150,41 +186,51 @@ fn is_served_at(world: &World, object: &Object, path: Option<&str>, wanted: &str
 }
 
 /// Of hostnames that nobody asks for nothing is left.
-fn nothing_is_left(world: &World, checked: &[&Object]) -> Result<(), Violation> {
+fn nothing_is_left(world: &mut World, checked: &[&Object]) -> Result<(), Violation> {
     let settings = &world.settings;
-    if settings.policy != SyncPolicy::Sync || settings.mass_deletion_limit > 0 || !settings.sees_drift() {
+    let goes = settings.policy == SyncPolicy::Sync && settings.sees_drift();
+    let is_wanted = |host: &str| world.objects.iter().any(|object| object.host == host);
+    let (mut looked_at, mut left, mut vanishing) = (Share::default(), Vec::new(), BTreeSet::new());
+    world.cloudflare().edit(|cloudflare| {
+        let foreign = world.foreign();
+        let is_excused = |host: &str| !goes || foreign.is_orphaned(host) || world.disliked.contains(&host);
+        let is_record =
+            |record: &&Record| is_ours(record) && record.kind == "CNAME" && record.name != OTHER_HOST;
+        let records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
+        for record in records.filter(is_record) {
+            let is_held = !is_excused(&record.name);
+            looked_at.count(is_held);
+            if is_held && !is_wanted(&record.name) {
+                vanishing.insert(record.name.clone());
+                left.push(format!("{record:?}"));
+            }
+        }
+        let tunnels = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
+        for rule in tunnels.flat_map(|tunnel| foreign.ours(cloudflare, &tunnel.id)) {
+            let place = place(&rule);
+            if place.hostname == OTHER_HOST {
+                continue;
+            }
+            let mut on_host = world.objects.iter().filter(|object| object.host == place.hostname);
+            // Of rivals either may have it.
+            let is_held =
+                on_host.clone().all(|object| checked.contains(&object)) && !is_excused(&place.hostname);
+            looked_at.count(is_held);
+            let is_asked = on_host.any(|object| {
+                let is_it = |(path, service): (Option<&str>, &str)| {
+                    path.is_some() == place.path.is_some() && rule.contains(service)
+                };
+                object.rules().any(is_it)
+            });
+            if is_held && !is_asked {
+                left.push(rule);
+            }
+        }
+    });
+    world.coverage.asked.add(looked_at);
+    // So many at once are held back.
+    if settings.mass_deletion_limit > 0 && vanishing.len() > settings.mass_deletion_limit {
         return Ok(());
     }
-    let is_wanted = |host: &str| host == OTHER_HOST || world.objects.iter().any(|object| object.host == host);
-    let left = world.cloudflare().edit(|cloudflare| {
-        let foreign = world.foreign();
-        let is_excused = |host: &str| foreign.is_orphaned(host) || world.disliked.contains(&host);
-        for zone in cloudflare.zones() {
-            for record in cloudflare.records(&zone.id).iter().filter(|record| is_ours(record)) {
-                if record.kind == "CNAME" && !is_wanted(&record.name) && !is_excused(&record.name) {
-                    return Some(format!("{record:?}"));
-                }
-            }
-        }
-        for tunnel in cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted) {
-            for rule in foreign.ours(cloudflare, &tunnel.id) {
-                let place = place(&rule);
-                let mut on_host = world.objects.iter().filter(|object| object.host == place.hostname);
-                // Of rivals either may have it.
-                let is_known = on_host.clone().all(|object| checked.contains(&object));
-                let is_asked = on_host.any(|object| {
-                    let is_it = |(path, service): (Option<&str>, &str)| {
-                        path.is_some() == place.path.is_some() && rule.contains(service)
-                    };
-                    object.rules().any(is_it)
-                });
-                let is_known = is_known && place.hostname != OTHER_HOST;
-                if is_known && !is_asked && !is_excused(&place.hostname) {
-                    return Some(rule);
-                }
-            }
-        }
-        None
-    });
-    left.map_or(Ok(()), |left| Err(Violation::new("leftover", left)))
+    left.pop().map_or(Ok(()), |left| Err(Violation::new("leftover", left)))
 }

@@ -1,5 +1,6 @@
 //! A failing world made smaller: steps are left out as long as it fails in the same way.
 
+use crate::coverage::Coverage;
 use crate::random::Random;
 use crate::settings::Settings;
 use crate::steps::{self, Step};
@@ -20,6 +21,7 @@ pub(crate) struct Outcome {
     pub(crate) failure: Option<(&'static str, String)>,
     pub(crate) trace: Trace,
     pub(crate) loops: usize,
+    pub(crate) coverage: Coverage,
     pub(crate) said: Vec<String>,
 }
 
@@ -38,6 +40,7 @@ impl Script {
             failure: failure.map(|violation| (violation.kind, violation.text)),
             trace: std::mem::take(&mut world.trace),
             loops: world.loops,
+            coverage: std::mem::take(&mut world.coverage),
             said: world.harness.log.lines_with(&[]),
         }
     }

@@ -17,6 +17,8 @@ pub(crate) enum Step {
         which: usize,
         seed: u64,
     },
+    /// Whoever reads the log does what it asks for.
+    Mend,
     /// One of the objects goes.
     Remove {
         which: usize,
@@ -81,6 +83,9 @@ pub(crate) struct Loop {
 /// So many rounds of changes and one loop lie between two rests.
 const ROUNDS_TO_REST: usize = 6;
 
+/// Before so many of a hundred rests, and outages, the log is read.
+const MENDED: usize = 60;
+
 /// After so many of a hundred rests a place fails for some loops.
 const OUTAGES: usize = 40;
 
@@ -94,6 +99,9 @@ pub(crate) fn random(random: &mut Random, settings: &Settings, rounds: usize) ->
         }
         steps.push(Step::Loop(any_loop(random, number)));
         if round % ROUNDS_TO_REST == 0 || round == rounds {
+            if random.chance(MENDED) {
+                steps.push(Step::Mend);
+            }
             steps.push(Step::Rest);
             // What somebody did before is over, so that whoever waits has no excuse.
             if random.chance(OUTAGES) {
@@ -111,6 +119,9 @@ fn outage(random: &mut Random, settings: &Settings, number: &mut usize) -> Vec<S
     for _ in 0..3 + random.below(4) {
         *number += 1;
         steps.push(Step::Put(Object::random(random, settings, *number)));
+    }
+    if random.chance(MENDED) {
+        steps.push(Step::Mend);
     }
     for _ in 0..2 + random.below(4) {
         steps.push(Step::Loop(Loop { seed: random.next(), replica: random.below(2), ..Loop::default() }));

@@ -2,8 +2,9 @@
 
 use cloudflare_emulator::{Cloudflare, Record};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use crate::claims::Slot;
 use crate::foreign::{Foreign, Place, document, is_stamped, place};
 use crate::objects::{CONTESTED, HOSTS};
 use crate::random::Random;
@@ -23,6 +24,7 @@ const COVERED: [&str; 2] = ["shop.example.com", "d.example.org"];
 
 /// What another owner publishes in the same account with a program of its own.
 pub(crate) const OTHER_HOST: &str = "other.example.com";
+pub(crate) const OTHER_TUNNEL: &str = "home";
 pub(crate) const OTHER_URL: &str = "https://other.example.com/";
 pub(crate) const OTHER_SERVICE: &str = "http://neighbour:80";
 
@@ -117,11 +119,7 @@ impl Stranger {
         Self { kind, tunnel: random.pick(&["home", "office"]), which: random.below(50), number }
     }
 
-    /// Whether what they do may change what visitors of our hostnames get.
-    pub(crate) fn touches_ours(&self) -> bool {
-        !matches!(self.kind, Kind::ChangeFrame | Kind::AddApplication { .. } | Kind::RemoveApplication)
-    }
-
+    /// Does it, and takes note of the hostnames whose visitors may get something else by it.
     pub(crate) fn act(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign) {
         match self.kind {
             Kind::AddRule { host, path } => self.add_rule(cloudflare, foreign, host, path),
@@ -150,6 +148,7 @@ impl Stranger {
                     let was_taken_over =
                         records.any(|record| record.id == id && foreign.was_taken_over(record));
                     if cloudflare.delete_record(&zone, &id).is_ok() {
+                        foreign.touch(&name);
                         foreign.deleted_record(&id);
                         if was_taken_over {
                             foreign.orphan(&name);
@@ -168,21 +167,19 @@ impl Stranger {
                 }
             }
             Kind::CoverHost { host, path } => {
-                let at = format!("{host}{}", path.unwrap_or_default());
-                let all = path.map(|_| format!("{at}/*"));
-                let destinations: Vec<Value> =
-                    [at].into_iter().chain(all).map(|uri| json!({"type": "public", "uri": uri})).collect();
+                let destinations = destinations_of((host, path));
                 let application = json!({"type": "self_hosted", "name": format!("theirs {}", self.number),
                     "destinations": destinations, "session_duration": "6h"});
                 if let Ok(id) = cloudflare.add_application(&application) {
                     foreign.wrote_application(cloudflare, &id);
-                    foreign.cover(host);
+                    foreign.touch(host);
                 }
             }
             Kind::ChangeOurApplication => {
                 let all = cloudflare.applications().iter().map(|application| application.id.clone());
                 let all = all.filter(|id| !foreign.is_foreign_application(id));
                 if let Some(id) = self.choose(all.collect()) {
+                    touch_hosts_of(cloudflare, &id, foreign);
                     let mut fields = Value::Object(cloudflare.application(&id).fields.clone());
                     fields["session_duration"] = json!("1h");
                     // What Cloudflare does not take any more stays.
@@ -194,6 +191,7 @@ impl Stranger {
                 let all = cloudflare.applications().iter().map(|application| application.id.clone());
                 let all = all.filter(|id| foreign.is_foreign_application(id) == is_theirs);
                 if let Some(id) = self.choose(all.collect()) {
+                    touch_hosts_of(cloudflare, &id, foreign);
                     cloudflare.delete_application(&id);
                     foreign.deleted_application(&id);
                 }
@@ -247,6 +245,7 @@ impl Stranger {
         }
         written.rules.insert(0, rule.to_string());
         if cloudflare.put_configuration(&tunnel, &written.text()).is_ok() {
+            foreign.touch(host);
             foreign.wrote_document(cloudflare, &tunnel, &ours);
         }
     }
@@ -266,11 +265,13 @@ impl Stranger {
                 let Some(rule) = self.choose(written.rules.iter().filter(is_meant).cloned().collect()) else {
                     return;
                 };
+                foreign.touch(&place(&rule).hostname);
                 written.rules.retain(|other| *other != rule);
             }
             _ => {
                 let Some(rule) = self.choose(ours.clone()) else { return };
                 let Some(index) = written.rules.iter().position(|other| *other == rule) else { return };
+                foreign.touch(&place(&rule).hostname);
                 if self.kind == Kind::RemoveOurRule {
                     written.rules.remove(index);
                 } else {
@@ -306,6 +307,7 @@ impl Stranger {
         let record = json!({"name": host, "type": kind, "content": content, "ttl": 1, "proxied": kind != "TXT", "comment": comment});
         if let Ok(id) = cloudflare.add_record(zone, record) {
             let record = cloudflare.records(zone).iter().find(|record| record.id == id).cloned();
+            foreign.touch(host);
             foreign.wrote_record(&record.expect("it was just made"));
         }
     }
@@ -313,6 +315,7 @@ impl Stranger {
     fn edit_our_record(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign) {
         let is_ours = |record: &Record| record.kind == "CNAME" && !foreign.is_foreign_record(&record.id);
         let Some((zone, id, name)) = self.choose_record(cloudflare, is_ours) else { return };
+        foreign.touch(&name);
         let done = match self.kind {
             Kind::RemoveOurRecord => cloudflare.delete_record(&zone, &id),
             Kind::UnproxyOurRecord => cloudflare.patch_record(&zone, &id, &json!({"proxied": false})),
@@ -322,4 +325,27 @@ impl Stranger {
             foreign.orphan(&name);
         }
     }
+}
+
+/// Takes note of every hostname that an application protects.
+fn touch_hosts_of(cloudflare: &Cloudflare, application: &str, foreign: &mut Foreign) {
+    for host in application_hosts(&cloudflare.application(application).fields) {
+        foreign.touch(&host);
+    }
+}
+
+/// What an application that an object asks for stands over.
+pub(crate) fn destinations_of((host, path): Slot) -> Vec<Value> {
+    let at = format!("{host}{}", path.unwrap_or_default());
+    let all = path.map(|_| format!("{at}/*"));
+    [at].into_iter().chain(all).map(|uri| json!({"type": "public", "uri": uri})).collect()
+}
+
+/// The hostnames that an application protects.
+pub(crate) fn application_hosts(fields: &Map<String, Value>) -> Vec<String> {
+    let destinations = fields.get("destinations").and_then(Value::as_array).into_iter().flatten();
+    let uris = destinations.filter_map(|destination| destination["uri"].as_str());
+    let domain = fields.get("domain").and_then(Value::as_str);
+    let host = |uri: &str| uri.split('/').next().unwrap_or_default().to_owned();
+    uris.chain(domain).map(host).collect()
 }

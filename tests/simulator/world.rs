@@ -12,16 +12,20 @@ use test_support::harness::{Harness, TOKEN, published};
 use crate::account;
 use crate::claims::Claims;
 use crate::controller::{Controller, Failure};
+use crate::coverage::Coverage;
 use crate::faults::{DELAY_MAX, Trouble};
 use crate::foreign::{self, Foreign};
 use crate::instance::Instance;
 use crate::invariants::{self, Violation};
+use crate::mend;
 use crate::objects::{self, Object};
 use crate::outages::{self, Outages};
 use crate::random::Random;
+use crate::rest;
 use crate::settings::Settings;
 use crate::steps::{Loop, Step};
-use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_SERVICE, OTHER_URL};
+use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_SERVICE, OTHER_TUNNEL, OTHER_URL};
+use crate::touched::{Place, Touched};
 use crate::trace::Trace;
 
 /// ExternalDNS's own.
@@ -53,10 +57,10 @@ pub(crate) struct World {
     applied: AppliedRecords,
     pub(crate) objects: Vec<Object>,
     pub(crate) is_blank: bool,
-    /// Something that is not the program's may have changed what visitors get, until the next rest.
-    pub(crate) is_disturbed: bool,
-    /// It did so once, or something was refused: who goes by what was answered never learns of it.
-    pub(crate) has_drifted: bool,
+    /// What is not the program's doing, until the next rest.
+    touched: Touched,
+    /// What was so once, or was refused: who goes by what was answered never learns of it.
+    drifted: Touched,
     pub(crate) claims: Claims,
     pub(crate) disliked: Vec<&'static str>,
     pub(crate) outages: Outages,
@@ -64,6 +68,7 @@ pub(crate) struct World {
     limited_until: Duration,
     pub(crate) trace: Trace,
     pub(crate) loops: usize,
+    pub(crate) coverage: Coverage,
 }
 
 impl World {
@@ -83,14 +88,15 @@ impl World {
             applied: AppliedRecords::default(),
             objects: Vec::new(),
             is_blank: false,
-            is_disturbed: false,
-            has_drifted: false,
+            touched: Touched::default(),
+            drifted: Touched::default(),
             claims: Claims::default(),
             disliked: Vec::new(),
             outages: Outages::default(),
             limited_until: Duration::ZERO,
             trace: Trace::default(),
             loops: 0,
+            coverage: Coverage::default(),
         };
         world.add_replica();
         world
@@ -119,6 +125,7 @@ impl World {
                     self.put(object);
                 }
             }
+            Step::Mend => self.mend(),
             Step::Remove { which } => {
                 if let Some(object) = self.nth_object(*which) {
                     self.objects.retain(|other| other.resource() != object.resource());
@@ -126,10 +133,10 @@ impl World {
             }
             Step::Blank(is_blank) => self.is_blank = *is_blank,
             Step::Stranger(stranger) => {
-                self.disturb(stranger.touches_ours());
                 let foreign = Arc::clone(&self.foreign);
                 let mut foreign = foreign.lock().unwrap_or_else(PoisonError::into_inner);
                 self.cloudflare().edit(|cloudflare| stranger.act(cloudflare, &mut foreign));
+                self.touch(&foreign.take_touched());
                 // What visitors of theirs get in the next loop is then not their own doing.
                 self.cloudflare().advance_clock(EDGE_MAX);
             }
@@ -146,12 +153,12 @@ impl World {
             }
             Step::Sight { zone, is_seen } => self.set_sight(zone, *is_seen),
             Step::Status { zone, status } => {
-                self.disturb(true);
+                self.touch_place(Place::Zone(zone));
                 self.cloudflare()
                     .edit(|cloudflare| (*status).clone_into(&mut cloudflare.zone_mut(zone).status));
             }
             Step::Connectors { tunnel, count } => {
-                self.disturb(true);
+                self.touch_place(Place::Tunnel(tunnel));
                 self.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut(tunnel).connectors = *count);
             }
             Step::Tunnel { is_there } => self.set_office(*is_there),
@@ -166,7 +173,7 @@ impl World {
                 self.run_loop(one, true)?;
                 self.pass(INTERVAL)?;
             }
-            Step::Rest => crate::rest::run(self)?,
+            Step::Rest => rest::run(self)?,
         }
         Ok(())
     }
@@ -176,18 +183,49 @@ impl World {
         self.objects.push(object);
     }
 
+    /// The objects become as the log asks for them.
+    fn mend(&mut self) {
+        self.objects = mend::mended(&self.objects, &self.settings, &self.claims);
+    }
+
     fn nth_object(&self, which: usize) -> Option<Object> {
         let count = self.objects.len();
         (count > 0).then(|| self.objects[which % count].clone())
     }
 
-    fn disturb(&mut self, is_disturbed: bool) {
-        self.is_disturbed |= is_disturbed;
-        self.has_drifted |= is_disturbed;
+    fn touch(&mut self, touched: &Touched) {
+        self.touched.extend(touched);
+        self.drifted.extend(touched);
     }
 
-    fn set_sight(&mut self, zone: &str, is_seen: bool) {
-        self.disturb(true);
+    fn touch_place(&mut self, place: Place) {
+        self.touched.add(place.clone());
+        self.drifted.add(place);
+    }
+
+    /// Whether somebody else may have changed what visitors of the hostname get, since the last rest.
+    pub(crate) fn is_touched(&self, host: &str) -> bool {
+        self.touched.has(host, &self.claims, &self.settings)
+    }
+
+    /// Whether what was answered of the hostname may not be so any more.
+    pub(crate) fn has_drifted(&self, host: &str) -> bool {
+        self.drifted.has(host, &self.claims, &self.settings)
+    }
+
+    /// What others did is over.
+    pub(crate) fn forget_touched(&mut self) {
+        self.touched = Touched::default();
+    }
+
+    /// What is gone comes anew.
+    pub(crate) fn forget_gone(&mut self, is_gone: impl Fn(&str) -> bool) {
+        self.claims.forget_gone(&is_gone);
+        self.drifted.forget_hosts(is_gone);
+    }
+
+    fn set_sight(&mut self, zone: &'static str, is_seen: bool) {
+        self.touch_place(Place::Zone(zone));
         self.cloudflare().edit(|cloudflare| {
             let id = cloudflare.zone(zone).id.clone();
             let all: Vec<String> = cloudflare.zones().iter().map(|zone| zone.id.clone()).collect();
@@ -208,14 +246,14 @@ impl World {
             .edit(|cloudflare| account::set_office(cloudflare, &mut foreign, &self.settings, is_there));
         drop(foreign);
         if is_changed {
-            self.disturb(true);
+            self.touch_place(Place::Tunnel(account::OFFICE));
             self.cloudflare().advance_clock(EDGE_MAX);
         }
     }
 
     fn dislike(&mut self, host: &'static str, is_rule: bool) {
         self.disliked.push(host);
-        self.has_drifted = true;
+        self.drifted.add(Place::Host(host.to_owned()));
         self.cloudflare().edit(|cloudflare| {
             if is_rule {
                 // What stands was taken, and Cloudflare does not change its mind over it.
@@ -254,11 +292,18 @@ impl World {
     pub(crate) fn run_loop(&mut self, one: &Loop, is_shuffled: bool) -> Result<usize, Violation> {
         self.loops += 1;
         let desired = if self.is_blank { Vec::new() } else { self.objects.clone() };
-        self.disturb(one.intruders.iter().any(|(_, stranger)| stranger.touches_ours()));
-        self.has_drifted |= one.troubles.iter().any(Trouble::is_refusal);
-        let is_disturbed_here = !one.intruders.is_empty();
+        if one.troubles.iter().any(Trouble::is_refusal) {
+            self.drifted.add(Place::Everywhere);
+        }
         if !self.is_blank || !invariants::is_withheld(self) {
             self.claims.ask(&desired);
+        }
+        for object in desired.iter().filter(|object| object.is_secret()) {
+            let slots = object.rules().map(|(path, _)| (object.host, path));
+            slots.for_each(|slot| self.foreign().ask_login(slot));
+        }
+        if !self.settings.sees_drift() {
+            self.note_refused(&desired);
         }
         self.arm(one);
         self.outages.arm(self.cloudflare());
@@ -297,9 +342,23 @@ impl World {
         self.nothing_foreign_was_seen()?;
         let watched = self.cloudflare().watched();
         self.cloudflare().watch(&[]);
-        invariants::after_loop(self, &watched, is_disturbed_here)?;
-        outages::after_loop(self, one.troubles.is_empty() && !is_disturbed_here)?;
+        let touched_here = self.foreign().take_touched();
+        self.touch(&touched_here);
+        invariants::after_loop(self, &watched, &touched_here)?;
+        outages::after_loop(self, one.troubles.is_empty() && one.intruders.is_empty())?;
         Ok(done_writes(&calls))
+    }
+
+    /// What is refused beside something that is done passes for done, and what is back before its deletion was answered
+    /// passes for never gone.
+    fn note_refused(&mut self, desired: &[Object]) {
+        let refused = desired.iter().filter(|object| !rest::has_to_be_served(self, object));
+        let refused: Vec<&'static str> = refused.map(|object| object.host).collect();
+        let hidden = self.objects.iter().map(|object| object.host).filter(|_| self.is_blank);
+        let hosts: Vec<&'static str> = refused.into_iter().chain(hidden).collect();
+        for host in hosts {
+            self.drifted.add(Place::Host(host.to_owned()));
+        }
     }
 
     /// A limit that was told before holds on, for whoever calls.
@@ -346,7 +405,7 @@ impl World {
 
     /// One loop of the other owner's ExternalDNS. Says how much it wrote.
     pub(crate) fn run_other(&mut self) -> Result<usize, Violation> {
-        let mut variables = vec![("OWNER_ID", "other".to_owned()), ("CF_TUNNEL_ID", "home".to_owned())];
+        let mut variables = vec![("OWNER_ID", "other".to_owned()), ("CF_TUNNEL_ID", OTHER_TUNNEL.to_owned())];
         variables.push(("MASS_DELETION_LIMIT", "0".to_owned()));
         let instance = self.other.take().unwrap_or_else(|| Instance::start(&self.harness, &variables));
         let api = instance.program().external_dns().api;

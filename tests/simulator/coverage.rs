@@ -1,0 +1,98 @@
+//! How much of what is looked at the promises hold for. The rest is excused, and what is excused too often proves nothing.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+
+/// So many worlds tell something of the shares.
+const WORLDS_MIN: usize = 50;
+
+/// What there was, and for how many of it a promise holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Share {
+    held: usize,
+    all: usize,
+}
+
+impl Share {
+    pub(crate) fn count(&mut self, is_held: bool) {
+        self.all += 1;
+        self.held += usize::from(is_held);
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.held += other.held;
+        self.all += other.all;
+    }
+
+    fn percent(self) -> usize {
+        self.held * 100 / self.all.max(1)
+    }
+}
+
+impl Display for Share {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} % of {}", self.percent(), self.all)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Coverage {
+    /// Objects at rest, and those that have to be served.
+    pub(crate) at_rest: Share,
+    /// What was served by ours when a loop began, and what of it has to be served throughout.
+    pub(crate) throughout: Share,
+    /// Rules and records of ours at rest, and those that somebody has to have asked for.
+    pub(crate) asked: Share,
+    /// Hostnames beside a place that fails, and those that waited so long that they have to be served.
+    pub(crate) beside: Share,
+    /// Objects at rest that one thing alone excuses, by what it is.
+    pub(crate) excuses: BTreeMap<&'static str, usize>,
+}
+
+impl Coverage {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.at_rest.add(other.at_rest);
+        self.throughout.add(other.throughout);
+        self.asked.add(other.asked);
+        self.beside.add(other.beside);
+        for (excuse, count) in &other.excuses {
+            *self.excuses.entry(excuse).or_default() += count;
+        }
+    }
+
+    pub(crate) fn count_at_rest(&mut self, excuses: &[&'static str]) {
+        self.at_rest.count(excuses.is_empty());
+        if let [alone] = excuses {
+            *self.excuses.entry(alone).or_default() += 1;
+        }
+    }
+
+    /// What was looked at too seldom, in so many worlds.
+    pub(crate) fn is_too_little(&self, worlds: usize) -> Option<String> {
+        let floors = [
+            ("objects at rest", self.at_rest, 0),
+            ("what is served in a loop", self.throughout, 0),
+            ("rules and records at rest", self.asked, 0),
+            ("hostnames beside an outage", self.beside, 0),
+        ];
+        let (what, share, floor) = floors.into_iter().find(|(_, share, floor)| share.percent() < *floor)?;
+        (worlds >= WORLDS_MIN)
+            .then(|| format!("{what}: {share} are held to their promise, and {floor} % have to be"))
+    }
+}
+
+impl Display for Coverage {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let Self { at_rest, throughout, asked, beside, excuses } = self;
+        writeln!(
+            formatter,
+            "had to be served: at rest {at_rest} objects, throughout a loop {throughout} addresses, beside an outage \
+             {beside} hostnames; had to be asked for: at rest {asked} rules and records"
+        )?;
+        let mut excuses: Vec<_> = excuses.iter().collect();
+        excuses.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let excuses: Vec<String> =
+            excuses.iter().map(|(excuse, count)| format!("{excuse} {count}")).collect();
+        write!(formatter, "objects at rest with one excuse: {}", excuses.join(", "))
+    }
+}

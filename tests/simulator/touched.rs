@@ -1,0 +1,51 @@
+//! What somebody else than the program may have changed for visitors: what they get there is not its doing.
+
+use std::collections::BTreeSet;
+
+use crate::claims::Claims;
+use crate::objects::zone;
+use crate::settings::Settings;
+use crate::strangers::{OTHER_HOST, OTHER_TUNNEL};
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    Everywhere,
+    Zone(&'static str),
+    Tunnel(&'static str),
+    Host(String),
+}
+
+/// Places at which something was changed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touched(BTreeSet<Place>);
+
+impl Touched {
+    pub(crate) fn add(&mut self, place: Place) {
+        self.0.insert(place);
+    }
+
+    pub(crate) fn forget_hosts(&mut self, is_gone: impl Fn(&str) -> bool) {
+        self.0.retain(|place| !matches!(place, Place::Host(host) if is_gone(host)));
+    }
+
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.0.extend(other.0.iter().cloned());
+    }
+
+    /// Whether one of them decides what visitors of a hostname get.
+    pub(crate) fn has(&self, host: &str, claims: &Claims, settings: &Settings) -> bool {
+        self.0.iter().any(|place| match place {
+            Place::Everywhere => true,
+            Place::Zone(touched) => zone(host) == *touched,
+            Place::Tunnel(touched) if host == OTHER_HOST => *touched == OTHER_TUNNEL,
+            Place::Tunnel(touched) => claims.was_in(host, touched, settings),
+            Place::Host(touched) => is_served_with(host, touched),
+        })
+    }
+}
+
+/// Whether two hostnames are the same, or one is a wildcard that the other one is below: it takes over where a name goes.
+fn is_served_with(host: &str, other: &str) -> bool {
+    let is_above = |above: &str, below: &str| above.strip_prefix('*').is_some_and(|end| below.ends_with(end));
+    host == other || is_above(host, other) || is_above(other, host)
+}
