@@ -13,6 +13,9 @@ use crate::reconcile::{Policy, Settings};
 /// The reusable Access policies that protect the hostname or the path, by name or id, in their order; `none` opens it.
 pub const ACCESS_POLICY: &str = "webhook/access-policy";
 
+/// The names of all properties about Access begin so, those of a rule included.
+pub const ACCESS_PREFIX: &str = "webhook/access-";
+
 /// The time after which a visitor logs in again.
 pub const ACCESS_SESSION_DURATION: &str = "webhook/access-session-duration";
 

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
-use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
+use crate::reconcile::access_wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
 use crate::reconcile::canonical::{
     Canonical, Fault, INVALID, Problem, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
 };
@@ -148,11 +148,21 @@ fn asks_alike(one: &Endpoint, other: &Endpoint) -> bool {
     one.targets == other.targets && one.provider_specific == other.provider_specific
 }
 
-/// True if the endpoint asks for what stands. The word that opens does not show where nothing is protected.
-fn asks_for(candidate: &Endpoint, standing: &[Property]) -> bool {
-    let is_idle = |property: &&Property| *property.name == *ACCESS_POLICY && *property.value == *OPEN;
-    let shows = |property: &&Property| !is_idle(property);
-    candidate.provider_specific.iter().filter(shows).eq(standing.iter().filter(shows))
+/// True if the endpoint asks for what stands, as far as `shows` says. Both are sorted.
+fn asks_for(candidate: &Endpoint, standing: &[Property], shows: impl Fn(&Property) -> bool) -> bool {
+    let [asked, standing] = [&*candidate.provider_specific, standing]
+        .map(|properties| properties.iter().filter(|property| shows(property)));
+    asked.eq(standing)
+}
+
+/// The word that opens does not show where nothing is protected.
+fn is_idle(property: &Property) -> bool {
+    *property.name == *ACCESS_POLICY && *property.value == *OPEN
+}
+
+/// Until Access is read, which is after somebody asked for it, what stands shows no policies.
+fn is_of_access(property: &Property) -> bool {
+    property.name.starts_with(ACCESS_PREFIX)
 }
 
 /// The endpoint's object; empty if it is unknown.
@@ -194,9 +204,12 @@ impl<'a> Place<'a> {
             let stamped = stamp.as_ref().and_then(|stamp| stamp.resource.as_deref());
             prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
             let standing = if left.len() > 1 { self.standing() } else { None };
-            prefer(&mut left, |candidate| {
-                standing.as_ref().is_some_and(|standing| asks_for(candidate, standing))
-            });
+            if let Some(standing) = standing {
+                prefer(&mut left, |candidate| asks_for(candidate, &standing, |property| !is_idle(property)));
+                prefer(&mut left, |candidate| {
+                    asks_for(candidate, &standing, |property| !is_of_access(property))
+                });
+            }
         }
         prefer(&mut left, |candidate| is_possible(candidate, settings));
         left.first().copied().unwrap_or(of)

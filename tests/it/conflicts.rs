@@ -1,9 +1,10 @@
 //! Several objects that ask for one hostname and path: the same one has it in every loop, and the others are told.
 
-use cloudflare_emulator::{Plan, Visit};
+use cloudflare_emulator::{Plan, Token, Visit, Visitor};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
-use test_support::harness::{Harness, Program, endpoint, published};
+use serde_json::json;
+use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
 
 fn of(resource: &str, mut endpoint: Endpoint) -> Endpoint {
     endpoint.labels.set("resource", resource);
@@ -255,6 +256,36 @@ fn an_object_of_several_paths_keeps_one_that_it_changes_as_a_rival_comes() {
     let rival = with_path("ingress/one/web", host, "/api", "http://rival:80");
     run(&program, &[whole, api("http://changed:80"), rival]);
     assert_eq!(served(&harness, host, "/api"), "http://changed:80");
+}
+
+/// After a restart nobody has read of Access yet, so what stands shows no policies.
+#[test]
+fn an_object_with_a_login_keeps_its_path_after_a_restart_whoever_comes() {
+    let (harness, host) = (Harness::new(), "login.example.com");
+    harness.cloudflare.edit(|cloudflare| {
+        cloudflare.set_up_access("my-team");
+        let everyone = json!({"name": "staff", "decision": "allow", "include": [{"everyone": {}}]});
+        cloudflare.add_policy(&everyone).expect("a policy");
+        *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
+    });
+    let protected = |resource: &str, path: &str, service: &str| {
+        let service = [("tunnel-service", service), ("tunnel-path-prefix", path), ("access-policy", "staff")];
+        of(resource, endpoint(host, &service))
+    };
+    let held = [
+        protected("ingress/two/app", "/admin", "http://admin:80"),
+        protected("ingress/three/db", "/api", "http://api:80"),
+    ];
+    let program = harness.start();
+    for _ in 0..3 {
+        run(&program, &held);
+    }
+    drop(program);
+    let rival = protected("ingress/one/web", "/api", "http://rival:80");
+    run(&harness.start(), &[&held[..], &[rival]].concat());
+    let visit = harness.cloudflare.visit_as(Visitor::WithLogin, host, "/api");
+    let Visit::Served { service, .. } = visit else { panic!("{visit}") };
+    assert_eq!(service, "http://api:80");
 }
 
 #[test]

@@ -200,8 +200,10 @@ fn nothing_is_left(world: &mut World, checked: &[&Object]) -> Result<(), Violati
         for record in records.filter(is_record) {
             let is_held = !is_excused(&record.name);
             looked_at.count(is_held);
-            if is_held && !is_wanted(&record.name) {
+            if !checked.iter().any(|object| object.host == record.name) {
                 vanishing.insert(record.name.clone());
+            }
+            if is_held && !is_wanted(&record.name) {
                 left.push(format!("{record:?}"));
             }
         }
@@ -228,7 +230,7 @@ fn nothing_is_left(world: &mut World, checked: &[&Object]) -> Result<(), Violati
         }
     });
     world.coverage.asked.add(looked_at);
-    // So many at once are held back.
+    // So many at once are held back, where nothing else of them is wanted.
     if settings.mass_deletion_limit > 0 && vanishing.len() > settings.mass_deletion_limit {
         return Ok(());
     }
