@@ -17,6 +17,8 @@ pub(crate) struct Claims {
     hosts: BTreeMap<&'static str, History>,
     /// The services that an object without mistake asked for.
     asked: BTreeSet<String>,
+    /// Those for whole hostnames by objects that have another one for a path.
+    divided: BTreeSet<String>,
     is_wildcard_changed: bool,
 }
 
@@ -36,6 +38,8 @@ pub(crate) struct History {
     pub(crate) was_protected: bool,
     /// ExternalDNS merges its objects, and shows one of them at a time.
     pub(crate) is_merged: bool,
+    /// Several objects asked for one of its paths.
+    pub(crate) has_rivals: bool,
 }
 
 impl Claims {
@@ -50,9 +54,15 @@ impl Claims {
             history.namespaces.insert(object.namespace);
             history.tunnels.insert(object.tunnel);
             history.was_protected |= object.is_secret();
+            if object.is_divided() {
+                self.divided.insert(object.service.clone());
+            }
             if object.is_sound() {
                 self.asked.extend(object.rules().map(|(_, service)| service.to_owned()));
             }
+        }
+        for ((host, _), objects) in &slots {
+            self.hosts.entry(host).or_default().has_rivals |= objects.len() > 1;
         }
         for host in objects::merged_hosts(desired) {
             self.hosts.entry(host).or_default().is_merged = true;
@@ -86,6 +96,11 @@ impl Claims {
 
     pub(crate) fn was_asked(&self, service: &str) -> bool {
         self.asked.contains(service)
+    }
+
+    /// Whether a service of a whole hostname leaves the requests of a path to another one.
+    pub(crate) fn is_divided(&self, service: &str) -> bool {
+        self.divided.contains(service)
     }
 
     pub(crate) fn history(&self, host: &str) -> History {

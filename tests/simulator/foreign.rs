@@ -161,6 +161,12 @@ impl Foreign {
         std::mem::take(&mut self.touched)
     }
 
+    /// Whether the service is that of a rule of somebody's for a wildcard.
+    pub(crate) fn is_of_wildcard(&self, service: &str) -> bool {
+        let mut rules = self.documents.values().flat_map(|document| &document.rules);
+        rules.any(|rule| rule.contains(service) && place(rule).hostname.starts_with('*'))
+    }
+
     pub(crate) fn is_orphaned(&self, host: &str) -> bool {
         self.orphaned.contains(host)
     }

@@ -6,7 +6,7 @@ use test_support::external_dns::SyncPolicy;
 
 use crate::coverage::Share;
 use crate::foreign;
-use crate::objects::{CONTESTED, HOSTS, OPEN, Object, SECRET, SILENT, url};
+use crate::objects::{CONTESTED, GROUP_PATH, HOSTS, OPEN, Object, SECRET, SILENT, url};
 use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_URL, THEIRS, WILD};
 use crate::touched::Touched;
 use crate::world::World;
@@ -79,6 +79,7 @@ pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched)
         }
     }
     let by_members: Vec<&Watched> = watched.iter().filter(|one| one.visitor == Visitor::WithLogin).collect();
+    watched.iter().try_for_each(|one| stays_divided(world, one))?;
     let is_touched_here =
         |one: &Watched| hosts_of(&one.url).any(|host| here.has(host, &world.claims, &world.settings));
     watched.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| stays_closed(world, one))?;
@@ -134,7 +135,9 @@ fn stays_served(world: &World, watched: &Watched) -> Result<bool, Violation> {
         return Ok(false);
     }
     let is_handed_over = is_by(first, is_of_objects) && is_by(last, |service| service == WILD);
-    let is_promised = is_by(last, is_of_objects) || is_handed_over;
+    // What Cloudflare refuses cannot be led anywhere, and is withdrawn all the same.
+    let is_led = !hosts_of(&watched.url).any(|host| world.disliked.contains(&host));
+    let is_promised = is_by(last, is_of_objects) || (is_handed_over && is_led);
     // What stood beside what is withdrawn may get its requests until it goes.
     let is_between = |change: &VisitChange| {
         is_handed_over
@@ -171,6 +174,18 @@ fn stays_closed(world: &World, watched: &Watched) -> Result<(), Violation> {
     Ok(())
 }
 
+/// Where an object has a service of its own for a path, the one of its whole hostname never gets the path's requests.
+fn stays_divided(world: &World, watched: &Watched) -> Result<(), Violation> {
+    let mut hosts = hosts_of(&watched.url).filter(|host| watched.url == url(host, Some(GROUP_PATH)));
+    // Of rivals either may have the path.
+    let is_promised = |host: &str| !world.is_touched(host) && !world.claims.history(host).has_rivals;
+    let got = || watched.changes.iter().flat_map(|change| &change.got).filter_map(service);
+    if hosts.any(is_promised) && got().any(|service| world.claims.is_divided(service)) {
+        return Err(Violation::new("undivided", watched.to_string()));
+    }
+    Ok(())
+}
+
 /// Somebody else's rule keeps its requests, also on a hostname of ours, as long as that is wanted.
 fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     let Some(theirs) = watched.changes.first().and_then(|change| service(change.got.first()?)) else {
@@ -191,7 +206,10 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
         Some(service) => service == theirs || narrower.iter().any(|object| object.service == service),
         None => is_protected && matches!(visit, Visit::Refused { .. }),
     };
-    let is_theirs = theirs.starts_with(THEIRS) && !world.settings.takes_rules() && !is_withdrawn;
+    // Who asks for a name below their wildcard has it, wherever that is served.
+    let is_asked = world.objects.iter().any(|object| !object.host.starts_with('*') && is_on(object.host));
+    let is_taken = is_asked && world.foreign().is_of_wildcard(theirs);
+    let is_theirs = theirs.starts_with(THEIRS) && !world.settings.takes_rules() && !is_withdrawn && !is_taken;
     if is_theirs && !watched.changes.iter().flat_map(|change| &change.got).all(is_kept) {
         return Err(Violation::new("neighbour", watched.to_string()));
     }

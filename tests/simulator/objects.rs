@@ -33,6 +33,9 @@ pub(crate) const OPEN: &str = "http://open";
 /// And of those that say nothing, where nothing protects them by default.
 pub(crate) const SILENT: &str = "http://silent";
 
+/// A policy that some objects name beside another one.
+pub(crate) const ON_CALL: &str = "on-call";
+
 /// An object with one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
@@ -78,7 +81,7 @@ pub(crate) enum Mistake {
 }
 
 /// Where the second rule of an object with a group stands.
-const GROUP_PATH: &str = "/api";
+pub(crate) const GROUP_PATH: &str = "/api";
 
 const OTHER_SERVICE: &str = "http://open.other.svc:80";
 
@@ -221,6 +224,11 @@ impl Object {
     pub(crate) fn rules(&self) -> impl Iterator<Item = (Option<&'static str>, &str)> {
         let group = self.group.iter().map(|service| (Some(GROUP_PATH), &**service));
         [(self.path, &*self.service)].into_iter().chain(group)
+    }
+
+    /// Whether it has one service for its hostname and another one for a path.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.group.is_some()
     }
 
     /// Whether it may be published as it is.

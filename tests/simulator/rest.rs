@@ -13,9 +13,9 @@ use crate::invariants::{self, Violation, service};
 use crate::objects::{Access, Object, url};
 use crate::steps::Loop;
 use crate::strangers::{OTHER_HOST, OTHER_SERVICE, application_hosts};
-use crate::world::{INTERVAL, World};
+use crate::world::World;
 
-/// Loops that may still write something. CONTRIBUTING.md names what this and the next one come to.
+/// Loops that may still write something, one a minute. CONTRIBUTING.md names what this and the next one come to.
 const LOOPS_MAX: usize = 14;
 
 /// So many in a row that write nothing are at rest: a move's time of grace is shorter.
@@ -93,19 +93,20 @@ fn may_write_after_restart(world: &World) -> bool {
 
 fn one_loop(world: &mut World, seed: u64) -> Result<usize, Violation> {
     let writes = world.run_loop(&Loop { seed, ..Loop::default() }, false)?;
-    world.pass(INTERVAL)?;
+    world.pass(world.settings.interval)?;
     Ok(writes)
 }
 
 fn settle(world: &mut World) -> Result<(), Violation> {
+    let (most, enough) = (world.settings.loops_in(LOOPS_MAX), world.settings.loops_in(LOOPS_IDLE));
     let mut idle = 0;
     for seed in 0.. {
         idle = if one_loop(world, seed)? == 0 { idle + 1 } else { 0 };
-        if idle == LOOPS_IDLE {
+        if idle == enough {
             break;
         }
         let loops = seed as usize + 1;
-        if loops == LOOPS_MAX + LOOPS_IDLE {
+        if loops == most + enough {
             return Err(Violation::new("rest", format!("something is still written after {loops} loops")));
         }
     }
@@ -119,7 +120,7 @@ fn settle_other(world: &mut World) -> Result<(), Violation> {
         if world.run_other()? == 0 {
             break;
         }
-        world.pass(INTERVAL)?;
+        world.pass(world.settings.interval)?;
     }
     let visit = world.cloudflare().visit(OTHER_HOST, "/");
     let is_excused = world.foreign().is_orphaned(OTHER_HOST);
@@ -166,6 +167,8 @@ fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
             settings.ownership == "txt" && settings.registry != TXT_BELOW && object.host == "example.org",
         ),
         ("merged", history.is_merged),
+        ("filter", !settings.lets_in(object.host)),
+        ("policy", world.lacks_policy && object.access != Access::Silent),
     ];
     all.into_iter().filter(|(_, stands)| *stands).map(|(excuse, _)| excuse).collect()
 }
@@ -189,7 +192,8 @@ fn is_served_at(world: &World, object: &Object, path: Option<&str>, wanted: &str
 fn nothing_is_left(world: &mut World, checked: &[&Object]) -> Result<(), Violation> {
     let settings = &world.settings;
     let goes = settings.policy == SyncPolicy::Sync && settings.sees_drift();
-    let is_wanted = |host: &str| world.objects.iter().any(|object| object.host == host);
+    let is_wanted =
+        |host: &str| world.objects.iter().any(|object| object.host == host) && settings.lets_in(host);
     let (mut looked_at, mut left, mut vanishing) = (Share::default(), Vec::new(), BTreeSet::new());
     world.cloudflare().edit(|cloudflare| {
         let foreign = world.foreign();

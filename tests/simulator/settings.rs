@@ -29,6 +29,11 @@ pub(crate) struct Settings {
     pub(crate) second_connector: Option<u64>,
     /// Milliseconds for which lists leave out a new application.
     pub(crate) listing_lag: u64,
+    /// Where alone something may be published, if not everywhere.
+    pub(crate) domain_filter: &'static str,
+    pub(crate) request_timeout: Duration,
+    /// ExternalDNS's. Shorter than the time of grace, one loop sees a move half done.
+    pub(crate) interval: Duration,
 }
 
 impl Settings {
@@ -64,6 +69,9 @@ impl Settings {
             delays,
             second_connector,
             listing_lag: random.weighted(&[(3, 0), (1, 30_000)]),
+            domain_filter: random.weighted(&[(9, ""), (1, "example.com"), (1, "example.org")]),
+            request_timeout: Duration::from_secs(random.weighted(&[(4, 12), (1, 6)])),
+            interval: Duration::from_secs(random.weighted(&[(4, 60), (1, 20)])),
         }
     }
 
@@ -78,10 +86,12 @@ impl Settings {
             ("ACCESS_GUARD", self.access_guard.to_string()),
             ("ACCESS_OPT_OUT", self.access_opt_out.to_string()),
             ("MOVE_GRACE", self.move_grace.to_owned()),
+            ("REQUEST_TIMEOUT", format!("{}s", self.request_timeout.as_secs())),
         ];
         let texts = [
             ("ADOPT", self.adopt),
             ("DEFAULT_SERVICE", self.default_service),
+            ("DOMAIN_FILTER", self.domain_filter),
             ("DEFAULT_ACCESS_POLICY", self.default_access_policy),
         ];
         all.extend(
@@ -120,6 +130,16 @@ impl Settings {
     /// Whether an object that says nothing of Access is protected.
     pub(crate) fn protects_silence(&self) -> bool {
         !self.default_access_policy.is_empty()
+    }
+
+    /// Whether the hostname may be published.
+    pub(crate) fn lets_in(&self, host: &str) -> bool {
+        host.ends_with(self.domain_filter)
+    }
+
+    /// How many loops there are in so many minutes.
+    pub(crate) fn loops_in(&self, minutes: usize) -> usize {
+        minutes * 60 / usize::try_from(self.interval.as_secs()).expect("seconds").max(1)
     }
 
     /// Where what names no tunnel is served.

@@ -54,10 +54,14 @@ pub(crate) enum Step {
     Tunnel {
         is_there: bool,
     },
-    /// Cloudflare refuses a hostname from now on: its record, or its rules.
+    /// Whether one of the policies that objects name is there.
+    Policy {
+        is_there: bool,
+    },
+    /// Cloudflare refuses something of a hostname from now on.
     Dislike {
         host: &'static str,
-        is_rule: bool,
+        what: Disliked,
     },
     Like,
     /// From now on one place at Cloudflare fails, and no other.
@@ -66,6 +70,14 @@ pub(crate) enum Step {
     Loop(Loop),
     /// Everything that goes wrong ends. What is wanted has to come about then.
     Rest,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disliked {
+    Record,
+    Rules,
+    /// The rules with a path, and no other.
+    Paths,
 }
 
 /// One loop of ExternalDNS.
@@ -149,10 +161,11 @@ fn change(random: &mut Random, settings: &Settings, number: usize) -> Step {
         },
         93..95 => Step::Status { zone: "inner.example.com", status: random.pick(&["pending", "active"]) },
         95 => Step::Connectors { tunnel: random.pick(&["home", "office"]), count: random.pick(&[0, 1, 2]) },
-        96 => Step::Tunnel { is_there: random.chance(40) },
+        96 if random.chance(50) => Step::Tunnel { is_there: random.chance(40) },
+        96 => Step::Policy { is_there: random.chance(30) },
         97..99 => {
             let host = if random.chance(80) { random.pick(&HOSTS) } else { random.pick(&CONTESTED) };
-            Step::Dislike { host, is_rule: random.chance(50) }
+            Step::Dislike { host, what: random.pick(&[Disliked::Record, Disliked::Rules, Disliked::Paths]) }
         }
         _ => Step::Like,
     }

@@ -18,12 +18,12 @@ use crate::foreign::{self, Foreign};
 use crate::instance::Instance;
 use crate::invariants::{self, Violation};
 use crate::mend;
-use crate::objects::{self, Object};
+use crate::objects::{self, ON_CALL, Object};
 use crate::outages::{self, Outages};
 use crate::random::Random;
 use crate::rest;
 use crate::settings::Settings;
-use crate::steps::{Loop, Step};
+use crate::steps::{Disliked, Loop, Step};
 use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_SERVICE, OTHER_TUNNEL, OTHER_URL};
 use crate::touched::{Place, Touched};
 use crate::trace::Trace;
@@ -36,6 +36,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Longer than any way to the edge.
 const EDGE_MAX: Duration = Duration::from_secs(1);
+
+/// What the policy that objects name beside another one is called while it is gone.
+const RENAMED: &str = "renamed";
 
 /// The watch over tunnels gets its turn so often.
 const WATCH_PERIOD: Duration = Duration::from_secs(5);
@@ -66,6 +69,8 @@ pub(crate) struct World {
     pub(crate) outages: Outages,
     /// Cloudflare answers every call with 429 so long, however many loops that takes.
     limited_until: Duration,
+    /// One of the policies that objects name is gone.
+    pub(crate) lacks_policy: bool,
     pub(crate) trace: Trace,
     pub(crate) loops: usize,
     pub(crate) coverage: Coverage,
@@ -94,6 +99,7 @@ impl World {
             disliked: Vec::new(),
             outages: Outages::default(),
             limited_until: Duration::ZERO,
+            lacks_policy: false,
             trace: Trace::default(),
             loops: 0,
             coverage: Coverage::default(),
@@ -162,7 +168,8 @@ impl World {
                 self.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut(tunnel).connectors = *count);
             }
             Step::Tunnel { is_there } => self.set_office(*is_there),
-            Step::Dislike { host, is_rule } => self.dislike(host, *is_rule),
+            Step::Policy { is_there } => self.set_policy(*is_there),
+            Step::Dislike { host, what } => self.dislike(host, *what),
             Step::Like => {
                 self.disliked.clear();
                 self.cloudflare().edit(|cloudflare| cloudflare.whims_mut().like_all());
@@ -171,7 +178,7 @@ impl World {
             Step::OutageOver => self.outages.end(),
             Step::Loop(one) => {
                 self.run_loop(one, true)?;
-                self.pass(INTERVAL)?;
+                self.pass(self.settings.interval)?;
             }
             Step::Rest => rest::run(self)?,
         }
@@ -251,22 +258,39 @@ impl World {
         }
     }
 
-    fn dislike(&mut self, host: &'static str, is_rule: bool) {
+    /// A policy with another name is as good as gone, and may be in use.
+    fn set_policy(&mut self, is_there: bool) {
+        self.lacks_policy = !is_there;
+        self.cloudflare().edit(|cloudflare| {
+            let mut policies = cloudflare.policies().iter();
+            let Some(id) = policies.find(|policy| [ON_CALL, RENAMED].contains(&&*policy.name)) else {
+                return;
+            };
+            let id = id.id.clone();
+            let name = if is_there { ON_CALL } else { RENAMED };
+            name.clone_into(&mut cloudflare.policy_mut(&id).name);
+        });
+    }
+
+    fn dislike(&mut self, host: &'static str, what: Disliked) {
         self.disliked.push(host);
         self.drifted.add(Place::Host(host.to_owned()));
         self.cloudflare().edit(|cloudflare| {
-            if is_rule {
-                // What stands was taken, and Cloudflare does not change its mind over it.
-                let tunnels =
-                    cloudflare.tunnels().iter().map(|tunnel| foreign::document(cloudflare, &tunnel.id));
-                let standing: Vec<String> = tunnels.flat_map(|document| document.rules).collect();
-                let is_disliked = move |rule: &Rule| {
-                    rule.hostname == host && !standing.iter().any(|text| text == rule.raw.get())
-                };
-                cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, is_disliked);
-            } else {
-                cloudflare.whims_mut().dislike_name(host, Refusal::new(400, 9000, "DNS name is not liked"));
-            }
+            let is_meant = match what {
+                Disliked::Record => {
+                    let refusal = Refusal::new(400, 9000, "DNS name is not liked");
+                    return cloudflare.whims_mut().dislike_name(host, refusal);
+                }
+                Disliked::Rules => |_: &Rule| true,
+                Disliked::Paths => |rule: &Rule| !rule.path.is_empty(),
+            };
+            // What stands was taken, and Cloudflare does not change its mind over it.
+            let tunnels = cloudflare.tunnels().iter().map(|tunnel| foreign::document(cloudflare, &tunnel.id));
+            let standing: Vec<String> = tunnels.flat_map(|document| document.rules).collect();
+            let is_disliked = move |rule: &Rule| {
+                rule.hostname == host && is_meant(rule) && !standing.iter().any(|text| text == rule.raw.get())
+            };
+            cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, is_disliked);
         });
     }
 
@@ -278,6 +302,7 @@ impl World {
         self.outages.end();
         self.limited_until = Duration::ZERO;
         self.set_office(true);
+        self.set_policy(true);
         let connectors = self.settings.connectors();
         self.cloudflare().edit(|cloudflare| {
             cloudflare.token_mut(TOKEN).zones = None;
@@ -321,7 +346,7 @@ impl World {
             endpoints = objects::endpoints(&reversed, &mut random);
         }
         let controller = self.controller(one.replica);
-        let outcome = self.converse(controller, &endpoints);
+        let outcome = self.converse(controller, self.settings.request_timeout, &endpoints);
         // What is under way to the edge arrives.
         self.cloudflare().advance_clock(EDGE_MAX);
         let is_crashed = one.troubles.iter().any(|trouble| trouble.is_crash());
@@ -378,17 +403,22 @@ impl World {
         }
     }
 
-    fn converse(&mut self, controller: Controller, desired: &[Endpoint]) -> Result<Changes, Failure> {
-        let time = self.time();
-        let records = || timed(&time, || controller.records());
+    fn converse(
+        &mut self,
+        controller: Controller,
+        timeout: Duration,
+        desired: &[Endpoint],
+    ) -> Result<Changes, Failure> {
+        let time = Stopwatch { time: self.time(), timeout };
+        let records = || time.take(|| controller.records());
         let is_crd = controller.registry == Registry::Crd;
         let current = if is_crd { self.applied.current() } else { records()? };
-        let adjusted = timed(&time, || controller.adjust(desired))?;
+        let adjusted = time.take(|| controller.adjust(desired))?;
         let changes = controller.plan(&current, &adjusted);
         if changes == Changes::default() {
             return Ok(changes);
         }
-        let apply = || timed(&time, || controller.apply(&changes));
+        let apply = || time.take(|| controller.apply(&changes));
         if is_crd {
             self.applied.apply(&changes, apply, records)?
         } else {
@@ -414,7 +444,7 @@ impl World {
         self.arm(&Loop::default());
         let controller = Controller { api, registry: Registry::Noop, policy: SyncPolicy::Sync };
         let wanted = published(OTHER_HOST, OTHER_SERVICE);
-        let outcome = self.converse(controller, &[wanted]);
+        let outcome = self.converse(controller, REQUEST_TIMEOUT, &[wanted]);
         self.cloudflare().advance_clock(EDGE_MAX);
         self.cloudflare().clear_faults();
         let calls = self.cloudflare().take_calls();
@@ -500,13 +530,21 @@ fn done_writes(calls: &[Call]) -> usize {
     calls.iter().filter(is_done).count()
 }
 
-/// The answer of a call, which is a defect if it comes after the deadline.
-fn timed<T>(time: &Time, call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    let begun = time.now();
-    let answer = call();
-    let taken = time.now() - begun;
-    if taken > REQUEST_TIMEOUT + DELAY_MAX {
-        return Err(Failure::Fatal(format!("an answer after {taken:?}")));
+/// Sees that answers come in time.
+struct Stopwatch {
+    time: Time,
+    timeout: Duration,
+}
+
+impl Stopwatch {
+    /// The answer of a call, which is a defect if it comes after the deadline.
+    fn take<T>(&self, call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        let begun = self.time.now();
+        let answer = call();
+        let taken = self.time.now() - begun;
+        if taken > self.timeout + DELAY_MAX {
+            return Err(Failure::Fatal(format!("an answer after {taken:?}")));
+        }
+        answer
     }
-    answer
 }
