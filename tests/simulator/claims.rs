@@ -17,8 +17,6 @@ pub(crate) struct Claims {
     hosts: BTreeMap<&'static str, History>,
     /// The services that an object without mistake asked for.
     asked: BTreeSet<String>,
-    /// Those for whole hostnames by objects that have another one for a path.
-    divided: BTreeSet<String>,
     is_wildcard_changed: bool,
 }
 
@@ -54,9 +52,6 @@ impl Claims {
             history.namespaces.insert(object.namespace);
             history.tunnels.insert(object.tunnel);
             history.was_protected |= object.is_secret();
-            if object.is_divided() {
-                self.divided.insert(object.service.clone());
-            }
             if object.is_sound() {
                 self.asked.extend(object.rules().map(|(_, service)| service.to_owned()));
             }
@@ -96,11 +91,6 @@ impl Claims {
 
     pub(crate) fn was_asked(&self, service: &str) -> bool {
         self.asked.contains(service)
-    }
-
-    /// Whether a service of a whole hostname leaves the requests of a path to another one.
-    pub(crate) fn is_divided(&self, service: &str) -> bool {
-        self.divided.contains(service)
     }
 
     pub(crate) fn history(&self, host: &str) -> History {
