@@ -100,6 +100,8 @@ impl Gate<'_> {
     }
 
     fn held_rule(&mut self, tunnel: &TunnelId, edit: &RuleEdit) -> Option<Reason> {
+        // Of what was refused only removals come here: a rule that was refused is not planned, as the rest of its object
+        // has to wait with it. One question for both is simpler than one for removals alone.
         let refused = self.refused.reason(&tunnel_work(tunnel, edit), self.snapshot, self.now);
         refused.or_else(|| {
             let write = rule_write_against(tunnel, edit, self.snapshot, &self.owned)?;
