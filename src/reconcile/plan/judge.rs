@@ -60,9 +60,8 @@ impl<'a> Judge<'a> {
                 .into_iter()
                 .map(|wanted| Wanted {
                     publication: wanted.publication.and_then(|publication| {
-                        self.allowed(&publication, wanted.resource.as_deref())?;
+                        self.allowed(name, &publication, wanted.resource.as_deref())?;
                         if publication.access == AccessWish::Open {
-                            self.may_open(name, &publication, wanted.resource.as_deref())?;
                             self.look_at_opening(&publication, &host, &openings, &going)?;
                         }
                         let publication = self.publication(publication, &host, &wished)?;
@@ -92,7 +91,7 @@ impl<'a> Judge<'a> {
             let opened = request.wanted.iter().filter_map(|wanted| {
                 let publication = wanted.publication.as_ref().ok()?;
                 let is_open = publication.access == AccessWish::Open
-                    && self.may_open(name, publication, wanted.resource.as_deref()).is_ok();
+                    && self.allowed(name, publication, wanted.resource.as_deref()).is_ok();
                 is_open.then_some(publication)
             });
             openings.0.extend(opened.map(|one| (name.clone(), one.path().map(Into::into))));
@@ -100,14 +99,27 @@ impl<'a> Judge<'a> {
         openings
     }
 
-    /// Says no where the namespace guard does not allow the object what it asks for.
-    fn allowed(self, publication: &Publication, resource: Option<&str>) -> Result<(), Reason> {
+    /// Says no where the namespace guard does not allow the object what it asks for, or to open a hostname that another
+    /// namespace holds. What it refuses opens nothing, and so is no reason to withhold what others open.
+    fn allowed(self, name: &str, publication: &Publication, resource: Option<&str>) -> Result<(), Reason> {
         let Some(guard) = &self.settings.policy.namespace_guard else {
             return Ok(());
         };
-        match resource.and_then(namespace::namespace_of) {
-            Some(asking) if guard.allows(publication, asking) => Ok(()),
-            asking => Err(Reason::NamespaceGuard { allowed: asking.map(|asking| guard.allowed(asking)) }),
+        let Some(asking) = resource.and_then(namespace::namespace_of) else {
+            return Err(Reason::NamespaceGuard { allowed: None });
+        };
+        if !guard.allows(publication, asking) {
+            return Err(Reason::NamespaceGuard { allowed: Some(guard.allowed(asking)) });
+        }
+        // Whoever else asks for a held hostname is refused when that hostname is planned.
+        if publication.access != AccessWish::Open {
+            return Ok(());
+        }
+        let own = self.snapshot.own_records_of(name, self.settings);
+        let holder = own.first().and_then(|own| namespace::holder(&own.stamp));
+        match holder.filter(|holder| **holder != *stamp::namespace_digest(asking)) {
+            Some(holder) => Err(Reason::NamespaceHeld { holder }),
+            None => Ok(()),
         }
     }
 
@@ -116,21 +128,6 @@ impl<'a> Judge<'a> {
         let rule = publication.rule.as_ref().filter(|_| !self.earlier.refused.is_empty());
         let refused = rule.and_then(|rule| self.earlier.refused.get(&rule_work(&publication.tunnel, rule)));
         refused.map_or(Ok(()), |reason| Err(reason.clone()))
-    }
-
-    /// Says no for the namespace guard. What it refuses opens nothing, and so is no reason to withhold what others open.
-    fn may_open(self, name: &str, publication: &Publication, resource: Option<&str>) -> Result<(), Reason> {
-        self.allowed(publication, resource)?;
-        if self.settings.policy.namespace_guard.is_none() {
-            return Ok(());
-        }
-        let asking = resource.and_then(namespace::namespace_of);
-        let own = self.snapshot.own_records_of(name, self.settings);
-        let holder = own.first().and_then(|own| namespace::holder(&own.stamp));
-        match holder.filter(|holder| asking.map(stamp::namespace_digest).as_ref() != Some(holder)) {
-            Some(holder) => Err(Reason::NamespaceHeld { holder }),
-            None => Ok(()),
-        }
     }
 
     /// The ids of our applications that nothing will rely on once all openings are done.
