@@ -1,0 +1,184 @@
+//! An endpoint that cannot be published as it is asked for stays, and says what is wrong with it.
+
+use super::*;
+
+/// The problem for which the one rule is refused, which must not change when it is read again.
+fn problem_of(endpoint: &Endpoint) -> String {
+    let canonical = read_one(endpoint, &settings());
+    let again = read_one(&canonical.endpoint, &settings());
+    assert_eq!(canonical.publication, again.publication);
+    canonical.publication.expect_err("it is invalid").to_string()
+}
+
+/// ExternalDNS takes a missing endpoint for a deleted one, so a typing mistake must not take a hostname off the
+/// internet.
+#[test]
+fn an_invalid_endpoint_stays_and_says_what_is_wrong() {
+    let service = ("webhook/tunnel-service", "http://web.shop.svc:80");
+    for (label, said, culprit) in [
+        ("a service that is none", vec![("webhook/tunnel-service", "web.shop:80")], "tunnel-service is"),
+        ("a service with a path", vec![("webhook/tunnel-service", "http://web.shop.svc/x")], "has no path"),
+        ("an unknown tunnel", vec![("webhook/tunnel", "nowhere"), service], "configured: home, office"),
+        ("a misspelled property", vec![service, ("webhook/tunnel-sevrice", "http://x")], "did you mean"),
+        ("access that is half said", vec![("webhook/access-required", "true"), service], "aud-tag"),
+        ("an empty service", vec![("webhook/tunnel-service", "")], "is missing"),
+        ("no service at all", vec![("webhook/tunnel", "home")], "tunnel-service is missing"),
+        ("an option alone", vec![("webhook/origin-no-tls-verify", "true")], "tunnel-service is missing"),
+        (
+            "a property set twice",
+            vec![("webhook/tunnel", "home"), ("webhook/tunnel", "office"), service],
+            "is set twice",
+        ),
+    ] {
+        let (name, target, set_identifier, properties) =
+            adjusted(endpoint("a.example.com", "A", "192.0.2.1", &said)).expect(label);
+        assert_eq!((&*name, &*set_identifier), ("a.example.com", ""), "{label}");
+        assert_eq!(target, format!("{HOME}.cfargotunnel.com"), "{label}");
+        let [(name, problem)] = &properties[..] else { panic!("{label}: {properties:?}") };
+        assert_eq!(name, INVALID, "{label}");
+        assert!(problem.contains(culprit), "{label}: {problem}");
+    }
+}
+
+/// It took no request, so what it was to protect, or to serve otherwise, went to the rule around it.
+#[test]
+fn a_path_that_nobody_asks_for_is_refused() {
+    let service = ("webhook/tunnel-service", "http://web:80");
+    let (path, prefix) = ("webhook/tunnel-path", "webhook/tunnel-path-prefix");
+    let problem = |property, text| {
+        let read =
+            read_one(&endpoint("a.example.com", "A", "192.0.2.1", &[service, (property, text)]), &settings());
+        read.publication.err().map(|problem| problem.to_string())
+    };
+    for (property, text, culprit) in [
+        (prefix, "/admin ", "a blank"),
+        (prefix, " /admin", "a blank"),
+        (prefix, "/admin /", "a blank"),
+        (prefix, "/admin\u{a0}", "a blank"),
+        (prefix, "//admin", "one `/`"),
+        (prefix, "/../admin", "`..`"),
+        (prefix, "/shop/./admin", "`..`"),
+        (prefix, "/shop/..", "`..`"),
+        (path, "^/admin ", "a blank"),
+        (path, " ^/admin", "a blank"),
+        (path, "^/admin(/|$) ", "a blank"),
+    ] {
+        let said = problem(property, text).unwrap_or_else(|| panic!("{text:?} is published"));
+        assert!(said.contains(property) && said.contains(culprit), "{text:?}: {said}");
+    }
+    for (property, text) in [
+        // A visitor writes %20.
+        (prefix, "/My Documents/a .txt"),
+        (prefix, "/.well-known"),
+        (prefix, "/a..b/..."),
+        (prefix, "/proxy/https://example.com"),
+        (prefix, "//"),
+        (path, r"^/\.\./"),
+        (path, "^//"),
+        (path, "^/my file"),
+        (path, r"^/admin\s"),
+    ] {
+        assert_eq!(problem(property, text), None, "{text:?}");
+    }
+}
+
+/// As punycode of the letters that are there it would be a name that no browser asks for.
+#[test]
+fn a_name_that_idna_would_fold_is_refused() {
+    let service = [("webhook/tunnel-service", "http://web:80")];
+    for letters in
+        ["sh\u{ad}op", "\u{ff53}hop", "sh\u{200b}op", "cafe\u{301}", "\u{fb01}sh", "a\u{202e}b", "a\u{a0}b"]
+    {
+        let name = format!("{letters}.example.com");
+        let [adjusted] = &adjust(&[endpoint(&name, "A", "192.0.2.1", &service)], &settings()).endpoints[..]
+        else {
+            panic!("{name:?}")
+        };
+        let problem = adjusted.property(INVALID).unwrap_or_default();
+        assert!(problem.contains("the name is"), "{name:?}: {problem}");
+    }
+}
+
+/// Another instance serves it, or the tunnel was taken off the configuration.
+#[test]
+fn a_service_beside_a_tunnel_that_is_not_configured_is_invalid() {
+    let service = ("webhook/tunnel-service", "http://web:80");
+    let target = format!("{ELSEWHERE}.cfargotunnel.com");
+    let problem = problem_of(&endpoint("a.example.com", "CNAME", &target, &[service]));
+    assert!(problem.contains(&format!("tunnel {ELSEWHERE}, which is not configured")), "{problem}");
+}
+
+/// If it were left out, everybody could see what was meant for few.
+#[test]
+fn a_misspelled_limit_makes_the_endpoint_invalid() {
+    for name in ["webhook/acces-required", "webhook/Access-Required", "webhook/origin-iprules"] {
+        let said = [(name, "true"), ("webhook/tunnel-service", "http://web:80")];
+        let problem = problem_of(&endpoint("a.example.com", "A", "192.0.2.1", &said));
+        assert!(problem.contains(name), "{problem}");
+    }
+}
+
+#[test]
+fn two_services_for_one_name_are_none() {
+    for targets in ["http://web:80 http://other:80", "unix:/a.sock unix:/b.sock"] {
+        let endpoint = endpoint("a.example.com", "CNAME", targets, &[]);
+        let canonical = read_one(&endpoint, &settings());
+        assert!(canonical.publication.is_err(), "{targets}");
+    }
+}
+
+#[test]
+fn a_path_that_belongs_to_no_rule_is_a_mistake_of_every_group() {
+    let said = [
+        ("webhook/tunnel-path", "^/x"),
+        ("webhook/tunnel-service.api", "http://api:80"),
+        ("webhook/tunnel-path.api", "^/api"),
+        ("webhook/tunnel-service.images", "http://images:80"),
+        ("webhook/tunnel-path.images", "^/images"),
+    ];
+    let (settings, stray) = (settings(), endpoint("a.example.com", "A", "192.0.2.1", &said));
+    let read = EndpointReader::new(&settings, Notes::with_room(0)).read(&stray);
+    assert_eq!(read.len(), 2);
+    for one in read {
+        let problem = one.publication.expect_err("a mistake").to_string();
+        assert!(problem.contains("has no group and belongs to no rule"), "{problem}");
+    }
+    assert!(
+        read_one(&endpoint("a.example.com", "A", "192.0.2.1", &said[1..3]), &settings).publication.is_ok()
+    );
+}
+
+#[test]
+fn a_record_alone_has_neither_a_path_nor_an_option() {
+    let none = ("webhook/tunnel-service", "none");
+    let problem = |other| problem_of(&endpoint("a.example.com", "A", "192.0.2.1", &[none, other]));
+    for other in [("webhook/tunnel-path", "^/x"), ("webhook/origin-no-tls-verify", "true")] {
+        assert!(problem(other).contains("there is no rule"), "{other:?}");
+    }
+    let alone = endpoint("a.example.com", "A", "192.0.2.1", &[none]);
+    assert!(read_one(&alone, &settings()).publication.is_ok());
+}
+
+#[test]
+fn the_other_rules_of_an_object_say_for_which_they_wait() {
+    let told = |path: (&str, &str)| {
+        let said = [
+            ("webhook/tunnel-service", "http://a:80"),
+            ("webhook/tunnel-service.api", "http://b:80/mistake"),
+            path,
+        ];
+        let endpoint = endpoint("a.example.com", "A", "192.0.2.1", &said);
+        let (settings, mut waits) = (settings(), String::new());
+        for read in EndpointReader::new(&settings, Notes::with_room(0)).read(&endpoint) {
+            let problem = read.publication.map_err(|problem| problem.to_string()).err().unwrap_or_default();
+            if problem.contains("waits for") {
+                waits = problem;
+            }
+        }
+        waits
+    };
+    let known = told(("webhook/tunnel-path.api", "^/api"));
+    assert!(known.contains(r#"the object's rule for path "^/api", which is invalid"#), "{known}");
+    let unknown = told(("webhook/tunnel-paht.api", "^/api"));
+    assert!(unknown.contains("another rule of the object, whose path is not known: "), "{unknown}");
+}

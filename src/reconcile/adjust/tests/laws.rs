@@ -1,0 +1,119 @@
+//! What is adjusted stays as it is, whatever was asked for and in whichever order.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Random endpoints found these: each once changed or vanished when it was adjusted again.
+#[test]
+fn odd_endpoints_are_adjusted_once_and_for_all() {
+    let service = ("webhook/tunnel-service", "http://web:80");
+    for endpoint in [
+        endpoint("a.example.com", "CNAME", "", &[("webhook/tunnel-path", "^/x")]),
+        endpoint("a.example.com", "CNAME", "", &[("webhook/tunnel", "false"), ("webhook/tunnel", "")]),
+        endpoint("a.example.com", "CNAME", "HTTP://web:80/", &[("/", "a"), ("/", "b")]),
+        endpoint("a.example.com", "CNAME", "HTTP://web:80/", &[("webhook/x", "a"), ("webhook/x", "b")]),
+        endpoint("\u{fffc}", "A", "192.0.2.1", &[service, ("webhook/origin-connect-timeout", "x")]),
+        endpoint(
+            "a.example.com",
+            "CNAME",
+            &format!("{HOME}.cfargotunnel.com {OFFICE}.cfargotunnel.com"),
+            &[service],
+        ),
+    ] {
+        let once = adjust(std::slice::from_ref(&endpoint), &settings()).endpoints;
+        assert_eq!(once.len(), 1, "{endpoint:?}");
+        assert_eq!(adjust(&once, &settings()).endpoints, once, "{endpoint:?}");
+    }
+}
+
+fn any_property() -> impl Strategy<Value = (String, String)> {
+    let name = prop_oneof![
+        Just("webhook/tunnel-service".to_owned()),
+        Just("webhook/tunnel-path".to_owned()),
+        Just("webhook/tunnel-path-prefix".to_owned()),
+        Just("webhook/tunnel".to_owned()),
+        Just("webhook/origin-connect-timeout".to_owned()),
+        Just("webhook/origin-ip-rules".to_owned()),
+        Just("webhook/access-required".to_owned()),
+        Just("webhook/access-team-name".to_owned()),
+        Just("webhook/access-aud-tag".to_owned()),
+        "webhook/(tunnel|origin|access)-[a-z]{0,4}",
+        "webhook/tunnel-(service|path|path-prefix)\\.[ab]",
+        "[a-z/]{0,8}",
+    ];
+    let value = prop_oneof![
+        Just("http://web:80".to_owned()),
+        Just("none".to_owned()),
+        Just("office".to_owned()),
+        Just("true".to_owned()),
+        Just("false".to_owned()),
+        Just("/api".to_owned()),
+        Just("30s".to_owned()),
+        "\\PC{0,12}",
+    ];
+    (name, value)
+}
+
+fn any_endpoint() -> impl Strategy<Value = Endpoint> {
+    let target = prop_oneof![
+        Just("http://web:80".to_owned()),
+        Just("http://Other:80/".to_owned()),
+        Just("http_status:404".to_owned()),
+        Just(format!("{HOME}.cfargotunnel.com")),
+        Just(format!("{OFFICE}.cfargotunnel.com.")),
+        Just("192.0.2.1".to_owned()),
+        "\\PC{0,12}",
+    ];
+    (
+        prop_oneof![Just("a.example.com".to_owned()), Just("*.Example.com.".to_owned()), "\\PC{0,20}"],
+        prop_oneof![Just("CNAME"), Just("A"), Just("AAAA"), Just("TXT")],
+        prop::collection::vec(target, 0..3),
+        "[a-z]{0,3}",
+        prop::collection::vec(any_property(), 0..5),
+    )
+        .prop_map(|(dns_name, record_type, targets, set_identifier, properties)| Endpoint {
+            dns_name,
+            targets,
+            record_type: record_type.to_owned(),
+            set_identifier,
+            record_ttl: 300,
+            labels: Labels::default(),
+            provider_specific: properties
+                .into_iter()
+                .map(|(name, value)| Property::new(name, value))
+                .collect(),
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn adjusting_twice_changes_nothing(
+        endpoints in prop::collection::vec(any_endpoint(), 0..6),
+        default in prop::option::of(prop::sample::select(vec!["http://{name}:80", "http://web:80"])),
+        origin_defaults in prop::sample::subsequence(
+            vec![
+                value(OriginOption::ConnectTimeout, "5s"),
+                value(OriginOption::IpRules, r#"[{"prefix":"10.0.0.0/8","allow":true}]"#),
+            ],
+            0..=2,
+        ),
+    ) {
+        let mut settings = settings();
+        settings.policy.origin_defaults = origin_defaults.into_iter().collect();
+        settings.policy.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
+        let once = adjust(&endpoints, &settings).endpoints;
+        let twice = adjust(&once, &settings).endpoints;
+        prop_assert_eq!(once, twice);
+    }
+
+    #[test]
+    fn the_order_of_the_request_does_not_matter(endpoints in prop::collection::vec(any_endpoint(), 0..6)) {
+        let forward = adjust(&endpoints, &settings());
+        let backward: Vec<Endpoint> = endpoints.into_iter().rev().collect();
+        let backward = adjust(&backward, &settings());
+        prop_assert_eq!((forward.endpoints, forward.notes), (backward.endpoints, backward.notes));
+    }
+}
