@@ -1,0 +1,186 @@
+//! The model beside the real controller, as `tests/externaldns` writes down what that one did.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::*;
+
+/// A turn of the real controller, which `tests/externaldns` plays and writes down.
+#[derive(Debug, Deserialize)]
+struct Loop {
+    registry: String,
+    prefix: String,
+    policy: String,
+    current: Option<Vec<Endpoint>>,
+    desired: Option<Vec<Endpoint>>,
+    changes: Asked,
+}
+
+/// Loops of the real controller with the registry `crd`, each of which stands on those before.
+#[derive(Debug, Deserialize)]
+struct History {
+    policy: String,
+    turns: Vec<Turn>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Turn {
+    desired: Option<Vec<Endpoint>>,
+    /// The call that fails: `apply`, or the `records` after it.
+    fault: String,
+    shown: Option<Vec<Endpoint>>,
+    current: Vec<Endpoint>,
+    changes: Asked,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Asked {
+    create: Vec<Endpoint>,
+    update_old: Vec<Endpoint>,
+    update_new: Vec<Endpoint>,
+    delete: Vec<Endpoint>,
+}
+
+impl Asked {
+    fn of(changes: Changes) -> Self {
+        let Changes { create, update_old, update_new, delete } = changes;
+        Self { create, update_old, update_new, delete }
+    }
+
+    /// As sets: the real one has an order only within pairs.
+    fn canonical(self) -> [Vec<Value>; 4] {
+        [self.create, self.update_old, self.update_new, self.delete].map(canonical)
+    }
+}
+
+fn canonical(mut list: Vec<Endpoint>) -> Vec<Value> {
+    let key = |one: &Endpoint| format!("{} {} {}", one.dns_name, one.record_type, one.set_identifier);
+    list.sort_by_key(key);
+    let values = list.into_iter().map(|mut endpoint| {
+        endpoint.provider_specific.sort();
+        serde_json::to_value(endpoint).expect("plain data")
+    });
+    values.collect()
+}
+
+/// A list of endpoints, and each list that the real one may make of it.
+#[derive(Debug, Deserialize)]
+struct Merge {
+    endpoints: Vec<Endpoint>,
+    outcomes: Vec<Vec<Endpoint>>,
+}
+
+/// An answer of a webhook, and what the real controller did.
+#[derive(Debug, Deserialize)]
+struct Answered {
+    call: String,
+    answer: String,
+    reaction: String,
+}
+
+/// All orders of a list.
+fn orders(list: &[Endpoint]) -> Vec<Vec<Endpoint>> {
+    let Some((first, rest)) = list.split_first() else { return vec![Vec::new()] };
+    let places = |order: Vec<Endpoint>| {
+        (0..=order.len()).map(move |place| {
+            let mut order = order.clone();
+            order.insert(place, first.clone());
+            order
+        })
+    };
+    orders(rest).into_iter().flat_map(places).collect()
+}
+
+/// One outcome of a merge, whatever its order.
+fn as_set(outcome: Vec<Endpoint>) -> BTreeSet<String> {
+    let texts = outcome.into_iter().map(|mut endpoint| {
+        endpoint.provider_specific.sort();
+        serde_json::to_string(&endpoint).expect("plain data")
+    });
+    texts.collect()
+}
+
+fn policy(name: &str) -> SyncPolicy {
+    match name {
+        "sync" => SyncPolicy::Sync,
+        "upsert-only" => SyncPolicy::UpsertOnly,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_loop_of_the_model_asks_for_what_the_real_controller_asked_for() {
+    let loops = include_str!("../../../externaldns/loops.json");
+    for (text, number) in loops.lines().zip(1..) {
+        let one: Loop = serde_json::from_str(text).expect("a loop");
+        let registry = match (&*one.registry, &*one.prefix) {
+            ("noop", _) => Registry::Noop,
+            ("txt", "") => TXT,
+            ("txt", "%{record_type}-x.") => TXT_BELOW,
+            other => panic!("{other:?}"),
+        };
+        let planned = registry.plan(&one.current.unwrap_or_default(), &one.desired.unwrap_or_default());
+        let changes = Asked::of(policy(&one.policy).allowed(planned));
+        assert_eq!(changes.canonical(), one.changes.canonical(), "loop {number}: {text}");
+    }
+}
+
+#[test]
+fn a_history_of_the_registry_crd_asks_for_what_the_real_controller_asked_for() {
+    let histories = include_str!("../../../externaldns/crd_histories.json");
+    for (text, number) in histories.lines().zip(1..) {
+        let history: History = serde_json::from_str(text).expect("a history");
+        let mut applied = AppliedRecords::default();
+        for (turn, nth) in history.turns.into_iter().zip(1..) {
+            let current = applied.current();
+            assert_eq!(canonical(current.clone()), canonical(turn.current), "history {number}, turn {nth}");
+            let planned = Registry::Crd.plan(&current, &turn.desired.unwrap_or_default());
+            let changes = policy(&history.policy).allowed(planned);
+            if changes != Changes::default() {
+                let answer = |call: &str| if turn.fault == call { Err(()) } else { Ok(()) };
+                let shown = turn.shown.unwrap_or_default();
+                let read = || answer("records").map(|()| shown);
+                // A failure shows in what is taken for published in the next turn.
+                let _ = applied.apply(&changes, || answer("apply"), read);
+            }
+            let asked = turn.changes.canonical();
+            assert_eq!(Asked::of(changes).canonical(), asked, "history {number}, turn {nth}");
+        }
+    }
+}
+
+#[test]
+fn endpoints_of_several_objects_become_what_the_real_one_makes_of_them_in_some_order() {
+    let merges = include_str!("../../../externaldns/merges.json");
+    for (text, number) in merges.lines().zip(1..) {
+        let merge: Merge = serde_json::from_str(text).expect("a merge");
+        let outcomes = orders(&merge.endpoints).into_iter().flat_map(|order| orders(&merged(order)));
+        let ours: BTreeSet<_> = outcomes.map(|order| as_set(deduplicated(order))).collect();
+        let theirs: BTreeSet<_> = merge.outcomes.into_iter().map(as_set).collect();
+        assert_eq!(ours, theirs, "list {number}: {text}");
+    }
+}
+
+#[test]
+fn an_answer_does_to_the_model_what_it_does_to_the_real_controller() {
+    let answers = include_str!("../../../externaldns/answers.json");
+    for text in answers.lines() {
+        let answered: Answered = serde_json::from_str(text).expect("an answer");
+        let heard = match &*answered.answer {
+            "garbage" => Heard::Garbage,
+            "nothing" => Heard::Nothing,
+            status => Heard::Status(status.parse().expect("a status")),
+        };
+        let expected = if answered.call == "apply" { 204 } else { 200 };
+        let reaction = match &*answered.reaction {
+            "done" => Reaction::Done,
+            "soft" => Reaction::Soft,
+            "ends" => Reaction::Ends,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(heard.reaction(expected), reaction, "{text}");
+    }
+}
