@@ -1,0 +1,242 @@
+//! Where in the list a rule of ours stands.
+
+use super::*;
+
+#[test]
+fn a_rule_stands_directly_before_the_first_foreign_rule_that_covers_it() {
+    for (label, before, rule, after) in [
+        (
+            "only the catch-all covers it",
+            vec!["x.example.com - foreign", "- - rest"],
+            ("a.example.com", ""),
+            vec!["x.example.com - foreign", "a.example.com - own", "- - rest"],
+        ),
+        (
+            "a wildcard covers it, a foreign path rule of its host does not",
+            vec!["a.example.com ^/x foreign", "*.example.com - foreign", "- - rest"],
+            ("a.example.com", ""),
+            vec!["a.example.com ^/x foreign", "a.example.com - own", "*.example.com - foreign", "- - rest"],
+        ),
+        (
+            "a wildcard on a path does not cover it",
+            vec!["*.example.com ^/x foreign", "- - rest"],
+            ("a.example.com", ""),
+            vec!["*.example.com ^/x foreign", "a.example.com - own", "- - rest"],
+        ),
+        (
+            "the same path text of all hosts covers it",
+            vec!["- ^/x foreign", "- - rest"],
+            ("a.example.com", "^/x"),
+            vec!["a.example.com ^/x own", "- ^/x foreign", "- - rest"],
+        ),
+        (
+            "a wider prefix covers it, a narrower one does not",
+            vec!["* ^/api/v2/x(/|$) foreign", "* ^/api(/|$) foreign", "- - rest"],
+            ("a.example.com", "^/api/v2(/|$)"),
+            vec![
+                "* ^/api/v2/x(/|$) foreign",
+                "a.example.com ^/api/v2(/|$) own",
+                "* ^/api(/|$) foreign",
+                "- - rest",
+            ],
+        ),
+        (
+            "a wildcard in upper case, or with a dot, matches nothing and covers nothing",
+            vec![
+                "*.Example.com - foreign",
+                "*.example.com. - foreign",
+                "a.example.com ^/x foreign",
+                "- - rest",
+            ],
+            ("a.example.com", ""),
+            vec![
+                "*.Example.com - foreign",
+                "*.example.com. - foreign",
+                "a.example.com ^/x foreign",
+                "a.example.com - own",
+                "- - rest",
+            ],
+        ),
+        (
+            "a narrower one of ours stands in front of a foreign rule that does not cover it",
+            vec!["a.example.com ^/v1 own", "*.example.com ^/x foreign", "- - rest"],
+            ("a.example.com", ""),
+            vec!["a.example.com ^/v1 own", "*.example.com ^/x foreign", "a.example.com - own", "- - rest"],
+        ),
+        (
+            "of ours that are in no order, those that share no host with it stand in front",
+            vec!["m.example.com ^/api own", "z.example.com - own", "a.example.com - own", "- - rest"],
+            ("m.example.com", ""),
+            vec![
+                "m.example.com ^/api own",
+                "z.example.com - own",
+                "a.example.com - own",
+                "m.example.com - own",
+                "- - rest",
+            ],
+        ),
+        (
+            "a rule for everything in the middle is one of the first that cover it",
+            vec!["x.example.com - foreign", "* - foreign", "y.example.com - foreign", "- - rest"],
+            ("a.example.com", ""),
+            vec![
+                "x.example.com - foreign",
+                "a.example.com - own",
+                "* - foreign",
+                "y.example.com - foreign",
+                "- - rest",
+            ],
+        ),
+        (
+            "where nothing covers it, it stands last and a catch-all behind it",
+            vec!["x.example.com - foreign"],
+            ("a.example.com", ""),
+            vec!["x.example.com - foreign", "a.example.com - own", "- - http_status:404"],
+        ),
+    ] {
+        let edited = edit(&list(&before), &[put(wanted(rule.0, rule.1, "http://own"))]);
+        assert_eq!(lines(&edited.document), after, "{label}");
+    }
+}
+
+#[test]
+fn our_rules_stand_from_narrow_to_wide() {
+    let sorted = [
+        "a.example.com ^/api/v2/ own",
+        "b.example.com ^/api/v1 own",
+        "a.example.com ^/api(/|$) own",
+        r"a.example.com \.(jpg|png)$ own",
+        "a.example.com ^/ own",
+        "a.example.com - own",
+        "b.example.com - own",
+        "*.b.example.com - own",
+        "*.example.com ^/x own",
+        "*.example.com - own",
+        "- - rest",
+    ];
+    let puts: Vec<_> = sorted[..10]
+        .iter()
+        .map(|line| {
+            let [host, path, _] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            put(wanted(host, if path == "-" { "" } else { path }, "http://own"))
+        })
+        .collect();
+    let together = edit(&list(&["- - rest"]), &puts);
+    assert_eq!(lines(&together.document), sorted);
+
+    let one_by_one = puts
+        .iter()
+        .rev()
+        .fold(list(&["- - rest"]), |list, put| edit(&list, std::slice::from_ref(put)).document);
+    assert_eq!(lines(&one_by_one), sorted);
+}
+
+#[test]
+fn a_rule_of_ours_that_stands_well_is_not_moved() {
+    for (label, rules) in [
+        (
+            "a foreign rule that overlaps it was put behind it",
+            vec!["a.example.com - own", "* ^/x foreign", "- - rest"],
+        ),
+        (
+            "hosts that share nothing are in another order",
+            vec!["b.example.com - own", "a.example.com - own", "- - rest"],
+        ),
+        (
+            "a wildcard that has no host in common with it stands in front",
+            vec!["*.example.net - own", "a.example.com - own", "- - rest"],
+        ),
+        (
+            "a foreign rule stands between two of ours",
+            vec!["*.example.com ^/x own", "* ^/x foreign", "a.example.com - own", "- - rest"],
+        ),
+    ] {
+        let document = list(&rules);
+        let puts: Vec<_> = document
+            .rules()
+            .iter()
+            .filter(|rule| is_own(rule))
+            .map(|rule| put(wanted(rule.hostname(), rule.path().unwrap_or_default(), "http://own")))
+            .collect();
+        let edited = edit(&document, &puts);
+        assert!(!edited.changed, "{label}: {:?}", lines(&edited.document));
+        for rule in document.rules().iter().filter(|rule| is_own(rule)) {
+            assert!(!document.is_shadowed(&hostname(rule.hostname()), rule.path(), &is_own), "{label}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_of_ours_that_is_shadowed_is_moved_and_no_other() {
+    for (label, before, (host, path), after) in [
+        (
+            "behind a foreign rule that covers it",
+            vec![
+                "z.example.com - own",
+                "*.example.com - foreign",
+                "a.example.com - own",
+                "b.example.com - own",
+                "- - rest",
+            ],
+            ("a.example.com", ""),
+            vec![
+                "a.example.com - own",
+                "z.example.com - own",
+                "*.example.com - foreign",
+                "b.example.com - own",
+                "- - rest",
+            ],
+        ),
+        (
+            "behind a wider one of ours",
+            vec!["*.example.com - own", "a.example.com - own", "- - rest"],
+            ("a.example.com", ""),
+            vec!["a.example.com - own", "*.example.com - own", "- - rest"],
+        ),
+        (
+            "behind a wildcard of ours on one path, which would take some of its requests",
+            vec!["*.example.com ^/x own", "a.example.com - own", "- - rest"],
+            ("a.example.com", ""),
+            vec!["a.example.com - own", "*.example.com ^/x own", "- - rest"],
+        ),
+        (
+            "behind a wider one of ours, with a foreign rule between them",
+            vec!["* ^/x foreign", "*.example.com - own", "* ^/y foreign", "a.example.com - own", "- - rest"],
+            ("a.example.com", ""),
+            vec!["* ^/x foreign", "a.example.com - own", "*.example.com - own", "* ^/y foreign", "- - rest"],
+        ),
+        (
+            "behind one of ours that overlaps it and is wider",
+            vec!["a.example.com api own", "a.example.com ^/v1 own", "* ^/x foreign", "- - rest"],
+            ("a.example.com", "^/v1"),
+            vec!["a.example.com ^/v1 own", "a.example.com api own", "* ^/x foreign", "- - rest"],
+        ),
+        (
+            "spelled so that it matches nothing",
+            vec!["*.Example.com - own", "a.example.com - foreign", "- - rest"],
+            ("*.example.com", ""),
+            vec!["a.example.com - foreign", "*.example.com - own", "- - rest"],
+        ),
+    ] {
+        let document = list(&before);
+        assert!(document.is_shadowed(&hostname(host), Some(path), &is_own), "{label}");
+        let edited = edit(&document, &[put(wanted(host, path, "http://own"))]);
+        assert_eq!(lines(&edited.document), after, "{label}");
+        assert!(!edited.document.is_shadowed(&hostname(host), Some(path), &is_own), "{label}");
+    }
+}
+
+/// One that is spelled wrong moves when it is put, and the place of the other depends on where it is then.
+#[test]
+fn the_order_of_edits_does_not_matter_where_their_places_depend_on_each_other() {
+    let document = list(&["*.b.example.com - own", "_X.example.com ^/api(/|$) own", "- - rest"]);
+    let edits = [
+        put(wanted("_x.example.com", "", "http://own")),
+        put(wanted("_x.example.com", "^/api(/|$)", "http://own")),
+    ];
+    let expected =
+        ["_x.example.com ^/api(/|$) own", "_x.example.com - own", "*.b.example.com - own", "- - rest"];
+    let reversed: Vec<_> = edits.iter().rev().cloned().collect();
+    assert_eq!(lines(&edit(&document, &edits).document), expected);
+    assert_eq!(lines(&edit(&document, &reversed).document), expected);
+}
