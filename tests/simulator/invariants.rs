@@ -99,6 +99,16 @@ pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched)
     }
 }
 
+/// Looks at a loop of the other owner, of whose hostnames nobody else's visitors learn.
+pub(crate) fn after_other(watched: &[Watched], touched: &Touched, world: &World) -> Result<(), Violation> {
+    let is_theirs =
+        |one: &&Watched| hosts_of(&one.url).any(|host| touched.has(host, &world.claims, &world.settings));
+    match watched.iter().filter(|one| !is_theirs(one)).find(|one| one.changes.len() > 1) {
+        Some(changed) => Err(Violation::new("neighbour", changed.to_string())),
+        None => Ok(()),
+    }
+}
+
 /// The hostname of ours that visitors ask for.
 fn hosts_of(address: &str) -> impl Iterator<Item = &'static str> {
     HOSTS.into_iter().chain(CONTESTED).filter(move |host| address.starts_with(&url(host, None)))

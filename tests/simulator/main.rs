@@ -33,7 +33,6 @@ mod touched;
 mod trace;
 mod world;
 
-use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -43,7 +42,7 @@ use std::time::{Duration, Instant};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 
 use crate::coverage::Coverage;
-use crate::shrink::{Outcome, Script};
+use crate::shrink::Script;
 
 /// What may be said.
 const ARGUMENTS: &str =
@@ -147,7 +146,7 @@ fn main() -> ExitCode {
 /// One world, run twice.
 fn run_one(order: &Order) -> bool {
     let script = Script::of(order.seed, order.rounds);
-    let (first, second) = (run(&script), run(&script));
+    let (first, second) = (script.run(), script.run());
     for line in first.trace.lines() {
         println!("{line}");
     }
@@ -192,7 +191,7 @@ fn run_many(order: &Order) -> bool {
                         return;
                     }
                     let script = Script::of(seed, order.rounds);
-                    let outcome = run(&script);
+                    let outcome = script.run();
                     loops.fetch_add(outcome.loops, Ordering::Relaxed);
                     worlds.fetch_add(1, Ordering::Relaxed);
                     coverage.lock().expect("nobody panics").add(&outcome.coverage);
@@ -227,21 +226,10 @@ fn run_many(order: &Order) -> bool {
     failures.is_empty() && too_little.is_none()
 }
 
-/// The world; where the run itself panics, that is its failure.
-fn run(script: &Script) -> Outcome {
-    panic::catch_unwind(AssertUnwindSafe(|| script.run())).unwrap_or_else(|_| Outcome {
-        failure: Some(("panic", "see above".to_owned())),
-        trace: trace::Trace::default(),
-        loops: 0,
-        coverage: Coverage::default(),
-        said: Vec::new(),
-    })
-}
-
 /// Prints the smallest script that fails so, and what the program said in it.
 fn report(order: &Order, seed: u64, script: &Script, kind: &'static str) {
-    let script = if order.shrinks && kind != "panic" { script.shrunk(kind) } else { script.clone() };
-    let outcome = run(&script);
+    let script = if order.shrinks { script.shrunk(kind) } else { script.clone() };
+    let outcome = script.run();
     println!("--- seed {seed}, as few steps as fail so ---\n{:#?}", script.settings);
     for step in &script.steps {
         println!("{step:?}");

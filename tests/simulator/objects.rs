@@ -193,11 +193,10 @@ impl Object {
     /// It says something else of Access, and so its services have other names.
     pub(crate) fn set_access(&mut self, access: Access, settings: &Settings) {
         let kind = service_kind(access, settings);
-        let named = |service: &str| {
-            service.split_once('-').map_or_else(String::new, |(_, own)| format!("{kind}-{own}"))
-        };
-        self.service = named(&self.service);
-        self.group = self.group.as_deref().map(named);
+        for service in [&mut self.service].into_iter().chain(&mut self.group) {
+            let (_, own) = service.split_once('-').expect("each begins with its kind");
+            *service = format!("{kind}-{own}");
+        }
         self.access = access;
         self.is_forbidden = access == Access::Open && !settings.access_opt_out;
     }

@@ -198,8 +198,7 @@ fn nothing_is_left(world: &mut World, checked: &[&Object]) -> Result<(), Violati
     world.cloudflare().edit(|cloudflare| {
         let foreign = world.foreign();
         let is_excused = |host: &str| !goes || foreign.is_orphaned(host) || world.disliked.contains(&host);
-        let is_record =
-            |record: &&Record| is_ours(record) && record.kind == "CNAME" && record.name != OTHER_HOST;
+        let is_record = |record: &&Record| is_ours(record) && record.kind == "CNAME" && !is_of_other(record);
         let records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
         for record in records.filter(is_record) {
             let is_held = !is_excused(&record.name);
@@ -214,7 +213,7 @@ fn nothing_is_left(world: &mut World, checked: &[&Object]) -> Result<(), Violati
         let tunnels = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
         for rule in tunnels.flat_map(|tunnel| foreign.ours(cloudflare, &tunnel.id)) {
             let place = place(&rule);
-            if place.hostname == OTHER_HOST {
+            if rule.contains(OTHER_SERVICE) {
                 continue;
             }
             let mut on_host = world.objects.iter().filter(|object| object.host == place.hostname);
@@ -239,4 +238,8 @@ fn nothing_is_left(world: &mut World, checked: &[&Object]) -> Result<(), Violati
         return Ok(());
     }
     left.pop().map_or(Ok(()), |left| Err(Violation::new("leftover", left)))
+}
+
+fn is_of_other(record: &Record) -> bool {
+    record.comment.as_deref().is_some_and(|comment| comment.contains("owner=other"))
 }

@@ -37,6 +37,25 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Each takes one setting back to what it is by default. What objects are made by is not among them.
+    pub(crate) const PLAINER: [fn(&mut Self); 11] = [
+        |settings| (settings.ownership, settings.registry) = ("comment", Registry::Noop),
+        |settings| settings.policy = SyncPolicy::Sync,
+        |settings| settings.adopt = "",
+        |settings| settings.mass_deletion_limit = 0,
+        |settings| settings.namespace_guard = false,
+        |settings| settings.default_service = "",
+        |settings| settings.access_guard = false,
+        |settings| settings.domain_filter = "",
+        |settings| (settings.delays, settings.second_connector) = ([0; 3], None),
+        |settings| settings.listing_lag = 0,
+        |settings| {
+            settings.move_grace = "30s";
+            settings.request_timeout = Duration::from_secs(12);
+            settings.interval = Duration::from_secs(60);
+        },
+    ];
+
     pub(crate) fn random(random: &mut Random) -> Self {
         let (ownership, registry) = random.weighted(&[
             (4, ("comment", Registry::Noop)),

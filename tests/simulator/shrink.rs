@@ -1,4 +1,7 @@
-//! A failing world made smaller: steps are left out as long as it fails in the same way.
+//! A failing world made smaller: steps are left out, and what goes wrong in them and is set, as long as it fails in the
+//! same way.
+
+use std::panic::{self, AssertUnwindSafe};
 
 use crate::coverage::Coverage;
 use crate::random::Random;
@@ -33,7 +36,18 @@ impl Script {
         Self { settings, steps }
     }
 
+    /// What comes of it. Where the run itself panics, that is its failure.
     pub(crate) fn run(&self) -> Outcome {
+        panic::catch_unwind(AssertUnwindSafe(|| self.play())).unwrap_or_else(|_| Outcome {
+            failure: Some(("panic", "see above".to_owned())),
+            trace: Trace::default(),
+            loops: 0,
+            coverage: Coverage::default(),
+            said: Vec::new(),
+        })
+    }
+
+    fn play(&self) -> Outcome {
         let mut world = World::new(self.settings.clone());
         let failure = self.steps.iter().find_map(|step| world.run(step).err());
         Outcome {
@@ -66,21 +80,39 @@ impl Script {
                 }
             }
             if chunk == 1 {
-                return smallest.calmed(kind);
+                return smallest.calmed(kind).plain(kind);
             }
             chunk = chunk.div_ceil(2);
         }
     }
 
-    /// The same with as few troubles.
+    /// The same with as few troubles and intruders.
     fn calmed(mut self, kind: &str) -> Self {
         for index in 0..self.steps.len() {
             let Step::Loop(one) = &self.steps[index] else { continue };
-            let mut calm = one.clone();
-            calm.troubles.clear();
-            calm.intruders.clear();
+            let (troubles, intruders) = (one.troubles.len(), one.intruders.len());
+            // From the last one, so that those before keep their places.
+            for left_out in (0..troubles + intruders).rev() {
+                let mut fewer = self.clone();
+                let Step::Loop(one) = &mut fewer.steps[index] else { break };
+                if left_out < troubles {
+                    one.troubles.remove(left_out);
+                } else {
+                    one.intruders.remove(left_out - troubles);
+                }
+                if fewer.fails_as(kind) {
+                    self = fewer;
+                }
+            }
+        }
+        self
+    }
+
+    /// The same with as few settings.
+    fn plain(mut self, kind: &str) -> Self {
+        for plainer in Settings::PLAINER {
             let mut fewer = self.clone();
-            fewer.steps[index] = Step::Loop(calm);
+            plainer(&mut fewer.settings);
             if fewer.fails_as(kind) {
                 self = fewer;
             }

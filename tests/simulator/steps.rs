@@ -146,7 +146,9 @@ fn outage(random: &mut Random, settings: &Settings, number: &mut usize) -> Vec<S
 
 fn change(random: &mut Random, settings: &Settings, number: usize) -> Step {
     match random.below(100) {
-        0..50 => Step::Put(Object::random(random, settings, number)),
+        0..48 => Step::Put(Object::random(random, settings, number)),
+        48 => Step::Other,
+        49 => Step::Policy { is_there: random.chance(30) },
         50..60 => Step::Mistype { which: random.below(50), seed: random.next() },
         60..72 => Step::Remove { which: random.below(50) },
         72..75 => Step::Blank(random.chance(40)),
@@ -161,8 +163,7 @@ fn change(random: &mut Random, settings: &Settings, number: usize) -> Step {
         },
         93..95 => Step::Status { zone: "inner.example.com", status: random.pick(&["pending", "active"]) },
         95 => Step::Connectors { tunnel: random.pick(&["home", "office"]), count: random.pick(&[0, 1, 2]) },
-        96 if random.chance(50) => Step::Tunnel { is_there: random.chance(40) },
-        96 => Step::Policy { is_there: random.chance(30) },
+        96 => Step::Tunnel { is_there: random.chance(40) },
         97..99 => {
             let host = if random.chance(80) { random.pick(&HOSTS) } else { random.pick(&CONTESTED) };
             Step::Dislike { host, what: random.pick(&[Disliked::Record, Disliked::Rules, Disliked::Paths]) }

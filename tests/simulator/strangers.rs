@@ -24,6 +24,8 @@ const COVERED: [&str; 2] = ["shop.example.com", "d.example.org"];
 
 /// What another owner publishes in the same account with a program of its own.
 pub(crate) const OTHER_HOST: &str = "other.example.com";
+/// What it wants as objects do, and has if it was the first.
+pub(crate) const OTHER_WISH: &str = "t.example.com";
 pub(crate) const OTHER_TUNNEL: &str = "home";
 pub(crate) const OTHER_URL: &str = "https://other.example.com/";
 pub(crate) const OTHER_SERVICE: &str = "http://neighbour:80";

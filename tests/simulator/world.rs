@@ -24,7 +24,7 @@ use crate::random::Random;
 use crate::rest;
 use crate::settings::Settings;
 use crate::steps::{Disliked, Loop, Step};
-use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_SERVICE, OTHER_TUNNEL, OTHER_URL};
+use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_SERVICE, OTHER_TUNNEL, OTHER_URL, OTHER_WISH};
 use crate::touched::{Place, Touched};
 use crate::trace::Trace;
 
@@ -378,9 +378,8 @@ impl World {
     /// passes for never gone.
     fn note_refused(&mut self, desired: &[Object]) {
         let refused = desired.iter().filter(|object| !rest::has_to_be_served(self, object));
-        let refused: Vec<&'static str> = refused.map(|object| object.host).collect();
-        let hidden = self.objects.iter().map(|object| object.host).filter(|_| self.is_blank);
-        let hosts: Vec<&'static str> = refused.into_iter().chain(hidden).collect();
+        let hidden = self.objects.iter().filter(|_| self.is_blank);
+        let hosts: Vec<&'static str> = refused.chain(hidden).map(|object| object.host).collect();
         for host in hosts {
             self.drifted.add(Place::Host(host.to_owned()));
         }
@@ -440,13 +439,21 @@ impl World {
         let instance = self.other.take().unwrap_or_else(|| Instance::start(&self.harness, &variables));
         let api = instance.program().external_dns().api;
         self.other = Some(instance);
+        self.foreign().touch(OTHER_WISH);
+        let touched = self.foreign().take_touched();
+        self.touch(&touched);
+        let urls = invariants::urls();
+        let urls: Vec<&str> = urls.iter().map(String::as_str).chain(FOREIGN_URLS).collect();
+        self.cloudflare().watch_as(&invariants::VISITORS, &urls);
         self.cloudflare().take_calls();
         self.arm(&Loop::default());
         let controller = Controller { api, registry: Registry::Noop, policy: SyncPolicy::Sync };
-        let wanted = published(OTHER_HOST, OTHER_SERVICE);
-        let outcome = self.converse(controller, REQUEST_TIMEOUT, &[wanted]);
+        let wanted = [OTHER_HOST, OTHER_WISH].map(|host| published(host, OTHER_SERVICE));
+        let outcome = self.converse(controller, REQUEST_TIMEOUT, &wanted);
         self.cloudflare().advance_clock(EDGE_MAX);
         self.cloudflare().clear_faults();
+        let watched = self.cloudflare().watched();
+        self.cloudflare().watch(&[]);
         let calls = self.cloudflare().take_calls();
         self.trace.note_calls(&calls);
         if let Some(other) = &mut self.other {
@@ -456,6 +463,7 @@ impl World {
             return Err(Violation::new("answer", problem));
         }
         self.nothing_foreign_was_seen()?;
+        invariants::after_other(&watched, &touched, self)?;
         Ok(done_writes(&calls))
     }
 
