@@ -72,10 +72,11 @@ impl Claims {
             let all = slots.iter().filter(|((host, _), _)| *host == WILDCARD);
             all.map(|(slot, claim)| (*slot, claim.clone())).collect()
         };
-        self.is_wildcard_changed = of_wildcard(&before) != of_wildcard(&self.slots);
+        self.is_wildcard_changed |= of_wildcard(&before) != of_wildcard(&self.slots);
     }
 
-    /// Whether the last loop asked for something else at the wildcard than the one before.
+    /// Whether something else was asked for at the wildcard since the last rest. What is withdrawn below it waits for it,
+    /// but not for ever where its tunnel fails.
     pub(crate) fn is_wildcard_changed(&self) -> bool {
         self.is_wildcard_changed
     }
@@ -110,6 +111,11 @@ impl Claims {
     /// What nobody asks for any more is gone, with all that was ever asked for there.
     pub(crate) fn forget_gone(&mut self, is_gone: impl Fn(&str) -> bool) {
         self.hosts.retain(|host, _| !is_gone(host));
+    }
+
+    /// What was asked for at the wildcard has come about.
+    pub(crate) fn settle_wildcard(&mut self) {
+        self.is_wildcard_changed = false;
     }
 
     /// What ExternalDNS merged before has come to rest.

@@ -34,6 +34,8 @@ pub(crate) struct Foreign {
     touched: Touched,
     /// Every hostname where somebody did.
     contested: BTreeSet<String>,
+    /// Hostnames whose application somebody opened to everybody.
+    opened: BTreeSet<String>,
 }
 
 /// A document taken apart: every member but the rules, and the rules.
@@ -107,6 +109,7 @@ impl Foreign {
             protected: BTreeSet::new(),
             touched: Touched::default(),
             contested: BTreeSet::new(),
+            opened: BTreeSet::new(),
         };
         for tunnel in cloudflare.tunnels() {
             foreign.documents.insert(tunnel.id.clone(), document(cloudflare, &tunnel.id));
@@ -188,6 +191,20 @@ impl Foreign {
         let destinations = fields.get("destinations").cloned().unwrap_or_default();
         let is_over = |slot: &Slot| destinations == Value::from(destinations_of(*slot));
         self.settings.adopt == "access" && self.protected.iter().any(is_over)
+    }
+
+    /// Somebody opens what an application of ours protects.
+    pub(crate) fn open(&mut self, hosts: &[String]) {
+        self.opened.extend(hosts.iter().cloned());
+    }
+
+    pub(crate) fn is_opened(&self, host: &str) -> bool {
+        self.opened.contains(host)
+    }
+
+    /// What somebody opened is closed again by now.
+    pub(crate) fn forget_opened(&mut self) {
+        self.opened.clear();
     }
 
     /// What was taken over, and is gone since, is nobody's.

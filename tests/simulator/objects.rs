@@ -36,7 +36,7 @@ pub(crate) const SILENT: &str = "http://silent";
 /// A policy that some objects name beside another one.
 pub(crate) const ON_CALL: &str = "on-call";
 
-/// An object with one endpoint.
+/// What an object asks for at one hostname.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
     pub(crate) namespace: &'static str,
@@ -51,7 +51,12 @@ pub(crate) struct Object {
     group: Option<String>,
     /// The service is the target, and no property.
     is_target: bool,
+    /// It has an address of each kind, and so an endpoint of each.
+    has_both_addresses: bool,
+    ttl: i64,
     has_set_identifier: bool,
+    /// Another hostname with the same annotations.
+    pub(crate) alias: Option<&'static str>,
     pub(crate) mistake: Option<Mistake>,
     /// It asks for what the settings let nobody ask for.
     is_forbidden: bool,
@@ -159,6 +164,9 @@ impl Object {
             option,
             group: has_group.then(|| format!("{service}-{number}-group.{namespace}.svc:80")),
             is_target: random.chance(25),
+            has_both_addresses: random.chance(20),
+            ttl: random.weighted(&[(4, 0), (1, 300)]),
+            alias: random.chance(10).then(|| random.pick(&HOSTS)).filter(|alias| *alias != host),
             has_set_identifier: path.is_some() && random.chance(80),
             mistake: None,
             is_forbidden: access == Access::Open && !settings.access_opt_out,
@@ -212,6 +220,11 @@ impl Object {
                 _ => matches!(self.access, Access::Policies(_)),
             },
         }
+    }
+
+    /// What it asks for at its other hostname.
+    pub(crate) fn twin(&self) -> Option<Self> {
+        Some(Self { host: self.alias?, alias: None, ..self.clone() })
     }
 
     /// What ExternalDNS calls it.
@@ -275,6 +288,18 @@ impl Object {
         all.into_iter().map(written).collect()
     }
 
+    /// What ExternalDNS makes of it.
+    fn endpoints(&self) -> impl Iterator<Item = Endpoint> {
+        let endpoint = self.endpoint();
+        let other = Endpoint {
+            targets: vec!["2001:db8::10".to_owned()],
+            record_type: "AAAA".to_owned(),
+            ..endpoint.clone()
+        };
+        let has_other = self.has_both_addresses && endpoint.record_type == "A";
+        [endpoint].into_iter().chain(has_other.then_some(other))
+    }
+
     fn endpoint(&self) -> Endpoint {
         let (target, record_type) = match &self.mistake {
             Some(Mistake::Target(target)) => ((*target).to_owned(), "CNAME"),
@@ -287,8 +312,8 @@ impl Object {
             record_type: record_type.to_owned(),
             set_identifier: if self.has_set_identifier { self.resource() } else { String::new() },
             labels: Labels::from_iter([("resource", &*self.resource())]),
+            record_ttl: self.ttl,
             provider_specific: self.properties(),
-            ..Endpoint::default()
         }
     }
 }
@@ -325,7 +350,7 @@ pub(crate) fn endpoints(objects: &[Object], random: &mut Random) -> Vec<Endpoint
     for index in (1..shuffled.len()).rev() {
         shuffled.swap(index, random.below(index + 1));
     }
-    deduplicated(merged(shuffled.into_iter().map(Object::endpoint)))
+    deduplicated(merged(shuffled.into_iter().flat_map(Object::endpoints)))
 }
 
 /// The hostnames with objects of which ExternalDNS shows only some.
@@ -334,7 +359,9 @@ pub(crate) fn merged_hosts(objects: &[Object]) -> Vec<&'static str> {
     let mut hosts: Vec<&'static str> = objects.iter().map(|object| object.host).collect();
     hosts.sort_unstable();
     hosts.dedup();
-    let count = |host: &str| shown.iter().filter(|endpoint| endpoint.dns_name == host).count();
+    let is_first = |endpoint: &&Endpoint| endpoint.record_type != "AAAA";
+    let count =
+        |host: &str| shown.iter().filter(is_first).filter(|endpoint| endpoint.dns_name == host).count();
     hosts.retain(|host| count(host) < objects.iter().filter(|object| object.host == *host).count());
     hosts
 }

@@ -27,6 +27,10 @@ const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3_700);
 pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
     world.calm();
     settle(world)?;
+    // Who goes by what was answered does not see it.
+    if world.settings.sees_drift() {
+        world.foreign().forget_opened();
+    }
     world.pass(REJECTION_PAUSE_MAX)?;
     settle(world)?;
     if world.has_other() {

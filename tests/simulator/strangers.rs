@@ -88,6 +88,7 @@ enum Kind {
     UnproxyOurRecord,
     RemoveOurApplication,
     ChangeOurApplication,
+    OpenOurApplication,
 }
 
 impl Stranger {
@@ -115,7 +116,8 @@ impl Stranger {
                 path: random.pick(&[None, None, Some("/api")]),
             },
             21..24 => Kind::CoverHost { host, path: random.pick(&[None, Some("/api")]) },
-            24 => Kind::ChangeOurApplication,
+            24 if random.chance(50) => Kind::ChangeOurApplication,
+            24 => Kind::OpenOurApplication,
             _ => Kind::RemoveOurApplication,
         };
         Self { kind, tunnel: random.pick(&["home", "office"]), which: random.below(50), number }
@@ -177,13 +179,19 @@ impl Stranger {
                     foreign.touch(host);
                 }
             }
-            Kind::ChangeOurApplication => {
+            Kind::ChangeOurApplication | Kind::OpenOurApplication => {
                 let all = cloudflare.applications().iter().map(|application| application.id.clone());
                 let all = all.filter(|id| !foreign.is_foreign_application(id));
                 if let Some(id) = self.choose(all.collect()) {
                     touch_hosts_of(cloudflare, &id, foreign);
                     let mut fields = Value::Object(cloudflare.application(&id).fields.clone());
-                    fields["session_duration"] = json!("1h");
+                    if self.kind == Kind::OpenOurApplication {
+                        foreign.open(&application_hosts(&cloudflare.application(&id).fields));
+                        fields["policies"] =
+                            json!([{"name": "all", "decision": "bypass", "include": [{"everyone": {}}]}]);
+                    } else {
+                        fields["session_duration"] = json!("1h");
+                    }
                     // What Cloudflare does not take any more stays.
                     let _ = cloudflare.put_application(&id, &fields);
                 }

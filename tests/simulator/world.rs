@@ -187,7 +187,8 @@ impl World {
 
     fn put(&mut self, object: Object) {
         self.objects.retain(|other| other.resource() != object.resource());
-        self.objects.push(object);
+        let twin = object.twin();
+        self.objects.extend([object].into_iter().chain(twin));
     }
 
     /// The objects become as the log asks for them.
@@ -223,6 +224,7 @@ impl World {
     /// What others did is over.
     pub(crate) fn forget_touched(&mut self) {
         self.touched = Touched::default();
+        self.claims.settle_wildcard();
     }
 
     /// What is gone comes anew.
