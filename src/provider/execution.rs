@@ -143,7 +143,7 @@ impl<'a> Execution<'a> {
     /// Carries out every stage. Hostnames that move are led over after all others have been served.
     pub(super) fn run(mut self) -> (Done, Result<(), Stop>) {
         let mut outcome = self.run_all();
-        if !self.late.is_empty() && !outcome.as_ref().is_err_and(Stop::ends_run) {
+        if !outcome.as_ref().is_err_and(Stop::ends_run) {
             self.is_late = true;
             let late = self.run_all();
             outcome = first_failure(outcome, late);
