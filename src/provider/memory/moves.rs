@@ -140,7 +140,11 @@ fn is_over(since: Instant, grace: Duration, now: Instant) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::put;
+    use crate::ingress::RuleEdit;
+    use crate::model::Hostname;
     use crate::provider::memory::year;
+    use crate::reconcile::plan::{HostPlan, Stage};
 
     fn tunnel(digit: char) -> TunnelId {
         TunnelId::parse(&format!("{digit}70ff985-a4ef-4643-bbbc-4a0ed4fc8415")).expect("an id")
@@ -215,6 +219,48 @@ mod tests {
             assert_eq!(earlier(&tunnels).late.len(), usize::from(is_over));
             hostnames.next_request();
             tunnels.next_request();
+        }
+    }
+
+    /// Each plan of a request has to let it go. What stays, or is not asked for, waits anew when it is withdrawn again.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a time to count from")]
+    fn what_has_waited_long_enough_goes_in_every_plan_of_a_request_and_is_forgotten_when_it_stays() {
+        const NAME: &str = "a.example.com";
+        let (start, grace) = (Instant::now(), Duration::from_secs(30));
+        let late = start + grace + HAND_OVER_PATIENCE;
+        let one = |host: HostPlan| Plan { hosts: vec![host], ..Plan::default() };
+        let hostname = Hostname::parse(NAME).expect("a hostname");
+        let edited = |edit| HostPlan {
+            edits: [(Stage::Publish, vec![(tunnel('a'), edit)])].into(),
+            ..HostPlan::empty(NAME, None)
+        };
+        let handed_over = Plan { handed_over: vec![NAME.into()], ..Plan::default() };
+        let waiting = Plan { waiting: vec![NAME.into()], ..Plan::default() };
+        for begun in [&handed_over, &waiting] {
+            for (label, plan, is_kept) in [
+                ("the hostname goes", one(HostPlan { vanishes: true, ..HostPlan::empty(NAME, None) }), true),
+                (
+                    "a path goes",
+                    one(edited(RuleEdit::Remove { hostname: hostname.clone(), path: None })),
+                    true,
+                ),
+                ("it still waits", handed_over.clone(), true),
+                ("a path still waits", waiting.clone(), true),
+                ("it is written and stays", one(edited(put(NAME, "http://a:80"))), false),
+                (
+                    "another goes",
+                    one(HostPlan { vanishes: true, ..HostPlan::empty("b.example.com", None) }),
+                    false,
+                ),
+                ("nothing is asked for", Plan::default(), false),
+            ] {
+                let mut moves = Moves::default();
+                moves.follow(begun, start);
+                (0..REQUESTS_MIN).for_each(|_| moves.next_request());
+                moves.follow(&plan, late);
+                assert_eq!(moves.earlier(grace, late).handed_over.contains(NAME), is_kept, "{label}");
+            }
         }
     }
 
