@@ -385,6 +385,9 @@ mod tests {
         assert!(!found(&Application { kind: ApplicationKind::Unrelated, ..renamed.clone() }));
         let half = Application { destinations: api.destinations().split_off(1), ..renamed.clone() };
         assert!(found(&half) && !stands_over(&half, &api));
+        let both = [place("b.example.com", "").destinations(), api.destinations()].concat();
+        let wider = Application { destinations: both, ..renamed.clone() };
+        assert!(found(&wider) && !stands_over(&wider, &api), "it protects more");
         let elsewhere =
             Application { destinations: place("b.example.com", "").destinations(), ..renamed.clone() };
         assert!(!found(&elsewhere) && !stands_over(&elsewhere, &api));
