@@ -4,6 +4,7 @@
 //! What stands has precedence: an object keeps what it has while it asks for it, whoever else comes. That holds even if
 //! it has a mistake, which `plan` refuses. Only a free place goes to the first object by name.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -148,21 +149,21 @@ fn asks_alike(one: &Endpoint, other: &Endpoint) -> bool {
     one.targets == other.targets && one.provider_specific == other.provider_specific
 }
 
-/// True if the endpoint asks for what stands, as far as `shows` says. Both are sorted.
-fn asks_for(candidate: &Endpoint, standing: &[Property], shows: impl Fn(&Property) -> bool) -> bool {
+/// True if the endpoint asks for what stands, as far as `shows` goes. Both are sorted.
+fn asks_for(candidate: &Endpoint, standing: &[Property], shows: fn(&Property) -> bool) -> bool {
     let [asked, standing] = [&*candidate.provider_specific, standing]
         .map(|properties| properties.iter().filter(|property| shows(property)));
     asked.eq(standing)
 }
 
 /// The word that opens does not show where nothing is protected.
-fn is_idle(property: &Property) -> bool {
-    *property.name == *ACCESS_POLICY && *property.value == *OPEN
+fn shows_where_open(property: &Property) -> bool {
+    *property.name != *ACCESS_POLICY || *property.value != *OPEN
 }
 
-/// Until Access is read, which is after somebody asked for it, what stands shows no policies.
-fn is_of_access(property: &Property) -> bool {
-    property.name.starts_with(ACCESS_PREFIX)
+/// Policies do not show until Access is read, which is after somebody asked for them.
+fn shows_without_access(property: &Property) -> bool {
+    !property.name.starts_with(ACCESS_PREFIX)
 }
 
 /// The endpoint's object; empty if it is unknown.
@@ -203,11 +204,11 @@ impl<'a> Place<'a> {
         if !known.is_merged(of) {
             let stamped = stamp.as_ref().and_then(|stamp| stamp.resource.as_deref());
             prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
-            let standing = if left.len() > 1 { self.standing() } else { None };
-            if let Some(standing) = standing {
-                prefer(&mut left, |candidate| asks_for(candidate, &standing, |property| !is_idle(property)));
+            // Of a single one nobody asks, and it takes long to read.
+            let standing = LazyCell::new(|| self.standing());
+            for shows in [shows_where_open, shows_without_access] {
                 prefer(&mut left, |candidate| {
-                    asks_for(candidate, &standing, |property| !is_of_access(property))
+                    standing.as_ref().is_some_and(|standing| asks_for(candidate, standing, shows))
                 });
             }
         }
@@ -408,6 +409,23 @@ mod tests {
         assert_eq!(holders, Holders::default(), "one that is alone needs no memory");
     }
 
+    /// The stamp of several rules names no object, and that of one does.
+    #[test]
+    fn who_has_one_of_several_paths_is_remembered_though_nobody_else_asks_for_it() {
+        let a = |hostname: &str, path: &str| object("ingress/n/a", hostname, path, "http://a:80");
+        let b = |hostname: &str, path: &str| object("ingress/n/b", hostname, path, "http://b:80");
+        let asked = [b("a.example.com", ""), b("a.example.com", "^/x"), b("b.example.com", "")];
+        let (_, holders, _) = settled(&asked, &Holders::default(), &[]);
+        for (hostname, path, winner) in [
+            ("a.example.com", "", "ingress/n/b"),
+            ("a.example.com", "^/x", "ingress/n/b"),
+            ("b.example.com", "", "ingress/n/a"),
+        ] {
+            let (endpoints, _, _) = settled(&[a(hostname, path), b(hostname, path)], &holders, &[]);
+            assert_eq!(resources(&endpoints), [winner], "{hostname} {path}");
+        }
+    }
+
     #[test]
     fn every_loser_is_named_with_the_winner_and_one_that_asks_for_the_same_is_none() {
         let at = |path: &str| {
@@ -477,6 +495,25 @@ mod tests {
                     ("ingress/shop/a", None),
                 ]
             );
+        }
+    }
+
+    #[test]
+    fn what_stands_is_asked_for_also_with_the_word_that_opens() {
+        let service = Property::new(TUNNEL_SERVICE, "http://a:80");
+        let word = |value: &str| Property::new(ACCESS_POLICY, value);
+        let standing = [service.clone()];
+        for (label, wish, expected) in [
+            ("the same", vec![service.clone()], [true, true]),
+            ("open", vec![word(OPEN), service.clone()], [true, true]),
+            ("protected", vec![word("staff"), service.clone()], [false, true]),
+            ("another service", vec![Property::new(TUNNEL_SERVICE, "http://b:80")], [false, false]),
+            ("the word elsewhere", vec![service, Property::new(TUNNEL_PATH, OPEN)], [false, false]),
+        ] {
+            let wish = Endpoint { provider_specific: wish, ..Endpoint::default() };
+            let asks =
+                [shows_where_open, shows_without_access].map(|shows| asks_for(&wish, &standing, shows));
+            assert_eq!(asks, expected, "{label}");
         }
     }
 
