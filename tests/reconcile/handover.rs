@@ -41,6 +41,7 @@ fn what_visitors_come_from_waits_for_what_takes_them() {
     let wild = |tunnel| through(tunnel, WILDCARD, "http://wild:80");
     let name = |tunnel| through(tunnel, NAME, "http://web:80");
     let other = |service| through(HOME, NAME, service);
+    let record = |name| through(HOME, name, "none");
     let (of_wildcard, of_name) = (vec![format!("{WILDCARD} ")], vec![format!("{NAME} ")]);
     for (label, before, after, expected) in [
         ("a name comes", vec![wild(HOME)], vec![name(HOME)], of_wildcard.clone()),
@@ -55,7 +56,14 @@ fn what_visitors_come_from_waits_for_what_takes_them() {
             "a path of the name comes",
             vec![wild(HOME), path(NAME, "^/a$")],
             vec![path(NAME, "^/a$"), path(NAME, "^/b$")],
-            of_wildcard,
+            of_wildcard.clone(),
+        ),
+        ("only the record of a wildcard goes", vec![record(WILDCARD)], vec![name(HOME)], of_wildcard),
+        (
+            "that record answers for another name",
+            vec![record("*.example.com"), wild(HOME)],
+            vec![wild(HOME), name(HOME)],
+            vec![],
         ),
         ("a wildcard comes", vec![name(HOME)], vec![wild(HOME)], of_name.clone()),
         ("a wildcard comes elsewhere", vec![name(OFFICE)], vec![wild(HOME)], of_name),
