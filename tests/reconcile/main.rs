@@ -19,3 +19,4 @@ mod notes;
 mod ownership;
 mod protection;
 mod protection_laws;
+mod refused_rules;

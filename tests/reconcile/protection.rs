@@ -98,6 +98,10 @@ fn what_protects_a_silent_path_as_well_is_not_opened_until_the_path_says_so() {
     let plan = run(&mut cloudflare, &[at(NAME, "", OPEN), at(NAME, "/p", "")]);
     assert_eq!((labels(&plan), &cloudflare), (vec!["still_protected"], &before));
     assert!(plan.refusals[0].to_string().contains("/p"), "{}", plan.refusals[0]);
+    // It is as silent where it changes in the same loop.
+    let changed = endpoint(NAME, &[("tunnel-service", "http://new:80"), ("tunnel-path-prefix", "/p")]);
+    let plan = run(&mut cloudflare, &[at(NAME, "", OPEN), changed]);
+    assert_eq!((labels(&plan), names(&cloudflare)), (vec!["still_protected"], vec![NAME]));
 
     let opened = [at(NAME, "", OPEN), at(NAME, "/p", OPEN)];
     assert_eq!(labels(&run(&mut cloudflare, &opened)), [""; 0]);

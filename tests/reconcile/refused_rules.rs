@@ -1,0 +1,71 @@
+//! Rules that Cloudflare refused a short time ago, on plans alone.
+
+use std::collections::BTreeSet;
+
+use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Reason, plan, rule_work};
+use test_support::fake_cloudflare::FakeCloudflare;
+use test_support::harness::endpoint;
+
+fn of(resource: &str, name: &str, path: &str, service: &str) -> Endpoint {
+    let properties = [("tunnel-service", service), ("tunnel-path", path)];
+    let said: Vec<(&str, &str)> = properties.into_iter().filter(|(_, text)| !text.is_empty()).collect();
+    let mut endpoint = endpoint(name, &said);
+    endpoint.labels.set("resource", resource);
+    endpoint
+}
+
+fn planned(cloudflare: &FakeCloudflare, desired: &[Endpoint], earlier: &Earlier) -> Plan {
+    let changes = cloudflare.changes(desired);
+    plan(&changes, &cloudflare.snapshot(), earlier, &cloudflare.settings()).expect("our owner")
+}
+
+/// The services of the rules that are written.
+fn written(plan: &Plan) -> BTreeSet<String> {
+    let edits = plan.hosts.iter().flat_map(|host| host.edits.values().flatten());
+    let rules = edits.filter_map(|(_, edit)| match edit {
+        RuleEdit::Put { rule, .. } => Some(rule.service.as_str().to_owned()),
+        RuleEdit::Remove { .. } => None,
+    });
+    rules.collect()
+}
+
+/// What is remembered when Cloudflare refuses the rules to this service.
+fn refused(plan: &Plan, service: &str) -> Earlier {
+    let edits = plan.hosts.iter().flat_map(|host| host.edits.values().flatten());
+    let works = edits.filter_map(|(tunnel, edit)| match edit {
+        RuleEdit::Put { rule, .. } if rule.service.as_str() == service => Some(rule_work(tunnel, rule)),
+        _ => None,
+    });
+    let reason = Reason::Cloudflare("the service is bad".to_owned());
+    Earlier { refused: works.map(|work| (work, reason.clone())).collect(), ..Earlier::default() }
+}
+
+/// Else the other rule would take the requests of the refused one.
+#[test]
+fn a_refused_rule_is_not_sent_again_until_it_differs_and_others_of_its_object_wait() {
+    let cloudflare = FakeCloudflare::new(&[], &[]);
+    let list = |service: &str| {
+        [
+            of("ingress/shop/web", "a.example.com", "^/x", service),
+            of("ingress/shop/web", "a.example.com", "", "http://rest:80"),
+            of("ingress/bank/web", "b.example.com", "", "http://other:80"),
+        ]
+    };
+    let first = planned(&cloudflare, &list("http://bad:80"), &Earlier::default());
+    let earlier = refused(&first, "http://bad:80");
+    assert_eq!((written(&first).len(), earlier.refused.len()), (3, 1));
+
+    let again = planned(&cloudflare, &list("http://bad:80"), &earlier);
+    assert_eq!(written(&again), ["http://other:80".to_owned()].into());
+    let told: BTreeSet<(&str, &str)> = again
+        .refusals
+        .iter()
+        .map(|refusal| (refusal.set_identifier.as_deref().unwrap_or_default(), refusal.reason.label()))
+        .collect();
+    assert_eq!(told, [("^/x", "cloudflare"), ("", "invalid")].into());
+
+    let mended = planned(&cloudflare, &list("http://good:80"), &earlier);
+    assert_eq!((written(&mended).len(), mended.refusals), (3, Vec::new()));
+}
