@@ -1,8 +1,13 @@
 //! What was taken over and turns out not to be ours is given back, never deleted.
 
-use cloudflare_emulator::{Matcher, RuleText};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloudflare_emulator::{Fault, Matcher, RuleText};
 use serde_json::json;
 use test_support::harness::{Harness, published};
+
+use crate::simulation::SharedTime;
 
 const NAME: &str = "a.example.com";
 const THEIRS: &str = r#"{"ingress":[{"hostname":"a.example.com","service":"http://theirs:80"},{"service":"http_status:503"}]}"#;
@@ -60,4 +65,28 @@ fn a_record_that_was_taken_over_is_never_deleted_where_its_rule_turns_out_to_be_
         assert_eq!(comment, "Jo's", "{kind} {content}");
         assert!(harness.rules().concat().contains("http://theirs:80"), "{:?}", harness.rules());
     }
+}
+
+/// Forgotten, it would pass for ours by the stamp that could not be taken back.
+#[test]
+fn a_foreign_rule_stays_somebody_elses_while_a_rate_limit_keeps_its_stamp() {
+    let harness = Harness::new();
+    harness.cloudflare.stop_clock();
+    let clock = Arc::new(SharedTime::of(harness.cloudflare.time()));
+    let program = harness.start_by(clock, &[]);
+    program.wait_until_ready();
+    // One for what is shown, one for the plan, one for the rule.
+    harness.cloudflare.edit_before(Matcher::get_configuration(), 3, |cloudflare| {
+        cloudflare.put_configuration("home", THEIRS).expect("cloudflared takes it");
+    });
+    // The first one stamps.
+    harness.cloudflare.fault(Matcher::batch(), 2, Fault::limited(60));
+    let external_dns = program.external_dns();
+    assert_eq!(external_dns.run_loop(&[published(NAME, "http://web:80")]).err(), Some(503));
+    assert_eq!(harness.cloudflare.waiting_faults(), 0);
+
+    harness.cloudflare.advance_clock(Duration::from_secs(61));
+    external_dns.run_loop(&[]).expect("withdrawn");
+    assert_eq!(records(&harness), []);
+    assert!(harness.rules().concat().contains("http://theirs:80"), "{:?}", harness.rules());
 }
