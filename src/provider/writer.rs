@@ -491,6 +491,10 @@ mod tests {
         let expected = vec![cause.clone(), unmade("^/y", "ingress/two/web")];
         assert_eq!(told_once(later.clone(), Vec::new(), &[elsewhere, cause.clone()]), expected);
         assert_eq!(told_once(later.clone(), vec![cause.clone()], &[]), expected, "it could not be made");
+        let (waiting, left) = (unmade("^/x", "ingress/one/web"), unmade("", "ingress/one/web"));
+        let previewed = [cause.clone(), left];
+        let told = told_once(vec![waiting.clone()], Vec::new(), &previewed);
+        assert_eq!(told, [waiting], "a rule of its object is left to a later request");
         let whole = Refusal { set_identifier: None, ..cause };
         assert_eq!(told_once(later, Vec::new(), std::slice::from_ref(&whole)), [whole]);
     }
