@@ -125,6 +125,23 @@ fn a_tunnel_without_connectors_gets_no_hostname_that_is_served_elsewhere() {
 }
 
 #[test]
+fn a_hostname_whose_rule_the_new_tunnel_refuses_waits_for_no_connector() {
+    let host = "refused.example.org";
+    let mut simulation = simulation(&[0]);
+    simulation.run_to_rest(&[through("home", host)]).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| {
+        cloudflare.tunnel_mut("office").connectors = 0;
+        cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, move |rule| rule.hostname == host);
+    });
+    let (outcome, _, took) = run(&mut simulation, &[through("office", host)]);
+    assert!(outcome.is_ok() && took < Duration::from_secs(1), "{outcome:?} {took:?}");
+    assert_eq!(tunnel_of(&simulation, host), "home");
+    let log = &simulation.account.harness.log;
+    assert_eq!(log.lines_with(&["refused=cloudflare", host]).len(), 1);
+    assert!(log.lines_with(&["refused=moving"]).is_empty());
+}
+
+#[test]
 fn the_old_rule_stays_for_the_time_of_grace_and_nothing_is_written_meanwhile() {
     let host = "graceful.example.org";
     let mut simulation = simulation(&[0]);
