@@ -30,7 +30,7 @@ pub(crate) const OTHER_TUNNEL: &str = "home";
 pub(crate) const OTHER_URL: &str = "https://other.example.com/";
 pub(crate) const OTHER_SERVICE: &str = "http://neighbour:80";
 
-/// A TXT record that another owner's program stored for a hostname, and left.
+/// A TXT record that a third owner's program stored for a hostname, and left.
 const STORED: &str = "stored";
 
 /// What visitors of foreign hostnames ask for. Nobody of ours publishes there.
@@ -307,7 +307,7 @@ impl Stranger {
         let zone = if host.ends_with(".org") { "example.org" } else { "example.com" };
         let target = cloudflare.tunnel(self.tunnel).hostname();
         let comment =
-            if kind == STORED { Some(TxtStamp::new("other", host).render("", 100)) } else { comment };
+            if kind == STORED { Some(TxtStamp::new("third", host).render("", 100)) } else { comment };
         let (kind, content) = match kind {
             "A" => ("A", format!("192.0.2.{}", 1 + self.number % 250)),
             "TXT" | STORED => ("TXT", format!("\"theirs {}\"", self.number)),
