@@ -6,9 +6,9 @@ use std::fmt::{self, Display, Formatter};
 /// So many worlds tell something of the shares.
 const WORLDS_MIN: usize = 50;
 
-/// Percent. Measured over 100 worlds each: 41 to 53, 81 to 86, 48 to 59, and 16 to 24.
+/// Percent. Measured over 100 worlds each: 41 to 53, 73 to 86, 48 to 59, and 15 to 24.
 const AT_REST_MIN: usize = 30;
-const THROUGHOUT_MIN: usize = 70;
+const THROUGHOUT_MIN: usize = 60;
 const ASKED_MIN: usize = 35;
 const BESIDE_MIN: usize = 8;
 

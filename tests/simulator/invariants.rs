@@ -187,17 +187,17 @@ fn stays_closed(world: &World, watched: &Watched) -> Result<(), Violation> {
 
 /// Where an object has a service of its own for a path, the one of its whole hostname never gets the path's requests.
 fn stays_divided(world: &World, watched: &Watched) -> Result<(), Violation> {
-    let is_at_path = hosts_of(&watched.url).any(|host| watched.url == url(host, Some(GROUP_PATH)));
     // Of rivals either may have the path.
     let is_promised = |object: &&Object| {
         object.is_divided()
+            && watched.url == url(object.host, Some(GROUP_PATH))
             && !world.is_touched(object.host)
             && !world.claims.history(object.host).has_rivals
             && (world.settings.sees_drift() || !world.has_drifted(object.host))
     };
     let mut divided = world.objects.iter().filter(is_promised);
     let got = || watched.changes.iter().flat_map(|change| &change.got).filter_map(service);
-    if is_at_path && divided.any(|object| got().any(|service| service == object.service)) {
+    if divided.any(|object| got().any(|service| service == object.service)) {
         return Err(Violation::new("undivided", watched.to_string()));
     }
     Ok(())

@@ -322,7 +322,8 @@ impl World {
         if one.troubles.iter().any(Trouble::is_refusal) {
             self.drifted.add(Place::Everywhere);
         }
-        if !self.is_blank || !invariants::is_withheld(self) {
+        // Whoever takes a record of ours away meanwhile leaves fewer to go at once.
+        if !self.is_blank || !one.intruders.is_empty() || !invariants::is_withheld(self) {
             self.claims.ask(&desired);
         }
         for object in desired.iter().filter(|object| object.is_secret()) {
