@@ -211,6 +211,8 @@ impl<'a> Place<'a> {
                     standing.as_ref().is_some_and(|standing| asks_for(candidate, standing, shows))
                 });
             }
+            // Where nobody asks for what stands, one with a mistake leaves it as it is.
+            prefer(&mut left, |candidate| candidate.property(INVALID).is_some() && standing.is_some());
         }
         prefer(&mut left, |candidate| is_possible(candidate, settings));
         left.first().copied().unwrap_or(of)

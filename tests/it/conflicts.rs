@@ -259,6 +259,25 @@ fn an_object_of_several_paths_keeps_one_that_it_changes_as_a_rival_comes() {
     assert_eq!(served(&harness, host, "/api"), "http://changed:80");
 }
 
+/// The stamp of several rules names no object, and after a restart nobody remembers who had which.
+#[test]
+fn an_object_that_is_mistyped_keeps_its_paths_after_a_restart_whoever_comes() {
+    let (harness, host) = (Harness::new(), "mistyped.example.com");
+    let program = harness.start();
+    let (whole, api) = (object("ingress/two/db", host, "http://db:80"), "ingress/two/db");
+    run(&program, &[whole.clone(), with_path(api, host, "/api", "http://api:80")]);
+    drop(program);
+    let rival = with_path("ingress/one/web", host, "/api", "http://rival:80");
+    let program = harness.start();
+    for _ in 0..2 {
+        run(&program, &[whole.clone(), with_path(api, host, "/api", "htp://api:80"), rival.clone()]);
+        assert_eq!(
+            [served(&harness, host, "/api"), served(&harness, host, "/")],
+            ["http://api:80", "http://db:80"]
+        );
+    }
+}
+
 /// After a restart nobody has read of Access yet, so what stands shows no policies.
 #[test]
 fn an_object_with_a_login_keeps_its_path_after_a_restart_whoever_comes() {
