@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
+use crate::ordered::inserted;
 use crate::reconcile::access_wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
 use crate::reconcile::canonical::{
     Canonical, Fault, INVALID, Problem, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
@@ -91,12 +92,7 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
         notes.extend(named.map(|loser| lost(loser, holder, is_merged)));
         notes.extend(unnamed(holder, losers.count()));
     }
-    let waiting = waiting(endpoints, &is_kept, settings);
-    for (endpoint, problem) in endpoints.iter_mut().zip(waiting) {
-        if let Some(problem) = problem {
-            endpoint.provider_specific = vec![Property::new(INVALID, problem.to_string())];
-        }
-    }
+    hold_together(endpoints, &is_kept, settings);
     let mut is_kept = is_kept.into_iter();
     endpoints.retain(|_| is_kept.next().unwrap_or(true));
     // Their paths differ; with one path, the note about their place would name them.
@@ -107,31 +103,33 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
     (holders, notes)
 }
 
-/// For each endpoint whether it waits, because its object lost another path of the hostname and could not have it published
-/// either: that path's requests would come to it. With the path in the plan, the plan sees to that.
-fn waiting(endpoints: &[Endpoint], is_kept: &[bool], settings: &Settings) -> Vec<Option<Problem>> {
-    let mut waiting = Vec::with_capacity(endpoints.len());
+/// Lets endpoints wait whose object lost another path of the hostname that it could not have had published either: that
+/// path's requests would come to them. With the path in the plan, the plan sees to that.
+fn hold_together(endpoints: &mut [Endpoint], is_kept: &[bool], settings: &Settings) {
     let mut rest = is_kept;
-    for on_host in endpoints.chunk_by(|one, other| one.dns_name == other.dns_name) {
+    for on_host in endpoints.chunk_by_mut(|one, other| one.dns_name == other.dns_name) {
         let (is_kept, after) = rest.split_at(on_host.len());
         rest = after;
-        let (kept, lost): (Vec<_>, Vec<_>) = on_host.iter().zip(is_kept).partition(|(_, is_kept)| **is_kept);
-        let holders: BTreeSet<&str> = kept.into_iter().map(|(endpoint, _)| resource_of(endpoint)).collect();
-        let mistaken: BTreeMap<&str, &str> = lost
-            .into_iter()
-            .map(|(endpoint, _)| (resource_of(endpoint), endpoint))
-            .filter(|(resource, endpoint)| {
-                holders.contains(resource) && !resource.is_empty() && !is_possible(endpoint, settings)
-            })
-            .map(|(resource, endpoint)| (resource, &*endpoint.set_identifier))
-            .collect();
-        waiting.extend(on_host.iter().map(|endpoint| {
-            let path = mistaken.get(resource_of(endpoint))?;
+        if is_kept.iter().all(|is_kept| *is_kept) {
+            continue;
+        }
+        let kept = on_host.iter().zip(is_kept).filter(|(_, is_kept)| **is_kept);
+        let holders: BTreeSet<Box<str>> = inserted(kept.map(|(endpoint, _)| resource_of(endpoint).into()));
+        let lost = on_host.iter().zip(is_kept).filter(|(_, is_kept)| !**is_kept);
+        let mistaken = lost.map(|(endpoint, _)| endpoint).filter(|endpoint| {
+            let resource = resource_of(endpoint);
+            !resource.is_empty() && holders.contains(resource) && !is_possible(endpoint, settings)
+        });
+        let mistaken =
+            mistaken.map(|endpoint| (resource_of(endpoint).into(), endpoint.set_identifier.clone()));
+        let mistaken: BTreeMap<Box<str>, String> = inserted(mistaken);
+        for endpoint in on_host {
+            let Some(path) = mistaken.get(resource_of(endpoint)) else { continue };
             let problem = format!("waits for the object's rule for path {path:?}, which has a mistake");
-            Some(Problem::of(&[Fault { subject: "it".into(), problem }]))
-        }));
+            let problem = Problem::of(&[Fault { subject: "it".into(), problem }]);
+            endpoint.provider_specific = vec![Property::new(INVALID, problem.to_string())];
+        }
     }
-    waiting
 }
 
 /// True if two objects ask for the same publications.
