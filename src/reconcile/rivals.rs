@@ -115,14 +115,19 @@ fn hold_together(endpoints: &mut [Endpoint], is_kept: &[bool], settings: &Settin
         }
         let kept = on_host.iter().zip(is_kept).filter(|(_, is_kept)| **is_kept);
         let holders: BTreeSet<Box<str>> = inserted(kept.map(|(endpoint, _)| resource_of(endpoint).into()));
-        let lost = on_host.iter().zip(is_kept).filter(|(_, is_kept)| !**is_kept);
-        let mistaken = lost.map(|(endpoint, _)| endpoint).filter(|endpoint| {
-            let resource = resource_of(endpoint);
-            !resource.is_empty() && holders.contains(resource) && !is_possible(endpoint, settings)
-        });
-        let mistaken =
-            mistaken.map(|endpoint| (resource_of(endpoint).into(), endpoint.set_identifier.clone()));
-        let mistaken: BTreeMap<Box<str>, String> = inserted(mistaken);
+        let mut mistaken: BTreeMap<Box<str>, String> = BTreeMap::new();
+        let mut is_kept = is_kept.iter();
+        for candidates in on_host.chunk_by(is_one_place) {
+            let is_holder = |_: &&Endpoint| is_kept.next().is_some_and(|is_kept| *is_kept);
+            let Some(holder) = candidates.iter().filter(is_holder).last() else { continue };
+            for loser in candidates {
+                let resource = resource_of(loser);
+                let is_beside = resource != resource_of(holder) && holders.contains(resource);
+                if is_beside && !resource.is_empty() && !is_possible(loser, settings) {
+                    mistaken.insert(resource.into(), loser.set_identifier.clone());
+                }
+            }
+        }
         for endpoint in on_host {
             let Some(path) = mistaken.get(resource_of(endpoint)) else { continue };
             let problem = format!("waits for the object's rule for path {path:?}, which has a mistake");
@@ -479,6 +484,9 @@ mod tests {
                 object("ingress/bank/b", "a.example.com", "^/admin", "http://web.bank.svc:80"),
                 object("ingress/shop/c", "a.example.com", "^/c", "http://web.shop.svc:80"),
                 object("ingress/shop/a", "b.example.com", "", "http://web.shop.svc:80"),
+                // The path's requests stay its own.
+                object("ingress/shop/a", "c.example.com", "^/admin", "http://web.shop.svc:80"),
+                object("ingress/shop/a", "c.example.com", "^/admin", mistake),
             ];
             let mut endpoints = adjust::adjust(&desired, &settings).endpoints;
             let known = Known { snapshot: &Snapshot::default(), holders: &Holders::default(), merges: &[] };
@@ -492,6 +500,7 @@ mod tests {
                     ("ingress/shop/a", Some(waits)),
                     ("ingress/bank/b", None),
                     ("ingress/shop/c", None),
+                    ("ingress/shop/a", None),
                     ("ingress/shop/a", None),
                 ]
             );

@@ -133,8 +133,8 @@ fn audiences(change: &VisitChange) -> Vec<Option<&str>> {
 }
 
 /// Who is served at the beginning, and by ours at the end or by the wildcard of a tunnel that takes over, is served so all
-/// the time. Who comes to need a login, or another
-/// one, is not promised that: the rule refuses until the application is at the edge. Says whether it is promised.
+/// the time. Who comes to need a login, or another one, is not promised that: the rule refuses until the application is at
+/// the edge. Says whether it is promised.
 fn stays_served(world: &World, watched: &Watched) -> Result<bool, Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
     let is_below = watched.url.contains(BELOW_WILDCARD) && world.claims.is_wildcard_changed();
