@@ -18,6 +18,7 @@ pub(crate) struct Claims {
     /// The services that an object without mistake asked for.
     asked: BTreeSet<String>,
     is_wildcard_changed: bool,
+    was_wildcard_changed: bool,
 }
 
 /// Who alone asks for a slot, or did before others came.
@@ -72,13 +73,18 @@ impl Claims {
             let all = slots.iter().filter(|((host, _), _)| *host == WILDCARD);
             all.map(|(slot, claim)| (*slot, claim.clone())).collect()
         };
-        self.is_wildcard_changed |= of_wildcard(&before) != of_wildcard(&self.slots);
+        self.is_wildcard_changed = of_wildcard(&before) != of_wildcard(&self.slots);
+        self.was_wildcard_changed |= self.is_wildcard_changed;
     }
 
-    /// Whether something else was asked for at the wildcard since the last rest. What is withdrawn below it waits for it,
-    /// but not for ever where its tunnel fails.
+    /// Whether the last loop asked for something else at the wildcard than the one before.
     pub(crate) fn is_wildcard_changed(&self) -> bool {
         self.is_wildcard_changed
+    }
+
+    /// Whether one did since the last rest.
+    pub(crate) fn was_wildcard_changed(&self) -> bool {
+        self.was_wildcard_changed
     }
 
     /// What each slot was to be served by, where one object alone asks for it, or
@@ -115,7 +121,7 @@ impl Claims {
 
     /// What was asked for at the wildcard has come about.
     pub(crate) fn settle_wildcard(&mut self) {
-        self.is_wildcard_changed = false;
+        self.was_wildcard_changed = false;
     }
 
     /// What ExternalDNS merged before has come to rest.

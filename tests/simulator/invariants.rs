@@ -137,7 +137,10 @@ fn audiences(change: &VisitChange) -> Vec<Option<&str>> {
 /// the edge. Says whether it is promised.
 fn stays_served(world: &World, watched: &Watched) -> Result<bool, Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
-    let is_below = watched.url.contains(BELOW_WILDCARD) && world.claims.is_wildcard_changed();
+    // What is withdrawn below a wildcard waits for it, but not for ever where a place fails.
+    let is_changed =
+        world.claims.is_wildcard_changed() || (world.claims.was_wildcard_changed() && world.had_outage);
+    let is_below = watched.url.contains(BELOW_WILDCARD) && is_changed;
     if first.map(audiences) != last.map(audiences)
         || hosts_of(&watched.url).any(|host| world.is_touched(host))
         || is_below

@@ -32,13 +32,17 @@ pub(crate) struct Settings {
     /// Where alone something may be published, if not everywhere.
     pub(crate) domain_filter: &'static str,
     pub(crate) request_timeout: Duration,
+    /// What every rule has that does not say otherwise.
+    pub(crate) connect_timeout: &'static str,
+    /// Of services that the namespace guard allows.
+    pub(crate) cluster_domain: &'static str,
     /// ExternalDNS's. Shorter than the time of grace, one loop sees a move half done.
     pub(crate) interval: Duration,
 }
 
 impl Settings {
     /// Each takes one setting back to what it is by default. What objects are made by is not among them.
-    pub(crate) const PLAINER: [fn(&mut Self); 11] = [
+    pub(crate) const PLAINER: [fn(&mut Self); 12] = [
         |settings| (settings.ownership, settings.registry) = ("comment", Registry::Noop),
         |settings| settings.policy = SyncPolicy::Sync,
         |settings| settings.adopt = "",
@@ -49,6 +53,7 @@ impl Settings {
         |settings| settings.domain_filter = "",
         |settings| (settings.delays, settings.second_connector) = ([0; 3], None),
         |settings| settings.listing_lag = 0,
+        |settings| (settings.connect_timeout, settings.cluster_domain) = ("", ""),
         |settings| {
             settings.move_grace = "30s";
             settings.request_timeout = Duration::from_secs(12);
@@ -90,6 +95,8 @@ impl Settings {
             listing_lag: random.weighted(&[(3, 0), (1, 30_000)]),
             domain_filter: random.weighted(&[(9, ""), (1, "example.com"), (1, "example.org")]),
             request_timeout: Duration::from_secs(random.weighted(&[(4, 12), (1, 6)])),
+            connect_timeout: random.weighted(&[(4, ""), (1, "7s")]),
+            cluster_domain: random.weighted(&[(4, ""), (1, "cluster.test")]),
             interval: Duration::from_secs(random.weighted(&[(4, 60), (1, 20)])),
         }
     }
@@ -111,6 +118,8 @@ impl Settings {
             ("ADOPT", self.adopt),
             ("DEFAULT_SERVICE", self.default_service),
             ("DOMAIN_FILTER", self.domain_filter),
+            ("ORIGIN_CONNECT_TIMEOUT", self.connect_timeout),
+            ("CLUSTER_DOMAIN", self.cluster_domain),
             ("DEFAULT_ACCESS_POLICY", self.default_access_policy),
         ];
         all.extend(

@@ -67,6 +67,8 @@ pub(crate) struct World {
     pub(crate) claims: Claims,
     pub(crate) disliked: Vec<&'static str>,
     pub(crate) outages: Outages,
+    /// A place failed for some loops since the last rest.
+    pub(crate) had_outage: bool,
     /// Cloudflare answers every call with 429 so long, however many loops that takes.
     limited_until: Duration,
     /// One of the policies that objects name is gone.
@@ -98,6 +100,7 @@ impl World {
             claims: Claims::default(),
             disliked: Vec::new(),
             outages: Outages::default(),
+            had_outage: false,
             limited_until: Duration::ZERO,
             lacks_policy: false,
             trace: Trace::default(),
@@ -174,7 +177,10 @@ impl World {
                 self.disliked.clear();
                 self.cloudflare().edit(|cloudflare| cloudflare.whims_mut().like_all());
             }
-            Step::Outage(outage) => self.outages.begin(*outage),
+            Step::Outage(outage) => {
+                self.had_outage = true;
+                self.outages.begin(*outage);
+            }
             Step::OutageOver => self.outages.end(),
             Step::Loop(one) => {
                 self.run_loop(one, true)?;
@@ -225,6 +231,7 @@ impl World {
     pub(crate) fn forget_touched(&mut self) {
         self.touched = Touched::default();
         self.claims.settle_wildcard();
+        self.had_outage = false;
     }
 
     /// What is gone comes anew.
