@@ -27,6 +27,14 @@ struct Claim {
     resource: String,
     /// The last one that was asked for without mistake.
     service: Option<String>,
+    /// The object was served there, and has asked for it in every loop since.
+    is_held: bool,
+}
+
+impl Claim {
+    fn is_of(&self, object: &Object, service: &str) -> bool {
+        self.resource == object.resource() && self.service.as_deref() == Some(service)
+    }
 }
 
 /// What was ever asked for a hostname.
@@ -114,6 +122,24 @@ impl Claims {
         tunnels.iter().any(|named| named.unwrap_or(settings.default_tunnel()) == tunnel)
     }
 
+    /// Takes note that the object is served as it asks for.
+    pub(crate) fn hold(&mut self, object: &Object) {
+        for (path, service) in object.rules() {
+            let claim = self.slots.get_mut(&(object.host, path));
+            if let Some(claim) = claim.filter(|claim| claim.is_of(object, service)) {
+                claim.is_held = true;
+            }
+        }
+    }
+
+    /// Whether the object was served at all of its places, and has asked for them ever since.
+    pub(crate) fn holds(&self, object: &Object) -> bool {
+        object.rules().all(|(path, service)| {
+            let claim = self.slots.get(&(object.host, path));
+            claim.is_some_and(|claim| claim.is_held && claim.is_of(object, service))
+        })
+    }
+
     /// What nobody asks for any more is gone, with all that was ever asked for there.
     pub(crate) fn forget_gone(&mut self, is_gone: impl Fn(&str) -> bool) {
         self.hosts.retain(|host, _| !is_gone(host));
@@ -146,12 +172,13 @@ fn holder<'a>(objects: &[(&'a Object, &'a str)], before: Option<&Claim>) -> Opti
 
 fn claim(slots: &BTreeMap<Slot, Claim>, slot: Slot, object: &Object, service: &str) -> Claim {
     let resource = object.resource();
+    let before = slots.get(&slot).filter(|before| before.resource == resource);
+    let is_held = before.is_some_and(|before| before.is_held);
     if object.is_sound() {
-        return Claim { resource, service: Some(service.to_owned()) };
+        return Claim { resource, service: Some(service.to_owned()), is_held };
     }
     // What is published stays.
-    let before = slots.get(&slot).filter(|before| before.resource == resource);
-    Claim { service: before.and_then(|before| before.service.clone()), resource }
+    Claim { service: before.and_then(|before| before.service.clone()), is_held, resource }
 }
 
 /// Whether the object says of Access what was said of its hostname before, or more.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::claims::Slot;
 use crate::objects::CONTESTED;
 use crate::settings::Settings;
-use crate::strangers::{UNWANTED_PATH, application_hosts, destinations_of};
+use crate::strangers::{UNWANTED_PATH, application_hosts, destinations_of, is_beside_objects};
 use crate::touched::{Place as Touch, Touched};
 
 /// Everything that is not ours, as those who wrote it left it.
@@ -174,11 +174,11 @@ impl Foreign {
         self.orphaned.contains(host)
     }
 
-    /// Whether somebody protects something of the hostname, without any regard to what its objects say.
+    /// Whether somebody protects what objects ask for at the hostname, without any regard to what they say.
     pub(crate) fn is_covered(&self, host: &str) -> bool {
-        self.applications
-            .values()
-            .any(|fields| application_hosts(fields).iter().any(|covered| covered == host))
+        let covers =
+            |fields: &Map<String, Value>| application_hosts(fields).iter().any(|covered| covered == host);
+        self.applications.values().any(|fields| covers(fields) && !is_beside_objects(fields))
     }
 
     /// An object asks for a login there.

@@ -7,6 +7,7 @@ use test_support::external_dns::SyncPolicy;
 use crate::coverage::Share;
 use crate::foreign;
 use crate::objects::{CONTESTED, GROUP_PATH, HOSTS, OPEN, Object, SECRET, SILENT, url};
+use crate::settings::DEFAULT_SERVICE;
 use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_URL, THEIRS, WILD};
 use crate::touched::Touched;
 use crate::world::World;
@@ -64,7 +65,13 @@ pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched)
             return Err(Violation::new("neighbour", one.to_string()));
         }
         for visit in one.changes.iter().flat_map(|change| &change.got) {
-            let Some(service) = service(visit).filter(|service| is_of_objects(service)) else { continue };
+            let Some(service) = service(visit) else { continue };
+            if service == DEFAULT_SERVICE {
+                return Err(Violation::new("mistake", format!("every object names a service: {one}")));
+            }
+            if !is_of_objects(service) {
+                continue;
+            }
             // With the guard nothing of ours is open, whatever its object says.
             let needs_login = service.starts_with(SECRET) || world.settings.access_guard;
             let is_opened = || hosts_of(&one.url).any(|host| world.foreign().is_opened(host));
@@ -80,17 +87,20 @@ pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched)
         }
     }
     let by_members: Vec<&Watched> = watched.iter().filter(|one| one.visitor == Visitor::WithLogin).collect();
-    watched.iter().try_for_each(|one| stays_divided(world, one))?;
+    watched.iter().try_for_each(|one| stays_divided(world, one, here))?;
     let is_touched_here =
         |one: &Watched| hosts_of(&one.url).any(|host| here.has(host, &world.claims, &world.settings));
     watched.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| stays_closed(world, one))?;
-    by_members.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| keeps_requests(world, one))?;
+    by_members.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| {
+        keeps_requests(world, one)?;
+        gives_way(one)
+    })?;
     let mut looked_at = Share::default();
     for one in &by_members {
         if hosts_of(&one.url).next().is_none() || !is_by(one.changes.first(), is_of_objects) {
             continue;
         }
-        let is_promised = stays_served(world, one)? | wanted_stays(world, one)?;
+        let is_promised = stays_served(world, one, here)? | wanted_stays(world, one, here)?;
         looked_at.count(is_promised);
     }
     world.coverage.throughout.add(looked_at);
@@ -132,17 +142,22 @@ fn audiences(change: &VisitChange) -> Vec<Option<&str>> {
     change.got.iter().map(audience).collect()
 }
 
+/// Whether who was let in by one application, or by none, needs another one now.
+fn needs_another_login(watched: &Watched) -> bool {
+    watched.changes.first().map(audiences) != watched.changes.last().map(audiences)
+}
+
 /// Who is served at the beginning, and by ours at the end or by the wildcard of a tunnel that takes over, is served so all
 /// the time. Who comes to need a login, or another one, is not promised that: the rule refuses until the application is at
 /// the edge. Says whether it is promised.
-fn stays_served(world: &World, watched: &Watched) -> Result<bool, Violation> {
+fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool, Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
     // What is withdrawn below a wildcard waits for it, but not for ever where a place fails.
     let is_changed =
         world.claims.is_wildcard_changed() || (world.claims.was_wildcard_changed() && world.had_outage);
     let is_below = watched.url.contains(BELOW_WILDCARD) && is_changed;
-    if first.map(audiences) != last.map(audiences)
-        || hosts_of(&watched.url).any(|host| world.is_touched(host))
+    if needs_another_login(watched)
+        || hosts_of(&watched.url).any(|host| here.has(host, &world.claims, &world.settings))
         || is_below
         || changes_namespace(world, &watched.url)
     {
@@ -153,13 +168,7 @@ fn stays_served(world: &World, watched: &Watched) -> Result<bool, Violation> {
     let is_led = !hosts_of(&watched.url).any(|host| world.disliked.contains(&host));
     let is_promised = is_by(last, is_of_objects) || (is_handed_over && is_led);
     // What stood beside what is withdrawn may get its requests until it goes.
-    let is_between = |change: &VisitChange| {
-        is_handed_over
-            && change
-                .got
-                .iter()
-                .all(|visit| service(visit).is_some_and(|service| service == WILD || is_of_objects(service)))
-    };
+    let is_between = |change: &VisitChange| is_handed_over && is_by(Some(change), is_ours_or_wild);
     if is_promised && !watched.lost().into_iter().all(is_between) {
         return Err(Violation::new("lost", watched.to_string()));
     }
@@ -168,6 +177,30 @@ fn stays_served(world: &World, watched: &Watched) -> Result<bool, Violation> {
 
 fn is_by(change: Option<&VisitChange>, is_meant: fn(&str) -> bool) -> bool {
     change.is_some_and(|change| change.got.iter().all(|visit| service(visit).is_some_and(is_meant)))
+}
+
+fn is_ours_or_wild(service: &str) -> bool {
+    service == WILD || is_of_objects(service)
+}
+
+/// Who is served by somebody's wildcard or address at the beginning and by ours at the end, is served by one of them all
+/// the time. Who comes to need a login is not promised that.
+fn gives_way(watched: &Watched) -> Result<(), Violation> {
+    let is_elsewhere = |visit: &Visit| matches!(visit, Visit::Elsewhere { .. });
+    let is_theirs = |change: &VisitChange| {
+        change.got.iter().all(|visit| is_elsewhere(visit) || service(visit) == Some(WILD))
+    };
+    let is_either = |change: &VisitChange| {
+        change.got.iter().all(|visit| is_elsewhere(visit) || service(visit).is_some_and(is_ours_or_wild))
+    };
+    let is_promised = hosts_of(&watched.url).next().is_some()
+        && watched.changes.first().is_some_and(is_theirs)
+        && is_by(watched.changes.last(), is_of_objects)
+        && !needs_another_login(watched);
+    if is_promised && !watched.changes.iter().all(is_either) {
+        return Err(Violation::new("lost", watched.to_string()));
+    }
+    Ok(())
 }
 
 /// Whom a rule asks for a login, an object that says nothing of Access does not serve in the next moment. What needs the
@@ -189,12 +222,12 @@ fn stays_closed(world: &World, watched: &Watched) -> Result<(), Violation> {
 }
 
 /// Where an object has a service of its own for a path, the one of its whole hostname never gets the path's requests.
-fn stays_divided(world: &World, watched: &Watched) -> Result<(), Violation> {
+fn stays_divided(world: &World, watched: &Watched, here: &Touched) -> Result<(), Violation> {
     // Of rivals either may have the path.
     let is_promised = |object: &&Object| {
         object.is_divided()
             && watched.url == url(object.host, Some(GROUP_PATH))
-            && !world.is_touched(object.host)
+            && !here.has(object.host, &world.claims, &world.settings)
             && !world.claims.history(object.host).has_rivals
             && (world.settings.sees_drift() || !world.has_drifted(object.host))
     };
@@ -214,7 +247,7 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     let is_on = |host: &str| watched.url.starts_with(&url(host, None));
     let is_unwanted = |host: &str| is_on(host) && !world.objects.iter().any(|object| object.host == host);
     let is_withdrawn = HOSTS.iter().chain(&CONTESTED).any(|host| is_unwanted(host))
-        || world.is_blank
+        || !world.shows_all()
         || changes_namespace(world, &watched.url);
     // A narrower path of ours stands in front. Where it is protected it refuses until its application is at the edge.
     let narrower: Vec<&Object> = world.objects.iter().filter(|object| object.path.is_some()).collect();
@@ -238,16 +271,15 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
 
 /// What is still wanted, and was served when the loop began, goes on. A rule that is nobody's any more may be served by a
 /// wildcard of ours, and goes with it. Says whether it is promised.
-fn wanted_stays(world: &World, watched: &Watched) -> Result<bool, Violation> {
+fn wanted_stays(world: &World, watched: &Watched, here: &Touched) -> Result<bool, Violation> {
     let mut wanted = world.claims.expected().filter(|((host, path), _)| url(host, *path) == watched.url);
     let Some(((host, _), wanted)) = wanted.next() else { return Ok(false) };
     let was_served = watched.changes.first().is_some_and(|change| is_served_by(change, wanted));
     // What was answered 503 the registry `crd` asks for as something new, of whichever object.
     let is_promised = was_served
+        && !needs_another_login(watched)
         && world.settings.sees_drift()
-        && !world.is_touched(host)
-        && !world.foreign().is_contested(host)
-        && !world.foreign().is_covered(host)
+        && !here.has(host, &world.claims, &world.settings)
         && !world.foreign().is_orphaned(host);
     if is_promised && !watched.changes.iter().all(|change| is_served_by(change, wanted)) {
         return Err(Violation::new("withdrawn", format!("{wanted} is wanted still: {watched}")));

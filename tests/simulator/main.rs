@@ -16,6 +16,7 @@ mod clock;
 mod controller;
 mod coverage;
 mod faults;
+mod focus;
 mod foreign;
 mod growth;
 mod instance;

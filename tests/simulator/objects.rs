@@ -3,6 +3,7 @@
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use test_support::external_dns::{deduplicated, merged};
 
+use crate::focus::{Concern, Focus};
 use crate::random::Random;
 use crate::settings::Settings;
 
@@ -85,6 +86,14 @@ pub(crate) enum Mistake {
     GroupOfOtherNamespace,
 }
 
+/// Options of rules that change what a visitor gets.
+const OPTIONS: [(&str, &str); 4] = [
+    ("origin-connect-timeout", "20s"),
+    ("origin-no-tls-verify", "true"),
+    ("origin-connect-timeout", "30s"),
+    ("origin-http-host-header", "inner.test"),
+];
+
 /// Where the second rule of an object with a group stands.
 pub(crate) const GROUP_PATH: &str = "/api";
 
@@ -127,30 +136,48 @@ const MISTAKES: [Mistake; 31] = [
     Mistake::Target("00000000-0000-4000-8000-000000000000.cfargotunel.com"),
 ];
 
+/// What somebody changes of an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Edit {
+    /// It goes to the other tunnel, where there is one.
+    Tunnel,
+    /// Other services, whose names have this number.
+    Services(usize),
+    Access(Access, usize),
+    Path(Option<&'static str>),
+    Host(&'static str),
+    Option(Option<(&'static str, &'static str)>),
+    Target,
+    Addresses,
+    Correction,
+}
+
+impl Edit {
+    pub(crate) fn random(random: &mut Random, focus: &Focus, number: usize) -> Self {
+        match random.below(20) {
+            0..7 => Self::Tunnel,
+            7..10 => Self::Services(number),
+            10 | 11 => Self::Access(any_access(random), number),
+            12 | 13 => Self::Path(any_path(random)),
+            14 | 15 => Self::Host(focus.host(random)),
+            16 => Self::Option(random.chance(70).then(|| random.pick(&OPTIONS))),
+            17 => Self::Target,
+            18 => Self::Addresses,
+            _ => Self::Correction,
+        }
+    }
+}
+
 impl Object {
     /// An object as one of few, so that they meet. `number` makes its service its own.
-    pub(crate) fn random(random: &mut Random, settings: &Settings, number: usize) -> Self {
+    pub(crate) fn random(random: &mut Random, settings: &Settings, focus: &Focus, number: usize) -> Self {
         let namespace = random.weighted(&[(3, NAMESPACES[0]), (2, NAMESPACES[1]), (1, NAMESPACES[2])]);
         let name = random.pick(&["web", "api", "zoo", "app", "db"]);
-        let host = if random.chance(80) { random.pick(&HOSTS) } else { random.pick(&CONTESTED) };
-        let path =
-            random.weighted(&[(5, None), (2, Some("/api")), (1, Some("/api/v2")), (1, Some("/admin"))]);
-        let access = random.weighted(&[
-            (10, Access::Silent),
-            (1, Access::Open),
-            (2, Access::Policies("staff")),
-            (1, Access::Policies("staff,on-call")),
-            (1, Access::Required),
-        ]);
+        let host = focus.host(random);
+        let path = any_path(random);
+        let access = any_access(random);
         let tunnel = if random.chance(60) { None } else { Some(random.pick(&["home", "office"])) };
-        let option = random.chance(20).then(|| {
-            random.pick(&[
-                ("origin-connect-timeout", "20s"),
-                ("origin-no-tls-verify", "true"),
-                ("origin-connect-timeout", "30s"),
-                ("origin-http-host-header", "inner.test"),
-            ])
-        });
+        let option = random.chance(20).then(|| random.pick(&OPTIONS));
         let service = service_kind(access, settings);
         let has_group = path.is_none() && HOSTS.contains(&host) && random.chance(25);
         let mut object = Self {
@@ -166,15 +193,51 @@ impl Object {
             is_target: random.chance(25),
             has_both_addresses: random.chance(20),
             ttl: random.weighted(&[(4, 0), (1, 300)]),
-            alias: random.chance(10).then(|| random.pick(&HOSTS)).filter(|alias| *alias != host),
-            has_set_identifier: path.is_some() && random.chance(80),
+            alias: random.chance(10).then(|| random.pick(&focus.hosts)).filter(|alias| *alias != host),
+            has_set_identifier: random.chance(if path.is_some() { 80 } else { 30 }),
             mistake: None,
             is_forbidden: access == Access::Open && !settings.access_opt_out,
         };
-        if random.chance(20) {
+        if focus.has(Concern::Mistakes) && random.chance(20) {
             object.mistype(random, settings);
         }
         object
+    }
+
+    /// The same object as somebody changed it. A mistake stays where there is still something to mistake.
+    pub(crate) fn edited(mut self, edit: Edit, settings: &Settings) -> Self {
+        match edit {
+            Edit::Tunnel => {
+                let present = self.tunnel.unwrap_or(settings.default_tunnel());
+                self.tunnel = settings.tunnels.split(',').find(|tunnel| *tunnel != present);
+            }
+            Edit::Services(number) => self.renumber(number),
+            Edit::Access(access, number) => {
+                self.set_access(access, settings);
+                self.renumber(number);
+            }
+            Edit::Path(path) => {
+                self.path = path;
+                self.group = None;
+            }
+            Edit::Host(host) => self.host = host,
+            Edit::Option(option) => self.option = option,
+            Edit::Target => self.is_target = !self.is_target,
+            Edit::Addresses => self.has_both_addresses = !self.has_both_addresses,
+            Edit::Correction => self = self.corrected(settings),
+        }
+        self.alias = self.alias.filter(|alias| *alias != self.host);
+        let has_target = self.is_target;
+        let stays = |mistake: &Mistake| has_target || !matches!(mistake, Mistake::Target(_));
+        self.mistake = self.mistake.take().filter(|mistake| stays(mistake) && self.may_have(mistake));
+        self
+    }
+
+    /// Gives it services that nobody had before.
+    fn renumber(&mut self, number: usize) {
+        let kind = self.service.split_once('-').expect("each begins with its kind").0.to_owned();
+        self.service = format!("{kind}-{number}.{}.svc:80", self.namespace);
+        self.group = self.group.as_ref().map(|_| format!("{kind}-{number}-group.{}.svc:80", self.namespace));
     }
 
     /// The same object mistyped.
@@ -318,6 +381,20 @@ impl Object {
     }
 }
 
+fn any_path(random: &mut Random) -> Option<&'static str> {
+    random.weighted(&[(5, None), (2, Some("/api")), (1, Some("/api/v2")), (1, Some("/admin"))])
+}
+
+fn any_access(random: &mut Random) -> Access {
+    random.weighted(&[
+        (10, Access::Silent),
+        (1, Access::Open),
+        (2, Access::Policies("staff")),
+        (1, Access::Policies("staff,on-call")),
+        (1, Access::Required),
+    ])
+}
+
 /// How the services of objects that say this of Access begin.
 fn service_kind(access: Access, settings: &Settings) -> &'static str {
     match access {
@@ -351,6 +428,32 @@ pub(crate) fn endpoints(objects: &[Object], random: &mut Random) -> Vec<Endpoint
         shuffled.swap(index, random.below(index + 1));
     }
     deduplicated(merged(shuffled.into_iter().flat_map(Object::endpoints)))
+}
+
+/// What objects ask for while a template is wrong.
+pub(crate) const RENAMED: [&str; HOSTS.len() + CONTESTED.len()] = [
+    "r0.example.com",
+    "r1.example.com",
+    "r2.example.com",
+    "r3.example.com",
+    "r4.example.com",
+    "r5.example.com",
+    "r6.example.com",
+    "r7.example.com",
+    "r8.example.com",
+    "r9.example.com",
+    "r10.example.com",
+    "r11.example.com",
+];
+
+/// The same objects, each hostname under another name.
+pub(crate) fn renamed(objects: &[Object]) -> Vec<Object> {
+    let names: Vec<_> = HOSTS.iter().chain(&CONTESTED).zip(RENAMED).collect();
+    let renamed = |object: &Object| {
+        let (_, host) = names.iter().find(|(host, _)| **host == object.host).expect("one of all hostnames");
+        Object { host, ..object.clone() }
+    };
+    objects.iter().map(renamed).collect()
 }
 
 /// The hostnames with objects of which ExternalDNS shows only some.

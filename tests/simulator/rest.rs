@@ -10,10 +10,10 @@ use crate::claims;
 use crate::coverage::Share;
 use crate::foreign::{document, is_ours, place};
 use crate::invariants::{self, Violation, service};
-use crate::objects::{Access, Object, url};
+use crate::objects::{Access, Object, RENAMED, url};
 use crate::steps::Loop;
 use crate::strangers::{OTHER_HOST, OTHER_SERVICE, application_hosts};
-use crate::world::World;
+use crate::world::{Source, World};
 
 /// Loops that may still write something, one a minute. CONTRIBUTING.md names what this and the next one come to.
 const LOOPS_MAX: usize = 14;
@@ -44,15 +44,24 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
         world.coverage.count_at_rest(&excuses);
         if excuses.is_empty() {
             is_served(world, object)?;
+            world.claims.hold(object);
             checked.push(object);
         }
     }
     nothing_is_left(world, &checked)?;
     if invariants::is_withheld(world) {
         // The source shows nothing for one loop, now that the most is published.
-        world.is_blank = true;
+        world.source = Source::Nothing;
         one_loop(world, 0)?;
-        world.is_blank = false;
+        if may_rename(world) {
+            // Or everything under other names, and in the second loop these are published.
+            world.source = Source::Renamed;
+            one_loop(world, 0)?;
+            one_loop(world, 0)?;
+            world.source = Source::Everything;
+            settle(world)?;
+        }
+        world.source = Source::Everything;
     }
     world.claims.forget_merged(&objects);
     forget_gone(world);
@@ -69,6 +78,15 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
         }
     }
     Ok(())
+}
+
+/// Names that an earlier rename left behind would stay with the others, and let as many of these go.
+fn may_rename(world: &World) -> bool {
+    let is_left = world.cloudflare().edit(|cloudflare| {
+        let mut records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
+        records.any(|record| RENAMED.contains(&&*record.name))
+    });
+    world.settings.policy == SyncPolicy::Sync && world.settings.sees_drift() && !is_left
 }
 
 /// What is gone with all that was ever written for it binds nobody any more.
@@ -148,6 +166,7 @@ fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
     let lets_go = settings.policy == SyncPolicy::Sync;
     let has_rule_at = |other: &Object, at| other.rules().any(|(path, _)| path == at);
     let is_rival = |(path, _)| on_host.iter().filter(|other| has_rule_at(other, path)).count() > 1;
+    let holds = world.claims.holds(object);
     let foreign = world.foreign();
     let all = [
         ("drifted", !settings.sees_drift() && world.has_drifted(object.host)),
@@ -156,12 +175,12 @@ fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
         ("orphaned", foreign.is_orphaned(object.host)),
         ("covered", foreign.is_covered(object.host)),
         ("foreign rule", foreign.has_rules_of(object.host)),
-        ("rival", object.rules().any(is_rival)),
+        ("rival", object.rules().any(is_rival) && !holds),
         ("mistake", !object.is_sound()),
         ("mistake beside it", on_host.iter().any(|other| !other.is_sound())),
         ("two tunnels", on_host.iter().any(|other| other.tunnel != object.tunnel)),
         ("earlier tunnel", !lets_go && history.tunnels.len() > 1),
-        ("earlier namespace", settings.namespace_guard && history.namespaces.len() > 1),
+        ("earlier namespace", settings.namespace_guard && history.namespaces.len() > 1 && !holds),
         ("access unsaid", on_host.iter().any(|other| !claims::is_said(other, &history))),
         ("access guard", settings.access_guard && !matches!(object.access, Access::Policies(_))),
         ("nobody's token", on_host.iter().any(|other| other.access == Access::Required)),

@@ -6,6 +6,9 @@ use test_support::external_dns::{Registry, SyncPolicy, TXT, TXT_BELOW};
 
 use crate::random::Random;
 
+/// What serves objects that name no service, of which there are none.
+pub(crate) const DEFAULT_SERVICE: &str = "http://default.svc:80";
+
 /// The settings that change what the program decides. The others stay as they are by default.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -80,7 +83,7 @@ impl Settings {
             adopt: random.weighted(&[(5, ""), (1, "identical"), (1, "tunnel"), (2, "all"), (1, "access")]),
             mass_deletion_limit: random.weighted(&[(3, 0), (2, 2), (1, 5)]),
             namespace_guard: random.chance(25),
-            default_service: random.weighted(&[(5, ""), (1, "http://default.svc:80")]),
+            default_service: random.weighted(&[(5, ""), (1, DEFAULT_SERVICE)]),
             access_guard: random.chance(10),
             default_access_policy: random.weighted(&[(6, ""), (1, "staff")]),
             access_opt_out: random.chance(75),

@@ -4,6 +4,7 @@
 use std::panic::{self, AssertUnwindSafe};
 
 use crate::coverage::Coverage;
+use crate::focus::Focus;
 use crate::random::Random;
 use crate::settings::Settings;
 use crate::steps::{self, Step};
@@ -32,7 +33,8 @@ impl Script {
     pub(crate) fn of(seed: u64, rounds: usize) -> Self {
         let mut random = Random::new(seed);
         let settings = Settings::random(&mut random);
-        let steps = steps::random(&mut random, &settings, rounds);
+        let focus = Focus::random(&mut random);
+        let steps = steps::random(&mut random, &settings, &focus, rounds);
         Self { settings, steps }
     }
 

@@ -2,7 +2,8 @@
 //! where one is left out.
 
 use crate::faults::Trouble;
-use crate::objects::{CONTESTED, HOSTS, Object};
+use crate::focus::{Concern, Focus};
+use crate::objects::{Edit, Object};
 use crate::outages::Outage;
 use crate::random::Random;
 use crate::settings::Settings;
@@ -12,7 +13,12 @@ use crate::strangers::Stranger;
 pub(crate) enum Step {
     /// An object comes, or takes the place of the one of its name.
     Put(Object),
-    /// One of the objects is mistyped, as the number says.
+    /// One of the objects asks for something else.
+    Edit {
+        which: usize,
+        edit: Edit,
+    },
+    /// One of the objects is mistyped, as the seed says.
     Mistype {
         which: usize,
         seed: u64,
@@ -101,23 +107,63 @@ const MENDED: usize = 60;
 /// After so many of a hundred rests a place fails for some loops.
 const OUTAGES: usize = 40;
 
-pub(crate) fn random(random: &mut Random, settings: &Settings, rounds: usize) -> Vec<Step> {
+/// What may change between two loops.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Put,
+    Edit,
+    Remove,
+    Mistype,
+    Blank,
+    Stranger,
+    Wait,
+    Restart,
+    Replica,
+    Other,
+    Sight,
+    Status,
+    Connectors,
+    Tunnel,
+    Policy,
+    Dislike,
+    Like,
+}
+
+/// How often, and what it belongs to.
+const CHANGES: [(usize, Concern, Change); 14] = [
+    (10, Concern::Mistakes, Change::Mistype),
+    (3, Concern::Blanks, Change::Blank),
+    (10, Concern::Strangers, Change::Stranger),
+    (4, Concern::Restarts, Change::Wait),
+    (3, Concern::Restarts, Change::Restart),
+    (1, Concern::Restarts, Change::Replica),
+    (2, Concern::Owners, Change::Other),
+    (1, Concern::Places, Change::Sight),
+    (2, Concern::Places, Change::Status),
+    (1, Concern::Places, Change::Connectors),
+    (1, Concern::Places, Change::Tunnel),
+    (1, Concern::Places, Change::Policy),
+    (2, Concern::Refusals, Change::Dislike),
+    (1, Concern::Refusals, Change::Like),
+];
+
+pub(crate) fn random(random: &mut Random, settings: &Settings, focus: &Focus, rounds: usize) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut number = 0;
     for round in 1..=rounds {
         for _ in 0..random.weighted(&[(2, 0), (4, 1), (3, 2), (1, 6)]) {
             number += 1;
-            steps.push(change(random, settings, number));
+            steps.push(change(random, settings, focus, number));
         }
-        steps.push(Step::Loop(any_loop(random, number)));
+        steps.push(Step::Loop(any_loop(random, focus, number)));
         if round % ROUNDS_TO_REST == 0 || round == rounds {
             if random.chance(MENDED) {
                 steps.push(Step::Mend);
             }
             steps.push(Step::Rest);
             // What somebody did before is over, so that whoever waits has no excuse.
-            if random.chance(OUTAGES) {
-                let more = outage(random, settings, &mut number);
+            if focus.has(Concern::Outages) && random.chance(OUTAGES) {
+                let more = outage(random, settings, focus, &mut number);
                 steps.extend(more);
             }
         }
@@ -126,11 +172,11 @@ pub(crate) fn random(random: &mut Random, settings: &Settings, rounds: usize) ->
 }
 
 /// A place fails, and what is asked for meanwhile is asked for again and again.
-fn outage(random: &mut Random, settings: &Settings, number: &mut usize) -> Vec<Step> {
+fn outage(random: &mut Random, settings: &Settings, focus: &Focus, number: &mut usize) -> Vec<Step> {
     let mut steps = vec![Step::Outage(Outage::random(random))];
     for _ in 0..3 + random.below(4) {
         *number += 1;
-        steps.push(Step::Put(Object::random(random, settings, *number)));
+        steps.push(Step::Put(Object::random(random, settings, focus, *number)));
     }
     if random.chance(MENDED) {
         steps.push(Step::Mend);
@@ -144,43 +190,51 @@ fn outage(random: &mut Random, settings: &Settings, number: &mut usize) -> Vec<S
     steps
 }
 
-fn change(random: &mut Random, settings: &Settings, number: usize) -> Step {
-    match random.below(100) {
-        0..48 => Step::Put(Object::random(random, settings, number)),
-        48 => Step::Other,
-        49 => Step::Policy { is_there: random.chance(30) },
-        50..60 => Step::Mistype { which: random.below(50), seed: random.next() },
-        60..72 => Step::Remove { which: random.below(50) },
-        72..75 => Step::Blank(random.chance(40)),
-        75..83 => Step::Stranger(Stranger::random(random, number)),
-        83..87 => Step::Wait { seconds: random.pick(&[5, 65, 130, 700, 4_000, 90_000]) },
-        87..90 => Step::Restart,
-        90 => Step::Replica(random.chance(60)),
-        91 => Step::Other,
-        92 => Step::Sight {
+fn change(random: &mut Random, settings: &Settings, focus: &Focus, number: usize) -> Step {
+    let of_objects = [(30, Change::Put), (20, Change::Edit), (10, Change::Remove)];
+    let of_concerns = CHANGES.iter().filter(|(_, concern, _)| focus.has(*concern));
+    let all: Vec<(usize, Change)> =
+        of_objects.into_iter().chain(of_concerns.map(|(weight, _, change)| (*weight, *change))).collect();
+    match random.weighted(&all) {
+        Change::Put => Step::Put(Object::random(random, settings, focus, number)),
+        Change::Edit => Step::Edit { which: random.below(50), edit: Edit::random(random, focus, number) },
+        Change::Remove => Step::Remove { which: random.below(50) },
+        Change::Mistype => Step::Mistype { which: random.below(50), seed: random.next() },
+        Change::Blank => Step::Blank(random.chance(40)),
+        Change::Stranger => Step::Stranger(Stranger::random(random, focus, number)),
+        Change::Wait => Step::Wait { seconds: random.pick(&[5, 65, 130, 700, 4_000, 90_000]) },
+        Change::Restart => Step::Restart,
+        Change::Replica => Step::Replica(random.chance(60)),
+        Change::Other => Step::Other,
+        Change::Sight => Step::Sight {
             zone: random.pick(&["example.org", "inner.example.com"]),
             is_seen: random.chance(50),
         },
-        93..95 => Step::Status { zone: "inner.example.com", status: random.pick(&["pending", "active"]) },
-        95 => Step::Connectors { tunnel: random.pick(&["home", "office"]), count: random.pick(&[0, 1, 2]) },
-        96 => Step::Tunnel { is_there: random.chance(40) },
-        97..99 => {
-            let host = if random.chance(80) { random.pick(&HOSTS) } else { random.pick(&CONTESTED) };
-            Step::Dislike { host, what: random.pick(&[Disliked::Record, Disliked::Rules, Disliked::Paths]) }
+        Change::Status => {
+            Step::Status { zone: "inner.example.com", status: random.pick(&["pending", "active"]) }
         }
-        _ => Step::Like,
+        Change::Connectors => {
+            Step::Connectors { tunnel: random.pick(&["home", "office"]), count: random.pick(&[0, 1, 2]) }
+        }
+        Change::Tunnel => Step::Tunnel { is_there: random.chance(40) },
+        Change::Policy => Step::Policy { is_there: random.chance(30) },
+        Change::Dislike => Step::Dislike {
+            host: focus.host(random),
+            what: random.pick(&[Disliked::Record, Disliked::Rules, Disliked::Paths]),
+        },
+        Change::Like => Step::Like,
     }
 }
 
-fn any_loop(random: &mut Random, number: usize) -> Loop {
-    let troubles = random.weighted(&[(6, 0), (3, 1), (1, 2)]);
-    let intruders = usize::from(random.chance(10));
+fn any_loop(random: &mut Random, focus: &Focus, number: usize) -> Loop {
+    let troubles = if focus.has(Concern::Troubles) { random.weighted(&[(6, 0), (3, 1), (1, 2)]) } else { 0 };
+    let intruders = usize::from(focus.has(Concern::Strangers) && random.chance(10));
     Loop {
         seed: random.next(),
         replica: random.below(2),
         troubles: (0..troubles).map(|_| Trouble::random(random)).collect(),
         intruders: (0..intruders)
-            .map(|_| (1 + random.below(12), Stranger::random(random, 1_000 + number)))
+            .map(|_| (1 + random.below(12), Stranger::random(random, focus, 1_000 + number)))
             .collect(),
     }
 }

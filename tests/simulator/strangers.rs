@@ -5,8 +5,9 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::{Map, Value, json};
 
 use crate::claims::Slot;
+use crate::focus::Focus;
 use crate::foreign::{Foreign, Place, document, is_stamped, place};
-use crate::objects::{CONTESTED, HOSTS};
+use crate::objects::CONTESTED;
 use crate::random::Random;
 
 /// The service of a wildcard that serves what nobody publishes.
@@ -17,6 +18,9 @@ pub(crate) const THEIRS: &str = "http://theirs-";
 
 /// The path of rules of theirs that no object asks for.
 pub(crate) const UNWANTED_PATH: &str = "^/theirs(/|$)";
+
+/// And paths of applications begin so.
+const UNWANTED_APPLICATION: &str = "/theirs-";
 
 /// Hostnames of objects that somebody protects with an application of their own. They are few, so that one is often there
 /// before an object asks for a login, and the others have no excuse.
@@ -41,6 +45,9 @@ pub(crate) const FOREIGN_URLS: [&str; 5] = [
     "https://hand.example.org/",
     "https://elsewhere.example.com/",
 ];
+
+/// How many numbers there are of what somebody does; what is more likely has several.
+pub(crate) const DEEDS: usize = 25;
 
 /// One thing that somebody does.
 #[derive(Clone, Debug)]
@@ -92,14 +99,14 @@ enum Kind {
 }
 
 impl Stranger {
-    pub(crate) fn random(random: &mut Random, number: usize) -> Self {
-        let host = random.pick(&CONTESTED);
-        let kind = match random.below(26) {
+    pub(crate) fn random(random: &mut Random, focus: &Focus, number: usize) -> Self {
+        let host = random.pick(&focus.contested);
+        let kind = match random.pick(&focus.deeds) {
             0 | 1 => {
                 Kind::AddRule { host, path: random.pick(&[None, Some(UNWANTED_PATH), Some("^/api(/|$)")]) }
             }
-            2 => Kind::AddRule { host: random.pick(&HOSTS), path: Some(UNWANTED_PATH) },
-            3 | 4 => Kind::RemoveRule,
+            2 | 3 => Kind::AddRule { host: random.pick(&focus.hosts), path: Some(UNWANTED_PATH) },
+            4 => Kind::RemoveRule,
             5 => Kind::ChangeFrame,
             6 | 7 => Kind::AddRecord { host, kind: random.pick(&["A", "CNAME", "TXT", "tunnel", STORED]) },
             8 => Kind::RemoveRecord,
@@ -111,13 +118,13 @@ impl Stranger {
             14 => Kind::RedirectOurRecord,
             15 => Kind::UnproxyOurRecord,
             16 => Kind::CopyStamp { host },
-            17..21 => Kind::CoverHost {
+            17..20 => Kind::CoverHost {
                 host: random.pick(&COVERED),
                 path: random.pick(&[None, None, Some("/api")]),
             },
-            21..24 => Kind::CoverHost { host, path: random.pick(&[None, Some("/api")]) },
-            24 if random.chance(50) => Kind::ChangeOurApplication,
-            24 => Kind::OpenOurApplication,
+            20 | 21 => Kind::CoverHost { host, path: random.pick(&[None, Some("/api")]) },
+            22 => Kind::ChangeOurApplication,
+            23 => Kind::OpenOurApplication,
             _ => Kind::RemoveOurApplication,
         };
         Self { kind, tunnel: random.pick(&["home", "office"]), which: random.below(50), number }
@@ -165,7 +172,7 @@ impl Stranger {
             }
             Kind::AddApplication { host } => {
                 let application = json!({"type": "self_hosted", "name": format!("theirs {}", self.number),
-                    "domain": format!("{host}/theirs-{}", self.number), "session_duration": "6h"});
+                    "domain": format!("{host}{UNWANTED_APPLICATION}{}", self.number), "session_duration": "6h"});
                 if let Ok(id) = cloudflare.add_application(&application) {
                     foreign.wrote_application(cloudflare, &id);
                 }
@@ -349,6 +356,11 @@ pub(crate) fn destinations_of((host, path): Slot) -> Vec<Value> {
     let at = format!("{host}{}", path.unwrap_or_default());
     let all = path.map(|_| format!("{at}/*"));
     [at].into_iter().chain(all).map(|uri| json!({"type": "public", "uri": uri})).collect()
+}
+
+/// Whether an application of theirs is for paths that no object asks for.
+pub(crate) fn is_beside_objects(fields: &Map<String, Value>) -> bool {
+    fields.get("domain").and_then(Value::as_str).is_some_and(|domain| domain.contains(UNWANTED_APPLICATION))
 }
 
 /// The hostnames that an application protects.

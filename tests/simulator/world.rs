@@ -46,6 +46,15 @@ const WATCH_PERIOD: Duration = Duration::from_secs(5);
 /// So many writes of one loop are looked after.
 const WATCHED_WRITES: usize = 40;
 
+/// What of the objects ExternalDNS's source shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Everything,
+    Nothing,
+    /// All of them at other hostnames.
+    Renamed,
+}
+
 pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) harness: Harness,
@@ -59,7 +68,7 @@ pub(crate) struct World {
     /// What ExternalDNS goes by under `--registry=crd`, whichever replica it asks.
     applied: AppliedRecords,
     pub(crate) objects: Vec<Object>,
-    pub(crate) is_blank: bool,
+    pub(crate) source: Source,
     /// What is not the program's doing, until the next rest.
     touched: Touched,
     /// What was so once, or was refused: who goes by what was answered never learns of it.
@@ -94,7 +103,7 @@ impl World {
             seen: Arc::default(),
             applied: AppliedRecords::default(),
             objects: Vec::new(),
-            is_blank: false,
+            source: Source::Everything,
             touched: Touched::default(),
             drifted: Touched::default(),
             claims: Claims::default(),
@@ -128,6 +137,11 @@ impl World {
         self.trace.note(format!("{step:?}"));
         match step {
             Step::Put(object) => self.put(object.clone()),
+            Step::Edit { which, edit } => {
+                if let Some(object) = self.nth_object(*which) {
+                    self.put(object.edited(*edit, &self.settings));
+                }
+            }
             Step::Mistype { which, seed } => {
                 if let Some(mut object) = self.nth_object(*which) {
                     object.mistype(&mut Random::new(*seed), &self.settings);
@@ -140,7 +154,9 @@ impl World {
                     self.objects.retain(|other| other.resource() != object.resource());
                 }
             }
-            Step::Blank(is_blank) => self.is_blank = *is_blank,
+            Step::Blank(is_blank) => {
+                self.source = if *is_blank { Source::Nothing } else { Source::Everything };
+            }
             Step::Stranger(stranger) => {
                 let foreign = Arc::clone(&self.foreign);
                 let mut foreign = foreign.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,6 +216,10 @@ impl World {
     /// The objects become as the log asks for them.
     fn mend(&mut self) {
         self.objects = mend::mended(&self.objects, &self.settings, &self.claims);
+    }
+
+    pub(crate) fn shows_all(&self) -> bool {
+        self.source == Source::Everything
     }
 
     fn nth_object(&self, which: usize) -> Option<Object> {
@@ -306,7 +326,7 @@ impl World {
     /// Everything that goes wrong ends.
     pub(crate) fn calm(&mut self) {
         self.replicas.truncate(1);
-        self.is_blank = false;
+        self.source = Source::Everything;
         self.cloudflare().clear_faults();
         self.outages.end();
         self.limited_until = Duration::ZERO;
@@ -325,12 +345,16 @@ impl World {
     /// Plays one loop of ExternalDNS. `is_shuffled`: what the cluster asks for comes in an order by its seed.
     pub(crate) fn run_loop(&mut self, one: &Loop, is_shuffled: bool) -> Result<usize, Violation> {
         self.loops += 1;
-        let desired = if self.is_blank { Vec::new() } else { self.objects.clone() };
+        let desired = match self.source {
+            Source::Everything => self.objects.clone(),
+            Source::Nothing => Vec::new(),
+            Source::Renamed => objects::renamed(&self.objects),
+        };
         if one.troubles.iter().any(Trouble::is_refusal) {
             self.drifted.add(Place::Everywhere);
         }
         // Whoever takes a record of ours away meanwhile leaves fewer to go at once.
-        if !self.is_blank || !one.intruders.is_empty() || !invariants::is_withheld(self) {
+        if self.shows_all() || !one.intruders.is_empty() || !invariants::is_withheld(self) {
             self.claims.ask(&desired);
         }
         for object in desired.iter().filter(|object| object.is_secret()) {
@@ -388,7 +412,7 @@ impl World {
     /// passes for never gone.
     fn note_refused(&mut self, desired: &[Object]) {
         let refused = desired.iter().filter(|object| !rest::has_to_be_served(self, object));
-        let hidden = self.objects.iter().filter(|_| self.is_blank);
+        let hidden = self.objects.iter().filter(|_| !self.shows_all());
         let hosts: Vec<&'static str> = refused.chain(hidden).map(|object| object.host).collect();
         for host in hosts {
             self.drifted.add(Place::Host(host.to_owned()));

@@ -40,6 +40,19 @@ fn an_invalid_endpoint_stays_and_says_what_is_wrong() {
     }
 }
 
+/// Who copies an annotation from one object to another may leave the old tunnel in one of the two places.
+#[test]
+fn a_hostname_whose_target_and_property_name_different_tunnels_is_refused() {
+    let service = ("webhook/tunnel-service", "http://web.shop.svc:80");
+    let target = format!("{HOME}.cfargotunnel.com");
+    let both = |tunnel| endpoint("a.example.com", "CNAME", &target, &[("webhook/tunnel", tunnel), service]);
+    let problem = problem_of(&both("office"));
+    assert!(problem.contains("name different tunnels"), "{problem}");
+    let agreed = read_one(&both("home"), &settings());
+    assert!(agreed.publication.is_ok(), "{:?}", agreed.publication);
+    assert_eq!(agreed.endpoint.targets, [target]);
+}
+
 /// It took no request, so what it was to protect, or to serve otherwise, went to the rule around it.
 #[test]
 fn a_path_that_nobody_asks_for_is_refused() {
