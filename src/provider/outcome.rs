@@ -108,6 +108,15 @@ mod tests {
     }
 
     #[test]
+    fn an_operator_is_told_whether_a_write_may_have_been_done() {
+        let told = |error: Error| Stop::from(error).to_string();
+        let unreadable = Error::Unreadable { status: 200, reason: "x".into() };
+        assert!(told(unreadable).starts_with("a write may or may not have been done: "));
+        assert!(told(Error::Limited { retry_after: Default::default() }).starts_with("a write failed: "));
+        assert_eq!(told(Error::OutOfTime), "out of time");
+    }
+
+    #[test]
     fn a_run_ends_where_nobody_can_be_served_and_not_where_one_place_fails() {
         for (error, expected) in [
             (Error::OutOfTime, true),

@@ -386,6 +386,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::fixture::tunnel;
+
+    #[test]
+    fn what_could_not_be_read_is_named() {
+        let tunnel = tunnel();
+        let said = Task::Configuration(&tunnel).to_string();
+        assert_eq!(said, format!("the configuration of tunnel {tunnel}"));
+    }
 
     /// A server that answers a call only when enough calls are waiting.
     #[test]

@@ -203,6 +203,31 @@ mod tests {
         }
     }
 
+    /// ExternalDNS encrypts a TXT record's text anew each time, so what was refused would be sent in every loop.
+    #[test]
+    fn a_refusal_is_remembered_whatever_the_text_of_a_txt_record() {
+        let post = |kind: &str, content: &str| {
+            RecordOperation::Post(NewRecord {
+                name: "a.example.com".into(),
+                kind: kind.into(),
+                content: content.into(),
+                proxied: false,
+                ttl: 1,
+                comment: Box::default(),
+            })
+        };
+        let patch = |kind: &str, content: &str| {
+            let (id, content) = (RecordId::new("id"), Some(content.into()));
+            let subject = Subject { kind: kind.into(), name: "a.example.com".into() };
+            RecordOperation::Patch(RecordPatch { id, content, proxied: None, comment: None }, subject)
+        };
+        let is_same = |one, other| record_work(&[one]) == record_work(&[other]);
+        assert!(is_same(post("TXT", "one"), post("TXT", "other")));
+        assert!(is_same(patch("TXT", "one"), patch("TXT", "other")));
+        assert!(!is_same(post("CNAME", "one"), post("CNAME", "other")));
+        assert!(!is_same(patch("CNAME", "one"), patch("CNAME", "other")));
+    }
+
     #[test]
     fn leading_a_record_over_is_work_only_of_a_hostname_that_has_moved() {
         let subject = || Subject { kind: "CNAME".into(), name: "a.example.com".into() };

@@ -2,7 +2,8 @@
 //! which no other namespace may hold.
 
 use crate::ingress::OriginOption;
-use crate::reconcile::canonical::Publication;
+use crate::reconcile::Settings;
+use crate::reconcile::canonical::{Fault, Publication};
 use crate::reconcile::stamp::{self, Stamp};
 
 /// The settings of the guard.
@@ -14,7 +15,7 @@ pub struct NamespaceGuard {
 
 impl NamespaceGuard {
     /// True if an object of `namespace` may publish this. Only listed forms are allowed, so anything new is refused.
-    pub fn allows(&self, publication: &Publication, namespace: &str) -> bool {
+    fn allows(&self, publication: &Publication, namespace: &str) -> bool {
         let Some(rule) = &publication.rule else {
             // Its record would lead to whichever rule of the tunnel comes first.
             return false;
@@ -44,7 +45,7 @@ impl NamespaceGuard {
     }
 
     /// Describes, for a message, what objects of `namespace` may publish.
-    pub fn allowed(&self, namespace: &str) -> String {
+    fn allowed(&self, namespace: &str) -> String {
         let Self { cluster_domain } = self;
         format!(
             "http_status:<code>, <scheme>://<service>.{namespace}.svc[:<port>] and \
@@ -52,6 +53,21 @@ impl NamespaceGuard {
              and origin-proxy-type"
         )
     }
+}
+
+/// What the guard has against a publication that the object of a `resource` label asks for. Known before anything is
+/// planned, as a mistake is, it holds back the object's other rules in every loop, whatever of it ExternalDNS asks for.
+pub fn refusal(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Fault> {
+    let guard = settings.policy.namespace_guard.as_ref()?;
+    let problem = match resource.and_then(namespace_of) {
+        Some(namespace) if guard.allows(publication, namespace) => return None,
+        Some(namespace) => {
+            format!("is on, and an object of this namespace may publish only {}", guard.allowed(namespace))
+        }
+        None => "is on, and no resource label of the form kind/namespace/name tells whose endpoint it is"
+            .to_owned(),
+    };
+    Some(Fault { subject: "NAMESPACE_GUARD".into(), problem })
 }
 
 /// The namespace in a `resource` label such as `ingress/shop/web`.

@@ -20,6 +20,7 @@ use crate::reconcile::canonical::{
     TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
 };
 use crate::reconcile::groups::{self, Groups, Part};
+use crate::reconcile::namespace;
 use crate::reconcile::notes::Notes;
 use crate::reconcile::property_name::{self, Meaning};
 use crate::reconcile::target::{self, Target};
@@ -142,7 +143,9 @@ impl<'s> EndpointReader<'s> {
         let target = tunnel.as_ref().unwrap_or_else(|| settings.default_tunnel()).hostname();
         let publication = match (hostname, tunnel, rule, access) {
             (Some(hostname), Some(tunnel), Some(rule), Some(access)) if faults.is_empty() => {
-                Ok(Publication { hostname, tunnel, rule, access })
+                let publication = Publication { hostname, tunnel, rule, access };
+                namespace::refusal(&publication, endpoint.labels.value(RESOURCE_LABEL), settings)
+                    .map_or(Ok(publication), |fault| Err(vec![fault]))
             }
             _ => Err(faults),
         };

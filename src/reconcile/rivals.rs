@@ -5,20 +5,14 @@
 //! it has a mistake, which `plan` refuses. Only a free place goes to the first object by name.
 
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
-use crate::ordered::inserted;
 use crate::reconcile::access_wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
-use crate::reconcile::canonical::{
-    Canonical, Fault, INVALID, Problem, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_PATH, TUNNEL_SERVICE,
-};
+use crate::reconcile::canonical::{INVALID, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::claim_state::claim_states;
-use crate::reconcile::notes::Notes;
-use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::{OwnRecord, OwnRules, Snapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Note, Settings, adjust, namespace, records};
@@ -92,7 +86,6 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
         notes.extend(named.map(|loser| lost(loser, holder, is_merged)));
         notes.extend(unnamed(holder, losers.count()));
     }
-    hold_together(endpoints, &is_kept, settings);
     let mut is_kept = is_kept.into_iter();
     endpoints.retain(|_| is_kept.next().unwrap_or(true));
     // Their paths differ; with one path, the note about their place would name them.
@@ -101,40 +94,6 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
     let merged: Vec<Note> = untold.map(merged).collect();
     notes.extend(merged);
     (holders, notes)
-}
-
-/// Lets endpoints wait whose object lost another path of the hostname that it could not have had published either: that
-/// path's requests would come to them. With the path in the plan, the plan sees to that.
-fn hold_together(endpoints: &mut [Endpoint], is_kept: &[bool], settings: &Settings) {
-    let mut rest = is_kept;
-    for on_host in endpoints.chunk_by_mut(|one, other| one.dns_name == other.dns_name) {
-        let (is_kept, after) = rest.split_at(on_host.len());
-        rest = after;
-        if is_kept.iter().all(|is_kept| *is_kept) {
-            continue;
-        }
-        let kept = on_host.iter().zip(is_kept).filter(|(_, is_kept)| **is_kept);
-        let holders: BTreeSet<Box<str>> = inserted(kept.map(|(endpoint, _)| resource_of(endpoint).into()));
-        let mut mistaken: BTreeMap<Box<str>, String> = BTreeMap::new();
-        let mut is_kept = is_kept.iter();
-        for candidates in on_host.chunk_by(is_one_place) {
-            let is_holder = |_: &&Endpoint| is_kept.next().is_some_and(|is_kept| *is_kept);
-            let Some(holder) = candidates.iter().filter(is_holder).last() else { continue };
-            for loser in candidates {
-                let resource = resource_of(loser);
-                let is_beside = resource != resource_of(holder) && holders.contains(resource);
-                if is_beside && !resource.is_empty() && !is_possible(loser, settings) {
-                    mistaken.insert(resource.into(), loser.set_identifier.clone());
-                }
-            }
-        }
-        for endpoint in on_host {
-            let Some(path) = mistaken.get(resource_of(endpoint)) else { continue };
-            let problem = format!("waits for the object's rule for path {path:?}, which has a mistake");
-            let problem = Problem::of(&[Fault { subject: "it".into(), problem }]);
-            endpoint.provider_specific = vec![Property::new(INVALID, problem.to_string())];
-        }
-    }
 }
 
 /// True if two objects ask for the same publications.
@@ -215,9 +174,9 @@ impl<'a> Place<'a> {
                 });
             }
             // Where nobody asks for what stands, one with a mistake leaves it as it is.
-            prefer(&mut left, |candidate| candidate.property(INVALID).is_some() && standing.is_some());
+            prefer(&mut left, |candidate| is_mistaken(candidate) && standing.is_some());
         }
-        prefer(&mut left, |candidate| is_possible(candidate, settings));
+        prefer(&mut left, |candidate| !is_mistaken(candidate));
         left.first().copied().unwrap_or(of)
     }
 
@@ -251,23 +210,9 @@ impl<'a> Place<'a> {
     }
 }
 
-/// True if the endpoint would be published at a free place.
-fn is_possible(endpoint: &Endpoint, settings: &Settings) -> bool {
-    if endpoint.property(INVALID).is_some() {
-        return false;
-    }
-    let Some(guard) = &settings.policy.namespace_guard else {
-        return true;
-    };
-    // The guard does not look at the path, which takes long to read.
-    let mut pathless = endpoint.clone();
-    pathless.provider_specific.retain(|property| *property.name != *TUNNEL_PATH);
-    let read = EndpointReader::new(settings, Notes::with_room(0)).read(&pathless);
-    let [Canonical { publication: Ok(publication), .. }] = &*read else {
-        return false;
-    };
-    let namespace = namespace::namespace_of(resource_of(endpoint));
-    namespace.is_some_and(|namespace| guard.allows(publication, namespace))
+/// True if a mistake keeps the endpoint from being published, at a free place too.
+fn is_mistaken(endpoint: &Endpoint) -> bool {
+    endpoint.property(INVALID).is_some()
 }
 
 impl Holder {
@@ -348,11 +293,14 @@ fn list<'a>(resources: impl Iterator<Item = &'a str> + Clone) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::fixture::settings;
     use crate::model::endpoint::Labels;
+    use crate::reconcile::canonical::TUNNEL_PATH;
 
     fn object(resource: &str, hostname: &str, path: &str, service: &str) -> Endpoint {
         let path = (!path.is_empty()).then(|| Property::new(TUNNEL_PATH, path));
@@ -469,42 +417,6 @@ mod tests {
             &settings,
         );
         assert_eq!(resources(&endpoints), ["ingress/shop/b"]);
-    }
-
-    /// Else its rule for the whole hostname would get the requests of the path, whenever the holder's is refused.
-    #[test]
-    fn what_lost_a_path_with_a_mistake_waits_with_its_other_paths() {
-        let guard = namespace::NamespaceGuard { cluster_domain: "cluster.local".into() };
-        for (guard, mistake) in [(None, "htp://web.shop.svc:80"), (Some(guard), "http://web.bank.svc:80")] {
-            let mut settings = settings();
-            settings.policy.namespace_guard = guard;
-            let desired = [
-                object("ingress/shop/a", "a.example.com", "", "http://web.shop.svc:80"),
-                object("ingress/shop/a", "a.example.com", "^/admin", mistake),
-                object("ingress/bank/b", "a.example.com", "^/admin", "http://web.bank.svc:80"),
-                object("ingress/shop/c", "a.example.com", "^/c", "http://web.shop.svc:80"),
-                object("ingress/shop/a", "b.example.com", "", "http://web.shop.svc:80"),
-                // The path's requests stay its own.
-                object("ingress/shop/a", "c.example.com", "^/admin", "http://web.shop.svc:80"),
-                object("ingress/shop/a", "c.example.com", "^/admin", mistake),
-            ];
-            let mut endpoints = adjust::adjust(&desired, &settings).endpoints;
-            let known = Known { snapshot: &Snapshot::default(), holders: &Holders::default(), merges: &[] };
-            settle(&mut endpoints, known, &settings);
-            let invalid: Vec<_> =
-                endpoints.iter().map(|one| (resource_of(one), one.property(INVALID))).collect();
-            let waits = "it waits for the object's rule for path \"^/admin\", which has a mistake";
-            assert_eq!(
-                invalid,
-                [
-                    ("ingress/shop/a", Some(waits)),
-                    ("ingress/bank/b", None),
-                    ("ingress/shop/c", None),
-                    ("ingress/shop/a", None),
-                    ("ingress/shop/a", None),
-                ]
-            );
-        }
     }
 
     #[test]

@@ -393,7 +393,7 @@ func severalTeamsWithOneTunnel(t *testing.T) string {
 	})
 	pod.isRefused(t, cloudflare)
 	for _, told := range [][]string{
-		{`hostname="` + host("green") + `"`, "refused=invalid"}, {`hostname="stolen.example.com"`, "refused=namespace_guard"},
+		{`hostname="` + host("green") + `"`, "refused=invalid"}, {`hostname="stolen.example.com"`, "refused=invalid", "NAMESPACE_GUARD is on"},
 	} {
 		if lines := pod.program.Lines(told...); lines == 0 {
 			t.Errorf("nothing tells %q", told)

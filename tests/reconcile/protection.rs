@@ -316,7 +316,7 @@ fn openings_that_the_namespace_guard_refuses_hold_back_nobody_elses() {
     let theirs = all("bank", OPEN).into_iter().zip(all("shop", OPEN));
     let theirs = theirs.map(|(bank, shop)| Endpoint { labels: shop.labels, ..bank });
     let plan = run(&mut cloudflare, &theirs.chain([wildcard, open]).collect::<Vec<_>>());
-    assert_eq!(labels(&plan), ["namespace_guard"; 6]);
+    assert_eq!(labels(&plan), ["invalid"; 6]);
 }
 
 /// ExternalDNS 0.22 reads annotations of another prefix: all are lost at once, and with the path its set identifier.

@@ -142,6 +142,11 @@ fn audiences(change: &VisitChange) -> Vec<Option<&str>> {
     change.got.iter().map(audience).collect()
 }
 
+/// Whether somebody else may change what visitors of the hostname get in this loop.
+fn is_touched(world: &World, host: &str, here: &Touched) -> bool {
+    world.has_other_zone(host) || here.has(host, &world.claims, &world.settings)
+}
+
 /// Whether who was let in by one application, or by none, needs another one now.
 fn needs_another_login(watched: &Watched) -> bool {
     watched.changes.first().map(audiences) != watched.changes.last().map(audiences)
@@ -157,7 +162,7 @@ fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool
         world.claims.is_wildcard_changed() || (world.claims.was_wildcard_changed() && world.had_outage);
     let is_below = watched.url.contains(BELOW_WILDCARD) && is_changed;
     if needs_another_login(watched)
-        || hosts_of(&watched.url).any(|host| here.has(host, &world.claims, &world.settings))
+        || hosts_of(&watched.url).any(|host| is_touched(world, host, here))
         || is_below
         || changes_namespace(world, &watched.url)
     {
@@ -279,7 +284,7 @@ fn wanted_stays(world: &World, watched: &Watched, here: &Touched) -> Result<bool
     let is_promised = was_served
         && !needs_another_login(watched)
         && world.settings.sees_drift()
-        && !here.has(host, &world.claims, &world.settings)
+        && !is_touched(world, host, here)
         && !world.foreign().is_orphaned(host);
     if is_promised && !watched.changes.iter().all(|change| is_served_by(change, wanted)) {
         return Err(Violation::new("withdrawn", format!("{wanted} is wanted still: {watched}")));

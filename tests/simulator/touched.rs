@@ -32,6 +32,11 @@ impl Touched {
         self.0.extend(other.0.iter().cloned());
     }
 
+    /// Whether the zone of a hostname is among them.
+    pub(crate) fn has_zone_of(&self, host: &str) -> bool {
+        self.0.iter().any(|place| matches!(place, Place::Zone(touched) if zone(host) == *touched))
+    }
+
     /// Whether one of them decides what visitors of a hostname get.
     pub(crate) fn has(&self, host: &str, claims: &Claims, settings: &Settings) -> bool {
         self.0.iter().any(|place| match place {

@@ -242,6 +242,12 @@ impl World {
         self.touched.has(host, &self.claims, &self.settings)
     }
 
+    /// Whether the hostname's zone was hidden, or ceased to be delegated, or came back, since the last rest. The program
+    /// learns of that in its own time.
+    pub(crate) fn has_other_zone(&self, host: &str) -> bool {
+        self.touched.has_zone_of(host)
+    }
+
     /// Whether what was answered of the hostname may not be so any more.
     pub(crate) fn has_drifted(&self, host: &str) -> bool {
         self.drifted.has(host, &self.claims, &self.settings)

@@ -19,7 +19,6 @@ use crate::reconcile::cover::{self, Cover};
 use crate::reconcile::namespace;
 use crate::reconcile::protection::{Asked, HostProtection, Openings};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
-use crate::reconcile::stamp;
 
 /// What a judgement is made from.
 #[derive(Clone, Copy)]
@@ -60,8 +59,8 @@ impl<'a> Judge<'a> {
                 .into_iter()
                 .map(|wanted| Wanted {
                     publication: wanted.publication.and_then(|publication| {
-                        self.allowed(name, &publication, wanted.resource.as_deref())?;
                         if publication.access == AccessWish::Open {
+                            self.may_be_opened(name, wanted.resource.as_deref())?;
                             self.look_at_opening(&publication, &host, &openings, &going)?;
                         }
                         let publication = self.publication(publication, &host, &wished)?;
@@ -91,7 +90,7 @@ impl<'a> Judge<'a> {
             let opened = request.wanted.iter().filter_map(|wanted| {
                 let publication = wanted.publication.as_ref().ok()?;
                 let is_open = publication.access == AccessWish::Open
-                    && self.allowed(name, publication, wanted.resource.as_deref()).is_ok();
+                    && self.may_be_opened(name, wanted.resource.as_deref()).is_ok();
                 is_open.then_some(publication)
             });
             openings.0.extend(opened.map(|one| (name.clone(), one.path().map(Into::into))));
@@ -99,25 +98,17 @@ impl<'a> Judge<'a> {
         openings
     }
 
-    /// Says no where the namespace guard does not allow the object what it asks for, or to open a hostname that another
-    /// namespace holds. What it refuses opens nothing, and so is no reason to withhold what others open.
-    fn allowed(self, name: &str, publication: &Publication, resource: Option<&str>) -> Result<(), Reason> {
-        let Some(guard) = &self.settings.policy.namespace_guard else {
-            return Ok(());
-        };
-        let Some(asking) = resource.and_then(namespace::namespace_of) else {
-            return Err(Reason::NamespaceGuard { allowed: None });
-        };
-        if !guard.allows(publication, asking) {
-            return Err(Reason::NamespaceGuard { allowed: Some(guard.allowed(asking)) });
-        }
-        // Whoever else asks for a held hostname is refused when that hostname is planned.
-        if publication.access != AccessWish::Open {
+    /// Says no where the namespace guard does not allow the object to open a hostname, as another namespace holds it.
+    /// What it refuses opens nothing, and so is no reason to withhold what others open. Whoever else asks for a held
+    /// hostname is refused when that hostname is planned.
+    fn may_be_opened(self, name: &str, resource: Option<&str>) -> Result<(), Reason> {
+        if self.settings.policy.namespace_guard.is_none() {
             return Ok(());
         }
         let own = self.snapshot.own_records_of(name, self.settings);
         let holder = own.first().and_then(|own| namespace::holder(&own.stamp));
-        match holder.filter(|holder| **holder != *stamp::namespace_digest(asking)) {
+        let asking = resource.and_then(namespace::digest_of);
+        match holder.filter(|holder| asking.as_ref() != Some(holder)) {
             Some(holder) => Err(Reason::NamespaceHeld { holder }),
             None => Ok(()),
         }
@@ -329,7 +320,7 @@ fn hold_together(request: &mut HostRequest) {
             && reason.leaves_requests_to_others()
         {
             let reason = match reason {
-                Reason::Cloudflare(_) | Reason::NamespaceGuard { .. } | Reason::Invalid(_) => {
+                Reason::Cloudflare(_) | Reason::Invalid(_) => {
                     let (path, label) = (&wanted.set_identifier, reason.label());
                     let problem =
                         format!("waits for the object's rule for path {path:?}, which is refused ({label})");

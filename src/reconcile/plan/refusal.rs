@@ -5,9 +5,7 @@ use std::fmt::{self, Write};
 
 use crate::labels::labels;
 use crate::limits;
-use crate::limits::ERROR_TEXT_MAX_CHARS;
 use crate::model::LogLine;
-use crate::model::text::one_line;
 use crate::reconcile::canonical::Problem;
 use crate::reconcile::cover::Gap;
 
@@ -61,11 +59,6 @@ pub enum Reason {
         service: Box<str>,
         /// The smallest value of `ADOPT` that would take it over.
         adopt: Box<str>,
-    },
-    /// The namespace guard does not let the endpoint's object publish this.
-    NamespaceGuard {
-        /// What the object may publish; `None` if its namespace is unknown.
-        allowed: Option<String>,
     },
     /// The Access guard does not let it out, because visitors may reach it without a login.
     Unprotected(Gap),
@@ -154,7 +147,6 @@ impl Reason {
         Self::NoOwner => "no_owner",
         Self::RecordHeld { .. } => "record_held",
         Self::RuleHeld { .. } => "rule_held",
-        Self::NamespaceGuard { .. } => "namespace_guard",
         Self::Unprotected(_) => "unprotected",
         Self::AccessUnknown(_) => "access_unknown",
         Self::AccessPolicy(_) => "access_policy",
@@ -194,7 +186,6 @@ impl Reason {
         matches!(
             self,
             Self::Invalid(_)
-                | Self::NamespaceGuard { .. }
                 | Self::Cloudflare(_)
                 | Self::AccessPolicy(_)
                 | Self::ApplicationHeld { .. }
@@ -317,13 +308,6 @@ impl fmt::Display for Reason {
                 "tunnel {tunnel} has a rule for this hostname and path that is not ours (service {service:?}): set \
                  ADOPT={adopt} to take it over, delete it at Cloudflare to publish the hostname, or take the hostname \
                  off the cluster"
-            ),
-            Self::NamespaceGuard { allowed: Some(allowed) } => {
-                let allowed = one_line(allowed, ERROR_TEXT_MAX_CHARS);
-                write!(formatter, "NAMESPACE_GUARD is on, and an object of this namespace may publish only {allowed}")
-            }
-            Self::NamespaceGuard { allowed: None } => formatter.write_str(
-                "NAMESPACE_GUARD is on, and no resource label of the form kind/namespace/name tells whose endpoint it is",
             ),
             Self::Unprotected(gap) => {
                 write!(formatter, "ACCESS_GUARD is on, and {gap}; what is published now stays as it is")

@@ -140,6 +140,33 @@ fn patience_begins_with_the_move_that_waits() {
     assert_eq!(seen, "http://b:80 by office", "{:?} {said:#?}", outcome.map(|_| 204));
 }
 
+/// The record may have been led over, so the time of grace of what stays behind begins then.
+#[test]
+fn grace_begins_also_where_nobody_knows_whether_the_record_was_led_over() {
+    let host = "led.example.com";
+    let pace = Pace { write: 0, ..pace(&[0]) };
+    let mut simulation = Simulation::new(SharedAccount::new(), &[("MOVE_GRACE", "30s")], pace);
+    simulation.run_to_rest(&[through("home", host, "http://web:80")]).expect("published");
+    let home = simulation.account.harness.tunnel.clone();
+    simulation.account.cloudflare().clear_faults();
+    // The first one stamps the new rule.
+    simulation.account.cloudflare().fault(Matcher::batch(), 2, Fault::DoneButUnanswered);
+    let moved = [through("office", host, "http://web:80")];
+    // Two lists of two zones are for the snapshots of the loop. Nobody can look what became of it.
+    let failing = Duration::from_secs(20);
+    simulation.account.cloudflare().fault_for(Matcher::list_records(), 5, failing, Fault::status(503));
+    assert_eq!(run(&mut simulation, &moved).0.err(), Some(503));
+    assert_eq!(got(&simulation, host, "/"), "http://web:80 by office");
+    let is_left = |simulation: &Simulation| {
+        let edit = simulation.account.cloudflare();
+        edit.edit(|cloudflare| cloudflare.configuration(&home).is_some_and(|text| text.get().contains(host)))
+    };
+    assert!(is_left(&simulation), "connectors may still get requests");
+    pass(&simulation, 31);
+    run(&mut simulation, &moved).0.expect("done");
+    assert!(!is_left(&simulation), "the grace began with the write that was not answered");
+}
+
 #[test]
 fn a_dry_run_comes_to_an_end() {
     let host = "dry.example.com";

@@ -1,6 +1,7 @@
 //! An endpoint that cannot be published as it is asked for stays, and says what is wrong with it.
 
 use super::*;
+use crate::reconcile::namespace::NamespaceGuard;
 
 /// The problem for which the one rule is refused, which must not change when it is read again.
 fn problem_of(endpoint: &Endpoint) -> String {
@@ -51,6 +52,84 @@ fn a_hostname_whose_target_and_property_name_different_tunnels_is_refused() {
     let agreed = read_one(&both("home"), &settings());
     assert!(agreed.publication.is_ok(), "{:?}", agreed.publication);
     assert_eq!(agreed.endpoint.targets, [target]);
+}
+
+/// Its rule for the whole hostname would get the requests of the path, whoever has that, and whichever of the two
+/// ExternalDNS asks for.
+#[test]
+fn what_has_a_mistake_at_one_path_waits_with_its_other_paths() {
+    let guard = NamespaceGuard { cluster_domain: "cluster.local".into() };
+    for (guard, mistake) in [(None, "htp://web.shop.svc:80"), (Some(guard), "http://web.bank.svc:80")] {
+        let mut settings = settings();
+        settings.policy.namespace_guard = guard;
+        let of = |resource: &str, name: &str, path: &str, service: &str| {
+            let path = Some(("webhook/tunnel-path", path)).filter(|(_, path)| !path.is_empty());
+            let properties: Vec<_> = path.into_iter().chain([("webhook/tunnel-service", service)]).collect();
+            let mut endpoint = endpoint(name, "A", "192.0.2.1", &properties);
+            endpoint.labels.set("resource", resource);
+            endpoint
+        };
+        let (shop, bank) = ("http://web.shop.svc:80", "http://web.bank.svc:80");
+        let desired = [
+            of("ingress/shop/a", "a.example.com", "", shop),
+            of("ingress/shop/a", "a.example.com", "^/admin", mistake),
+            of("ingress/bank/b", "a.example.com", "^/admin", bank),
+            of("ingress/shop/c", "a.example.com", "^/c", shop),
+            of("ingress/shop/a", "b.example.com", "", shop),
+            // The path's requests stay its own.
+            of("ingress/shop/a", "c.example.com", "^/admin", shop),
+            of("ingress/shop/a", "c.example.com", "^/admin", mistake),
+            of("ingress/shop/a", "d.example.com", "^/x", mistake),
+            of("ingress/shop/a", "d.example.com", "^/y", mistake),
+            of("ingress/shop/a", "d.example.com", "^/y", shop),
+        ];
+        let adjusted = adjust(&desired, &settings).endpoints;
+        let said = adjusted.iter().map(|one| {
+            let problem = one.property(INVALID).map(|problem| problem.starts_with("it waits"));
+            (&*one.dns_name, one.labels.value("resource").unwrap_or_default(), &*one.set_identifier, problem)
+        });
+        let a = "ingress/shop/a";
+        assert_eq!(
+            said.collect::<Vec<_>>(),
+            [
+                ("a.example.com", a, "", Some(true)),
+                ("a.example.com", "ingress/bank/b", "^/admin", None),
+                ("a.example.com", a, "^/admin", Some(false)),
+                ("a.example.com", "ingress/shop/c", "^/c", None),
+                ("b.example.com", a, "", None),
+                ("c.example.com", a, "^/admin", Some(false)),
+                ("c.example.com", a, "^/admin", None),
+                ("d.example.com", a, "^/x", Some(false)),
+                ("d.example.com", a, "^/y", Some(false)),
+                ("d.example.com", a, "^/y", Some(true)),
+            ]
+        );
+    }
+}
+
+/// A service of another namespace is a mistake of the object, so all of its rules wait.
+#[test]
+fn a_rule_beside_one_that_the_namespace_guard_forbids_waits() {
+    let mut settings = settings();
+    settings.policy.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
+    let grouped = endpoint(
+        "a.example.com",
+        "A",
+        "192.0.2.1",
+        &[
+            ("webhook/tunnel-service", "http://web.shop.svc:80"),
+            ("webhook/tunnel-service.api", "http://api.bank.svc:80"),
+            ("webhook/tunnel-path-prefix.api", "/api"),
+        ],
+    );
+    let adjusted = adjust(&[grouped], &settings).endpoints;
+    let said: Vec<_> = adjusted.iter().map(|one| one.property(INVALID).unwrap_or_default()).collect();
+    let [whole, path] = &said[..] else { panic!("{adjusted:?}") };
+    assert!(whole.starts_with("it waits for the object's rule for path \"^/api(/|$)\""), "{whole}");
+    assert!(
+        path.starts_with("NAMESPACE_GUARD is on, and an object of this namespace may publish only"),
+        "{path}"
+    );
 }
 
 /// It took no request, so what it was to protect, or to serve otherwise, went to the rule around it.
