@@ -301,12 +301,13 @@ pictures folder='docs/pictures':
     cargo run --locked --example demo 2>&1 | docs/pictures/terminal.py \
         --command 'cargo run --example demo' \
         --title 'What the demo prints' \
-        --description 'A terminal in which the demo runs: three hostnames are published, their rules standing before a wildcard made by hand; a typing mistake is refused and withdraws nothing; at the end everything of ours is gone, and everything else is as it was.' \
+        --description 'A terminal in which the demo runs: three hostnames are published, their rules standing before a wildcard made by hand; a typing mistake is refused and withdraws nothing; a lost annotation opens nothing that is protected; at the end everything of ours is gone, and everything else is as it was.' \
         --cut '' '== The tunnel gets rules' \
         --cut "  The zone's records" '' \
         --cut '    hand.example.com       A' '    admin.example.com      CNAME' \
         --cut "  Calls of Cloudflare's API" '  A further loop' \
         --cut '== One service moves' '' \
+        --cut '  ExternalDNS asks' '' \
         --cut '  ExternalDNS asks' '' \
         --cut '  ExternalDNS asks' "  The tunnel's rules" \
         --cut "  The zone's records" '  A further loop' \
