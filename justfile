@@ -17,7 +17,7 @@ cost_of_release := "tests/cost/last-release.txt"
 
 actionlint_version := "v1.7.12"
 
-# What the README promises of the x86_64 static binary.
+# The limit and the aim of the x86_64 static binary, which docs/operations.md states beside its size.
 size_limit_bytes := "3500000"
 size_aim_bytes := "2500000"
 
@@ -92,14 +92,14 @@ memory: static
 demo:
     cargo run --locked --example demo
 
-# The real ExternalDNS against the program and the emulator (needs Go; E2E_REQUIRED=1 forbids skipping,
-# WEBHOOK_BINARY and EMULATOR_BINARY name binaries to use instead of a debug build). The first time this compiles all of
-# ExternalDNS and of Kubernetes' API server, some ten minutes on two cores.
+# E2E_REQUIRED=1 forbids skipping; WEBHOOK_BINARY and EMULATOR_BINARY name binaries to use instead of a debug build. The first
+# time this compiles all of ExternalDNS and of Kubernetes' API server, some ten minutes on two cores.
+[doc('The real ExternalDNS against the program and the emulator (needs Go).')]
 [group('test')]
 e2e: (go-test 'e2e/edge') (go-test 'e2e' '-timeout 60m -parallel 16 -skip "^Test(Museum|Cloudflared)"')
 
-# What the real ExternalDNS publishes, visited through a real cloudflared, whose binary CLOUDFLARED names: without it this is
-# skipped, unless CLOUDFLARED_REQUIRED is set. Cloudflare's edge is tests/e2e/edge.
+# Without the binary this is skipped, unless CLOUDFLARED_REQUIRED is set. Cloudflare's edge is tests/e2e/edge.
+[doc('What the real ExternalDNS publishes, visited through a real cloudflared, whose binary CLOUDFLARED names (needs Go).')]
 [group('test')]
 cloudflared: named-programs
     #!/usr/bin/env bash
@@ -113,15 +113,15 @@ cloudflared: named-programs
         echo 'SKIPPED: what needs a real cloudflared: CLOUDFLARED names no binary of it'
     fi
 
-# The museum of accidents: what happened to others, again with the real ExternalDNS; prints docs/museum.md's table. Thousands
-# of hostnames take the static binary (needs musl-tools), or what WEBHOOK_BINARY names.
+# Prints docs/museum.md's table. Thousands of hostnames take the static binary, or what WEBHOOK_BINARY names.
+[doc('The museum of accidents: what happened to others, again with the real ExternalDNS (needs Go and musl-tools).')]
 [group('test')]
 museum: named-programs static
     WEBHOOK_BINARY="${WEBHOOK_BINARY:-{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}}" \
         {{ just_executable() }} go-test e2e '-timeout 15m -parallel 16 -run ^TestMuseum'
 
-# What each version of ExternalDNS can do (`all`, `oldest`, `newest` or numbers as v0.18.0), tried with the real ones on a real
-# API server and held to docs/versions.md, likewise; the first time each is built, two to four minutes on two cores.
+# On a real API server, and held to docs/versions.md; the first time each is built, two to four minutes on two cores.
+[doc('What each version of ExternalDNS can do (`all`, `oldest`, `newest` or numbers as v0.18.0), as tried (needs Go).')]
 [group('test')]
 matrix *versions='all': (matrix-of versions '')
     EXTERNAL_DNS_VERSIONS='{{ versions }}' {{ just_executable() }} go-test e2e '-timeout 60m -parallel 16 -run ^TestEachVersion'
@@ -185,8 +185,8 @@ go-test folder arguments='': named-programs
     go vet . external-dns-cloudflare-tunnel-webhook/harness
     go test -count=1 -v {{ arguments }} .
 
-# The files of deploy/: the real charts, kustomize and compose, Kubernetes' types, ExternalDNS's flags, the built program,
-# and the workflows (needs Go).
+# Tried with Kubernetes' types, ExternalDNS's flags and the built program.
+[doc('The files of deploy/ with the real charts, kustomize and compose, and the workflows (needs Go).')]
 [group('test')]
 deploy-files: named-programs
     #!/usr/bin/env bash
@@ -250,15 +250,16 @@ simulate *arguments=('from=' + `echo $((RANDOM * 32768 + RANDOM))` + ' seeds=100
     done
     cargo test --locked --test simulator -- {{ arguments }}
 
-# Two minutes of worlds, the same in each run and those of this commit: fifty of each at least, however slow the machine.
-# Then 10,000 loops of one instance, and 2,000 of one with TXT records and the namespace guard, in some five minutes.
+# The worlds are the same in each run and those of this commit, fifty of each at least, however slow the machine. Then 10,000
+# loops of one instance, and 2,000 of one with TXT records and the namespace guard, in some five minutes.
+[doc('Two minutes of worlds, and thousands of loops of one instance, whose memory must not grow.')]
 [group('test')]
 simulate-commit:
     cargo test --locked --test simulator -- seeds=1000 seconds=60 least=50
     cargo test --locked --test simulator -- from=$((0x$(git rev-parse --short=8 HEAD))) seeds=1000000 seconds=60 least=50
     cargo test --locked --test simulator -- growth=10000
 
-# Take the mending of known defects out, one at a time, and see the simulator find at least twelve (needs Python 3.11).
+# Take the mending of known defects out, one at a time, and see the simulator find enough of them (needs Python 3.11).
 [group('test')]
 [positional-arguments]
 defects *names:
@@ -346,8 +347,8 @@ figures: static
     WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' \
         cargo bench --locked --bench figures
 
-# What the program decides, in instructions, and its size, beside the last release's; fails where it costs a tenth more,
-# has a hundredth more bytes, or grows faster than its work (needs valgrind).
+# It fails where a piece costs a tenth more, the binary has a hundredth more bytes, or cost grows faster than the work.
+[doc('What the program decides, in instructions, and its size, beside the last release (needs valgrind).')]
 [group('measure')]
 cost: (cost-table cost_now)
     '{{ cost_binary }}' compare '{{ cost_of_release }}' '{{ cost_now }}'
