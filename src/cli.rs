@@ -11,7 +11,7 @@
 use argh::{EarlyExit, FromArgs};
 
 use crate::limits;
-use crate::model::text::{edit_distance, quoted};
+use crate::model::text::{differs_by_at_most, edit_distance, quoted};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Command {
@@ -40,19 +40,16 @@ const COMMANDS: [(&str, Command); 6] = [
 ];
 
 impl Command {
-    /// The command that the words name. A mistake does not repeat them, because one may be a secret that lost its flag.
+    /// The command that the words name.
     fn of(words: &[String]) -> Result<Self, String> {
-        let found = match words {
-            [] => return Ok(Self::default()),
-            [word] => COMMANDS.iter().find(|(name, _)| name == word),
-            [_, _, ..] => None,
-        };
-        found.map(|(_, command)| *command).ok_or_else(|| {
-            let names: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
-            let problem =
-                if words.len() == 1 { "there is no such command" } else { "there is more than one command" };
-            format!("{problem}; the commands are {}", names.join(", "))
-        })
+        match words {
+            [] => Ok(Self::default()),
+            [word] => match COMMANDS.iter().find(|(name, _)| name == word) {
+                Some((_, command)) => Ok(*command),
+                None => Err(unknown_command(word)),
+            },
+            [_, _, ..] => Err("there is more than one command; see --help".to_owned()),
+        }
     }
 }
 
@@ -106,10 +103,10 @@ or from the file that CF_API_TOKEN_FILE names."
         impl Arguments {
             /// The value of the flag for an environment variable.
             pub fn flag_for(&self, variable: &str) -> Option<&str> {
-                match variable {
-                    $($variable => self.$field.as_deref(),)+
-                    _ => None,
-                }
+                // A match over the names would compare them in code of its own for each: 2 KB more.
+                let values = [$(&self.$field),+];
+                let index = Self::VARIABLES.iter().position(|known| *known == variable)?;
+                values.get(index)?.as_deref()
             }
 
             /// The environment variables that have a flag.
@@ -246,8 +243,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Ar
         |EarlyExit { output, status }| match status {
             Ok(()) => CliExit::Help(output),
             Err(()) => CliExit::Mistake(match output.trim_end().strip_prefix("Unrecognized argument: ") {
-                Some(flag) => unknown_flag(flag),
-                None => output,
+                Some(flag) => unknown("flag", flag, "--", nearest_flag(flag)),
+                None => format!("a flag is given once, as in --dry-run=true: {output}"),
             }),
         },
     )?;
@@ -293,10 +290,30 @@ fn split_at_equals(arguments: impl IntoIterator<Item = String>) -> Result<Vec<St
     Ok(split)
 }
 
-/// The words about a flag that nobody knows. Its value, which may be a secret, is no part of it.
-fn unknown_flag(given: &str) -> String {
+/// The words about a flag or a command that nobody knows. The value of a flag, which may be a secret, is no part of it.
+fn unknown(kind: &str, given: &str, dashes: &str, nearest: &str) -> String {
+    let nearest = nearest.to_ascii_lowercase().replace("_", "-");
+    format!("{} is no {kind} of this program; see {dashes}{nearest}", quoted(given))
+}
+
+/// A word is repeated only where it resembles a command or a setting: any other may be a secret that lost its flag.
+fn unknown_command(word: &str) -> String {
+    let (name, _) = word.split_once('=').unwrap_or((word, ""));
+    match COMMANDS.iter().find(|(known, _)| differs_by_at_most(known.len() / 3, name, known)) {
+        Some((known, _)) => unknown("command", name, "", known),
+        None => match nearest_flag(name) {
+            HELP => "there is no such command; see --help".to_owned(),
+            variable => unknown("command", name, "--", variable),
+        },
+    }
+}
+
+const HELP: &str = "HELP";
+
+/// The variable of the flag that a name resembles, or else `HELP`.
+fn nearest_flag(given: &str) -> &'static str {
     let name = given.trim_start_matches('-').to_ascii_uppercase().replace("-", "_");
-    let mut nearest = ("HELP", name.len() / 3 + 1);
+    let mut nearest = (HELP, name.len() / 3 + 1);
     for flag in Arguments::VARIABLES.iter().filter(|_| name.len() <= limits::PROPERTY_NAME_MAX_BYTES) {
         // A secret has no flag, but that of its file begins likewise.
         let edits = if flag.starts_with(&name) { 1 } else { edit_distance(&name, flag) };
@@ -304,8 +321,7 @@ fn unknown_flag(given: &str) -> String {
             nearest = (flag, edits);
         }
     }
-    let nearest = nearest.0.to_ascii_lowercase().replace("_", "-");
-    format!("{} is no flag of this program; see --{nearest}", quoted(given))
+    nearest.0
 }
 
 #[cfg(test)]
@@ -358,19 +374,44 @@ mod tests {
     }
 
     #[test]
-    fn help_lists_the_commands_and_so_does_the_mistake_of_an_unknown_one() {
-        for arguments in ["--help", "chek"] {
-            let (CliExit::Help(text) | CliExit::Mistake(text)) =
-                parse([arguments.to_owned()]).expect_err("no command");
-            for (name, _) in COMMANDS {
-                assert!(text.contains(name), "{name} is missing in:\n{text}");
-            }
+    fn help_lists_the_commands() {
+        let Err(CliExit::Help(text)) = parse(["--help".to_owned()]) else { panic!("help was asked for") };
+        for (name, _) in COMMANDS {
+            assert!(text.contains(&format!("\n  {name} ")), "{name} is missing in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_is_a_mistake_that_names_the_nearest_or_the_flag_of_a_setting() {
+        for (words, expected) in [
+            (&["chekc"][..], "\"chekc\" is no command of this program; see check"),
+            (&["Serve"], "\"Serve\" is no command of this program; see serve"),
+            (&["health-check"], "\"health-check\" is no command of this program; see healthcheck"),
+            (&["DRY_RUN=true"], "\"DRY_RUN\" is no command of this program; see --dry-run"),
+            (&["owner-id"], "\"owner-id\" is no command of this program; see --owner-id"),
+            (&["help"], "there is no such command; see --help"),
+            (&["everything"], "there is no such command; see --help"),
+            (&[""], "there is no such command; see --help"),
+            (&["check", "list"], "there is more than one command; see --help"),
+        ] {
+            let Err(CliExit::Mistake(text)) = parse(words.iter().map(ToString::to_string)) else {
+                panic!("{words:?} is a command");
+            };
+            assert_eq!(text, expected, "{words:?}");
         }
     }
 
     #[test]
     fn a_secret_in_the_place_of_a_command_is_not_repeated() {
-        for words in [&["CF_API_TOKEN=secret"][..], &["check", "secret"], &["-cf-api-token=secret"]] {
+        let long = format!("secret{}", "x".repeat(100_000));
+        for words in [
+            &["CF_API_TOKEN=secret"][..],
+            &["secret"],
+            &["secret=="],
+            &[&*long],
+            &["check", "secret"],
+            &["-cf-api-token=secret"],
+        ] {
             let Err(CliExit::Mistake(text)) = parse(words.iter().map(ToString::to_string)) else {
                 panic!("{words:?} is a command");
             };
@@ -412,6 +453,17 @@ mod tests {
                 panic!("{switch}=secret is taken");
             };
             assert!(text.contains(switch) && text.contains("true") && !text.contains("secret"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_flag_without_its_value_or_given_twice_is_a_mistake_that_says_how_it_is_written() {
+        for arguments in [&["--dry-run"][..], &["--dry-run=true", "check", "--dry-run=false"]] {
+            let Err(CliExit::Mistake(text)) = parse(arguments.iter().map(ToString::to_string)) else {
+                panic!("{arguments:?} is taken");
+            };
+            assert!(text.starts_with("a flag is given once, as in --dry-run=true: "), "{text}");
+            assert!(text.contains("'--dry-run'"), "{text}");
         }
     }
 

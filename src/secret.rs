@@ -14,7 +14,7 @@ impl Secret {
     /// Parses a secret from an environment variable or a file. Surrounding blanks and line ends are removed.
     ///
     /// # Errors
-    /// When nothing is left, or when a character could not be sent in a header.
+    /// When nothing is left, when a character could not be sent in a header, or when there is a quotation mark.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         let text = text.trim();
         if text.is_empty() {
@@ -22,6 +22,9 @@ impl Secret {
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(SecretError::NotVisible);
+        }
+        if text.bytes().any(|byte| matches!(byte, b'"' | b'\'')) {
+            return Err(SecretError::Quoted);
         }
         Ok(Self(text.into()))
     }
@@ -65,12 +68,15 @@ pub enum SecretError {
     Empty,
     /// The text has a blank, a control character or a character outside ASCII, as after pasting two lines.
     NotVisible,
+    /// The text has a quotation mark, as after `--from-literal=api-token='"…"'`. No token has one.
+    Quoted,
 }
 
 impl fmt::Display for SecretError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Empty => "is empty",
+            Self::Quoted => "has quotation marks: take them off",
             Self::NotVisible => "holds a blank or a character that is not visible ASCII",
         })
     }
@@ -97,6 +103,8 @@ mod tests {
             ("two\nlines", SecretError::NotVisible),
             ("nul\0", SecretError::NotVisible),
             ("ümlaut", SecretError::NotVisible),
+            ("\"quoted\"", SecretError::Quoted),
+            (" 'quoted'\n", SecretError::Quoted),
         ] {
             assert_eq!(Secret::parse(text), Err(error), "{text:?}");
         }

@@ -26,7 +26,11 @@ use crate::webhook::server::{self, RunningServer, ServerSettings};
 #[derive(Debug)]
 pub enum ServeError {
     /// A port could not be bound.
-    Bind(BindError),
+    Bind {
+        error: BindError,
+        /// How its two settings begin.
+        settings: &'static str,
+    },
     /// The client's settings are invalid.
     Client(ClientError),
     /// A thread could not be started, or a signal handler not be installed.
@@ -38,7 +42,9 @@ pub enum ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bind(error) => error.fmt(formatter),
+            Self::Bind { error, settings } => {
+                write!(formatter, "{error}; set {settings}_PORT or {settings}_HOST to one that is free")
+            }
             Self::Client(error) => error.fmt(formatter),
             Self::System(error) => {
                 write!(formatter, "the operating system refused a thread or a signal: {error}")
@@ -51,17 +57,11 @@ impl fmt::Display for ServeError {
 impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Bind(error) => Some(error),
+            Self::Bind { error, .. } => Some(error),
             Self::Client(error) => Some(error),
             Self::System(error) => Some(error),
             Self::Ended(_) => None,
         }
-    }
-}
-
-impl From<BindError> for ServeError {
-    fn from(error: BindError) -> Self {
-        Self::Bind(error)
     }
 }
 
@@ -130,8 +130,9 @@ impl Running {
             metrics: Arc::clone(&metrics),
             ..ServerSettings::new(config.api_addresses.clone())
         };
-        let api = server::bind(settings)?;
-        let observation = responder::bind(config.observation_address)?;
+        let api = server::bind(settings).map_err(|error| ServeError::Bind { error, settings: "SERVER" })?;
+        let observation = responder::bind(config.observation_address)
+            .map_err(|error| ServeError::Bind { error, settings: "METRICS" })?;
         let api_addresses: Vec<SocketAddr> = api.local_addrs().collect();
         let observation_address = observation.local_addr();
         let listed: Vec<String> = api_addresses.iter().map(ToString::to_string).collect();

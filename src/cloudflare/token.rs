@@ -22,7 +22,7 @@ macro_rules! token_form {
 /// The dashboard's form for a token, with this program's permissions filled in: the keys and levels of
 /// `/fundamentals/api/how-to/account-owned-token-template/`. `argotunnel` is the tunnels' permission under each of its
 /// names.
-pub const TOKEN_FORM: &str = token_form!();
+pub const TOKEN_FORM: &str = MAKE_TOKEN.split_at(MAKE_TOKEN.len() - token_form!().len()).1;
 
 /// The remedy for a missing or refused token.
 pub const MAKE_TOKEN: &str = concat!(

@@ -13,9 +13,10 @@ use crate::limits;
 use crate::model::access::ReusablePolicy;
 use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{
-    APPLICATIONS_READ, ORGANIZATION_READ, ProviderSettings, ZONE_APPLICATIONS_READ, find_tunnel,
+    APPLICATIONS_READ, ORGANIZATION_READ, ProviderSettings, REACH_API, ZONE_APPLICATIONS_READ, find_tunnel,
     is_of_account, shared_account,
 };
+use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::records::{idle_state, surprises};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Ownership, Policy};
@@ -95,10 +96,7 @@ impl Check<'_> {
             Error::Limited { .. } => {
                 "wait: Cloudflare counts the calls of all tokens of a user, and of the dashboard, together"
             }
-            Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) => {
-                "see that the API (CF_API_BASE_URL) can be reached from here, by HTTPS_PROXY where that is set, and that \
-                 its certificate is trusted (CF_CA_FILE)"
-            }
+            Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) => REACH_API,
             Error::Refused(_) | Error::Failed(_) | Error::OutOfTime | Error::Unreadable { .. } => {
                 "try again; while it stays so, see https://www.cloudflarestatus.com, and whether CF_API_BASE_URL is \
                  Cloudflare's API"
@@ -295,7 +293,7 @@ impl Check<'_> {
             (true, false) => (
                 Status::Failed,
                 "configured by a file beside its cloudflared, so nothing is written to it",
-                "migrate it in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over",
+                MIGRATE_OR_TAKE_OVER,
             ),
         };
         self.note(status, &format!("tunnel {name}"), format!("{id}, {source}"), remedy);
@@ -376,12 +374,15 @@ impl Check<'_> {
     fn access(&mut self, account: &AccountId, zones: &[Zone]) {
         match self.client.access_team(account, self.deadline) {
             Ok(Some(team)) => self.note(Status::Ok, "Access", format!("the team is {team}"), ""),
-            Ok(None) => self.note(
-                Status::Failed,
-                "Access",
-                "it is not set up in the account, so nothing is protected and nothing will be published",
-                "open Zero Trust in the dashboard and choose a team name, or take the settings of Access off",
-            ),
+            // What else is asked for is refused then, whatever the token may do.
+            Ok(None) => {
+                return self.note(
+                    Status::Failed,
+                    "Access",
+                    "it is not set up in the account, so nothing is protected and nothing will be published",
+                    "open Zero Trust in the dashboard and choose a team name, or take the settings of Access off",
+                );
+            }
             Err(error) => self.failed("Access", &error, ORGANIZATION_READ),
         }
         self.applications("Access applications", AccessScope::Account(account), APPLICATIONS_READ);

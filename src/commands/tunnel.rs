@@ -14,6 +14,7 @@ use super::{Report, table};
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, ConfigSource, Error, RunToken, Tunnel, is_name_taken};
 use crate::model::AccountId;
+use crate::model::tunnel_id::TUNNEL_DOMAIN;
 use crate::provider::{
     FindTunnelError, ProviderSettings, Unresolved, check_token, find_tunnel, shared_account,
 };
@@ -29,6 +30,9 @@ const NEW_TUNNEL_PAUSE_MAX: Duration = Duration::from_secs(4);
 
 /// A run of so many hexadecimal digits, hyphens among them, is an id or what is left of one.
 const ID_DIGITS_MIN: usize = 20;
+
+/// How the names begin that `deploy/` leaves to be replaced.
+const PLACEHOLDER: &str = "YOUR-";
 
 /// The size of a run token. One has some 200 bytes.
 const RUN_TOKEN_MAX_BYTES: u64 = 4 * 1024;
@@ -217,10 +221,14 @@ fn may_be_made(name: &str) -> Result<(), String> {
     // cloudflared takes a UUID for an id, also without its hyphens.
     let mut runs = name.split(|character: char| !character.is_ascii_hexdigit() && character != '-');
     let is_long = |run: &str| run.bytes().filter(u8::is_ascii_hexdigit).count() >= ID_DIGITS_MIN;
-    if runs.any(is_long) {
-        return Err(format!("there is no tunnel {name:?}, and none is made of what looks like an id"));
-    }
-    Ok(())
+    let meant = if name.starts_with(PLACEHOLDER) {
+        "a placeholder: choose a name"
+    } else if runs.any(is_long) || name.ends_with(TUNNEL_DOMAIN) {
+        "an id"
+    } else {
+        return Ok(());
+    };
+    Err(format!("there is no tunnel {name:?}, and none is made of what looks like {meant}"))
 }
 
 /// The tunnel, unless a file beside its cloudflared configures it. A cloudflared that runs with the token takes its
@@ -378,6 +386,9 @@ mod tests {
 
     #[test]
     fn what_nobody_meant_as_a_name_is_not_made() {
+        assert!(
+            may_be_made("YOUR-CLUSTER").unwrap_err().ends_with("looks like a placeholder: choose a name")
+        );
         let bare = ID.replace('-', "");
         for name in ["home", "Home 2", "köln-1", "k8s.example.com", "deadbeef", "cafe-face", "x"] {
             assert_eq!(may_be_made(name), Ok(()), "{name}");
@@ -390,6 +401,8 @@ mod tests {
             &format!("{{{ID}}}"),
             &format!("urn:uuid:{ID}"),
             &format!("{ID}.cfargotunnel.com"),
+            "abc.cfargotunnel.com",
+            "YOUR-TUNNEL",
             &format!("https://one.dash.cloudflare.com/tunnels/{ID}"),
             &format!("home-{bare}"),
             "\"home\"",

@@ -151,8 +151,11 @@ impl<'a> SettingsReader<'a> {
             (None, None) => return None,
         };
         // A text without a slash may be the secret itself.
-        let file =
-            if path.contains('/') { format!("the file {}", quoted(&path)) } else { "a file".to_owned() };
+        let file = if path.contains('/') {
+            format!("the file {}", quoted(&path))
+        } else {
+            "a file in the working folder".to_owned()
+        };
         match self.environment.read(Path::new(&path), limits::CREDENTIAL_FILE_MAX_BYTES) {
             Ok(bytes) => {
                 self.credential_file = Some(path.into());

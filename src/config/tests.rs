@@ -73,6 +73,20 @@ fn a_token_in_the_place_of_its_file_is_not_repeated() {
     let mistakes =
         read(&[("CF_API_TOKEN", "file:/run/none"), ("CF_TUNNEL_ID", "home")]).expect_err("no file");
     assert!(mistakes[0].problem.contains("/run/none"), "{mistakes:?}");
+    // It may be the token. Where it was looked for can be said.
+    let mistakes = read(&[("CF_API_TOKEN", "file:none"), ("CF_TUNNEL_ID", "home")]).expect_err("no file");
+    let expected = "names a file in the working folder, which cannot be read";
+    assert!(mistakes[0].problem.starts_with(expected), "{mistakes:?}");
+}
+
+/// Cloudflare would answer that the headers are invalid, and what to do about that is not to make another token.
+#[test]
+fn a_secret_in_quotation_marks_is_a_mistake_that_says_so() {
+    for token in ["\"secret-token\"", "'secret-token'", "\"secret-token", "secret-token'"] {
+        let mistakes = read(&[("CF_API_TOKEN", token), ("CF_TUNNEL_ID", "home")]).expect_err(token);
+        let [Mistake { variable: "CF_API_TOKEN", problem }] = &mistakes[..] else { panic!("{mistakes:?}") };
+        assert_eq!(problem, "has quotation marks: take them off");
+    }
 }
 
 /// Each setting that can be wrong by itself, with a wrong value and the part of the mistake that names the allowed
@@ -336,6 +350,7 @@ fn a_mistake_in_a_default_names_the_setting_what_was_given_and_what_is_allowed()
         ("ORIGIN_NO_TLS_VERIFY", "yes", "true and false"),
         ("ORIGIN_HTTP_HOST_HEADER", "two words", "without blanks"),
         ("ORIGIN_CA_POOL", "/etc\u{7}/ca.pem", "without control"),
+        ("ORIGIN_CA_POOL", "ca.pem", "absolute paths such as /etc/ca.pem"),
         ("ORIGIN_PROXY_TYPE", "http", "socks"),
         ("ORIGIN_IP_RULES", "10.0.0.0/8", "\"prefix\""),
         ("ORIGIN_IP_RULES", r#"[{"prefix":"ten","allow":true}]"#, "\"prefix\""),
@@ -432,7 +447,8 @@ fn a_port_that_kubernetes_put_there_is_ignored_with_a_warning() {
 #[test]
 fn an_api_that_others_can_reach_is_warned_of() {
     let config = read(&with("SERVER_HOST", "0.0.0.0")).expect("it is possible");
-    assert_eq!(config.warnings.len(), 1);
+    let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+    assert!(warning.contains("leave SERVER_HOST out, or let only ExternalDNS reach the port"), "{warning}");
 }
 
 #[test]

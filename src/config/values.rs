@@ -203,21 +203,27 @@ impl SettingsReader<'_> {
         Some(template)
     }
 
-    /// Relative paths would depend on where cloudflared was started.
     pub(super) fn ca_pools(&mut self) -> Vec<Box<str>> {
         let paths = self.list(CA_POOLS);
         if let Some(other) =
             paths.iter().find(|path| !path.starts_with('/') || path.chars().any(char::is_control))
         {
-            let given = quoted(other);
-            self.mistake(CA_POOLS, format!("has {given}; allowed are absolute paths such as /etc/ca.pem"));
+            self.relative(CA_POOLS, other);
         }
         paths.into_iter().map(Into::into).collect()
+    }
+
+    /// Relative paths would depend on where cloudflared was started.
+    fn relative(&mut self, variable: &'static str, path: &str) {
+        self.wrong(variable, path, "are absolute paths such as /etc/ca.pem");
     }
 
     pub(super) fn origin_defaults(&mut self) -> OriginRequest {
         let default = |option: OriginOption| {
             let text = self.text(option.setting())?;
+            if option == OriginOption::CaPool && !text.starts_with('/') {
+                self.relative(option.setting(), &text);
+            }
             option.parse(&text).unwrap_or_else(|problem| {
                 self.mistake(option.setting(), one_line(&problem, limits::ERROR_TEXT_MAX_CHARS).to_string());
                 None
@@ -361,7 +367,8 @@ impl SettingsReader<'_> {
         if hosts.iter().any(|host| !host.is_loopback()) {
             self.warnings.push(
                 "SERVER_HOST is not a loopback address: whoever reaches the port can publish and delete hostnames, as \
-                 ExternalDNS's protocol has no authentication, and tiny_http is not made for hostile clients"
+                 ExternalDNS's protocol has no authentication; leave SERVER_HOST out, or let only ExternalDNS reach the \
+                 port"
                     .to_owned(),
             );
         }

@@ -11,6 +11,7 @@ use crate::provider::resolution::Resolved;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
+use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::{ConfiguredTunnel, Ownership, Policy};
 
 /// Logs what will be managed, and anything unusual about it.
@@ -83,8 +84,7 @@ fn warn_of_local_tunnels(tunnels: &[ConfiguredTunnel]) {
     for ConfiguredTunnel { id, name, .. } in tunnels.iter().filter(|tunnel| tunnel.is_local) {
         warn!(
             tunnel:% = id;
-            "({name:?}) is configured by a file beside its cloudflared, so nothing is written to it: migrate it in the \
-             dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over"
+            "({name:?}) is configured by a file beside its cloudflared, so nothing is written to it: {MIGRATE_OR_TAKE_OVER}"
         );
     }
 }

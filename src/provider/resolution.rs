@@ -13,6 +13,10 @@ use crate::provider::reader::SnapshotReader;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
+/// The remedy where Cloudflare does not answer, or somebody else does.
+pub(crate) const REACH_API: &str = "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network policies, \
+     HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE";
+
 /// The account and the tunnels, as Cloudflare knows them.
 #[derive(Debug)]
 pub(crate) struct Resolved {
@@ -180,8 +184,7 @@ fn remedy(error: &Error) -> &'static str {
         Error::Credentials(_) => MAKE_TOKEN,
         Error::NotFound(_) | Error::Refused(_) => "see that CF_ACCOUNT_ID is the account of the tunnels",
         Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) | Error::Unreadable { .. } => {
-            "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network \
-             policies, HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE"
+            REACH_API
         }
         Error::Limited { .. } => "wait; the limit is shared by everything that the token's user does",
         Error::Failed(_) | Error::OutOfTime => "wait; see https://www.cloudflarestatus.com",

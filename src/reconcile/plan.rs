@@ -15,6 +15,7 @@ mod request;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use preview::{ApplicationOperation, ApplicationWork, Preview};
+pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{Reason, Refusal};
 pub use request::{WrongOwner, concerns};
 

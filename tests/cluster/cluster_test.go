@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ import (
 type cluster struct {
 	*harness.APIServer
 	cloudflare *harness.Emulator
-	home       harness.Tunnel // what deploy/ calls the tunnel
+	home       harness.Tunnel // the one that deploy/ names
 	records    []harness.Record
 }
 
@@ -29,8 +30,9 @@ const (
 	deployFolder = "../../deploy"
 	// Where deploy/ and the README put ExternalDNS.
 	ownNamespace = "external-dns"
-	// What deploy/ calls the tunnel until somebody names it.
-	tunnelName = "YOUR-CLUSTER"
+	// What deploy/ calls the tunnel until somebody names it, and its name here: no tunnel is made of the first.
+	tunnelPlaceholder = "YOUR-CLUSTER"
+	tunnelName        = "this-cluster"
 	// Where the tests' own objects are.
 	appNamespace = "shop"
 	// A state that has not come after so long does not come: on two cores that others use too.
@@ -111,7 +113,7 @@ func manifests(t *testing.T, arguments ...string) []*object {
 		}
 		t.Fatalf("%s: %v", command, err)
 	}
-	return objectsOf(t, text)
+	return objectsOf(t, bytes.ReplaceAll(text, []byte(tunnelPlaceholder), []byte(tunnelName)))
 }
 
 // install applies manifests into a namespace that enforces the strictest standard, with the Secret that the README says to make.

@@ -25,7 +25,7 @@ type newcomer struct {
 }
 
 // TestTheQuickStart types each block of the README's "Quick start", in its order, with the real kubectl and the real helm.
-// What cannot be here is replaced: the token, YOUR-ORG, and the address of the charts, which leads to the same chart on
+// What cannot be here is replaced: the token, the placeholders, and the address of the charts, which leads to the same chart on
 // loopback. It prints what was typed, what that said, and the time.
 func TestTheQuickStart(t *testing.T) {
 	cluster := startClusterBeside(t, harness.StartEmulator(t, "--without-tunnels"))
@@ -36,6 +36,7 @@ func TestTheQuickStart(t *testing.T) {
 	}
 	for _, path := range []string{"cloudflared", "helm/values.yaml"} {
 		reader.edits(t, path, "YOUR-ORG", "the-org")
+		reader.edits(t, path, tunnelPlaceholder, tunnelName)
 		// It is the one that Cloudflare has here, too.
 		reader.edits(t, path, "example.com", harness.ZoneName)
 	}

@@ -72,7 +72,26 @@ fn a_port_that_is_taken_ends_the_program_with_a_clear_line() {
         ("SERVER_PORT", &port),
     ]));
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains(&port));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&port) && said.contains("SERVER_PORT") && !said.contains("METRICS_PORT"), "{said}");
+}
+
+#[test]
+fn one_port_for_both_ends_the_program_with_the_setting_that_has_to_change() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let port = free.local_addr().expect("it is bound").port().to_string();
+    drop(free);
+    let output = output(program().envs([
+        ("CF_API_TOKEN", TOKEN),
+        ("CF_TUNNEL_ID", "home"),
+        ("SERVER_HOST", "127.0.0.1"),
+        ("METRICS_HOST", "127.0.0.1"),
+        ("SERVER_PORT", &port),
+        ("METRICS_PORT", &port),
+    ]));
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&port) && said.contains("METRICS_PORT") && !said.contains("SERVER_PORT"), "{said}");
 }
 
 /// Exit code 64 is for what no restart mends.

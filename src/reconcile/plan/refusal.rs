@@ -9,6 +9,14 @@ use crate::model::LogLine;
 use crate::reconcile::canonical::Problem;
 use crate::reconcile::cover::Gap;
 
+/// The ways out where somebody else's record or rule stands.
+const DELETE_OR_TAKE_OFF: &str =
+    "delete it at Cloudflare to publish the hostname, or take the hostname off the cluster";
+
+/// The ways out where a file beside its cloudflared configures a tunnel.
+pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
+    "migrate it in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over";
+
 /// One request that is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
@@ -257,7 +265,7 @@ impl fmt::Display for Refusal {
 
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        let written = match self {
             Self::Invalid(problem) => write!(formatter, "what is published now stays as it is: {problem}"),
             Self::Withheld => formatter.write_str(
                 "its deletion waits until the hostname's refused endpoint is mended, as the two may be one",
@@ -268,7 +276,10 @@ impl fmt::Display for Reason {
                  annotation prefix that has changed; what is wanted again is released; if the deletion is meant, \
                  delete fewer at once, or set MASS_DELETION_LIMIT=0 until it is done",
             ),
-            Self::OutsideFilter => formatter.write_str("the domain filter does not take the name"),
+            Self::OutsideFilter => formatter.write_str(
+                "the domain filter does not take the name: widen DOMAIN_FILTER or what is set in its place, or take the \
+                 hostname off the cluster",
+            ),
             Self::NoZone => formatter.write_str(
                 "no zone holds the name: add the zone to the account and give the token access to it, or widen \
                  the filters",
@@ -298,27 +309,21 @@ impl fmt::Display for Reason {
                     Some(stamp) => {
                         write!(formatter, "set its comment to {stamp:?} to hand it over, or delete the record")
                     }
-                    None => formatter.write_str(
-                        "delete it at Cloudflare to publish the hostname, or take the hostname off the cluster",
-                    ),
+                    None => formatter.write_str(DELETE_OR_TAKE_OFF),
                 }
             }
             Self::RuleHeld { tunnel, service, adopt } => write!(
                 formatter,
                 "tunnel {tunnel} has a rule for this hostname and path that is not ours (service {service:?}): set \
-                 ADOPT={adopt} to take it over, delete it at Cloudflare to publish the hostname, or take the hostname \
-                 off the cluster"
+                 ADOPT={adopt} to take it over, {DELETE_OR_TAKE_OFF}"
             ),
             Self::Unprotected(gap) => {
-                write!(formatter, "ACCESS_GUARD is on, and {gap}; what is published now stays as it is")
+                write!(formatter, "ACCESS_GUARD is on, and {gap}")
             }
-            Self::AccessUnknown(text) => write!(
-                formatter,
-                "it is not known what Access protects: {text}; what is published now stays as it is"
-            ),
-            Self::AccessPolicy(problem) => {
-                write!(formatter, "it {problem}; what is published now stays as it is")
+            Self::AccessUnknown(text) => {
+                write!(formatter, "it is not known what Access protects: {text}")
             }
+            Self::AccessPolicy(problem) => write!(formatter, "it {problem}"),
             Self::ApplicationHeld { application, is_exact } => {
                 write!(
                     formatter,
@@ -334,19 +339,17 @@ impl fmt::Display for Reason {
             }
             Self::WouldOpen => formatter.write_str(
                 "it is protected by Access, or something beside it is, and the endpoint says nothing of Access any more: \
-                 an annotation may be lost; set webhook-access-policy to the policies, or to none to open it; what is \
-                 published now stays as it is",
+                 an annotation may be lost; set webhook-access-policy to the policies, or to none to open it",
             ),
             Self::StillProtected { application, relying: Some(relying) } => write!(
                 formatter,
                 "it asks to be open, but its Access application {application:?} protects {relying:?} as well, which does \
-                 not: set webhook-access-policy: none there in the same step, or delete that application at Cloudflare; \
-                 what is published now stays as it is"
+                 not: set webhook-access-policy: none there in the same step, or delete that application at Cloudflare"
             ),
             Self::StillProtected { application, relying: None } => write!(
                 formatter,
                 "it asks to be open, but the Access application {application:?} protects it: take \
-                 webhook-access-policy: none off, or change that application; what is published now stays as it is"
+                 webhook-access-policy: none off, or change that application"
             ),
             Self::MassOpening => formatter.write_str(
                 "in one request more than MASS_DELETION_LIMIT hostnames were to be opened, so they stay protected and \
@@ -383,8 +386,7 @@ impl fmt::Display for Reason {
             ),
             Self::LocalTunnel { tunnel } => write!(
                 formatter,
-                "tunnel {tunnel} is configured by a file beside its cloudflared: migrate it in the dashboard, or set \
-                 ALLOW_LOCAL_CONFIG=true to take it over"
+                "tunnel {tunnel} is configured by a file beside its cloudflared: {MIGRATE_OR_TAKE_OVER}"
             ),
             Self::StampFull { limit_bytes } => write!(
                 formatter,
@@ -401,7 +403,16 @@ impl fmt::Display for Reason {
                  does not store what only says a default; it is not written again until one of them changes, or after \
                  a while"
             ),
-        }
+        };
+        written?;
+        formatter.write_str(match self {
+            Self::Unprotected(_)
+            | Self::AccessUnknown(_)
+            | Self::AccessPolicy(_)
+            | Self::WouldOpen
+            | Self::StillProtected { .. } => "; what is published now stays as it is",
+            _ => "",
+        })
     }
 }
 
@@ -472,6 +483,12 @@ mod tests {
         assert!(held("", "").starts_with(start), "{}", held("", ""));
         let start = r#"hostname="a.example.com" path="^/a" refused=record_held the name has a record A "192.0.2.1" with the comment "ask Jo" that is"#;
         assert!(held("^/a", "ask Jo").starts_with(start), "{}", held("^/a", "ask Jo"));
+    }
+
+    #[test]
+    fn a_name_outside_the_filter_is_told_which_setting_to_change() {
+        let text = Reason::OutsideFilter.to_string();
+        assert!(text.contains("DOMAIN_FILTER") && text.contains("off the cluster"), "{text}");
     }
 
     /// They count in a metric of their own.
