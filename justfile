@@ -248,16 +248,16 @@ simulate *arguments=('from=' + `echo $((RANDOM * 32768 + RANDOM))` + ' seeds=100
             *) echo "error: $argument: it is written as in seed=7" >&2; exit 1 ;; \
         esac; \
     done
-    cargo test --locked --test simulator -- {{ arguments }}
+    cargo test --locked --profile worlds --test simulator -- {{ arguments }}
 
 # The worlds are the same in each run and those of this commit, fifty of each at least, however slow the machine. Then 10,000
 # loops of one instance, and 2,000 of one with TXT records and the namespace guard, in some five minutes.
 [doc('Two minutes of worlds, and thousands of loops of one instance, whose memory must not grow.')]
 [group('test')]
 simulate-commit:
-    cargo test --locked --test simulator -- seeds=1000 seconds=60 least=50
-    cargo test --locked --test simulator -- from=$((0x$(git rev-parse --short=8 HEAD))) seeds=1000000 seconds=60 least=50
-    cargo test --locked --test simulator -- growth=10000
+    cargo test --locked --profile worlds --test simulator -- seeds=1000 seconds=60 least=50
+    cargo test --locked --profile worlds --test simulator -- from=$((0x$(git rev-parse --short=8 HEAD))) seeds=1000000 seconds=60 least=50
+    cargo test --locked --profile worlds --test simulator -- growth=10000
 
 # Take the mending of known defects out, one at a time, and see the simulator find enough of them (needs Python 3.11).
 [group('test')]

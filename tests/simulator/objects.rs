@@ -208,7 +208,7 @@ impl Object {
     pub(crate) fn edited(mut self, edit: Edit, settings: &Settings) -> Self {
         match edit {
             Edit::Tunnel => {
-                let present = self.tunnel.unwrap_or(settings.default_tunnel());
+                let present = self.tunnel.unwrap_or_else(|| settings.default_tunnel());
                 self.tunnel = settings.tunnels.split(',').find(|tunnel| *tunnel != present);
             }
             Edit::Services(number) => self.renumber(number),

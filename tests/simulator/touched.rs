@@ -20,6 +20,10 @@ pub(crate) enum Place {
 pub(crate) struct Touched(BTreeSet<Place>);
 
 impl Touched {
+    pub(crate) fn of(place: Place) -> Self {
+        Self(BTreeSet::from([place]))
+    }
+
     pub(crate) fn add(&mut self, place: Place) {
         self.0.insert(place);
     }

@@ -233,8 +233,7 @@ impl World {
     }
 
     fn touch_place(&mut self, place: Place) {
-        self.touched.add(place.clone());
-        self.drifted.add(place);
+        self.touch(&Touched::of(place));
     }
 
     /// Whether somebody else may have changed what visitors of the hostname get, since the last rest.
