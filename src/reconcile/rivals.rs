@@ -128,6 +128,11 @@ fn shows_without_access(property: &Property) -> bool {
     !property.name.starts_with(ACCESS_PREFIX)
 }
 
+/// Who changes something else while nobody looks still asks for the service that stands.
+fn shows_where_it_leads(property: &Property) -> bool {
+    *property.name == *TUNNEL_SERVICE
+}
+
 /// The endpoint's object; empty if it is unknown.
 pub fn resource_of(endpoint: &Endpoint) -> &str {
     endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default()
@@ -168,7 +173,7 @@ impl<'a> Place<'a> {
             prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
             // Of a single one nobody asks, and it takes long to read.
             let standing = LazyCell::new(|| self.standing());
-            for shows in [shows_where_open, shows_without_access] {
+            for shows in [shows_where_open, shows_without_access, shows_where_it_leads] {
                 prefer(&mut left, |candidate| {
                     standing.as_ref().is_some_and(|standing| asks_for(candidate, standing, shows))
                 });

@@ -278,6 +278,25 @@ fn an_object_that_is_mistyped_keeps_its_paths_after_a_restart_whoever_comes() {
     }
 }
 
+/// Whoever edits an object while no program runs mostly leaves the service as it is.
+#[test]
+fn an_object_whose_options_are_edited_keeps_its_paths_after_a_restart_whoever_comes() {
+    let (harness, host) = (Harness::new(), "edited.example.com");
+    let of = |path: &str, service: &str, option: &[(&str, &str)]| {
+        let properties = [&[("tunnel-service", service), ("tunnel-path-prefix", path)], option].concat();
+        of("ingress/two/db", endpoint(host, &properties))
+    };
+    let held =
+        |option: &[(&str, &str)]| [of("/db", "http://db:80", option), of("/api", "http://api:80", option)];
+    let program = harness.start();
+    run(&program, &held(&[]));
+    drop(program);
+    let rival = with_path("ingress/one/web", host, "/api", "http://rival:80");
+    let edited = held(&[("origin-connect-timeout", "20s")]);
+    run(&harness.start(), &[&edited[..], std::slice::from_ref(&rival)].concat());
+    assert_eq!(served(&harness, host, "/api"), "http://api:80");
+}
+
 /// After a restart nobody has read of Access yet, so what stands shows no policies.
 #[test]
 fn an_object_with_a_login_keeps_its_path_after_a_restart_whoever_comes() {

@@ -78,6 +78,8 @@ pub(crate) struct World {
     pub(crate) outages: Outages,
     /// A place failed for some loops since the last rest.
     pub(crate) had_outage: bool,
+    /// Cloudflare refused some call since the last rest, and so may not be asked for the same again.
+    pub(crate) had_refusal: bool,
     /// Cloudflare answers every call with 429 so long, however many loops that takes.
     limited_until: Duration,
     /// One of the policies that objects name is gone.
@@ -110,6 +112,7 @@ impl World {
             disliked: Vec::new(),
             outages: Outages::default(),
             had_outage: false,
+            had_refusal: false,
             limited_until: Duration::ZERO,
             lacks_policy: false,
             trace: Trace::default(),
@@ -257,6 +260,7 @@ impl World {
         self.touched = Touched::default();
         self.claims.settle_wildcard();
         self.had_outage = false;
+        self.had_refusal = false;
     }
 
     /// What is gone comes anew.
@@ -357,6 +361,7 @@ impl World {
         };
         if one.troubles.iter().any(Trouble::is_refusal) {
             self.drifted.add(Place::Everywhere);
+            self.had_refusal = true;
         }
         // Whoever takes a record of ours away meanwhile leaves fewer to go at once.
         if self.shows_all() || !one.intruders.is_empty() || !invariants::is_withheld(self) {
