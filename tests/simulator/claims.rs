@@ -27,8 +27,6 @@ struct Claim {
     resource: String,
     /// The last one that was asked for without mistake.
     service: Option<String>,
-    /// The loop before did not ask for it.
-    is_new: bool,
     /// The object was served there, and has asked for it in every loop since.
     is_held: bool,
 }
@@ -97,16 +95,11 @@ impl Claims {
         self.was_wildcard_changed
     }
 
-    /// What each slot is to be served by, where one object alone asks for it, or asked for it before others did, and
-    /// not for the first time.
+    /// What each slot is to be served by, where one object alone asks for it, or asked for it before others did.
     pub(crate) fn expected(&self) -> impl Iterator<Item = (Slot, &str)> {
         self.slots.iter().filter_map(|((host, path), claim)| {
             let is_merged = self.history(host).is_merged;
-            claim
-                .service
-                .as_deref()
-                .filter(|_| !is_merged && !claim.is_new)
-                .map(|service| ((*host, *path), service))
+            claim.service.as_deref().filter(|_| !is_merged).map(|service| ((*host, *path), service))
         })
     }
 
@@ -179,12 +172,12 @@ fn holder<'a>(objects: &[(&'a Object, &'a str)], before: Option<&Claim>) -> Opti
 fn claim(slots: &BTreeMap<Slot, Claim>, slot: Slot, object: &Object, service: &str) -> Claim {
     let resource = object.resource();
     let before = slots.get(&slot).filter(|before| before.resource == resource);
-    let (is_new, is_held) = (before.is_none(), before.is_some_and(|before| before.is_held));
+    let is_held = before.is_some_and(|before| before.is_held);
     if object.is_sound() {
-        return Claim { resource, service: Some(service.to_owned()), is_new, is_held };
+        return Claim { resource, service: Some(service.to_owned()), is_held };
     }
     // What is published stays.
-    Claim { service: before.and_then(|before| before.service.clone()), is_new, is_held, resource }
+    Claim { service: before.and_then(|before| before.service.clone()), is_held, resource }
 }
 
 /// Whether the object says of Access what was said of its hostname before, or more.

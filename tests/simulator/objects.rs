@@ -144,7 +144,7 @@ pub(crate) enum Edit {
     /// Other services, whose names have this number.
     Services(usize),
     Access(Access, usize),
-    Path(Option<&'static str>),
+    Path(Option<&'static str>, usize),
     Host(&'static str),
     Option(Option<(&'static str, &'static str)>),
     Target,
@@ -158,7 +158,7 @@ impl Edit {
             0..7 => Self::Tunnel,
             7..10 => Self::Services(number),
             10 | 11 => Self::Access(any_access(random), number),
-            12 | 13 => Self::Path(any_path(random)),
+            12 | 13 => Self::Path(any_path(random), number),
             14 | 15 => Self::Host(focus.host(random)),
             16 => Self::Option(random.chance(70).then(|| random.pick(&OPTIONS))),
             17 => Self::Target,
@@ -216,7 +216,9 @@ impl Object {
                 self.set_access(access, settings);
                 self.renumber(number);
             }
-            Edit::Path(path) => {
+            Edit::Path(path, number) => {
+                // Else nobody could tell by which of the two paths a visitor is served.
+                self.renumber(number);
                 self.path = path;
                 self.group = None;
             }
