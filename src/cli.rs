@@ -244,7 +244,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Ar
             Ok(()) => CliExit::Help(output),
             Err(()) => CliExit::Mistake(match output.trim_end().strip_prefix("Unrecognized argument: ") {
                 Some(flag) => unknown("flag", flag, "--", nearest_flag(flag)),
-                None => format!("a flag is given once, as in --dry-run=true: {output}"),
+                None => format!("a flag has one value, as in --dry-run=true: {output}"),
             }),
         },
     )?;
@@ -462,7 +462,7 @@ mod tests {
             let Err(CliExit::Mistake(text)) = parse(arguments.iter().map(ToString::to_string)) else {
                 panic!("{arguments:?} is taken");
             };
-            assert!(text.starts_with("a flag is given once, as in --dry-run=true: "), "{text}");
+            assert!(text.starts_with("a flag has one value, as in --dry-run=true: "), "{text}");
             assert!(text.contains("'--dry-run'"), "{text}");
         }
     }

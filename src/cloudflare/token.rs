@@ -21,7 +21,7 @@ macro_rules! token_form {
 
 /// The dashboard's form for a token, with this program's permissions filled in: the keys and levels of
 /// `/fundamentals/api/how-to/account-owned-token-template/`. `argotunnel` is the tunnels' permission under each of its
-/// names.
+/// names. It is the end of the remedy, whose text is held once so that the binary is smaller.
 pub const TOKEN_FORM: &str = MAKE_TOKEN.split_at(MAKE_TOKEN.len() - token_form!().len()).1;
 
 /// The remedy for a missing or refused token.

@@ -208,21 +208,22 @@ impl SettingsReader<'_> {
         if let Some(other) =
             paths.iter().find(|path| !path.starts_with('/') || path.chars().any(char::is_control))
         {
-            self.relative(CA_POOLS, other);
+            self.not_a_path(CA_POOLS, other);
         }
         paths.into_iter().map(Into::into).collect()
     }
 
     /// Relative paths would depend on where cloudflared was started.
-    fn relative(&mut self, variable: &'static str, path: &str) {
-        self.wrong(variable, path, "are absolute paths such as /etc/ca.pem");
+    fn not_a_path(&mut self, variable: &'static str, path: &str) {
+        self.wrong(variable, path, "are absolute paths such as /etc/ca.pem, without control characters");
     }
 
     pub(super) fn origin_defaults(&mut self) -> OriginRequest {
         let default = |option: OriginOption| {
             let text = self.text(option.setting())?;
             if option == OriginOption::CaPool && !text.starts_with('/') {
-                self.relative(option.setting(), &text);
+                self.not_a_path(option.setting(), &text);
+                return None;
             }
             option.parse(&text).unwrap_or_else(|problem| {
                 self.mistake(option.setting(), one_line(&problem, limits::ERROR_TEXT_MAX_CHARS).to_string());

@@ -78,6 +78,8 @@ impl Adjustments {
             protection::drop_idle_openings(&mut adjusted.endpoints, &snapshot, settings);
             adjusted.has_more_notes |= notes.len() > limits::NOTES_MAX;
             adjusted.notes.extend(notes);
+        } else {
+            rivals::hold_together(&mut adjusted.endpoints);
         }
         let more = adjusted.has_more_notes.then(|| {
             LogLine::default().text(format!(

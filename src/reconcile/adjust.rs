@@ -4,14 +4,11 @@
 //! It is pure, deterministic and idempotent, because ExternalDNS compares the answer with `records` in every loop. It
 //! never fails and never withdraws: an endpoint with a mistake stays, and `plan` refuses it by name.
 
-use std::collections::BTreeMap;
-
 use crate::limits;
-use crate::model::endpoint::{Endpoint, Property};
-use crate::reconcile::canonical::{Canonical, Fault, INVALID, Problem, RESOURCE_LABEL, TUNNEL};
+use crate::model::endpoint::Endpoint;
+use crate::reconcile::canonical::{Canonical, RESOURCE_LABEL, TUNNEL};
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::{self, EndpointReader};
-use crate::reconcile::rivals::resource_of;
 use crate::reconcile::{Note, Settings};
 
 /// The answer, and notes on what it left out.
@@ -83,35 +80,9 @@ impl<'s> Adjuster<'s> {
         // Most endpoints differ in their names already.
         endpoints
             .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
-        hold_together(&mut endpoints);
         // The A and the AAAA of one object have become the same CNAME.
         endpoints.dedup();
         Adjusted { endpoints, notes, has_more_notes }
-    }
-}
-
-/// Makes all endpoints of an object for a hostname invalid if one is, because another one's rule would take its requests.
-/// Only here are all of them seen: ExternalDNS may ask for one alone, and another object may have the place of one.
-fn hold_together(endpoints: &mut [Endpoint]) {
-    for on_host in endpoints.chunk_by_mut(|one, other| one.dns_name == other.dns_name) {
-        let is_one_wish = |one: &Endpoint, other: &Endpoint| {
-            one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
-        };
-        let is_invalid = |endpoint: &Endpoint| endpoint.property(INVALID).is_some();
-        let mut invalid: BTreeMap<Box<str>, String> = BTreeMap::new();
-        // What an object asks for twice, and once without a mistake, gets its requests.
-        for wish in on_host.chunk_by(is_one_wish).filter(|wish| wish.iter().all(is_invalid)) {
-            invalid.extend(wish.first().map(|one| (resource_of(one).into(), one.set_identifier.clone())));
-        }
-        // Whose an endpoint without a name is, nobody knows.
-        invalid.remove("");
-        for endpoint in on_host.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
-            if let Some(path) = invalid.get(resource_of(endpoint)) {
-                let problem = format!("waits for the object's rule for path {path:?}, which is invalid");
-                let problem = Problem::of(&[Fault { subject: "it".into(), problem }]);
-                endpoint.provider_specific = vec![Property::new(INVALID, problem.to_string())];
-            }
-        }
     }
 }
 

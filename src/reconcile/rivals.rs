@@ -5,11 +5,13 @@
 //! it has a mistake, which `plan` refuses. Only a free place goes to the first object by name.
 
 use std::cell::LazyCell;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
+use crate::ordered::inserted;
 use crate::reconcile::access_wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
 use crate::reconcile::canonical::{INVALID, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::claim_state::claim_states;
@@ -19,6 +21,9 @@ use crate::reconcile::{Note, Settings, adjust, namespace, records};
 
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
+
+/// One text for thousands of endpoints, and none that their object chooses.
+const WAITS: &str = "it waits for another rule of its object for this hostname, which is invalid";
 
 /// The holders of places that several objects asked for at once, and of hostnames with several paths, whose stamp names
 /// no object. Sorted.
@@ -86,6 +91,7 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
         notes.extend(named.map(|loser| lost(loser, holder, is_merged)));
         notes.extend(unnamed(holder, losers.count()));
     }
+    hold_together(endpoints);
     let mut is_kept = is_kept.into_iter();
     endpoints.retain(|_| is_kept.next().unwrap_or(true));
     // Their paths differ; with one path, the note about their place would name them.
@@ -94,6 +100,28 @@ pub fn settle(endpoints: &mut Vec<Endpoint>, known: Known<'_>, settings: &Settin
     let merged: Vec<Note> = untold.map(merged).collect();
     notes.extend(merged);
     (holders, notes)
+}
+
+/// Makes all of an object's endpoints for a hostname invalid if it is wrong in one place, because another one's rule would
+/// take that place's requests. Only here are all of them seen: ExternalDNS may ask for one alone, and another object may
+/// have the place of one. Before, each shows what it asks for, by which its holder is known.
+pub fn hold_together(endpoints: &mut [Endpoint]) {
+    let is_one_wish = |one: &Endpoint, other: &Endpoint| {
+        one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
+    };
+    for on_host in endpoints.chunk_by_mut(|one, other| one.dns_name == other.dns_name) {
+        // What an object asks for twice, and once without a mistake, gets its requests.
+        let invalid = on_host.chunk_by(is_one_wish).filter(|wish| wish.iter().all(is_mistaken));
+        let invalid: BTreeSet<Box<str>> =
+            inserted(invalid.filter_map(|wish| wish.first()).map(|one| resource_of(one).into()));
+        for endpoint in on_host {
+            // Whose an endpoint without a name is, nobody knows.
+            let resource = resource_of(endpoint);
+            if !resource.is_empty() && invalid.contains(resource) && !is_mistaken(endpoint) {
+                endpoint.provider_specific = vec![Property::new(INVALID, WAITS)];
+            }
+        }
+    }
 }
 
 /// True if two objects ask for the same publications.
@@ -158,9 +186,7 @@ impl<'a> Place<'a> {
         let mut left: Vec<&Endpoint> = candidates.iter().collect();
         let stamp = self.stamp();
         if settings.policy.namespace_guard.is_some() {
-            let holder = stamp.as_ref().and_then(|stamp| {
-                stamp.namespace().map(Into::into).or_else(|| namespace::digest_of(stamp.resource.as_deref()?))
-            });
+            let holder = stamp.as_ref().and_then(namespace::holder);
             prefer(&mut left, |candidate| {
                 holder.is_some() && namespace::digest_of(resource_of(candidate)) == holder
             });
@@ -298,8 +324,6 @@ fn list<'a>(resources: impl Iterator<Item = &'a str> + Clone) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -422,6 +446,59 @@ mod tests {
             &settings,
         );
         assert_eq!(resources(&endpoints), ["ingress/shop/b"]);
+    }
+
+    /// Its rule for the whole hostname would get the requests of the path, whoever has that, and whichever of the two
+    /// ExternalDNS asks for.
+    #[test]
+    fn what_has_a_mistake_at_one_path_waits_with_its_other_paths() {
+        let guard = namespace::NamespaceGuard { cluster_domain: "cluster.local".into() };
+        for (guard, mistake) in [(None, "htp://web.shop.svc:80"), (Some(guard), "http://web.bank.svc:80")] {
+            let mut settings = settings();
+            settings.policy.namespace_guard = guard;
+            let (shop, bank) = ("http://web.shop.svc:80", "http://web.bank.svc:80");
+            let (a, b, c) = ("ingress/shop/a", "ingress/bank/b", "ingress/shop/c");
+            let desired = [
+                object(a, "a.example.com", "", shop),
+                object(a, "a.example.com", "^/admin", mistake),
+                object(b, "a.example.com", "^/admin", bank),
+                object(c, "a.example.com", "^/c", shop),
+                object(a, "b.example.com", "", shop),
+                // The path's requests stay its own.
+                object(a, "c.example.com", "^/admin", shop),
+                object(a, "c.example.com", "^/admin", mistake),
+                object(a, "d.example.com", "^/x", mistake),
+                object(a, "d.example.com", "^/y", mistake),
+                object(a, "d.example.com", "^/y", shop),
+            ];
+            let mut endpoints = adjust::adjust(&desired, &settings).endpoints;
+            let mut all = endpoints.clone();
+            let known = Known { snapshot: &Snapshot::default(), holders: &Holders::default(), merges: &[] };
+            settle(&mut endpoints, known, &settings);
+            let said = |endpoints: &[Endpoint]| -> Vec<(String, &str, String, Option<bool>)> {
+                let one = |one: &Endpoint| {
+                    let resource = [a, b, c].into_iter().find(|name| *name == resource_of(one));
+                    let waits = one.property(INVALID).map(|problem| problem == WAITS);
+                    (one.dns_name.clone(), resource.unwrap_or_default(), one.set_identifier.clone(), waits)
+                };
+                endpoints.iter().map(one).collect()
+            };
+            let at =
+                |host: &str, resource, path: &str, waits| (host.to_owned(), resource, path.to_owned(), waits);
+            let expected = [
+                at("a.example.com", a, "", Some(true)),
+                at("a.example.com", b, "^/admin", None),
+                at("a.example.com", c, "^/c", None),
+                at("b.example.com", a, "", None),
+                at("c.example.com", a, "^/admin", None),
+                at("d.example.com", a, "^/x", Some(false)),
+                at("d.example.com", a, "^/y", Some(true)),
+            ];
+            assert_eq!(said(&endpoints), expected);
+            // Before anything was read, nobody knows who has a path.
+            hold_together(&mut all);
+            assert!(said(&all).contains(&at("a.example.com", a, "", Some(true))), "{all:?}");
+        }
     }
 
     #[test]

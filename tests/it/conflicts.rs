@@ -278,6 +278,23 @@ fn an_object_that_is_mistyped_keeps_its_paths_after_a_restart_whoever_comes() {
     }
 }
 
+/// Its other paths wait for the mistyped one, but they still show what they ask for, by which they are known.
+#[test]
+fn an_object_that_is_mistyped_keeps_its_other_paths_too_after_a_restart_whoever_comes() {
+    let (harness, host) = (Harness::new(), "other.example.com");
+    let program = harness.start();
+    let whole = object("ingress/two/db", host, "http://db:80");
+    let api = |service: &str| with_path("ingress/two/db", host, "/api", service);
+    run(&program, &[whole.clone(), api("http://api:80")]);
+    drop(program);
+    let program = harness.start();
+    for rival in ["http://db:80", "http://rival:80"] {
+        let rival = object("ingress/zzz/web", host, rival);
+        run(&program, &[whole.clone(), api("htp://api:80"), rival]);
+        assert_eq!(served(&harness, host, "/"), "http://db:80");
+    }
+}
+
 /// Whoever edits an object while no program runs mostly leaves the service as it is.
 #[test]
 fn an_object_whose_options_are_edited_keeps_its_paths_after_a_restart_whoever_comes() {

@@ -33,6 +33,18 @@ fn shop(number: usize) -> String {
     )
 }
 
+/// Every other path of the object waits for the one that is wrong.
+fn mistaken_once(paths: usize) -> String {
+    let one = |path: &str, service: &str| {
+        format!(
+            r#"{{"dnsName":"a.example.com","recordType":"A","labels":{{"resource":"crd/shop/a"}},"providerSpecific":[{{"name":"webhook/tunnel-service","value":"{service}"}},{{"name":"webhook/tunnel-path","value":"{path}"}}]}}"#
+        )
+    };
+    let sound = (0..paths).map(|number| one(&format!("^/{number}"), "http://w:80"));
+    let wrong = one(&format!("^/{}", "é".repeat(340)), "htp://w:80");
+    format!("[{}]", sound.chain([wrong]).collect::<Vec<_>>().join(","))
+}
+
 fn list(bytes: usize, element: impl Fn(usize) -> String) -> String {
     let mut text = String::from("[");
     for number in 0.. {
@@ -72,6 +84,7 @@ fn a_body_of_whatever_kind_stays_within_the_memory_of_a_container() {
         // Of so many a busy machine does not see the end in time.
         ("empty objects", format!("[{}]", many("{}")), &[200, 503]),
         ("hostnames of ours", list(size, shop), &[200, 503]),
+        ("one object of many paths with a mistake at a long one", mistaken_once(size / 1_864), &[200]),
         (
             "others' hostnames",
             list(size, |n| format!(r#"{{"dnsName":"h{n}.test","recordType":"A"}}"#)),

@@ -50,6 +50,8 @@ pub(crate) struct Object {
     option: Option<(&'static str, &'static str)>,
     /// The service of a second rule, for [`GROUP_PATH`], by annotations with a group.
     group: Option<String>,
+    /// The second rule is an endpoint of its own, as a DNSEndpoint may have several.
+    is_split: bool,
     /// The service is the target, and no property.
     is_target: bool,
     /// It has an address of each kind, and so an endpoint of each.
@@ -190,6 +192,7 @@ impl Object {
             access,
             option,
             group: has_group.then(|| format!("{service}-{number}-group.{namespace}.svc:80")),
+            is_split: random.chance(30),
             is_target: random.chance(25),
             has_both_addresses: random.chance(20),
             ttl: random.weighted(&[(4, 0), (1, 300)]),
@@ -322,9 +325,7 @@ impl Object {
         if !self.is_target {
             all.push(("tunnel-service", self.service.clone()));
         }
-        if let Some(service) = &self.group {
-            let is_of_other = self.mistake == Some(Mistake::GroupOfOtherNamespace);
-            let service = if is_of_other { OTHER_SERVICE.to_owned() } else { service.clone() };
+        if let Some(service) = self.group_service().filter(|_| !self.is_split) {
             all.extend([("tunnel-service.api", service), ("tunnel-path-prefix.api", GROUP_PATH.to_owned())]);
         }
         all.extend(self.path.map(|path| ("tunnel-path-prefix", path.to_owned())));
@@ -353,6 +354,21 @@ impl Object {
         all.into_iter().map(written).collect()
     }
 
+    /// The service that it asks for in its second rule.
+    fn group_service(&self) -> Option<String> {
+        let is_of_other = self.mistake == Some(Mistake::GroupOfOtherNamespace);
+        self.group
+            .as_ref()
+            .map(|service| if is_of_other { OTHER_SERVICE.to_owned() } else { service.clone() })
+    }
+
+    /// The second rule as an endpoint of its own, which has the object's other mistakes too.
+    fn second_endpoint(&self) -> Option<Endpoint> {
+        let service = self.group_service().filter(|_| self.is_split)?;
+        let alone = Self { service, path: Some(GROUP_PATH), group: None, is_target: false, ..self.clone() };
+        Some(Endpoint { set_identifier: "second".to_owned(), ..alone.endpoint() })
+    }
+
     /// What ExternalDNS makes of it.
     fn endpoints(&self) -> impl Iterator<Item = Endpoint> {
         let endpoint = self.endpoint();
@@ -362,7 +378,7 @@ impl Object {
             ..endpoint.clone()
         };
         let has_other = self.has_both_addresses && endpoint.record_type == "A";
-        [endpoint].into_iter().chain(has_other.then_some(other))
+        [endpoint].into_iter().chain(has_other.then_some(other)).chain(self.second_endpoint())
     }
 
     fn endpoint(&self) -> Endpoint {
@@ -467,6 +483,9 @@ pub(crate) fn merged_hosts(objects: &[Object]) -> Vec<&'static str> {
     let is_first = |endpoint: &&Endpoint| endpoint.record_type != "AAAA";
     let count =
         |host: &str| shown.iter().filter(is_first).filter(|endpoint| endpoint.dns_name == host).count();
-    hosts.retain(|host| count(host) < objects.iter().filter(|object| object.host == *host).count());
+    let all: Vec<Endpoint> = objects.iter().flat_map(Object::endpoints).collect();
+    let count_all =
+        |host: &str| all.iter().filter(is_first).filter(|endpoint| endpoint.dns_name == host).count();
+    hosts.retain(|host| count(host) < count_all(host));
     hosts
 }

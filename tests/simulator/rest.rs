@@ -177,7 +177,7 @@ fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
         ("foreign rule", foreign.has_rules_of(object.host)),
         ("rival", object.rules().any(is_rival) && !holds),
         ("mistake", !object.is_sound()),
-        ("mistake beside it", on_host.iter().any(|other| !other.is_sound())),
+        ("mistake beside it", on_host.iter().any(|other| !other.is_sound()) && !holds),
         ("two tunnels", on_host.iter().any(|other| other.tunnel != object.tunnel)),
         ("earlier tunnel", !lets_go && history.tunnels.len() > 1),
         ("earlier namespace", settings.namespace_guard && history.namespaces.len() > 1 && !holds),

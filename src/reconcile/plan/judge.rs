@@ -318,6 +318,7 @@ fn hold_together(request: &mut HostRequest) {
     for wanted in &request.wanted {
         if let Err(reason) = &wanted.publication
             && reason.leaves_requests_to_others()
+            && waiting.last().is_none_or(|(resource, _)| *resource != wanted.resource)
         {
             let reason = match reason {
                 Reason::Cloudflare(_) | Reason::Invalid(_) => {

@@ -277,8 +277,8 @@ impl fmt::Display for Reason {
                  delete fewer at once, or set MASS_DELETION_LIMIT=0 until it is done",
             ),
             Self::OutsideFilter => formatter.write_str(
-                "the domain filter does not take the name: widen DOMAIN_FILTER or what is set in its place, or take the \
-                 hostname off the cluster",
+                "the domain filter does not take the name: change DOMAIN_FILTER and its like, or take the hostname off \
+                 the cluster",
             ),
             Self::NoZone => formatter.write_str(
                 "no zone holds the name: add the zone to the account and give the token access to it, or widen \

@@ -54,59 +54,6 @@ fn a_hostname_whose_target_and_property_name_different_tunnels_is_refused() {
     assert_eq!(agreed.endpoint.targets, [target]);
 }
 
-/// Its rule for the whole hostname would get the requests of the path, whoever has that, and whichever of the two
-/// ExternalDNS asks for.
-#[test]
-fn what_has_a_mistake_at_one_path_waits_with_its_other_paths() {
-    let guard = NamespaceGuard { cluster_domain: "cluster.local".into() };
-    for (guard, mistake) in [(None, "htp://web.shop.svc:80"), (Some(guard), "http://web.bank.svc:80")] {
-        let mut settings = settings();
-        settings.policy.namespace_guard = guard;
-        let of = |resource: &str, name: &str, path: &str, service: &str| {
-            let path = Some(("webhook/tunnel-path", path)).filter(|(_, path)| !path.is_empty());
-            let properties: Vec<_> = path.into_iter().chain([("webhook/tunnel-service", service)]).collect();
-            let mut endpoint = endpoint(name, "A", "192.0.2.1", &properties);
-            endpoint.labels.set("resource", resource);
-            endpoint
-        };
-        let (shop, bank) = ("http://web.shop.svc:80", "http://web.bank.svc:80");
-        let desired = [
-            of("ingress/shop/a", "a.example.com", "", shop),
-            of("ingress/shop/a", "a.example.com", "^/admin", mistake),
-            of("ingress/bank/b", "a.example.com", "^/admin", bank),
-            of("ingress/shop/c", "a.example.com", "^/c", shop),
-            of("ingress/shop/a", "b.example.com", "", shop),
-            // The path's requests stay its own.
-            of("ingress/shop/a", "c.example.com", "^/admin", shop),
-            of("ingress/shop/a", "c.example.com", "^/admin", mistake),
-            of("ingress/shop/a", "d.example.com", "^/x", mistake),
-            of("ingress/shop/a", "d.example.com", "^/y", mistake),
-            of("ingress/shop/a", "d.example.com", "^/y", shop),
-        ];
-        let adjusted = adjust(&desired, &settings).endpoints;
-        let said = adjusted.iter().map(|one| {
-            let problem = one.property(INVALID).map(|problem| problem.starts_with("it waits"));
-            (&*one.dns_name, one.labels.value("resource").unwrap_or_default(), &*one.set_identifier, problem)
-        });
-        let a = "ingress/shop/a";
-        assert_eq!(
-            said.collect::<Vec<_>>(),
-            [
-                ("a.example.com", a, "", Some(true)),
-                ("a.example.com", "ingress/bank/b", "^/admin", None),
-                ("a.example.com", a, "^/admin", Some(false)),
-                ("a.example.com", "ingress/shop/c", "^/c", None),
-                ("b.example.com", a, "", None),
-                ("c.example.com", a, "^/admin", Some(false)),
-                ("c.example.com", a, "^/admin", None),
-                ("d.example.com", a, "^/x", Some(false)),
-                ("d.example.com", a, "^/y", Some(false)),
-                ("d.example.com", a, "^/y", Some(true)),
-            ]
-        );
-    }
-}
-
 /// A service of another namespace is a mistake of the object, so all of its rules wait.
 #[test]
 fn a_rule_beside_one_that_the_namespace_guard_forbids_waits() {
