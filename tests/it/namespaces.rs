@@ -107,6 +107,21 @@ fn a_default_of_the_operator_is_allowed() {
     assert_eq!(services(&cloudflare), [rule("", "https://web.shop.svc:443")]);
 }
 
+/// Each has a rule that would take the requests of its own wrong one.
+#[test]
+fn of_several_objects_of_a_hostname_each_waits_for_its_own_mistake() {
+    let (sound, wrong) = ("http://web.shop.svc:80", "htp://web.shop.svc:80");
+    let desired = [
+        of("ingress/shop/a", "", sound),
+        of("ingress/shop/a", "^/a", wrong),
+        of("ingress/shop/b", "^/b", sound),
+        of("ingress/shop/b", "^/c", wrong),
+    ];
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let plan = run(&mut cloudflare, &desired);
+    assert_eq!((services(&cloudflare), plan.refusals.len()), (vec![], 4), "{plan:?}");
+}
+
 #[test]
 fn a_namespace_stays_on_its_line_of_the_log() {
     let plan = run(&mut guarded(), &[of("crd/shop\nwarn forged/web", "", "http://any:80")]);
