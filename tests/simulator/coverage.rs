@@ -7,10 +7,10 @@ use std::fmt::{self, Display, Formatter};
 const WORLDS_MIN: usize = 50;
 
 /// Percent. Measured over 150 to 300 worlds each: 36 to 43, 85 to 89, 44 to 52, and 12 to 21.
-const AT_REST_MIN: usize = 25;
-const THROUGHOUT_MIN: usize = 70;
-const ASKED_MIN: usize = 30;
-const BESIDE_MIN: usize = 5;
+const AT_REST_MIN: usize = 30;
+const THROUGHOUT_MIN: usize = 75;
+const ASKED_MIN: usize = 35;
+const BESIDE_MIN: usize = 8;
 
 /// What there was, and for how many of it a promise holds.
 #[derive(Clone, Copy, Debug, Default)]
