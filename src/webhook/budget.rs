@@ -35,6 +35,8 @@ struct State {
 pub struct Share {
     budget: Budget,
     since: Instant,
+    /// The length of the request's body as it was announced.
+    announced: usize,
     taken: usize,
     used: usize,
 }
@@ -52,16 +54,17 @@ pub enum NoRoom {
 const STEP_BYTES: usize = 16 * 1024;
 
 impl Budget {
-    /// A budget of `total` bytes. Its last `reserve` bytes are for requests that take no more than a quarter of it.
+    /// A budget of `total` bytes. Its last `reserve` bytes are for small requests: those that announce, and take, no
+    /// more than a quarter of it.
     pub fn new(total: usize, reserve: usize) -> Self {
         let reserve = reserve.min(total);
         let state = State { free: total, holders: Vec::new(), is_missed: false };
         Self(Arc::new(Shared { state: Mutex::new(state), freed: Condvar::new(), total, reserve }))
     }
 
-    /// An empty share, for a request that came at `since`.
-    pub fn share(&self, since: Instant) -> Share {
-        Share { budget: self.clone(), since, taken: 0, used: 0 }
+    /// An empty share, for a request that came at `since` and announces a body of `announced` bytes.
+    pub fn share(&self, since: Instant, announced: usize) -> Share {
+        Share { budget: self.clone(), since, announced, taken: 0, used: 0 }
     }
 
     /// True if a request that came before `instant` still holds a share while another one went without.
@@ -108,7 +111,7 @@ impl Share {
     fn take(&mut self, bytes: usize, patience: Duration) -> Result<(), NoRoom> {
         let Shared { freed, total: _, reserve, .. } = &*self.budget.0;
         let taken = self.taken.saturating_add(bytes);
-        let is_small = self.budget.is_small(taken);
+        let is_small = self.budget.is_small(taken.max(self.announced));
         if !is_small && taken > self.budget.most() {
             return Err(NoRoom::TooMuch);
         }
@@ -143,7 +146,7 @@ impl Drop for Share {
 
 impl fmt::Debug for Share {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { budget: _, since: _, taken, used } = self;
+        let Self { budget: _, since: _, announced: _, taken, used } = self;
         formatter.debug_struct("Share").field("taken", taken).field("used", used).finish_non_exhaustive()
     }
 }
@@ -160,7 +163,7 @@ mod tests {
 
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
     fn share_of(budget: &Budget) -> Share {
-        budget.share(Instant::now())
+        budget.share(Instant::now(), 0)
     }
 
     #[test]
@@ -195,6 +198,20 @@ mod tests {
         assert_eq!(second.grow(2 * STEP, NOW), Err(NoRoom::Busy));
         assert_eq!(small.grow(STEP, NOW), Ok(()));
         assert_eq!(small.grow(STEP, NOW), Err(NoRoom::Busy), "it is small no longer");
+    }
+
+    /// Sixteen of them would otherwise take the reserve with their first endpoints.
+    #[test]
+    fn a_large_request_takes_nothing_of_the_last_part_while_it_is_young() {
+        let budget = Budget::new(8 * STEP, 4 * STEP);
+        let (mut all, mut small) = (share_of(&budget), share_of(&budget));
+        let mut young = share_of(&budget);
+        young.announced = 2 * STEP;
+        assert_eq!(all.grow(4 * STEP, NOW), Ok(()));
+        assert_eq!(young.grow(STEP, NOW), Err(NoRoom::Busy));
+        assert_eq!(small.grow(STEP, NOW), Ok(()));
+        drop(all);
+        assert_eq!(young.grow(STEP, NOW), Ok(()));
     }
 
     #[test]

@@ -342,7 +342,7 @@ mod tests {
             Err(answer) => return answer,
         };
         let shape = accepted.shape().unwrap_or(Shape::Object);
-        let mut share = Budget::new(1 << 20, 0).share(SystemClock.now());
+        let mut share = Budget::new(1 << 20, 0).share(SystemClock.now(), 0);
         let mut body = Incoming::new(&mut source, Some(length), shape, &mut share, deadline, &SystemClock);
         accepted.answer(&mut body, service, deadline)
     }

@@ -389,9 +389,9 @@ impl Common {
     /// Answers one request. No failure ends the worker.
     fn work(&self, job: Job, pool: &Pool<Job>) {
         let Job { mut request, taken, deadline } = job;
-        let mut is_read = !announces_body(&request);
+        let mut is_read = announced_bytes(&request) == 0;
         // The share lasts until the answer is sent, because the answer is made of what it was taken for.
-        let mut share = self.budget.share(taken);
+        let mut share = self.budget.share(taken, announced_bytes(&request));
         let answer = panic::catch_unwind(AssertUnwindSafe(|| {
             self.answer(&mut request, &mut is_read, &mut share, deadline, pool)
         }))
@@ -572,10 +572,10 @@ fn ambiguous_framing(request: &Request) -> Option<Response> {
     (!clear).then(|| Response::text(400, "ambiguous length"))
 }
 
-fn announces_body(request: &Request) -> bool {
-    request
-        .body_length()
-        .map_or_else(|| !values(request, "Transfer-Encoding").is_empty(), |length| length > 0)
+/// The length of the body as it is announced. A body in chunks, whose length nobody knows, counts as the largest.
+fn announced_bytes(request: &Request) -> usize {
+    let is_chunked = || !values(request, "Transfer-Encoding").is_empty();
+    request.body_length().unwrap_or_else(|| if is_chunked() { usize::MAX } else { 0 })
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ fn what_there_is_no_time_to_read_stays_wanted() {
     let body = serde_json::to_string(&[published("web.example.com", "http://web:80")]).expect("plain data");
     for (left, is_late) in [(ADJUST_RESERVE, false), (ADJUST_RESERVE - Duration::from_millis(1), true)] {
         let deadline = Deadline::after(&clock, left);
-        let (mut source, mut share) = (body.as_bytes(), Budget::new(1 << 20, 0).share(clock.now()));
+        let (mut source, mut share) = (body.as_bytes(), Budget::new(1 << 20, 0).share(clock.now(), 0));
         let mut wanted =
             Incoming::new(&mut source, Some(body.len()), Shape::Endpoints, &mut share, deadline, &clock);
         let adjusted = Adjustments::default().adjust(&mut wanted, &settings, || None, &clock, deadline);

@@ -8,7 +8,7 @@ use crate::model::endpoint::Changes;
 use crate::webhook::budget::Budget;
 
 fn share_of(bytes: usize) -> Share {
-    Budget::new(bytes, 0).share(SystemClock.now())
+    Budget::new(bytes, 0).share(SystemClock.now(), 0)
 }
 
 /// Hands over a few bytes at a time.

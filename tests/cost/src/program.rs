@@ -58,7 +58,7 @@ impl Program {
         let accepted =
             routes::accept(&head, Some(body.len())).map_err(|answer| format!("status {}", answer.status))?;
         let mut source = body.as_bytes();
-        let mut share = Budget::new(MEMORY_BYTES, 0).share(self.clock.now());
+        let mut share = Budget::new(MEMORY_BYTES, 0).share(self.clock.now(), 0);
         let deadline = Deadline::after(&self.clock, TIME);
         let shape = accepted.shape().unwrap_or(Shape::Object);
         let mut incoming =
