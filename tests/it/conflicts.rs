@@ -20,6 +20,11 @@ fn with_path(resource: &str, hostname: &str, path: &str, service: &str) -> Endpo
     of(resource, endpoint(hostname, &[("tunnel-service", service), ("tunnel-path-prefix", path)]))
 }
 
+/// An object's rules for a whole hostname and for its path `/api`, which lead to two services.
+fn two_paths(hostname: &str, api: &str) -> [Endpoint; 2] {
+    [object("ingress/two/db", hostname, "http://db:80"), with_path("ingress/two/db", hostname, "/api", api)]
+}
+
 fn served(harness: &Harness, hostname: &str, path: &str) -> String {
     match harness.cloudflare.visit(hostname, path) {
         Visit::Served { service, .. } => service,
@@ -233,10 +238,7 @@ fn an_object_that_says_it_is_open_keeps_its_paths_whoever_comes() {
             .concat(),
         ..endpoint
     };
-    let holder = [
-        open(object("ingress/two/db", host, "http://db:80")),
-        open(with_path("ingress/two/db", host, "/api", "http://api:80")),
-    ];
+    let holder = two_paths(host, "http://api:80").map(open);
     run(&program, &holder);
     let rival = open(with_path("ingress/one/web", host, "/api", "http://rival:80"));
     // One that has just been started remembers nobody.
@@ -251,11 +253,9 @@ fn an_object_that_says_it_is_open_keeps_its_paths_whoever_comes() {
 fn an_object_of_several_paths_keeps_one_that_it_changes_as_a_rival_comes() {
     let (harness, host) = (Harness::new(), "paths.example.com");
     let program = harness.start();
-    let whole = object("ingress/two/db", host, "http://db:80");
-    let api = |service: &str| with_path("ingress/two/db", host, "/api", service);
-    run(&program, &[whole.clone(), api("http://api:80")]);
+    run(&program, &two_paths(host, "http://api:80"));
     let rival = with_path("ingress/one/web", host, "/api", "http://rival:80");
-    run(&program, &[whole, api("http://changed:80"), rival]);
+    run(&program, &[&two_paths(host, "http://changed:80")[..], &[rival]].concat());
     assert_eq!(served(&harness, host, "/api"), "http://changed:80");
 }
 
@@ -263,14 +263,11 @@ fn an_object_of_several_paths_keeps_one_that_it_changes_as_a_rival_comes() {
 #[test]
 fn an_object_that_is_mistyped_keeps_its_paths_after_a_restart_whoever_comes() {
     let (harness, host) = (Harness::new(), "mistyped.example.com");
-    let program = harness.start();
-    let (whole, api) = (object("ingress/two/db", host, "http://db:80"), "ingress/two/db");
-    run(&program, &[whole.clone(), with_path(api, host, "/api", "http://api:80")]);
-    drop(program);
+    run(&harness.start(), &two_paths(host, "http://api:80"));
     let rival = with_path("ingress/one/web", host, "/api", "http://rival:80");
     let program = harness.start();
     for _ in 0..2 {
-        run(&program, &[whole.clone(), with_path(api, host, "/api", "htp://api:80"), rival.clone()]);
+        run(&program, &[&two_paths(host, "htp://api:80")[..], std::slice::from_ref(&rival)].concat());
         assert_eq!(
             [served(&harness, host, "/api"), served(&harness, host, "/")],
             ["http://api:80", "http://db:80"]
@@ -282,15 +279,11 @@ fn an_object_that_is_mistyped_keeps_its_paths_after_a_restart_whoever_comes() {
 #[test]
 fn an_object_that_is_mistyped_keeps_its_other_paths_too_after_a_restart_whoever_comes() {
     let (harness, host) = (Harness::new(), "other.example.com");
-    let program = harness.start();
-    let whole = object("ingress/two/db", host, "http://db:80");
-    let api = |service: &str| with_path("ingress/two/db", host, "/api", service);
-    run(&program, &[whole.clone(), api("http://api:80")]);
-    drop(program);
+    run(&harness.start(), &two_paths(host, "http://api:80"));
     let program = harness.start();
     for rival in ["http://db:80", "http://rival:80"] {
         let rival = object("ingress/zzz/web", host, rival);
-        run(&program, &[whole.clone(), api("htp://api:80"), rival]);
+        run(&program, &[&two_paths(host, "htp://api:80")[..], &[rival]].concat());
         assert_eq!(served(&harness, host, "/"), "http://db:80");
     }
 }

@@ -143,7 +143,7 @@ fn audiences(change: &VisitChange) -> Vec<Option<&str>> {
 }
 
 /// Whether somebody else may change what visitors of the hostname get in this loop.
-fn is_touched(world: &World, host: &str, here: &Touched) -> bool {
+fn is_in_others_hands(world: &World, host: &str, here: &Touched) -> bool {
     world.has_other_zone(host) || here.has(host, &world.claims, &world.settings)
 }
 
@@ -162,7 +162,7 @@ fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool
         world.claims.is_wildcard_changed() || (world.claims.was_wildcard_changed() && world.had_outage);
     let is_below = watched.url.contains(BELOW_WILDCARD) && is_changed;
     if needs_another_login(watched)
-        || hosts_of(&watched.url).any(|host| is_touched(world, host, here))
+        || hosts_of(&watched.url).any(|host| is_in_others_hands(world, host, here))
         || is_below
         || changes_namespace(world, &watched.url)
     {
@@ -284,7 +284,7 @@ fn wanted_stays(world: &World, watched: &Watched, here: &Touched) -> Result<bool
     let is_promised = was_served
         && !needs_another_login(watched)
         && world.settings.sees_drift()
-        && !is_touched(world, host, here)
+        && !is_in_others_hands(world, host, here)
         && !world.foreign().is_orphaned(host);
     if is_promised && !watched.changes.iter().all(|change| is_served_by(change, wanted)) {
         return Err(Violation::new("withdrawn", format!("{wanted} is wanted still: {watched}")));

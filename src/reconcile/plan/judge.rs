@@ -4,6 +4,8 @@
 //! protected is published only once its application is there. What is not published holds back the other rules of its
 //! object, which would take its requests.
 
+use std::collections::BTreeMap;
+
 use super::request::{HostRequest, Requests, Wanted};
 use super::{Earlier, Reason, rule_work};
 use crate::ingress::access::Access;
@@ -314,13 +316,12 @@ fn rule_path(publication: &Publication) -> Option<&crate::ingress::PathPattern> 
 
 /// Where one rule of an object cannot be published, the others would take its requests.
 fn hold_together(request: &mut HostRequest) {
-    let mut waiting: Vec<(Option<Box<str>>, Reason)> = Vec::new();
+    let mut waiting: BTreeMap<Option<Box<str>>, Reason> = BTreeMap::new();
     for wanted in &request.wanted {
         if let Err(reason) = &wanted.publication
             && reason.leaves_requests_to_others()
-            && waiting.last().is_none_or(|(resource, _)| *resource != wanted.resource)
         {
-            let reason = match reason {
+            waiting.entry(wanted.resource.clone()).or_insert_with(|| match reason {
                 Reason::Cloudflare(_) | Reason::Invalid(_) => {
                     let (path, label) = (&wanted.set_identifier, reason.label());
                     let problem =
@@ -328,16 +329,12 @@ fn hold_together(request: &mut HostRequest) {
                     Reason::Invalid(Problem::of(&[Fault { subject: "it".into(), problem }]))
                 }
                 reason => reason.clone(),
-            };
-            waiting.push((wanted.resource.clone(), reason));
+            });
         }
-    }
-    if waiting.is_empty() {
-        return;
     }
     for wanted in &mut request.wanted {
         if wanted.publication.is_ok()
-            && let Some((_, reason)) = waiting.iter().find(|(resource, _)| *resource == wanted.resource)
+            && let Some(reason) = waiting.get(&wanted.resource)
         {
             wanted.publication = Err(reason.clone());
         }
