@@ -507,15 +507,15 @@ mod tests {
         let word = |value: &str| Property::new(ACCESS_POLICY, value);
         let standing = [service.clone()];
         for (label, wish, expected) in [
-            ("the same", vec![service.clone()], [true, true]),
-            ("open", vec![word(OPEN), service.clone()], [true, true]),
-            ("protected", vec![word("staff"), service.clone()], [false, true]),
-            ("another service", vec![Property::new(TUNNEL_SERVICE, "http://b:80")], [false, false]),
-            ("the word elsewhere", vec![service, Property::new(TUNNEL_PATH, OPEN)], [false, false]),
+            ("the same", vec![service.clone()], [true, true, true]),
+            ("open", vec![word(OPEN), service.clone()], [true, true, true]),
+            ("protected", vec![word("staff"), service.clone()], [false, true, true]),
+            ("another service", vec![Property::new(TUNNEL_SERVICE, "http://b:80")], [false, false, false]),
+            ("the word elsewhere", vec![service, Property::new(TUNNEL_PATH, OPEN)], [false, false, true]),
         ] {
             let wish = Endpoint { provider_specific: wish, ..Endpoint::default() };
-            let asks =
-                [shows_where_open, shows_without_access].map(|shows| asks_for(&wish, &standing, shows));
+            let asks = [shows_where_open, shows_without_access, shows_where_it_leads]
+                .map(|shows| asks_for(&wish, &standing, shows));
             assert_eq!(asks, expected, "{label}");
         }
     }

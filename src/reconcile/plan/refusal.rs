@@ -420,6 +420,13 @@ impl fmt::Display for Reason {
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_is_refused_for_access_says_that_what_is_published_stays() {
+        let stays = "; what is published now stays as it is";
+        assert!(Reason::WouldOpen.to_string().ends_with(stays));
+        assert_eq!(Reason::Edit("too many rules".to_owned()).to_string(), "too many rules");
+    }
+
     /// An object can bring the words itself, as `webhook/invalid`.
     #[test]
     fn the_words_of_an_invalid_endpoint_end_its_line() {
