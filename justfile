@@ -242,20 +242,22 @@ laws cases='2560' seed=`echo $RANDOM`:
 # Whole worlds by a seed, for ten minutes; or one with all its steps and calls: `just simulate seed=7`.
 [group('test')]
 simulate *arguments=('from=' + `echo $((RANDOM * 32768 + RANDOM))` + ' seeds=1000000 seconds=600'):
+    @[[ -n '{{ trim(arguments) }}' ]] || { echo 'error: an empty argument: it is written as in seed=7' >&2; exit 1; }
     @for argument in {{ arguments }}; do \
         case "$argument" in \
-            [a-z]*=*) ;; \
+            *[!a-z]*=* | *=*[!0-9]* | *= | =*) echo "error: $argument: it is written as in seed=7" >&2; exit 1 ;; \
+            *=*) ;; \
             *) echo "error: $argument: it is written as in seed=7" >&2; exit 1 ;; \
         esac; \
     done
     cargo test --locked --profile worlds --test simulator -- {{ arguments }}
 
-# The worlds are the same in each run and those of this commit, fifty of each at least, however slow the machine. Then 10,000
-# loops of one instance, and 2,000 of one with TXT records and the namespace guard, in some five minutes.
+# The worlds are the same in each run, 150 at least, and those of this commit, 50 at least, however slow the machine. Then 10,000
+# loops of one instance, and 5,000 of one with TXT records and the namespace guard, in some six minutes.
 [doc('Two minutes of worlds, and thousands of loops of one instance, whose memory must not grow.')]
 [group('test')]
 simulate-commit:
-    cargo test --locked --profile worlds --test simulator -- seeds=1000 seconds=60 least=50
+    cargo test --locked --profile worlds --test simulator -- seeds=1000 seconds=60 least=150
     cargo test --locked --profile worlds --test simulator -- from=$((0x$(git rev-parse --short=8 HEAD))) seeds=1000000 seconds=60 least=50
     cargo test --locked --profile worlds --test simulator -- growth=10000
 

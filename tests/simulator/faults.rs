@@ -46,7 +46,11 @@ enum Kind {
     Reset,
     Garbage,
     Truncated,
-    Slow(u64),
+    /// This call, or all from this one on, take so many milliseconds.
+    Slow {
+        milliseconds: u64,
+        is_all: bool,
+    },
     DoneUnanswered,
     DoneStatus(u16),
     DoneThrottled {
@@ -85,7 +89,7 @@ impl Trouble {
             4 => Kind::Reset,
             5 => Kind::Garbage,
             6 => Kind::Truncated,
-            7 => Kind::Slow(random.next() % 2_500),
+            7 => Kind::Slow { milliseconds: random.next() % 2_500, is_all: random.chance(50) },
             8 => Kind::DoneUnanswered,
             9 if random.chance(33) => Kind::DoneThrottled { seconds: random.pick(&PAUSES) },
             9 => Kind::DoneStatus(random.pick(&[500, 502])),
@@ -122,7 +126,14 @@ impl Trouble {
             Kind::Reset => Fault::Reset,
             Kind::Garbage => Fault::Garbage,
             Kind::Truncated => Fault::Truncated,
-            Kind::Slow(milliseconds) => Fault::Delay(Duration::from_millis(milliseconds)),
+            Kind::Slow { milliseconds, is_all } => {
+                let fault = Fault::Delay(Duration::from_millis(milliseconds));
+                if is_all {
+                    cloudflare.fault_for(matcher, self.nth, FOR_EVER, fault);
+                    return;
+                }
+                fault
+            }
             Kind::DoneUnanswered => Fault::DoneButUnanswered,
             Kind::DoneThrottled { seconds } => done_but(Fault::limited(seconds)),
             Kind::DoneStatus(status) => done_but(Fault::status(status)),

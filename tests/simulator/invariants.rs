@@ -228,12 +228,17 @@ fn stays_closed(world: &World, watched: &Watched) -> Result<(), Violation> {
 
 /// Where an object has a service of its own for a path, the one of its whole hostname never gets the path's requests.
 fn stays_divided(world: &World, watched: &Watched, here: &Touched) -> Result<(), Violation> {
-    // Of rivals either may have the path.
+    let has_it_at_first = |object: &Object| {
+        let first = watched.changes.first();
+        first.is_some_and(|change| change.got.iter().any(|visit| service(visit) == Some(&*object.service)))
+    };
+    // Of rivals either may have the path, and whoever takes the rule for a path away gives its requests to the other.
     let is_promised = |object: &&Object| {
         object.is_divided()
             && watched.url == url(object.host, Some(GROUP_PATH))
             && !here.has(object.host, &world.claims, &world.settings)
             && !world.claims.history(object.host).has_rivals
+            && !(world.is_touched(object.host) && has_it_at_first(object))
             && (world.settings.sees_drift() || !world.has_drifted(object.host))
     };
     let mut divided = world.objects.iter().filter(is_promised);

@@ -2,7 +2,7 @@
 //! worlds that a seed decides: what the cluster asks for, what goes wrong, who else writes, when the program ends. Nobody
 //! waits in them, and one seed always leads to the same calls. What may never happen is in `invariants.rs` and `rest.rs`.
 //!
-//! `just simulate seconds=600`, or `just simulate seed=7` for one world whose steps are then printed.
+//! `just simulate` for ten minutes of them, or `just simulate seed=7` for one world whose steps are then printed.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -92,17 +92,19 @@ impl Order {
             stops: false,
             growth: None,
         };
+        let mut said: Vec<String> = Vec::new();
         for argument in arguments {
             let Some((name, value)) = argument.split_once('=').filter(|_| !argument.starts_with('-')) else {
                 println!("SKIPPED: the simulator: {argument:?} is for other tests; {ARGUMENTS}");
                 return Ok(None);
             };
             let wrong = || format!("{argument}: {ARGUMENTS}");
-            let number: u64 = value.parse().map_err(|_| wrong())?;
+            let number: u64 = value.parse().map_err(|_| format!("{argument}: {value:?} is no number"))?;
             let count = usize::try_from(number).map_err(|_| wrong())?;
             if number == 0 && ["seeds", "rounds", "seconds", "least", "threads", "growth"].contains(&name) {
                 return Err(format!("{argument} would try nothing"));
             }
+            said.push(name.to_owned());
             match name {
                 "seed" => (order.seed, order.seeds, order.is_single) = (number, 1, true),
                 "from" => order.seed = number,
@@ -115,6 +117,17 @@ impl Order {
                 "growth" => order.growth = Some(count),
                 "shrink" => order.shrinks = number > 0,
                 _ => return Err(wrong()),
+            }
+        }
+        let is_said = |name: &str| said.iter().any(|one| one == name);
+        // Time ends what is said to last, not the number of worlds that an ordinary run has.
+        if is_said("seconds") && !is_said("seeds") {
+            order.seeds = u64::MAX;
+        }
+        for alone in ["seed", "growth"].into_iter().filter(|alone| is_said(alone)) {
+            let others = ["seed", "growth", "from", "seeds", "seconds", "least", "stop"];
+            if let Some(other) = others.into_iter().find(|other| *other != alone && is_said(other)) {
+                return Err(format!("{alone} and {other} do not go together"));
             }
         }
         if order.least > order.seeds {
@@ -165,7 +178,8 @@ fn run_one(order: &Order) -> bool {
         first.trace.digest(),
         if is_same { "the same twice" } else { "NOT the same twice" }
     );
-    if let Some((kind, _)) = &first.failure {
+    if let Some((kind, text)) = &first.failure {
+        println!("seed {}: {kind}: {text}", order.seed);
         report(order, order.seed, &script, kind);
     }
     first.failure.is_none() && is_same

@@ -93,6 +93,8 @@ pub(crate) struct Loop {
     pub(crate) seed: u64,
     /// Which program answers.
     pub(crate) replica: usize,
+    /// It ends once it has adjusted what is wanted, and a new one is told what to change.
+    pub(crate) is_restarted: bool,
     pub(crate) troubles: Vec<Trouble>,
     /// Who writes between two calls, and before which read.
     pub(crate) intruders: Vec<(usize, Stranger)>,
@@ -232,6 +234,7 @@ fn any_loop(random: &mut Random, focus: &Focus, number: usize) -> Loop {
     Loop {
         seed: random.next(),
         replica: random.below(2),
+        is_restarted: focus.has(Concern::Restarts) && random.chance(10),
         troubles: (0..troubles).map(|_| Trouble::random(random)).collect(),
         intruders: (0..intruders)
             .map(|_| (1 + random.below(12), Stranger::random(random, focus, 1_000 + number)))

@@ -390,7 +390,8 @@ impl World {
             endpoints = objects::endpoints(&reversed, &mut random);
         }
         let controller = self.controller(one.replica);
-        let outcome = self.converse(controller, self.settings.request_timeout, &endpoints);
+        let ends = one.is_restarted.then_some(one.replica);
+        let outcome = self.converse(controller, ends, self.settings.request_timeout, &endpoints);
         // What is under way to the edge arrives.
         self.cloudflare().advance_clock(EDGE_MAX);
         let is_crashed = one.troubles.iter().any(|trouble| trouble.is_crash());
@@ -446,21 +447,30 @@ impl World {
         }
     }
 
+    /// What ExternalDNS and the program say to each other in one loop. The replica that `ends` does so in the middle.
     fn converse(
         &mut self,
         controller: Controller,
+        ends: Option<usize>,
         timeout: Duration,
         desired: &[Endpoint],
     ) -> Result<Changes, Failure> {
         let time = Stopwatch { time: self.time(), timeout };
-        let records = || time.take(|| controller.records());
         let is_crd = controller.registry == Registry::Crd;
-        let current = if is_crd { self.applied.current() } else { records()? };
+        let current = if is_crd { self.applied.current() } else { time.take(|| controller.records())? };
         let adjusted = time.take(|| controller.adjust(desired))?;
         let changes = controller.plan(&current, &adjusted);
         if changes == Changes::default() {
             return Ok(changes);
         }
+        let controller = match ends {
+            Some(replica) => {
+                self.restart_replica(replica);
+                self.controller(replica)
+            }
+            None => controller,
+        };
+        let records = || time.take(|| controller.records());
         let apply = || time.take(|| controller.apply(&changes));
         if is_crd {
             self.applied.apply(&changes, apply, records)?
@@ -493,7 +503,7 @@ impl World {
         self.arm(&Loop::default());
         let controller = Controller { api, registry: Registry::Noop, policy: SyncPolicy::Sync };
         let wanted = [OTHER_HOST, OTHER_WISH].map(|host| published(host, OTHER_SERVICE));
-        let outcome = self.converse(controller, REQUEST_TIMEOUT, &wanted);
+        let outcome = self.converse(controller, None, REQUEST_TIMEOUT, &wanted);
         self.cloudflare().advance_clock(EDGE_MAX);
         self.cloudflare().clear_faults();
         let watched = self.cloudflare().watched();
