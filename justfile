@@ -105,6 +105,8 @@ cloudflared: named-programs
     #!/usr/bin/env bash
     set -euo pipefail
     if [[ -n "${CLOUDFLARED:-}" ]]; then
+        # What is required is not skipped either where Go is missing.
+        export E2E_REQUIRED="${E2E_REQUIRED:-${CLOUDFLARED_REQUIRED:-}}"
         {{ just_executable() }} go-test e2e '-timeout 15m -parallel 4 -run ^TestCloudflared'
     elif [[ -n "${CLOUDFLARED_REQUIRED:-}" ]]; then
         echo 'error: CLOUDFLARED_REQUIRED is set, and CLOUDFLARED names no binary of cloudflared' >&2
