@@ -135,6 +135,12 @@ matrix-renew *versions='all': (matrix-of versions 'yes')
 [private]
 matrix-of versions renew:
     @[[ -n '{{ trim(versions) }}' ]] || { echo 'error: no version is named: `all`, `oldest`, `newest` or numbers as v0.18.0' >&2; exit 1; }
+    @# Here too, since compiling what looks takes minutes.
+    @for version in {{ versions }}; do \
+        if ! [[ "$version" =~ ^(all|oldest|newest|v[0-9.]+)$ ]] || ! grep --quiet --fixed-strings "\"$version\"" tests/harness/build.go; then \
+            echo "error: $version is none of the versions that are tried: see Versions in tests/harness/build.go" >&2; exit 1; \
+        fi; \
+    done
     EXTERNAL_DNS_VERSIONS='{{ versions }}' MATRIX_RENEW='{{ renew }}' \
         {{ just_executable() }} go-test cluster '-timeout 60m -parallel 8 -run ^TestMatrix$'
 

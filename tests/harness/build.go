@@ -212,11 +212,11 @@ func Root() (string, error) {
 
 // Main builds what the tests of a package run, and runs them. That there is no such version is seen before.
 func Main(m *testing.M, build func() error) {
-	_, err := VersionsAsked()
-	if err == nil {
-		err = build()
+	if _, err := VersionsAsked(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	if err != nil {
+	if err := build(); err != nil {
 		fmt.Fprintln(os.Stderr, "building what the tests run:", err)
 		os.Exit(1)
 	}
