@@ -158,9 +158,12 @@ fn needs_another_login(watched: &Watched) -> bool {
 fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool, Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
     // What comes or goes below a wildcard that changes may be served by either of its rules. Its change may also be an
-    // earlier one that is done only now: where a place failed, Cloudflare refused something, or nothing was shown.
-    let is_late = world.had_outage || world.had_refusal || !world.disliked.is_empty() || !world.shows_all();
-    let is_changed = world.claims.is_wildcard_changed() || (world.claims.was_wildcard_changed() && is_late);
+    // earlier one that is done only now, as a place failed or Cloudflare refused something. A source that shows nothing
+    // withdraws both.
+    let is_late = world.had_outage || world.had_refusal || !world.disliked.is_empty();
+    let is_changed = world.claims.is_wildcard_changed()
+        || (world.claims.was_wildcard_changed() && is_late)
+        || !world.shows_all();
     let is_below = watched.url.contains(BELOW_WILDCARD) && is_changed;
     if needs_another_login(watched)
         || hosts_of(&watched.url).any(|host| is_in_others_hands(world, host, here))
