@@ -97,6 +97,9 @@ func randomOfAnObject(random *rand.Rand) *endpoint.Endpoint {
 		targets = pick(random, []string{"http://one:80"}, []string{"http://one:80"}, []string{"http://two:80"}, []string{"http://two:80", "http://one:80"},
 			[]string{"http://one:80", "http://two:80"})
 	}
+	if random.IntN(10) == 0 {
+		targets = nil
+	}
 	ttl := pick(random, endpoint.TTL(0), endpoint.TTL(0), endpoint.TTL(0), endpoint.TTL(300))
 	one := endpoint.NewEndpointWithTTL(name, recordType, ttl, targets...)
 	one.SetIdentifier = pick(random, "", "", "", "ingress/one/app")
