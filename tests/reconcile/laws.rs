@@ -313,7 +313,7 @@ proptest! {
         if let (Ownership::Txt, Registry::Txt(names)) = (cloudflare.ownership, cloudflare.registry) {
             let (txts, data): (Vec<Endpoint>, Vec<Endpoint>) =
                 cloudflare.shown().into_iter().partition(|endpoint| endpoint.record_type == "TXT");
-            for (endpoint, name) in data.iter().flat_map(|data| names.of(&data.dns_name).into_iter().map(move |name| (data, name))) {
+            for (endpoint, name) in data.iter().flat_map(|data| names.of(data).into_iter().map(move |name| (data, name))) {
                 let is_there = txts.iter().any(|txt| txt.dns_name == name && txt.set_identifier == endpoint.set_identifier);
                 prop_assert!(is_there, "{name} is missing for {endpoint:?} in {txts:?}");
             }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ import (
 const historiesFile = "../crd_histories.json"
 
 const (
-	histories = 24
+	histories = 20
 	turns     = 6
 	patience  = 30 * time.Second
 )
@@ -40,8 +41,8 @@ type history struct {
 	Turns  []*turn `json:"turns"`
 }
 
-// turn is one loop of the controller. What the registry takes for published, and what the webhook is asked for, the real
-// one says; the rest is made up.
+// turn is one loop of the controller. What the registry takes for published, what the webhook is asked for, and
+// whether the loop failed, the real one says; the rest is made up.
 type turn struct {
 	Desired []*endpoint.Endpoint `json:"desired"`
 	// The call to the webhook that fails: apply, or the records that are read after it.
@@ -49,6 +50,8 @@ type turn struct {
 	Shown   []*endpoint.Endpoint `json:"shown"`
 	Current []*endpoint.Endpoint `json:"current"`
 	Changes *plan.Changes        `json:"changes"`
+	// The controller heard of the fault.
+	Failed bool `json:"failed"`
 }
 
 // failing is a webhook with one call that fails.
@@ -120,7 +123,7 @@ func (h *history) play(ctx context.Context, namespace string) error {
 		if err != nil && one.Fault == "" {
 			return fmt.Errorf("turn %d: %w", number, err)
 		}
-		one.Changes = sorted(&provider.changes)
+		one.Changes, one.Failed = sorted(&provider.changes), err != nil
 	}
 	return nil
 }
@@ -181,21 +184,27 @@ func randomHistory(random *rand.Rand) *history {
 	var desired []*endpoint.Endpoint
 	for range turns {
 		desired = slices.DeleteFunc(copied(desired), func(*endpoint.Endpoint) bool { return random.IntN(4) == 0 })
-		for range random.IntN(4) {
+		// Often nothing new, so that some turns only delete.
+		for range max(0, random.IntN(5)-1) {
 			desired = append(desired, randomEndpoint(random))
 		}
-		turn := &turn{Desired: desired, Fault: pick(random, "", "", "", "apply", "records")}
+		turn := &turn{Desired: desired, Fault: pick(random, "", "", "apply", "records", "records")}
 		for range random.IntN(6) {
-			turn.Shown = append(turn.Shown, randomShown(random))
+			turn.Shown = append(turn.Shown, randomShown(random, desired))
 		}
 		one.Turns = append(one.Turns, turn)
 	}
 	return one
 }
 
-// randomShown has labels besides those that the registry keeps.
-func randomShown(random *rand.Rand) *endpoint.Endpoint {
+// randomShown has labels besides those that the registry keeps. Half of it is what is wanted, at times spelled otherwise.
+func randomShown(random *rand.Rand, desired []*endpoint.Endpoint) *endpoint.Endpoint {
 	one := randomEndpoint(random)
+	if len(desired) > 0 && random.IntN(2) == 0 {
+		one = copied(desired)[random.IntN(len(desired))]
+		name := strings.TrimSuffix(one.DNSName, ".")
+		one.DNSName = pick(random, name, name, name+".", strings.ToUpper(name))
+	}
 	one.Labels["drift"] = pick(random, "", "some")
 	one.Labels[endpoint.OwnerLabelKey] = pick(random, owner, "other")
 	return one

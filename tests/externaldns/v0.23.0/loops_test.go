@@ -160,60 +160,111 @@ func byKey(endpoints []*endpoint.Endpoint) []*endpoint.Endpoint {
 func pick[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }
 
 func randomLoop(random *rand.Rand) *loop {
-	one := &loop{Registry: pick(random, "noop", "txt"), Policy: pick(random, "sync", "sync", "upsert-only")}
+	one := &loop{Registry: pick(random, "noop", "txt", "txt"), Policy: pick(random, "sync", "sync", "upsert-only")}
 	if one.Registry == "txt" {
 		one.Prefix = pick(random, "", "%{record_type}-x.")
 	}
 	for range random.IntN(5) {
 		one.show(random, randomEndpoint(random))
 	}
-	for range random.IntN(6) {
+	for range random.IntN(5) {
 		one.Desired = append(one.Desired, randomEndpoint(random))
 	}
-	// Most of what is wanted stands already.
+	// Most of what is wanted stands already, at times with another TTL or spelled otherwise.
 	for _, standing := range copied(one.Current) {
-		if standing.RecordType == endpoint.RecordTypeCNAME && random.IntN(3) > 0 {
+		if slices.Contains(managedTypes, standing.RecordType) && random.IntN(3) > 0 {
+			standing.RecordTTL = pick(random, standing.RecordTTL, 0, 300)
+			standing.Targets[0] = misspelled(random, standing.Targets[0])
 			one.Desired = append(one.Desired, standing)
 		}
+	}
+	// What no source makes without being told to.
+	if random.IntN(6) == 0 {
+		one.Desired = append(one.Desired, endpoint.NewEndpoint("a.example.com", endpoint.RecordTypeTXT, `"v=spf1 -all"`))
 	}
 	return one
 }
 
-// show adds what stands, once for each name and set identifier, with its TXT record where the registry keeps one.
+// show adds what stands, once for each name, type and set identifier, with its TXT record where the registry keeps one.
 func (l *loop) show(random *rand.Rand, shown *endpoint.Endpoint) {
 	for _, other := range l.Current {
-		if other.DNSName == shown.DNSName && other.SetIdentifier == shown.SetIdentifier {
+		if other.DNSName == shown.DNSName && other.RecordType == shown.RecordType && other.SetIdentifier == shown.SetIdentifier {
 			return
 		}
 	}
-	shown.Labels[endpoint.OwnerLabelKey] = owner
-	l.Current = append(l.Current, shown)
-	if l.Registry != "txt" || random.IntN(5) == 0 {
+	if random.IntN(10) > 0 {
+		shown.Labels[endpoint.OwnerLabelKey] = owner
+	}
+	// A TXT record may be left over.
+	if random.IntN(8) > 0 {
+		l.Current = append(l.Current, shown)
+	}
+	if l.Registry != "txt" {
+		// Types that are not managed.
+		if random.IntN(4) == 0 {
+			l.Current = append(l.Current, endpoint.NewEndpoint(shown.DNSName, pick(random, endpoint.RecordTypeTXT, endpoint.RecordTypeNS), "any"))
+		}
 		return
 	}
-	name := strings.ReplaceAll(l.Prefix, "%{record_type}", "cname") + shown.DNSName
+	recordType := strings.ToLower(shown.RecordType)
+	typed := strings.ReplaceAll(l.Prefix, "%{record_type}", recordType) + shown.DNSName
 	if l.Prefix == "" {
-		name = "cname-" + shown.DNSName
+		typed = recordType + "-" + shown.DNSName
 	}
-	heritage := endpoint.Labels{
-		endpoint.OwnerLabelKey:    pick(random, owner, owner, owner, "other"),
-		endpoint.ResourceLabelKey: shown.Labels[endpoint.ResourceLabelKey],
+	// As before 0.12.
+	untyped := strings.ReplaceAll(l.Prefix, "%{record_type}", "") + shown.DNSName
+	for _, name := range pick(random, nil, []string{typed}, []string{typed}, []string{typed}, []string{untyped}, []string{typed, untyped}) {
+		l.Current = append(l.Current, randomTXT(random, name, shown))
 	}
-	record := endpoint.NewEndpoint(name, endpoint.RecordTypeTXT, heritage.SerializePlain(true))
+}
+
+// randomTXT is the TXT record of what is shown, with or without quotes, its owner and its object; or somebody else's text.
+func randomTXT(random *rand.Rand, name string, shown *endpoint.Endpoint) *endpoint.Endpoint {
+	heritage := endpoint.Labels{endpoint.OwnerLabelKey: pick(random, owner, owner, owner, "other")}
+	if random.IntN(4) > 0 {
+		heritage[endpoint.ResourceLabelKey] = pick(random, shown.Labels[endpoint.ResourceLabelKey], "ingress/old/app")
+	}
+	if random.IntN(5) == 0 {
+		name = strings.ToUpper(name)
+	}
+	record := endpoint.NewEndpoint(name, endpoint.RecordTypeTXT, heritage.SerializePlain(random.IntN(4) > 0))
 	if random.IntN(10) == 0 {
 		record.Targets = endpoint.Targets{`"v=spf1 -all"`}
 	}
-	l.Current = append(l.Current, record.WithSetIdentifier(shown.SetIdentifier))
+	return record.WithSetIdentifier(shown.SetIdentifier)
 }
 
+// misspelled is a name as it is, or at times in another spelling, which comes before all others.
+func misspelled(random *rand.Rand, name string) string {
+	if random.IntN(12) == 0 {
+		return strings.ToUpper(name[:1]) + name[1:]
+	}
+	return name
+}
+
+// randomEndpoint has few names, so that several types meet there. The targets are sorted, as ExternalDNS has those of its
+// sources.
 func randomEndpoint(random *rand.Rand) *endpoint.Endpoint {
-	name := pick(random, "a.example.com", "b.example.com", "*.example.com", "x.y.example.com")
-	target := pick(random, "home.cfargotunnel.com", "home.cfargotunnel.com", "office.cfargotunnel.com")
-	one := endpoint.NewEndpoint(name, endpoint.RecordTypeCNAME, target)
-	one.SetIdentifier = pick(random, "", "", "^/api(/|$)")
+	name := misspelled(random, pick(random, "a.example.com", "a.example.com", "x.y.example.com", "*.example.com"))
+	recordType := pick(random, endpoint.RecordTypeCNAME, endpoint.RecordTypeCNAME, endpoint.RecordTypeCNAME, endpoint.RecordTypeA, endpoint.RecordTypeAAAA)
+	targets := map[string][]string{
+		endpoint.RecordTypeCNAME: {"home.test", "home.test", "office.test"},
+		endpoint.RecordTypeA:     {"192.0.2.9", "192.0.2.9", "192.0.2.10"},
+		endpoint.RecordTypeAAAA:  {"2001:db8::1", "2001:db8::1", "2001:db8::2"},
+	}[recordType]
+	target := misspelled(random, pick(random, targets...))
+	one := endpoint.NewEndpoint(name, recordType, target)
+	if random.IntN(5) == 0 {
+		one.Targets = endpoint.NewTargets(target, misspelled(random, pick(random, targets...)))
+	}
+	if random.IntN(16) == 0 {
+		one.DNSName += "."
+	}
+	one.SetIdentifier = pick(random, "", "", "", "^/api(/|$)")
+	one.RecordTTL = pick(random, endpoint.TTL(0), 0, 0, 0, 0, 0, 0, 300)
 	one.Labels[endpoint.ResourceLabelKey] = pick(random, "ingress/one/app", "ingress/one/app", "service/two/web")
-	one.SetProviderSpecificProperty("webhook/tunnel-service", pick(random, "http://one:80", "http://one:80", "http://two:80"))
-	if random.IntN(4) == 0 {
+	one.SetProviderSpecificProperty("webhook/tunnel-service", pick(random, "http://one:80", "http://one:80", "http://one:80", "http://two:80"))
+	if random.IntN(8) == 0 {
 		one.SetProviderSpecificProperty("webhook/drift", "the record")
 	}
 	return one

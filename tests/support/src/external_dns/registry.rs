@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
 
-use super::plan;
+use super::planner::{normalized, plan, plan_for, without_dot};
+
+/// `--txt-owner-id`, unless it says otherwise.
+const OWNER: &str = "default";
 
 /// Where a controller keeps what is its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,16 +51,32 @@ pub const TXT: Registry = Registry::Txt(TxtNames { prefix: "", untyped_too: fals
 pub const TXT_BELOW: Registry = Registry::Txt(TxtNames { prefix: "%{record_type}-x.", untyped_too: false });
 
 impl TxtNames {
-    /// `registry/mapper/mapper.go`: the names of the TXT records for a CNAME, the one that is looked for first.
-    pub fn of(self, data_name: &str) -> Vec<String> {
-        let Self { prefix, untyped_too } = self;
-        let typed = if prefix.contains("%{record_type}") {
-            format!("{}{data_name}", prefix.replace("%{record_type}", "cname"))
+    /// The names of the TXT records that are written for a record. AAAA never had one without its type.
+    pub fn of(self, data: &Endpoint) -> Vec<String> {
+        let untyped = (self.untyped_too && data.record_type != "AAAA").then(|| self.untyped(&data.dns_name));
+        let names = [self.typed(&data.record_type, &data.dns_name)].into_iter().chain(untyped);
+        names.map(|name| without_dot(&name).to_owned()).collect()
+    }
+
+    /// The names under which a record's TXT record is looked for, in this order: also by who writes none without a type.
+    fn sought(self, data: &Endpoint) -> Vec<String> {
+        let untyped = (data.record_type != "AAAA").then(|| self.untyped(&data.dns_name));
+        [self.typed(&data.record_type, &data.dns_name)].into_iter().chain(untyped).collect()
+    }
+
+    /// `registry/mapper/mapper.go`.
+    fn typed(self, record_type: &str, data_name: &str) -> String {
+        let Self { prefix, untyped_too: _ } = self;
+        let record_type = record_type.to_ascii_lowercase();
+        if prefix.contains("%{record_type}") {
+            format!("{}{data_name}", prefix.replace("%{record_type}", &record_type))
         } else {
-            format!("{prefix}cname-{data_name}")
-        };
-        let untyped = untyped_too.then(|| format!("{}{data_name}", prefix.replace("%{record_type}", "")));
-        [typed].into_iter().chain(untyped).collect()
+            format!("{prefix}{record_type}-{data_name}")
+        }
+    }
+
+    fn untyped(self, data_name: &str) -> String {
+        format!("{}{data_name}", self.prefix.replace("%{record_type}", ""))
     }
 }
 
@@ -67,51 +86,55 @@ impl Registry {
         let names = match self {
             Self::Noop => return plan(current, desired),
             Self::Crd => {
-                let mut changes = plan(current, desired);
-                changes.create.iter_mut().for_each(|endpoint| endpoint.labels.set("owner", "default"));
+                let mut changes = plan_for(Some(OWNER), current, desired);
+                changes.create.iter_mut().for_each(|endpoint| endpoint.labels.set("owner", OWNER));
                 return changes;
             }
             Self::Txt(names) => names,
         };
         let (txts, mut current): (Vec<Endpoint>, Vec<Endpoint>) =
             current.iter().cloned().partition(|endpoint| endpoint.record_type == "TXT");
-        let heritage = |txt: &Endpoint| {
-            let text = txt.targets.first()?.trim_matches('"').to_owned();
-            text.starts_with("heritage=external-dns,").then_some(text)
-        };
-        let seen = |name: &str, set_identifier: &str| {
-            txts.iter().find(|txt| txt.dns_name == name && txt.set_identifier == set_identifier)
-        };
+        // Other texts are nobody's.
+        let txts: Vec<&Endpoint> = txts.iter().filter(|txt| heritage(txt).is_some()).collect();
         for endpoint in &mut current {
-            let expected = names.of(&endpoint.dns_name);
-            let mut found = expected.iter().rev().filter_map(|name| seen(name, &endpoint.set_identifier));
-            for (key, value) in found.by_ref().filter_map(heritage).flat_map(|text| labels_in(&text)) {
+            let labels = names.sought(endpoint).into_iter().find_map(|name| {
+                let is_sought = |txt: &&&Endpoint| {
+                    txt.dns_name.to_ascii_lowercase() == name && txt.set_identifier == endpoint.set_identifier
+                };
+                txts.iter().rfind(is_sought).and_then(|txt| heritage(txt))
+            });
+            for (key, value) in labels.unwrap_or_default() {
                 endpoint.labels.set(&key, &value);
             }
-            let is_ours = endpoint.labels.value("owner") == Some("default");
-            let is_there =
-                txts.iter().any(|txt| expected.first() == Some(&txt.dns_name) && heritage(txt).is_some());
-            if is_ours && !is_there && txts.iter().any(|txt| heritage(txt).is_some()) {
+            let is_ours = endpoint.labels.value("owner") == Some(OWNER);
+            let is_there = |name: &String| txts.iter().any(|txt| txt.dns_name == *name);
+            if is_ours && !txts.is_empty() && !names.of(endpoint).iter().all(is_there) {
                 endpoint.provider_specific.push(Property::new("txt/force-update", "true"));
             }
         }
-        let is_ours = |endpoint: &Endpoint| endpoint.labels.value("owner") == Some("default");
-        let mut changes = plan(&current, desired);
-        for endpoint in changes.create.iter_mut().chain(&mut changes.update_new) {
-            endpoint.labels.set("owner", "default");
+        let mut changes = plan_for(Some(OWNER), &current, desired);
+        for endpoint in &mut changes.create {
+            endpoint.labels.set("owner", OWNER);
         }
-        changes.delete.retain(is_ours);
-        let (update_old, update_new) =
-            changes.update_old.into_iter().zip(changes.update_new).filter(|(old, _)| is_ours(old)).unzip();
-        (changes.update_old, changes.update_new) = (update_old, update_new);
 
         let written = |endpoints: &[Endpoint]| -> Vec<Endpoint> {
             endpoints.iter().flat_map(|endpoint| names.txts(endpoint)).collect()
         };
-        let absent = |txt: &Endpoint| seen(&txt.dns_name, &txt.set_identifier).is_none();
-        changes.create.extend(written(&changes.create).into_iter().filter(absent));
-        for list in [&mut changes.update_old, &mut changes.update_new, &mut changes.delete] {
-            list.extend(written(list));
+        let stored = |wanted: &Endpoint| {
+            let is_wanted = |txt: &&&Endpoint| {
+                txt.dns_name == wanted.dns_name && txt.set_identifier == wanted.set_identifier
+            };
+            txts.iter().rfind(is_wanted).copied()
+        };
+        changes.create.extend(written(&changes.create).into_iter().filter(|txt| stored(txt).is_none()));
+        changes.update_new.extend(written(&changes.update_new));
+        for list in [&mut changes.update_old, &mut changes.delete] {
+            let as_stored = written(list).into_iter().map(|mut txt| {
+                let text = stored(&txt).and_then(|stored| stored.targets.first());
+                txt.targets = text.map_or(txt.targets, |text| vec![text.clone()]);
+                txt
+            });
+            list.extend(as_stored.collect::<Vec<_>>());
         }
         changes
     }
@@ -174,7 +197,7 @@ impl AppliedRecords {
             let (Some(record), Some(shown)) = (self.0.get_mut(&key), shown) else { continue };
             let resource = record.endpoint.labels.value("resource").map(str::to_owned);
             record.endpoint.labels = shown.labels.clone();
-            record.endpoint.labels.set("owner", "default");
+            record.endpoint.labels.set("owner", OWNER);
             if let Some(resource) = resource {
                 record.endpoint.labels.set("resource", &resource);
             }
@@ -183,8 +206,7 @@ impl AppliedRecords {
 }
 
 fn identity(endpoint: &Endpoint) -> Identity {
-    let name = endpoint.dns_name.trim_end_matches('.').to_ascii_lowercase();
-    (name, endpoint.record_type.to_ascii_uppercase(), endpoint.set_identifier.clone())
+    (normalized(&endpoint.dns_name), endpoint.record_type.clone(), endpoint.set_identifier.clone())
 }
 
 impl TxtNames {
@@ -198,7 +220,7 @@ impl TxtNames {
             text.push_str(",external-dns/resource=");
             text.push_str(resource);
         }
-        let names = self.of(&data.dns_name).into_iter();
+        let names = self.of(data).into_iter();
         names
             .map(|dns_name| Endpoint {
                 dns_name,
@@ -213,7 +235,10 @@ impl TxtNames {
     }
 }
 
-fn labels_in(heritage: &str) -> Vec<(String, String)> {
-    let pairs = heritage.split(',').filter_map(|pair| pair.strip_prefix("external-dns/")?.split_once('='));
-    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+/// The labels in ExternalDNS's text, if it is one.
+fn heritage(txt: &Endpoint) -> Option<Vec<(String, String)>> {
+    let text = txt.targets.first()?.trim_matches('"');
+    let pairs = text.strip_prefix("heritage=external-dns,")?.split(',');
+    let pairs = pairs.filter_map(|pair| pair.strip_prefix("external-dns/")?.split_once('='));
+    Some(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::*;
@@ -33,6 +34,8 @@ struct Turn {
     shown: Option<Vec<Endpoint>>,
     current: Vec<Endpoint>,
     changes: Asked,
+    /// The controller heard of the fault.
+    failed: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -48,6 +51,11 @@ impl Asked {
     fn of(changes: Changes) -> Self {
         let Changes { create, update_old, update_new, delete } = changes;
         Self { create, update_old, update_new, delete }
+    }
+
+    fn lists(&self) -> [&[Endpoint]; 4] {
+        let Self { create, update_old, update_new, delete } = self;
+        [create, update_old, update_new, delete].map(Vec::as_slice)
     }
 
     /// As sets: the real one has an order only within pairs.
@@ -79,6 +87,22 @@ struct Answered {
     call: String,
     answer: String,
     reaction: String,
+}
+
+/// The lines of a recording, numbered. One without lines would hold the model to nothing.
+fn recorded<T: DeserializeOwned>(text: &str) -> Vec<(usize, T)> {
+    let lines: Vec<(usize, T)> = (1..)
+        .zip(text.lines().map(|line| serde_json::from_str(line).expect("a line of a recording")))
+        .collect();
+    assert!(!lines.is_empty(), "nothing is recorded");
+    lines
+}
+
+/// Each kind of change was asked for, or else the recording would not say what the model has to ask for.
+fn asked_for_each_kind<'a>(all: impl Iterator<Item = &'a Asked>) {
+    let counts = all.map(|asked| asked.lists().map(<[Endpoint]>::len));
+    let sums = counts.fold([0; 4], |sums, count| std::array::from_fn(|kind| sums[kind] + count[kind]));
+    assert!(!sums.contains(&0), "of create, update_old, update_new and delete: {sums:?}");
 }
 
 /// All orders of a list.
@@ -113,9 +137,9 @@ fn policy(name: &str) -> SyncPolicy {
 
 #[test]
 fn a_loop_of_the_model_asks_for_what_the_real_controller_asked_for() {
-    let loops = include_str!("../../../externaldns/loops.json");
-    for (text, number) in loops.lines().zip(1..) {
-        let one: Loop = serde_json::from_str(text).expect("a loop");
+    let loops: Vec<(usize, Loop)> = recorded(include_str!("../../../externaldns/loops.json"));
+    asked_for_each_kind(loops.iter().map(|(_, one)| &one.changes));
+    for (number, one) in loops {
         let registry = match (&*one.registry, &*one.prefix) {
             ("noop", _) => Registry::Noop,
             ("txt", "") => TXT,
@@ -124,28 +148,30 @@ fn a_loop_of_the_model_asks_for_what_the_real_controller_asked_for() {
         };
         let planned = registry.plan(&one.current.unwrap_or_default(), &one.desired.unwrap_or_default());
         let changes = Asked::of(policy(&one.policy).allowed(planned));
-        assert_eq!(changes.canonical(), one.changes.canonical(), "loop {number}: {text}");
+        assert_eq!(changes.canonical(), one.changes.canonical(), "line {number}");
     }
 }
 
 #[test]
 fn a_history_of_the_registry_crd_asks_for_what_the_real_controller_asked_for() {
-    let histories = include_str!("../../../externaldns/crd_histories.json");
-    for (text, number) in histories.lines().zip(1..) {
-        let history: History = serde_json::from_str(text).expect("a history");
+    let histories: Vec<(usize, History)> = recorded(include_str!("../../../externaldns/crd_histories.json"));
+    let turns = histories.iter().flat_map(|(_, history)| &history.turns);
+    asked_for_each_kind(turns.map(|turn| &turn.changes));
+    for (number, history) in histories {
         let mut applied = AppliedRecords::default();
         for (turn, nth) in history.turns.into_iter().zip(1..) {
             let current = applied.current();
             assert_eq!(canonical(current.clone()), canonical(turn.current), "history {number}, turn {nth}");
             let planned = Registry::Crd.plan(&current, &turn.desired.unwrap_or_default());
             let changes = policy(&history.policy).allowed(planned);
+            let mut outcome = Ok(());
             if changes != Changes::default() {
                 let answer = |call: &str| if turn.fault == call { Err(()) } else { Ok(()) };
                 let shown = turn.shown.unwrap_or_default();
                 let read = || answer("records").map(|()| shown);
-                // A failure shows in what is taken for published in the next turn.
-                let _ = applied.apply(&changes, || answer("apply"), read);
+                outcome = applied.apply(&changes, || answer("apply"), read);
             }
+            assert_eq!(outcome.is_err(), turn.failed, "history {number}, turn {nth}");
             let asked = turn.changes.canonical();
             assert_eq!(Asked::of(changes).canonical(), asked, "history {number}, turn {nth}");
         }
@@ -154,21 +180,19 @@ fn a_history_of_the_registry_crd_asks_for_what_the_real_controller_asked_for() {
 
 #[test]
 fn endpoints_of_several_objects_become_what_the_real_one_makes_of_them_in_some_order() {
-    let merges = include_str!("../../../externaldns/merges.json");
-    for (text, number) in merges.lines().zip(1..) {
-        let merge: Merge = serde_json::from_str(text).expect("a merge");
+    let merges: Vec<(usize, Merge)> = recorded(include_str!("../../../externaldns/merges.json"));
+    for (number, merge) in merges {
         let outcomes = orders(&merge.endpoints).into_iter().flat_map(|order| orders(&merged(order)));
         let ours: BTreeSet<_> = outcomes.map(|order| as_set(deduplicated(order))).collect();
         let theirs: BTreeSet<_> = merge.outcomes.into_iter().map(as_set).collect();
-        assert_eq!(ours, theirs, "list {number}: {text}");
+        assert_eq!(ours, theirs, "line {number}");
     }
 }
 
 #[test]
 fn an_answer_does_to_the_model_what_it_does_to_the_real_controller() {
-    let answers = include_str!("../../../externaldns/answers.json");
-    for text in answers.lines() {
-        let answered: Answered = serde_json::from_str(text).expect("an answer");
+    let answers: Vec<(usize, Answered)> = recorded(include_str!("../../../externaldns/answers.json"));
+    for (number, answered) in answers {
         let heard = match &*answered.answer {
             "garbage" => Heard::Garbage,
             "nothing" => Heard::Nothing,
@@ -181,6 +205,6 @@ fn an_answer_does_to_the_model_what_it_does_to_the_real_controller() {
             "ends" => Reaction::Ends,
             other => panic!("{other:?}"),
         };
-        assert_eq!(heard.reaction(expected), reaction, "{text}");
+        assert_eq!(heard.reaction(expected), reaction, "line {number}");
     }
 }
