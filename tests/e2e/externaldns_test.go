@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -101,6 +102,14 @@ func (e *externalDNS) isRefused(t *testing.T, cloudflare *emulator) {
 	}
 	if failures := e.MustMetric(t, harness.SoftErrors); failures != 0 {
 		t.Errorf("a refusal was answered as a failure: %v in a row", failures)
+	}
+}
+
+// answered503 checks that the program answered so many requests 503 since its start, and no request with another failure.
+func answered503(t *testing.T, program *harness.Program, requests float64) {
+	t.Helper()
+	if failures := program.Failures(t); failures[http.StatusServiceUnavailable] < requests || len(failures) != 1 {
+		t.Errorf("the failures by their status are %v, not %v or more of 503", failures, requests)
 	}
 }
 

@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,36 +28,73 @@ func got(t *testing.T, host string, seen []string, wanted ...string) {
 // https://github.com/STRRL/cloudflare-tunnel-ingress-controller/pull/287
 func aWildcardThatShadows(t *testing.T) string {
 	const wide, narrow, exact = "*.apps.example.com", "*.internal.apps.example.com", "test.apps.example.com"
+	services := map[string]string{wide: "http://fallback.shop.svc:80", narrow: "http://internal.shop.svc:80", exact: "http://test.shop.svc:80"}
+	// Visited hosts, and the hostnames that are for each, the closest first.
+	hosts := map[string][]string{
+		exact: {exact, wide}, "deep.internal.apps.example.com": {narrow, wide}, "other.apps.example.com": {wide}, "other.example.com": {},
+	}
 	pod, tunnel, foreign := besideOthers(t, invocation{})
 	pod.source.rotate()
-	to := func(name string) string { return "http://" + name + ".shop.svc:80 through " + tunnel.ID }
-	service := func(hostname, name string) *endpoint.Endpoint {
-		return published(hostname, "http://"+name+".shop.svc:80")
-	}
 	byHand := pod.cloudflare.Visit(t, "test.example.com", "/")
-
-	pod.source.set(service(wide, "fallback"))
-	pod.settles(t)
-	watched := pod.cloudflare.watchAll(t, exact, "other.apps.example.com", "deep.internal.apps.example.com", "other.example.com")
-	// The wildcard first, and then all at once after a restart.
-	pod.source.set(service(wide, "fallback"), service(narrow, "internal"), service(exact, "test"))
-	pod.settles(t)
-	pod.rollOut(t)
-	pod.settles(t)
-	pod.source.set(service(wide, "fallback"))
-	pod.settles(t)
-	seen := watched()
-	got(t, exact, seen[exact], to("fallback"), to("test"), to("fallback"))
-	got(t, narrow, seen["deep.internal.apps.example.com"], to("fallback"), to("internal"), to("fallback"))
-	got(t, wide, seen["other.apps.example.com"], to("fallback"))
-	got(t, "a wildcard made by hand", seen["other.example.com"], byHand)
+	through := func(service string) string { return service + " through " + tunnel.ID }
+	if byHand != through("http://everything-else:80") {
+		t.Fatalf("a visitor of the wildcard made by hand gets %s", byHand)
+	}
+	wants := func(hostnames ...string) {
+		t.Helper()
+		var all []*endpoint.Endpoint
+		for _, one := range hostnames {
+			all = append(all, published(one, services[one]))
+		}
+		pod.source.set(all...)
+		pod.reachesFixedPoint(t)
+	}
+	// What of ours a visitor of a host has to get while these are published.
+	served := func(host string, hostnames ...string) string {
+		for _, one := range hosts[host] {
+			if slices.Contains(hostnames, one) {
+				return through(services[one])
+			}
+		}
+		return ""
+	}
+	for _, order := range [][]string{
+		{wide, narrow, exact}, {wide, exact, narrow}, {narrow, wide, exact}, {narrow, exact, wide}, {exact, wide, narrow}, {exact, narrow, wide},
+	} {
+		watched := pod.cloudflare.watchAll(t, slices.Sorted(maps.Keys(hosts))...)
+		for count := range order {
+			wants(order[:count+1]...)
+		}
+		// All at once after a restart.
+		pod.rollOut(t)
+		pod.settles(t)
+		wants()
+		for host, seen := range watched() {
+			var wanted []string
+			for count := range order {
+				if service := served(host, order[:count+1]...); service != "" {
+					wanted = append(wanted, service)
+				}
+			}
+			// Before the first and after the last of ours it is the wildcard made by hand, or no name where another is below
+			// apps.example.com.
+			isOthers := func(one string) bool { return one == byHand || one == "NXDOMAIN" }
+			for len(seen) > 0 && isOthers(seen[0]) {
+				seen = seen[1:]
+			}
+			for len(seen) > 0 && isOthers(seen[len(seen)-1]) {
+				seen = seen[:len(seen)-1]
+			}
+			got(t, fmt.Sprintf("%s, where %q came,", host, order), seen, slices.Compact(wanted)...)
+		}
+	}
 	// In front of the wildcard that somebody made by hand, too.
-	pod.source.set(service(wide, "fallback"), service("test.example.com", "test"))
-	pod.settles(t)
-	got(t, "test.example.com", []string{pod.cloudflare.Visit(t, "test.example.com", "/")}, to("test"))
+	services["test.example.com"] = "http://test.shop.svc:80"
+	wants(wide, "test.example.com")
+	got(t, "test.example.com", []string{pod.cloudflare.Visit(t, "test.example.com", "/")}, through(services["test.example.com"]))
 	foreign.untouched(t)
 	return "In whatever order they come and after a restart: the name itself, then the narrower wildcard, then the wider one, " +
-		"also before a wildcard made by hand. No visitor meets another service in between"
+		"also before a wildcard made by hand. As they come, no visitor meets another service in between"
 }
 
 // A second cluster is set up with the tunnel of the first one. Its controller takes the whole configuration for its own,
@@ -139,6 +177,11 @@ func twoClustersWithOneOwner(t *testing.T) string {
 		pod.source.set(all...)
 		return pod
 	}
+	var hosts []string
+	for number := range count {
+		hosts = append(hosts, fmt.Sprintf("east-%d.example.com", number), fmt.Sprintf("west-%d.example.com", number))
+	}
+	watched := cloudflare.watchAll(t, hosts...)
 	east := cluster("east")
 	east.settles(t)
 	west := cluster("west")
@@ -161,6 +204,14 @@ func twoClustersWithOneOwner(t *testing.T) string {
 	if now := len(cloudflare.Writes(t)); now != writes {
 		t.Errorf("%d further writes", now-writes)
 	}
+	for host, seen := range watched() {
+		// After its own service somebody else's, because the other cluster has taken it down.
+		own := "http://" + host[:len("east")] + ".svc:80 through " + tunnel.ID
+		first := slices.Index(seen, own)
+		if first < 0 || !slices.ContainsFunc(seen[first:], func(one string) bool { return one != own }) {
+			t.Errorf("%s was not taken down: visitors got %q", host, seen)
+		}
+	}
 	foreign.untouched(t)
 	return "**They take each other's hostnames down**, as two ExternalDNS with one `--txt-owner-id` do. `refused=not_kept` names " +
 		"each hostname, and from then on nothing is written in the loops that follow. Give each cluster an `OWNER_ID`, better a tunnel too"
@@ -170,7 +221,7 @@ func twoClustersWithOneOwner(t *testing.T) string {
 // and no setting turns it off.
 // https://github.com/STRRL/cloudflare-tunnel-ingress-controller/issues/293
 func textsThatNobodyAskedFor(t *testing.T) string {
-	pod, _, foreign := besideOthers(t, invocation{registry: txt})
+	pod, tunnel, foreign := besideOthers(t, invocation{registry: txt})
 	all := []*endpoint.Endpoint{
 		published("web.example.com", "http://web.shop.svc:80"), published("*.apps.example.com", "http://apps.shop.svc:80"),
 	}
@@ -180,6 +231,7 @@ func textsThatNobodyAskedFor(t *testing.T) string {
 			return slices.ContainsFunc(foreign.records, func(old record) bool { return old.ID == now.ID })
 		})
 	}
+	watched := pod.cloudflare.watchAll(t, "web.example.com", "any.apps.example.com")
 	pod.source.set(all...)
 	pod.settles(t)
 	for _, one := range made() {
@@ -205,6 +257,9 @@ func textsThatNobodyAskedFor(t *testing.T) string {
 	pod.source.set()
 	pod.settles(t)
 	foreign.alone(t)
+	seen, byHand := watched(), "http://everything-else:80 through "+tunnel.ID
+	got(t, "web.example.com", seen["web.example.com"], byHand, "http://web.shop.svc:80 through "+tunnel.ID, byHand)
+	got(t, "*.apps.example.com", seen["any.apps.example.com"], byHand, "http://apps.shop.svc:80 through "+tunnel.ID, byHand)
 	return "None is made: whose a record is stands in its comment. With `OWNERSHIP=txt` each has a comment that says what it is, " +
 		"and goes with its hostname"
 }
@@ -339,7 +394,9 @@ func anUnknownPolicyThatStripsTheOthers(t *testing.T) string {
 		t.Fatalf("the applications are %q", applications)
 	}
 	watched := cloudflare.watchAll(t, host, byHand)
-	before := [2]string{cloudflare.Visit(t, host, "/"), cloudflare.Visit(t, byHand, "/")}
+	cloudflare.isClosed(t, host, "/")
+	cloudflare.isClosed(t, byHand, "/")
+	closed := [2]string{cloudflare.Visit(t, host, "/"), cloudflare.Visit(t, byHand, "/")}
 
 	pod.source.set(with(host, "staff, "+unknown), with(byHand, unknown), published("other.example.com", service))
 	harness.Eventually(t, "the others are done", func() error {
@@ -349,14 +406,14 @@ func anUnknownPolicyThatStripsTheOthers(t *testing.T) string {
 	pod.isRefused(t, cloudflare)
 	cloudflare.hasApplications(t, applications...)
 	for _, hostname := range []string{host, byHand} {
-		if lines := pod.program.Lines(`hostname="`+hostname+`"`, "refused=access_policy", unknown); lines != 1 {
+		if lines := pod.program.Lines(`hostname="`+hostname+`"`, "refused=access_policy", unknown, `there are "on-call", "staff"`); lines != 1 {
 			t.Errorf("the unknown policy of %s is told %d times", hostname, lines)
 		}
 	}
 	cloudflare.Withdrew(t, tunnel, byHand)
 	seen := watched()
-	got(t, host, seen[host], before[0])
-	got(t, byHand, seen[byHand], before[1])
+	got(t, host, seen[host], closed[0])
+	got(t, byHand, seen[byHand], closed[1])
 	foreign.untouched(t)
 	return "Refused by name (`refused=access_policy`), with the policies that there are. The application keeps its policies, also one " +
 		"made by hand; nobody gets in without a login at any time, and the other hostnames of the loop are done"
@@ -393,7 +450,9 @@ func severalTeamsWithOneTunnel(t *testing.T) string {
 	})
 	pod.isRefused(t, cloudflare)
 	for _, told := range [][]string{
-		{`hostname="` + host("green") + `"`, "refused=invalid"}, {`hostname="stolen.example.com"`, "refused=invalid", "NAMESPACE_GUARD is on"},
+		{`hostname="` + host("green") + `"`, "refused=invalid", "tunel-service"},
+		{`hostname="` + host("green") + `"`, "ingress/blue/", "is not published: ingress/green/"},
+		{`hostname="stolen.example.com"`, "refused=invalid", "NAMESPACE_GUARD is on"},
 	} {
 		if lines := pod.program.Lines(told...); lines == 0 {
 			t.Errorf("nothing tells %q", told)

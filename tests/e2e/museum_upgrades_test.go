@@ -129,6 +129,7 @@ func (u *upgrade) goesWrong(t *testing.T, sources float64, broken []string, mend
 		}
 		return nil
 	})
+	answered503(t, u.program, askingLoops)
 	if now := u.MustMetric(t, foundEndpoints); now != sources {
 		t.Errorf("external-dns found %v endpoints, so this is not the accident", now)
 	}
@@ -144,6 +145,9 @@ func (u *upgrade) goesWrong(t *testing.T, sources float64, broken []string, mend
 
 	u.runs(t, mendedVersion, mended...)
 	u.settles(t)
+	if now := u.MustMetric(t, harness.ApplyCalls); now != 0 {
+		t.Errorf("the mended external-dns asked for changes %v times", now)
+	}
 	if now := u.program.MustMetric(t, withheldDeletions); now != 0 {
 		t.Errorf("%s is still %v", withheldDeletions, now)
 	}

@@ -1,9 +1,12 @@
 package harness
 
 import (
+	"bufio"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +96,48 @@ func (p *Program) MustMetric(t *testing.T, name string) float64 {
 		t.Fatal(err)
 	}
 	return value
+}
+
+// requestsMetric counts what the API port answered, by route and status.
+const requestsMetric = "cloudflare_tunnel_webhook_requests_total"
+
+var statusLabel = regexp.MustCompile(`status="([0-9]+)"`)
+
+// Failures counts the API port's answers that were no success, by their status.
+func (p *Program) Failures(t *testing.T) map[int]float64 {
+	t.Helper()
+	client := http.Client{Timeout: 5 * time.Second}
+	answer, err := client.Get(p.observation + "/metrics")
+	if err != nil {
+		p.Alive(t)
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	failures, answers := map[int]float64{}, 0.0
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		line, found := strings.CutPrefix(lines.Text(), requestsMetric+"{")
+		if !found {
+			continue
+		}
+		labels, value, _ := strings.Cut(line, "} ")
+		count, err := strconv.ParseFloat(value, 64)
+		label := statusLabel.FindStringSubmatch(labels)
+		if err != nil || label == nil {
+			t.Fatalf("a line of %s is %q", requestsMetric, line)
+		}
+		answers += count
+		if status, _ := strconv.Atoi(label[1]); status >= http.StatusMultipleChoices && count > 0 {
+			failures[status] += count
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if answers == 0 {
+		t.Fatalf("%s counts no answer at all", requestsMetric)
+	}
+	return failures
 }
 
 // Tells says whether a line of its log has all of these texts.
