@@ -2,14 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Reason, plan, rule_work};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness::endpoint;
 
 const WILDCARD: &str = "*.apps.example.com";
 const NAME: &str = "web.apps.example.com";
+
+/// The service of what stands already, and of what cannot be published yet.
+const OLD: &str = "http://old:80";
+const LATER: &str = "http://later:80";
 
 fn through(tunnel: &str, name: &str, service: &str) -> Endpoint {
     endpoint(name, &[("tunnel", tunnel_id(tunnel).as_str()), ("tunnel-service", service)])
@@ -95,6 +100,64 @@ fn what_visitors_come_from_waits_for_what_takes_them() {
         ("both go", vec![wild(HOME), name(HOME)], vec![], vec![]),
     ] {
         assert_eq!(waiting(&before, &after, &Earlier::default()), expected, "{label}");
+    }
+}
+
+/// The names that wait for their visitors to be taken over, where every rule to `LATER` is refused for such a reason.
+fn waiting_for_later(before: &[Endpoint], after: &[Endpoint], reason: &Reason) -> Vec<Box<str>> {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(before, usize::MAX);
+    let (changes, snapshot, settings) =
+        (cloudflare.changes(after), cloudflare.snapshot(), cloudflare.settings());
+    let planned = |earlier: &Earlier| plan(&changes, &snapshot, earlier, &settings).expect("our owner");
+    let unhindered = planned(&Earlier::default());
+    let edits = unhindered.hosts.iter().flat_map(|host| host.edits.values().flatten());
+    let later = edits.filter_map(|(tunnel, edit)| match edit {
+        RuleEdit::Put { rule, .. } if rule.service.as_str() == LATER => Some(rule_work(tunnel, rule)),
+        _ => None,
+    });
+    let refused = later.map(|work| (work, reason.clone())).collect();
+    let plan = planned(&Earlier { refused, ..Earlier::default() });
+    let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
+    assert!(labels.contains(&reason.label()), "{labels:?}");
+    plan.handed_over
+}
+
+/// What Cloudflare refuses may never come.
+#[test]
+fn what_visitors_come_from_waits_also_for_what_a_later_request_publishes() {
+    let wild = |service| through(HOME, WILDCARD, service);
+    let name = |tunnel, service| through(tunnel, NAME, service);
+    let (later, never) = (Reason::Undecided("not made yet".into()), Reason::Cloudflare("no".into()));
+    for (label, before, after, reason, expected) in [
+        ("a name", wild(OLD), vec![name(HOME, LATER)], &later, &[WILDCARD][..]),
+        ("a name elsewhere", wild(OLD), vec![name(OFFICE, LATER)], &later, &[WILDCARD]),
+        ("a wildcard", name(HOME, OLD), vec![wild(LATER)], &later, &[NAME]),
+        ("a refused name", wild(OLD), vec![name(HOME, LATER)], &never, &[]),
+        ("a refused wildcard", name(HOME, OLD), vec![wild(LATER)], &never, &[]),
+        ("a name beside it", wild(OLD), vec![through(HOME, "apps.example.com", LATER)], &later, &[]),
+    ] {
+        let waiting = waiting_for_later(&[before], &after, reason);
+        assert_eq!(waiting.iter().map(|name| &**name).collect::<Vec<_>>(), expected, "{label}");
+    }
+}
+
+/// Its own rule serves its visitors already, but for those of a path.
+#[test]
+fn a_wildcard_waits_for_no_name_that_is_only_changed_later() {
+    let later = Reason::Undecided("not made yet".into());
+    let wild = through(HOME, WILDCARD, OLD);
+    let name = |service| through(HOME, NAME, service);
+    let path = |service| endpoint(NAME, &[("tunnel-service", service), ("tunnel-path", "^/a$")]);
+    for (label, before, after, waits) in [
+        ("it is there", vec![name(OLD)], vec![name(LATER)], false),
+        ("a path is", vec![path(OLD)], vec![path(LATER)], false),
+        ("a path is not", vec![name(OLD)], vec![name(OLD), path(LATER)], true),
+        ("only a path is", vec![path(OLD)], vec![path(OLD), name(LATER)], true),
+    ] {
+        let before = [vec![wild.clone()], before].concat();
+        let waiting = waiting_for_later(&before, &after, &later);
+        assert_eq!(!waiting.is_empty(), waits, "{label}: {waiting:?}");
     }
 }
 

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::iter::successors;
 
 use super::host::Situation;
-use super::request::HostRequest;
+use super::request::{HostRequest, Wanted};
 use super::{HostPlan, Plan, Reason, RecordOperation, RefusedEdit};
 use crate::ingress::{RuleEdit, WantedRule};
-use crate::model::TunnelId;
+use crate::model::{Hostname, TunnelId};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The withdrawals that have to wait, but for those that have waited long enough.
@@ -23,25 +23,33 @@ pub(super) fn too_early(
 ) -> Vec<RefusedEdit> {
     let Situation { snapshot, earlier, .. } = situation;
     // They come first by name.
-    if !plan.hosts.first().is_some_and(|host| host.hostname.starts_with('*')) {
+    if !requests.keys().next().is_some_and(|name| name.starts_with('*')) {
         return Vec::new();
     }
     // Who goes, and who takes its visitors over.
     let mut pairs: Vec<(&HostPlan, &str)> = Vec::new();
     for (name, led_to) in &earlier.moving {
         // Some of its visitors are still led to where it was.
-        let left = wildcards_over(name, plan).filter(|wildcard| leaves(wildcard, |tunnel| tunnel != led_to));
+        let left = wildcards_over(name, requests).filter_map(|(wildcard, _)| plan.host(wildcard));
+        let left = left.filter(|wildcard| leaves(wildcard, |tunnel| tunnel != led_to));
         pairs.extend(left.map(|wildcard| (wildcard, &**name)));
     }
-    for host in &plan.hosts {
-        let Some(led_to) = snapshot.led_to(&host.hostname) else { continue };
-        for wildcard in wildcards_over(&host.hostname, plan) {
-            let is_left =
-                leaves(wildcard, |tunnel| *tunnel == led_to) || loses_record(wildcard, host, snapshot);
-            if comes(host, snapshot) && is_left {
-                pairs.push((wildcard, &host.hostname));
-            } else if host.vanishes && comes(wildcard, snapshot) {
-                pairs.push((host, &wildcard.hostname));
+    for (name, request) in requests {
+        let Some(led_to) = snapshot.led_to(name) else { continue };
+        let host = plan.host(name);
+        for (wildcard, above) in wildcards_over(name, requests) {
+            let over = plan.host(wildcard);
+            let is_left = over.is_some_and(|over| {
+                leaves(over, |tunnel| *tunnel == led_to) || loses_record(over, name, snapshot)
+            });
+            let comes = |name, host: Option<&HostPlan>, request| {
+                host.is_some_and(|host| comes(host, snapshot))
+                    || comes_later(name, request, &led_to, snapshot)
+            };
+            if let Some(over) = over.filter(|_| is_left && comes(name, host, request)) {
+                pairs.push((over, name));
+            } else if let Some(host) = host.filter(|host| host.vanishes && comes(wildcard, over, above)) {
+                pairs.push((host, wildcard));
             }
         }
     }
@@ -52,16 +60,19 @@ pub(super) fn too_early(
     waiting.flatten().collect()
 }
 
-/// The wildcards above a name that the plan writes.
-fn wildcards_over<'p>(name: &'p str, plan: &'p Plan) -> impl Iterator<Item = &'p HostPlan> {
+/// The wildcards above a name of which the request says something.
+fn wildcards_over<'r>(
+    name: &'r str,
+    requests: &'r BTreeMap<Box<str>, HostRequest>,
+) -> impl Iterator<Item = (&'r str, &'r HostRequest)> {
     let above = successors(name.split_once('.'), |(_, above)| above.split_once('.'));
     let names = above.map(|(_, above)| format!("*.{above}")).filter(move |wildcard| wildcard != name);
-    names.filter_map(|wildcard| plan.host(&wildcard))
+    names.filter_map(|wildcard| requests.get_key_value(&*wildcard)).map(|(name, request)| (&**name, request))
 }
 
 /// True if the wildcard's record goes, which answers for the name: it may lead visitors to somebody else's rule.
-fn loses_record(wildcard: &HostPlan, host: &HostPlan, snapshot: &Snapshot) -> bool {
-    let mut answering = snapshot.answering(&host.hostname).iter();
+fn loses_record(wildcard: &HostPlan, name: &str, snapshot: &Snapshot) -> bool {
+    let mut answering = snapshot.answering(name).iter();
     wildcard.vanishes && answering.any(|record| record.name == wildcard.hostname)
 }
 
@@ -84,6 +95,17 @@ fn comes(host: &HostPlan, snapshot: &Snapshot) -> bool {
         || operations.any(
             |operation| matches!(operation, RecordOperation::Post(record) if record.name == host.hostname),
         )
+}
+
+/// True if a rule of the hostname, which visitors do not find in their tunnel, is left to a later request: its
+/// application may be missing.
+fn comes_later(name: &str, request: &HostRequest, led_to: &TunnelId, snapshot: &Snapshot) -> bool {
+    let later = |wanted: &&Wanted| wanted.publication.as_ref().is_err_and(Reason::is_unfinished);
+    let mut later = request.wanted.iter().filter(later).peekable();
+    let (Some(_), Ok(hostname)) = (later.peek(), Hostname::parse(name)) else { return false };
+    let standing = snapshot.tunnels.get(led_to).map(|tunnel| tunnel.rules_of(&hostname)).unwrap_or_default();
+    later
+        .any(|wanted| !standing.iter().any(|rule| rule.path().unwrap_or_default() == &*wanted.set_identifier))
 }
 
 /// What is withdrawn of the hostname, which waits for `other`.

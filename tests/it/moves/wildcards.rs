@@ -1,6 +1,6 @@
 //! A wildcard and the names below it take over from each other: nobody is unserved meanwhile, and nothing stays for ever.
 
-use cloudflare_emulator::{Fault, Matcher, Refusal, Token, Visitor};
+use cloudflare_emulator::{Fault, Matcher, Refusal, Token, Visit, Visitor};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::harness::{TOKEN, endpoint};
@@ -32,6 +32,26 @@ fn minutes_until_gone(
     let minutes = is_served.iter().take_while(|is_served| **is_served).count();
     assert!(!is_served.iter().skip(minutes).any(|is_served| *is_served), "it comes back: {is_served:?}");
     (minutes, answers)
+}
+
+/// The service that somebody with a login is served by.
+fn got_with_login(simulation: &Simulation, host: &str) -> String {
+    match simulation.account.cloudflare().visit_as(Visitor::WithLogin, host, "/") {
+        Visit::Served { service, .. } => service,
+        other => other.to_string(),
+    }
+}
+
+/// With the policy `staff`, and a token that may write applications.
+fn with_policy() -> SharedAccount {
+    SharedAccount::holding(|cloudflare| {
+        cloudflare.edit(|cloudflare| {
+            cloudflare.set_up_access("my-team");
+            let policy = json!({"name": "staff", "decision": "allow", "include": [{"everyone": {}}]});
+            cloudflare.add_policy(&policy).expect("a policy");
+            *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
+        });
+    })
 }
 
 #[test]
@@ -158,6 +178,32 @@ fn a_wildcard_of_a_record_alone_goes_when_the_name_below_it_is_published() {
     }
 }
 
+/// The rule needs it first, and something in between refuses to pass that call on.
+#[test]
+fn who_has_visitors_stays_until_the_application_of_who_takes_them_over_is_made() {
+    let name = "web.apps.example.org";
+    for (goes, comes) in [(WILD, name), (name, WILD)] {
+        let mut simulation = Simulation::new(with_policy(), &[], Pace { write: 0, ..pace(&[0]) });
+        let protected = |host: &str, service: &str| {
+            let properties = [("tunnel", "home"), ("tunnel-service", service), ("access-policy", "staff")];
+            endpoint(host, &properties)
+        };
+        simulation.run_to_rest(&[protected(goes, "http://old:80")]).expect("published");
+        let makes_application = Matcher::call("POST", "/accounts/*/access/apps").with_body(comes);
+        simulation.account.cloudflare().fault(makes_application, 1, Fault::status(413));
+        let wanted = [protected(comes, "http://new:80")];
+        let (mut answers, mut served) = (Vec::new(), Vec::new());
+        for _ in 0..10 {
+            answers.push(run(&mut simulation, &wanted).0.err());
+            served.push(got_with_login(&simulation, name));
+            pass(&simulation, 60);
+        }
+        served.dedup();
+        assert_eq!(served, ["http://old:80", "http://new:80"], "{goes} goes: {answers:?}");
+        assert_eq!((answers.first(), answers.last()), (Some(&Some(503)), Some(&None)), "{answers:?}");
+    }
+}
+
 /// The name was served by the wildcard's rule beside a path of its own. A second attempt of the request would see that it
 /// is led elsewhere, and visitors do not yet.
 #[test]
@@ -167,15 +213,7 @@ fn a_wildcard_stays_for_a_loop_though_its_request_is_planned_again() {
         ("an application goes", true, false),
         ("another zone fails once", false, true),
     ] {
-        let account = SharedAccount::holding(|cloudflare| {
-            cloudflare.edit(|cloudflare| {
-                cloudflare.set_up_access("my-team");
-                let policy = json!({"name": "staff", "decision": "allow", "include": [{"everyone": {}}]});
-                cloudflare.add_policy(&policy).expect("a policy");
-                *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
-            });
-        });
-        let mut simulation = Simulation::new(account, &[], Pace { records: 20_000, ..pace(&[0]) });
+        let mut simulation = Simulation::new(with_policy(), &[], Pace { records: 20_000, ..pace(&[0]) });
         let host = "app.apps.example.org";
         let api = |tunnel: &str| path_through(tunnel, host, "^/api", "http://api:80");
         let mut before = vec![through("office", WILD, "http://apps:80"), api("office")];
