@@ -93,7 +93,7 @@ pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched)
     watched.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| stays_closed(world, one))?;
     by_members.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| {
         keeps_requests(world, one)?;
-        gives_way(one)
+        gives_way(world, one)
     })?;
     let mut looked_at = Share::default();
     for one in &by_members {
@@ -194,7 +194,7 @@ fn is_ours_or_wild(service: &str) -> bool {
 
 /// Who is served by somebody's wildcard or address at the beginning and by ours at the end, is served by one of them all
 /// the time. Who comes to need a login is not promised that.
-fn gives_way(watched: &Watched) -> Result<(), Violation> {
+fn gives_way(world: &World, watched: &Watched) -> Result<(), Violation> {
     let is_elsewhere = |visit: &Visit| matches!(visit, Visit::Elsewhere { .. });
     let is_theirs = |change: &VisitChange| {
         change.got.iter().all(|visit| is_elsewhere(visit) || service(visit) == Some(WILD))
@@ -205,7 +205,8 @@ fn gives_way(watched: &Watched) -> Result<(), Violation> {
     let is_promised = hosts_of(&watched.url).next().is_some()
         && watched.changes.first().is_some_and(is_theirs)
         && is_by(watched.changes.last(), is_of_objects)
-        && !needs_another_login(watched);
+        && !needs_another_login(watched)
+        && !changes_namespace(world, &watched.url);
     if is_promised && !watched.changes.iter().all(is_either) {
         return Err(Violation::new("lost", watched.to_string()));
     }
