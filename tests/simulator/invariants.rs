@@ -173,8 +173,9 @@ fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool
         return Ok(false);
     }
     let is_handed_over = is_by(first, is_of_objects) && is_by(last, |service| service == WILD);
-    // What Cloudflare refuses cannot be led anywhere, and is withdrawn all the same.
-    let is_led = !world.had_refusal && !hosts_of(&watched.url).any(|host| world.disliked.contains(&host));
+    // What Cloudflare refuses, or does not take for minutes, cannot be led anywhere, and is withdrawn all the same.
+    let is_disliked = hosts_of(&watched.url).any(|host| world.disliked.contains(&host));
+    let is_led = !world.had_refusal && !world.had_outage && !is_disliked;
     let is_promised = is_by(last, is_of_objects) || (is_handed_over && is_led);
     // What stood beside what is withdrawn may get its requests until it goes.
     let is_between = |change: &VisitChange| is_handed_over && is_by(Some(change), is_ours_or_wild);

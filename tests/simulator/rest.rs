@@ -162,8 +162,9 @@ fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
     let settings = &world.settings;
     let on_host: Vec<&Object> = world.objects.iter().filter(|other| other.host == object.host).collect();
     let history = world.claims.history(object.host);
-    // What is withdrawn may stay, and then hold what comes.
-    let lets_go = settings.policy == SyncPolicy::Sync;
+    // What is withdrawn may stay, and then hold what comes. The registry `crd` never asks for it again where the request
+    // failed, for whatever else.
+    let lets_go = settings.policy == SyncPolicy::Sync && settings.sees_drift();
     let has_rule_at = |other: &Object, at| other.rules().any(|(path, _)| path == at);
     let is_rival = |(path, _)| on_host.iter().filter(|other| has_rule_at(other, path)).count() > 1;
     let holds = world.claims.holds(object);

@@ -1,5 +1,5 @@
-//! Finds objects that ExternalDNS merges before it asks for an adjustment. Objects of one name, set identifier and
-//! target become one endpoint, with the properties of the first one in a Go map, which is another one in every loop.
+//! Finds objects that ExternalDNS merges before it asks for an adjustment. Endpoints of one name, record type, set
+//! identifier and target become one, with the properties of the first one in a Go map, which is another one in every loop.
 //!
 //! If an object returns after another one had taken its place, the two count as merged. From then on all objects seen
 //! there lately are put back beside the one that is shown, and `rivals` decides between them.
@@ -22,8 +22,8 @@ const CASTS_MAX: usize = 32 * 1024;
 /// go on taking turns.
 const MERGED_MAX_BYTES: usize = 1024 * 1024;
 
-/// The objects of earlier requests, by place: a fingerprint of name and set identifier. The memory is lost with the
-/// process; the next one finds out anew.
+/// The objects of earlier requests, by place: a fingerprint of name, record type and set identifier. The memory is lost
+/// with the process; the next one finds out anew.
 #[derive(Debug, Default)]
 pub(crate) struct MergedObjects {
     /// The number of the current request.
@@ -73,7 +73,8 @@ struct Object {
 impl Shown {
     /// Notes an endpoint of the request. Returns the number of bytes kept of it.
     pub(crate) fn note(&mut self, endpoint: &Endpoint, before: &MergedObjects) -> usize {
-        let key = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
+        let Endpoint { dns_name, record_type, set_identifier, .. } = endpoint;
+        let key = fingerprint([&**dns_name, record_type, set_identifier]);
         let entry = (key, fingerprint([resource_of(endpoint)]));
         if self.casts.len() >= CASTS_MAX && !self.is_full {
             self.sort();
@@ -157,6 +158,7 @@ impl MergedObjects {
             merges.extend(place.merge());
         }
         merges.sort_unstable();
+        merges.dedup();
         (absent, merges)
     }
 }
@@ -389,6 +391,40 @@ mod tests {
         let mut loops = Loops::new();
         let seen = loops.see_in_turn(&["a z", "b z", "a z", "b z"]);
         assert_eq!(seen, ["a z", "b z", "a b z", "a b z"]);
+    }
+
+    /// One of them has addresses of both families, so ExternalDNS always shows an endpoint of it.
+    #[test]
+    fn an_object_that_is_merged_in_one_record_type_alone_is_put_back() {
+        let mut loops = Loops::new();
+        let mut see = |first: &str| {
+            let of = |kind: &str, name: &str| Endpoint {
+                record_type: kind.to_owned(),
+                ..object(name, &format!("http://{name}:80"))
+            };
+            loops.see_all(vec![of("A", first), of("AAAA", "both")]).0
+        };
+        let seen = ["one", "both", "one", "both", "both", "one"].map(|first| see(first));
+        assert_eq!(
+            seen,
+            ["both one", "both both", "both both one", "both both one", "both both one", "both both one"]
+        );
+    }
+
+    /// Each of their record types is merged for itself.
+    #[test]
+    fn a_merge_of_objects_with_both_record_types_is_told_once() {
+        let mut loops = Loops::new();
+        let mut see = |name: &str| {
+            let of = |kind: &str| Endpoint {
+                record_type: kind.to_owned(),
+                ..object(name, &format!("http://{name}:80"))
+            };
+            loops.see_all(vec![of("A"), of("AAAA")])
+        };
+        let seen = ["a", "b", "a"].map(|name| see(name));
+        let [_, _, (names, merges)] = &seen;
+        assert_eq!((&**names, merges.len()), ("a a b b", 1));
     }
 
     #[test]
