@@ -6,7 +6,7 @@ use crate::objects::{self, Access, Object};
 use crate::settings::Settings;
 
 /// Takes the names below it that say nothing of themselves.
-const WILDCARD: &str = "*.apps.example.org";
+pub(crate) const WILDCARD: &str = "*.apps.example.org";
 
 /// A hostname and a path.
 pub(crate) type Slot = (&'static str, Option<&'static str>);

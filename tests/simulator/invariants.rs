@@ -4,9 +4,11 @@
 use cloudflare_emulator::{Record, Visit, VisitChange, Visitor, Watched};
 use test_support::external_dns::SyncPolicy;
 
+use crate::claims::WILDCARD;
 use crate::coverage::Share;
 use crate::foreign;
 use crate::objects::{CONTESTED, GROUP_PATH, HOSTS, OPEN, Object, SECRET, SILENT, url};
+use crate::rest;
 use crate::settings::DEFAULT_SERVICE;
 use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_URL, THEIRS, WILD};
 use crate::touched::Touched;
@@ -147,6 +149,18 @@ fn is_in_others_hands(world: &World, host: &str, here: &Touched) -> bool {
     world.has_other_zone(host) || here.has(host, &world.claims, &world.settings)
 }
 
+/// Whether a wildcard over the address changes, with which what comes or goes below it may be served by either of its
+/// rules. Its change may also be an earlier one that is done only now, as a place failed or Cloudflare refused something,
+/// or as its old tunnel keeps a rule for the time of grace. A source that shows nothing withdraws both.
+fn is_below_change(world: &World, address: &str) -> bool {
+    let is_late = world.had_outage || world.had_refusal || !world.disliked.is_empty();
+    let has_moved = world.claims.history(WILDCARD).tunnels.len() > 1;
+    let is_changed = world.claims.is_wildcard_changed()
+        || (world.claims.was_wildcard_changed() && (is_late || has_moved))
+        || !world.shows_all();
+    address.contains(BELOW_WILDCARD) && is_changed
+}
+
 /// Whether who was let in by one application, or by none, needs another one now.
 fn needs_another_login(watched: &Watched) -> bool {
     watched.changes.first().map(audiences) != watched.changes.last().map(audiences)
@@ -157,17 +171,9 @@ fn needs_another_login(watched: &Watched) -> bool {
 /// the edge. Says whether it is promised.
 fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool, Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
-    // What comes or goes below a wildcard that changes may be served by either of its rules. Its change may also be an
-    // earlier one that is done only now, as a place failed or Cloudflare refused something. A source that shows nothing
-    // withdraws both.
-    let is_late = world.had_outage || world.had_refusal || !world.disliked.is_empty();
-    let is_changed = world.claims.is_wildcard_changed()
-        || (world.claims.was_wildcard_changed() && is_late)
-        || !world.shows_all();
-    let is_below = watched.url.contains(BELOW_WILDCARD) && is_changed;
     if needs_another_login(watched)
         || hosts_of(&watched.url).any(|host| is_in_others_hands(world, host, here))
-        || is_below
+        || is_below_change(world, &watched.url)
         || changes_namespace(world, &watched.url)
     {
         return Ok(false);
@@ -261,7 +267,12 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
         return Ok(());
     };
     let is_on = |host: &str| watched.url.starts_with(&url(host, None));
-    let is_unwanted = |host: &str| is_on(host) && !world.objects.iter().any(|object| object.host == host);
+    // Of a name below a wildcard that goes only what can be published leads them there.
+    let is_below_change = is_below_change(world, &watched.url);
+    let is_wanted = |object: &Object| !is_below_change || rest::has_to_be_served(world, object);
+    let is_unwanted = |host: &str| {
+        is_on(host) && !world.objects.iter().any(|object| object.host == host && is_wanted(object))
+    };
     let is_withdrawn = HOSTS.iter().chain(&CONTESTED).any(|host| is_unwanted(host))
         || !world.shows_all()
         || changes_namespace(world, &watched.url);
