@@ -53,6 +53,7 @@ impl Claims {
     /// Takes note of what a loop asks for.
     pub(crate) fn ask(&mut self, desired: &[Object]) {
         let mut slots: BTreeMap<Slot, Vec<(&Object, &str)>> = BTreeMap::new();
+        let merged = objects::merged_hosts(desired);
         for object in desired {
             for (path, service) in object.rules() {
                 slots.entry((object.host, path)).or_default().push((object, service));
@@ -61,14 +62,16 @@ impl Claims {
             history.namespaces.insert(object.namespace);
             history.tunnels.insert(object.tunnel);
             history.was_protected |= object.is_secret();
-            if object.is_sound() {
+            // Of its two endpoints ExternalDNS may not show the one with the mistake.
+            let is_hidden = object.is_split() && merged.contains(&object.host);
+            if object.is_sound() || is_hidden {
                 self.asked.extend(object.rules().map(|(_, service)| service.to_owned()));
             }
         }
         for ((host, _), objects) in &slots {
             self.hosts.entry(host).or_default().has_rivals |= objects.len() > 1;
         }
-        for host in objects::merged_hosts(desired) {
+        for host in merged {
             self.hosts.entry(host).or_default().is_merged = true;
         }
         let before = std::mem::take(&mut self.slots);

@@ -269,7 +269,7 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     let is_on = |host: &str| watched.url.starts_with(&url(host, None));
     // Of a name below a wildcard that goes only what can be published leads them there.
     let is_below_change = is_below_change(world, &watched.url);
-    let is_wanted = |object: &Object| !is_below_change || rest::has_to_be_served(world, object);
+    let is_wanted = |object: &Object| !is_below_change || rest::may_be_published(world, object);
     let is_unwanted = |host: &str| {
         is_on(host) && !world.objects.iter().any(|object| object.host == host && is_wanted(object))
     };
@@ -302,8 +302,10 @@ fn wanted_stays(world: &World, watched: &Watched, here: &Touched) -> Result<bool
     let mut wanted = world.claims.expected().filter(|((host, path), _)| url(host, *path) == watched.url);
     let Some(((host, _), wanted)) = wanted.next() else { return Ok(false) };
     let was_served = watched.changes.first().is_some_and(|change| is_served_by(change, wanted));
+    let is_known = !world.has_forgotten_holders || !world.claims.history(host).has_rivals;
     // What was answered 503 the registry `crd` asks for as something new, of whichever object.
     let is_promised = was_served
+        && is_known
         && !needs_another_login(watched)
         && world.settings.sees_drift()
         && !is_in_others_hands(world, host, here)

@@ -311,6 +311,11 @@ impl Object {
         self.group.is_some()
     }
 
+    /// Whether its second rule comes as an endpoint of its own.
+    pub(crate) fn is_split(&self) -> bool {
+        self.is_split && self.group.is_some()
+    }
+
     /// Whether it may be published as it is.
     pub(crate) fn is_sound(&self) -> bool {
         self.mistake.is_none() && !self.is_forbidden

@@ -24,6 +24,9 @@ const LOOPS_IDLE: usize = 3;
 /// What was refused is tried again by then.
 const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3_700);
 
+/// The excuse of objects whose hostname has rules of somebody else's.
+const FOREIGN_RULE: &str = "foreign rule";
+
 pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
     world.calm();
     settle(world)?;
@@ -157,6 +160,11 @@ pub(crate) fn has_to_be_served(world: &World, object: &Object) -> bool {
     excuses(world, object).is_empty()
 }
 
+/// The same, whoever's rules stand at other paths of its hostname.
+pub(crate) fn may_be_published(world: &World, object: &Object) -> bool {
+    excuses(world, object).into_iter().all(|excuse| excuse == FOREIGN_RULE)
+}
+
 /// What stands in the object's way, of all that the documents name.
 fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
     let settings = &world.settings;
@@ -175,7 +183,7 @@ fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
         ("disliked", world.disliked.contains(&object.host)),
         ("orphaned", foreign.is_orphaned(object.host)),
         ("covered", foreign.is_covered(object.host)),
-        ("foreign rule", foreign.has_rules_of(object.host)),
+        (FOREIGN_RULE, foreign.has_rules_of(object.host)),
         ("rival", object.rules().any(is_rival) && !holds),
         ("mistake", !object.is_sound()),
         ("mistake beside it", on_host.iter().any(|other| !other.is_sound()) && !holds),

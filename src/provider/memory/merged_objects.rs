@@ -404,7 +404,7 @@ mod tests {
             };
             loops.see_all(vec![of("A", first), of("AAAA", "both")]).0
         };
-        let seen = ["one", "both", "one", "both", "both", "one"].map(|first| see(first));
+        let seen = ["one", "both", "one", "both", "both", "one"].map(&mut see);
         assert_eq!(
             seen,
             ["both one", "both both", "both both one", "both both one", "both both one", "both both one"]
@@ -422,7 +422,7 @@ mod tests {
             };
             loops.see_all(vec![of("A"), of("AAAA")])
         };
-        let seen = ["a", "b", "a"].map(|name| see(name));
+        let seen = ["a", "b", "a"].map(&mut see);
         let [_, _, (names, merges)] = &seen;
         assert_eq!((&**names, merges.len()), ("a a b b", 1));
     }
