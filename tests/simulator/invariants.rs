@@ -267,9 +267,13 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
         return Ok(());
     };
     let is_on = |host: &str| watched.url.starts_with(&url(host, None));
-    // Of a name below a wildcard that goes only what can be published leads them there.
+    // Of a name below a wildcard that goes only what can be published leads them there. What was refused once the registry
+    // `crd` asks for no more.
     let is_below_change = is_below_change(world, &watched.url);
-    let is_wanted = |object: &Object| !is_below_change || rest::may_be_published(world, object);
+    let is_wanted = |object: &Object| {
+        (!is_below_change || rest::may_be_published(world, object))
+            && (world.settings.sees_drift() || !world.has_drifted(object.host))
+    };
     let is_unwanted = |host: &str| {
         is_on(host) && !world.objects.iter().any(|object| object.host == host && is_wanted(object))
     };
