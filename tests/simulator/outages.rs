@@ -122,7 +122,8 @@ pub(crate) fn after_loop(world: &mut World, is_calm: bool) -> Result<(), Violati
     let Some(outage) = world.outages.present else { return Ok(()) };
     // A loop in which something else goes wrong counts for nobody, and one that asks for something else begins anew.
     let before = std::mem::take(&mut world.outages.waits);
-    let is_calm = is_calm && world.shows_all();
+    // A program that begins without one of its tunnels does nothing at all.
+    let is_calm = is_calm && world.shows_all() && world.has_all_tunnels();
     let mut waits: Vec<Wait> = Vec::new();
     let mut looked_at = Share::default();
     for object in &world.objects {

@@ -109,11 +109,17 @@ fn forget_gone(world: &mut World) {
 
 /// The first loop after a start does not know of Access yet, and asks for updates of what depends on it. Then a comment or
 /// a TXT record may name another object of the hostname, and what says nothing of Access beside something that is
-/// protected is published, as both are in one request.
+/// protected is published, as both are in one request. Nobody knows either which of several rivals came first where that
+/// one cannot be published.
 fn may_write_after_restart(world: &World) -> bool {
     let is_said = |object: &Object| claims::is_said(object, &world.claims.history(object.host));
     let asks = |object: &Object| object.access != Access::Silent || object.is_secret();
-    !world.objects.iter().all(is_said) || world.objects.iter().any(asks)
+    let has_no_holder = |object: &Object| {
+        let mut on_host = world.objects.iter().filter(|other| other.host == object.host);
+        world.claims.history(object.host).has_rivals && !on_host.any(|other| has_to_be_served(world, other))
+    };
+    !world.objects.iter().all(is_said)
+        || world.objects.iter().any(|object| asks(object) || has_no_holder(object))
 }
 
 fn one_loop(world: &mut World, seed: u64) -> Result<usize, Violation> {

@@ -305,6 +305,15 @@ impl World {
         }
     }
 
+    /// Whether each tunnel that is configured is there.
+    pub(crate) fn has_all_tunnels(&self) -> bool {
+        self.cloudflare().edit(|cloudflare| {
+            let is_there =
+                |name: &str| cloudflare.tunnels().iter().any(|tunnel| tunnel.name == name && !tunnel.deleted);
+            self.settings.tunnels.split(',').all(is_there)
+        })
+    }
+
     /// A policy with another name is as good as gone, and may be in use.
     fn set_policy(&mut self, is_there: bool) {
         self.lacks_policy = !is_there;
