@@ -257,13 +257,19 @@ fn to_decide_between_thousands_of_rivals_takes_little_beside_reading_them() {
     });
     let (settings, desired) = (settings(), objects.collect::<Vec<_>>());
     let begun = Instant::now();
-    let mut endpoints = adjust(&desired, &settings).endpoints;
+    let endpoints = adjust(&desired, &settings).endpoints;
     let reading = begun.elapsed();
     let known = Known { snapshot: &Snapshot::default(), holders: &Holders::default(), merges: &[] };
-    let begun = Instant::now();
-    rivals::settle(&mut endpoints, known, &settings);
-    let deciding = begun.elapsed();
-    assert_eq!(endpoints.len(), 50 * (GROUPS_MAX + 1));
+    // Others may have the processor meanwhile, and hardly each time.
+    let times = (0..3).map(|_| {
+        let mut endpoints = endpoints.clone();
+        let begun = Instant::now();
+        rivals::settle(&mut endpoints, known, &settings);
+        let deciding = begun.elapsed();
+        assert_eq!(endpoints.len(), 50 * (GROUPS_MAX + 1));
+        deciding
+    });
+    let deciding = times.min().expect("three");
     assert!(deciding * 4 < reading, "{deciding:?} after {reading:?}");
 }
 

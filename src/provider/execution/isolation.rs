@@ -19,7 +19,8 @@ use crate::reconcile::plan::{HostPlan, Reason};
 /// that is read once a second.
 const NARROWING_TRIALS_MAX: usize = 48;
 
-/// The order in which pieces are tried in groups.
+/// The order in which pieces are tried in groups. Of deletions wider rules go first: one that goes later would get the
+/// requests of a narrower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     /// Deletions: they are refused least, and withdrawals should not wait.
@@ -75,7 +76,12 @@ impl<'a> Execution<'a> {
             (Some(one), Some(other)) => one.in_order_of_list(other),
             _ => Ordering::Equal,
         };
-        queue.sort_by(|one, other| turn(one).cmp(&turn(other)).then_with(|| narrower_first(one, other)));
+        queue.sort_by(|one, other| {
+            turn(one).cmp(&turn(other)).then_with(|| match turn(one) {
+                Turn::Comes => narrower_first(one, other),
+                Turn::Goes | Turn::GivesWay => narrower_first(other, one),
+            })
+        });
         let mut cause = None;
         let mut pages = Pages::default();
         while let Some(present) = queue.first().map(turn) {

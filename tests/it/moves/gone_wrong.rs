@@ -2,6 +2,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "what is missing fails the test")]
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,6 +125,33 @@ fn a_path_that_is_withdrawn_goes_though_its_hostname_waits() {
     );
 }
 
+/// What stood alone is tried alone.
+#[test]
+fn paths_that_are_withdrawn_one_by_one_lead_to_no_other_one_of_them() {
+    let mut simulation = simulation(&[0], &[]);
+    let host = "a.example.com";
+    let whole = through("home", host, "http://whole:80");
+    let paths = [("^/api", "http://wide:80"), ("^/api/v2", "http://narrow:80")];
+    let paths = paths.map(|(path, service)| path_through("home", host, path, service));
+    simulation.run_to_rest(&[slice::from_ref(&whole), &paths[..]].concat()).expect("published");
+    simulation.account.clear_faults();
+    let cloudflare = simulation.account.cloudflare();
+    let page = Fault::Status { code: 403, headers: Vec::new(), body: "<!DOCTYPE html>".to_owned() };
+    cloudflare.fault_every(Matcher::put_configuration(), page);
+    for _ in 0..2 {
+        assert_eq!(run(&mut simulation, slice::from_ref(&whole)).0, Err(503));
+    }
+    simulation.account.clear_faults();
+    let cloudflare = simulation.account.cloudflare();
+    cloudflare.watch(&["https://a.example.com/api/v2"]);
+    let (_, writes) = run(&mut simulation, &[whole]);
+    assert_eq!(
+        (writes.configurations, got(&simulation, host, "/api")),
+        (2, "http://whole:80 by home".to_owned())
+    );
+    assert_nobody_is_lost(&simulation);
+}
+
 #[test]
 fn patience_begins_with_the_move_that_waits() {
     let mut simulation = simulation(&[300], &[("MOVE_GRACE", "3600s")]);
@@ -239,7 +267,7 @@ fn a_rule_that_our_own_wildcard_leads_visitors_to_is_not_taken_back() {
     let theirs = r#"{"hostname":"a.example.com","service":"http://theirs:80"}"#.to_owned();
     let mut cloudflare = FakeCloudflare::new(&[theirs], &[]);
     let wildcard = through("home", "*.example.com", "http://wild:80");
-    cloudflare.run_loop(std::slice::from_ref(&wildcard), usize::MAX);
+    cloudflare.run_loop(slice::from_ref(&wildcard), usize::MAX);
     let plan =
         cloudflare.run_loop(&[wildcard.clone(), through("home", name, "http://theirs:80")], usize::MAX);
     let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
