@@ -1,7 +1,5 @@
 //! The binary as a test in another language uses it.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "what is missing fails the test")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
