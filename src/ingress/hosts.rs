@@ -106,8 +106,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
         /// A list of thousands is edited thousands of times, and its places are found once.
         #[test]
         fn after_each_edit_the_places_are_those_of_the_list(

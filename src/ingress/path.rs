@@ -458,8 +458,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
         #[test]
         fn a_prefix_is_read_back_from_its_expression(text in r"/[a-c/.+()|\[\]{}^$\\%ä ~-]{0,8}|/\PC{0,8}") {
             if let Ok(pattern) = PathPattern::from_prefix(&text) {

@@ -490,8 +490,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
         #[test]
         fn the_normal_form_is_normal(text in "[a-cA-CäÖßΣİ*._ -]{0,12}|\\PC{0,20}") {
             let normal = normalize(&text);

@@ -120,8 +120,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
         #[test]
         fn any_text_survives(text in "\\PC{0,600}") {
             prop_assert_eq!(text_of(&content_of(&text)), text);

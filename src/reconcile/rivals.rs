@@ -623,8 +623,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
         /// ExternalDNS takes a missing row for a deleted one.
         #[test]
         fn every_place_that_is_asked_for_keeps_one_endpoint_and_the_same_in_every_loop(

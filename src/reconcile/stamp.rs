@@ -531,8 +531,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
         #[test]
         fn any_owner_and_resource_survive(owner in "\\PC{1,20}", resource in proptest::option::of("\\PC{1,40}")) {
             let mut stamp = Stamp::new(&owner);

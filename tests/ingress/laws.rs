@@ -10,7 +10,6 @@ use cloudflare_emulator::ingress::validate;
 use external_dns_cloudflare_tunnel_webhook::ingress::{Document, Edited, OriginOption, Rule, RuleEdit};
 use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use proptest::prelude::*;
-use proptest::test_runner::Config;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -61,8 +60,6 @@ fn texts<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<&'a str> {
 }
 
 proptest! {
-    #![proptest_config(Config { failure_persistence: None, ..Config::default() })]
-
     #[test]
     fn foreign_rules_keep_their_order_and_their_bytes(case in case()) {
         let before = case.document();

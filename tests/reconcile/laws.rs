@@ -16,9 +16,6 @@ pub(crate) const HOSTS: [&str; 5] =
     ["a.example.com", "b.example.com", "x.a.example.com", "*.example.com", "*.a.example.com"];
 const PATHS: [&str; 4] = ["", "^/api(/|$)", "^/api/v2/", "\\.(jpg|png)$"];
 
-/// The worlds of an ordinary run.
-const SEED: u64 = 12;
-
 /// ExternalDNS needs no more loops than this to come to rest after the last fault.
 pub(crate) const LOOPS_TO_REST: usize = 3;
 
@@ -284,8 +281,6 @@ fn foreign_is_untouched(before: &FakeCloudflare, after: &FakeCloudflare) -> Resu
 }
 
 proptest! {
-    #![proptest_config(test_support::laws::config(SEED))]
-
     #[test]
     fn what_was_applied_reads_back_as_what_was_adjusted_and_a_second_run_writes_nothing(
         mut cloudflare in any_cloudflare(),

@@ -23,26 +23,12 @@ use mistake::{Mistake, Mistaken};
 use object::{DEFAULT_SERVICE, Draft, HOSTNAME, Object};
 use served::Served;
 
-/// Random objects with a mistake each, unless `PROPTEST_CASES` asks for more.
-const CASES: u32 = 256;
-
-/// Those of an ordinary run.
-const SEED: u64 = 9;
-
-/// A failure is made smaller with as many tries, some seconds of them.
-const SHRINKS: u32 = 256;
-
 /// ExternalDNS needs no more loops than this until nothing changes.
 const LOOPS_TO_REST: usize = 3;
 
 /// What visitors ask for: each path that is published, what is below it, and what is beside it.
 const REQUESTS: [&str; 9] =
     ["/", "/v1", "/base/x", "/api", "/api/v1/x", "/apis", "/images/x", "/images/x.png", "/other.jpg"];
-
-fn config() -> ProptestConfig {
-    let config = test_support::laws::config(SEED);
-    ProptestConfig { cases: config.cases.max(CASES), max_shrink_iters: SHRINKS, ..config }
-}
 
 /// What was there before the mistake.
 #[derive(Clone, Debug)]
@@ -213,8 +199,6 @@ fn said(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(config())]
-
     #[test]
     fn a_mistake_keeps_what_is_served_or_is_none(case in any_case()) {
         let Some(played) = case.play() else { return Ok(()) };

@@ -13,12 +13,6 @@ use proptest::prelude::*;
 use test_support::external_dns::{Registry, TXT};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 
-/// The worlds of an ordinary run.
-const SEED: u64 = 142;
-
-/// Random histories, unless `PROPTEST_CASES` asks for more.
-const CASES: u32 = 400;
-
 /// ExternalDNS needs no more loops than this to come to rest.
 const LOOPS_TO_REST: usize = 5;
 
@@ -38,11 +32,6 @@ const OBJECTS: [&str; 3] = ["ingress/shop/0", "ingress/shop/0", "ingress/bank/1"
 
 const VISITED: [&str; 3] = ["a.example.com", "b.example.com", "z.example.com"];
 const VISITED_PATHS: [&str; 6] = ["/", "/p", "/px", "/p/q", "/p/q/r", "/x"];
-
-fn config() -> ProptestConfig {
-    let config = test_support::laws::config(SEED);
-    ProptestConfig { cases: config.cases.max(CASES), max_shrink_iters: 20_000, ..config }
-}
 
 fn any_endpoint() -> impl Strategy<Value = Endpoint> {
     let parts = (
@@ -394,8 +383,6 @@ fn is_for_more_names(
 }
 
 proptest! {
-    #![proptest_config(config())]
-
     #[test]
     fn only_the_word_that_opens_opens_what_is_protected_whatever_happens(
         mut cloudflare in any_cloudflare(),

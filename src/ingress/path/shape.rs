@@ -228,8 +228,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
         #[test]
         fn what_anchored_expressions_match_begins_with_their_literal(
             text in r"(\^|\\A)/[a-c/.+*?()|\[\]\\d]{0,8}", path in "/[a-c/]{0,6}"

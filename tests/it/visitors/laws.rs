@@ -14,15 +14,6 @@ use test_support::harness::endpoint;
 use crate::shared_account::SharedAccount;
 use crate::simulation::{Kind, Pace, Simulation, Trouble};
 
-/// The cases of an ordinary run.
-const SEED: u64 = 24;
-
-/// The laws here share proptest's number of cases, which `PROPTEST_CASES` sets.
-const LAWS: u32 = 3;
-
-/// A failure is made smaller with as many tries, some seconds of them.
-const SHRINKS: u32 = 128;
-
 /// What may be published: below somebody else's wildcard record to the tunnel `home`, a name that may be held by
 /// somebody else, a wildcard and a name below it, a name that nothing else covers, and one below a wildcard for an
 /// address.
@@ -186,9 +177,10 @@ fn end(simulation: &Simulation) -> Result<Vec<Watched>, String> {
     if lost.is_empty() { Ok(watched) } else { Err(lost.join("\n")) }
 }
 
+/// A case plays dozens of loops, and so takes as long as a hundred cases of a law of the pure core.
 fn config() -> ProptestConfig {
-    let config = test_support::laws::config(SEED);
-    ProptestConfig { cases: config.cases.div_ceil(LAWS), max_shrink_iters: SHRINKS, ..config }
+    let config = ProptestConfig::default();
+    ProptestConfig { cases: config.cases.div_ceil(4), ..config }
 }
 
 proptest! {

@@ -7,9 +7,6 @@ use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, OFFICE, tu
 use super::{Decision, application, covering, guarding, read};
 use crate::laws::{HOSTS, LOOPS_TO_REST, any_cloudflare, any_desired};
 
-/// The worlds of an ordinary run.
-const SEED: u64 = 14;
-
 fn any_access() -> impl Strategy<Value = AccessReading> {
     let destinations = [&HOSTS[..], &["a.example.com/api", "a.example.com/api/*", "b.example.com/admin"]];
     let decisions =
@@ -66,8 +63,6 @@ fn served(cloudflare: &FakeCloudflare) -> Vec<[String; 4]> {
 }
 
 proptest! {
-    #![proptest_config(test_support::laws::config(SEED))]
-
     #[test]
     fn whatever_access_says_and_wherever_a_run_is_cut_no_rule_of_ours_is_ever_open(
         cloudflare in any_cloudflare(),

@@ -16,6 +16,5 @@ pub mod clock;
 pub mod external_dns;
 pub mod fake_cloudflare;
 pub mod harness;
-pub mod laws;
 pub mod log;
 pub mod own_process;

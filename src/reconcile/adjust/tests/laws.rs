@@ -87,8 +87,6 @@ fn any_endpoint() -> impl Strategy<Value = Endpoint> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
     #[test]
     fn adjusting_twice_changes_nothing(
         endpoints in prop::collection::vec(any_endpoint(), 0..6),
