@@ -12,6 +12,7 @@ use cloudflare_emulator::{Cloudflare, Token, Visit, Visitor};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::harness::{Program, TOKEN, endpoint, published};
+use test_support::sweeps;
 
 use self::case::{Case, settle, side_by_side, state};
 use self::trouble::{Point, troubles};
@@ -347,10 +348,11 @@ fn what_is_protected_stays_closed_at_a_slow_edge() {
     ];
     let delays = [[30, 0, 0], [0, 20, 0], [0, 0, 20], [30, 20, 20], [5, 20, 60]];
     let mut failures = Vec::new();
-    for (scenario, delays) in scenarios.iter().flat_map(|one| delays.iter().map(move |delays| (one, delays)))
-    {
-        if let Err(problem) = scenario.run_at_slow_edge(delays.map(Duration::from_secs)) {
-            failures.push(format!("{delays:?}: {problem}"));
+    for (nth, scenario) in scenarios.iter().enumerate() {
+        for delays in sweeps::part(nth, delays.to_vec()) {
+            if let Err(problem) = scenario.run_at_slow_edge(delays.map(Duration::from_secs)) {
+                failures.push(format!("{delays:?}: {problem}"));
+            }
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -385,7 +387,8 @@ impl Scenario {
         let (calls, wanted) = self.run_without_fault(&self.desired);
         let (_, withdrawn) = self.run_without_fault(&[]);
         let mut cases = Vec::new();
-        for point in &calls {
+        for (nth, point) in calls.iter().enumerate() {
+            let mut of_call = Vec::new();
             for (label, trouble) in troubles(point) {
                 let mut endings = vec![("wanted all the same", &*self.desired, &wanted)];
                 if point.is_write() {
@@ -393,7 +396,7 @@ impl Scenario {
                 }
                 for (ending, desired, state) in endings {
                     let label = format!("{point}: {label}, then {ending}");
-                    cases.push(Case {
+                    of_call.push(Case {
                         scenario: self,
                         label,
                         point,
@@ -403,6 +406,7 @@ impl Scenario {
                     });
                 }
             }
+            cases.extend(sweeps::part(nth, of_call));
         }
         assert!(calls.iter().any(Point::is_write), "nothing was written");
         let (failures, most_loops, orphans) = side_by_side(&cases);

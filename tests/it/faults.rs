@@ -11,6 +11,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use serde_json::json;
 use test_support::external_dns::{ExternalDns, Registry, TXT};
 use test_support::harness::{FOREIGN_DOCUMENT, Program, endpoint, published};
+use test_support::sweeps;
 
 use crate::shared_account::{SharedAccount, settle};
 use crate::simulation::SharedTime;
@@ -240,6 +241,7 @@ impl Scenario {
         let (_, withdrawn) = self.run_without_fault(&[]);
         let mut cases = Vec::new();
         for (nth, is_write) in (1..).zip(&calls) {
+            let mut of_call = Vec::new();
             for (label, trouble) in troubles(*is_write) {
                 let mut endings = vec![("wanted all the same", &*self.desired, &wanted)];
                 // Of reads one kind is enough: all of them leave behind what the writes before them did. What was not
@@ -249,9 +251,17 @@ impl Scenario {
                 }
                 for (ending, desired, state) in endings {
                     let label = format!("call {nth} of {}: {label}, then {ending}", calls.len());
-                    cases.push(Case { scenario: self, label, nth, trouble: trouble.clone(), desired, state });
+                    of_call.push(Case {
+                        scenario: self,
+                        label,
+                        nth,
+                        trouble: trouble.clone(),
+                        desired,
+                        state,
+                    });
                 }
             }
+            cases.extend(sweeps::part(nth, of_call));
         }
         assert!(calls.contains(&true), "nothing was written");
         let failures = side_by_side(&cases);

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use test_support::external_dns::ExternalDns;
 use test_support::harness::published;
+use test_support::sweeps;
 
 use crate::shared_account::{SharedAccount, is_stamped, stamp, visits};
 
@@ -214,8 +215,8 @@ fn whatever_somebody_else_writes_between_two_calls_ours_is_mended_and_theirs_is_
         panic!("two batches and a configuration: {calls:#?}")
     };
     let mut failures = Vec::new();
-    for edit in EDITS {
-        for nth in 1..=calls.len() + 1 {
+    for (kind, edit) in EDITS.into_iter().enumerate() {
+        for nth in sweeps::part(kind, (1..=calls.len() + 1).collect()) {
             let moment = Moment {
                 nth,
                 // Right before a PUT is between it and its GET.

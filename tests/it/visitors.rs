@@ -11,6 +11,7 @@ use cloudflare_emulator::{Emulator, Visit, Watched};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::harness::{endpoint, published};
+use test_support::sweeps;
 
 use crate::shared_account::{OFFICE_DOCUMENT, SharedAccount};
 use crate::simulation::{Kind, Pace, Simulation, Trouble, Writes};
@@ -19,8 +20,7 @@ use crate::simulation::{Kind, Pace, Simulation, Trouble, Writes};
 /// leaves its old rule.
 type Delays = (&'static str, &'static [u64], u64);
 
-const DELAYS: [Delays; 7] = [
-    ("all at once", &[0], 0),
+const DELAYS: [Delays; 6] = [
     ("configurations 300 ms", &[300], 0),
     ("one connector 300 ms", &[0, 300], 0),
     ("records 300 ms", &[0], 300),
@@ -139,27 +139,31 @@ struct Losses {
 impl Losses {
     fn of(change: &Change) -> Self {
         let mut losses = Self::default();
-        let mut writes = Writes::default();
+        let Writes { configurations, batches } =
+            losses.add(change, "all at once", pace(&[0], 0), Trouble::None);
         let waits =
             |(_, connectors, _): &Delays| !change.is_at_once || connectors.iter().all(|it| *it < 4_000);
-        for (label, connectors, records) in DELAYS.into_iter().filter(waits) {
-            writes = losses.add(change, label, pace(connectors, records), Trouble::None);
-        }
         let slow = Pace { write: 300, ..pace(&[0], 0) };
-        losses.add(change, "writes 300 ms", slow, Trouble::None);
-        let mut trouble = |label: &'static str, trouble: Trouble| {
-            losses.add(change, label, pace(&[300], 300), trouble);
-        };
-        let Writes { configurations, batches } = writes;
-        for nth in 1..=batches {
-            trouble("records fail for 4 s", Trouble::Fails(Kind::Batch, nth));
-        }
-        for nth in 1..=configurations {
-            trouble("configurations fail for 4 s", Trouble::Fails(Kind::Configuration, nth));
-        }
-        trouble("looks fail for 4 s", Trouble::Fails(Kind::Look, 1));
-        for nth in 1..=configurations + batches {
-            trouble("the program ends", Trouble::EndsAfter(nth));
+        let trouble = |label, trouble| (label, pace(&[300], 300), trouble);
+        let runs = DELAYS
+            .into_iter()
+            .filter(waits)
+            .map(|(label, connectors, records)| (label, pace(connectors, records), Trouble::None))
+            .chain([("writes 300 ms", slow, Trouble::None)])
+            .chain((1..=batches).map(|nth| trouble("records fail for 4 s", Trouble::Fails(Kind::Batch, nth))))
+            .chain(
+                (1..=configurations).map(|nth| {
+                    trouble("configurations fail for 4 s", Trouble::Fails(Kind::Configuration, nth))
+                }),
+            )
+            .chain([trouble("looks fail for 4 s", Trouble::Fails(Kind::Look, 1))])
+            .chain(
+                (1..=configurations + batches)
+                    .map(|nth| trouble("the program ends", Trouble::EndsAfter(nth))),
+            );
+        // Changes of one kind have labels of several lengths.
+        for (label, pace, trouble) in sweeps::part(change.label.len(), runs.collect()) {
+            losses.add(change, label, pace, trouble);
         }
         losses
     }

@@ -49,8 +49,8 @@ use crate::shrink::Script;
 const ARGUMENTS: &str =
     "one of seed, from, seeds, rounds, seconds, least, threads, shrink, stop, growth, and a number";
 
-/// Worlds of an ordinary run of all tests, some ten seconds of them.
-const SEEDS: u64 = 12;
+/// Worlds of an ordinary run of all tests, some five seconds of them.
+const SEEDS: u64 = 6;
 
 /// What to run.
 #[derive(Clone, Debug)]

@@ -18,3 +18,4 @@ pub mod fake_cloudflare;
 pub mod harness;
 pub mod log;
 pub mod own_process;
+pub mod sweeps;
