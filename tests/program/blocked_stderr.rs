@@ -17,9 +17,8 @@ use external_dns_cloudflare_tunnel_webhook::logging::{self, Format};
 use log::LevelFilter;
 use test_support::harness::{Harness, published};
 use test_support::own_process::{is_own_process, own_process};
-
-use crate::process::{Process, fill, standard_error_of};
-use crate::raw_http::Client;
+use test_support::process::{Process, fill, standard_error_of};
+use test_support::raw_http::Client;
 
 /// The end may wait for the log so long, and for nothing else.
 const END: Duration = limits::LOG_FLUSH_TIMEOUT.saturating_add(Duration::from_secs(1));

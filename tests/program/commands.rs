@@ -10,8 +10,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use test_support::harness::{Harness, TOKEN};
-
-use crate::process::program;
+use test_support::process::program;
 
 /// What a process takes to start and to end, on a busy machine.
 const SLACK: Duration = Duration::from_secs(3);

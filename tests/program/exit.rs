@@ -10,9 +10,7 @@ use std::time::Duration;
 use cloudflare_emulator::{Fault, Matcher, Token, TokenStatus};
 use socket2::SockRef;
 use test_support::harness::{Harness, TOKEN, published};
-
-use crate::process;
-use crate::process::{Process, program};
+use test_support::process::{Process, built_program, program};
 
 fn output(command: &mut Command) -> Output {
     command.output().expect("the program was built")
@@ -164,7 +162,8 @@ fn a_path_that_leads_to_no_small_file_is_a_mistake_and_not_waited_for() {
             // Without the bounds, what reads on for ever would take the machine with it.
             let mut command = Command::new("sh");
             command
-                .args(["-c", "ulimit -v 1048576 && exec timeout 10 \"$0\" check", process::PROGRAM])
+                .args(["-c", "ulimit -v 1048576 && exec timeout 10 \"$0\" check"])
+                .arg(built_program())
                 .env_clear()
                 .env("PATH", "/usr/bin:/bin")
                 .envs([("CF_TUNNEL_ID", "home"), ("CF_API_EMAIL", "jo@example.com"), (variable, &*named)]);

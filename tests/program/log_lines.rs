@@ -6,8 +6,7 @@ use cloudflare_emulator::{ConfigSource, Refusal, RuleText, Visit, catch_all};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::external_dns::TXT_BELOW;
 use test_support::harness::{Harness, endpoint, published};
-
-use crate::process::Process;
+use test_support::process::Process;
 
 /// A flag such as `--managed-record-types=A` takes the CNAME out of what ExternalDNS plans, without a word.
 #[test]

@@ -15,6 +15,4 @@ mod exit;
 mod log_lines;
 mod memory;
 mod observe;
-mod process;
-mod raw_http;
 mod webhook;

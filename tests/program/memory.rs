@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use test_support::harness::Harness;
-
-use crate::process::{Process, other_binary};
+use test_support::process::{Process, other_binary};
 
 const MIB: usize = 1024 * 1024;
 

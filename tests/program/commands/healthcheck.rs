@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use cloudflare_emulator::{Fault, Matcher};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use test_support::harness::Harness;
+use test_support::process::program;
 
 use super::{SLACK, said};
-use crate::process::program;
 
 #[allow(clippy::disallowed_methods, reason = "how long the process takes is what the test is about")]
 fn healthcheck(variables: &[(&str, &str)]) -> (Option<i32>, String, Duration) {

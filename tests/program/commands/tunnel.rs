@@ -19,9 +19,9 @@ use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
 use serde::Deserialize;
 use test_support::harness::TOKEN;
 use test_support::log::Log;
+use test_support::process::program;
 
 use super::{Said, said};
-use crate::process::program;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -17,8 +17,7 @@ use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Response,
 use socket2::SockRef;
 use test_support::log::system_clock;
 use test_support::own_process::{is_own_process, line_after, own_process};
-
-use crate::raw_http::{Client, PATIENCE};
+use test_support::raw_http::{Client, PATIENCE};
 
 #[allow(clippy::disallowed_methods, reason = "these tests measure how long an answer takes")]
 fn now() -> Instant {

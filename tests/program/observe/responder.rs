@@ -13,8 +13,7 @@ use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
 use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Response};
 use external_dns_cloudflare_tunnel_webhook::observe::routes::route;
 use test_support::log::system_clock;
-
-use crate::raw_http::Client;
+use test_support::raw_http::Client;
 
 #[test]
 fn readiness_follows_what_is_known() {

@@ -17,9 +17,9 @@ use external_dns_cloudflare_tunnel_webhook::webhook::server::ServerSettings;
 use socket2::SockRef;
 use test_support::external_dns::MEDIA_TYPE;
 use test_support::own_process::{is_own_process, line_after, own_process};
+use test_support::raw_http::{Client, PATIENCE};
 
 use super::api::{Fake, endpoint, settings, start};
-use crate::raw_http::{Client, PATIENCE};
 
 #[allow(clippy::disallowed_methods, reason = "these tests measure how long an answer takes")]
 fn now() -> Instant {

@@ -12,9 +12,9 @@ use std::time::Duration;
 use external_dns_cloudflare_tunnel_webhook::webhook::Failure;
 use external_dns_cloudflare_tunnel_webhook::webhook::server::ServerSettings;
 use test_support::external_dns::MEDIA_TYPE;
+use test_support::raw_http::{Client, PATIENCE};
 
 use super::api::{Fake, endpoint, settings, start};
-use crate::raw_http::{Client, PATIENCE};
 
 #[test]
 fn the_whole_conversation_runs_on_one_connection() {

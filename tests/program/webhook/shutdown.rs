@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use cloudflare_emulator::{Fault, Matcher};
 use test_support::external_dns::MEDIA_TYPE;
 use test_support::harness::Harness;
-
-use crate::process::Process;
-use crate::raw_http::{Client, PATIENCE};
+use test_support::process::Process;
+use test_support::raw_http::{Client, PATIENCE};
 
 /// How long Cloudflare takes to answer what `GET /records` asks it.
 const WORK: Duration = Duration::from_secs(1);

@@ -18,4 +18,6 @@ pub mod fake_cloudflare;
 pub mod harness;
 pub mod log;
 pub mod own_process;
+pub mod process;
+pub mod raw_http;
 pub mod sweeps;

@@ -1,12 +1,11 @@
 //! The built program as a process of its own, and every line that it says.
 
-#![allow(clippy::panic, reason = "a helper that waits in vain fails the test")]
-
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,28 +13,35 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use test_support::external_dns::{Answer, ExternalDns, Registry, exchange};
-use test_support::harness::{Harness, TOKEN};
+use crate::external_dns::{Answer, ExternalDns, Registry, exchange};
+use crate::harness::{Harness, TOKEN};
 
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_external-dns-cloudflare-tunnel-webhook");
+const PACKAGE: &str = "external-dns-cloudflare-tunnel-webhook";
 
 /// No step of a process takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The program that was built for the tests. Cargo puts it above the folder of the test's own executable.
+pub fn built_program() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a file");
+    let folder = test.parent().and_then(Path::parent).expect("a test is in a folder of its own");
+    folder.join(PACKAGE)
+}
+
 /// Another one than was built for the tests, such as the static binary: `WEBHOOK_BINARY`.
 #[allow(clippy::disallowed_methods, reason = "whoever runs the tests says so")]
-pub(crate) fn other_binary() -> Option<OsString> {
+pub fn other_binary() -> Option<OsString> {
     std::env::var_os("WEBHOOK_BINARY")
 }
 
-pub(crate) fn program() -> Command {
-    let mut command = Command::new(other_binary().unwrap_or_else(|| PROGRAM.into()));
+pub fn program() -> Command {
+    let mut command = Command::new(other_binary().unwrap_or_else(|| built_program().into()));
     command.env_clear().stdin(Stdio::null());
     command
 }
 
 /// A running process and every line that it has said.
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
     observation: SocketAddr,
     lines: Receiver<String>,
@@ -52,7 +58,7 @@ struct Reader {
 
 #[allow(clippy::disallowed_methods, reason = "a process is another thread; it is waited for, with a bound")]
 impl Process {
-    pub(crate) fn start(harness: &Harness, variables: &[(&str, &str)]) -> Self {
+    pub fn start(harness: &Harness, variables: &[(&str, &str)]) -> Self {
         let mut child = program()
             .envs([
                 ("CF_API_TOKEN", TOKEN),
@@ -85,7 +91,7 @@ impl Process {
     }
 
     /// From now on nobody reads what is said, and the pipe has room for nothing more.
-    pub(crate) fn block_standard_error(&mut self) {
+    pub fn block_standard_error(&mut self) {
         self.reader.is_held.store(true, Ordering::Release);
         let mut pipe = standard_error_of(&self.child);
         pipe.write_all(b"\n").expect("it is read");
@@ -98,23 +104,23 @@ impl Process {
     }
 
     /// What is said is read again.
-    pub(crate) fn unblock_standard_error(&self) {
+    pub fn unblock_standard_error(&self) {
         self.reader.is_held.store(false, Ordering::Release);
     }
 
     /// An answer of the observation port.
-    pub(crate) fn observe(&self, path: &str) -> Answer {
+    pub fn observe(&self, path: &str) -> Answer {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
         exchange(self.observation, &[request.as_bytes()]).expect("the port answers")
     }
 
     /// From the next line on nobody reads what is said.
-    pub(crate) fn close_standard_error(&mut self) {
+    pub fn close_standard_error(&mut self) {
         self.lines = mpsc::channel().1;
     }
 
     /// A process that can work, and ExternalDNS to talk to it.
-    pub(crate) fn start_ready(harness: &Harness, variables: &[(&str, &str)]) -> (Self, ExternalDns) {
+    pub fn start_ready(harness: &Harness, variables: &[(&str, &str)]) -> (Self, ExternalDns) {
         let mut process = Self::start(harness, variables);
         let api = process.wait_for("api=").parse().expect("an address");
         process.observation = process.already_said("observation=").parse().expect("an address");
@@ -123,7 +129,7 @@ impl Process {
     }
 
     /// The word behind `marker` in the first line that has it. A marker `key=` is that pair in both formats.
-    pub(crate) fn wait_for(&mut self, marker: &str) -> String {
+    pub fn wait_for(&mut self, marker: &str) -> String {
         loop {
             let line = self
                 .lines
@@ -152,14 +158,14 @@ impl Process {
     }
 
     /// The most that was resident at once, in KiB.
-    pub(crate) fn memory_peak_kib(&self) -> u64 {
+    pub fn memory_peak_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux says it");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
     /// Sends a signal; answers the exit code, how long it took, and everything that was said.
-    pub(crate) fn end_with(mut self, signal: &str) -> (Option<i32>, Duration, Vec<String>) {
+    pub fn end_with(mut self, signal: &str) -> (Option<i32>, Duration, Vec<String>) {
         let begun = Instant::now();
         self.signal(signal);
         let code = self.wait();
@@ -170,25 +176,25 @@ impl Process {
         (code, took, said)
     }
 
-    pub(crate) fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &id]).status().expect("kill is there").success());
     }
 
     /// The exit code, `None` where a signal ended it.
-    pub(crate) fn wait(&mut self) -> Option<i32> {
+    pub fn wait(&mut self) -> Option<i32> {
         self.child.wait().expect("it is our child").code()
     }
 }
 
 /// The pipe that a process writes its standard error to.
-pub(crate) fn standard_error_of(child: &Child) -> File {
+pub fn standard_error_of(child: &Child) -> File {
     let path = format!("/proc/{}/fd/2", child.id());
     File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).expect("it is ours")
 }
 
 /// Fills a pipe to the last byte.
-pub(crate) fn fill(pipe: &mut File) {
+pub fn fill(pipe: &mut File) {
     for size in [4096, 1] {
         while pipe.write(&vec![b'\n'; size]).is_ok() {}
     }

@@ -4,28 +4,28 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use test_support::external_dns::MEDIA_TYPE;
+use crate::external_dns::MEDIA_TYPE;
 
 /// Longer than anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One connection.
-pub(crate) struct Client {
+pub struct Client {
     stream: TcpStream,
     received: Vec<u8>,
 }
 
 /// An answer as it came.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) body: Vec<u8>,
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
 }
 
 impl Answer {
     /// All values of a header field.
-    pub(crate) fn values(&self, name: &str) -> Vec<&str> {
+    pub fn values(&self, name: &str) -> Vec<&str> {
         self.head
             .lines()
             .skip(1)
@@ -35,13 +35,13 @@ impl Answer {
             .collect()
     }
 
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("answers are text")
     }
 }
 
 impl Client {
-    pub(crate) fn connect(address: SocketAddr) -> Self {
+    pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -49,16 +49,16 @@ impl Client {
         Self { stream, received: Vec::new() }
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
+    pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).expect("the server takes what is sent");
     }
 
     /// A POST of ExternalDNS.
-    pub(crate) fn post(&mut self, path: &str, body: &str) -> Answer {
+    pub fn post(&mut self, path: &str, body: &str) -> Answer {
         self.send(format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {MEDIA_TYPE}\r\nAccept: {MEDIA_TYPE}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
@@ -67,13 +67,13 @@ impl Client {
     }
 
     /// A GET of ExternalDNS.
-    pub(crate) fn get(&mut self, path: &str) -> Answer {
+    pub fn get(&mut self, path: &str) -> Answer {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {MEDIA_TYPE}\r\n\r\n"));
         self.answer()
     }
 
     /// The next answer, interim ones left out.
-    pub(crate) fn answer(&mut self) -> Answer {
+    pub fn answer(&mut self) -> Answer {
         loop {
             let head = self.head();
             let status =
@@ -96,7 +96,7 @@ impl Client {
     }
 
     /// The next head alone: for HEAD, whose answer has a length and no body.
-    pub(crate) fn head(&mut self) -> String {
+    pub fn head(&mut self) -> String {
         loop {
             if let Some(end) = self.received.windows(4).position(|window| window == b"\r\n\r\n") {
                 let head: Vec<u8> = self.received.drain(..end + 4).collect();
@@ -111,7 +111,7 @@ impl Client {
     }
 
     /// Everything until the server closes; a reset ends it too.
-    pub(crate) fn rest(&mut self) -> String {
+    pub fn rest(&mut self) -> String {
         while self.receive() > 0 {}
         String::from_utf8_lossy(&self.received).into_owned()
     }
