@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Visit};
-use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use test_support::clock::ManualClock;
+use test_support::clock::{ManualClock, eventually};
 use test_support::harness::{Harness, Program, endpoint, published};
 
 const MISSING: &str = "/etc/nowhere/ca.pem";
@@ -34,14 +33,6 @@ fn served(harness: &Harness, host: &str) -> Option<String> {
     match harness.cloudflare.visit(host, "/") {
         Visit::Served { service, .. } => Some(service),
         _ => None,
-    }
-}
-
-fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let end = SystemClock.now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(SystemClock.now() < end, "{what} does not come");
-        SystemClock.sleep(Duration::from_millis(2));
     }
 }
 
@@ -213,6 +204,6 @@ fn name_the_rule_that_stops_a_tunnel(fault: Option<Fault>) {
     assert_eq!(served(&harness, "before.example.com").as_deref(), Some("http://web:81"));
     let before = looks();
     clock.put_ahead(Duration::from_secs(30));
-    SystemClock.sleep(Duration::from_millis(50));
+    clock.await_watch();
     assert_eq!(looks(), before, "what every connector has applied is not looked at again");
 }

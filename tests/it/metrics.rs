@@ -8,16 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use cloudflare_emulator::{Call, Fault, Matcher, RateLimit};
-use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::observe::metrics::{Definition, Family};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::json;
-use test_support::clock::ManualClock;
+use test_support::clock::{ManualClock, eventually};
 use test_support::external_dns::Answer;
 use test_support::harness;
 use test_support::harness::{FOREIGN_DOCUMENT, Harness, Program, TOKEN, published};
@@ -110,14 +109,6 @@ fn is_look(call: &Call) -> bool {
 
 fn matcher() -> Matcher {
     Matcher::call("GET", "/accounts/*/cfd_tunnel/*/connections")
-}
-
-fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let end = SystemClock.now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(SystemClock.now() < end, "{what} does not come");
-        SystemClock.sleep(Duration::from_millis(2));
-    }
 }
 
 /// Expected values by the values of labels.

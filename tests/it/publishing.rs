@@ -1,8 +1,10 @@
 //! Hostnames are published, changed and withdrawn, and nothing else moves.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Emulator, NewTunnel, Plan, RuleText, Token};
+use test_support::clock::ManualClock;
 use test_support::harness::{FOREIGN_RULE, Harness, TOKEN, endpoint, published};
 use test_support::log::Log;
 
@@ -140,9 +142,12 @@ fn a_start_without_zones_goes_on_when_the_token_sees_one() {
         cloudflare,
         log: Log::default(),
     };
-    let program = harness.start_unready(&[("CF_ACCOUNT_ID", "")]);
-    assert!(harness.cloudflare.wait_for_calls(2, Duration::from_secs(10)), "the token, then the zones");
+    let clock = Arc::new(ManualClock::default());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[("CF_ACCOUNT_ID", "")]);
+    assert!(harness.cloudflare.wait_for_calls(2, Duration::from_secs(60)), "the token, then the zones");
     harness.cloudflare.add_zone("example.com", Plan::Pro);
+    clock.await_watch();
+    clock.put_ahead(Duration::from_secs(1));
     program.wait_until_ready();
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{ConfigSource, Fault, Matcher, Permission, Plan, Token, TokenStatus};
-use external_dns_cloudflare_tunnel_webhook::clock::Clock;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::clock::ManualClock;
 use test_support::external_dns::Answer;
@@ -37,13 +36,13 @@ impl Fixture {
     /// Puts the clock ahead until `/readyz` says what is wanted; answers its body.
     #[allow(clippy::panic, reason = "a helper that waits in vain fails the test")]
     fn until_ready_says(&self, status: u16, text: &str) -> String {
-        for _ in 0..2_000 {
+        for _ in 0..100 {
             let answer = self.ask("/readyz");
             if answer.status == status && answer.body.contains(text) {
                 return answer.body;
             }
-            self.clock.put_ahead(Duration::from_millis(500));
-            self.clock.sleep(Duration::MAX);
+            self.clock.put_ahead(Duration::from_secs(10));
+            self.clock.await_watch();
         }
         panic!("{text:?} is not in {:?}", self.ask("/readyz"));
     }
@@ -215,9 +214,9 @@ fn a_token_is_taken_from_its_file_before_the_old_one_ends() {
         let calls = fixture.harness.cloudflare.take_calls();
         calls.iter().any(|call| call.header("authorization").is_some_and(|value| value.contains(NEW_TOKEN)))
     };
-    let seen = (0..2_000).any(|_| {
-        fixture.clock.put_ahead(Duration::from_millis(500));
-        fixture.clock.sleep(Duration::MAX);
+    let seen = (0..100).any(|_| {
+        fixture.clock.put_ahead(Duration::from_secs(10));
+        fixture.clock.await_watch();
         is_seen()
     });
     assert!(seen, "the file is looked at without a request");
@@ -279,9 +278,9 @@ fn what_a_good_token_may_not_do_and_what_goes_by_leave_readiness_alone() {
         let calls = fixture.harness.cloudflare.take_calls();
         calls.iter().filter(|call| call.path.ends_with("/tokens/verify")).count()
     };
-    let verified = (0..2_000).any(|_| {
-        fixture.clock.put_ahead(Duration::from_millis(500));
-        fixture.clock.sleep(Duration::MAX);
+    let verified = (0..100).any(|_| {
+        fixture.clock.put_ahead(Duration::from_secs(10));
+        fixture.clock.await_watch();
         checks() > 0
     });
     assert!(verified, "the refusal is looked into");
@@ -382,10 +381,10 @@ impl Stopped {
         stopped
     }
 
-    /// How often the token is checked at once when so much time has passed. The watch looks every few milliseconds.
+    /// How often the token is checked at once when so much time has passed.
     fn checks_after(&self, passed: Duration) -> usize {
         self.clock.put_ahead(passed);
-        (0..40).for_each(|_| self.clock.sleep(Duration::MAX));
+        self.clock.await_watch();
         let calls = self.harness.cloudflare.take_calls();
         calls.iter().filter(|call| call.path.ends_with("/tokens/verify")).count()
     }

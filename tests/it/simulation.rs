@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Fault, Matcher, Time};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use test_support::clock::{glance, looks_around};
 use test_support::harness::Program;
 
 use crate::shared_account::SharedAccount;
@@ -23,9 +23,6 @@ const LOOPS_IDLE_MAX: usize = 3;
 
 /// Longer than anything takes.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
-
-/// The threads of a request. All others only look around, and their pauses let no time pass.
-const THREADS_OF_REQUESTS: [&str; 2] = ["webhook", "read"];
 
 /// Cloudflare's time as the program's: a pause in a request lets it pass, and nobody waits.
 #[derive(Debug)]
@@ -46,10 +43,10 @@ impl Clock for SharedTime {
     }
 
     fn sleep(&self, duration: Duration) {
-        if thread::current().name().is_some_and(|name| THREADS_OF_REQUESTS.contains(&name)) {
-            self.time.advance(duration);
+        if looks_around() {
+            glance(duration);
         } else {
-            SystemClock.sleep(duration.min(Duration::from_millis(5)));
+            self.time.advance(duration);
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Plan, TokenStatus, Visit};
+use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::clock::ManualClock;
@@ -159,13 +160,24 @@ fn the_list_of_zones_is_read_once_in_ten_minutes_whatever_the_loops_ask_for() {
 
 #[test]
 fn a_list_of_zones_that_cannot_be_read_again_stops_no_loop_and_is_tried_a_minute_later() {
-    for fault in [Fault::status(500), Fault::Hang, Fault::Garbage, Fault::error(403, 10000, "no")] {
+    for (fault, takes) in [
+        (Fault::status(500), Duration::ZERO),
+        (Fault::Reset, limits::ZONE_LIST_TIMEOUT),
+        (Fault::Garbage, Duration::ZERO),
+        (Fault::error(403, 10000, "no"), Duration::ZERO),
+    ] {
         let fixture = Fixture::new(Harness::new());
         let wanted =
             [published("web.example.com", "http://web:80"), published("shop.example.net", "http://s:80")];
         fixture.run_loop(&wanted).expect("published");
         fixture.harness.cloudflare.add_zone("example.net", Plan::Free);
-        fixture.harness.cloudflare.fault_every(Matcher::call("GET", "/zones"), fault.clone());
+        let list = Matcher::call("GET", "/zones");
+        fixture.harness.cloudflare.fault_every(list.clone(), fault.clone());
+        // Longer than all attempts of a request.
+        for nth in 1..=8 {
+            let clock = Arc::clone(&fixture.clock);
+            fixture.harness.cloudflare.edit_before(list.clone(), nth, move |_| clock.put_ahead(takes));
+        }
         fixture.wait_for_zones();
         fixture.harness.cloudflare.take_calls();
         let said = fixture.harness.log.lines_with(&["WARN", "the list of zones cannot be read again"]).len();
@@ -263,7 +275,7 @@ fn a_zone_of_another_account_that_comes_later_does_not_end_readiness() {
     fixture.harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).status = TokenStatus::Active);
     fixture.clock.put_ahead(INTERVAL);
     assert!(
-        fixture.harness.cloudflare.wait_for_calls(5, Duration::from_secs(10)),
+        fixture.harness.cloudflare.wait_for_calls(5, Duration::from_secs(60)),
         "the token and the tunnels"
     );
     fixture.settle(&wanted);

@@ -1,18 +1,51 @@
-//! A clock that tests put ahead.
+//! A clock on which no test waits.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 
-/// A clock that can be put ahead, with a time of day of its own, on which nobody sleeps for long.
+/// The thread of the program that checks the token and the tunnels.
+const WATCH: &str = "watch";
+
+/// The thread of the program that answers on the observation port.
+const OBSERVE: &str = "observe";
+
+/// Ends a test that hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for what another thread does.
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let end = SystemClock.now() + PATIENCE;
+    while !condition() {
+        assert!(SystemClock.now() < end, "{what} does not come");
+        SystemClock.sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether this thread only looks around, again and again. Its pauses must let no time pass: others would find that
+/// hours have gone by.
+pub fn looks_around() -> bool {
+    thread::current().name().is_some_and(|name| [WATCH, OBSERVE].contains(&name))
+}
+
+/// A pause of a thread that looks around.
+pub fn glance(duration: Duration) {
+    SystemClock.sleep(duration.min(Duration::from_millis(5)));
+}
+
+/// A clock that tests put ahead, with a time of day of its own. A pause is over at once, and its time has passed.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     /// Where it stands still until it is put ahead; `None` where it goes on by itself.
     stopped_at: Option<Instant>,
     ahead: Mutex<Duration>,
     pub unix_seconds: AtomicI64,
+    /// The pauses of the watch so far.
+    looks: Mutex<usize>,
+    looked: Condvar,
 }
 
 impl ManualClock {
@@ -23,6 +56,15 @@ impl ManualClock {
     pub fn put_ahead(&self, by: Duration) {
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) += by;
     }
+
+    /// Waits until the watch has looked at everything by the time that it is now.
+    pub fn await_watch(&self) {
+        let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may be in the middle of a look that began before.
+        let enough = *looks + 2;
+        let waited = self.looked.wait_timeout_while(looks, PATIENCE, |looks| *looks < enough);
+        assert!(!waited.unwrap_or_else(PoisonError::into_inner).1.timed_out(), "the watch hangs");
+    }
 }
 
 impl Clock for ManualClock {
@@ -32,7 +74,14 @@ impl Clock for ManualClock {
     }
 
     fn sleep(&self, duration: Duration) {
-        SystemClock.sleep(duration.min(Duration::from_millis(5)));
+        if !looks_around() {
+            return self.put_ahead(duration);
+        }
+        if thread::current().name() == Some(WATCH) {
+            *self.looks.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            self.looked.notify_all();
+        }
+        glance(duration);
     }
 
     fn unix_seconds(&self) -> i64 {

@@ -5,18 +5,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Emulator, Plan, Token};
 use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
-use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::clock::Clock;
 use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::regular_file;
 use external_dns_cloudflare_tunnel_webhook::serve::Running;
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 
+use crate::clock::{ManualClock, eventually};
 use crate::external_dns::{Answer, ExternalDns, Registry, exchange};
 use crate::log::Log;
 
@@ -85,9 +84,9 @@ impl Harness {
         program
     }
 
-    /// The program as it is right after its start.
+    /// The program as it is right after its start, by a clock on which its pauses take no time.
     pub fn start_unready(&self, variables: &[(&'static str, &str)]) -> Program {
-        self.start_by(Arc::new(SystemClock), variables)
+        self.start_by(Arc::<ManualClock>::default(), variables)
     }
 
     /// The same by another clock.
@@ -193,16 +192,8 @@ impl Program {
         harness.start()
     }
 
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "the start is a thread of its own; this waits for it, with a bound"
-    )]
     pub fn wait_until_ready(&self) {
-        let end = Instant::now() + Duration::from_secs(10);
-        while !self.is_ready() {
-            assert!(Instant::now() < end, "not ready in ten seconds");
-            thread::sleep(Duration::from_millis(2));
-        }
+        eventually("readiness", || self.is_ready());
     }
 }
 

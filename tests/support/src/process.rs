@@ -13,13 +13,14 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::clock::eventually;
 use crate::external_dns::{Answer, ExternalDns, Registry, exchange};
 use crate::harness::{Harness, TOKEN};
 
 const PACKAGE: &str = "external-dns-cloudflare-tunnel-webhook";
 
 /// No step of a process takes longer, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program that was built for the tests. Cargo puts it above the folder of the test's own executable.
 pub fn built_program() -> PathBuf {
@@ -95,11 +96,7 @@ impl Process {
         self.reader.is_held.store(true, Ordering::Release);
         let mut pipe = standard_error_of(&self.child);
         pipe.write_all(b"\n").expect("it is read");
-        let end = Instant::now() + PATIENCE;
-        while !self.reader.is_waiting.load(Ordering::Acquire) {
-            assert!(Instant::now() < end, "the line is not read");
-            thread::sleep(Duration::from_millis(1));
-        }
+        eventually("the reader", || self.reader.is_waiting.load(Ordering::Acquire));
         fill(&mut pipe);
     }
 
@@ -150,11 +147,7 @@ impl Process {
     }
 
     fn wait_until_ready(&self) {
-        let end = Instant::now() + PATIENCE;
-        while self.observe("/readyz").status != 200 {
-            assert!(Instant::now() < end, "not ready: {:#?}", self.said);
-            thread::sleep(Duration::from_millis(5));
-        }
+        eventually("readiness", || self.observe("/readyz").status == 200);
     }
 
     /// The most that was resident at once, in KiB.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::external_dns::MEDIA_TYPE;
 
 /// Longer than anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection.
 pub struct Client {
