@@ -333,14 +333,55 @@ mod tests {
     }
 
     fn send(transport: &HttpTransport) -> Result<Response, TransportError> {
+        send_within(transport, Method::Get, Duration::from_secs(5))
+    }
+
+    fn send_within(
+        transport: &HttpTransport,
+        method: Method,
+        timeout: Duration,
+    ) -> Result<Response, TransportError> {
         transport.send(&Request {
-            method: Method::Get,
+            method,
             path: "/",
             credentials: &token(TOKEN),
-            body: None,
-            timeout: Duration::from_secs(5),
+            body: (method == Method::Post).then_some(b"{}"),
+            timeout,
             connection_max_idle: CONNECTION_MAX_IDLE,
         })
+    }
+
+    /// A time-out of a single read would never end an answer that drips. The connection is there already, so that the
+    /// time is spent waiting for the answer.
+    #[test]
+    fn an_answer_that_does_not_end_is_given_up_when_the_time_is_over() {
+        for (label, method, head) in [
+            ("a silent server", Method::Get, ""),
+            ("a silent server, and a write", Method::Post, ""),
+            ("a head that drips", Method::Get, "HTTP/1.1 200 OK\r\nX: "),
+            ("a body that drips", Method::Get, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let (transport, _) = transport_to(listener.local_addr().unwrap().port());
+            let server = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                stream.write_all(b"HTTP/1.1 204 X\r\n\r\n").unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(head.as_bytes());
+                stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+                while stream.read(&mut [0; 4096]).map_or(true, |length| length > 0) {
+                    if !head.is_empty() && stream.write_all(b"x").is_err() {
+                        break;
+                    }
+                }
+            });
+            assert_eq!(send(&transport).unwrap().status, 204);
+            let error = send_within(&transport, method, Duration::from_millis(20)).unwrap_err();
+            assert_eq!(error.to_string(), "timed out: global", "{label}");
+            drop(transport);
+            server.join().unwrap();
+        }
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{Client, ClientSettings, Credentials, USER_AGENT};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
+use test_support::clock::ManualClock;
 
 /// What clients in these tests send.
 pub(crate) const TOKEN: &str = "SeCrEt_ToKeN-0123456789abcdefghijklmnopq";
@@ -82,7 +82,7 @@ pub(crate) fn client_with(base_url: &str, credentials: Credentials) -> Client {
         user_agent: USER_AGENT.to_owned(),
         jitter_seed: None,
     };
-    Client::new(settings, Arc::new(SystemClock)).unwrap()
+    Client::new(settings, Arc::<ManualClock>::default()).unwrap()
 }
 
 fn serve(mut stream: TcpStream, requests: &Mutex<Vec<String>>, behaviour: &Behaviour) {
@@ -128,10 +128,6 @@ pub(crate) fn answer(stream: &mut impl Write, status: u16, headers: &str, body: 
 
 pub(crate) fn answer_bytes(stream: &mut impl Write, status: u16, headers: &str, body: &[u8]) {
     let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
-    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-}
-
-/// Does nothing until the client hangs up.
-pub(crate) fn hang(stream: &mut TcpStream) {
-    let _ = stream.read(&mut [0; 1]);
+    // At once: the second of two pieces waits 40 ms for the first one's acknowledgement.
+    let _ = stream.write_all(&[head.as_bytes(), body].concat());
 }

@@ -56,6 +56,7 @@ fn serve(
     handshakes: &Mutex<Vec<HandshakeKind>>,
 ) {
     thread::sleep(delay);
+    stream.set_nodelay(true).unwrap();
     let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
     let (mut head, mut byte) = (Vec::new(), [0]);
     while stream.read(&mut byte).is_ok_and(|length| length == 1) {

@@ -1,11 +1,9 @@
 //! What the client does with servers that misbehave, over real sockets.
-#![allow(clippy::disallowed_methods, reason = "these tests measure real time against real deadlines")]
-
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
@@ -16,10 +14,7 @@ use external_dns_cloudflare_tunnel_webhook::model::{AccountId, RecordId, TunnelI
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 use test_support::own_process::{is_own_process, own_process};
 
-use crate::server::{EMPTY_LIST, Server, TOKEN, Then, answer, answer_bytes, client, client_with, hang};
-
-/// How much later than its deadline a call may end on a machine under load.
-const TOLERANCE: Duration = Duration::from_millis(1500);
+use crate::server::{EMPTY_LIST, Server, TOKEN, Then, answer, answer_bytes, client, client_with};
 
 fn deadline(milliseconds: u64) -> Deadline {
     Deadline::after(&SystemClock, Duration::from_millis(milliseconds))
@@ -204,42 +199,6 @@ fn a_write_whose_handshake_fails_was_not_done() {
     let error = write(&client(&format!("https://{address}")), 5000).unwrap_err();
     assert!(matches!(error, Error::Unreachable(_)), "{error:?}");
     assert!(!error.may_have_been_done());
-}
-
-#[test]
-fn a_server_that_never_answers_ends_no_later_than_the_deadline() {
-    let server = Server::start(|_, stream| {
-        hang(stream);
-        Then::Close
-    });
-    let client = server.client();
-    for is_read in [true, false] {
-        let begun = Instant::now();
-        let error = match is_read {
-            true => read(&client, 400).unwrap_err(),
-            false => write(&client, 400).unwrap_err(),
-        };
-        assert_eq!(kind(&error), Some(TransportErrorKind::TimedOut), "{error}");
-        assert!(begun.elapsed() < Duration::from_millis(400) + TOLERANCE, "{:?}", begun.elapsed());
-    }
-}
-
-/// A time-out of a single read would never end this.
-#[test]
-fn an_answer_that_drips_ends_no_later_than_the_deadline() {
-    for head in ["HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", "HTTP/1.1 200 OK\r\nX: "] {
-        let server = Server::start(move |_, stream| {
-            let _ = stream.write_all(head.as_bytes());
-            while stream.write_all(b"x").is_ok() {
-                thread::sleep(Duration::from_millis(20));
-            }
-            Then::Close
-        });
-        let begun = Instant::now();
-        let error = read(&server.client(), 400).unwrap_err();
-        assert_eq!(kind(&error), Some(TransportErrorKind::TimedOut), "{error}");
-        assert!(begun.elapsed() < Duration::from_millis(400) + TOLERANCE, "{:?}", begun.elapsed());
-    }
 }
 
 #[test]
