@@ -10,7 +10,6 @@ mod access;
 mod behaviour;
 mod certificate;
 mod credential_file;
-mod families;
 mod secrets;
 mod server;
 mod tls;

@@ -2,14 +2,11 @@
 //! for it stays, and everybody else is answered as if it were not there.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
-use external_dns_cloudflare_tunnel_webhook::reconcile::rivals::{self, Holders, Known};
-use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
 use test_support::harness::{Harness, published};
 
@@ -233,44 +230,6 @@ fn hundreds_of_paths_that_are_large_when_compiled_cost_nobody_else() {
 #[test]
 fn thousands_of_paths_that_are_large_when_compiled_withdraw_nobody() {
     assert_survives("over-paths.example.com", with_large_paths(8_000), false);
-}
-
-/// Several objects that ask for the same rules of the same hostnames: who has each is decided behind the last look at the
-/// deadline. Compared with what was looked at, so that a busy machine makes no difference.
-#[test]
-#[allow(clippy::disallowed_methods, reason = "one time is compared with another")]
-fn to_decide_between_thousands_of_rivals_takes_little_beside_reading_them() {
-    let groups = |rival: usize| {
-        (0..GROUPS_MAX).flat_map(move |n| {
-            [
-                (format!("webhook/tunnel-path.g{n}"), format!(r"^/{n}\w{{400}}")),
-                (format!("webhook/tunnel-service.g{n}"), format!("http://web-{rival}:80")),
-            ]
-        })
-    };
-    let objects = (0..20).flat_map(|rival| {
-        (0..50).map(move |host| Endpoint {
-            dns_name: format!("rivals-{host}.example.com"),
-            labels: Labels::from_iter([("resource", &*format!("ingress/shop/rival-{rival}"))]),
-            ..object(groups(rival))
-        })
-    });
-    let (settings, desired) = (settings(), objects.collect::<Vec<_>>());
-    let begun = Instant::now();
-    let endpoints = adjust(&desired, &settings).endpoints;
-    let reading = begun.elapsed();
-    let known = Known { snapshot: &Snapshot::default(), holders: &Holders::default(), merges: &[] };
-    // Others may have the processor meanwhile, and hardly each time.
-    let times = (0..3).map(|_| {
-        let mut endpoints = endpoints.clone();
-        let begun = Instant::now();
-        rivals::settle(&mut endpoints, known, &settings);
-        let deciding = begun.elapsed();
-        assert_eq!(endpoints.len(), 50 * (GROUPS_MAX + 1));
-        deciding
-    });
-    let deciding = times.min().expect("three");
-    assert!(deciding * 4 < reading, "{deciding:?} after {reading:?}");
 }
 
 /// Longer than what is held of one endpoint at all: of more than a hundred KiB its names alone are read.

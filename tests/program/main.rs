@@ -13,6 +13,5 @@ mod deploy;
 mod docs;
 mod exit;
 mod log_lines;
-mod memory;
 mod observe;
 mod webhook;

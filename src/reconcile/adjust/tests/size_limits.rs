@@ -2,22 +2,6 @@
 
 use super::*;
 
-/// ExternalDNS ends if an answer takes 15 s, and anybody who may write a DNSEndpoint chooses its properties.
-#[test]
-#[allow(clippy::disallowed_methods, reason = "it is about time")]
-fn absurd_properties_are_read_in_no_time() {
-    let service = Property::new("webhook/tunnel-service", "http://web:80");
-    let mut long = endpoint("a.example.com", "A", "192.0.2.1", &[]);
-    long.provider_specific =
-        vec![service.clone(), Property::new(format!("webhook/{}", "x".repeat(1_000_000)), "x")];
-    let mut many = endpoint("b.example.com", "A", "192.0.2.1", &[]);
-    many.provider_specific =
-        (0..40_000).map(|number| Property::new(format!("aws/{number}"), "x")).chain([service]).collect();
-    let begun = std::time::Instant::now();
-    assert_eq!(adjust(&[long, many], &settings()).endpoints.len(), 2);
-    assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
-}
-
 /// One line for each would fill the log, and the memory.
 #[test]
 fn of_thousands_of_notes_the_first_by_name_are_kept() {

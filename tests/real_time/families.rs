@@ -1,16 +1,22 @@
 //! A network in which IPv6 has a route and every packet vanishes, made with namespaces of the kernel.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Client, ClientSettings, Credentials, USER_AGENT};
+use external_dns_cloudflare_tunnel_webhook::model::ZoneId;
+use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 use test_support::own_process::{is_own_process, own_process};
 
-use crate::certificate::{Certified, VALID};
-use crate::server::Then;
-use crate::tls::{TlsServer, any_config, client, read_through};
+/// How late the server answers, as one far away does.
+const DELAY: Duration = Duration::from_millis(300);
 
 /// As Cloudflare's: six addresses of each family.
 const HOSTS: &str = "\
@@ -70,19 +76,36 @@ fn where_ipv6_vanishes_the_first_call_takes_less_than_three_seconds_and_the_next
     assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
 }
 
-#[allow(clippy::disallowed_methods, reason = "it measures real time")]
 fn measure_calls_where_ipv6_vanishes() {
-    let authority = Certified::authority("authority");
-    let config = any_config(&authority.issue("api.example", VALID));
-    let delay = Duration::from_millis(300);
-    let server = TlsServer::start("0.0.0.0:0", config, delay, Then::Close);
-    let client = client(format!("https://api.example:{}", server.address.port()), authority.pem());
+    let listener = TcpListener::bind("0.0.0.0:0").expect("a free port");
+    let base_url = format!("http://api.example:{}", listener.local_addr().expect("it is bound").port());
+    thread::spawn(move || listener.incoming().flatten().for_each(answer_late));
+    let settings = ClientSettings {
+        base_url,
+        credentials: Credentials::Token(Secret::parse("a-token-that-is-not-looked-at").expect("a token")),
+        ca_file: None,
+        proxy: None,
+        user_agent: USER_AGENT.to_owned(),
+        jitter_seed: None,
+    };
+    let client = Client::new(settings, Arc::new(SystemClock)).expect("the settings are right");
     let [first, others @ ..] = [(); 3].map(|()| {
         let begun = Instant::now();
-        read_through(&client).unwrap();
+        let deadline = Deadline::after(&SystemClock, Duration::from_secs(10));
+        client.records(&ZoneId::new("z1"), deadline).expect("the list");
         begun.elapsed()
     });
     assert!(first < Duration::from_secs(3), "{first:?}");
     // A second more would be the look at IPv6 again.
-    assert!(others.iter().all(|taken| *taken < delay + Duration::from_millis(900)), "{others:?}");
+    assert!(others.iter().all(|taken| *taken < DELAY + Duration::from_millis(900)), "{others:?}");
+}
+
+/// With an empty list, on a connection that is closed then.
+fn answer_late(mut stream: TcpStream) {
+    let _ = stream.read(&mut [0; 4096]);
+    thread::sleep(DELAY);
+    let list = r#"{"success":true,"errors":[],"messages":[],"result":[]}"#;
+    let length = list.len();
+    let answer = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{list}");
+    let _ = stream.write_all(answer.as_bytes());
 }

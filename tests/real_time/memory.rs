@@ -1,5 +1,5 @@
 //! What a hostile neighbour can make the program take of the memory. Resident memory is read from the kernel, of the program
-//! that was built for the tests, or of the one that `WEBHOOK_BINARY` names: `just memory` names the static binary, which has
+//! that was built for the tests, or of the one that `WEBHOOK_BINARY` names: the night names the static binary, which has
 //! to stay within a container's 32 MiB with bodies of 32 MiB.
 
 use std::io::{Read, Write};
