@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use external_dns_cloudflare_tunnel_webhook::clock::Deadline;
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, Deadline};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Arrived, Incoming};
@@ -76,10 +76,14 @@ pub(crate) fn settings() -> ServerSettings {
 }
 
 pub(crate) fn start(settings: ServerSettings, service: Arc<Fake>) -> Api {
+    start_by(system_clock(), settings, service)
+}
+
+pub(crate) fn start_by(clock: Arc<dyn Clock>, settings: ServerSettings, service: Arc<Fake>) -> Api {
     let bound = server::bind(settings).expect("loopback is there");
     let addresses = bound.local_addrs().collect();
     let shutdown = Shutdown::default();
-    let running = bound.serve(service, system_clock(), shutdown.clone()).expect("threads can be started");
+    let running = bound.serve(service, clock, shutdown.clone()).expect("threads can be started");
     Api { addresses, shutdown, running }
 }
 

@@ -7,7 +7,6 @@
 )]
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::webhook::Failure;
 use external_dns_cloudflare_tunnel_webhook::webhook::server::ServerSettings;
@@ -218,5 +217,5 @@ fn stopping_does_not_wait_for_idle_connections() {
     let api = start(settings(), Fake::empty());
     let mut idle = Client::connect(api.address());
     assert_eq!(idle.get("/records").status, 200);
-    assert!(api.running.stop(Duration::from_secs(1)));
+    assert!(api.running.stop(PATIENCE));
 }
