@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use log::LevelFilter;
 
-use crate::clock::{Clock, Deadline, SystemClock};
+use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, ClientError};
 use crate::config::Config;
 use crate::limits;
@@ -67,11 +67,10 @@ impl From<ClientError> for CommandError {
 
 /// Tries everything that can be tried without writing: credentials, account, tunnels and zones. The report gives the
 /// remedy for each failure.
-pub fn check(config: Config, json: bool) -> Result<Report, CommandError> {
+pub fn check(config: Config, clock: Arc<dyn Clock>, json: bool) -> Result<Report, CommandError> {
     start_logging_calls(&config)?;
-    let clock = Arc::new(SystemClock);
     let (client, settings) = check::CheckSettings::from_config(config);
-    let client = Client::new(client, Arc::clone(&clock) as _)?;
+    let client = Client::new(client, Arc::clone(&clock))?;
     Ok(finding::report(&check::check(&client, &*clock, &settings), json))
 }
 
@@ -80,11 +79,10 @@ pub fn check(config: Config, json: bool) -> Result<Report, CommandError> {
 /// # Errors
 ///
 /// When a setting of the client is invalid, or Cloudflare cannot be read.
-pub fn list(config: Config, json: bool) -> Result<Report, CommandError> {
+pub fn list(config: Config, clock: Arc<dyn Clock>, json: bool) -> Result<Report, CommandError> {
     start_logging_calls(&config)?;
-    let clock = Arc::new(SystemClock);
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
-    let client = Arc::new(Client::new(config.client, Arc::clone(&clock) as _)?);
+    let client = Arc::new(Client::new(config.client, Arc::clone(&clock))?);
     let entries = list::entries(&client, clock, &config.provider, deadline).map_err(CommandError::Failed)?;
     Ok(list::report(&entries, json))
 }
@@ -103,7 +101,7 @@ pub fn tunnel(
 ) -> Result<Report, CommandError> {
     start_logging_calls(&config)?;
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
-    let client = Client::new(config.client, Arc::clone(&clock) as _)?;
+    let client = Client::new(config.client, Arc::clone(&clock))?;
     let outcome =
         tunnel::tunnel(&client, &*clock, &config.provider, file, deadline).map_err(CommandError::Failed)?;
     Ok(tunnel::report(&outcome, json))

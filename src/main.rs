@@ -26,24 +26,25 @@ fn main() -> ExitCode {
         };
     let json = arguments.json;
     let config = || Config::read(&arguments, &ProcessEnvironment);
+    let clock = Arc::new(SystemClock);
     match command {
         Command::Serve => configured(config(), serve),
-        Command::Check => configured(config(), |config| show(commands::check(config, json))),
-        Command::List => configured(config(), |config| show(commands::list(warned(config), json))),
+        Command::Check => configured(config(), |config| show(commands::check(config, clock, json))),
+        Command::List => configured(config(), |config| show(commands::list(warned(config), clock, json))),
         Command::Tunnel => {
             let file =
                 TokenFile::parse(arguments.token_file.as_deref(), arguments.token_file_mode.as_deref());
             match file {
                 Ok(file) => configured(config(), |config| {
                     let config = warned(config);
-                    show(commands::tunnel(config, Arc::new(SystemClock), file.as_ref(), json))
+                    show(commands::tunnel(config, clock, file.as_ref(), json))
                 }),
                 Err(problem) => complain([problem]),
             }
         }
         Command::Healthcheck => {
             configured(config::observation_address(&arguments, &ProcessEnvironment), |address| {
-                commands::healthcheck(address, &SystemClock)
+                commands::healthcheck(address, &*clock)
                     .map_or_else(|problem| fail(&problem), |()| ExitCode::SUCCESS)
             })
         }

@@ -7,13 +7,9 @@ mod tunnel;
 mod wrong;
 
 use std::process::{Output, Stdio};
-use std::time::Duration;
 
 use test_support::harness::{Harness, TOKEN};
 use test_support::process::program;
-
-/// What a process takes to start and to end, on a busy machine.
-const SLACK: Duration = Duration::from_secs(3);
 
 /// What a command said, and its exit code.
 struct Said {

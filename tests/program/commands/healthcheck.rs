@@ -1,25 +1,24 @@
 //! `healthcheck`: whether the program is well, asked on its own port.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Fault, Matcher};
-use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
+use external_dns_cloudflare_tunnel_webhook::{commands, limits};
 use test_support::harness::Harness;
 use test_support::process::program;
 
-use super::{SLACK, said};
+use super::said;
 
-#[allow(clippy::disallowed_methods, reason = "how long the process takes is what the test is about")]
-fn healthcheck(variables: &[(&str, &str)]) -> (Option<i32>, String, Duration) {
-    let begun = Instant::now();
+fn healthcheck(variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let output = program().arg("healthcheck").envs(variables.iter().copied()).output().expect("it was built");
     let said = said(&output, variables);
     assert_eq!(said.out, "");
-    (said.code, said.errors, begun.elapsed())
+    (said.code, said.errors)
 }
 
 fn port_of(address: SocketAddr) -> String {
@@ -37,13 +36,13 @@ fn a_running_program_is_healthy_whatever_cloudflare_says_and_a_stopped_one_is_no
         &[("METRICS_PORT", &*port), ("METRICS_HOST", "127.0.0.1")],
         &[("HEALTHZ_PORT", &*port), ("METRICS_HOST", "0.0.0.0")],
     ] {
-        let (code, errors, _) = healthcheck(variables);
+        let (code, errors) = healthcheck(variables);
         assert_eq!((code, &*errors), (Some(0), ""), "{variables:?}");
     }
     let output = program().args(["--metrics-port", &port, "healthcheck"]).output().expect("it was built");
     assert_eq!(output.status.code(), Some(0), "by its flag");
     drop(serving);
-    let (code, errors, _) = healthcheck(&[("METRICS_PORT", &*port)]);
+    let (code, errors) = healthcheck(&[("METRICS_PORT", &*port)]);
     assert_eq!(code, Some(1));
     assert!(errors.contains(&port), "{errors}");
 }
@@ -60,62 +59,73 @@ fn a_program_that_listens_on_the_other_loopback_alone_is_found() {
     assert_eq!(healthcheck(&[("METRICS_PORT", &*port), ("METRICS_HOST", "127.0.0.1")]).0, Some(1));
 }
 
-#[derive(Clone, Copy)]
-enum Peer {
-    Hangs,
-    /// Sends a byte now and then, so that no single read takes long.
-    Drips,
-    Answers(&'static [u8]),
-}
-
-impl Peer {
-    /// Answers one request; goes on until `over` where it does not end by itself.
-    fn serve(self, listener: &TcpListener, over: &Receiver<()>) {
+/// Accepts one connection, reads the question, and does this with it.
+fn peer(then: impl FnOnce(TcpStream) + Send + 'static) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let peer = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("the command asks");
         let read = stream.read(&mut [0; 1024]).expect("it asks in one piece");
         assert!(read > 0, "it asks");
-        match self {
-            Self::Hangs => drop(over.recv()),
-            Self::Drips => {
-                while over.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
-                    drop(stream.write_all(b"x"));
-                }
-            }
-            Self::Answers(answer) => stream.write_all(answer).expect("the command reads"),
-        }
+        then(stream);
+    });
+    (address, peer)
+}
+
+#[test]
+fn what_does_not_answer_well_is_not_healthy() {
+    for (label, answer, expected) in [
+        ("nothing, and closes", &b""[..], "answered \"\""),
+        ("another status", b"HTTP/1.1 503 Service Unavailable\r\n\r\n", "503"),
+        ("another protocol", b"SSH-2.0-OpenSSH_9.9\r\n", "SSH"),
+        ("no end of line", &[b'x'; 4096], "xxx"),
+    ] {
+        let (address, peer) = peer(move |mut stream| stream.write_all(answer).expect("the command reads"));
+        let (code, errors) = healthcheck(&[("METRICS_PORT", &*port_of(address))]);
+        peer.join().expect("it ends");
+        assert_eq!(code, Some(1), "{label}");
+        assert!(errors.contains(expected), "{label}: {errors}");
+    }
+}
+
+/// A clock on which nearly all the time of a health check is over once its deadline is set.
+#[derive(Debug, Default)]
+struct LateClock(AtomicBool);
+
+impl Clock for LateClock {
+    fn now(&self) -> Instant {
+        let passed = limits::HEALTHCHECK_TIMEOUT - Duration::from_millis(30);
+        SystemClock.now() + if self.0.swap(true, Ordering::Relaxed) { passed } else { Duration::ZERO }
+    }
+
+    fn sleep(&self, _: Duration) {}
+
+    fn unix_seconds(&self) -> i64 {
+        0
     }
 }
 
 /// A container runtime waits a few seconds, and must then learn more than that it waited.
 #[test]
-fn what_does_not_answer_well_is_not_healthy_and_not_waited_for() {
-    for (label, peer, expected) in [
-        ("nothing", Peer::Hangs, "no answer within"),
-        ("no end", Peer::Drips, "no answer within"),
-        ("nothing, and closes", Peer::Answers(b""), "answered \"\""),
-        ("another status", Peer::Answers(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"), "503"),
-        ("another protocol", Peer::Answers(b"SSH-2.0-OpenSSH_9.9\r\n"), "SSH"),
-        ("no end of line", Peer::Answers(&[b'x'; 4096]), "xxx"),
-    ] {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-        let port = port_of(listener.local_addr().expect("it is bound"));
-        let (over, wait) = mpsc::channel::<()>();
-        let server = thread::spawn(move || peer.serve(&listener, &wait));
-        let (code, errors, took) = healthcheck(&[("METRICS_PORT", &*port)]);
-        drop(over);
-        server.join().expect("it ends");
-        assert_eq!(code, Some(1), "{label}");
-        assert!(errors.contains(expected), "{label}: {errors}");
-        assert!(took < limits::HEALTHCHECK_TIMEOUT + SLACK, "{label} took {took:?}");
+fn what_does_not_end_its_answer_in_time_is_not_healthy() {
+    for (label, sends) in [("nothing", &b""[..]), ("a byte now and then", b"x")] {
+        let (address, peer) = peer(move |mut stream| {
+            stream.set_read_timeout(Some(Duration::from_millis(1))).expect("it is set");
+            // Until the command has gone.
+            while !matches!(stream.read(&mut [0]), Ok(0)) && stream.write_all(sends).is_ok() {}
+        });
+        let problem = commands::healthcheck(address, &LateClock::default()).expect_err(label);
+        peer.join().expect("it ends");
+        assert!(problem.contains("no answer within 1500 ms"), "{label}: {problem}");
     }
 }
 
 #[test]
 fn a_health_check_needs_its_port_and_nothing_else() {
-    let (code, errors, _) = healthcheck(&[("METRICS_PORT", "0")]);
+    let (code, errors) = healthcheck(&[("METRICS_PORT", "0")]);
     assert_eq!((code, errors.contains("METRICS_PORT is 0")), (Some(1), true), "{errors}");
     for (name, value) in [("METRICS_PORT", "http"), ("METRICS_HOST", "nowhere")] {
-        let (code, errors, _) = healthcheck(&[(name, value)]);
+        let (code, errors) = healthcheck(&[(name, value)]);
         assert_eq!(code, Some(64), "{errors}");
         assert!(errors.contains(name), "{errors}");
     }
