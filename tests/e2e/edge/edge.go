@@ -56,6 +56,7 @@ type Edge struct {
 	telling sync.Mutex
 
 	mutex      sync.Mutex
+	random     *rand.Rand
 	delays     Delays
 	state      State
 	records    *way[[]Zone]
@@ -66,7 +67,8 @@ type Edge struct {
 
 // Start lets connectors come, and follows the emulator.
 func Start(emulator Emulator, report func(format string, arguments ...any)) (*Edge, error) {
-	edge := &Edge{emulator: emulator, report: report}
+	// The same numbers in every run: what a test meets may not depend on the run.
+	edge := &Edge{emulator: emulator, report: report, random: rand.New(rand.NewPCG(1, 1))}
 	if err := edge.makeKeys(); err != nil {
 		return nil, err
 	}
@@ -235,7 +237,9 @@ func (e *Edge) follow(ctx context.Context) {
 func (e *Edge) look(state State, now time.Time) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	after := func(longest time.Duration) time.Time { return now.Add(time.Duration(rand.Int64N(int64(longest) + 1))) }
+	after := func(longest time.Duration) time.Time {
+		return now.Add(time.Duration(e.random.Int64N(int64(longest) + 1)))
+	}
 	e.state = state
 	e.records.send(state.Zones, after(e.delays.Records))
 	e.access.send(state.Access, after(e.delays.Applications))
@@ -355,5 +359,5 @@ func (e *Edge) choose(tunnel string) (*connector, error) {
 	if len(connected) == 0 {
 		return nil, errors.New("error 1033")
 	}
-	return connected[rand.IntN(len(connected))], nil
+	return connected[e.random.IntN(len(connected))], nil
 }
