@@ -1,4 +1,4 @@
-# Every task of the project. CI (.ci/run) runs these same recipes.
+# Every task of the project. `.ci/run` says which of them are the gate and which the night's parts.
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
@@ -77,15 +77,31 @@ image: release
         ls -l "$archive"
     done
 
+# Formatting, clippy, and the tests of the pure core and of the ingress list: half a minute after a changed line.
+[group('test')]
+quick:
+    cargo fmt --all --check
+    cargo clippy --locked --lib --test reconcile --test ingress -- -D warnings
+    cargo test --locked --lib --test reconcile --test ingress -- --skip provider:: --skip cloudflare:: --skip webhook:: --skip observe:: --skip commands::
+
 # All Rust tests: units, laws, integration on loopback.
 [group('test')]
 test:
     cargo test --workspace --locked
 
+# The same, with every fault at every call and visitors at every instant.
+[group('test')]
+sweeps:
+    SWEEPS=whole cargo test --workspace --locked
+
+# The static binary under hostile clients and on a loaded machine: tests that need seconds of real time.
+[group('test')]
+real-time *only: static
+    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' cargo test --locked --test real_time {{ only }}
+
 # What a hostile neighbour can make the static binary take of the memory: it has to stay within 32 MiB.
 [group('test')]
-memory: static
-    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' cargo test --locked --test program memory::
+memory: (real-time 'memory::')
 
 # The whole conversation on the emulator, printed; nothing to configure.
 [group('test')]
@@ -245,7 +261,7 @@ promtool:
     tests/dashboards/panels deploy/grafana/dashboard.json "$tmp/metrics.txt" >"$tmp/panels_test.yaml"
     promtool test rules "$tmp/panels_test.yaml"
 
-# The laws over other random worlds than those of `just test`, and ten times as many: twenty minutes.
+# The laws over other random worlds than those of `just test`, and very many: twenty minutes.
 [group('test')]
 laws cases='2560' seed=`echo $RANDOM`:
     @[[ '{{ cases }}' =~ ^[1-9][0-9]{0,8}$ && '{{ seed }}' =~ ^[0-9]+$ ]] || { echo 'error: it is written as in `just laws 2560 7`: how many worlds, and a seed' >&2; exit 1; }
@@ -265,19 +281,15 @@ simulate *arguments=('from=' + `echo $((RANDOM * 32768 + RANDOM))` + ' seeds=100
     done
     cargo test --locked --profile worlds --test simulator -- {{ arguments }}
 
-# The worlds are the same in each run, 150 at least, and those of this commit, 50 at least, however slow the machine. Then 10,000
-# loops of one instance, and 5,000 of one with TXT records and the namespace guard, in some six minutes.
-[doc('Two minutes of worlds, and thousands of loops of one instance, whose memory must not grow.')]
+# 10,000 loops of one instance, and 5,000 of one with TXT records and the namespace guard, take some six minutes.
+[doc('Thousands of loops of one instance, whose memory must not grow, and twenty minutes of worlds by other seeds each time.')]
 [group('test')]
-simulate-commit:
-    cargo test --locked --profile worlds --test simulator -- seeds=1000 seconds=60 least=150
-    cargo test --locked --profile worlds --test simulator -- from=$((0x$(git rev-parse --short=8 HEAD))) seeds=1000000 seconds=60 least=50
-    cargo test --locked --profile worlds --test simulator -- growth=10000
+worlds: (simulate 'growth=10000') (simulate 'from=' + `echo $((RANDOM * 32768 + RANDOM))` + ' seeds=1000000 seconds=1200')
 
-# Take the mending of known defects out, one at a time, and see the simulator find enough of them (needs Python 3.11).
+# Take the mending of known defects out, one at a time, and see them found again (needs Python 3.11).
 [group('test')]
 [positional-arguments]
-defects *names:
+defects *arguments:
     tests/simulator/defects/run "$@"
 
 # Break the code in thousands of ways, for a day; or some files, or `--shard 0/64` (needs cargo-mutants, Python 3.11).
@@ -290,6 +302,18 @@ mutants *arguments:
 [group('test')]
 mutants-changed revision='HEAD~1':
     tests/mutants/run --since '{{ revision }}' --seconds 600
+
+# The same for fifty minutes, in what changed since yesterday or MUTANTS_SINCE; where nothing did, in a part of all by the date.
+[group('test')]
+mutants-of-the-day:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    since=${MUTANTS_SINCE:-$(git rev-list --max-count=1 --before='1 day ago' HEAD)}
+    if [[ -n "$since" ]] && ! git diff --quiet "$since" -- src; then
+        tests/mutants/run --since "$since" --seconds 3000
+    else
+        tests/mutants/run --shard $(($(date +%s) / 86400 % 64))/64 --seconds 3000
+    fi
 
 # Formatting and clippy, warnings denied; and whether the simulator's defects can still be put in.
 [group('check')]
@@ -430,7 +454,3 @@ release-check:
     release/build '{{ release_files }}'
     "$again/source/release/build" "$again/release"
     release/check '{{ release_files }}' "$again/release"
-
-# Everything CI checks.
-[group('ci')]
-ci: test simulate-commit lint doc deny size cost memory demo pictures-check promtool e2e cloudflared museum museum-large cluster quickstart (matrix 'oldest newest') deploy-files release-check image-test mutants-changed
