@@ -249,7 +249,8 @@ func cargo(name string) func() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return filepath.Join(target, "debug", name), Run(root, "cargo", "build", "--locked", "--package", name, "--bin", name)
+		// Of the whole workspace, whose crates `cargo test --workspace` has built with the same features.
+		return filepath.Join(target, "debug", name), Run(root, "cargo", "build", "--locked", "--workspace", "--bin", name)
 	}
 }
 
