@@ -71,7 +71,10 @@ var smallExhibits = []exhibit{
 		severalTeamsWithOneTunnel},
 }
 
-func TestMuseum(t *testing.T) { replayAll(t, smallExhibits) }
+func TestMuseum(t *testing.T) {
+	t.Parallel()
+	replayAll(t, smallExhibits)
+}
 
 // TestMuseumLarge is a part of the night, `just museum-large`.
 func TestMuseumLarge(t *testing.T) {
