@@ -82,7 +82,7 @@ image: release
 quick:
     cargo fmt --all --check
     cargo clippy --locked --lib --test reconcile --test ingress -- -D warnings
-    cargo test --locked --lib --test reconcile --test ingress -- --skip provider:: --skip cloudflare:: --skip webhook:: --skip observe:: --skip commands::
+    cargo test --locked --lib --test reconcile --test ingress
 
 # All Rust tests: units, laws, integration on loopback.
 [group('test')]
@@ -110,9 +110,9 @@ demo:
 
 # E2E_REQUIRED=1 forbids skipping; WEBHOOK_BINARY and EMULATOR_BINARY name binaries to use instead of a debug build. The first
 # time this compiles all of ExternalDNS and of Kubernetes' API server, some ten minutes on two cores.
-[doc('The real ExternalDNS against the program and the emulator (needs Go).')]
+[doc('The real ExternalDNS against the program and the emulator, with the museum (needs Go).')]
 [group('test')]
-e2e: (go-test 'e2e/edge') (go-test 'e2e' '-timeout 60m -parallel 16 -skip "^Test(Museum|Cloudflared)"')
+e2e: (go-test 'e2e/edge') (go-test 'e2e' '-timeout 60m -parallel 32 -skip "^Test(MuseumLarge|Cloudflared)"')
 
 # Without the binary this is skipped, unless CLOUDFLARED_REQUIRED is set. Cloudflare's edge is tests/e2e/edge.
 [doc('What the real ExternalDNS publishes, visited through a real cloudflared, whose binary CLOUDFLARED names (needs Go).')]
@@ -131,7 +131,7 @@ cloudflared: named-programs
         echo 'SKIPPED: what needs a real cloudflared: CLOUDFLARED names no binary of it'
     fi
 
-# Prints the rows of docs/museum.md.
+# Prints the rows of docs/museum.md; `just e2e` plays it too.
 [doc('The museum of accidents: what happened to others, again with the real ExternalDNS (needs Go).')]
 [group('test')]
 museum: (go-test 'e2e' '-timeout 15m -parallel 16 -run ^TestMuseum$')
@@ -170,9 +170,9 @@ matrix-of versions renew:
 loops-renew:
     LOOPS_RENEW=yes {{ just_executable() }} go-test e2e '-timeout 30m -run ^TestLoopsOfTheModel$'
 
-# The documents' examples and deploy/ on Kubernetes' own API server, likewise. CLOUDFLARED may name cloudflared's binary.
+# Documents' examples, deploy/ and the quick start on Kubernetes' own API server. CLOUDFLARED may name cloudflared's binary.
 [group('test')]
-cluster: (go-test 'cluster' '-timeout 60m -parallel 3 -skip QuickStart')
+cluster: (go-test 'cluster' '-timeout 60m -parallel 6')
 
 # What the README's quick start says, block by block, with kubectl and helm on the same API server; prints the times.
 [group('test')]
@@ -239,7 +239,7 @@ deploy-files: named-programs
 image-test: image
     #!/usr/bin/env bash
     set -euo pipefail
-    cargo build --locked --package cloudflare-emulator --bin cloudflare-emulator
+    cargo build --locked --workspace --bin cloudflare-emulator
     emulator='{{ target_dir }}/debug/cloudflare-emulator'
     built='{{ release_files }}/build'
     ((EUID == 0)) && as_root=() || as_root=(sudo)

@@ -28,6 +28,7 @@ type newcomer struct {
 // What cannot be here is replaced: the token, the placeholders, and the address of the charts, which leads to the same chart on
 // loopback. It prints what was typed, what that said, and the time.
 func TestTheQuickStart(t *testing.T) {
+	t.Parallel()
 	cluster := startClusterBeside(t, harness.StartEmulator(t, "--without-tunnels"))
 	reader := &newcomer{cluster: cluster, operator: cluster.operator(t)}
 	placeholders := []struct{ placeholder, value string }{
