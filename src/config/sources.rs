@@ -120,14 +120,19 @@ impl<'a> SettingsReader<'a> {
     }
 
     pub(super) fn boolean(&mut self, variable: &'static str) -> bool {
-        match self.text(variable).as_deref() {
-            None | Some("false") => false,
-            Some("true") => true,
-            Some(other) => {
-                self.wrong(variable, other, "are true and false");
-                false
-            }
+        self.is_first(variable, ["true", "false"], false)
+    }
+
+    /// True if a setting has the first of two words, or `default` if it is absent.
+    pub(super) fn is_first(&mut self, variable: &'static str, words: [&str; 2], default: bool) -> bool {
+        let Some(text) = self.text(variable) else {
+            return default;
+        };
+        let [first, second] = words;
+        if text != first && text != second {
+            self.wrong(variable, &text, &format!("are {first} and {second}"));
         }
+        text == first
     }
 
     /// A secret, given directly, as `file:/path`, or by the variable that names a file. `Some(None)` if it is given but

@@ -178,15 +178,8 @@ impl SettingsReader<'_> {
     }
 
     pub(super) fn ownership(&mut self) -> Ownership {
-        let text = self.text("OWNERSHIP");
-        match text.as_deref() {
-            None | Some("comment") => Ownership::Comment,
-            Some("txt") => Ownership::Txt,
-            Some(other) => {
-                self.wrong("OWNERSHIP", other, "are comment and txt");
-                Ownership::Comment
-            }
-        }
+        let is_comment = self.is_first("OWNERSHIP", ["comment", "txt"], true);
+        if is_comment { Ownership::Comment } else { Ownership::Txt }
     }
 
     pub(super) fn default_service(&mut self, own_addresses: &[SocketAddr]) -> Option<ServiceTemplate> {
@@ -288,14 +281,7 @@ impl SettingsReader<'_> {
     }
 
     pub(super) fn access_opt_out(&mut self) -> bool {
-        match self.text("ACCESS_OPT_OUT").as_deref() {
-            None | Some("true") => true,
-            Some("false") => false,
-            Some(other) => {
-                self.wrong("ACCESS_OPT_OUT", other, "are true and false");
-                false
-            }
-        }
+        self.is_first("ACCESS_OPT_OUT", ["true", "false"], true)
     }
 
     /// The API's address, and the proxy to it.
@@ -387,14 +373,8 @@ impl SettingsReader<'_> {
     }
 
     pub(super) fn log_format(&mut self) -> Format {
-        match self.text("LOG_FORMAT").as_deref() {
-            None | Some("text") => Format::Text,
-            Some("json") => Format::Json,
-            Some(other) => {
-                self.wrong("LOG_FORMAT", other, "are text and json");
-                Format::Text
-            }
-        }
+        let is_text = self.is_first("LOG_FORMAT", ["text", "json"], true);
+        if is_text { Format::Text } else { Format::Json }
     }
 
     pub(super) fn log_level(&mut self) -> LevelFilter {
