@@ -67,6 +67,11 @@ impl Service {
         &self.0
     }
 
+    /// True if cloudflared carries it as TCP. Its clients, such as `cloudflared access ssh`, ask for no path.
+    pub fn is_tcp(&self) -> bool {
+        self.0.split_once("://").is_some_and(|(scheme, _)| ["tcp", "ssh", "rdp", "smb"].contains(&scheme))
+    }
+
     /// The host, including brackets, and the port that cloudflared connects to; `None` if the service is not a URL.
     pub fn host_and_port(&self) -> Option<(&str, u16)> {
         let (scheme, authority) = self.0.split_once("://")?;

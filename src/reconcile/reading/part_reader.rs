@@ -144,6 +144,9 @@ impl PartReader<'_, '_> {
             return Some(None);
         }
         let service = Service::parse(text).map_err(|error| self.cannot_read(subject, text, &error)).ok()?;
+        if let Some(property) = part.path_property().filter(|_| service.is_tcp()) {
+            self.fault(property, "is of a service whose clients ask for no path: take the path off");
+        }
         let rule = WantedRule { hostname: hostname?.clone(), path: path?, service, origin_request };
         self.faults.extend(permitted::faults(&rule, subject, settings));
         Some(Some(rule))

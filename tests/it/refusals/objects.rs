@@ -56,6 +56,26 @@ fn no_rule_of_an_object_takes_the_requests_of_one_that_is_refused() {
     }
 }
 
+/// Its clients ask for no path, so they would be led to whatever serves the whole hostname.
+#[test]
+fn a_path_of_an_ssh_service_is_refused_and_withdraws_nothing() {
+    let harness = Harness::new();
+    let program = harness.start();
+    program.external_dns().run_loop(&[at("^/ssh", "http://web:80")]).expect("published");
+    let before = (harness.rules(), harness.cnames());
+    for _ in 0..2 {
+        program.external_dns().run_loop(&[at("^/ssh", "ssh://host:22")]).expect("refused by name");
+        assert_eq!((harness.rules(), harness.cnames()), before);
+    }
+    let told = harness.log.lines_with(&["refused=invalid", "webhook/tunnel-path", "take the path off"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    program
+        .external_dns()
+        .run_loop(&[of("ingress/shop/web", &[("tunnel-service", "ssh://host:22")])])
+        .expect("published");
+    assert_eq!(served_at(&harness, HOST, "/"), "ssh://host:22");
+}
+
 /// The narrower one may be at fault for ever, and the wider one is somebody else's.
 #[test]
 fn a_rule_of_another_object_does_not_wait_for_it() {

@@ -121,6 +121,37 @@ fn a_path_that_nobody_asks_for_is_refused() {
     }
 }
 
+/// Only a client that names the path reaches it. `cloudflared access ssh --hostname`, the usual form, is led to the service
+/// for the whole hostname instead.
+#[test]
+fn a_path_of_what_speaks_no_http_is_refused() {
+    let paths = [("webhook/tunnel-path", "^/ssh"), ("webhook/tunnel-path-prefix", "/ssh")];
+    for (service, is_refused) in [
+        ("ssh://host:22", true),
+        ("tcp://db:5432", true),
+        ("rdp://desk:3389", true),
+        ("SMB://files:445", true),
+        ("http://web:80", false),
+        ("wss://web:443", false),
+        ("unix:/run/web.sock", false),
+        ("http_status:404", false),
+    ] {
+        let with_service = ("webhook/tunnel-service", service);
+        for path in paths {
+            let endpoint = endpoint("a.example.com", "A", "192.0.2.1", &[with_service, path]);
+            let problem =
+                read_one(&endpoint, &settings()).publication.err().map(|problem| problem.to_string());
+            assert_eq!(problem.is_some(), is_refused, "{service} {path:?}: {problem:?}");
+            if let Some(problem) = problem {
+                assert!(problem.contains(path.0) && problem.contains("take the path off"), "{problem}");
+                problem_of(&endpoint);
+            }
+        }
+        let whole = endpoint("a.example.com", "A", "192.0.2.1", &[with_service]);
+        assert!(read_one(&whole, &settings()).publication.is_ok(), "{service}");
+    }
+}
+
 /// As punycode of the letters that are there it would be a name that no browser asks for.
 #[test]
 fn a_name_that_idna_would_fold_is_refused() {
