@@ -77,6 +77,10 @@ func externalDNS(t *testing.T, arguments []string) *externaldns.Config {
 	if config.Provider != "webhook" || config.Policy != "sync" {
 		t.Fatalf("provider %s, policy %s", config.Provider, config.Policy)
 	}
+	// Hosts of a certificate, such as a wildcard, are not all to be published.
+	if !config.IgnoreIngressTLSSpec {
+		t.Errorf("ExternalDNS reads the hosts of spec.tls: %v", arguments)
+	}
 	return config
 }
 
