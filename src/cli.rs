@@ -150,6 +150,8 @@ arguments! {
     ownership: "OWNERSHIP",
     /// service for endpoints that name none, such as http://{name}.{namespace}.svc:80 [DEFAULT_SERVICE]
     default_service: "DEFAULT_SERVICE",
+    /// endpoints that get the default service: annotated (with a property of this program) or all (default: annotated) [PUBLISH]
+    publish: "PUBLISH",
     /// default of webhook-origin-connect-timeout [ORIGIN_CONNECT_TIMEOUT]
     origin_connect_timeout: "ORIGIN_CONNECT_TIMEOUT",
     /// default of webhook-origin-tls-timeout [ORIGIN_TLS_TIMEOUT]

@@ -95,6 +95,7 @@ impl Config {
         let own_addresses: Vec<SocketAddr> =
             api_addresses.iter().copied().chain([observation_address]).collect();
         let default_service = reader.default_service(&own_addresses);
+        let publish_all = reader.publish_all();
         let log_level = reader.log_level();
         let log_format = reader.log_format();
         let allow_local_config = reader.boolean("ALLOW_LOCAL_CONFIG");
@@ -120,6 +121,7 @@ impl Config {
             owner,
             filter,
             default_service,
+            publish_all,
             origin_defaults,
             ca_pools,
             own_addresses,

@@ -99,12 +99,13 @@ impl Settings {
         self.tunnels.iter().map(|tunnel| &tunnel.id).find(|tunnel| **tunnel == id)
     }
 
-    /// The configured tunnel with that name or id.
+    /// The configured tunnel with that name or id; `true` is the default one, unless a tunnel has this name.
     pub fn tunnel_called(&self, name_or_id: &str) -> Option<&TunnelId> {
         self.tunnels
             .iter()
             .find(|tunnel| tunnel.id.as_str().eq_ignore_ascii_case(name_or_id) || *tunnel.name == *name_or_id)
             .map(|tunnel| &tunnel.id)
+            .or_else(|| (name_or_id == "true").then(|| self.default_tunnel()))
     }
 
     /// A tunnel's name, or its id if it is not configured.

@@ -118,6 +118,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("ACCESS_POLICIES", ",", "without an entry"),
         ("DEFAULT_SERVICE", "http://web:80/path", ": a service has no path"),
         ("DEFAULT_SERVICE", "http://{nmae}:80", ": braces stand around something else"),
+        ("PUBLISH", "everything", "all and annotated"),
         ("DRY_RUN", "yes", "true and false"),
         ("MASS_DELETION_LIMIT", "true", "a whole number"),
         ("MASS_DELETION_LIMIT", "-1", "0 to withhold no deletion"),
@@ -402,6 +403,21 @@ fn the_default_service_is_not_this_programs_own_port() {
         };
         assert!(problem.contains("this program's own"), "{problem}");
     }
+}
+
+#[test]
+fn everything_is_published_only_to_a_default_service() {
+    let publish = |default: &'static [(&'static str, &'static str)]| {
+        let all = with("PUBLISH", "all").into_iter().chain(default.iter().copied());
+        read(&all.collect::<Vec<_>>())
+    };
+    let config = publish(&[("DEFAULT_SERVICE", "http://web")]).expect("both are there");
+    assert!(config.provider.policy.publish_all);
+    let mistakes = publish(&[]).expect_err("there is nothing to publish it to");
+    let [Mistake { variable: "PUBLISH", problem }] = &mistakes[..] else { panic!("{mistakes:?}") };
+    assert!(problem.contains("DEFAULT_SERVICE"), "{problem}");
+    let config = read(&with("DEFAULT_SERVICE", "http://web")).expect("it is enough");
+    assert!(!config.provider.policy.publish_all, "unless it is asked for");
 }
 
 #[test]

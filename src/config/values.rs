@@ -196,6 +196,14 @@ impl SettingsReader<'_> {
         Some(template)
     }
 
+    pub(super) fn publish_all(&mut self) -> bool {
+        let is_all = self.is_first("PUBLISH", ["all", "annotated"], false);
+        if is_all && self.text("DEFAULT_SERVICE").is_none() {
+            self.mistake("PUBLISH", "is \"all\", and DEFAULT_SERVICE, the service for all, is missing");
+        }
+        is_all
+    }
+
     pub(super) fn ca_pools(&mut self) -> Vec<Box<str>> {
         let paths = self.list(CA_POOLS);
         if let Some(other) =

@@ -50,7 +50,7 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
 
 /// Logs unusual settings of what will be managed.
 fn announce_modes(settings: &ProviderSettings) {
-    let Policy { adopt, namespace_guard, access_guard, default_access_policy, default_service, .. } =
+    let Policy { adopt, namespace_guard, access_guard, default_access_policy, publish_all, .. } =
         &settings.policy;
     if settings.dry_run {
         warn!("DRY_RUN is set: writes are logged, but not done");
@@ -72,8 +72,12 @@ fn announce_modes(settings: &ProviderSettings) {
             default_access_policy.join(", ")
         );
     }
-    if default_service.is_some() {
-        info!("DEFAULT_SERVICE is set: every address and CNAME of the cluster is published");
+    if *publish_all {
+        warn!(
+            "PUBLISH is all: ExternalDNS's own filters choose the objects (--gateway-name, --label-filter, \
+             --annotation-filter, --ingress-class); an opt-out by annotation is a weak filter, and an object that loses \
+             its annotations is led to DEFAULT_SERVICE"
+        );
     }
     if settings.policy.mass_deletion_limit == 0 {
         warn!("MASS_DELETION_LIMIT is 0: a request may delete all hostnames at once");

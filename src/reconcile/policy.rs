@@ -16,8 +16,10 @@ pub struct Policy {
     pub owner: Box<str>,
     /// `DOMAIN_FILTER` and related settings: the names that are served.
     pub filter: DomainFilter,
-    /// `DEFAULT_SERVICE`: the service of every address and CNAME that names none.
+    /// `DEFAULT_SERVICE`: the service of an address or a CNAME that names none, but carries a property of ours.
     pub default_service: Option<ServiceTemplate>,
+    /// `PUBLISH=all`: the default service is for addresses and CNAMEs without a property of ours, too.
+    pub publish_all: bool,
     /// `ORIGIN_*`: the options of rules whose endpoint does not set them.
     pub origin_defaults: OriginRequest,
     /// `ORIGIN_CA_POOLS`: files that an endpoint may name as `caPool`, besides the one of `origin_defaults`.
@@ -50,6 +52,7 @@ impl Policy {
             owner: owner.into(),
             filter: DomainFilter::default(),
             default_service: None,
+            publish_all: false,
             origin_defaults: OriginRequest::default(),
             ca_pools: Vec::new(),
             own_addresses: Vec::new(),

@@ -87,7 +87,7 @@ pub enum Meaning {
 }
 
 /// True if it is one of ours, exactly as spelled.
-fn is_known(name: &str) -> bool {
+pub fn is_known(name: &str) -> bool {
     names().any(|known| known.name == name)
 }
 

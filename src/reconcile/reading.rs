@@ -212,7 +212,10 @@ impl<'s> EndpointReader<'s> {
         if is_record {
             return Some(ServiceText::Record);
         }
-        if let Some(template) = &self.settings.policy.default_service {
+        let policy = &self.settings.policy;
+        if let Some(template) = &policy.default_service
+            && (policy.publish_all || part.said.iter().any(|(name, _)| property_name::is_known(name)))
+        {
             let resource = endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default();
             return Some(ServiceText::Default(template.fill(resource)));
         }

@@ -147,7 +147,7 @@ func hasTheRegistryCRD(t *testing.T, bench *bench) []string {
 
 func managesTypes(t *testing.T, bench *bench) []string {
 	bench.has(t, ingressOf("named", targetOf("named"))+serviceOf("balanced", "LoadBalancer", ""))
-	pod, known := bench.starts(t, []string{"DEFAULT_SERVICE=http://{name}.shop.svc:80"},
+	pod, known := bench.starts(t, []string{"DEFAULT_SERVICE=http://{name}.shop.svc:80", "PUBLISH=all"},
 		"--source=ingress", "--source=service", "--managed-record-types=CNAME")
 	if !known {
 		return []string{no}

@@ -15,12 +15,13 @@ var sourceTrials = []trial{
 		"`webhook-…` annotations of an Ingress",
 		"`webhook-…` annotations of an HTTPRoute",
 		"`webhook/…` properties of a DNSEndpoint",
-		"The address of a LoadBalancer, with `DEFAULT_SERVICE`",
+		"The address of a LoadBalancer, by `DEFAULT_SERVICE` and `webhook-tunnel: \"true\"`",
 		"A wildcard, `*.example.com`",
 		"Annotations that begin `external-dns.alpha.kubernetes.io/`",
 		"Annotations that begin `external-dns.kubernetes.io/`",
 		"What goes is withdrawn under `--policy=sync`",
 	}, readsEverything},
+	{"all", []string{"The address of a LoadBalancer, by `DEFAULT_SERVICE` and `PUBLISH=all`"}, readsWithoutAnnotations},
 	{"listenerset", []string{"Routes of a ListenerSet, with `--gateway-listener-sets`"}, readsListenerSets},
 	{"paths", []string{"Paths of one hostname, from Ingresses with a `set-identifier` each"}, readsPathsOfIngresses},
 	{"paths of a point", []string{"Paths of one hostname, from a DNSEndpoint"}, readsPathsOfDNSEndpoints},
@@ -60,7 +61,7 @@ func readsEverything(t *testing.T, bench *bench) []string {
 		serviceOf("service-annotated", "ClusterIP", targetOf("service-annotated")+", "+behindPath+", ")+
 		ingressOf("ingress-annotated", targetOf("ingress-annotated")+", "+behindPath)+
 		routeOf("HTTPRoute", "httproute-annotated", behindPath, "name: proxy")+
-		serviceOf("balanced", "LoadBalancer", "")+
+		serviceOf("balanced", "LoadBalancer", `either/webhook-tunnel: "true", `)+
 		ingressOf("alpha", alphaPrefix+`target: "http://alpha.shop.svc:80"`)+
 		ingressOf("current", currentPrefix+`target: "http://current.shop.svc:80"`)+`
 apiVersion: externaldns.k8s.io/v1alpha1
@@ -111,6 +112,16 @@ spec: {rules: [{host: "*.wild.example.com"}]}
 	pod.settles(t)
 	pod.StaysQuiet(t, bench.cloudflare)
 	return append(cells, cell(gone && len(bench.cloudflare.RulesFor(t, bench.home, "going.example.com")) == 0))
+}
+
+func readsWithoutAnnotations(t *testing.T, bench *bench) []string {
+	bench.has(t, serviceOf("balanced", "LoadBalancer", ""))
+	pod, known := bench.starts(t, []string{"DEFAULT_SERVICE=http://{name}.shop.svc:80", "PUBLISH=all"}, "--source=service")
+	if !known {
+		t.Fatal("it does not know the source")
+	}
+	pod.settles(t)
+	return []string{cell(bench.servesOwn(t, "balanced"))}
 }
 
 // readsGRPCRoutes: a version that knows them by an older name of their kind's version alone waits for it in vain, and ends.

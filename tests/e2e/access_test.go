@@ -104,10 +104,10 @@ func TestAHostnameIsPublishedWithTheApplicationThatProtectsIt(t *testing.T) {
 }
 
 // ExternalDNS 0.22 reads annotations under another prefix, so objects seem to say nothing at all. With a default service
-// everything would be published as it is.
+// for all of them everything would be published as it is.
 func TestAnnotationsUnderAnotherPrefixOpenNothing(t *testing.T) {
 	t.Parallel()
-	pod, _, _ := besideOthers(t, invocation{}, "DEFAULT_SERVICE=http://ingress.svc:80")
+	pod, _, _ := besideOthers(t, invocation{}, "DEFAULT_SERVICE=http://ingress.svc:80", "PUBLISH=all")
 	cloudflare := pod.cloudflare
 	cloudflare.SetUpAccess(t)
 	const whole, part = "whole.example.com", "part.example.com"

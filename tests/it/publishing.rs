@@ -201,10 +201,50 @@ fn a_rule_beside_one_that_cloudflare_refuses_stays_ours() {
     assert_eq!(harness.cnames(), []);
 }
 
+/// An object of others is no update in each loop, and costs no call of its own.
 #[test]
-fn a_default_service_takes_every_object_that_names_none_and_does_not_keep_out() {
+fn a_default_service_takes_the_objects_that_say_they_are_meant() {
     let harness = Harness::new();
-    let program = harness.start_with(&[("DEFAULT_SERVICE", "http://{name}.{namespace}.svc:80")]);
+    let program = harness.start_with(&[("DEFAULT_SERVICE", "http://ingress.svc:80")]);
+    let meant = [
+        endpoint("shop.example.com", &[("tunnel", "true")]),
+        endpoint("blog.example.com", &[("tunnel", "home")]),
+    ];
+    let others = [
+        endpoint("plain.example.com", &[]),
+        endpoint("out.example.com", &[("tunnel", "false")]),
+        endpoint("theirs.example.com", &[("unifi-comment", "x")]),
+    ];
+    let mut calls = Vec::new();
+    for desired in [&meant[..], &[&meant[..], &others].concat()] {
+        for _ in 0..2 {
+            harness.cloudflare.take_calls();
+            program.external_dns().run_loop(desired).expect("published");
+        }
+        calls.push(harness.cloudflare.take_calls().len());
+        assert_eq!(
+            harness.rules(),
+            [
+                r#"{"hostname":"blog.example.com","service":"http://ingress.svc:80"}"#,
+                r#"{"hostname":"shop.example.com","service":"http://ingress.svc:80"}"#,
+                r#"{"service":"http_status:404"}"#,
+            ]
+        );
+        assert_eq!(harness.cnames().len(), 2);
+    }
+    assert_eq!(calls[0], calls[1], "calls of a loop that changes nothing");
+
+    // Without its annotation it is an object of others.
+    let lost = endpoint("shop.example.com", &[]);
+    program.external_dns().run_loop(&[lost, meant[1].clone()]).expect("withdrawn");
+    assert_eq!(harness.rules().len(), 2);
+}
+
+#[test]
+fn where_all_is_published_a_default_service_takes_every_object_that_names_none_and_does_not_keep_out() {
+    let harness = Harness::new();
+    let program =
+        harness.start_with(&[("DEFAULT_SERVICE", "http://{name}.{namespace}.svc:80"), ("PUBLISH", "all")]);
     let from = |name: &str, resource: &str, properties: &[(&str, &str)]| {
         let mut endpoint = endpoint(name, properties);
         endpoint.labels.set("resource", resource);

@@ -298,6 +298,7 @@ fn the_start_says_what_will_be_managed() {
         ("DRY_RUN", "true"),
         ("MASS_DELETION_LIMIT", "0"),
         ("DEFAULT_SERVICE", "http://{name}:80"),
+        ("PUBLISH", "all"),
         ("DOMAIN_FILTER", "example.com"),
         ("LOG_FORMAT", "json"),
     ];
@@ -322,7 +323,8 @@ fn the_start_says_what_will_be_managed() {
         "DRY_RUN is set",
         "ADOPT is set",
         "NAMESPACE_GUARD is set",
-        "DEFAULT_SERVICE is set",
+        "--gateway-name, --label-filter, --annotation-filter",
+        "loses its annotations is led to DEFAULT_SERVICE",
         "MASS_DELETION_LIMIT is 0",
     ] {
         assert!(lines.iter().any(|line| line["message"].contains(text)), "{text} is missing in {said:#?}");

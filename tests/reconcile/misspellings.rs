@@ -20,7 +20,7 @@ use test_support::external_dns::{Registry, TXT};
 use test_support::fake_cloudflare::FakeCloudflare;
 
 use mistake::{Mistake, Mistaken};
-use object::{DEFAULT_SERVICE, Draft, HOSTNAME, Object};
+use object::{DEFAULT_SERVICE, Defaulted, Draft, HOSTNAME, Object};
 use served::Served;
 
 /// ExternalDNS needs no more loops than this until nothing changes.
@@ -41,7 +41,7 @@ enum Previous {
 /// One object of a cluster, what was published for it, and a mistake in it.
 #[derive(Clone, Debug)]
 struct Case {
-    has_default_service: bool,
+    defaulted: Defaulted,
     is_guarded: bool,
     registry: (Ownership, Registry),
     previous: Previous,
@@ -59,15 +59,16 @@ fn any_case() -> impl Strategy<Value = Case> {
         prop_oneof![Just(None), Just(Some(None)), object::any_draft().prop_map(|draft| Some(Some(draft))),];
     // The mistake is small as it is, and another one is another failure.
     let mistake = mistake::any_mistake().no_shrink();
-    (any::<bool>(), any::<bool>(), registry, previous, object::any_draft(), mistake).prop_map(
-        |(has_default_service, is_guarded, registry, previous, draft, mistake)| {
-            let object = |draft: Draft| draft.object(has_default_service);
+    let defaulted = prop::sample::select(vec![Defaulted::Nothing, Defaulted::Annotated, Defaulted::All]);
+    (defaulted, any::<bool>(), registry, previous, object::any_draft(), mistake).prop_map(
+        |(defaulted, is_guarded, registry, previous, draft, mistake)| {
+            let object = |draft: Draft| draft.object(defaulted);
             let previous = match previous {
                 None => Previous::Nothing,
                 Some(None) => Previous::Same,
                 Some(Some(draft)) => Previous::Other(object(draft)),
             };
-            Case { has_default_service, is_guarded, registry, previous, object: object(draft), mistake }
+            Case { defaulted, is_guarded, registry, previous, object: object(draft), mistake }
         },
     )
 }
@@ -77,7 +78,8 @@ impl Case {
         let (ownership, registry) = self.registry;
         let mut cloudflare = FakeCloudflare::new(&[], &[]).with(ownership, registry);
         let template = ServiceTemplate::parse(DEFAULT_SERVICE).expect("a template");
-        cloudflare.default_service = self.has_default_service.then_some(template);
+        cloudflare.default_service = (self.defaulted != Defaulted::Nothing).then_some(template);
+        cloudflare.publish_all = self.defaulted == Defaulted::All;
         let guard = NamespaceGuard { cluster_domain: "cluster.local".into() };
         cloudflare.namespace_guard = self.is_guarded.then_some(guard);
         cloudflare
@@ -234,7 +236,7 @@ proptest! {
         let case = Case { is_guarded: false, ..case };
         let mut cloudflare = case.empty_cloudflare();
         bring(&mut cloudflare, Some(&case.object));
-        let asked_for = case.object.asks_for(case.has_default_service);
+        let asked_for = case.object.asks_for(case.defaulted);
         let served = Served::of(&cloudflare, HOSTNAME);
         let beyond = served.beyond(&[&asked_for]);
         prop_assert!(beyond.is_empty(), "{beyond:#?}\n{:#?}\n{served:#?}", case.object);

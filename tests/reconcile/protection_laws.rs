@@ -78,7 +78,7 @@ fn any_desired() -> impl Strategy<Value = Vec<Endpoint>> {
 #[derive(Clone, Debug)]
 enum Event {
     Nothing,
-    /// All annotations are lost, as under another prefix, and `DEFAULT_SERVICE` is set.
+    /// All annotations are lost, as under another prefix, and `PUBLISH=all` is set.
     Lost,
     /// The endpoints from now on.
     Desired(Vec<Endpoint>),
@@ -180,6 +180,7 @@ fn happen(event: Event, cloudflare: &mut FakeCloudflare, desired: &mut Vec<Endpo
         Event::Nothing => {}
         Event::Lost => {
             cloudflare.default_service = Some(shared);
+            cloudflare.publish_all = true;
             for endpoint in desired {
                 endpoint.provider_specific.clear();
             }

@@ -19,7 +19,8 @@ pub(crate) struct Settings {
     pub(crate) adopt: &'static str,
     pub(crate) mass_deletion_limit: usize,
     pub(crate) namespace_guard: bool,
-    pub(crate) default_service: &'static str,
+    /// Which objects it serves: those that carry a property of the program, or all.
+    pub(crate) default_service: Option<&'static str>,
     pub(crate) access_guard: bool,
     /// What protects every object that says nothing of Access.
     pub(crate) default_access_policy: &'static str,
@@ -51,7 +52,7 @@ impl Settings {
         |settings| settings.adopt = "",
         |settings| settings.mass_deletion_limit = 0,
         |settings| settings.namespace_guard = false,
-        |settings| settings.default_service = "",
+        |settings| settings.default_service = None,
         |settings| settings.access_guard = false,
         |settings| settings.domain_filter = "",
         |settings| (settings.delays, settings.second_connector) = ([0; 3], None),
@@ -83,7 +84,7 @@ impl Settings {
             adopt: random.weighted(&[(5, ""), (1, "identical"), (1, "tunnel"), (2, "all"), (1, "access")]),
             mass_deletion_limit: random.weighted(&[(3, 0), (2, 2), (1, 5)]),
             namespace_guard: random.chance(25),
-            default_service: random.weighted(&[(5, ""), (1, DEFAULT_SERVICE)]),
+            default_service: random.weighted(&[(10, None), (1, Some("annotated")), (1, Some("all"))]),
             access_guard: random.chance(10),
             default_access_policy: random.weighted(&[(6, ""), (1, "staff")]),
             access_opt_out: random.chance(75),
@@ -119,7 +120,8 @@ impl Settings {
         ];
         let texts = [
             ("ADOPT", self.adopt),
-            ("DEFAULT_SERVICE", self.default_service),
+            ("DEFAULT_SERVICE", self.default_service.map_or("", |_| DEFAULT_SERVICE)),
+            ("PUBLISH", self.default_service.unwrap_or_default()),
             ("DOMAIN_FILTER", self.domain_filter),
             ("ORIGIN_CONNECT_TIMEOUT", self.connect_timeout),
             ("CLUSTER_DOMAIN", self.cluster_domain),

@@ -199,11 +199,50 @@ fn each_group_becomes_an_endpoint_of_its_own() {
     assert_eq!(services("http://web:80"), [whole, images, api]);
 }
 
-#[test]
-fn a_default_service_publishes_what_names_none() {
+/// What the default service makes of an endpoint with these properties and this target.
+fn defaulted(settings: &Settings, target: &str, said: &[(&str, &str)]) -> Option<String> {
+    let kind = if target == "192.0.2.1" { "A" } else { "CNAME" };
+    let adjusted = adjust(&[endpoint("a.example.com", kind, target, said)], settings).endpoints;
+    assert_eq!(adjust(&adjusted, settings).endpoints, adjusted, "{said:?}");
+    assert!(adjusted.len() <= 1, "{adjusted:?}");
+    let service = |endpoint: &Endpoint| endpoint.property("webhook/tunnel-service").map(str::to_owned);
+    adjusted.first().map(|endpoint| service(endpoint).unwrap_or_else(|| "invalid".to_owned()))
+}
+
+fn with_default_service() -> Settings {
     let mut settings = settings();
     settings.policy.default_service =
         Some(ServiceTemplate::parse("http://{name}.{namespace}.svc:80").expect("valid"));
+    settings
+}
+
+/// ExternalDNS 0.22 reads annotations under another prefix. What was kept out by one was published, all of it at once.
+#[test]
+fn a_default_service_is_only_for_what_carries_a_property_of_this_program() {
+    let settings = with_default_service();
+    let tunnel = format!("{HOME}.cfargotunnel.com");
+    let address = "192.0.2.1";
+    for (label, target, said, expected) in [
+        ("an address", address, &[][..], None),
+        ("another CNAME", "lb.test", &[], None),
+        ("another webhook's property", address, &[("webhook/unifi-x", "1"), ("aws/weight", "1")], None),
+        ("an opt-out", address, &[("webhook/tunnel", "false")], None),
+        ("the default tunnel", address, &[("webhook/tunnel", "true")], Some("http://web.shop.svc:80")),
+        ("a tunnel by name", "lb.test", &[("webhook/tunnel", "home")], Some("http://web.shop.svc:80")),
+        ("a path", address, &[("webhook/tunnel-path", "^/x")], Some("http://web.shop.svc:80")),
+        ("a login", address, &[("webhook/access-policy", "none")], Some("http://web.shop.svc:80")),
+        ("a typing mistake", address, &[("webhook/origin-no-tls-verfy", "true")], Some("invalid")),
+        ("the tunnel's own hostname", &tunnel, &[], Some("none")),
+        ("a service", "http://other:80", &[], Some("http://other:80")),
+    ] {
+        assert_eq!(defaulted(&settings, target, said).as_deref(), expected, "{label}");
+    }
+}
+
+#[test]
+fn where_everything_is_published_the_default_service_is_for_what_names_none() {
+    let mut settings = with_default_service();
+    settings.policy.publish_all = true;
     let tunnel = format!("{HOME}.cfargotunnel.com");
     let table = [
         ("an address", endpoint("a.example.com", "A", "192.0.2.1", &[]), Some("http://web.shop.svc:80")),
@@ -218,6 +257,34 @@ fn a_default_service_publishes_what_names_none() {
         let service = adjusted.first().and_then(|endpoint| endpoint.property("webhook/tunnel-service"));
         assert_eq!(service, expected, "{label}");
     }
+}
+
+#[test]
+fn a_rule_for_the_whole_hostname_beside_paths_is_defaulted_only_if_it_is_asked_for() {
+    let settings = with_default_service();
+    let group = [("webhook/tunnel-service.api", "http://api:80"), ("webhook/tunnel-path.api", "^/api")];
+    let rules = |said: &[(&str, &str)]| {
+        let said = [&group[..], said].concat();
+        let adjusted = adjust(&[endpoint("a.example.com", "A", "192.0.2.1", &said)], &settings).endpoints;
+        adjusted.into_iter().map(|endpoint| endpoint.set_identifier).collect::<Vec<_>>()
+    };
+    assert_eq!(rules(&[]), ["^/api"]);
+    assert_eq!(rules(&[("webhook/tunnel", "true")]), ["", "^/api"]);
+}
+
+#[test]
+fn true_is_the_default_tunnel_unless_a_tunnel_is_called_so() {
+    let said = [("webhook/tunnel", "true"), ("webhook/tunnel-service", "http://web:80")];
+    let target = |settings: &Settings, target: &str| {
+        let read = read_one(&endpoint("a.example.com", "CNAME", target, &said), settings);
+        read.publication.is_ok().then(|| read.endpoint.targets.concat())
+    };
+    assert_eq!(target(&settings(), "lb.test"), Some(format!("{HOME}.cfargotunnel.com")));
+    assert_eq!(target(&settings(), &format!("{OFFICE}.cfargotunnel.com")), None, "two tunnels are named");
+    let mut tunnels = settings().tunnels().to_vec();
+    tunnels[1].name = "true".into();
+    let called = Settings::new(Policy::new("default"), tunnels.remove(0), tunnels);
+    assert_eq!(target(&called, "lb.test"), Some(format!("{OFFICE}.cfargotunnel.com")));
 }
 
 #[test]

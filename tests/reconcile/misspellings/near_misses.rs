@@ -261,7 +261,10 @@ fn what_is_another_providers_makes_no_record_ours_and_nothing_invalid() {
 
     let mut settings = FakeCloudflare::new(&[], &[]).settings();
     settings.policy.default_service = Some(ServiceTemplate::parse(DEFAULT_SERVICE).expect("a template"));
-    let adjusted = adjust::adjust(&endpoints(OF_OTHERS, Beside::Address), &settings).endpoints;
+    let adjusted = |settings: &_| adjust::adjust(&endpoints(OF_OTHERS, Beside::Address), settings).endpoints;
+    assert_eq!(adjusted(&settings), [], "the default service is for what carries a property of ours");
+    settings.policy.publish_all = true;
+    let adjusted = adjusted(&settings);
     assert_eq!(adjusted.len(), OF_OTHERS.len());
     for endpoint in adjusted {
         assert_eq!(endpoint.provider_specific, [Property::new("webhook/tunnel-service", SERVICE)]);
@@ -418,6 +421,7 @@ fn a_target_that_is_no_name_is_refused_as_a_target() {
                 let mut cloudflare = FakeCloudflare::new(&[], &[]);
                 let template = ServiceTemplate::parse(DEFAULT_SERVICE).expect("a template");
                 cloudflare.default_service = has_default_service.then_some(template);
+                cloudflare.publish_all = has_default_service;
                 cloudflare.run_loop(&[right.endpoint()], usize::MAX);
                 let before = Served::of(&cloudflare, HOSTNAME);
                 let plan = cloudflare.run_loop(&[Object::new("CNAME", target, &[]).endpoint()], usize::MAX);

@@ -17,6 +17,15 @@ pub(crate) const DEFAULT_SERVICE: &str = "http://{name}.{namespace}.svc:80";
 const DEFAULTED: &str = "http://web.shop.svc:80";
 const RESOURCE: &str = "ingress/shop/web";
 
+/// What gets `DEFAULT_SERVICE` where it names no service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defaulted {
+    Nothing,
+    /// A rule that is asked for by a property.
+    Annotated,
+    All,
+}
+
 const IP_RULES: &str = r#"[{"prefix":"10.0.0.0/8","ports":[443],"allow":true}]"#;
 
 /// Options that limit nothing: the property's name, a text, the field and its JSON.
@@ -69,7 +78,7 @@ impl Object {
 
     /// What it asks for, as the documents have it: what is said without a group holds for every group, the path
     /// excepted.
-    pub(crate) fn asks_for(&self, has_default_service: bool) -> Served {
+    pub(crate) fn asks_for(&self, defaulted: Defaulted) -> Served {
         let tunnel = match self.said("webhook/tunnel") {
             Some("false") => return Served::default(),
             Some("office") => "office",
@@ -78,16 +87,22 @@ impl Object {
         };
         let is_service = self.target().contains("://");
         let leads_to_tunnel = self.target().ends_with(".cfargotunnel.com");
+        let default = (defaulted != Defaulted::Nothing && !leads_to_tunnel).then_some(DEFAULTED);
+        let is_base_asked_for =
+            defaulted == Defaulted::All || self.properties.iter().any(|(name, _)| !name.contains('.'));
         let base_service = self
             .said("webhook/tunnel-service")
             .or_else(|| is_service.then(|| self.target()))
-            .or_else(|| (has_default_service && !leads_to_tunnel).then_some(DEFAULTED));
+            .or_else(|| default.filter(|_| is_base_asked_for));
         let groups: BTreeSet<&str> =
             self.properties.iter().filter_map(|(name, _)| Some(name.split_once('.')?.1)).collect();
         let rule = |group: &str| {
             let own = |name: &str| self.said(&format!("{name}{group}"));
             let said = |name: &str| own(name).or_else(|| self.said(name));
-            let service = own("webhook/tunnel-service").or(base_service)?.to_owned();
+            let service = own("webhook/tunnel-service")
+                .or(base_service)
+                .or_else(|| default.filter(|_| !group.is_empty()))?;
+            let service = service.to_owned();
             let prefix = own("webhook/tunnel-path-prefix").map(|prefix| format!("^{prefix}(/|$)"));
             let path = prefix.or_else(|| own("webhook/tunnel-path").map(str::to_owned)).unwrap_or_default();
             Some(ServedRule { tunnel, path, service, origin_request: origin_request(&said) })
@@ -205,17 +220,30 @@ pub(crate) fn any_draft() -> impl Strategy<Value = Draft> {
         ("CNAME", tunnel_id(OFFICE).hostname()),
         ("CNAME", "lb.example.net".to_owned()),
     ]);
-    let tunnel = prop::sample::select(vec![None, None, None, Some("home"), Some("office"), Some("false")]);
+    let tunnel = prop::sample::select(vec![
+        None,
+        None,
+        None,
+        Some("home"),
+        Some("office"),
+        Some("true"),
+        Some("false"),
+    ]);
     (target, tunnel, base, prop::option::of(api), prop::option::of(images))
         .prop_map(|(target, tunnel, base, api, images)| Draft { target, tunnel, base, api, images })
 }
 
 impl Draft {
     /// A valid object: it names a service where it needs one, a group of it has a path, and no two rules share one.
-    pub(crate) fn object(self, has_default_service: bool) -> Object {
+    pub(crate) fn object(self, defaulted: Defaulted) -> Object {
         let Self { target: (record_type, target), tunnel, mut base, api, images } = self;
         let leads_to_tunnel = target.ends_with(".cfargotunnel.com");
-        let is_served = target.contains("://") || (has_default_service && !leads_to_tunnel);
+        let is_defaulted = match defaulted {
+            Defaulted::Nothing => false,
+            Defaulted::Annotated => !base.is_bare() || tunnel.is_some(),
+            Defaulted::All => true,
+        };
+        let is_served = target.contains("://") || (is_defaulted && !leads_to_tunnel);
         let mut groups: Vec<(&str, Part)> = [(".api", api), (".images", images)]
             .into_iter()
             .filter_map(|(name, group)| Some((name, group?)))

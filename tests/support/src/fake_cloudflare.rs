@@ -90,6 +90,7 @@ pub struct FakeCloudflare {
     /// The settings' `ORIGIN_*`.
     pub origin_defaults: OriginRequest,
     pub default_service: Option<ServiceTemplate>,
+    pub publish_all: bool,
 }
 
 impl FakeCloudflare {
@@ -164,6 +165,7 @@ impl FakeCloudflare {
             registry: Registry::Noop,
             origin_defaults: OriginRequest::default(),
             default_service: None,
+            publish_all: false,
             adopt: Adopt::default(),
             namespace_guard: None,
             access_guard: false,
@@ -187,6 +189,7 @@ impl FakeCloudflare {
         settings.policy.ownership = self.ownership;
         settings.policy.origin_defaults.clone_from(&self.origin_defaults);
         settings.policy.default_service.clone_from(&self.default_service);
+        settings.policy.publish_all = self.publish_all;
         settings.policy.adopt.clone_from(&self.adopt);
         settings.policy.namespace_guard.clone_from(&self.namespace_guard);
         settings.policy.access_guard = self.access_guard;

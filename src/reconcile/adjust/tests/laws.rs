@@ -91,6 +91,7 @@ proptest! {
     fn adjusting_twice_changes_nothing(
         endpoints in prop::collection::vec(any_endpoint(), 0..6),
         default in prop::option::of(prop::sample::select(vec!["http://{name}:80", "http://web:80"])),
+        publish_all in any::<bool>(),
         origin_defaults in prop::sample::subsequence(
             vec![
                 value(OriginOption::ConnectTimeout, "5s"),
@@ -101,6 +102,7 @@ proptest! {
     ) {
         let mut settings = settings();
         settings.policy.origin_defaults = origin_defaults.into_iter().collect();
+        settings.policy.publish_all = publish_all;
         settings.policy.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
         let once = adjust(&endpoints, &settings).endpoints;
         let twice = adjust(&once, &settings).endpoints;
