@@ -21,14 +21,19 @@ const PREFIXES: [&str; 10] = [
     "MASS_DELET",
 ];
 
-/// Settings that limit what is published, or who may reach it. One of them that is misspelled must not be ignored.
-const LIMITS: [&str; 6] = [
+/// Settings that limit what is published or written, or who may reach it. One of them that is misspelled must not be
+/// ignored.
+const LIMITS: [&str; 10] = [
     "ACCESS_GUARD",
     "ACCESS_OPT_OUT",
     "ACCESS_POLICIES",
     "DEFAULT_ACCESS_POLICY",
+    "DRY_RUN",
+    "EXCLUDE_DOMAIN_FILTER",
     "MASS_DELETION_LIMIT",
     "NAMESPACE_GUARD",
+    "OWNER_ID",
+    "PUBLISH",
 ];
 
 /// The primary name of every setting.
@@ -177,7 +182,7 @@ mod tests {
         }
     }
 
-    /// A Service called `cf`, `origin`, `cf-tunnel` or `server` puts all of these into every pod of its namespace.
+    /// A Service called `cf`, `origin`, `cf-tunnel`, `server` or `dryrun` puts all of these into every pod of its namespace.
     #[test]
     fn what_kubernetes_and_cloudflared_put_there_is_not_told_of() {
         for (name, value) in [
@@ -190,6 +195,11 @@ mod tests {
             ("CF_TUNNEL_PORT_8080_TCP_PORT", "8080"),
             ("CF_TUNNEL_PORT_53_UDP_PROTO", "udp"),
             ("SERVER_PORT_80_TCP", "tcp://10.0.0.1:80"),
+            ("DRYRUN_SERVICE_HOST", "10.0.0.1"),
+            ("DRYRUN_PORT", "tcp://10.0.0.1:80"),
+            ("OWNER_ID_PORT_80_TCP", "tcp://10.0.0.1:80"),
+            ("PUBLISH_SERVICE_PORT", "80"),
+            ("PUBLISH_PORT", "tcp://10.0.0.1:80"),
             ("TUNNEL_TOKEN", "x"),
             ("TUNNEL_METRICS", "0.0.0.0:1"),
             ("PATH", "/bin"),

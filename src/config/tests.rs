@@ -158,6 +158,11 @@ fn a_misspelled_setting_that_limits_what_is_published_is_a_mistake() {
         ("ACESS_GUARD", "ACCESS_GUARD"),
         ("DEFAULT_ACCESS_POLICIES", "DEFAULT_ACCESS_POLICY"),
         ("MASS_DELETE_LIMIT", "MASS_DELETION_LIMIT"),
+        ("DRYRUN", "DRY_RUN"),
+        ("DRY_RUNN", "DRY_RUN"),
+        ("OWNERID", "OWNER_ID"),
+        ("EXCLUDE_DOMAIN_FILTERS", "EXCLUDE_DOMAIN_FILTER"),
+        ("PUBLISHED", "PUBLISH"),
     ] {
         let mistakes = read(&with(name, "x")).expect_err(name);
         let [Mistake { variable, problem }] = &mistakes[..] else { panic!("{mistakes:?}") };
