@@ -23,7 +23,7 @@ const PREFIXES: [&str; 10] = [
 
 /// Settings that limit what is published or written, or who may reach it. One of them that is misspelled must not be
 /// ignored.
-const LIMITS: [&str; 10] = [
+const LIMITS: [&str; 9] = [
     "ACCESS_GUARD",
     "ACCESS_OPT_OUT",
     "ACCESS_POLICIES",
@@ -33,7 +33,6 @@ const LIMITS: [&str; 10] = [
     "MASS_DELETION_LIMIT",
     "NAMESPACE_GUARD",
     "OWNER_ID",
-    "PUBLISH",
 ];
 
 /// The primary name of every setting.
@@ -198,8 +197,6 @@ mod tests {
             ("DRYRUN_SERVICE_HOST", "10.0.0.1"),
             ("DRYRUN_PORT", "tcp://10.0.0.1:80"),
             ("OWNER_ID_PORT_80_TCP", "tcp://10.0.0.1:80"),
-            ("PUBLISH_SERVICE_PORT", "80"),
-            ("PUBLISH_PORT", "tcp://10.0.0.1:80"),
             ("TUNNEL_TOKEN", "x"),
             ("TUNNEL_METRICS", "0.0.0.0:1"),
             ("PATH", "/bin"),
