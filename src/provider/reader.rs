@@ -406,7 +406,7 @@ mod tests {
             arrived.notify_all();
             let enough = (*count).div_ceil(limits::PARALLEL_READS) * limits::PARALLEL_READS;
             let (count, timeout) =
-                arrived.wait_timeout_while(count, Duration::from_secs(10), |count| *count < enough).unwrap();
+                arrived.wait_timeout_while(count, Duration::from_secs(60), |count| *count < enough).unwrap();
             drop(count);
             assert!(!timeout.timed_out(), "the others never came");
             Ok::<_, Error>(*task)

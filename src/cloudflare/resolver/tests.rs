@@ -207,6 +207,7 @@ fn the_address_that_connected_stays_in_front_after_the_next_lookup() {
 fn addresses_are_used_for_an_hour_where_the_name_cannot_be_looked_up_any_more() {
     for hangs in [false, true] {
         let (clock, asked) = (FakeClock::new(), Asked::default());
+        let (begun, begins) = mpsc::channel();
         let answers = {
             let asked = Arc::clone(&asked);
             move |_: &str| {
@@ -214,6 +215,7 @@ fn addresses_are_used_for_an_hour_where_the_name_cannot_be_looked_up_any_more() 
                 match lookups {
                     1 => Ok(vec![ADDRESS]),
                     _ if hangs => loop {
+                        let _ = begun.send(());
                         thread::park();
                     },
                     _ => Err(io::Error::other("try again")),
@@ -221,8 +223,9 @@ fn addresses_are_used_for_an_hour_where_the_name_cannot_be_looked_up_any_more() 
             }
         };
         let resolver = CachingResolver::with_lookup(clock.clone(), recording(&asked, answers));
-        let resolved = || resolve_within(&resolver, "http://localhost/", Duration::from_millis(20));
-        resolved().unwrap();
+        resolve(&resolver, "http://localhost/").unwrap();
+        let patience = if hangs { Duration::from_millis(20) } else { RESOLVE_TIMEOUT };
+        let resolved = || resolve_within(&resolver, "http://localhost/", patience);
         for is_in_doubt in [false, true] {
             if is_in_doubt {
                 resolver.forget();
@@ -233,6 +236,9 @@ fn addresses_are_used_for_an_hour_where_the_name_cannot_be_looked_up_any_more() 
         clock.advance(RESOLVE_OLD_MAX_AGE);
         let expected = if hangs { "localhost: timed out" } else { "localhost: try again" };
         assert_eq!(problem(resolved()), expected);
+        if hangs {
+            begins.recv().unwrap();
+        }
         assert_eq!(asked.lock().unwrap().len(), if hangs { 2 } else { 4 });
     }
 }
