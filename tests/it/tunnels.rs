@@ -1,7 +1,5 @@
 //! Several tunnels in one process: which hostname goes through which, and what happens when one changes or is gone.
 
-use std::sync::{Arc, Mutex};
-
 use cloudflare_emulator::{Cloudflare, ConfigSource, Fault, Matcher, Visit, catch_all};
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
@@ -80,56 +78,6 @@ fn each_hostname_goes_through_the_tunnel_it_names_and_all_others_through_the_fir
     assert_eq!((calls.reads, calls.writes), (3 + 1, 0), "each tunnel and the zone");
     settle(program.external_dns(), &harness.cloudflare, &[]).expect("withdrawn");
     assert_eq!((harness.rules().len(), harness.cnames().len()), (1, 0));
-}
-
-/// What visitors of a hostname's paths get is looked at after every write, whichever of them goes wrong.
-#[test]
-fn a_hostname_that_moves_is_served_after_every_write_whatever_is_interrupted() {
-    const WRITES: usize = 5;
-    let paths = [("", "/"), ("^/api$", "/api"), ("^/img$", "/img")];
-    let on = |tunnel: &str| paths.map(|(path, _)| through(tunnel, "web.example.com", path, "http://web:80"));
-    for interrupted in 0..=WRITES {
-        for fault in [Fault::Reset, Fault::DoneButUnanswered] {
-            let (harness, office) = two_tunnels();
-            let program = harness.start_with(&BOTH);
-            settle(program.external_dns(), &harness.cloudflare, &on("home")).expect("published");
-            let label = format!("{fault:?} at write {interrupted}");
-            let lost = Arc::new(Mutex::new(Vec::new()));
-            for nth in 1..=3 * WRITES {
-                let lost = Arc::clone(&lost);
-                harness.cloudflare.edit_after(Matcher::writes(), nth, move |cloudflare| {
-                    for (_, asked) in paths {
-                        match served(cloudflare, "web.example.com", asked) {
-                            Ok((_, service)) if service == "http://web:80" => {}
-                            other => {
-                                lost.lock().unwrap().push(format!("{asked} after write {nth}: {other:?}"))
-                            }
-                        }
-                    }
-                });
-            }
-            if interrupted > 0 {
-                harness.cloudflare.fault(Matcher::writes(), interrupted, fault);
-            }
-            harness.cloudflare.take_calls();
-            for _ in 0..2 {
-                let _ = program.external_dns().run_loop(&on("office"));
-            }
-            let writes = harness.cloudflare.take_calls().iter().filter(|call| call.is_write()).count();
-            assert!(interrupted > 0 || writes == WRITES, "{writes} writes move it");
-            // What the process knew is gone with it.
-            drop(program);
-            let program = harness.start_with(&BOTH);
-            settle(program.external_dns(), &harness.cloudflare, &on("office")).expect(&label);
-            assert_eq!(*lost.lock().unwrap(), [""; 0], "{label}");
-            assert_eq!(tunnel_of(&harness, "web.example.com"), Some(office), "{label}");
-            assert_eq!(
-                harness.rules(),
-                [r#"{"service":"http_status:404"}"#],
-                "{label}: nothing stays behind"
-            );
-        }
-    }
 }
 
 #[test]
