@@ -97,7 +97,7 @@ sweeps:
 # The static binary under hostile clients and on a loaded machine: tests that need seconds of real time.
 [group('test')]
 real-time *only: static
-    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' cargo test --locked --test real_time {{ only }}
+    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' cargo test --locked --test real_time -- --test-threads=1 {{ only }}
 
 # What a hostile neighbour can make the static binary take of the memory: it has to stay within 32 MiB.
 [group('test')]
