@@ -9,6 +9,7 @@ use std::thread;
 
 use test_support::harness::Harness;
 use test_support::process::{Process, other_binary};
+use test_support::raw_http::Client;
 
 const MIB: usize = 1024 * 1024;
 
@@ -144,7 +145,7 @@ fn sixteen_bodies_at_once_stay_within_it_and_external_dns_is_served() {
             served
         });
         let hostile: Vec<_> = (0..16)
-            .map(|_| scope.spawn(|| external_dns.call("POST", "/adjustendpoints", &body).status))
+            .map(|_| scope.spawn(|| Client::connect(external_dns.api).post("/adjustendpoints", &body).status))
             .collect();
         let mut statuses = Vec::new();
         for hostile in hostile {
