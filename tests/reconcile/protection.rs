@@ -556,6 +556,19 @@ fn the_word_that_opens_a_path_is_refused_where_somebody_elses_application_protec
     assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "/q", OPEN)])), [""; 0]);
 }
 
+#[test]
+fn the_word_that_opens_is_invalid_where_access_opt_out_is_false() {
+    for opt_out in [true, false] {
+        let mut cloudflare = cloudflare();
+        run(&mut cloudflare, &[at(NAME, "", "staff")]);
+        cloudflare.access_opt_out = opt_out;
+        let plan = run(&mut cloudflare, &[at(NAME, "", OPEN)]);
+        let (refused, left): (&[&str], &[&str]) = if opt_out { (&[], &[]) } else { (&["invalid"], &[NAME]) };
+        assert_eq!(labels(&plan), refused);
+        assert_eq!(locked(&cloudflare), left);
+    }
+}
+
 /// Only `none` opens what `DEFAULT_ACCESS_POLICY` protects, and with `ACCESS_OPT_OUT=false` nobody has another lock either.
 #[test]
 fn the_annotations_for_applications_kept_elsewhere_open_nothing_that_the_default_policy_protects() {
