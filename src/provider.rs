@@ -36,7 +36,7 @@ pub(crate) use crate::provider::access_reader::{
     APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ,
 };
 pub use crate::provider::adjustments::Adjustments;
-use crate::provider::memory::{SaidLines, SwallowedHostnames};
+use crate::provider::memory::SaidLines;
 use crate::provider::policies::PolicyReader;
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::readings::Readings;
@@ -70,8 +70,6 @@ pub struct Provider {
     adjustments: Adjustments,
     writer: Writer,
     said_notes: Mutex<SaidLines>,
-    swallowed_hostnames: Mutex<SwallowedHostnames>,
-    said_swallowed: Mutex<SaidLines>,
 }
 
 impl Provider {
@@ -112,8 +110,6 @@ impl Provider {
             adjustments: Adjustments::default(),
             writer,
             said_notes: Mutex::default(),
-            swallowed_hostnames: Mutex::default(),
-            said_swallowed: Mutex::default(),
         }
     }
 
@@ -206,8 +202,6 @@ impl Provider {
             values.set(Family::LeftApplications, &[], shown.left_applications as i64);
         }
         warn_of_news(&self.said_notes, shown.notes.iter().map(Note::line));
-        let swallowed = lock(&self.swallowed_hostnames).shown(&shown.endpoints);
-        warn_of_news(&self.said_swallowed, swallowed.iter().map(Note::line));
         Ok(shown.endpoints)
     }
 
@@ -217,24 +211,14 @@ impl Provider {
         let last = || self.readings.last();
         let adjusted = self.adjustments.adjust(wanted, settings, last, &*self.clock, deadline)?;
         self.look_at_wishes(adjusted.iter(), settings);
-        // ExternalDNS has to ask for everything that is not published yet.
-        if let Some(snapshot) = self.readings.recent() {
-            lock(&self.swallowed_hostnames).returned(&adjusted, |hostname| {
-                settings.policy.filter.matches(hostname) && !snapshot.holds(hostname, settings)
-            });
-        }
         Ok(adjusted)
     }
 
     fn apply(&self, incoming: &mut Incoming<'_>, deadline: Deadline) -> Result<(), RequestError> {
         let resolved = self.resolved()?;
-        let changes = planned_changes(incoming, &resolved.settings)
-            .inspect_err(|_| lock(&self.swallowed_hostnames).asked_for_something())?;
+        let changes = planned_changes(incoming, &resolved.settings)?;
         self.look_at_wishes(changes.create.iter().chain(&changes.update_new), &resolved.settings);
         let resolved = self.with_policies(resolved, deadline);
-        for endpoint in changes.create.iter().chain(&changes.update_new).chain(&changes.delete) {
-            lock(&self.swallowed_hostnames).asked_for(&endpoint.dns_name);
-        }
         self.writer.apply(&changes, &resolved, deadline)
     }
 }

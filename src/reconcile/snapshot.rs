@@ -242,11 +242,6 @@ impl Snapshot {
             || record.is_writable_txt() && is_txt_of(record, &settings.policy.owner)
     }
 
-    /// True if a record of the name is ours.
-    pub fn holds(&self, name: &str, settings: &Settings) -> bool {
-        !self.own_records_of(name, settings).is_empty()
-    }
-
     /// The TXT records that `owner` stores for `hostname`, in any zone, with their zones.
     pub fn txts_of(&self, hostname: &str, owner: &str) -> Vec<(&ZoneSnapshot, &Record)> {
         let digest = TxtStamp::digest_of(hostname);

@@ -22,7 +22,6 @@ var settingTrials = []trial{
 	{"no policy", []string{"It starts without `--policy`"}, startsWithoutPolicy},
 	{"crd", []string{"`--registry=crd`"}, hasTheRegistryCRD},
 	{"types", []string{"`--managed-record-types=CNAME` is enough, also for addresses"}, managesTypes},
-	{"swallowed", []string{"What its own `--domain-filter` swallows, the program's log names"}, swallowsDomains},
 	{"prefix", []string{"`--annotation-prefix` names another prefix"}, readsAnotherPrefix},
 	{"legacy prefix", []string{"`--enable-legacy-annotation-prefix` reads both prefixes"}, readsBothPrefixes},
 	{"annotation filter", []string{"`--annotation-filter` leaves the DNSEndpoints that fit"}, filtersByAnnotation},
@@ -154,18 +153,6 @@ func managesTypes(t *testing.T, bench *bench) []string {
 	}
 	pod.settles(t)
 	return []string{cell(bench.servesOwn(t, "named") && bench.servesOwn(t, "balanced"))}
-}
-
-func swallowsDomains(t *testing.T, bench *bench) []string {
-	bench.has(t, ingressOf("swallowed", targetOf("swallowed")))
-	pod, known := bench.starts(t, nil, "--source=ingress", "--domain-filter=example.org")
-	if !known {
-		t.Fatal("it does not know the filter")
-	}
-	named := within(negativePatience, func() bool {
-		return pod.program.Tells(`hostname="swallowed.example.com"`, "ExternalDNS does not ask for it")
-	})
-	return []string{cell(named && pod.calms(t) && !bench.servesOwn(t, "swallowed"))}
 }
 
 func readsAnotherPrefix(t *testing.T, bench *bench) []string {

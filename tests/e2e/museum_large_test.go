@@ -195,9 +195,6 @@ func aRequestOfFiveMegabytes(t *testing.T) string {
 	if !pod.program.Tells("WARN", "more hostnames of ours than fit into memory", "DOMAIN_FILTER") {
 		t.Error("nothing tells what to do")
 	}
-	if pod.program.Tells("ExternalDNS does not ask for it") {
-		t.Error("ExternalDNS is said not to ask for what it asks for in every loop")
-	}
 	pod.wants(t, tooMany)
 	pod.awaitLoops(t, 2) // The one that is under way asks for all still.
 	pod.passage.seen()

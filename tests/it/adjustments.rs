@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use cloudflare_emulator::Plan;
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock as _, Deadline};
 use external_dns_cloudflare_tunnel_webhook::limits::ADJUST_RESERVE;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use external_dns_cloudflare_tunnel_webhook::provider::Adjustments;
 use external_dns_cloudflare_tunnel_webhook::webhook::budget::Budget;
 use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Incoming, Shape};
 use test_support::clock::ManualClock;
+use test_support::fake_cloudflare;
 use test_support::harness::{Harness, endpoint, published};
-use test_support::{external_dns, fake_cloudflare};
 
 /// An endpoint that nobody read would count as not wanted, and be withdrawn.
 #[test]
@@ -45,34 +43,6 @@ fn how_many_endpoints_name_no_service_is_told_when_it_changes() {
         let lines = harness.log.lines_with(&["endpoints name no service and are not published"]);
         assert_eq!(lines.len(), told, "{desired:?}");
         assert!(lines[told - 1].contains(&format!("INFO {} endpoints", desired.len())), "{lines:?}");
-    }
-}
-
-/// A flag of ExternalDNS keeps it from asking, and it does not say so. What it shall not serve is not missed.
-#[test]
-fn a_hostname_that_external_dns_never_asks_for_is_told_once() {
-    let harness = Harness::new();
-    harness.cloudflare.add_zone("example.org", Plan::Free);
-    let program = harness.start_with(&[("DOMAIN_FILTER", "example.com")]);
-    let external_dns = program.external_dns();
-    let desired = ["swallowed.example.com", "asked.example.com", "filtered.example.org"]
-        .map(|name| published(name, "http://web:80"));
-    let told = || harness.log.lines_with(&["is wanted, and ExternalDNS does not ask for it"]);
-    for _ in 0..3 {
-        assert_eq!(told(), [""; 0]);
-        let current = external_dns.records().expect("shown");
-        let mut adjusted = external_dns.adjust(&desired).expect("adjusted");
-        adjusted.retain(|one| one.dns_name == "asked.example.com");
-        let changes = external_dns::plan(&current, &adjusted);
-        if changes != Changes::default() {
-            external_dns.apply(&changes).expect("published");
-        }
-    }
-    for _ in 0..2 {
-        external_dns.records().expect("shown");
-        let told = told();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with("WARN hostname=\"swallowed.example.com\""), "{told:?}");
     }
 }
 

@@ -8,28 +8,6 @@ use test_support::external_dns::TXT_BELOW;
 use test_support::harness::{Harness, endpoint, published};
 use test_support::process::Process;
 
-/// A flag such as `--managed-record-types=A` takes the CNAME out of what ExternalDNS plans, without a word.
-#[test]
-fn a_hostname_that_external_dns_swallows_is_named_once() {
-    let harness = Harness::new();
-    let (process, external_dns) = Process::start_ready(&harness, &[]);
-    let desired =
-        [published("web.example.com", "http://web:80"), published("lost.example.com", "http://web:80")];
-    for _ in 0..6 {
-        external_dns.run_loop_without(&desired, "lost.example.com").expect("answered");
-    }
-    // Asked for at last.
-    external_dns.run_loop(&desired).expect("published");
-    let (_, _, said) = process.end_with("TERM");
-    let lines: Vec<&String> = said.iter().filter(|line| line.contains("does not ask for it")).collect();
-    assert_eq!(lines.len(), 1, "{said:#?}");
-    assert!(
-        lines[0].contains("hostname=\"lost.example.com\" resource=\"ingress/shop/web\" is wanted"),
-        "{lines:?}"
-    );
-    assert!(lines[0].contains("--managed-record-types"), "{lines:?}");
-}
-
 /// Another program that changes our record back has to be found by whoever reads the log.
 #[test]
 fn a_write_that_is_undone_every_time_is_named_once_with_what_differs() {

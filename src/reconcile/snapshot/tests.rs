@@ -55,17 +55,6 @@ fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
 }
 
 #[test]
-fn a_name_is_held_by_a_record_of_ours_alone() {
-    let stamped = record("a.example.com", "CNAME", TARGET, "external-dns owner=default rules=-");
-    let theirs = record("b.example.com", "CNAME", TARGET, "");
-    let snapshot =
-        Snapshot { zones: vec![zone("example.com", vec![stamped, theirs])], ..Snapshot::default() };
-    let held =
-        ["a.example.com", "b.example.com", "c.example.com"].map(|name| snapshot.holds(name, &settings()));
-    assert_eq!(held, [true, false, false]);
-}
-
-#[test]
 fn of_other_rules_only_those_of_the_hostname_are_added() {
     let digest = |text: &str| Digest::parse(text).expect("a digest");
     let mut other = OwnRules::default();

@@ -77,14 +77,8 @@ impl ExternalDns {
     /// One loop: read, adjust, plan, and apply where there is something to apply. The error is the status of the first
     /// answer that is not a success.
     pub fn run_loop(self, desired: &[Endpoint]) -> Result<Changes, u16> {
-        self.run_loop_without(desired, "")
-    }
-
-    /// The same with a flag that keeps `swallowed` out of what is planned.
-    pub fn run_loop_without(self, desired: &[Endpoint], swallowed: &str) -> Result<Changes, u16> {
         let current = self.records()?;
-        let mut adjusted = self.adjust(desired)?;
-        adjusted.retain(|endpoint| endpoint.dns_name != swallowed);
+        let adjusted = self.adjust(desired)?;
         let changes = self.registry.plan(&current, &adjusted);
         if changes != Changes::default() {
             self.apply(&changes)?;
