@@ -1,7 +1,7 @@
 //! Sends every call: with credentials, within the rate limit, and again if it is a read that may succeed.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,8 @@ pub struct Client {
     /// A call failed in a way that suggests that the credentials or the tunnels have changed.
     in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
+    /// The `Date` of the last answer, in seconds since 1970; 0 if there was none.
+    date: AtomicI64,
     /// The time of the last write that was lost with its connection.
     write_lost_at: Mutex<Option<Instant>>,
     jitter: Jitter,
@@ -80,6 +82,7 @@ impl Client {
             credential_file: None,
             in_doubt: AtomicBool::new(false),
             limiter: Mutex::default(),
+            date: AtomicI64::new(0),
             write_lost_at: Mutex::default(),
             jitter,
             metrics: Arc::default(),
@@ -149,6 +152,11 @@ impl Client {
     /// The calls that may be sent at once, of those granted for five minutes.
     pub fn calls_left(&self) -> u32 {
         u32::try_from(self.limiter().calls_left(self.clock.now())).unwrap_or(u32::MAX)
+    }
+
+    /// The time at Cloudflare as its last answer told, in seconds since 1970. The clock of this machine may be wrong.
+    pub fn date_unix_seconds(&self) -> Option<i64> {
+        Some(self.date.load(Ordering::Relaxed)).filter(|date| *date > 0)
     }
 
     pub(super) fn credentials(&self) -> Arc<Credentials> {
@@ -394,6 +402,9 @@ impl Client {
     ) -> Context<'a> {
         if let Some(header) = &response.rate_limit {
             self.limiter().observe(header, self.clock.now());
+        }
+        if let Some(date) = response.date.as_deref().and_then(retry::seconds_since_1970) {
+            self.date.store(date, Ordering::Relaxed);
         }
         let retry_after = response.retry_after.as_deref();
         Context {

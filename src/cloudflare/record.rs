@@ -64,6 +64,8 @@ struct WireRecord {
     meta: WireMeta,
     #[serde(default, deserialize_with = "null_is_default")]
     created_on: Box<str>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    modified_on: Box<str>,
 }
 
 #[derive(Default, Deserialize)]
@@ -85,10 +87,14 @@ impl<'de> Deserialize<'de> for Record {
             ttl: wire.ttl,
             comment: wire.comment,
             read_only: wire.meta.read_only,
-            created_unix_seconds: unix_seconds_of(&wire.created_on)
-                .and_then(|seconds| u32::try_from(seconds).ok()),
+            created_unix_seconds: seconds_of(&wire.created_on),
+            modified_unix_seconds: seconds_of(&wire.modified_on),
         })
     }
+}
+
+fn seconds_of(instant: &str) -> Option<u32> {
+    unix_seconds_of(instant).and_then(|seconds| u32::try_from(seconds).ok())
 }
 
 impl Client {
@@ -157,6 +163,7 @@ mod tests {
             comment: "".into(),
             read_only: false,
             created_unix_seconds: None,
+            modified_unix_seconds: None,
         };
         assert_eq!(
             records,
@@ -171,6 +178,7 @@ mod tests {
                     ttl: 1,
                     comment: "edt=1".into(),
                     created_unix_seconds: Some(1_767_225_600),
+                    modified_unix_seconds: Some(1_769_904_000),
                     ..record(
                         "r2",
                         "app.example.com",

@@ -93,7 +93,7 @@ pub(super) fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
 }
 
 /// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, the only form of date that HTTP still lets servers write.
-fn seconds_since_1970(text: &str) -> Option<i64> {
+pub(super) fn seconds_since_1970(text: &str) -> Option<i64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (_, date) = text.trim().split_once(", ")?;

@@ -25,6 +25,8 @@ pub struct Record {
     /// The creation time, in whole seconds since 1970; `None` if it is missing or unreadable. A change does not affect
     /// it.
     pub created_unix_seconds: Option<u32>,
+    /// The time of the last change, likewise.
+    pub modified_unix_seconds: Option<u32>,
 }
 
 impl Record {
@@ -84,6 +86,7 @@ mod tests {
                 comment: "".into(),
                 read_only,
                 created_unix_seconds: None,
+                modified_unix_seconds: None,
             };
             assert_eq!(record.is_writable_txt(), is_writable, "{kind} {read_only}");
         }

@@ -208,6 +208,7 @@ impl SnapshotReader {
         }
         snapshot.access =
             self.access.reading(access, &self.client, account, &*self.clock, budget.for_access());
+        snapshot.date_unix_seconds = self.client.date_unix_seconds();
         snapshot.live_elsewhere = self.live_elsewhere(account, settings, &snapshot, deadline)?;
         Ok(snapshot)
     }

@@ -148,6 +148,7 @@ pub(super) fn record_write(
             comment,
             read_only: _,
             created_unix_seconds: _,
+            modified_unix_seconds: _,
         } = record;
         let _ = writeln!(found, "{kind} {content} {proxied} {comment}");
     }

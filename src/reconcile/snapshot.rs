@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub live_elsewhere: BTreeSet<TunnelId>,
     /// What is known of Cloudflare Access.
     pub access: AccessReading,
+    /// The time at Cloudflare when it was read, in seconds since 1970; `None` if no answer told it.
+    pub date_unix_seconds: Option<i64>,
 }
 
 /// One zone and its records.

@@ -232,6 +232,7 @@ mod tests {
             comment: stamp.render(100).expect("it has room").into(),
             read_only: false,
             created_unix_seconds: None,
+            modified_unix_seconds: None,
         };
         let zone = Zone {
             id: ZoneId::new("z1"),

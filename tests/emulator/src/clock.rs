@@ -44,6 +44,11 @@ impl Clock {
         BIRTH_UNIX_SECONDS + self.now().as_secs()
     }
 
+    /// The time as it stands in the header `Date`.
+    pub(crate) fn http_date(self) -> String {
+        http_date(self.unix_seconds())
+    }
+
     /// The time as Cloudflare writes it.
     pub(crate) fn timestamp(self) -> String {
         timestamp(self.unix_seconds())
@@ -52,8 +57,30 @@ impl Clock {
 
 /// RFC 3339 in UTC.
 fn timestamp(unix_seconds: u64) -> String {
-    let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let (year, month, day) = civil_date(unix_seconds / 86_400);
+    let (hour, minute, second) = time_of_day(unix_seconds);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.000000Z")
+}
+
+/// RFC 9110, section 5.6.7.
+fn http_date(unix_seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let days = unix_seconds / 86_400;
+    let (year, month, day) = civil_date(days);
+    let (hour, minute, second) = time_of_day(unix_seconds);
+    let (weekday, month) = (DAYS[days as usize % 7], MONTHS[month as usize - 1]);
+    format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
+}
+
+fn time_of_day(unix_seconds: u64) -> (u64, u64, u64) {
+    let seconds = unix_seconds % 86_400;
+    (seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Year, month and day, from the days since 1970.
+fn civil_date(days: u64) -> (u64, u64, u64) {
     // Counted from 1 March of year 0, so that the leap day is the last of its year.
     let day_of_era = (days + 719_468) % 146_097;
     let era = (days + 719_468) / 146_097;
@@ -62,8 +89,7 @@ fn timestamp(unix_seconds: u64) -> String {
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.000000Z")
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
@@ -81,5 +107,11 @@ mod tests {
         ] {
             assert_eq!(timestamp(seconds), expected);
         }
+    }
+
+    #[test]
+    fn dates_of_http_name_the_weekday() {
+        assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(http_date(BIRTH_UNIX_SECONDS), "Thu, 01 Jan 2026 00:00:00 GMT");
     }
 }

@@ -175,9 +175,9 @@ fn malformed(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::
     io::Error::new(io::ErrorKind::InvalidData, cause)
 }
 
-/// The bytes of an answer. `keep_alive` says whether the connection stays open after it.
-pub(crate) fn answer_bytes(answer: &Answer, keep_alive: bool) -> Vec<u8> {
-    let mut head = format!("HTTP/1.1 {} {}\r\n", answer.status, reason(answer.status));
+/// The bytes of an answer of that `date`. `keep_alive` says whether the connection stays open after it.
+pub(crate) fn answer_bytes(answer: &Answer, date: &str, keep_alive: bool) -> Vec<u8> {
+    let mut head = format!("HTTP/1.1 {} {}\r\ndate: {date}\r\n", answer.status, reason(answer.status));
     let has_type = answer.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     if !has_type {
         head.push_str("content-type: application/json\r\n");

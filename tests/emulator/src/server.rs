@@ -178,10 +178,14 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> End {
     let _ = stream.set_nodelay(true);
     let mut unread = Vec::new();
     while let Ok(Some(request)) = read_request(&mut stream, &mut unread) {
-        let (bytes, keep_alive) = match respond(shared, &request) {
-            Reaction::Answer(answer) => (answer_bytes(&answer, request.keep_alive), request.keep_alive),
+        let reaction = respond(shared, &request);
+        let date = shared.lock().cloudflare.clock.http_date();
+        let (bytes, keep_alive) = match reaction {
+            Reaction::Answer(answer) => {
+                (answer_bytes(&answer, &date, request.keep_alive), request.keep_alive)
+            }
             Reaction::Half(answer) => {
-                let mut bytes = answer_bytes(&answer, false);
+                let mut bytes = answer_bytes(&answer, &date, false);
                 bytes.truncate(bytes.len() - answer.body.len().div_ceil(2));
                 (bytes, false)
             }

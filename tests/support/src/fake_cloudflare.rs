@@ -245,6 +245,7 @@ impl FakeCloudflare {
             read_only: false,
             // One write later than what stood before.
             created_unix_seconds: u32::try_from(self.writes).ok(),
+            modified_unix_seconds: u32::try_from(self.writes).ok(),
         });
     }
 

@@ -116,6 +116,7 @@ impl Fixture {
             comment: comment.into(),
             read_only: false,
             created_unix_seconds: None,
+            modified_unix_seconds: None,
         });
         self.snapshot.zones.push(ZoneSnapshot::new(zone.zone, records));
         self
