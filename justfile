@@ -281,7 +281,7 @@ simulate *arguments=('from=' + `echo $((RANDOM * 32768 + RANDOM))` + ' seeds=100
     done
     cargo test --locked --profile worlds --test simulator -- {{ arguments }}
 
-# 10,000 loops of one instance, and 5,000 of one with TXT records and the namespace guard, take some six minutes.
+# 10,000 loops of one instance, and 5,000 of one with `--registry=txt` and the namespace guard, take some six minutes.
 [doc('Thousands of loops of one instance, whose memory must not grow, and twenty minutes of worlds by other seeds each time.')]
 [group('test')]
 worlds: (simulate 'growth=10000') (simulate 'from=' + `echo $((RANDOM * 32768 + RANDOM))` + ' seeds=1000000 seconds=1200')

@@ -146,8 +146,6 @@ arguments! {
     zone_id_filter: "ZONE_ID_FILTER",
     /// the value of ExternalDNS's --txt-owner-id (default: default) [OWNER_ID]
     owner_id: "OWNER_ID",
-    /// how to treat ExternalDNS's TXT records: comment (not stored) or txt (stored) (default: comment) [OWNERSHIP]
-    ownership: "OWNERSHIP",
     /// service for endpoints that name none, such as http://{name}.{namespace}.svc:80 [DEFAULT_SERVICE]
     default_service: "DEFAULT_SERVICE",
     /// endpoints that get the default service: annotated (with a property of this program) or all (default: annotated) [PUBLISH]

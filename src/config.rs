@@ -85,7 +85,6 @@ impl Config {
         let tunnels = reader.tunnels(credentials.as_ref());
         let filter = reader.domain_filter();
         let owner = reader.owner();
-        let ownership = reader.ownership();
         let origin_defaults = reader.origin_defaults();
         let ca_pools = reader.ca_pools();
         let ca_file = reader.ca_file();
@@ -126,7 +125,6 @@ impl Config {
             ca_pools,
             own_addresses,
             mass_deletion_limit,
-            ownership,
             adopt,
             namespace_guard,
             access_guard,

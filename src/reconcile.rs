@@ -38,7 +38,7 @@ use crate::model::access::ReusablePolicy;
 use crate::model::endpoint::Endpoint;
 use crate::model::text::one_line;
 use crate::model::{LogLine, TunnelId};
-pub use crate::reconcile::policy::{Ownership, Policy};
+pub use crate::reconcile::policy::Policy;
 
 /// The base of every decision that no request changes: the policy, and the tunnels as they were found.
 #[derive(Clone, Debug)]

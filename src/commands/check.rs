@@ -16,10 +16,10 @@ use crate::provider::{
     APPLICATIONS_READ, ORGANIZATION_READ, ProviderSettings, REACH_API, ZONE_APPLICATIONS_READ, find_tunnel,
     is_of_account, shared_account,
 };
+use crate::reconcile::Policy;
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::records::{idle_state, surprises};
 use crate::reconcile::stamp::Stamp;
-use crate::reconcile::{Ownership, Policy};
 
 /// A token that expires within this time causes a warning, because making another one may take a ticket.
 const TOKEN_EXPIRY_WARNING_DAYS: i64 = 14;
@@ -448,7 +448,7 @@ impl Check<'_> {
     }
 
     fn ownership(&mut self, owners: Option<&[Box<str>]>) {
-        let Policy { owner, ownership, .. } = &self.settings.provider.policy;
+        let Policy { owner, .. } = &self.settings.provider.policy;
         let mut others: Vec<&str> = Vec::new();
         for other in owners.unwrap_or_default().iter().filter(|other| *other != owner) {
             if !others.contains(&&**other) && others.len() < limits::NAMES_SHOWN_MAX {
@@ -460,15 +460,11 @@ impl Check<'_> {
         } else {
             format!("; other owners in these zones: {}", others.join(", "))
         };
-        let registries = match ownership {
-            Ownership::Comment => "noop (or txt)",
-            Ownership::Txt => "txt",
-        };
         self.note(
             Status::Ok,
             "ownership",
-            format!("OWNER_ID={owner} OWNERSHIP={}{others}", ownership.as_str()),
-            format!("start ExternalDNS with --txt-owner-id={owner} --registry={registries}"),
+            format!("OWNER_ID={owner}{others}"),
+            format!("start ExternalDNS with --txt-owner-id={owner} --registry=noop (or txt)"),
         );
     }
 

@@ -155,7 +155,6 @@ mod tests {
             ("ORIGIN_PORT", "ORIGIN_"),
             ("DOMAIN_FILTERZ", "DOMAIN_FILTER"),
             ("REGEXP_DOMAIN_FILTERS", "REGEXP_DOMAIN_FILTER"),
-            ("OWNERSHP", "OWNERSHIP"),
             ("DRYRUN", "DRY_RUN"),
             ("LOG_LVL", "LOG_LEVEL"),
             ("Log_Level", "LOG_LEVEL"),

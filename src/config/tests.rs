@@ -4,7 +4,6 @@ use super::values::CA_POOLS;
 use super::*;
 use crate::cloudflare::Credentials;
 use crate::ingress::{OriginOption, OriginRequest};
-use crate::reconcile::Ownership;
 use crate::secret::Secret;
 
 #[derive(Default)]
@@ -107,7 +106,6 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("REGEXP_DOMAIN_FILTER_EXCLUSION", "a)", "at character"),
         ("ZONE_ID_FILTER", "example.com", "32 hexadecimal digits"),
         ("OWNER_ID", "an owner whose name is far too long for a comment", "has room for"),
-        ("OWNERSHIP", "TXT", "comment and txt"),
         ("ADOPT", "everything", "identical, tunnel, access, owner=<id> and all"),
         ("NAMESPACE_GUARD", "1", "true and false"),
         ("ACCESS_GUARD", "on", "true and false"),
@@ -292,7 +290,6 @@ fn every_mistake_is_reported_at_once_and_none_with_a_secret() {
         ("ORIGIN_TLS_TIMEOUT", "500ms"),
         ("ORIGIN_IP_RULES", "10.0.0.0/8"),
         ("OWNER_ID", "an owner whose name is far too long for a comment"),
-        ("OWNERSHIP", "TXT"),
         ("REQUEST_TIMEOUT", "15s"),
         ("SERVER_HOST", "nowhere"),
         ("METRICS_PORT", "70000"),
@@ -309,7 +306,6 @@ fn every_mistake_is_reported_at_once_and_none_with_a_secret() {
             "CF_TUNNEL_ID",
             "REGEXP_DOMAIN_FILTER",
             "OWNER_ID",
-            "OWNERSHIP",
             "ORIGIN_TLS_TIMEOUT",
             "ORIGIN_IP_RULES",
             "CF_CA_FILE",
@@ -478,15 +474,6 @@ fn a_token_that_would_be_sent_unencrypted_is_warned_of() {
     {
         let config = read(&with("CF_API_BASE_URL", url)).expect("it is possible");
         assert_eq!(config.warnings.len(), warnings, "{url}");
-    }
-}
-
-#[test]
-fn ownership_is_in_comments_unless_it_says_txt() {
-    assert_eq!(read(&MINIMUM).expect("the minimum").provider.policy.ownership, Ownership::Comment);
-    for (text, ownership) in [("comment", Ownership::Comment), ("txt", Ownership::Txt)] {
-        let config = read(&with("OWNERSHIP", text)).expect("it is allowed");
-        assert_eq!((config.provider.policy.ownership, ownership.as_str()), (ownership, text));
     }
 }
 

@@ -16,12 +16,12 @@ use crate::logging::Format;
 use crate::model::domain_filter::DomainFilter;
 use crate::model::text::{one_line, quoted};
 use crate::model::{AccountId, Hostname};
+use crate::reconcile::access_wish;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::permitted::{self, OwnPort};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
-use crate::reconcile::{Ownership, access_wish};
 
 const SERVER_PORT_DEFAULT: u16 = 8888;
 const METRICS_PORT_DEFAULT: u16 = 8080;
@@ -175,11 +175,6 @@ impl SettingsReader<'_> {
             );
         }
         owner.into()
-    }
-
-    pub(super) fn ownership(&mut self) -> Ownership {
-        let is_comment = self.is_first("OWNERSHIP", ["comment", "txt"], true);
-        if is_comment { Ownership::Comment } else { Ownership::Txt }
     }
 
     pub(super) fn default_service(&mut self, own_addresses: &[SocketAddr]) -> Option<ServiceTemplate> {

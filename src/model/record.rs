@@ -29,13 +29,6 @@ pub struct Record {
     pub modified_unix_seconds: Option<u32>,
 }
 
-impl Record {
-    /// True if it is a TXT record that can be changed.
-    pub fn is_writable_txt(&self) -> bool {
-        &*self.kind == "TXT" && !self.read_only
-    }
-}
-
 /// A change of one record. Fields that are `None` stay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordPatch {
@@ -54,7 +47,7 @@ pub struct RecordPatch {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NewRecord {
     pub name: Box<str>,
-    /// `A`, `AAAA`, `CNAME`, `TXT`, …
+    /// `A`, `AAAA`, `CNAME`, …
     #[serde(rename = "type")]
     pub kind: Box<str>,
     pub content: Box<str>,
@@ -65,30 +58,4 @@ pub struct NewRecord {
     /// Empty for none.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub comment: Box<str>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_txt_record_that_is_not_cloudflares_own_is_a_writable_one() {
-        for (kind, read_only, is_writable) in
-            [("TXT", false, true), ("TXT", true, false), ("CNAME", false, false), ("CNAME", true, false)]
-        {
-            let record = Record {
-                id: RecordId::new("id"),
-                name: "a.example.com".into(),
-                kind: kind.into(),
-                content: "x".into(),
-                proxied: false,
-                ttl: 1,
-                comment: "".into(),
-                read_only,
-                created_unix_seconds: None,
-                modified_unix_seconds: None,
-            };
-            assert_eq!(record.is_writable_txt(), is_writable, "{kind} {read_only}");
-        }
-    }
 }

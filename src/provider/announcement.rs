@@ -12,7 +12,7 @@ use crate::provider::settings::ProviderSettings;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
-use crate::reconcile::{ConfiguredTunnel, Ownership, Policy};
+use crate::reconcile::{ConfiguredTunnel, Policy};
 
 /// Logs what will be managed, and anything unusual about it.
 pub(super) fn announce(resolved: &Resolved, settings: &ProviderSettings, zones: Result<&[Zone], &Error>) {
@@ -29,22 +29,15 @@ pub(super) fn announce(resolved: &Resolved, settings: &ProviderSettings, zones: 
 }
 
 fn announce_tunnels(Resolved { account, settings }: &Resolved) {
-    let Policy { owner, ownership, filter, .. } = &settings.policy;
+    let Policy { owner, filter, .. } = &settings.policy;
     let tunnels: Vec<String> =
         settings.tunnels().iter().map(|tunnel| format!("{} ({})", tunnel.name, tunnel.id)).collect();
-    let registry = match ownership {
-        Ownership::Comment => {
-            "ExternalDNS may run with --registry=noop, or with txt whose records are not stored"
-        }
-        Ownership::Txt => "ExternalDNS has to run with --registry=txt",
-    };
     info!(
         tunnels = tunnels.join(","),
         account:%,
         owner,
-        ownership:% = ownership.as_str(),
         filter = cut(&filter.to_json(), QUOTED_MAX_CHARS);
-        "are managed: {registry}"
+        "are managed: ExternalDNS may run with --registry=noop, or with txt whose records are not stored"
     );
 }
 

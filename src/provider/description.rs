@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::ingress::{Rule, RuleEdit};
 use crate::model::endpoint::Property;
-use crate::model::{LogLine, NewRecord, RecordPatch, TunnelId};
+use crate::model::{LogLine, RecordPatch, TunnelId};
 use crate::reconcile::canonical;
 use crate::reconcile::plan::{
     Adoption, ApplicationOperation, ApplicationWork, Plan, RecordOperation, Subject,
@@ -66,49 +66,38 @@ pub(super) fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) 
 }
 
 pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) -> LogLine {
-    let (verb, kind, name) = match operation {
-        RecordOperation::Delete(_, Subject { kind, name }) => ("deleted", kind, name),
-        RecordOperation::Patch(_, Subject { kind, name }) => ("changed", kind, name),
-        RecordOperation::Post(NewRecord { kind, name, .. }) => ("created", kind, name),
-    };
-    // A TXT record belongs to a registry, under a name of its own.
-    let is_txt = &**kind == "TXT";
-    let mut text =
-        if is_txt { format!("TXT record {verb}, name={name:?}") } else { format!("record {verb}") };
-    match operation {
-        RecordOperation::Delete(..) => {}
-        RecordOperation::Patch(RecordPatch { id: _, content, proxied, comment }, _) => {
-            let target = if is_txt { "content" } else { "target" };
-            for (field, value) in [(target, content), ("comment", comment)] {
+    let text = match operation {
+        // A TXT record belongs to ExternalDNS's registry, under a name of its own.
+        RecordOperation::Delete(_, Subject { kind, name }) if &**kind == "TXT" => {
+            format!("TXT record deleted, name={name:?}")
+        }
+        RecordOperation::Delete(..) => "record deleted".to_owned(),
+        RecordOperation::Patch(RecordPatch { id: _, content, proxied, comment }) => {
+            let mut text = "record changed".to_owned();
+            for (field, value) in [("target", content), ("comment", comment)] {
                 if let Some(value) = value {
                     let _ = write!(text, ", {field}={value:?}");
                 }
             }
             text.push_str(if *proxied == Some(true) { ", proxied" } else { "" });
+            text
         }
-        RecordOperation::Post(_) if is_txt => {}
-        RecordOperation::Post(record) => {
-            let _ = write!(text, ", target={:?}", &*record.content);
-        }
-    }
+        RecordOperation::Post(record) => format!("record created, target={:?}", &*record.content),
+    };
     LogLine::default().word("hostname", &hostname).text(text)
 }
 
 /// The fields of the record that have to be written again.
 pub(super) fn differing_fields(operations: &[RecordOperation]) -> String {
-    let [RecordOperation::Patch(patch, Subject { kind, name })] = operations else {
+    let [RecordOperation::Patch(patch)] = operations else {
         return "record".to_owned();
-    };
-    let (record, target) = match &**kind {
-        "TXT" => (format!("TXT record {name:?}"), "content"),
-        _ => ("record".to_owned(), "target"),
     };
     let RecordPatch { id: _, content, proxied, comment } = patch;
     let fields =
-        [(target, content.is_some()), ("proxied", proxied.is_some()), ("comment", comment.is_some())];
+        [("target", content.is_some()), ("proxied", proxied.is_some()), ("comment", comment.is_some())];
     let names: Vec<&str> =
         fields.into_iter().filter(|(_, is_written)| *is_written).map(|(name, _)| name).collect();
-    format!("{record}'s {}", names.join(" and "))
+    format!("record's {}", names.join(" and "))
 }
 
 /// The property of the rule that has to be written again.
@@ -128,23 +117,17 @@ pub(crate) fn differing_property(edit: &RuleEdit, standing: Option<&Rule>) -> St
 mod tests {
     use super::*;
     use crate::fixture::{document, put};
-    use crate::model::{Hostname, RecordId};
+    use crate::model::{Hostname, NewRecord, RecordId};
     use crate::reconcile::access_wish::ProtectionWish;
     use crate::reconcile::applications::Place;
 
-    fn patch(
-        kind: &str,
-        content: Option<&str>,
-        proxied: Option<bool>,
-        comment: Option<&str>,
-    ) -> RecordOperation {
-        let patch = RecordPatch {
+    fn patch(content: Option<&str>, proxied: Option<bool>, comment: Option<&str>) -> RecordOperation {
+        RecordOperation::Patch(RecordPatch {
             id: RecordId::new("id"),
             content: content.map(Into::into),
             proxied,
             comment: comment.map(Into::into),
-        };
-        RecordOperation::Patch(patch, Subject { kind: kind.into(), name: "x.a.example.com".into() })
+        })
     }
 
     #[test]
@@ -176,37 +159,35 @@ mod tests {
     }
 
     #[test]
-    fn the_line_of_a_record_says_what_is_written_and_that_of_a_txt_its_name() {
+    fn the_line_of_a_record_says_what_is_written_and_that_of_a_deleted_txt_its_name() {
         let line = |operation: &RecordOperation| describe_operation("a.example.com", operation).to_string();
-        let post = |kind: &str| {
-            RecordOperation::Post(NewRecord {
-                name: "x.a.example.com".into(),
-                kind: kind.into(),
-                content: "content".into(),
-                proxied: true,
-                ttl: 1,
-                comment: "".into(),
-            })
+        let post = RecordOperation::Post(NewRecord {
+            name: "a.example.com".into(),
+            kind: "CNAME".into(),
+            content: "content".into(),
+            proxied: true,
+            ttl: 1,
+            comment: "".into(),
+        });
+        let delete = |kind: &str| {
+            let subject = Subject { kind: kind.into(), name: "x.a.example.com".into() };
+            RecordOperation::Delete(RecordId::new("id"), subject)
         };
         let start = "hostname=a.example.com";
-        assert_eq!(line(&post("CNAME")), format!(r#"{start} record created, target="content""#));
-        assert_eq!(line(&post("TXT")), format!(r#"{start} TXT record created, name="x.a.example.com""#));
+        assert_eq!(line(&post), format!(r#"{start} record created, target="content""#));
         assert_eq!(
-            line(&patch("CNAME", Some("content"), Some(true), Some("comment"))),
+            line(&patch(Some("content"), Some(true), Some("comment"))),
             format!(r#"{start} record changed, target="content", comment="comment", proxied"#)
         );
-        assert_eq!(
-            line(&patch("TXT", Some("content"), None, None)),
-            format!(r#"{start} TXT record changed, name="x.a.example.com", content="content""#)
-        );
+        assert_eq!(line(&delete("CNAME")), format!("{start} record deleted"));
+        assert_eq!(line(&delete("TXT")), format!(r#"{start} TXT record deleted, name="x.a.example.com""#));
     }
 
     #[test]
     fn what_does_not_last_is_named_by_its_fields() {
         for (operation, named) in [
-            (patch("CNAME", Some("x"), Some(true), Some("x")), "record's target and proxied and comment"),
-            (patch("CNAME", None, Some(true), None), "record's proxied"),
-            (patch("TXT", Some("x"), None, None), r#"TXT record "x.a.example.com"'s content"#),
+            (patch(Some("x"), Some(true), Some("x")), "record's target and proxied and comment"),
+            (patch(None, Some(true), None), "record's proxied"),
         ] {
             assert_eq!(differing_fields(std::slice::from_ref(&operation)), named);
             assert_eq!(differing_fields(&[operation.clone(), operation]), "record");

@@ -56,12 +56,8 @@ impl Gate<'_> {
             };
             let is_refused = !matches!(reason, Reason::NotKept { .. });
             refusals.push(refusal(&host, None, reason));
-            // Without its record or its stamp, no rule of the hostname is of use. A TXT record that outlived its
-            // hostname would never be asked for again. A step that comes after everything else delays nothing.
-            let goes_first = batch.0 == Stage::Unregister;
-            let comes_last = batch.0 == Stage::Register;
-            if !comes_last && (is_refused || is_moving || goes_first || operations.iter().any(carries_stamp))
-            {
+            // Without its record or its stamp, no rule of the hostname is of use.
+            if is_refused || is_moving || operations.iter().any(carries_stamp) {
                 return (None, refusals);
             }
             held_batches.push(batch.clone());
@@ -130,8 +126,8 @@ fn refusal(host: &HostPlan, path: Option<&str>, reason: Reason) -> Refusal {
 fn carries_stamp(operation: &RecordOperation) -> bool {
     match operation {
         RecordOperation::Delete(..) => false,
-        RecordOperation::Patch(patch, _) => patch.comment.is_some(),
-        RecordOperation::Post(record) => &*record.kind == "CNAME",
+        RecordOperation::Patch(patch) => patch.comment.is_some(),
+        RecordOperation::Post(_) => true,
     }
 }
 
@@ -141,7 +137,6 @@ mod tests {
     use crate::fixture::{put, tunnel};
     use crate::model::{NewRecord, RecordId, RecordPatch};
     use crate::provider::outcome::{Done, Rejection};
-    use crate::reconcile::plan::Subject;
 
     const NAME: &str = "a.example.com";
 
@@ -152,13 +147,13 @@ mod tests {
             proxied: None,
             comment: comment.map(Into::into),
         };
-        RecordOperation::Patch(patch, Subject { kind: "CNAME".into(), name: NAME.into() })
+        RecordOperation::Patch(patch)
     }
 
-    fn post(kind: &str) -> RecordOperation {
+    fn post() -> RecordOperation {
         RecordOperation::Post(NewRecord {
             name: NAME.into(),
-            kind: kind.into(),
+            kind: "CNAME".into(),
             content: "x".into(),
             proxied: true,
             ttl: 1,
@@ -208,11 +203,7 @@ mod tests {
             ("the same, beside a move", Stage::Stamp, patch(None), true, false, "nothing"),
             ("the same, refused", Stage::Stamp, patch(None), false, true, "nothing"),
             ("a stamp, which is not kept", Stage::Stamp, patch(Some("x")), false, false, "nothing"),
-            ("a new record", Stage::Stamp, post("CNAME"), false, false, "nothing"),
-            ("a TXT record beside it", Stage::Stamp, post("TXT"), false, false, "the rule"),
-            ("what goes first", Stage::Unregister, patch(None), false, false, "nothing"),
-            ("what comes last", Stage::Register, post("TXT"), false, false, "the rule"),
-            ("what comes last, refused beside a move", Stage::Register, post("TXT"), true, true, "the rule"),
+            ("a new record", Stage::Stamp, post(), false, false, "nothing"),
         ] {
             assert_eq!(left(plan_of(stage, operation, is_moving), is_refused), expected, "{label}");
         }

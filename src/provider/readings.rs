@@ -76,7 +76,7 @@ impl Readings {
             let name = &*zone.zone.name;
             values.set(Family::ZoneRecords, &[name], zone.records().len() as i64);
             for record in zone.records() {
-                if snapshot.is_own(record, settings) {
+                if snapshot.own_stamp(record, settings).is_some() {
                     values.add(Family::Records, &[name, &record.kind], 1);
                 }
             }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher};
 
 use crate::ingress::{Owned, Rule, RuleEdit};
-use crate::model::{NewRecord, Record, RecordPatch, TunnelId, ZoneId};
+use crate::model::{Record, TunnelId, ZoneId};
 use crate::provider::description::describe_operation;
 use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, rule_work};
 use crate::reconcile::snapshot::Snapshot;
@@ -42,19 +42,9 @@ pub(super) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> Box<str> {
     }
 }
 
-/// The content of a hostname's operations, by which a refusal is remembered. The text of a TXT record does not count: it
-/// is another one each time where ExternalDNS encrypts it.
+/// The content of a hostname's operations, by which a refusal is remembered.
 pub(super) fn record_work(operations: &[RecordOperation]) -> Box<str> {
-    let contents = operations.iter().map(|operation| match operation {
-        RecordOperation::Post(record) if &*record.kind == "TXT" => {
-            format!("{:?}", NewRecord { content: Box::default(), ..record.clone() })
-        }
-        RecordOperation::Patch(patch, subject) if &*subject.kind == "TXT" => {
-            format!("{:?}", RecordPatch { content: None, ..patch.clone() })
-        }
-        operation => format!("{operation:?}"),
-    });
-    contents.collect::<String>().into()
+    format!("{operations:?}").into()
 }
 
 /// The key by which work in doubt is remembered.
@@ -155,7 +145,6 @@ pub(super) fn record_write(
     // What one of the two stages writes in a zone, the other takes back.
     let is_deletion = operations.iter().all(|one| matches!(one, RecordOperation::Delete(..)));
     let stage = match *stage {
-        Stage::Unregister => Stage::Register,
         Stage::Unstamp if is_deletion => Stage::Stamp,
         stage => stage,
     };
@@ -170,7 +159,7 @@ pub(super) fn record_write(
 mod tests {
     use super::*;
     use crate::fixture::{document, put, tunnel};
-    use crate::model::{Hostname, RecordId};
+    use crate::model::{Hostname, RecordId, RecordPatch};
     use crate::reconcile::plan::Subject;
     use crate::reconcile::snapshot::TunnelSnapshot;
 
@@ -204,31 +193,6 @@ mod tests {
         }
     }
 
-    /// ExternalDNS encrypts a TXT record's text anew each time, so what was refused would be sent in every loop.
-    #[test]
-    fn a_refusal_is_remembered_whatever_the_text_of_a_txt_record() {
-        let post = |kind: &str, content: &str| {
-            RecordOperation::Post(NewRecord {
-                name: "a.example.com".into(),
-                kind: kind.into(),
-                content: content.into(),
-                proxied: false,
-                ttl: 1,
-                comment: Box::default(),
-            })
-        };
-        let patch = |kind: &str, content: &str| {
-            let (id, content) = (RecordId::new("id"), Some(content.into()));
-            let subject = Subject { kind: kind.into(), name: "a.example.com".into() };
-            RecordOperation::Patch(RecordPatch { id, content, proxied: None, comment: None }, subject)
-        };
-        let is_same = |one, other| record_work(&[one]) == record_work(&[other]);
-        assert!(is_same(post("TXT", "one"), post("TXT", "other")));
-        assert!(is_same(patch("TXT", "one"), patch("TXT", "other")));
-        assert!(!is_same(post("CNAME", "one"), post("CNAME", "other")));
-        assert!(!is_same(patch("CNAME", "one"), patch("CNAME", "other")));
-    }
-
     #[test]
     fn leading_a_record_over_is_work_only_of_a_hostname_that_has_moved() {
         let subject = || Subject { kind: "CNAME".into(), name: "a.example.com".into() };
@@ -242,11 +206,11 @@ mod tests {
     /// A record that one of two stages makes and the other takes away would go on for ever unseen.
     #[test]
     fn what_one_stage_writes_and_another_takes_back_is_one_place() {
-        let subject = || Subject { kind: "CNAME".into(), name: "a.example.com".into() };
-        let delete = RecordOperation::Delete(RecordId::new("id"), subject());
+        let subject = Subject { kind: "CNAME".into(), name: "a.example.com".into() };
+        let delete = RecordOperation::Delete(RecordId::new("id"), subject);
         let patch =
             RecordPatch { id: RecordId::new("id"), content: None, proxied: None, comment: Some("x".into()) };
-        let patch = RecordOperation::Patch(patch, subject());
+        let patch = RecordOperation::Patch(patch);
         let place = |stage: Stage, operation: &RecordOperation| {
             let batch = (stage, ZoneId::new("zone"));
             record_write("a.example.com", &batch, std::slice::from_ref(operation), &Snapshot::default()).place
@@ -257,7 +221,5 @@ mod tests {
             place(Stage::Stamp, &patch),
             "a step on the way to a deletion"
         );
-        assert_eq!(place(Stage::Unregister, &delete), place(Stage::Register, &delete));
-        assert_ne!(place(Stage::Register, &delete), place(Stage::Stamp, &delete));
     }
 }

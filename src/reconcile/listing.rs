@@ -79,9 +79,8 @@ pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
         leads: leads(snapshot),
         patterns: patterns(snapshot),
     };
-    // ExternalDNS's TXT records are stored under `OWNERSHIP=txt`, and publish nothing.
-    let shown = records(snapshot, settings).endpoints.into_iter().filter(|shown| shown.record_type != "TXT");
-    let mut entries: Vec<Entry> = shown.map(|endpoint| own_entry(&endpoint, settings)).collect();
+    let shown = records(snapshot, settings).endpoints;
+    let mut entries: Vec<Entry> = shown.iter().map(|endpoint| own_entry(endpoint, settings)).collect();
     entries.extend(foreign.leads.iter().filter_map(|lead| foreign.foreign_record(lead)));
     for (tunnel, present) in &snapshot.tunnels {
         entries.extend(present.document.rules().iter().filter_map(|rule| foreign.foreign_rule(tunnel, rule)));

@@ -36,8 +36,6 @@ use crate::reconcile::{Note, Settings};
 pub enum Stage {
     /// Configurations: rules that go before their successors come, because the comment has no room for both.
     Withdraw,
-    /// Records: TXT records that go with a hostname in another zone.
-    Unregister,
     /// Records: new ones and new stamps.
     Stamp,
     /// Configurations: all additions, changes and removals, in one version.
@@ -45,23 +43,13 @@ pub enum Stage {
     /// Records: removes the digests of rules that are gone, records that claim nothing any more, and records whose
     /// hostname now has its record in an inner zone.
     Unstamp,
-    /// Records: TXT records of hostnames in another zone.
-    Register,
     /// Records: lead hostnames to their new tunnel, once it serves them.
     Repoint,
 }
 
 impl Stage {
     /// All stages in order.
-    pub const ALL: [Self; 7] = [
-        Self::Withdraw,
-        Self::Unregister,
-        Self::Stamp,
-        Self::Publish,
-        Self::Unstamp,
-        Self::Register,
-        Self::Repoint,
-    ];
+    pub const ALL: [Self; 5] = [Self::Withdraw, Self::Stamp, Self::Publish, Self::Unstamp, Self::Repoint];
 }
 
 /// What one request writes.
@@ -161,24 +149,24 @@ impl HostPlan {
 pub enum RecordOperation {
     Delete(RecordId, Subject),
     /// Changes fields of a record.
-    Patch(RecordPatch, Subject),
+    Patch(RecordPatch),
     Post(NewRecord),
 }
 
 impl RecordOperation {
     labels! {
         Self::Delete(..) => "record_deleted",
-        Self::Patch(..) => "record_changed",
+        Self::Patch(_) => "record_changed",
         Self::Post(_) => "record_created",
     }
 }
 
-/// The record of an operation, for a log line, because nobody knows it by its id.
+/// The record that is deleted, for a log line, because its id tells a reader nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// `CNAME`, `TXT`, …
     pub kind: Box<str>,
-    /// The name, which for a TXT record of a registry is not the hostname's.
+    /// The name, which for a TXT record of ExternalDNS's registry is not the hostname's.
     pub name: Box<str>,
 }
 
@@ -219,12 +207,11 @@ pub fn preview(
 
 fn planned(requests: &Requests, judge: Judge<'_>) -> Plan {
     let Judge { snapshot, settings, own, earlier, is_preview: _ } = judge;
-    let Requests { by_hostname, notes, refusals } = requests;
+    let Requests { by_hostname, notes } = requests;
     let owned = snapshot.owned(own);
     let situation = Situation { snapshot, settings, earlier, owned: &owned };
     let mut plan = allowed_by_documents(by_hostname, own, situation);
     plan.hosts.retain(|host| !host.is_empty());
-    plan.refusals.extend(refusals.iter().cloned());
     plan.refusals.sort_unstable();
     plan.notes.extend(notes.iter().cloned());
     plan.notes.extend(uncovered_names(&plan, snapshot));
@@ -256,13 +243,8 @@ pub fn disown(
 
 impl RecordOperation {
     fn delete(record: &Record) -> Self {
-        Self::Delete(record.id.clone(), Subject::from(record))
-    }
-}
-
-impl From<&Record> for Subject {
-    fn from(record: &Record) -> Self {
-        Self { kind: record.kind.clone(), name: record.name.clone() }
+        let subject = Subject { kind: record.kind.clone(), name: record.name.clone() };
+        Self::Delete(record.id.clone(), subject)
     }
 }
 
@@ -305,7 +287,7 @@ impl HostPlan {
     pub fn led_to(&self) -> Option<TunnelId> {
         let operations = self.operations.iter().filter(|((stage, _), _)| *stage == Stage::Repoint);
         operations.flat_map(|(_, operations)| operations).find_map(|operation| match operation {
-            RecordOperation::Patch(patch, _) => TunnelId::from_hostname(patch.content.as_deref()?),
+            RecordOperation::Patch(patch) => TunnelId::from_hostname(patch.content.as_deref()?),
             RecordOperation::Post(record) => TunnelId::from_hostname(&record.content),
             RecordOperation::Delete(..) => None,
         })

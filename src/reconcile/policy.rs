@@ -29,8 +29,6 @@ pub struct Policy {
     /// `MASS_DELETION_LIMIT`: the number of hostnames that may go in one request whatever their share; 0 allows any
     /// number.
     pub mass_deletion_limit: usize,
-    /// `OWNERSHIP`.
-    pub ownership: Ownership,
     /// `ADOPT`: what may be taken over from others.
     pub adopt: Adopt,
     /// `NAMESPACE_GUARD` and `CLUSTER_DOMAIN`: keeps namespaces apart.
@@ -57,7 +55,6 @@ impl Policy {
             ca_pools: Vec::new(),
             own_addresses: Vec::new(),
             mass_deletion_limit: limits::MASS_DELETION_LIMIT_DEFAULT,
-            ownership: Ownership::default(),
             adopt: Adopt::default(),
             namespace_guard: None,
             access_guard: false,
@@ -90,26 +87,6 @@ impl Policy {
     /// True if settings name Access policies.
     pub fn names_access_policies(&self) -> bool {
         !self.default_access_policy.is_empty() || self.access_policies.is_some()
-    }
-}
-
-/// The treatment of the TXT records in which ExternalDNS stores ownership. The stamps say what is ours either way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ownership {
-    /// They are not stored, because the stamp holds the same information.
-    #[default]
-    Comment,
-    /// They are stored and shown as ExternalDNS wrote them.
-    Txt,
-}
-
-impl Ownership {
-    /// The configured form.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Comment => "comment",
-            Self::Txt => "txt",
-        }
     }
 }
 

@@ -16,11 +16,10 @@ use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN, protection_properties};
 use crate::reconcile::applications::{self, Place};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::claim_state::{ClaimState, claim_states};
-use crate::reconcile::heritage;
 use crate::reconcile::protection::{HostProtection, Openings};
 use crate::reconcile::snapshot::{OwnRecord, OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, Stamp};
-use crate::reconcile::{Note, Ownership, Settings};
+use crate::reconcile::{Note, Settings};
 
 /// The prefix of the set identifier of a stamped rule that no longer exists; its digest follows.
 pub const LOST_PREFIX: &str = "lost:";
@@ -85,9 +84,6 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             let endpoints = view.endpoints();
             shown.unprotected +=
                 endpoints.iter().filter(|endpoint| has_drift(endpoint, ACCESS_DRIFT)).count();
-            if settings.policy.ownership == Ownership::Txt {
-                shown.endpoints.extend(registry_txts(&endpoints, record, snapshot, settings));
-            }
             shown.endpoints.extend(endpoints);
         }
     }
@@ -96,14 +92,13 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     // Several records of one name and type, made by hand, become one endpoint with several targets. So do a record
-    // alone and a rule if our stamp claims both: ExternalDNS then repairs the unwanted one. Endpoints of one hostname
-    // share their TXT record.
+    // alone and a rule if our stamp claims both: ExternalDNS then repairs the unwanted one.
     shown.endpoints.dedup_by(|later, first| {
-        let same = key(later) == key(first);
-        if same && (first.record_type != "TXT" || first.targets != later.targets) {
+        let is_same = key(later) == key(first);
+        if is_same {
             first.targets.append(&mut later.targets);
         }
-        same
+        is_same
     });
     shown
 }
@@ -136,36 +131,6 @@ fn is_misplaced(
         own.stamp.claims == *claims && (&*own.record.kind != "CNAME" || leads_there)
     };
     !outer.is_empty() && (zone.is_active() || stamp.claims != *claims || !outer.iter().all(follows))
-}
-
-/// The stored TXT records of a hostname, once for each of its endpoints: ExternalDNS looks an endpoint's up by set
-/// identifier too.
-///
-/// The endpoints keep the labels of the stamp. ExternalDNS lets those of the TXT record override them, and asks with
-/// `txt/force-update` for a TXT record it misses only where an endpoint is its own without it: so one that was lost by
-/// hand comes back instead of orphaning its hostname, and after a switch from `comment` all are written as soon as
-/// there is one. It takes these endpoints off what it compares; the others of type TXT it does not manage unless told
-/// to, and deletes none without an owner label.
-fn registry_txts(
-    endpoints: &[Endpoint],
-    record: &Record,
-    snapshot: &Snapshot,
-    settings: &Settings,
-) -> Vec<Endpoint> {
-    let txts = snapshot.txts_of(&record.name, &settings.policy.owner);
-    let endpoints = endpoints.iter();
-    endpoints
-        .flat_map(|endpoint| {
-            txts.iter().map(|(_, txt)| Endpoint {
-                dns_name: txt.name.to_string(),
-                // One string, because ExternalDNS removes the outermost quotes and joins nothing.
-                targets: vec![format!("\"{}\"", heritage::text_of(&txt.content))],
-                record_type: "TXT".to_owned(),
-                set_identifier: endpoint.set_identifier.clone(),
-                ..Endpoint::default()
-            })
-        })
-        .collect()
 }
 
 fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> Option<Note> {

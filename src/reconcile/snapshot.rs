@@ -12,7 +12,7 @@ use crate::model::{Hostname, Record, TunnelId, Zone, hostname};
 use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::access_reading::AccessReading;
-use crate::reconcile::stamp::{Digest, Stamp, TxtStamp};
+use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The status of a delegated zone: visitors are led to its name servers.
 pub(super) const ZONE_ACTIVE: &str = "active";
@@ -40,8 +40,6 @@ pub struct Snapshot {
 pub struct ZoneSnapshot {
     pub zone: Zone,
     records: Vec<Record>,
-    /// Stored TXT records by the digest of their hostname, of any owner.
-    txts_by_digest: BTreeMap<Box<str>, Vec<usize>>,
 }
 
 /// A record of ours, and its place.
@@ -68,13 +66,7 @@ impl ZoneSnapshot {
     /// The zone with its records, in any order.
     pub fn new(zone: Zone, mut records: Vec<Record>) -> Self {
         records.sort_unstable_by(|a, b| in_tree_order(&a.name, &b.name).then_with(|| a.id.cmp(&b.id)));
-        let mut txts_by_digest: BTreeMap<Box<str>, Vec<usize>> = BTreeMap::new();
-        for (index, record) in records.iter().enumerate().filter(|(_, record)| record.is_writable_txt()) {
-            if let Some(stamp) = TxtStamp::parse(&record.comment) {
-                txts_by_digest.entry(stamp.digest).or_default().push(index);
-            }
-        }
-        Self { zone, records, txts_by_digest }
+        Self { zone, records }
     }
 
     /// All records. Those at a name or below it are neighbours: see [`hostname::in_tree_order`].
@@ -238,25 +230,6 @@ impl Snapshot {
         TunnelId::from_hostname(&record.content).is_some_and(|id| self.live_elsewhere.contains(&id))
     }
 
-    /// True if `record` is ours, or is a TXT record stored for one of our hostnames.
-    pub fn is_own(&self, record: &Record, settings: &Settings) -> bool {
-        self.own_stamp(record, settings).is_some()
-            || record.is_writable_txt() && is_txt_of(record, &settings.policy.owner)
-    }
-
-    /// The TXT records that `owner` stores for `hostname`, in any zone, with their zones.
-    pub fn txts_of(&self, hostname: &str, owner: &str) -> Vec<(&ZoneSnapshot, &Record)> {
-        let digest = TxtStamp::digest_of(hostname);
-        let zones = self.zones.iter();
-        zones
-            .flat_map(|zone| {
-                let indices = zone.txts_by_digest.get(&digest).into_iter().flatten();
-                indices.filter_map(move |index| Some((zone, zone.records.get(*index)?)))
-            })
-            .filter(|(_, record)| is_txt_of(record, owner))
-            .collect()
-    }
-
     /// Every tunnel's rules, each marked as ours or not, for asking about many of them.
     pub fn owned(&self, own: &OwnRules) -> BTreeMap<&TunnelId, Owned<'_>> {
         inserted(
@@ -323,10 +296,6 @@ impl Snapshot {
         }
         OwnRules { ambiguous, ..own }
     }
-}
-
-fn is_txt_of(txt: &Record, owner: &str) -> bool {
-    TxtStamp::parse(&txt.comment).is_some_and(|stamp| *stamp.owner == *owner)
 }
 
 /// The digests of our rules, by hostname.

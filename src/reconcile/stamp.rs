@@ -8,8 +8,6 @@
 //! of the owner's. `-` stands for the endpoint that asks for the record only, alone or before the digests of rules
 //! with paths. `h` is a digest of the hostname, where it has room: see [`Stamp::of`]. Of the unknown fields, `ns=` is
 //! known to the namespace guard: see [`Stamp::namespace`].
-//!
-//! A TXT record that is stored for ExternalDNS has a stamp of another form, [`TxtStamp`].
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -22,7 +20,6 @@ const REMARK_SEPARATOR: &str = " | ";
 const RECORD_ONLY: char = '-';
 const NAMESPACE: &str = "ns=";
 const DIGEST_ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-const TXT_DIGEST_CHARACTERS: usize = 8;
 
 /// Names one rule of a hostname: three characters over the tunnel and the path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -267,59 +264,6 @@ fn split(comment: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What the comment of a TXT record says that is stored for ExternalDNS:
-///
-/// ```text
-/// external-dns owner=default txt=4x0k3f9q
-/// ```
-///
-/// `txt` is a digest of the hostname that the record is about: its own name does not tell without the affixes that
-/// ExternalDNS runs with. It says nothing of paths, as one TXT record serves all paths of its hostname and lives as
-/// long as the hostname's record, whose stamp names them. So a comment is written once, and what else anybody puts
-/// into it stays.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TxtStamp {
-    /// The `OWNER_ID` of the program that wrote it.
-    pub owner: Box<str>,
-    /// Eight characters over the hostname.
-    pub digest: Box<str>,
-}
-
-impl TxtStamp {
-    /// The stamp of `owner` for a TXT record of `hostname`.
-    pub fn new(owner: &str, hostname: &str) -> Self {
-        Self { owner: owner.into(), digest: Self::digest_of(hostname) }
-    }
-
-    /// The digest that TXT records of `hostname` carry.
-    pub fn digest_of(hostname: &str) -> Box<str> {
-        let mut hash = Fnv::new();
-        hash.write(hostname.as_bytes());
-        hash.characters::<TXT_DIGEST_CHARACTERS>().map(char::from).iter().collect()
-    }
-
-    /// Parses a comment; `None` if this program did not write it on a TXT record.
-    pub fn parse(comment: &str) -> Option<Self> {
-        let fields = without_remark(comment);
-        let (owner, fields) = fields.strip_prefix(PREFIX)?.split_once(' ')?;
-        let digest = fields.split(' ').find_map(|field| field.strip_prefix("txt="))?;
-        let is_digest = digest.len() == TXT_DIGEST_CHARACTERS
-            && digest.bytes().all(|byte| DIGEST_ALPHABET.contains(&byte));
-        is_digest.then_some(Self { owner: percent_decoded(owner)?.into(), digest: digest.into() })
-    }
-
-    /// The comment, followed by `remark` if both fit into `limit_bytes`.
-    pub fn render(&self, remark: &str, limit_bytes: usize) -> String {
-        let Self { owner, digest } = self;
-        let mut comment = format!("{PREFIX}{} txt={digest}", encode(owner));
-        if !remark.is_empty() && comment.len() + REMARK_SEPARATOR.len() + remark.len() <= limit_bytes {
-            comment.push_str(REMARK_SEPARATOR);
-            comment.push_str(remark);
-        }
-        comment
-    }
-}
-
 /// The percent-encoded form of `text`: free of blanks, bars and everything beyond ASCII.
 pub fn encode(text: &str) -> String {
     percent_encoded(text, b"-._~/:@,+")
@@ -494,40 +438,6 @@ mod tests {
             "nbf",
             "what is stored at Cloudflare must stay readable"
         );
-    }
-
-    #[test]
-    fn a_txt_stamp_reads_back_and_is_told_from_the_stamp_of_a_hostname() {
-        let stamp = TxtStamp::new("my owner", "a.example.com");
-        let comment = stamp.render("", 100);
-        assert_eq!(
-            comment, "external-dns owner=my%20owner txt=f39mnwgu",
-            "what is stored at Cloudflare must stay readable"
-        );
-        for behind in ["", " later=1", " | ask Jo", " later=1 | txt=00000000"] {
-            let comment = format!("{comment}{behind}");
-            assert_eq!(TxtStamp::parse(&comment).as_ref(), Some(&stamp), "{comment}");
-            assert_eq!(Stamp::parse(&comment), None, "{comment}");
-        }
-        assert_ne!(TxtStamp::digest_of("b.example.com"), stamp.digest);
-        for foreign in [
-            "",
-            "external-dns owner=a",
-            "external-dns owner=a rules=-",
-            "external-dns owner=a | txt=00000000",
-            "external-dns owner=a txt=0000000",
-            "external-dns owner=a txt=0000000A",
-            "external-dns owner=%zz txt=00000000",
-        ] {
-            assert_eq!(TxtStamp::parse(foreign), None, "{foreign:?}");
-        }
-    }
-
-    #[test]
-    fn what_a_human_wrote_on_a_txt_record_stays_where_it_has_room() {
-        let stamp = TxtStamp::new("default", "a.example.com");
-        assert!(stamp.render("ask Jo", 100).ends_with(" | ask Jo"));
-        assert_eq!(stamp.render(&"x".repeat(60), 100), stamp.render("", 100));
     }
 
     proptest! {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,11 +18,6 @@ var companyTrials = []trial{
 		newest + " takes over what it published without a write, with `--registry=noop`",
 		newest + " withdraws all that it published, with `--registry=noop`",
 	}, isTakenOver},
-	{"takeover of texts", []string{
-		"TXT records of a hostname, with `--registry=txt` and `OWNERSHIP=txt`",
-		newest + " takes over without a write, with `OWNERSHIP=txt`",
-		newest + " withdraws all of it, TXT records included, with `OWNERSHIP=txt`",
-	}, isTakenOverWithTexts},
 }
 
 // runsByKustomize: what the role does not let a version read it waits for in vain, and ends.
@@ -88,56 +82,34 @@ func hasANeighbour(t *testing.T, own *bench) []string {
 	return []string{cell(both && kept)}
 }
 
+// isTakenOver replaces this version by the newest, as an upgrade does. It gives whether the newest writes nothing, and
+// whether it leaves nothing behind.
 func isTakenOver(t *testing.T, bench *bench) []string {
-	return bench.takenOver(t, nil, "--registry=noop")[1:]
-}
-
-func isTakenOverWithTexts(t *testing.T, bench *bench) []string {
-	return bench.takenOver(t, []string{"OWNERSHIP=txt"}, "--registry=txt")
-}
-
-// takenOver replaces this version by the newest, as an upgrade does. It gives how many TXT records one hostname has, and
-// whether the newest writes nothing and leaves nothing behind.
-func (b *bench) takenOver(t *testing.T, settings []string, registry string) []string {
-	t.Helper()
-	objects := b.has(t, ingressOf("ingress", targetOf("ingress"))+
+	objects := bench.has(t, ingressOf("ingress", targetOf("ingress"))+
 		serviceOf("service", "ClusterIP", targetOf("service")+", ")+pointOf("dnsendpoint", ""))
-	program := b.runs(t, settings...)
-	arguments := b.arguments(t, program.Address, "--source=ingress", "--source=service", "--source=crd", registry)
-	old, known := b.startsBeside(t, program, b.version, arguments)
+	program := bench.runs(t)
+	arguments := bench.arguments(t, program.Address, "--source=ingress", "--source=service", "--source=crd", "--registry=noop")
+	old, known := bench.startsBeside(t, program, bench.version, arguments)
 	if !known {
 		t.Fatal("it does not know the registry")
 	}
 	published := func() bool {
-		return b.servesOwn(t, "ingress") && b.servesOwn(t, "service") && b.servesOwn(t, "dnsendpoint")
+		return bench.servesOwn(t, "ingress") && bench.servesOwn(t, "service") && bench.servesOwn(t, "dnsendpoint")
 	}
 	if !within(patience, published) {
 		t.Fatal("it does not publish")
 	}
 	old.settles(t)
-	texts := b.texts(t, "ingress")
 	old.Stop(t)
-	writes := len(b.cloudflare.Writes(t))
-	newest, _ := b.startsBeside(t, program, harness.Newest, arguments)
+	writes := len(bench.cloudflare.Writes(t))
+	newest, _ := bench.startsBeside(t, program, harness.Newest, arguments)
 	newest.settles(t)
-	idle := len(b.cloudflare.Writes(t)) == writes && published()
-	b.delete(t, objects...)
+	idle := len(bench.cloudflare.Writes(t)) == writes && published()
+	bench.delete(t, objects...)
 	gone := within(patience, func() bool {
-		return !b.servesOwn(t, "ingress") && !b.servesOwn(t, "service") && !b.servesOwn(t, "dnsendpoint")
+		return !bench.servesOwn(t, "ingress") && !bench.servesOwn(t, "service") && !bench.servesOwn(t, "dnsendpoint")
 	})
 	newest.settles(t)
-	left := b.cloudflare.Records(t)
-	return []string{texts, cell(idle), cell(gone && b.shows(t, shape{}) == nil && len(left) == len(b.records))}
-}
-
-// texts counts the TXT records that the program keeps for a hostname below example.com.
-func (b *bench) texts(t *testing.T, name string) string {
-	t.Helper()
-	count := 0
-	for _, record := range b.cloudflare.Records(t) {
-		if record.TextOwner() != "" && strings.HasSuffix(record.Name, name+".example.com") {
-			count++
-		}
-	}
-	return strconv.Itoa(count)
+	left := bench.cloudflare.Records(t)
+	return []string{cell(idle), cell(gone && bench.shows(t, shape{}) == nil && len(left) == len(bench.records))}
 }

@@ -24,7 +24,6 @@ import (
 var valuesFiles = [][]string{
 	{"values.yaml"},
 	{"values.yaml", "values-txt.yaml"},
-	{"values.yaml", "values-txt-stored.yaml"},
 }
 
 // deployments are all that the files make of a pod, by name of what made it.
@@ -220,13 +219,13 @@ func projected(source core.VolumeProjection) []string {
 	return files
 }
 
-// TestTheRegistriesAreAsTold: one of each way, and `registry: txt` in two.
+// TestTheRegistriesAreAsTold: one of each way.
 func TestTheRegistriesAreAsTold(t *testing.T) {
 	told := map[string]int{}
 	for _, deployment := range deployments(t) {
 		told[externalDNS(t, container(t, deployment, "external-dns").Args).Registry]++
 	}
-	if wanted := map[string]int{"noop": 3, "txt": 4}; !maps.Equal(told, wanted) {
+	if wanted := map[string]int{"noop": 3, "txt": 2}; !maps.Equal(told, wanted) {
 		t.Errorf("registries %v, wanted %v", told, wanted)
 	}
 }

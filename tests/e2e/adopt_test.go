@@ -57,57 +57,48 @@ func TestAHostnameMadeByHandIsTakenOverOnlyWhenItIsAllowed(t *testing.T) {
 // One of the providers inside ExternalDNS published it with --txt-owner-id=default. docs.example.com is another owner's.
 func TestAHostnameOfAnotherProviderIsTakenOverByItsOwner(t *testing.T) {
 	t.Parallel()
-	for _, ownership := range []ownership{inComments, inTexts} {
-		t.Run("with the ownership "+string(ownership), func(t *testing.T) {
-			t.Parallel()
-			const host, service = "former.example.com", "http://former.shop.svc:80"
-			cloudflare := startEmulator(t)
-			tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
-			foreign := cloudflare.foreign(t, tunnel)
-			text := func(name string) map[string]any {
-				return map[string]any{"type": "TXT", "name": name, "content": `"` + heritage("default", "ingress/shop/"+host) + `"`, "ttl": 1}
-			}
-			made := []map[string]any{
-				{"type": "CNAME", "name": host, "content": "ingress.example.net", "proxied": true, "ttl": 1},
-				text("cname-" + host),
-			}
-			if ownership == inComments {
-				// One of before 0.18, which newer versions leave where it is.
-				made = append(made, text(host))
-			}
-			cloudflare.Ask(t, "POST", "/records", map[string]any{"zone": harness.ZoneName, "posts": made}, nil)
-			pod := deploy(t, cloudflare, tunnel.ID, ownership.setting())
-			pod.source.set(published(host, service), published("docs.example.com", "http://docs.shop.svc:80"))
-			pod.isRefused(t, cloudflare)
-			if records := cloudflare.RecordsFor(t, host); records[0].Content != "ingress.example.net" {
-				t.Errorf("taken without being allowed: %v", records)
-			}
-
-			isTaken := func() {
-				t.Helper()
-				cloudflare.Publishes(t, tunnel, host, service, `{}`)
-				foreign.untouched(t)
-				if ownership == inTexts {
-					cloudflare.hasTexts(t, "default", "cname-"+host)
-				} else if texts := cloudflare.RecordsFor(t, "cname-"+host); len(texts) != 0 {
-					t.Errorf("its text is still there: %v", texts)
-				}
-			}
-			pod.rollOut(t, ownership.setting(), "ADOPT=owner=default")
-			harness.Eventually(t, "the hostname is taken over", func() error {
-				pod.Alive(t)
-				return cloudflare.IsPublished(t, tunnel, host, service, `{}`)
-			})
-			pod.isRefused(t, cloudflare)
-			isTaken()
-
-			pod.source.set(published(host, service))
-			pod.rollOut(t, ownership.setting())
-			pod.settles(t)
-			isTaken()
-			pod.source.set()
-			pod.settles(t)
-			foreign.alone(t)
-		})
+	const host, service = "former.example.com", "http://former.shop.svc:80"
+	cloudflare := startEmulator(t)
+	tunnel := cloudflare.tunnelOfOthers(t, "hand-made")
+	foreign := cloudflare.foreign(t, tunnel)
+	text := func(name string) map[string]any {
+		return map[string]any{"type": "TXT", "name": name, "content": `"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/` + host + `"`, "ttl": 1}
 	}
+	made := []map[string]any{
+		{"type": "CNAME", "name": host, "content": "ingress.example.net", "proxied": true, "ttl": 1},
+		text("cname-" + host),
+		// One of before 0.18, which newer versions leave where it is.
+		text(host),
+	}
+	cloudflare.Ask(t, "POST", "/records", map[string]any{"zone": harness.ZoneName, "posts": made}, nil)
+	pod := deploy(t, cloudflare, tunnel.ID)
+	pod.source.set(published(host, service), published("docs.example.com", "http://docs.shop.svc:80"))
+	pod.isRefused(t, cloudflare)
+	if records := cloudflare.RecordsFor(t, host); records[0].Content != "ingress.example.net" {
+		t.Errorf("taken without being allowed: %v", records)
+	}
+
+	isTaken := func() {
+		t.Helper()
+		cloudflare.Publishes(t, tunnel, host, service, `{}`)
+		foreign.untouched(t)
+		if texts := cloudflare.RecordsFor(t, "cname-"+host); len(texts) != 0 {
+			t.Errorf("its text is still there: %v", texts)
+		}
+	}
+	pod.rollOut(t, "ADOPT=owner=default")
+	harness.Eventually(t, "the hostname is taken over", func() error {
+		pod.Alive(t)
+		return cloudflare.IsPublished(t, tunnel, host, service, `{}`)
+	})
+	pod.isRefused(t, cloudflare)
+	isTaken()
+
+	pod.source.set(published(host, service))
+	pod.rollOut(t)
+	pod.settles(t)
+	isTaken()
+	pod.source.set()
+	pod.settles(t)
+	foreign.alone(t)
 }

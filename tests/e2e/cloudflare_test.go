@@ -82,6 +82,14 @@ func (f *foreign) untouched(t *testing.T) {
 	}
 }
 
+// added is the records that are not foreign.
+func (f *foreign) added(t *testing.T) []record {
+	t.Helper()
+	return slices.DeleteFunc(f.cloudflare.Records(t), func(now record) bool {
+		return slices.ContainsFunc(f.records, func(old record) bool { return old.ID == now.ID })
+	})
+}
+
 // alone checks that nothing but what is foreign is there: the same records, and the document as it was at first.
 func (f *foreign) alone(t *testing.T) {
 	t.Helper()

@@ -45,47 +45,39 @@ func TestADryRunWritesNothingAndTellsEverything(t *testing.T) {
 // A source that is suddenly empty is more often a mistake than meant.
 func TestAMassDeletionIsWithheldUntilItIsAllowed(t *testing.T) {
 	t.Parallel()
-	for _, ownership := range []ownership{inComments, inTexts} {
-		t.Run("with the ownership "+string(ownership), func(t *testing.T) {
-			t.Parallel()
-			pod, tunnel, foreign := besideOthers(t, invocation{}, ownership.setting())
-			cloudflare := pod.cloudflare
-			var all []*endpoint.Endpoint
-			for number := range 12 {
-				all = append(all, published(fmt.Sprintf("host-%d.example.com", number), "http://web.shop.svc:80"))
-			}
-			pod.source.set(all...)
-			pod.settles(t)
-
-			// Everything else is done.
-			pod.source.set(published("new.example.com", "http://new.shop.svc:80"))
-			harness.Eventually(t, "the new hostname is published", func() error {
-				pod.Alive(t)
-				return cloudflare.IsPublished(t, tunnel, "new.example.com", "http://new.shop.svc:80", `{}`)
-			})
-			// Each loop is answered 503: nothing more is written, and ExternalDNS lives on.
-			writes := len(cloudflare.Writes(t))
-			pod.failsSoftly(t, 3)
-			if now := cloudflare.Writes(t); len(now) != writes {
-				t.Errorf("written for what is withheld: %v", now[writes:])
-			}
-			for _, one := range all {
-				cloudflare.Publishes(t, tunnel, one.DNSName, "http://web.shop.svc:80", `{}`)
-			}
-			if texts := cloudflare.texts(t, "default"); ownership == inTexts && len(texts) != len(all)+1 {
-				t.Errorf("the TXT records that are left: %v", texts)
-			}
-			if lines := pod.program.Lines("refused=mass_deletion", "hostnames=12", "MASS_DELETION_LIMIT=0"); lines != 1 {
-				t.Errorf("how to allow it is told %d times", lines)
-			}
-			foreign.untouched(t)
-
-			pod.source.set()
-			pod.rollOut(t, ownership.setting(), "MASS_DELETION_LIMIT=0")
-			pod.settles(t)
-			foreign.alone(t)
-		})
+	pod, tunnel, foreign := besideOthers(t, invocation{})
+	cloudflare := pod.cloudflare
+	var all []*endpoint.Endpoint
+	for number := range 12 {
+		all = append(all, published(fmt.Sprintf("host-%d.example.com", number), "http://web.shop.svc:80"))
 	}
+	pod.source.set(all...)
+	pod.settles(t)
+
+	// Everything else is done.
+	pod.source.set(published("new.example.com", "http://new.shop.svc:80"))
+	harness.Eventually(t, "the new hostname is published", func() error {
+		pod.Alive(t)
+		return cloudflare.IsPublished(t, tunnel, "new.example.com", "http://new.shop.svc:80", `{}`)
+	})
+	// Each loop is answered 503: nothing more is written, and ExternalDNS lives on.
+	writes := len(cloudflare.Writes(t))
+	pod.failsSoftly(t, 3)
+	if now := cloudflare.Writes(t); len(now) != writes {
+		t.Errorf("written for what is withheld: %v", now[writes:])
+	}
+	for _, one := range all {
+		cloudflare.Publishes(t, tunnel, one.DNSName, "http://web.shop.svc:80", `{}`)
+	}
+	if lines := pod.program.Lines("refused=mass_deletion", "hostnames=12", "MASS_DELETION_LIMIT=0"); lines != 1 {
+		t.Errorf("how to allow it is told %d times", lines)
+	}
+	foreign.untouched(t)
+
+	pod.source.set()
+	pod.rollOut(t, "MASS_DELETION_LIMIT=0")
+	pod.settles(t)
+	foreign.alone(t)
 }
 
 // With the guard a namespace publishes its own services only, and keeps the hostnames it has.

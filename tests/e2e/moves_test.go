@@ -101,46 +101,37 @@ func (m *move) ends(t *testing.T) {
 	m.foreignWest.alone(t)
 }
 
-// registries are those that a move has to go through with, and where the program keeps whose a hostname is.
-var registries = []struct {
-	registry  registry
-	ownership ownership
-}{{noop, inComments}, {txt, inComments}, {txt, inTexts}}
-
 // Neither a record nor a configuration is at the edge when it is written, so the old rule stays as long as visitors may still
 // be led to it.
 func TestAMoveLeadsTheRecordOverAndTakesTheOldRuleOffWhenItsGraceIsOver(t *testing.T) {
 	t.Parallel()
-	for _, kept := range registries {
-		t.Run(fmt.Sprintf("with the registry %s and the ownership %s", kept.registry, kept.ownership), func(t *testing.T) {
-			t.Parallel()
-			move := beforeMove(t, invocation{registry: kept.registry}, kept.ownership.setting())
-			for _, tunnel := range []tunnel{move.east, move.west} {
-				move.cloudflare.delay(t, tunnel, recordsDelay, configurationsDelay, 2*configurationsDelay)
+	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
+		move := beforeMove(t, invocation)
+		for _, tunnel := range []tunnel{move.east, move.west} {
+			move.cloudflare.delay(t, tunnel, recordsDelay, configurationsDelay, 2*configurationsDelay)
+		}
+		watched := move.cloudflare.watch(t, moving)
+		notLed := time.Now()
+		move.begin()
+		harness.Eventually(t, "the record leads to the new tunnel", func() error {
+			looked := time.Now()
+			err := move.isLedOver(t)
+			if err != nil {
+				notLed = looked
 			}
-			watched := move.cloudflare.watch(t, moving)
-			notLed := time.Now()
-			move.begin()
-			harness.Eventually(t, "the record leads to the new tunnel", func() error {
-				looked := time.Now()
-				err := move.isLedOver(t)
-				if err != nil {
-					notLed = looked
-				}
-				return err
-			})
-			if east, west, stamped := move.rules(t); east != 1 || west != 1 || stamped != 2 {
-				t.Errorf("%d rules in the old tunnel, %d in the new one, %d in the stamp", east, west, stamped)
-			}
-			harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
-			if lasted := time.Since(notLed); lasted < moveGrace {
-				t.Errorf("the old rule was gone %s after the record was led over, or sooner", lasted)
-			}
-			move.settles(t)
-			move.served(t, watched())
-			move.ends(t)
+			return err
 		})
-	}
+		if east, west, stamped := move.rules(t); east != 1 || west != 1 || stamped != 2 {
+			t.Errorf("%d rules in the old tunnel, %d in the new one, %d in the stamp", east, west, stamped)
+		}
+		harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+		if lasted := time.Since(notLed); lasted < moveGrace {
+			t.Errorf("the old rule was gone %s after the record was led over, or sooner", lasted)
+		}
+		move.settles(t)
+		move.served(t, watched())
+		move.ends(t)
+	})
 }
 
 // A hostname that moves has two tunnels' rules and a record to change, which no one call can do.
@@ -176,20 +167,17 @@ func TestAHostnameMovesToAnotherTunnelWhateverFailsOnTheWay(t *testing.T) {
 // Until each connector of the new tunnel serves a hostname, some of its visitors would get whatever that one has.
 func TestAMoveWaitsForTheLastConnectorOfTheNewTunnel(t *testing.T) {
 	t.Parallel()
-	for _, kept := range registries {
-		t.Run(fmt.Sprintf("with the registry %s and the ownership %s", kept.registry, kept.ownership), func(t *testing.T) {
-			t.Parallel()
-			move := beforeMove(t, invocation{registry: kept.registry}, kept.ownership.setting())
-			watched := move.cloudflare.watch(t, moving)
-			move.waits(t)
-			move.cloudflare.passTime(t, lag)
-			harness.Eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
-			harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
-			move.settles(t)
-			move.served(t, watched())
-			move.ends(t)
-		})
-	}
+	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
+		move := beforeMove(t, invocation)
+		watched := move.cloudflare.watch(t, moving)
+		move.waits(t)
+		move.cloudflare.passTime(t, lag)
+		harness.Eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
+		harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+		move.settles(t)
+		move.served(t, watched())
+		move.ends(t)
+	})
 }
 
 // waits asks for the move while the second connector of the new tunnel takes no configuration, and sees that ExternalDNS

@@ -234,34 +234,13 @@ func textsThatNobodyAskedFor(t *testing.T) string {
 	all := []*endpoint.Endpoint{
 		published("web.example.com", "http://web.shop.svc:80"), published("*.apps.example.com", "http://apps.shop.svc:80"),
 	}
-	made := func() (records []record) {
-		t.Helper()
-		return slices.DeleteFunc(pod.cloudflare.Records(t), func(now record) bool {
-			return slices.ContainsFunc(foreign.records, func(old record) bool { return old.ID == now.ID })
-		})
-	}
 	watched := pod.cloudflare.watchAll(t, "web.example.com", "any.apps.example.com")
 	pod.source.set(all...)
 	pod.settles(t)
-	for _, one := range made() {
+	for _, one := range foreign.added(t) {
 		if one.Type != "CNAME" || one.Comment == "" {
 			t.Errorf("there is %s", one)
 		}
-	}
-	pod.rollOut(t, inTexts.setting())
-	pod.source.set(append(all, published("new.example.com", "http://new.shop.svc:80"))...)
-	pod.settles(t)
-	texts := 0
-	for _, one := range made() {
-		if one.Type == "TXT" {
-			texts++
-		}
-		if one.Comment == "" || one.Type == "TXT" && one.TextOwner() != "default" {
-			t.Errorf("nothing says what this is: %s", one)
-		}
-	}
-	if texts != len(all)+1 {
-		t.Errorf("%d TXT records for %d hostnames", texts, len(all)+1)
 	}
 	pod.source.set()
 	pod.settles(t)
@@ -269,8 +248,7 @@ func textsThatNobodyAskedFor(t *testing.T) string {
 	seen, byHand := watched(), "http://everything-else:80 through "+tunnel.ID
 	got(t, "web.example.com", seen["web.example.com"], byHand, "http://web.shop.svc:80 through "+tunnel.ID, byHand)
 	got(t, "*.apps.example.com", seen["any.apps.example.com"], byHand, "http://apps.shop.svc:80 through "+tunnel.ID, byHand)
-	return "None is made: whose a record is stands in its comment. With `OWNERSHIP=txt` each has a comment that says what it is, " +
-		"and goes with its hostname"
+	return "None is made: whose a record is stands in its comment"
 }
 
 // A tunnel is made whenever nothing local says that it was made before: after a lost answer, by a second replica, in a

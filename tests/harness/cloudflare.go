@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,21 +27,10 @@ type Record struct {
 
 func (r Record) String() string { return string(r.Raw) }
 
-// ourText is the comment of a TXT record that the program keeps; it tells the owner.
-var ourText = regexp.MustCompile(`^external-dns owner=(\S+) txt=\S{8}$`)
-
-// TextOwner is the owner of a TXT record that the program keeps, empty for any other record.
-func (r Record) TextOwner() string {
-	if told := ourText.FindStringSubmatch(r.Comment); r.Type == "TXT" && told != nil {
-		return told[1]
-	}
-	return ""
-}
-
-// mayStandBeside says whether the record is no business of a CNAME of the same name: mail and TXT records, and of the
-// TXT records of ExternalDNS those that we keep for it.
+// mayStandBeside says whether the record is no business of a CNAME of the same name: mail and TXT records, without those
+// of ExternalDNS.
 func (r Record) mayStandBeside() bool {
-	return r.Type == "MX" || r.Type == "TXT" && (r.TextOwner() != "" || !strings.Contains(r.Content, "heritage=external-dns"))
+	return r.Type == "MX" || r.Type == "TXT" && !strings.Contains(r.Content, "heritage=external-dns")
 }
 
 // Rule is an ingress rule; Raw is its text in the document.

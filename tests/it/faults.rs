@@ -9,7 +9,7 @@ use std::time::Duration;
 use cloudflare_emulator::{Fault, Matcher, Plan, Time};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
-use test_support::external_dns::{ExternalDns, Registry, TXT};
+use test_support::external_dns::ExternalDns;
 use test_support::harness::{FOREIGN_DOCUMENT, Program, endpoint, published};
 use test_support::sweeps;
 
@@ -82,8 +82,6 @@ impl Trouble {
 /// What stands before the loop in which something goes wrong, and what that loop is asked for.
 #[derive(Default)]
 struct Scenario {
-    /// TXT records are stored where the registry writes them.
-    registry: Registry,
     before: Vec<Endpoint>,
     desired: Vec<Endpoint>,
     /// `ADOPT`, and what it takes over stands there.
@@ -146,18 +144,6 @@ fn a_move_to_another_tunnel_survives_every_fault() {
     };
     Scenario { before: shop_in("home"), desired: shop_in("office"), ..Scenario::default() }
         .survives_every_fault();
-}
-
-/// The TXT record of the inner zone's own name is in the outer one, in another transaction than its hostname's record.
-#[test]
-fn stored_txt_records_in_a_zone_inside_a_zone_survive_every_fault() {
-    let stays = published("stays.example.com", "http://stays:80");
-    let goes_in_the_end = path("inner.example.com", "/api", "http://api:80");
-    let before = vec![stays.clone(), published("goes.inner.example.com", "http://goes:80")];
-    let desired = vec![stays, published("inner.example.com", "http://web:80"), goes_in_the_end];
-    for (before, desired) in [(before.clone(), desired.clone()), (desired, before)] {
-        Scenario { registry: TXT, before, desired, ..Scenario::default() }.survives_every_fault();
-    }
 }
 
 /// A hostname that is changed in its place, one that moves to another tunnel, addresses with ExternalDNS's TXT records,
@@ -273,9 +259,9 @@ impl Scenario {
         let account = self.account();
         account.watch();
         let program = self.start(&account, None);
-        settle(self.external_dns(&program), account.cloudflare(), &self.before).expect("the harness is set");
+        settle(program.external_dns(), account.cloudflare(), &self.before).expect("the harness is set");
         let program = self.with_inner_zone(&account, program, None);
-        let external_dns = self.external_dns(&program);
+        let external_dns = program.external_dns();
         account.cloudflare().take_calls();
         external_dns.run_loop(&self.desired).expect("nothing goes wrong");
         let calls = account.cloudflare().take_calls().iter().map(|call| call.is_write()).collect();
@@ -286,9 +272,6 @@ impl Scenario {
 
     fn account(&self) -> SharedAccount {
         let account = SharedAccount::new();
-        if self.registry != Registry::Noop {
-            account.cloudflare().add_zone("inner.example.com", Plan::Free);
-        }
         if !self.adopt.is_empty() {
             hold(&account);
         }
@@ -315,12 +298,10 @@ impl Scenario {
 
     fn start(&self, account: &SharedAccount, timeout: Option<Duration>) -> Program {
         let seconds = timeout.unwrap_or(TIMEOUT).as_secs().to_string();
-        let ownership = if self.registry == Registry::Noop { "comment" } else { "txt" };
         let variables = [
             ("CF_TUNNEL_ID", "home,office"),
             ("MASS_DELETION_LIMIT", "0"),
             ("REQUEST_TIMEOUT", &*seconds),
-            ("OWNERSHIP", ownership),
             ("ADOPT", self.adopt),
         ];
         let cloudflare = account.cloudflare();
@@ -330,10 +311,6 @@ impl Scenario {
         program.wait_until_ready();
         cloudflare.take_calls();
         program
-    }
-
-    fn external_dns(&self, program: &Program) -> ExternalDns {
-        program.external_dns().with_registry(self.registry)
     }
 }
 
@@ -358,7 +335,7 @@ impl Case<'_> {
         let timeout = trouble.ends_in(|fault| *fault == Fault::Hang).then_some(SHORT_TIMEOUT);
         let mut program = scenario.start(&account, timeout);
         if !scenario.before.is_empty() {
-            let set = scenario.external_dns(&program).run_loop(&scenario.before);
+            let set = program.external_dns().run_loop(&scenario.before);
             set.map_err(|status| format!("before the fault: {status}"))?;
         }
         program = scenario.with_inner_zone(&account, program, timeout);
@@ -379,14 +356,14 @@ impl Case<'_> {
                 cloudflare.fault(Matcher::any(), nth + later, Fault::Reset);
             }
         }
-        timed_loop(scenario.external_dns(&program), &cloudflare.time(), &scenario.desired, timeout)?;
+        timed_loop(program.external_dns(), &cloudflare.time(), &scenario.desired, timeout)?;
         if cloudflare.count_calls().total() < *nth {
             return Err("the call was never made".to_owned());
         }
         let limited = trouble.ends_in(|fault| matches!(fault, Fault::Status { code: 429, .. }));
         if limited {
             cloudflare.take_calls();
-            let answer = scenario.external_dns(&program).run_loop(desired);
+            let answer = program.external_dns().run_loop(desired);
             let calls = cloudflare.count_calls().total();
             if answer != Err(503) || calls != 0 {
                 return Err(format!("while it was blocked: {answer:?} after {calls} calls"));
@@ -398,7 +375,7 @@ impl Case<'_> {
             program = scenario.start(&account, None);
         }
         account.clear_faults();
-        settle(scenario.external_dns(&program), cloudflare, desired)?;
+        settle(program.external_dns(), cloudflare, desired)?;
         let violations = account.violations();
         if !violations.is_empty() {
             return Err(violations.join("\n"));

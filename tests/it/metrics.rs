@@ -14,7 +14,6 @@ use cloudflare_emulator::{Call, Fault, Matcher, RateLimit};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::observe::metrics::{Definition, Family};
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::json;
 use test_support::clock::{ManualClock, eventually};
 use test_support::external_dns::Answer;
@@ -382,18 +381,6 @@ fn withheld_deletions_are_shown_until_nobody_asks_for_them() {
     }
     assert_eq!(fixture.value(Family::WithheldDeletions, &[]), Some(0.0));
     assert_eq!(fixture.value(Family::Refusals, &["mass_deletion"]), Some(0.0));
-}
-
-#[test]
-fn stored_txt_records_of_ours_are_counted_and_those_of_others_are_not() {
-    let fixture = Fixture::new(Harness::with_foreign(), &[("OWNERSHIP", "txt")]);
-    for owner in ["default", "other"] {
-        let comment = TxtStamp::new(owner, "www.example.com").render("", 100);
-        let record = json!({"name": owner, "type": "TXT", "content": "\"x\"", "comment": comment});
-        fixture.harness.cloudflare.add_record(&fixture.harness.zone, record).expect("Cloudflare takes it");
-    }
-    fixture.program.external_dns().records().expect("it is answered");
-    assert_eq!(fixture.values(Family::Records), expected(&[(["example.com", "TXT"], 1.0)]));
 }
 
 #[test]

@@ -9,9 +9,9 @@ mod steps;
 use std::collections::BTreeSet;
 
 use cloudflare_emulator::{ConfigSource, Emulator, Plan, Unconfigured};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
-use test_support::external_dns::{ExternalDns, plan};
+use test_support::external_dns::ExternalDns;
 use test_support::harness::{Harness, endpoint, published};
 
 use crate::shared_account::{SharedAccount, settle, stamp};
@@ -405,50 +405,6 @@ fn a_tunnel_with_a_configuration_file_that_was_never_configured_is_not_written_e
         assert_eq!(harness.cloudflare.configuration(&harness.tunnel), None);
         assert_eq!(harness.cnames(), []);
     }
-}
-
-/// With `--registry=txt` every change carries a TXT record that says what the stamp says already.
-#[test]
-fn the_txt_records_of_the_registry_are_taken_off() {
-    let account = SharedAccount::new();
-    let program = account.harness.start();
-    let external_dns = program.external_dns();
-    let with_txt = |endpoints: &[Endpoint]| -> Vec<Endpoint> {
-        let txt = endpoints.iter().flat_map(|endpoint| {
-            let heritage =
-                "\"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/web\"";
-            ["", "cname-"].map(|prefix| Endpoint {
-                dns_name: format!("{prefix}{}", endpoint.dns_name),
-                record_type: "TXT".to_owned(),
-                targets: vec![heritage.to_owned()],
-                labels: Labels::from_iter([("ownedRecord", &*endpoint.dns_name)]),
-                ..endpoint.clone()
-            })
-        });
-        endpoints.iter().cloned().chain(txt).collect()
-    };
-    let desired = external_dns.adjust(&[published("web.example.com", "http://web:80")]).expect("adjusted");
-    let changed = external_dns.adjust(&[published("web.example.com", "http://web2:80")]).expect("adjusted");
-    let before = account.harness.foreign_records();
-    let only_txt = |endpoints: &[Endpoint]| -> Vec<Endpoint> {
-        with_txt(endpoints).into_iter().filter(|endpoint| endpoint.record_type == "TXT").collect()
-    };
-    let steps = [
-        Changes { create: with_txt(&desired), ..Changes::default() },
-        // What is left of another format of the registry's records goes, the hostname stays.
-        Changes { delete: only_txt(&desired), ..Changes::default() },
-        Changes { update_old: with_txt(&desired), update_new: with_txt(&changed), ..Changes::default() },
-        Changes { delete: with_txt(&changed), ..Changes::default() },
-    ];
-    for (changes, published) in steps.into_iter().zip([1, 1, 1, 0]) {
-        external_dns.apply(&changes).expect("done");
-        assert_eq!(account.harness.foreign_records(), before);
-        assert_eq!(stamped(&account).len(), published);
-        let shown = external_dns.records().expect("shown");
-        assert_eq!(shown.iter().filter(|endpoint| endpoint.record_type == "TXT").count(), 0);
-        assert_eq!(shown.len(), published);
-    }
-    assert_eq!(plan(&external_dns.records().expect("shown"), &[]), Changes::default());
 }
 
 /// A Free zone's comment has room for 100 bytes.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cloudflare_emulator::{Cloudflare, Emulator, Matcher, Plan, Record, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::model::{TunnelId, hostname};
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -245,11 +245,7 @@ fn waits_to_be_adopted(rule: &str) -> bool {
 fn foreign_records(cloudflare: &Cloudflare) -> Vec<String> {
     let records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
     let watched = records.filter(|record| !record.name.starts_with(TO_BE_ADOPTED));
-    watched.filter(|record| !is_ours(record)).map(|record| record.to_json().to_string()).collect()
-}
-
-fn is_ours(record: &Record) -> bool {
-    stamp(record).is_some() || record.comment.as_deref().and_then(TxtStamp::parse).is_some()
+    watched.filter(|record| stamp(record).is_none()).map(|record| record.to_json().to_string()).collect()
 }
 
 pub(crate) fn stamp(record: &Record) -> Option<Stamp> {

@@ -10,7 +10,7 @@ use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::clock::ManualClock;
-use test_support::external_dns::{ExternalDns, TXT};
+use test_support::external_dns::ExternalDns;
 use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
 
 use crate::shared_account;

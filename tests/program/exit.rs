@@ -305,7 +305,6 @@ fn the_start_says_what_will_be_managed() {
     let variables = [
         ("CF_TUNNEL_ID", "home,office \"2\""),
         ("OWNER_ID", "cluster"),
-        ("OWNERSHIP", "txt"),
         ("ADOPT", "identical"),
         ("NAMESPACE_GUARD", "true"),
         ("DRY_RUN", "true"),
@@ -326,13 +325,12 @@ fn the_start_says_what_will_be_managed() {
         ("tunnels", &*tunnels),
         ("account", &harness.cloudflare.account()),
         ("owner", "cluster"),
-        ("ownership", "txt"),
         ("filter", r#"{"include":["example.com"]}"#),
     ] {
         assert_eq!(managing.get(key).map(String::as_str), Some(value), "{managing:?}");
     }
     for text in [
-        "--registry=txt",
+        "--registry=noop, or with txt",
         "DRY_RUN is set",
         "ADOPT is set",
         "NAMESPACE_GUARD is set",

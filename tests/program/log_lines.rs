@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use cloudflare_emulator::{ConfigSource, Refusal, RuleText, Visit, catch_all};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use test_support::external_dns::TXT_BELOW;
 use test_support::harness::{Harness, endpoint, published};
 use test_support::process::Process;
 
@@ -221,28 +220,6 @@ fn what_comes_back_after_it_was_gone_is_told_again() {
         let lines = said.iter().filter(|said| said.contains(line)).count();
         assert_eq!(lines, 2, "{label}: {said:#?}");
     }
-}
-
-/// They go and change with their hostname, and read like its own record otherwise.
-#[test]
-fn a_stored_txt_record_that_comes_changes_or_goes_is_called_one_by_its_name() {
-    let harness = Harness::new();
-    let (process, external_dns) = Process::start_ready(&harness, &[("OWNERSHIP", "txt")]);
-    let external_dns = external_dns.with_registry(TXT_BELOW);
-    let published = published("web.example.com", "http://web:80");
-    let mut changed = endpoint("web.example.com", &[("tunnel-service", "http://web2:80")]);
-    changed.labels.set("resource", "ingress/shop/other");
-    for desired in [&[published][..], &[changed], &[]] {
-        external_dns.run_loop(desired).expect("answered");
-    }
-    let (_, _, said) = process.end_with("TERM");
-    let lines = |text: &str| said.iter().filter(|line| line.contains(text)).count();
-    for verb in ["created", "changed", "deleted"] {
-        let txt = format!("hostname=web.example.com TXT record {verb}, name=\"cname-x.web.example.com\"");
-        assert_eq!(lines(&txt), 1, "{said:#?}");
-        assert_eq!(lines(&format!("hostname=web.example.com record {verb}")), 1, "{said:#?}");
-    }
-    assert_eq!(lines("content=\"\\\"heritage=external-dns,"), 1, "what it says now: {said:#?}");
 }
 
 /// Whoever is to mend it looks for the object, not for the hostname.

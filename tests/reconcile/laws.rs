@@ -6,7 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, 
 use external_dns_cloudflare_tunnel_webhook::model::{Record, hostname};
 use external_dns_cloudflare_tunnel_webhook::reconcile::heritage::Heritage;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::{adjust, plan};
 use proptest::prelude::*;
 
 use test_support::external_dns::{Registry, TXT, TXT_BELOW, TxtNames};
@@ -111,7 +111,7 @@ fn any_outer_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
         ],
         0..5,
     );
-    // Where ExternalDNS wants its own: what has nothing to do with it, and another owner's.
+    // Under the names of ExternalDNS's own: what has nothing to do with it, and another owner's.
     let txts = prop::sample::subsequence(
         vec![
             ("cname-a.example.com", "TXT", "\"v=spf1 -all\""),
@@ -123,13 +123,13 @@ fn any_outer_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
     );
     let rules = prop::collection::vec(any_foreign_rule(), 0..5);
     (rules, records, txts, any_registry(), any_defaults()).prop_map(
-        |(rules, mut records, txts, (ownership, registry), origin_defaults)| {
+        |(rules, mut records, txts, registry, origin_defaults)| {
             // A CNAME stands alone on its name.
             if records.contains(&("b.example.com", "CNAME", "elsewhere.test")) {
                 records.retain(|(name, kind, _)| *name != "b.example.com" || *kind == "CNAME");
             }
             records.extend(txts);
-            let mut cloudflare = FakeCloudflare::new(&rules, &records).with(ownership, registry);
+            let mut cloudflare = FakeCloudflare::new(&rules, &records).with_registry(registry);
             cloudflare.origin_defaults = origin_defaults;
             cloudflare
         },
@@ -148,13 +148,9 @@ fn any_defaults() -> impl Strategy<Value = OriginRequest> {
     prop::sample::subsequence(defaults.to_vec(), 0..=3).prop_map(|values| values.into_iter().collect())
 }
 
-/// Every ownership with every registry, the unfitting ones too.
-fn any_registry() -> impl Strategy<Value = (Ownership, Registry)> {
+fn any_registry() -> impl Strategy<Value = Registry> {
     let old = Registry::Txt(TxtNames { prefix: "old-", untyped_too: true });
-    (
-        prop::sample::select(vec![Ownership::Comment, Ownership::Txt, Ownership::Txt]),
-        prop::sample::select(vec![Registry::Noop, TXT, TXT, TXT_BELOW, TXT_BELOW, old]),
-    )
+    prop::sample::select(vec![Registry::Noop, TXT, TXT_BELOW, old])
 }
 
 /// A Cloudflare in which somebody else has stamps too.
@@ -304,14 +300,6 @@ proptest! {
                 refused.iter().any(|refusal| *refusal.hostname == *endpoint.dns_name),
                 "{:?} is asked for without end and nobody says why", endpoint
             );
-        }
-        if let (Ownership::Txt, Registry::Txt(names)) = (cloudflare.ownership, cloudflare.registry) {
-            let (txts, data): (Vec<Endpoint>, Vec<Endpoint>) =
-                cloudflare.shown().into_iter().partition(|endpoint| endpoint.record_type == "TXT");
-            for (endpoint, name) in data.iter().flat_map(|data| names.of(data).into_iter().map(move |name| (data, name))) {
-                let is_there = txts.iter().any(|txt| txt.dns_name == name && txt.set_identifier == endpoint.set_identifier);
-                prop_assert!(is_there, "{name} is missing for {endpoint:?} in {txts:?}");
-            }
         }
     }
 

@@ -2,10 +2,8 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Entry, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
-use test_support::external_dns::TXT;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 
 const ELSEWHERE: &str = "99999999-a4ef-4643-bbbc-4a0ed4fc8415";
@@ -278,14 +276,6 @@ fn what_the_filter_leaves_out_is_not_listed() {
     settings.policy.filter = DomainFilter::lists(["b.example.com"], []);
     let entries = listing(&cloudflare.snapshot(), &settings);
     assert_eq!(entries.iter().map(|entry| &*entry.hostname).collect::<Vec<_>>(), ["b.example.com"]);
-}
-
-#[test]
-fn stored_txt_records_are_no_hostnames() {
-    let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
-    cloudflare.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
-    assert!(cloudflare.records.iter().any(|record| &*record.kind == "TXT"), "it is stored");
-    assert_eq!(lines(&cloudflare), ["a.example.com - http://web:80 home default ours"]);
 }
 
 /// cloudflared compares host and rule byte by byte, so it is the rule of another name.

@@ -5,9 +5,7 @@ use std::ops::Range;
 
 use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT as LIMIT;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Reason, plan};
-use test_support::external_dns::TXT_BELOW;
 use test_support::fake_cloudflare;
 use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE};
 
@@ -54,7 +52,6 @@ const NEW: &str = "new.example.com";
 /// Two upgrades of ExternalDNS emptied instances of 6 to 13 hostnames; a half is no mass.
 #[test]
 fn more_than_the_limit_and_more_than_half_are_withheld_and_everything_else_is_done() {
-    let ownerships = [(Ownership::Comment, 0), (Ownership::Txt, 1)];
     for (all, going, is_withheld) in [
         (6, 6, true),
         (5, 5, false),
@@ -67,23 +64,21 @@ fn more_than_the_limit_and_more_than_half_are_withheld_and_everything_else_is_do
         (100, 50, false),
         (100, 51, true),
     ] {
-        for (ownership, txts) in ownerships {
-            let mut cloudflare = FakeCloudflare::new(&[], &[]).with(ownership, TXT_BELOW);
-            run(&mut cloudflare, &hosts(OLD, 0..all));
-            let mut rest = hosts(OLD, going..all);
-            for endpoint in &mut rest {
-                endpoint.provider_specific = vec![Property::new("webhook/tunnel-service", "http://other:80")];
-            }
-            let plan = run(&mut cloudflare, &of(&[&rest, &hosts(NEW, 0..1)]));
-            let kept = if is_withheld { going } else { 0 };
-            assert_eq!(withheld(&plan), kept, "{going} of {all}");
-            assert_eq!(standing(&cloudflare, OLD), all - going + kept, "{going} of {all}");
-            let shown = cloudflare.shown();
-            assert_eq!(shown.len(), (all - going + kept + 1) * (1 + txts), "each with what goes with it");
-            let service =
-                |endpoint: &&Endpoint| endpoint.property("webhook/tunnel-service") == Some("http://other:80");
-            assert_eq!(shown.iter().filter(service).count(), all - going, "what stays is changed");
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        run(&mut cloudflare, &hosts(OLD, 0..all));
+        let mut rest = hosts(OLD, going..all);
+        for endpoint in &mut rest {
+            endpoint.provider_specific = vec![Property::new("webhook/tunnel-service", "http://other:80")];
         }
+        let plan = run(&mut cloudflare, &of(&[&rest, &hosts(NEW, 0..1)]));
+        let kept = if is_withheld { going } else { 0 };
+        assert_eq!(withheld(&plan), kept, "{going} of {all}");
+        assert_eq!(standing(&cloudflare, OLD), all - going + kept, "{going} of {all}");
+        let shown = cloudflare.shown();
+        assert_eq!(shown.len(), all - going + kept + 1, "{going} of {all}");
+        let service =
+            |endpoint: &&Endpoint| endpoint.property("webhook/tunnel-service") == Some("http://other:80");
+        assert_eq!(shown.iter().filter(service).count(), all - going, "what stays is changed");
     }
 }
 

@@ -12,9 +12,9 @@ mod served;
 use std::fmt;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
-use external_dns_cloudflare_tunnel_webhook::reconcile::{Ownership, adjust};
 use proptest::prelude::*;
 use test_support::external_dns::{Registry, TXT};
 use test_support::fake_cloudflare::FakeCloudflare;
@@ -43,18 +43,14 @@ enum Previous {
 struct Case {
     defaulted: Defaulted,
     is_guarded: bool,
-    registry: (Ownership, Registry),
+    registry: Registry,
     previous: Previous,
     object: Object,
     mistake: Mistake,
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
-    let registry = prop::sample::select(vec![
-        (Ownership::Comment, Registry::Noop),
-        (Ownership::Comment, TXT),
-        (Ownership::Txt, TXT),
-    ]);
+    let registry = prop::sample::select(vec![Registry::Noop, TXT]);
     let previous =
         prop_oneof![Just(None), Just(Some(None)), object::any_draft().prop_map(|draft| Some(Some(draft))),];
     // The mistake is small as it is, and another one is another failure.
@@ -75,8 +71,7 @@ fn any_case() -> impl Strategy<Value = Case> {
 
 impl Case {
     fn empty_cloudflare(&self) -> FakeCloudflare {
-        let (ownership, registry) = self.registry;
-        let mut cloudflare = FakeCloudflare::new(&[], &[]).with(ownership, registry);
+        let mut cloudflare = FakeCloudflare::new(&[], &[]).with_registry(self.registry);
         let template = ServiceTemplate::parse(DEFAULT_SERVICE).expect("a template");
         cloudflare.default_service = (self.defaulted != Defaulted::Nothing).then_some(template);
         cloudflare.publish_all = self.defaulted == Defaulted::All;

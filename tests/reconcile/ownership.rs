@@ -2,10 +2,8 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Reason, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use test_support::external_dns::TXT;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
 
 fn endpoint(properties: &[(&str, &str)]) -> Endpoint {
@@ -348,8 +346,8 @@ fn of_a_hostname_with_records_in_two_zones_the_inner_one_is_shown_with_the_claim
 
 /// Somebody made two addresses of our record: ExternalDNS is shown one endpoint of each name and type.
 #[test]
-fn the_txt_record_of_a_hostname_with_two_records_is_shown_once() {
-    let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
+fn a_hostname_with_two_records_is_shown_once() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
     let record = cloudflare.records.iter_mut().find(|record| &*record.kind == "CNAME").expect("published");
     (record.kind, record.content) = ("A".into(), "192.0.2.1".into());
@@ -360,53 +358,7 @@ fn the_txt_record_of_a_hostname_with_two_records_is_shown_once() {
         .into_iter()
         .map(|endpoint| (endpoint.record_type, endpoint.targets.len()))
         .collect();
-    assert_eq!(shown, [("A".to_owned(), 2), ("TXT".to_owned(), 1)]);
-}
-
-/// What is no deletion of a hostname does not count as one.
-#[test]
-fn txt_records_that_are_not_stored_any_more_go_from_all_hostnames_at_once() {
-    let all = |service: &str| -> Vec<Endpoint> {
-        let host = |number| Endpoint {
-            dns_name: format!("h{number}.example.com"),
-            ..endpoint(&[("tunnel-service", service)])
-        };
-        (0..30).map(host).collect()
-    };
-    let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
-    cloudflare.run_loop(&all("http://web:80"), usize::MAX);
-    assert_eq!(cloudflare.records.len(), 60);
-    let mut cloudflare = cloudflare.with(Ownership::Comment, TXT);
-    let plan = cloudflare.run_loop(&all("http://new:80"), usize::MAX);
-    assert_eq!((plan.refusals, cloudflare.records.len()), (Vec::new(), 30));
-}
-
-/// What an operator has to do about it is said.
-#[test]
-fn a_refusal_over_txt_records_names_the_remedy() {
-    let apex =
-        Endpoint { dns_name: "example.com".to_owned(), ..endpoint(&[("tunnel-service", "http://web:80")]) };
-    let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
-    let refused = cloudflare.run_loop(&[apex], usize::MAX).refusals;
-    cloudflare.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
-    let unowned = plan(&deletion(""), &cloudflare.snapshot(), &Earlier::default(), &cloudflare.settings())
-        .expect("nobody else's")
-        .refusals;
-    for (refusals, label, remedies) in [
-        (
-            refused,
-            "txt_outside_zones",
-            &["\"cname-example.com\"", "--txt-prefix=%{record_type}-x.", "OWNERSHIP=comment"][..],
-        ),
-        (unowned, "no_owner", &["--registry=txt", "OWNERSHIP=comment"]),
-    ] {
-        let [refusal] = &refusals[..] else {
-            panic!("one refusal in {refusals:?}");
-        };
-        assert_eq!(refusal.reason.label(), label);
-        let text = refusal.to_string();
-        assert!(remedies.iter().all(|remedy| text.contains(remedy)), "{text}");
-    }
+    assert_eq!(shown, [("A".to_owned(), 2)]);
 }
 
 /// A dry run would tell it.

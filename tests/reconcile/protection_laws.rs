@@ -5,7 +5,6 @@ use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, Decision, Destination, ReusablePolicy,
 };
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access_reading::AccessReading;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
@@ -129,19 +128,18 @@ fn any_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
     ];
     let to_home = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com";
     let records = vec![("b.example.com", "CNAME", to_home), ("z.example.com", "CNAME", "elsewhere.test")];
-    let registries = vec![(Ownership::Comment, Registry::Noop), (Ownership::Txt, TXT)];
     (
         prop::sample::subsequence(rules, 0..=2),
         prop::sample::subsequence(records, 0..=1),
-        prop::sample::select(registries),
+        prop::sample::select(vec![Registry::Noop, TXT]),
         any::<bool>(),
         prop::sample::select(vec![0, 1, 5]),
         prop::sample::select(vec![None, None, Some("a.example.com"), Some("*.example.com")]),
     )
-        .prop_map(|(rules, records, (ownership, registry), opt_out, limit, theirs)| {
+        .prop_map(|(rules, records, registry, opt_out, limit, theirs)| {
             let rules: Vec<String> = rules.into_iter().map(str::to_owned).collect();
             let mut cloudflare = FakeCloudflare::new(&rules, &records)
-                .with(ownership, registry)
+                .with_registry(registry)
                 .with_access(["staff", "on-call"].map(policy).to_vec());
             cloudflare.access_opt_out = opt_out;
             cloudflare.mass_deletion_limit = limit;

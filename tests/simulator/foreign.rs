@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cloudflare_emulator::{Cloudflare, Record};
 use external_dns_cloudflare_tunnel_webhook::model::{TunnelId, hostname};
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -82,8 +82,7 @@ pub(crate) fn document(cloudflare: &Cloudflare, tunnel: &str) -> Document {
 
 /// Whether a record says that it is ours.
 pub(crate) fn is_ours(record: &Record) -> bool {
-    let comment = record.comment.as_deref().unwrap_or_default();
-    Stamp::parse(comment).is_some() || TxtStamp::parse(comment).is_some()
+    record.comment.as_deref().and_then(Stamp::parse).is_some()
 }
 
 /// Whether a record of the rule's hostname has a stamp that names the rule.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cloudflare_emulator::{Record, Visitor};
-use test_support::external_dns::{SyncPolicy, TXT_BELOW};
+use test_support::external_dns::SyncPolicy;
 
 use crate::claims;
 use crate::coverage::Share;
@@ -199,11 +199,6 @@ fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
         ("access unsaid", on_host.iter().any(|other| !claims::is_said(other, &history))),
         ("access guard", settings.access_guard && !matches!(object.access, Access::Policies(_))),
         ("nobody's token", on_host.iter().any(|other| other.access == Access::Required)),
-        // The TXT record of an apex lies outside its zone, but with the prefix that the documents name.
-        (
-            "text of the apex",
-            settings.ownership == "txt" && settings.registry != TXT_BELOW && object.host == "example.org",
-        ),
         ("merged", history.is_merged),
         ("filter", !settings.lets_in(object.host)),
         ("policy", world.lacks_policy && object.access != Access::Silent),

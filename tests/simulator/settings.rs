@@ -13,7 +13,6 @@ pub(crate) const DEFAULT_SERVICE: &str = "http://default.svc:80";
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) tunnels: &'static str,
-    pub(crate) ownership: &'static str,
     pub(crate) registry: Registry,
     pub(crate) policy: SyncPolicy,
     pub(crate) adopt: &'static str,
@@ -47,7 +46,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// Each takes one setting back to what it is by default. What objects are made by is not among them.
     pub(crate) const PLAINER: [fn(&mut Self); 12] = [
-        |settings| (settings.ownership, settings.registry) = ("comment", Registry::Noop),
+        |settings| settings.registry = Registry::Noop,
         |settings| settings.policy = SyncPolicy::Sync,
         |settings| settings.adopt = "",
         |settings| settings.mass_deletion_limit = 0,
@@ -66,19 +65,12 @@ impl Settings {
     ];
 
     pub(crate) fn random(random: &mut Random) -> Self {
-        let (ownership, registry) = random.weighted(&[
-            (4, ("comment", Registry::Noop)),
-            (1, ("comment", Registry::Crd)),
-            (2, ("comment", TXT)),
-            (2, ("txt", TXT_BELOW)),
-            (1, ("txt", TXT)),
-        ]);
+        let registry = random.weighted(&[(4, Registry::Noop), (1, Registry::Crd), (3, TXT), (2, TXT_BELOW)]);
         let mut delay = || if random.chance(60) { 0 } else { random.next() % 400 };
         let delays = [delay(), delay(), delay()];
         let second_connector = random.chance(40).then(|| random.next() % 500);
         Self {
             tunnels: random.weighted(&[(2, "home"), (3, "home,office"), (1, "office,home")]),
-            ownership,
             registry,
             policy: random.weighted(&[(4, SyncPolicy::Sync), (1, SyncPolicy::UpsertOnly)]),
             adopt: random.weighted(&[(5, ""), (1, "identical"), (1, "tunnel"), (2, "all"), (1, "access")]),
@@ -110,7 +102,6 @@ impl Settings {
         let limit = self.mass_deletion_limit.to_string();
         let mut all = vec![
             ("CF_TUNNEL_ID", self.tunnels.to_owned()),
-            ("OWNERSHIP", self.ownership.to_owned()),
             ("MASS_DELETION_LIMIT", limit),
             ("NAMESPACE_GUARD", self.namespace_guard.to_string()),
             ("ACCESS_GUARD", self.access_guard.to_string()),

@@ -1,7 +1,6 @@
 //! Other people and programs that write the same account, at any time.
 
 use cloudflare_emulator::{Cloudflare, Record};
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::TxtStamp;
 use serde_json::{Map, Value, json};
 
 use crate::claims::Slot;
@@ -33,9 +32,6 @@ pub(crate) const OTHER_WISH: &str = "t.example.com";
 pub(crate) const OTHER_TUNNEL: &str = "home";
 pub(crate) const OTHER_URL: &str = "https://other.example.com/";
 pub(crate) const OTHER_SERVICE: &str = "http://neighbour:80";
-
-/// A TXT record that a third owner's program stored for a hostname, and left.
-const STORED: &str = "stored";
 
 /// What visitors of foreign hostnames ask for. Nobody of ours publishes there.
 pub(crate) const FOREIGN_URLS: [&str; 5] = [
@@ -108,7 +104,7 @@ impl Stranger {
             2 | 3 => Kind::AddRule { host: random.pick(&focus.hosts), path: Some(UNWANTED_PATH) },
             4 => Kind::RemoveRule,
             5 => Kind::ChangeFrame,
-            6 | 7 => Kind::AddRecord { host, kind: random.pick(&["A", "CNAME", "TXT", "tunnel", STORED]) },
+            6 | 7 => Kind::AddRecord { host, kind: random.pick(&["A", "CNAME", "TXT", "tunnel"]) },
             8 => Kind::RemoveRecord,
             9 => Kind::AddApplication { host },
             10 => Kind::RemoveApplication,
@@ -313,11 +309,9 @@ impl Stranger {
     ) {
         let zone = if host.ends_with(".org") { "example.org" } else { "example.com" };
         let target = cloudflare.tunnel(self.tunnel).hostname();
-        let comment =
-            if kind == STORED { Some(TxtStamp::new("third", host).render("", 100)) } else { comment };
         let (kind, content) = match kind {
             "A" => ("A", format!("192.0.2.{}", 1 + self.number % 250)),
-            "TXT" | STORED => ("TXT", format!("\"theirs {}\"", self.number)),
+            "TXT" => ("TXT", format!("\"theirs {}\"", self.number)),
             "tunnel" => ("CNAME", target),
             _ => ("CNAME", format!("host-{}.test", self.number)),
         };

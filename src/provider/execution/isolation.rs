@@ -241,23 +241,23 @@ mod tests {
         let (zone, tunnel) = (ZoneId::new("zone"), tunnel());
         let host = |hostname: &str| {
             let delete = |stage| {
-                let subject = Subject { kind: "TXT".into(), name: hostname.into() };
+                let subject = Subject { kind: "CNAME".into(), name: hostname.into() };
                 ((stage, zone.clone()), vec![RecordOperation::Delete(RecordId::new("id"), subject)])
             };
             HostPlan {
                 edits: [(Stage::Publish, vec![(tunnel.clone(), put(hostname, "http://a:80"))])].into(),
-                operations: [Stage::Unregister, Stage::Stamp, Stage::Unstamp].map(delete).into(),
+                operations: [Stage::Stamp, Stage::Unstamp, Stage::Repoint].map(delete).into(),
                 ..HostPlan::empty(hostname, None)
             }
         };
         let (elsewhere, dropped) = (ZoneId::new("elsewhere"), "dropped.example.com");
         let mut hosts = [host("a.example.com"), host("b.example.com"), host(dropped)];
         let operations = hosts[2].operations[&(Stage::Unstamp, zone.clone())].clone();
-        hosts[2].operations.insert((Stage::Register, elsewhere), operations);
+        hosts[2].operations.insert((Stage::Repoint, elsewhere), operations);
         let later = |stage, place| later_steps(hosts.iter(), &[dropped.into()].into(), (stage, place));
-        assert_eq!(later(Stage::Unregister, Place::Zone(&zone)), 3);
-        assert_eq!(later(Stage::Stamp, Place::Zone(&zone)), 2);
-        assert_eq!(later(Stage::Publish, Place::Tunnel(&tunnel)), 1);
-        assert_eq!(later(Stage::Unstamp, Place::Zone(&zone)), 0);
+        assert_eq!(later(Stage::Stamp, Place::Zone(&zone)), 3);
+        assert_eq!(later(Stage::Publish, Place::Tunnel(&tunnel)), 2);
+        assert_eq!(later(Stage::Unstamp, Place::Zone(&zone)), 1);
+        assert_eq!(later(Stage::Repoint, Place::Zone(&zone)), 0);
     }
 }

@@ -108,7 +108,7 @@ impl<'a> Execution<'a> {
         for piece in pieces {
             let comments = piece.operations().iter().filter_map(|operation| match operation {
                 RecordOperation::Post(record) => Some(&*record.comment),
-                RecordOperation::Patch(patch, _) => patch.comment.as_deref(),
+                RecordOperation::Patch(patch) => patch.comment.as_deref(),
                 RecordOperation::Delete(..) => None,
             });
             let stamps: Vec<&str> = comments.filter(|comment| Stamp::parse(comment).is_some()).collect();

@@ -99,7 +99,7 @@ pub(super) fn batch_of(pieces: &[Piece<'_>]) -> Batch {
     for operation in pieces.iter().flat_map(Piece::operations) {
         match operation {
             RecordOperation::Delete(id, _) => batch.deletes.push(id.clone()),
-            RecordOperation::Patch(patch, _) => batch.patches.push(patch.clone()),
+            RecordOperation::Patch(patch) => batch.patches.push(patch.clone()),
             RecordOperation::Post(record) => batch.posts.push(record.clone()),
         }
     }

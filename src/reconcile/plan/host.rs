@@ -16,7 +16,6 @@ mod host_plan;
 mod needs;
 mod obstacle;
 mod operations;
-mod registry;
 mod standing;
 mod wildcard;
 

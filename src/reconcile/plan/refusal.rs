@@ -41,12 +41,6 @@ pub enum Reason {
     OutsideFilter,
     /// No zone that the token can see holds the name.
     NoZone,
-    /// No zone holds the name of ExternalDNS's TXT record for the hostname.
-    TxtOutsideZones {
-        name: Box<str>,
-    },
-    /// A deletion or an update has no owner label, although TXT records are stored.
-    NoOwner,
     /// Another record has the name.
     RecordHeld {
         /// `A`, `CNAME`, …
@@ -151,8 +145,6 @@ impl Reason {
         Self::MassDeletion => "mass_deletion",
         Self::OutsideFilter => "outside_filter",
         Self::NoZone => "no_zone",
-        Self::TxtOutsideZones { .. } => "txt_outside_zones",
-        Self::NoOwner => "no_owner",
         Self::RecordHeld { .. } => "record_held",
         Self::RuleHeld { .. } => "rule_held",
         Self::Unprotected(_) => "unprotected",
@@ -283,15 +275,6 @@ impl fmt::Display for Reason {
             Self::NoZone => formatter.write_str(
                 "no zone holds the name: add the zone to the account and give the token access to it, or widen \
                  the filters",
-            ),
-            Self::TxtOutsideZones { name } => write!(
-                formatter,
-                "no zone holds {name:?}, the name of ExternalDNS's TXT record for it: run ExternalDNS with \
-                 --txt-prefix=%{{record_type}}-x. so that every TXT record stands below its hostname, or set \
-                 OWNERSHIP=comment"
-            ),
-            Self::NoOwner => formatter.write_str(
-                "the request does not say whose it is: run ExternalDNS with --registry=txt, or set OWNERSHIP=comment",
             ),
             Self::RecordHeld { kind, content, comment, remedy, adopt } => {
                 write!(formatter, "the name has a record {kind} {content:?}")?;

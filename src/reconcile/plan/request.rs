@@ -3,23 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{Reason, Refusal};
+use super::Reason;
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::hostname;
 use crate::ordered::push_lean;
-use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
-use crate::reconcile::heritage;
+use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication};
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::EndpointReader;
-use crate::reconcile::{Note, Ownership, Settings};
+use crate::reconcile::{Note, Settings};
 
 /// A request, sorted by hostname.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     pub(super) by_hostname: BTreeMap<Box<str>, HostRequest>,
     pub(super) notes: Vec<Note>,
-    /// Refused endpoints for which nothing is done.
-    pub(super) refusals: Vec<Refusal>,
 }
 
 /// The request for one hostname.
@@ -28,8 +25,8 @@ pub(super) struct HostRequest {
     pub(super) wanted: Vec<Wanted>,
     /// Set identifiers to be withdrawn.
     pub(super) withdrawn: BTreeSet<Box<str>>,
-    /// The TXT records of ExternalDNS's registry about the wanted endpoints.
-    pub(super) txts: Vec<RegistryTxt>,
+    /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
+    pub(super) registry_names: Vec<Box<str>>,
 }
 
 /// A wanted endpoint.
@@ -40,15 +37,6 @@ pub(super) struct Wanted {
     pub(super) resource: Option<Box<str>>,
     /// The publication, or the reason why what is published stays as it is.
     pub(super) publication: Result<Publication, Reason>,
-}
-
-/// A TXT record of ExternalDNS's registry.
-#[derive(Debug)]
-pub(super) struct RegistryTxt {
-    pub(super) name: Box<str>,
-    /// The set identifier of the endpoint that it is about.
-    pub(super) set_identifier: Box<str>,
-    pub(super) text: String,
 }
 
 /// The request belongs to another owner, so nothing of it may be written.
@@ -104,25 +92,13 @@ impl Requests {
     pub(super) fn read(changes: &Changes, settings: &Settings) -> Result<Self, WrongOwner> {
         check_owner(changes, settings)?;
         let Changes { create, update_old: _, update_new, delete } = changes;
-        let has_owner = |endpoint: &&Endpoint| {
-            settings.policy.ownership == Ownership::Comment || endpoint.labels.value(OWNER_LABEL).is_some()
-        };
-        let unowned =
-            update_new.iter().chain(delete).filter(|endpoint| endpoint.is_address() && !has_owner(endpoint));
-        let refusals = unowned.map(|endpoint| Refusal {
-            hostname: hostname::normalize(&endpoint.dns_name).into(),
-            set_identifier: Some(endpoint.set_identifier.as_str().into()),
-            resource: endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
-            reason: Reason::NoOwner,
-        });
-        let mut requests = Self { refusals: refusals.collect(), ..Self::default() };
-        let wanted = create.iter().chain(update_new.iter().filter(has_owner));
-        requests.add_wanted(wanted.filter(|endpoint| endpoint.is_address()), settings);
-        let withdrawn = delete.iter().filter(has_owner);
-        requests.add_withdrawn(withdrawn.filter(|endpoint| endpoint.is_address()));
-        for (data_name, txt) in create.iter().chain(update_new).filter_map(registry_txt) {
-            if let Some(request) = requests.by_hostname.get_mut(&*data_name) {
-                request.txts.push(txt);
+        let mut requests = Self::default();
+        let wanted = create.iter().chain(update_new);
+        requests.add_wanted(wanted.clone().filter(|endpoint| endpoint.is_address()), settings);
+        requests.add_withdrawn(delete.iter().filter(|endpoint| endpoint.is_address()));
+        for (owned_name, txt_name) in wanted.filter_map(registry_names) {
+            if let Some(request) = requests.by_hostname.get_mut(&*owned_name) {
+                request.registry_names.push(txt_name);
             }
         }
         Ok(requests)
@@ -183,16 +159,11 @@ fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner>
     }
 }
 
-/// A TXT record of ExternalDNS's registry, and its hostname. Only its label identifies it, because it has the
-/// properties of the endpoint that it is about, and its content may be encrypted.
-fn registry_txt(endpoint: &Endpoint) -> Option<(String, RegistryTxt)> {
-    let data_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| is_registry_txt(endpoint))?;
-    let txt = RegistryTxt {
-        name: hostname::normalize(&endpoint.dns_name).into(),
-        set_identifier: endpoint.set_identifier.as_str().into(),
-        text: heritage::text_of(endpoint.targets.first()?),
-    };
-    Some((hostname::normalize(data_name), txt))
+/// The hostname that a TXT record of ExternalDNS's registry is about, and the record's own name. Only its label
+/// identifies it, because it has the properties of the endpoint that it is about, and its content may be encrypted.
+fn registry_names(endpoint: &Endpoint) -> Option<(String, Box<str>)> {
+    let owned_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| is_registry_txt(endpoint))?;
+    Some((hostname::normalize(owned_name), hostname::normalize(&endpoint.dns_name).into()))
 }
 
 #[cfg(test)]

@@ -3,21 +3,18 @@
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "what is missing fails the test")]
 
 use std::slice;
-use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, RuleText, Visit, Watched};
-use external_dns_cloudflare_tunnel_webhook::clock::Clock;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use serde_json::json;
-use test_support::external_dns::TXT_BELOW;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
-use test_support::harness::{Program, endpoint};
+use test_support::harness::endpoint;
 
 use crate::shared_account;
 use crate::shared_account::SharedAccount;
-use crate::simulation::{Pace, SharedTime, Simulation, Writes};
+use crate::simulation::{Pace, Simulation, Writes};
 
 const PACE: Pace = Pace { connectors: Vec::new(), records: 0, write: 10 };
 
@@ -50,19 +47,6 @@ pub(super) fn got(simulation: &Simulation, host: &str, path: &str) -> String {
         Visit::Served { tunnel, service, .. } => format!("{service} by {}", simulation.named(&tunnel)),
         other => simulation.named(&other.to_string()),
     }
-}
-
-/// A second program in the same account, under `--registry=txt`.
-fn program(simulation: &Simulation, variables: &[(&'static str, &str)]) -> Program {
-    let clock: Arc<dyn Clock> = Arc::new(SharedTime::of(simulation.account.cloudflare().time()));
-    let all: Vec<(&'static str, &str)> =
-        [("CF_TUNNEL_ID", "home,office"), ("MASS_DELETION_LIMIT", "0"), ("MOVE_GRACE", "30s")]
-            .into_iter()
-            .chain(variables.iter().copied())
-            .collect();
-    let program = simulation.account.harness.start_by(clock, &all);
-    program.wait_until_ready();
-    program
 }
 
 /// No visitor of what is watched was lost.
@@ -207,25 +191,6 @@ fn a_dry_run_comes_to_an_end() {
         pass(&dry, 60);
     }
     assert_eq!(answers.last(), Some(&None), "{answers:?}");
-}
-
-/// The prefix that docs/ownership.md advises puts the TXT record below the hostname, where it would hide the wildcard.
-#[test]
-fn who_is_withdrawn_with_a_txt_record_below_is_handed_over_to_the_wildcard() {
-    let host = "txt.example.com";
-    let simulation = simulation(&[0], &[]);
-    let program = program(&simulation, &[("OWNERSHIP", "txt")]);
-    let external_dns = program.external_dns().with_registry(TXT_BELOW);
-    external_dns.run_loop(&[through("office", host, "http://web:80")]).expect("published");
-    external_dns.run_loop(&[through("office", host, "http://web:80")]).expect("at rest");
-    assert_eq!(got(&simulation, host, "/"), "http://web:80 by office");
-    simulation.account.cloudflare().watch(&["https://txt.example.com/"]);
-    for _ in 0..4 {
-        let _ = external_dns.run_loop(&[]);
-        pass(&simulation, 60);
-    }
-    assert_eq!(got(&simulation, host, "/"), "http://wild:80 by home");
-    assert_nobody_is_lost(&simulation);
 }
 
 #[test]

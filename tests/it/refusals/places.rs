@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Call, Emulator, Fault, Matcher, Plan, Refusal, RuleText, Visit};
+use cloudflare_emulator::{Call, Emulator, Fault, Matcher, Plan, RuleText, Visit};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use test_support::external_dns::TXT;
 use test_support::harness::{Harness, endpoint, published};
 
 use crate::latency::ProgramWithLatency;
@@ -277,31 +276,6 @@ fn a_record_that_is_gone_already_stops_no_other_and_is_not_refused() {
     }
     assert_eq!(served(&account.harness, "new.example.com"), "http://web:80");
     settle(program.external_dns(), account.cloudflare(), &desired).expect("nothing is left to do");
-}
-
-/// It comes last, and nothing depends on it.
-#[test]
-fn a_txt_record_refused_in_another_zone_holds_back_no_change_of_its_hostname() {
-    let account = SharedAccount::new();
-    account.cloudflare().add_zone("inner.example.com", Plan::Free);
-    account.cloudflare().edit(|cloudflare| {
-        let refusal = Refusal::dns_validation(9041, "no");
-        cloudflare.whims_mut().dislike_name("cname-inner.example.com", refusal);
-    });
-    let program = account.harness.start_with(&[("OWNERSHIP", "txt")]);
-    let external_dns = program.external_dns().with_registry(TXT);
-    for service in ["http://web:80", "http://web2:80", "http://web3:80"] {
-        // One more hostname, as ExternalDNS knows what it owns by its TXT records alone.
-        let desired =
-            [published("inner.example.com", service), published("other.example.com", "http://web:80")];
-        for _ in 0..2 {
-            external_dns.run_loop(&desired).expect("the rest is done");
-        }
-        // As when everything is created anew: the TXT record is asked for with its hostname.
-        let adjusted = external_dns.adjust(&desired).expect("adjusted");
-        external_dns.apply(&external_dns.registry.plan(&[], &adjusted)).expect("the rest is done");
-        assert_eq!(served(&account.harness, "inner.example.com"), service);
-    }
 }
 
 /// A digest that could not be taken off a stamp still names somebody else's rule.

@@ -208,36 +208,3 @@ fn a_hostname_whose_stamp_has_no_room_in_the_new_zone_stays_and_can_be_withdrawn
     assert_eq!((fixture.own(&fixture.harness.zone).len(), fixture.own(&inner).len()), (0, 1));
     assert_eq!(fixture.harness.rules().len(), 5);
 }
-
-/// They are found by what they are about, in whichever zone, and nobody resolves them.
-#[test]
-fn stored_txt_records_stay_with_their_hostname_when_it_moves_into_a_new_zone() {
-    let fixture = Fixture::with(Harness::new(), &[("OWNERSHIP", "txt")]);
-    let external_dns = fixture.external_dns().with_registry(TXT);
-    let settle =
-        |desired: &[Endpoint]| settle(external_dns, &fixture.harness.cloudflare, desired).expect("at rest");
-    let txts = || {
-        let zones = fixture
-            .harness
-            .cloudflare
-            .edit(|cloudflare| cloudflare.zones().iter().map(|zone| zone.id.clone()).collect::<Vec<_>>());
-        let records = zones.iter().flat_map(|zone| fixture.harness.cloudflare.records(zone));
-        records.filter(|record| record.kind == "TXT").map(|record| record.name).collect::<Vec<_>>()
-    };
-    let apex = published(INNER, "http://web:80");
-    settle(&[web()[0].clone(), apex.clone()]);
-    assert_eq!(txts().len(), 2);
-    for status in ["pending", "active"] {
-        if status == "pending" {
-            fixture.add_inner_zone(status);
-        } else {
-            fixture.set_status(status);
-        }
-        settle(&[web()[0].clone(), apex.clone()]);
-        assert_eq!(txts().len(), 2, "{status}");
-    }
-    settle(&[apex]);
-    assert_eq!(txts(), ["cname-dev.example.com"]);
-    settle(&[]);
-    assert_eq!(txts(), [""; 0]);
-}

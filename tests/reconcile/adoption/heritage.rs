@@ -2,10 +2,8 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use external_dns_cloudflare_tunnel_webhook::model::{Zone, ZoneId};
-use external_dns_cloudflare_tunnel_webhook::reconcile::Ownership;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Reason, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::ZoneSnapshot;
-use test_support::external_dns::TXT;
 use test_support::fake_cloudflare;
 use test_support::fake_cloudflare::FakeCloudflare;
 use test_support::harness::published;
@@ -117,41 +115,4 @@ fn heritage_in_another_zone_is_left_and_noted() {
     assert!(text.contains("cname-shop.example.com") && text.contains("in the zone example.com"), "{text}");
     let deletes = format!("{:?}", plan.hosts).matches("Delete").count();
     assert_eq!(deletes, 0, "{plan:?}");
-}
-
-/// Stored while `OWNERSHIP` was `txt`: it says whose the record is, and it is ours.
-#[test]
-fn a_stored_txt_record_of_what_is_taken_over_is_deleted_once() {
-    for (ownership, left) in [(Ownership::Comment, 0), (Ownership::Txt, 1)] {
-        let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
-        settle(&mut cloudflare, &desired());
-        for record in cloudflare.records.iter_mut().filter(|record| &*record.kind == "CNAME") {
-            record.comment = "".into();
-        }
-        let mut cloudflare = cloudflare.with(ownership, TXT).adopting(&["owner=default", "tunnel"]);
-        settle(&mut cloudflare, &desired());
-        assert!(is_published(&cloudflare), "{ownership:?}");
-        let txts = cloudflare.records.iter().filter(|record| &*record.kind == "TXT");
-        assert_eq!(txts.count(), left, "{ownership:?}");
-    }
-}
-
-/// They say whose the hostname was. Nobody else would ever delete them.
-#[test]
-fn the_stored_txt_records_of_an_owner_go_with_what_is_taken_over() {
-    for (ownership, left) in [(Ownership::Comment, 0), (Ownership::Txt, 1)] {
-        let mut cloudflare = FakeCloudflare::new(&[], &[]).with(Ownership::Txt, TXT);
-        settle(&mut cloudflare, &desired());
-        for record in &mut cloudflare.records {
-            record.comment = record.comment.replace("owner=default", "owner=other").into();
-            record.content = record.content.replace("owner=default", "owner=other").into();
-        }
-        let mut cloudflare = cloudflare.with(ownership, TXT).adopting(&["owner=other"]);
-        settle(&mut cloudflare, &desired());
-        assert!(is_published(&cloudflare), "{ownership:?}");
-        let txts = cloudflare.records.iter().filter(|record| &*record.kind == "TXT");
-        assert_eq!(txts.count(), left, "{ownership:?}: {:?}", cloudflare.records);
-        settle(&mut cloudflare, &[]);
-        assert_eq!(cloudflare.records, [], "{ownership:?}");
-    }
 }

@@ -21,9 +21,9 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, TxtStamp};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{
-    ConfiguredTunnel, Ownership, Policy, Settings, adjust, applications, protection, records,
+    ConfiguredTunnel, Policy, Settings, adjust, applications, protection, records,
 };
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -53,7 +53,7 @@ pub fn settings() -> Settings {
     Settings::new(Policy::new("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
 }
 
-/// A zone, perhaps with another one inside it, two tunnels, and who keeps what about ownership.
+/// A zone, perhaps with another one inside it, two tunnels, and the registry of ExternalDNS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FakeCloudflare {
     /// The inner one last.
@@ -85,7 +85,6 @@ pub struct FakeCloudflare {
     next_record: usize,
     /// Requests that changed something.
     pub writes: usize,
-    pub ownership: Ownership,
     pub registry: Registry,
     /// The settings' `ORIGIN_*`.
     pub origin_defaults: OriginRequest,
@@ -109,8 +108,8 @@ impl FakeCloudflare {
         cloudflare
     }
 
-    pub fn with(self, ownership: Ownership, registry: Registry) -> Self {
-        Self { ownership, registry, ..self }
+    pub fn with_registry(self, registry: Registry) -> Self {
+        Self { registry, ..self }
     }
 
     /// With the zone `a.example.com` inside the other.
@@ -161,7 +160,6 @@ impl FakeCloudflare {
             records: Vec::new(),
             documents: [(tunnel_id(HOME), document(Some(&config))), (tunnel_id(OFFICE), document(None))]
                 .into(),
-            ownership: Ownership::Comment,
             registry: Registry::Noop,
             origin_defaults: OriginRequest::default(),
             default_service: None,
@@ -186,7 +184,6 @@ impl FakeCloudflare {
     /// The settings of the program that works on it.
     pub fn settings(&self) -> Settings {
         let mut settings = settings();
-        settings.policy.ownership = self.ownership;
         settings.policy.origin_defaults.clone_from(&self.origin_defaults);
         settings.policy.default_service.clone_from(&self.default_service);
         settings.policy.publish_all = self.publish_all;
@@ -320,7 +317,7 @@ impl FakeCloudflare {
             }
         }
         for operation in operations {
-            if let RecordOperation::Patch(patch, _) = operation {
+            if let RecordOperation::Patch(patch) = operation {
                 let places = &self.places;
                 let mut records =
                     self.records.iter_mut().filter(|record| places.get(&record.id) == Some(&zone));
@@ -333,13 +330,10 @@ impl FakeCloudflare {
         for operation in operations {
             if let RecordOperation::Post(new) = operation {
                 assert_eq!(zone_of(&self.zones, &new.name), zone, "it would be found nowhere");
-                let conflict = self.records_in(zone).into_iter().any(|record| {
-                    record.name == new.name
-                        && match &*new.kind {
-                            "TXT" => record.kind == new.kind && record.content == new.content,
-                            _ => ["A", "AAAA", "CNAME"].contains(&&*record.kind),
-                        }
-                });
+                let conflict = self
+                    .records_in(zone)
+                    .into_iter()
+                    .any(|record| record.name == new.name && ["A", "AAAA", "CNAME"].contains(&&*record.kind));
                 assert!(!conflict, "81053 or 81058: {} is taken", new.name);
                 assert!(new.comment.len() <= 100, "9313: the comment is too long");
                 self.add(&new.name, &new.kind, &new.content, &new.comment);
@@ -528,7 +522,7 @@ impl FakeCloudflare {
     }
 
     pub fn foreign_records(&self) -> Vec<Record> {
-        let is_ours = |comment: &str| Stamp::parse(comment).is_some() || TxtStamp::parse(comment).is_some();
-        self.records.iter().filter(|record| !is_ours(&record.comment)).cloned().collect()
+        let is_ours = |record: &Record| Stamp::parse(&record.comment).is_some();
+        self.records.iter().filter(|record| !is_ours(record)).cloned().collect()
     }
 }

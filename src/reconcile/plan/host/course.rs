@@ -199,8 +199,7 @@ fn heir(standing: &Standing<'_>) -> Option<TunnelId> {
     let (name, snapshot) = (standing.name(), standing.snapshot());
     let is_handed_over = standing.situation.earlier.handed_over.contains(name);
     let led_to = standing.led_to().filter(|_| !is_handed_over && !standing.own_records.is_empty())?;
-    let txts = snapshot.txts_of(name, &standing.policy().owner);
-    let goes = |record: &Record| *record.name == *name || txts.iter().any(|(_, txt)| txt.id == record.id);
+    let goes = |record: &Record| *record.name == *name;
     let mut wildcard = standing.zone.wildcard_without(name, &goes).iter();
     let tunnel = wildcard.find_map(|record| TunnelId::from_hostname(&record.content))?;
     let is_elsewhere = standing.claims.keys().any(|digest| stands_elsewhere(standing, *digest, &tunnel));

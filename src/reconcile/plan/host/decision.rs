@@ -115,10 +115,6 @@ fn possible<'w>(
         });
         return (Vec::new(), refused.collect());
     }
-    if let Some(reason) = obstacle::txt_outside_zones(standing) {
-        let refused = desired.iter().map(|desired| standing.refusal(desired, reason.clone()));
-        return (Vec::new(), refused.collect());
-    }
     let Some(tunnel) = tunnel_for(standing, &desired, withdrawn) else {
         return (Vec::new(), Vec::new());
     };

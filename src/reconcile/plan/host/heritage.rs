@@ -3,11 +3,11 @@
 
 use super::standing::Standing;
 use crate::model::Record;
+use crate::reconcile::Note;
 use crate::reconcile::heritage::Heritage;
 use crate::reconcile::plan::RecordOperation;
 use crate::reconcile::snapshot::ZoneSnapshot;
-use crate::reconcile::stamp::{Stamp, TxtStamp};
-use crate::reconcile::{Note, Ownership, Policy};
+use crate::reconcile::stamp::Stamp;
 
 /// The type in the name of a registry's TXT record: that of the record that we ask for.
 const WANTED_TYPE: &str = "cname";
@@ -24,8 +24,7 @@ pub(super) fn of<'a>(standing: &Standing<'a>, record: &Record) -> Vec<Found<'a>>
     if Stamp::of(record).is_some() {
         return Vec::new();
     }
-    let seen: Vec<&str> = standing.request.txts.iter().map(|txt| &*txt.name).collect();
-    let names = registry_names(&seen, standing.name());
+    let names = registry_names(&standing.request.registry_names, standing.name());
     let names = names.iter().filter(|(kind, _)| match kind {
         Some(kind) => record.kind.eq_ignore_ascii_case(kind),
         None => &*record.kind != "AAAA",
@@ -46,50 +45,33 @@ pub(super) fn resource(standing: &Standing<'_>) -> Option<Box<str>> {
     found.filter_map(|found| found.heritage.resource).next()
 }
 
-/// Deletes the TXT records of the owners whose records are taken over, because the stamp replaces them. If TXT records
-/// are stored, those that are asked for again are taken over with their hostname, unless somebody else stored them.
+/// Deletes the TXT records of the owners whose records are taken over, because the stamp replaces them.
 pub(super) fn deletions(standing: &Standing<'_>) -> Vec<RecordOperation> {
-    let Policy { owner, ownership, .. } = standing.policy();
-    let stays = |txt: &Record| {
-        *ownership == Ownership::Txt
-            && TxtStamp::parse(&txt.comment).is_none_or(|stamp| stamp.owner == *owner)
-            && standing.request.txts.iter().any(|asked_for| asked_for.name == txt.name)
-    };
-    let txts = adopted(standing).into_iter();
-    let going = txts.filter(|(zone, txt)| standing.is_home(zone) && !txt.read_only && !stays(txt));
-    going.map(|(_, txt)| RecordOperation::delete(txt)).collect()
+    let going = adopted(standing).filter(|found| standing.is_home(found.zone) && !found.record.read_only);
+    going.map(|found| RecordOperation::delete(found.record)).collect()
 }
 
 /// Notes about those that stay because they are in another zone.
 pub(super) fn left(standing: &Standing<'_>) -> impl Iterator<Item = Note> {
-    let txts = adopted(standing).into_iter();
-    txts.filter(|(zone, _)| !standing.is_home(zone)).map(|(zone, txt)| {
+    adopted(standing).filter(|found| !standing.is_home(found.zone)).map(|Found { zone, record, .. }| {
         standing.note(format!(
             "is taken over, and ExternalDNS's TXT record {:?} of it is left in the zone {}: delete it there",
-            txt.name, zone.zone.name
+            record.name, zone.zone.name
         ))
     })
 }
 
-/// The TXT records of what is taken over, found by their content, or by the stamp of the program that stored them.
-fn adopted<'a>(standing: &Standing<'a>) -> Vec<(&'a ZoneSnapshot, &'a Record)> {
-    let Policy { owner, adopt, .. } = standing.policy();
-    let records = &standing.adopted.records;
-    let found = records.iter().flat_map(|record| of(standing, record));
-    let found = found.filter(|found| adopt.owners.contains(&found.heritage.owner));
-    let mut txts: Vec<_> = found.map(|found| (found.zone, found.record)).collect();
-    for stamp in records.iter().filter_map(|record| Stamp::of(record)) {
-        if stamp.owner != *owner && adopt.owners.contains(&stamp.owner) {
-            txts.extend(standing.snapshot().txts_of(standing.name(), &stamp.owner));
-        }
-    }
-    txts
+/// The TXT records of what is taken over.
+fn adopted<'a>(standing: &Standing<'a>) -> impl Iterator<Item = Found<'a>> {
+    let owners = &standing.policy().adopt.owners;
+    let found = standing.adopted.records.iter().flat_map(|record| of(standing, record));
+    found.filter(|found| owners.contains(&found.heritage.owner))
 }
 
 /// The names under which ExternalDNS may keep the TXT records of `hostname`, each with the type of its record; names of
 /// old releases contain no type. `seen` are the names in this request, which reveal its prefix and suffix; without any,
 /// it has neither.
-fn registry_names(seen: &[&str], hostname: &str) -> Vec<(Option<&'static str>, String)> {
+fn registry_names(seen: &[Box<str>], hostname: &str) -> Vec<(Option<&'static str>, String)> {
     if seen.is_empty() {
         let typed = [WANTED_TYPE, "a", "aaaa"].map(|kind| (Some(kind), format!("{kind}-{hostname}")));
         return typed.into_iter().chain([(None, hostname.to_owned())]).collect();
@@ -157,7 +139,7 @@ mod tests {
             ),
             ("cname-app.cname.test", "app.cname.test", "a-app.cname.test aaaa-app.cname.test app.cname.test"),
         ] {
-            let names = registry_names(&[seen], hostname);
+            let names = registry_names(&[seen.into()], hostname);
             assert_eq!(names.first(), Some(&(Some("cname"), seen.to_owned())));
             let others: Vec<&str> = names.iter().skip(1).map(|(_, name)| &**name).collect();
             assert_eq!(others.join(" "), expected, "{seen}");
@@ -170,7 +152,7 @@ mod tests {
     #[test]
     fn a_type_that_cannot_be_told_from_the_hostname_leads_to_no_other_name() {
         for (seen, kind) in [("cname-cname.example.com", Some("cname")), ("x-cname.example.com", None)] {
-            let names = registry_names(&[seen], "cname.example.com");
+            let names = registry_names(&[seen.into()], "cname.example.com");
             assert_eq!(names, [(kind, seen.to_owned())]);
         }
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::adoption;
 use super::decision::Decision;
 use super::operations::{self, Step};
 use super::standing::Standing;
-use super::{adoption, registry};
 use crate::ingress::RuleEdit;
 use crate::model::{TunnelId, ZoneId};
 use crate::ordered::push_lean;
@@ -16,8 +16,7 @@ use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
 pub(super) fn host_plan(standing: &Standing<'_>, decision: &Decision<'_>) -> Result<HostPlan, Reason> {
     let course = &decision.course;
     let edits = edits(standing, decision);
-    let mut steps = operations::steps(standing, decision)?;
-    steps.extend(registry::steps(standing, decision));
+    let steps = operations::steps(standing, decision)?;
     let edited = edits.values().flatten().map(|(tunnel, _)| tunnel);
     let to_be_edited = course.staying.iter().filter_map(|digest| standing.claims.get(digest)?.tunnel());
     if let Some(tunnel) = edited.chain(to_be_edited).find(|tunnel| !standing.is_writable(tunnel)) {
@@ -63,8 +62,7 @@ pub(super) fn by_batch(steps: Vec<Step<'_>>) -> BTreeMap<(Stage, ZoneId), Vec<Re
     let mut batches: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>> = BTreeMap::new();
     for Step { stage, zone, operation } in steps {
         let batch = batches.entry((stage, zone.zone.id.clone())).or_default();
-        // A TXT record under an old name is about several records, and a stored one may already go with what is taken
-        // over. Deleting it twice would fail the transaction.
+        // A TXT record under an old name is about several records. Deleting it twice would fail the transaction.
         if !batch.contains(&operation) {
             push_lean(batch, operation);
         }

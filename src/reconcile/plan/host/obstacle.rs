@@ -6,7 +6,6 @@ use crate::ingress::{EditRefusal, Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::{Record, TunnelId};
 use crate::ordered::inserted;
-use crate::reconcile::Ownership;
 use crate::reconcile::adopt::{self, Need};
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::records::LOST_PREFIX;
@@ -200,14 +199,6 @@ fn remedy(standing: &Standing<'_>, record: &Record) -> Option<Box<str>> {
 /// True if an endpoint with this set identifier stands for the rule.
 fn is_at(rule: &Rule, set_identifier: &str) -> bool {
     rule.path().unwrap_or_default() == set_identifier
-}
-
-/// The reason why nothing of the hostname can be published. Without its TXT record ExternalDNS would ask for it in
-/// every loop, and another provider would one day find it without an owner.
-pub(super) fn txt_outside_zones(standing: &Standing<'_>) -> Option<Reason> {
-    let txts = Some(&standing.request.txts).filter(|_| standing.policy().ownership == Ownership::Txt)?;
-    let lost = txts.iter().find(|txt| standing.snapshot().zone_of(&txt.name).is_none())?;
-    Some(Reason::TxtOutsideZones { name: lost.name.clone() })
 }
 
 fn rule_held(tunnel: &TunnelId, rule: &Rule, need: Need) -> Reason {

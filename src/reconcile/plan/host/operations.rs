@@ -161,10 +161,9 @@ fn stand_in(record: &Record, name: &str, comment: Box<str>) -> RecordOperation {
 
 /// The patch that gives `record` another comment, if there is one.
 pub(super) fn restamp(record: &Record, comment: Option<Box<str>>) -> Option<RecordOperation> {
-    let id = record.id.clone();
-    let is_one = comment.is_some();
-    let patch = RecordPatch { id, content: None, proxied: None, comment };
-    is_one.then(|| RecordOperation::Patch(patch, record.into()))
+    let comment = Some(comment?);
+    let patch = RecordPatch { id: record.id.clone(), content: None, proxied: None, comment };
+    Some(RecordOperation::Patch(patch))
 }
 
 /// The patch that makes `record` lead to `target`, proxied, with `comment` if that changes; `None` if the record is so
@@ -174,5 +173,5 @@ fn lead(record: &Record, target: &str, comment: Option<Box<str>>) -> Option<Reco
     let proxied = (!record.proxied).then_some(true);
     let changes = content.is_some() || proxied.is_some() || comment.is_some();
     let patch = RecordPatch { id: record.id.clone(), content, proxied, comment };
-    changes.then(|| RecordOperation::Patch(patch, record.into()))
+    changes.then_some(RecordOperation::Patch(patch))
 }

@@ -81,7 +81,7 @@ impl<'a> Standing<'a> {
         let Some(stamp) = &self.stamp else {
             return BTreeMap::new();
         };
-        let HostRequest { wanted, withdrawn, txts: _ } = self.request;
+        let HostRequest { wanted, withdrawn, registry_names: _ } = self.request;
         let paths: Vec<&str> = withdrawn
             .iter()
             .map(|set_identifier| &**set_identifier)
