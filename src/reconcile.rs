@@ -10,7 +10,6 @@ pub mod adjust;
 pub mod adopt;
 pub mod applications;
 pub mod canonical;
-pub mod claim_state;
 pub mod cover;
 pub mod groups;
 pub mod heritage;

@@ -216,6 +216,14 @@ impl<'a> Owned<'a> {
             && (!is_live || is_misplaced(&self.list, &near, present, scope))
     }
 
+    /// The reason why a rule for this hostname and path cannot be told from others, or would take all of a foreign rule's
+    /// requests.
+    pub fn refusal(&self, hostname: &Hostname, path: Option<&str>) -> Option<EditRefusal> {
+        let (scope, near) = (Scope::new(hostname, path), self.hosts.near(hostname));
+        let present = the_one(&self.list, &near, scope);
+        present.and_then(|present| check_equivalents(&self.list, &near, scope, present)).err()
+    }
+
     /// The rule, ours or not, that stands in front of the one for this hostname and path and takes all of its requests.
     /// `None` if there is no such rule.
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&'a Rule> {

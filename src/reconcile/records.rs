@@ -15,14 +15,13 @@ use crate::reconcile::access_reading::AccessReading;
 use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN, protection_properties};
 use crate::reconcile::applications::{self, Place};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
-use crate::reconcile::claim_state::{ClaimState, claim_states};
 use crate::reconcile::protection::{HostProtection, Openings};
-use crate::reconcile::snapshot::{OwnRecord, OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
-use crate::reconcile::stamp::{Claims, Stamp};
+use crate::reconcile::snapshot::{OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
+use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Settings};
 
-/// The prefix of the set identifier of a stamped rule that no longer exists; its digest follows.
-pub const LOST_PREFIX: &str = "lost:";
+/// The drift of a hostname with a rule that the comment names and that is not there.
+const RULE_DRIFT: &str = "rule";
 
 /// The drift of an endpoint that `ACCESS_GUARD` would not publish as it stands.
 const ACCESS_DRIFT: &str = "access";
@@ -60,27 +59,11 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
                 shown.notes.extend(other_instance(record, snapshot, settings));
                 continue;
             };
-            let mut outer = snapshot.own_records_of(&record.name, settings);
-            // The record in the innermost zone stands for the others.
-            if outer.first().is_some_and(|first| first.zone.zone.id != zone.zone.id) {
+            if !snapshot.is_home(zone, &record.name) {
+                shown.notes.push(outside_its_zone(record, zone));
                 continue;
             }
-            outer.retain(|own| own.zone.zone.id != zone.zone.id);
-            let mut merged = stamp.clone();
-            for own in &outer {
-                merged.claims.merge(&own.stamp.claims);
-            }
-            let innermost = OwnRecord { zone, record, stamp };
-            let is_misplaced = is_misplaced(&innermost, &outer, &merged.claims, snapshot);
-            let view = RecordView {
-                snapshot,
-                settings,
-                own: &own,
-                owned: &owned,
-                record,
-                stamp: &merged,
-                is_misplaced,
-            };
+            let view = RecordView { snapshot, settings, own: &own, owned: &owned, zone, record, stamp: &stamp };
             let endpoints = view.endpoints();
             shown.unprotected +=
                 endpoints.iter().filter(|endpoint| has_drift(endpoint, ACCESS_DRIFT)).count();
@@ -107,30 +90,16 @@ fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
     (&endpoint.dns_name, &endpoint.record_type, &endpoint.set_identifier)
 }
 
-/// True if writes of `name` go to this zone; a zone may lie inside another.
-pub(super) fn is_home(snapshot: &Snapshot, zone: &ZoneSnapshot, name: &str) -> bool {
-    snapshot.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
-}
-
-/// True if applying the hostname again would change records because of their zones; together they have `claims`.
-/// Records in `outer` zones lead visitors until the innermost zone is active. Until then they follow the one there;
-/// after that they go.
-fn is_misplaced(
-    innermost: &OwnRecord<'_>,
-    outer: &[OwnRecord<'_>],
-    claims: &Claims,
-    snapshot: &Snapshot,
-) -> bool {
-    let OwnRecord { zone, record, stamp } = innermost;
-    // A name whose home is not served is refused by name.
-    if !is_home(snapshot, zone, &record.name) {
-        return true;
+/// A record of ours in a zone that the name does not belong to, or no longer: it leads no visitors, and is left alone.
+fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
+    Note {
+        hostname: record.name.clone(),
+        resource: None,
+        text: format!(
+            "the record in the zone {} is left alone, because another zone answers for the name: delete it there",
+            zone.zone.name
+        ),
     }
-    let follows = |own: &OwnRecord<'_>| {
-        let leads_there = own.record.content.eq_ignore_ascii_case(&record.content) && own.record.proxied;
-        own.stamp.claims == *claims && (&*own.record.kind != "CNAME" || leads_there)
-    };
-    !outer.is_empty() && (zone.is_active() || stamp.claims != *claims || !outer.iter().all(follows))
 }
 
 fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> Option<Note> {
@@ -207,6 +176,18 @@ pub(super) fn left_applications<'s>(
         .filter(move |application| is_ours(application) && !relied_on.contains(&application.audience))
 }
 
+fn add_drift(endpoint: &mut Endpoint, drift: &str) {
+    let mut all: Vec<&str> = endpoint.property(DRIFT).into_iter().flat_map(|all| all.split(',')).collect();
+    if all.contains(&drift) {
+        return;
+    }
+    all.push(drift);
+    let drift = Property::new(DRIFT, all.join(","));
+    endpoint.provider_specific.retain(|property| *property.name != *DRIFT);
+    endpoint.provider_specific.push(drift);
+    endpoint.provider_specific.sort_unstable();
+}
+
 fn has_drift(endpoint: &Endpoint, drift: &str) -> bool {
     endpoint.property(DRIFT).is_some_and(|all| all.split(',').any(|one| one == drift))
 }
@@ -256,19 +237,13 @@ struct RecordView<'a> {
     settings: &'a Settings,
     own: &'a OwnRules,
     owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
+    zone: &'a ZoneSnapshot,
     record: &'a Record,
     stamp: &'a Stamp,
-    /// See [`is_misplaced`].
-    is_misplaced: bool,
-}
-
-/// True if all these rules have the same path, so that at least the path is known.
-fn is_one_path(rules: &[(TunnelId, &Rule)]) -> bool {
-    rules.windows(2).all(|pair| matches!(pair, [(_, one), (_, other)] if one.path() == other.path()))
 }
 
 impl RecordView<'_> {
-    /// One endpoint for each path of ours, for a record without rules, and for each digest without a path.
+    /// One endpoint for each path of ours, and one for a record without rules.
     fn endpoints(&self) -> Vec<Endpoint> {
         let mut endpoints = Vec::new();
         let hostname = Hostname::parse(&self.record.name);
@@ -285,27 +260,19 @@ impl RecordView<'_> {
         let Ok(hostname) = hostname else {
             return endpoints;
         };
-        let digests = &self.stamp.claims.rules;
-        let states =
-            claim_states(self.snapshot, self.settings, &hostname, &self.record.content, digests, &[]);
-        let mut by_path: BTreeMap<Option<&str>, Vec<&ClaimState<'_>>> = BTreeMap::new();
-        for (digest, state) in &states {
-            match state {
-                ClaimState::Standing { rule, .. } => by_path.entry(rule.path()).or_default().push(state),
-                ClaimState::Missing { path, .. } => by_path.entry(path.as_deref()).or_default().push(state),
-                // ExternalDNS asks for it again, and the refusal gives the reason.
-                ClaimState::Ambiguous { rules } if is_one_path(rules) => {
-                    let path = rules.first().and_then(|(_, rule)| rule.path());
-                    by_path.entry(path).or_default().push(state);
-                }
-                ClaimState::Lost | ClaimState::Ambiguous { .. } => {
-                    let set_identifier = format!("{LOST_PREFIX}{digest}");
-                    endpoints.push(self.endpoint(&set_identifier, self.with_drift(Vec::new(), ["rule"])));
-                }
-            }
+        let rules = self.snapshot.own_rules_of(&hostname, self.own);
+        let mut by_path: BTreeMap<Option<&str>, Vec<(&TunnelId, &Rule)>> = BTreeMap::new();
+        for (tunnel, rule) in &rules {
+            by_path.entry(rule.path()).or_default().push((tunnel, rule));
         }
-        endpoints
-            .extend(by_path.iter().map(|(path, states)| self.endpoint_of_path(&hostname, *path, states)));
+        endpoints.extend(by_path.iter().map(|(path, rules)| self.endpoint_of_path(&hostname, *path, rules)));
+        if endpoints.is_empty() {
+            endpoints.push(self.endpoint("", self.with_drift(Vec::new(), [RULE_DRIFT])));
+        } else if self.claims_more_than(&rules)
+            && let Some(first) = endpoints.first_mut()
+        {
+            add_drift(first, RULE_DRIFT);
+        }
         let left = self.left_applications(&hostname, &endpoints);
         endpoints.extend(left);
         endpoints
@@ -322,22 +289,27 @@ impl RecordView<'_> {
         let left = applications.filter(|(place, one)| host.is_left(place, one, &Openings::default()));
         let paths = left.filter_map(|(place, _)| place.path_text());
         let unshown = paths.filter(|path| !shown.iter().any(|one| one.set_identifier == *path));
-        unshown.map(|path| self.endpoint(&path, self.with_drift(Vec::new(), ["rule"]))).collect()
+        unshown.map(|path| self.endpoint(&path, self.with_drift(Vec::new(), [RULE_DRIFT]))).collect()
+    }
+
+    /// True if the comment names rules that are not there, and can be written without them.
+    fn claims_more_than(&self, rules: &[(&TunnelId, &Rule)]) -> bool {
+        let is_there = |digest: &Digest| rules.iter().any(|(id, rule)| Digest::of(id, rule.path()) == *digest);
+        let is_short = self.record.comment.len() <= self.zone.comment_max_bytes();
+        is_short && !self.stamp.claims.rules.iter().all(is_there)
     }
 
     fn endpoint_of_path(
         &self,
         hostname: &Hostname,
         path: Option<&str>,
-        states: &[&ClaimState<'_>],
+        rules: &[(&TunnelId, &Rule)],
     ) -> Endpoint {
         let led_to = TunnelId::from_hostname(&self.record.content);
-        let is_led_to = |state: &&&ClaimState<'_>| state.tunnel() == led_to.as_ref();
-        let shown =
-            states.iter().find(is_led_to).or_else(|| states.iter().find(|state| state.rule().is_some()));
+        let is_led_to = |(tunnel, _): &&(&TunnelId, &Rule)| Some(*tunnel) == led_to.as_ref();
         let mut drift = Vec::new();
         let mut properties = Vec::new();
-        if let Some(ClaimState::Standing { tunnel, rule }) = shown {
+        if let Some((tunnel, rule)) = rules.iter().find(is_led_to).or_else(|| rules.first()) {
             let (protected, is_as_it_has_to_be) =
                 properties_of_standing(rule, hostname, self.snapshot, self.settings, self.own);
             properties = protected;
@@ -348,8 +320,8 @@ impl RecordView<'_> {
                 drift.push("order");
             }
         }
-        // An interrupted move leaves a rule in another tunnel.
-        if states.len() > 1 || shown.is_some_and(|state| state.tunnel() != led_to.as_ref()) {
+        // A move that is not done yet has a rule in another tunnel.
+        if rules.len() > 1 || !rules.iter().any(|rule| is_led_to(&rule)) {
             drift.push("tunnel");
         }
         self.endpoint(path.unwrap_or_default(), self.with_drift(properties, drift))
@@ -370,8 +342,7 @@ impl RecordView<'_> {
         drift: impl IntoIterator<Item = &'d str>,
     ) -> Vec<Property> {
         let unproxied = (!self.record.proxied).then_some("proxied");
-        let misplaced = self.is_misplaced.then_some("zone");
-        let drift: Vec<&str> = drift.into_iter().chain(unproxied).chain(misplaced).collect();
+        let drift: Vec<&str> = drift.into_iter().chain(unproxied).collect();
         if !drift.is_empty() {
             properties.push(Property::new(DRIFT, drift.join(",")));
         }

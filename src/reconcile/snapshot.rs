@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ingress::{Document, Hosts, Owned, Rule};
@@ -101,15 +100,6 @@ impl ZoneSnapshot {
     /// The records of the wildcard that answers for `name`: nothing exists at the name, below it, or at a name between
     /// (RFC 4592).
     pub fn wildcard_over(&self, name: &str) -> &[Record] {
-        self.wildcard(name, |_| true)
-    }
-
-    /// The same, without the records for which `go` is true.
-    pub fn wildcard_without(&self, name: &str, go: &dyn Fn(&Record) -> bool) -> &[Record] {
-        self.wildcard(name, |record| !go(record))
-    }
-
-    fn wildcard(&self, name: &str, counts: impl Fn(&Record) -> bool) -> &[Record] {
         let mut topmost = name;
         while let Some((_, above)) = topmost.split_once('.')
             && above.len() >= self.zone.name.len()
@@ -118,13 +108,14 @@ impl ZoneSnapshot {
             let records = self.records_of(&wildcard);
             if !records.is_empty() && wildcard != name {
                 // An existing name, or one below, takes all names below it from the wildcard.
-                let is_cut = self.records_within(topmost).iter().any(&counts);
+                let is_cut = !self.records_within(topmost).is_empty();
                 return if is_cut { &[] } else { records };
             }
             topmost = above;
         }
         &[]
     }
+
 
     /// True if visitors are led to the zone: its name servers answer, rather than records in an outer zone.
     pub fn is_active(&self) -> bool {
@@ -166,33 +157,24 @@ impl TunnelSnapshot {
 }
 
 impl Snapshot {
-    /// The zone that `name` belongs to: the longest one on a label boundary. `None` if a longer one is not served, or
-    /// is out of sight and only its delegation shows.
+    /// The zone that `name` belongs to: the longest active one on a label boundary, or else the longest. `None` if a
+    /// longer one is not served, or is out of sight and only its delegation shows.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
-        let home = self.zones_around(name).max_by_key(|zone| zone.zone.name.len())?;
+        let home = self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()))?;
         let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());
         let is_elsewhere = elsewhere.any(|zone| hostname::is_within(name, zone)) || home.delegates(name);
         (!is_elsewhere).then_some(home)
     }
 
-    /// The tunnel that visitors of `name` are led to, by a record of its own or by a wildcard's.
-    pub fn led_to(&self, name: &str) -> Option<TunnelId> {
-        self.zone_of(name)?;
-        self.answering(name).iter().find_map(|record| TunnelId::from_hostname(&record.content))
+    /// True if `name` belongs to this zone; a zone may lie inside another.
+    pub fn is_home(&self, zone: &ZoneSnapshot, name: &str) -> bool {
+        self.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
     }
 
-    /// The records that answer visitors of `name`: those of an active zone before those of an inner one that is not
-    /// active yet.
+    /// The records that answer visitors of `name`.
     pub fn answering(&self, name: &str) -> &[Record] {
         let asked = self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()));
         asked.map_or(&[], |zone| zone.answering(name))
-    }
-
-    /// The same, and those that will answer once the innermost zone is active.
-    pub(super) fn answering_soon(&self, name: &str) -> impl Iterator<Item = &Record> {
-        let innermost = self.zones_around(name).max_by_key(|zone| zone.zone.name.len());
-        let waiting = innermost.filter(|zone| !zone.is_active()).map_or(&[][..], |zone| zone.answering(name));
-        self.answering(name).iter().chain(waiting)
     }
 
     /// The zones read that contain `name`.
@@ -200,18 +182,12 @@ impl Snapshot {
         self.zones.iter().filter(move |zone| hostname::is_within(name, &zone.zone.name))
     }
 
-    /// Our records of `name`, those of the innermost zone first. The others were made before that zone existed, and
-    /// lead visitors until it is active.
+    /// Our records of `name`.
     pub fn own_records_of(&self, name: &str, settings: &Settings) -> Vec<OwnRecord<'_>> {
-        let mut zones: Vec<&ZoneSnapshot> = self.zones_around(name).collect();
-        zones.sort_unstable_by_key(|zone| Reverse(zone.zone.name.len()));
-        let mut own = Vec::new();
-        for zone in zones {
-            own.extend(zone.records_of(name).iter().filter_map(|record| {
-                Some(OwnRecord { zone, record, stamp: self.own_stamp(record, settings)? })
-            }));
-        }
-        own
+        let Some(zone) = self.zone_of(name) else { return Vec::new() };
+        let records = zone.records_of(name).iter();
+        let own = records.filter_map(|record| Some((record, self.own_stamp(record, settings)?)));
+        own.map(|(record, stamp)| OwnRecord { zone, record, stamp }).collect()
     }
 
     /// The stamp of `record` if it is ours: it has our owner, and does not lead to a tunnel that another instance may
@@ -237,23 +213,11 @@ impl Snapshot {
         )
     }
 
-    /// Our hostnames with rules in tunnels other than the one that their records lead to, with that one.
-    pub fn left_behind(&self, settings: &Settings) -> BTreeMap<Box<str>, TunnelId> {
-        let mut left_behind = BTreeMap::new();
-        // With one tunnel there is no other.
-        if self.tunnels.len() < 2 {
-            return left_behind;
-        }
-        let own = self.own_rules(settings);
-        for (tunnel, rule) in self.own_rules_standing(&own) {
-            let name = hostname::normalize(rule.hostname());
-            let record = self.own_records_of(&name, settings).into_iter().next().map(|own| own.record);
-            let led_to = record.and_then(|record| TunnelId::from_hostname(&record.content));
-            if let Some(led_to) = led_to.filter(|led_to| led_to != tunnel) {
-                left_behind.insert(name.into(), led_to);
-            }
-        }
-        left_behind
+    /// The rules of a hostname that are ours, with their tunnels.
+    pub(super) fn own_rules_of<'s>(&'s self, hostname: &Hostname, own: &OwnRules) -> Vec<(&'s TunnelId, &'s Rule)> {
+        let tunnels = self.tunnels.iter();
+        let rules = tunnels.flat_map(|(id, tunnel)| tunnel.rules_of(hostname).into_iter().map(move |rule| (id, rule)));
+        rules.filter(|(id, rule)| own.has(id, rule)).collect()
     }
 
     /// True if a rule of ours requires a login.
@@ -279,7 +243,7 @@ impl Snapshot {
         let mut own = OwnRules::default();
         for zone in &self.zones {
             for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
-                if let Some(stamp) = self.own_stamp(record, settings) {
+                if let Some(stamp) = self.own_stamp(record, settings).filter(|_| self.is_home(zone, &record.name)) {
                     own.add(&record.name, stamp.claims.rules);
                 }
             }

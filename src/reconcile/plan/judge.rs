@@ -1,10 +1,7 @@
 //! Judges who may publish what is asked for, and who may reach it, before anything else is planned.
 //!
 //! Whatever is not certain stays as it is: a wish that says nothing never opens what is protected, and what is to be
-//! protected is published only once its application is there. What is not published holds back the other rules of its
-//! object, which would take its requests.
-
-use std::collections::BTreeMap;
+//! protected is published only once its application is there.
 
 use super::request::{HostRequest, Requests, Wanted};
 use super::{Earlier, Reason, rule_work};
@@ -16,7 +13,7 @@ use crate::reconcile::access_guard::Guarding;
 use crate::reconcile::access_reading::{AccessReading, Unread};
 use crate::reconcile::access_wish::{AccessWish, ProtectionWish};
 use crate::reconcile::applications::{self, Place};
-use crate::reconcile::canonical::{Fault, Problem, Publication};
+use crate::reconcile::canonical::Publication;
 use crate::reconcile::cover::{self, Cover};
 use crate::reconcile::namespace;
 use crate::reconcile::protection::{Asked, HostProtection, Openings};
@@ -72,7 +69,6 @@ impl<'a> Judge<'a> {
                     ..wanted
                 })
                 .collect();
-            hold_together(request);
             let opened =
                 request.publications().filter(|one| one.access == AccessWish::Open && host.opens(asked(one)));
             opening.extend(opened.map(|one| (name.clone(), one.path().map(Into::into))));
@@ -312,31 +308,4 @@ fn asked(publication: &Publication) -> Asked<'_> {
 
 fn rule_path(publication: &Publication) -> Option<&crate::ingress::PathPattern> {
     publication.rule.as_ref()?.path.as_ref()
-}
-
-/// Where one rule of an object cannot be published, the others would take its requests.
-fn hold_together(request: &mut HostRequest) {
-    let mut waiting: BTreeMap<Option<Box<str>>, Reason> = BTreeMap::new();
-    for wanted in &request.wanted {
-        if let Err(reason) = &wanted.publication
-            && reason.leaves_requests_to_others()
-        {
-            waiting.entry(wanted.resource.clone()).or_insert_with(|| match reason {
-                Reason::Cloudflare(_) | Reason::Invalid(_) => {
-                    let (path, label) = (&wanted.set_identifier, reason.label());
-                    let problem =
-                        format!("waits for the object's rule for path {path:?}, which is refused ({label})");
-                    Reason::Invalid(Problem::of(&[Fault { subject: "it".into(), problem }]))
-                }
-                reason => reason.clone(),
-            });
-        }
-    }
-    for wanted in &mut request.wanted {
-        if wanted.publication.is_ok()
-            && let Some(reason) = waiting.get(&wanted.resource)
-        {
-            wanted.publication = Err(reason.clone());
-        }
-    }
 }

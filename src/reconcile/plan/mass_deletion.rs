@@ -15,7 +15,7 @@ use crate::reconcile::snapshot::Snapshot;
 /// One of our hostnames.
 struct Published {
     created_unix_seconds: u32,
-    /// The hostname would be gone, now or once a wildcard's tunnel has its visitors.
+    /// The hostname would be gone.
     goes: bool,
     /// The index in the plan, if the hostname has a write there.
     place: Option<usize>,
@@ -27,7 +27,7 @@ struct Published {
 pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, settings: &Settings) -> Plan {
     let limit = settings.policy.mass_deletion_limit;
     let vanishing = plan.hosts.iter().filter(|host| host.vanishes).count();
-    if limit == 0 || vanishing + plan.handed_over.len() <= limit {
+    if limit == 0 || vanishing <= limit {
         return plan;
     }
     let mut published = published(&plan, snapshot, settings);
@@ -46,16 +46,13 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, setting
     let mut places = 0..;
     let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));
     let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) = plan.hosts.into_iter().partition(is_withheld);
-    // What stays does not wait to be handed over either.
-    let stays = |name: &str| withheld.binary_search_by(|host| (*host.hostname).cmp(name)).is_ok();
-    plan.handed_over.retain(|name| !stays(name));
     plan.refusals.extend(
         withheld.into_iter().map(|host| Refusal::whole(host.hostname, host.resource, Reason::MassDeletion)),
     );
     Plan { hosts, ..plan }
 }
 
-/// All hostnames that are served or go, each once, wherever their records are. A record without a date counts as the
+/// All hostnames that are served or go, each once. A record without a date counts as the
 /// oldest if it goes, and as the youngest if it stays, which allows the fewest deletions.
 fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<Published> {
     let mut published = Vec::new();
@@ -63,19 +60,15 @@ fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<Publi
         for records in zone.records().chunk_by(|a, b| a.name == b.name) {
             let Some(name) = records.first().map(|record| &*record.name) else { continue };
             let own = snapshot.own_records_of(name, settings);
-            let is_innermost = own.first().is_some_and(|first| first.zone.zone.id == zone.zone.id);
-            if !is_innermost || !settings.policy.filter.matches(name) {
+            let is_home = own.first().is_some_and(|first| first.zone.zone.id == zone.zone.id);
+            if !is_home || !settings.policy.filter.matches(name) {
                 continue;
             }
             let created = own.iter().map(|own| own.record.created_unix_seconds);
             let place = plan.hosts.binary_search_by(|host| (*host.hostname).cmp(name)).ok();
-            let goes = plan.handed_over.binary_search_by(|handed_over| (**handed_over).cmp(name)).is_ok()
-                || place.is_some_and(|place| plan.hosts.get(place).is_some_and(|host| host.vanishes));
+            let goes = place.is_some_and(|place| plan.hosts.get(place).is_some_and(|host| host.vanishes));
             let created = if goes {
                 created.map(Option::unwrap_or_default).min()
-            } else if snapshot.zone_of(name).is_none() {
-                // Nobody is led to it there.
-                None
             } else {
                 created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
             };

@@ -137,7 +137,7 @@ impl Preview {
             let places = host.all_applications().into_iter();
             return places.map(|(place, _)| (place, request.resource())).collect();
         }
-        let withdrawn = request.withdrawn.iter().map(|path| (path, request.resource()));
+        let withdrawn = request.withdrawn.keys().map(|path| (path, request.resource()));
         let opened = request.wanted.iter().filter(|wanted| {
             wanted.publication.as_ref().is_ok_and(|publication| publication.access == AccessWish::Open)
         });

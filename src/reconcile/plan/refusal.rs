@@ -33,8 +33,11 @@ pub struct Refusal {
 pub enum Reason {
     /// The endpoint has mistakes in it.
     Invalid(Problem),
-    /// A deletion beside an endpoint of the same hostname that is invalid, or in a tunnel that the hostname cannot move to.
-    Withheld,
+    /// A deletion beside a refused endpoint of the same hostname.
+    Withheld {
+        /// The object of that endpoint, if it is known.
+        by: Option<Box<str>>,
+    },
     /// A deletion among so many that something else must be wrong.
     MassDeletion,
     /// The domain filter excludes the name.
@@ -120,6 +123,8 @@ pub enum Reason {
     },
     /// The comment cannot hold another digest.
     StampFull {
+        /// The rules that it would have to name at once.
+        rules: usize,
         /// What the zone allows, in bytes.
         limit_bytes: usize,
     },
@@ -141,7 +146,7 @@ pub enum Reason {
 impl Reason {
     labels! {
         Self::Invalid(_) => "invalid",
-        Self::Withheld => "withheld",
+        Self::Withheld { .. } => "withheld",
         Self::MassDeletion => "mass_deletion",
         Self::OutsideFilter => "outside_filter",
         Self::NoZone => "no_zone",
@@ -180,18 +185,16 @@ impl Reason {
         matches!(self, Self::AccessPolicy(_) | Self::ApplicationHeld { .. } | Self::Unprotected(_))
     }
 
-    /// True if another rule of the object would take the requests, which may have been meant for fewer. What stays
-    /// behind a login has the other rule behind it too.
-    pub(super) fn leaves_requests_to_others(&self) -> bool {
+    /// True if Access is the reason.
+    pub(super) fn is_about_access(&self) -> bool {
         matches!(
             self,
-            Self::Invalid(_)
-                | Self::Cloudflare(_)
-                | Self::AccessPolicy(_)
+            Self::AccessPolicy(_)
                 | Self::ApplicationHeld { .. }
                 | Self::AccessUnknown(_)
                 | Self::WouldOpen
-                | Self::Undecided(_)
+                | Self::StillProtected { .. }
+                | Self::Unprotected(_)
         )
     }
 }
@@ -259,9 +262,13 @@ impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let written = match self {
             Self::Invalid(problem) => write!(formatter, "what is published now stays as it is: {problem}"),
-            Self::Withheld => formatter.write_str(
-                "its deletion waits until the hostname's refused endpoint is mended, as the two may be one",
-            ),
+            Self::Withheld { by } => {
+                formatter.write_str("its deletion waits until the hostname's refused endpoint ")?;
+                if let Some(by) = by {
+                    write!(formatter, "of {by} ")?;
+                }
+                formatter.write_str("is mended, as the two may be one")
+            }
             Self::MassDeletion => formatter.write_str(
                 "in one request more than MASS_DELETION_LIMIT hostnames were to go, and more than stay of those that \
                  are as old, so they stay and everything else is done: look for a filter, a source, a template or an \
@@ -371,10 +378,11 @@ impl fmt::Display for Reason {
                 formatter,
                 "tunnel {tunnel} is configured by a file beside its cloudflared: {MIGRATE_OR_TAKE_OVER}"
             ),
-            Self::StampFull { limit_bytes } => write!(
+            Self::StampFull { rules, limit_bytes } => write!(
                 formatter,
-                "the record's comment has no room for another rule ({limit_bytes} bytes): shorten OWNER_ID or the \
-                 text after the bar, or publish fewer paths on the hostname"
+                "the record's comment has no room for the {rules} rules that it has to name at once ({limit_bytes} \
+                 bytes): shorten OWNER_ID or the text after the bar, publish fewer paths on the hostname, or change \
+                 them in two steps"
             ),
             Self::Edit(text) | Self::Undecided(text) | Self::Moving(text) | Self::NotMoved(text) => {
                 formatter.write_str(text)

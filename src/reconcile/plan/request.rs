@@ -1,13 +1,13 @@
 //! Sorts one request by hostname.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Reason;
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::hostname;
 use crate::ordered::push_lean;
-use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication};
+use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::{Note, Settings};
@@ -23,8 +23,8 @@ pub(super) struct Requests {
 #[derive(Debug, Default)]
 pub(super) struct HostRequest {
     pub(super) wanted: Vec<Wanted>,
-    /// Set identifiers to be withdrawn.
-    pub(super) withdrawn: BTreeSet<Box<str>>,
+    /// The set identifiers of what is withdrawn, each with its object if that is known.
+    pub(super) withdrawn: BTreeMap<Box<str>, Option<Box<str>>>,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
     pub(super) registry_names: Vec<Box<str>>,
 }
@@ -125,7 +125,8 @@ impl Requests {
         for endpoint in endpoints {
             let name = hostname::normalize(&endpoint.dns_name).into();
             let request = self.by_hostname.entry(name).or_default();
-            request.withdrawn.insert(endpoint.set_identifier.as_str().into());
+            let resource = endpoint.labels.value(RESOURCE_LABEL).map(Into::into);
+            request.withdrawn.insert(endpoint.set_identifier.as_str().into(), resource);
         }
         for request in self.by_hostname.values_mut() {
             for wanted in &request.wanted {

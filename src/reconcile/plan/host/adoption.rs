@@ -1,69 +1,76 @@
-//! Decides what becomes ours, as far as `ADOPT` allows. It is planned as if it were ours already, except for the order:
-//! a rule that is taken over is not changed before its digest is stamped.
+//! Decides what becomes ours without being ours yet: what `ADOPT` allows, and rules that lost their record by hand.
 
-use std::collections::BTreeMap;
-
-use super::adopted::{Adopted, AdoptedRule};
-use super::needs::{need_of_rule, needs_of_records, rule_in_place};
-use super::standing::Standing;
-use super::{Desired, obstacle};
-use crate::ingress::WantedRule;
-use crate::model::{Record, RecordId, TunnelId};
-use crate::ordered::inserted;
-use crate::reconcile::adopt::{Adopt, Need};
-use crate::reconcile::claim_state::ClaimState;
+use super::decide::Desired;
+use super::{Host, Placed};
+use super::{heritage, obstacle};
+use crate::model::{Record, TunnelId};
+use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::plan::Adoption;
 use crate::reconcile::stamp::{Digest, Stamp};
 
-/// The state after taking over everything allowed for the `desired` endpoints; `None` if nothing is allowed.
-pub(super) fn adopting<'a>(standing: &Standing<'a>, desired: &[Desired<'_>]) -> Option<Standing<'a>> {
-    let adopt = &standing.policy().adopt;
-    if desired.is_empty() || *adopt == Adopt::default() {
-        return None;
+/// The hostname with everything that is taken over for the `desired` endpoints.
+pub(super) fn taking_over<'a>(host: Host<'a>, desired: &[Desired<'_>]) -> Host<'a> {
+    let adopt = &host.policy().adopt;
+    let needs = needs_of_records(&host);
+    let is_allowed = !desired.is_empty() && *adopt != Adopt::default();
+    let is_met = needs.is_some_and(|needs| needs.iter().all(|need| adopt.reaches(need)));
+    let mut host = if is_allowed && is_met { with_records(host) } else { host };
+    let taken_back: Vec<Placed<'a>> = desired.iter().filter_map(|desired| taken_back(&host, desired)).collect();
+    host.rules.extend(taken_back);
+    if is_allowed && host.foreign_records.is_empty() && adopt.reaches(&need_of_rule(&host)) {
+        let rules: Vec<Placed<'a>> = desired.iter().flat_map(|desired| rules_for(&host, desired)).collect();
+        host.rules.extend(&rules);
+        host.adopted_rules.extend(rules);
     }
-    let needs = needs_of_records(standing, desired)?;
-    if !needs.iter().all(|need| adopt.reaches(need)) {
-        return None;
-    }
-    let standing = with_records(standing);
-    let rules = desired.iter().flat_map(|desired| rules_for(&standing, desired)).collect();
-    Some(with_rules(standing, rules))
+    host
 }
 
-/// Adds the records in the way as our own, with the claims of their stamps.
-fn with_records<'a>(standing: &Standing<'a>) -> Standing<'a> {
-    let (records, owner) = (&standing.foreign_records, &standing.policy().owner);
-    let stamp = standing.stamp.clone();
-    let stamp = records.iter().fold(stamp, |stamp, record| Some(merged_stamp(stamp, record, owner)));
-    let standing_ours = Standing {
-        hostname: standing.hostname.clone(),
-        own_records: standing.own_records.iter().chain(records).copied().collect(),
-        outer_records: standing.outer_records.clone(),
-        foreign_records: Vec::new(),
-        stamp,
-        claims: BTreeMap::new(),
-        adopted: Adopted::default(),
-        ..*standing
-    };
-    let claims = standing_ours.claim_states();
-    let is_new = |digest: &&Digest| !standing.claims.contains_key(digest);
-    let digests = inserted(claims.keys().filter(is_new).copied());
-    let adopted = Adopted { records: records.clone(), digests, rules: Vec::new() };
-    Standing { claims, adopted, ..standing_ours }
+/// The rule of an endpoint that lost its record by hand.
+fn taken_back<'a>(host: &Host<'a>, desired: &Desired<'_>) -> Option<Placed<'a>> {
+    let wanted = desired.publication.rule.as_ref()?;
+    let (id, _) = host.snapshot().tunnels.get_key_value(desired.tunnel())?;
+    let rule = host.rule_at(id, wanted.path_text()).filter(|rule| obstacle::takes_back(host, id, rule, wanted))?;
+    is_free(host, &(id, rule)).then_some((id, rule))
+}
+
+/// True if the rule is not ours yet, and can be told from the others of the hostname.
+fn is_free(host: &Host<'_>, (id, rule): &Placed<'_>) -> bool {
+    host.own_rule(id, rule.path()).is_none() && obstacle::twin(host, id, rule.path()).is_none()
+}
+
+/// Adds the records in the way, with the rules that their stamps name.
+fn with_records(mut host: Host<'_>) -> Host<'_> {
+    for record in std::mem::take(&mut host.foreign_records) {
+        let theirs = Stamp::of(record);
+        for (tunnel, rule) in theirs.iter().flat_map(|stamp| rules_named(&host, stamp)) {
+            host.rules.push((tunnel, rule));
+            host.adopted_rules.push((tunnel, rule));
+        }
+        host.stamp = Some(merged_stamp(host.stamp.take(), theirs, record, &host.policy().owner));
+        host.records.push(record);
+        host.adopted_records.push(record);
+    }
+    host
+}
+
+/// The rules that another owner's stamp names and that are not ours yet.
+fn rules_named<'a>(host: &Host<'a>, stamp: &Stamp) -> Vec<Placed<'a>> {
+    let tunnels = host.snapshot().tunnels.keys();
+    let rules = tunnels.flat_map(|id| host.rules_of(id).into_iter().map(move |rule| (id, rule)));
+    let is_named = |(id, rule): &Placed<'_>| stamp.claims.rules.contains(&Digest::of(id, rule.path()));
+    rules.filter(|placed| is_named(placed) && is_free(host, placed)).collect()
 }
 
 /// Another owner's claims become ours, and a person's text in the comment becomes our stamp's remark.
-fn merged_stamp(stamp: Option<Stamp>, record: &Record, owner: &str) -> Stamp {
-    match (stamp, Stamp::of(record)) {
-        (Some(stamp), None) => stamp,
-        (Some(mut stamp), Some(theirs)) => {
-            stamp.claims.merge(&theirs.claims);
+fn merged_stamp(stamp: Option<Stamp>, theirs: Option<Stamp>, record: &Record, owner: &str) -> Stamp {
+    match (stamp, theirs) {
+        (Some(mut stamp), theirs) => {
+            if let Some(theirs) = theirs {
+                stamp.claims.merge(&theirs.claims);
+            }
             stamp
         }
-        (None, Some(mut theirs)) => {
-            theirs.owner = owner.into();
-            theirs
-        }
+        (None, Some(theirs)) => Stamp { owner: owner.into(), ..theirs },
         (None, None) => {
             let mut stamp = Stamp::new(owner);
             stamp.set_remark(&record.comment);
@@ -72,58 +79,70 @@ fn merged_stamp(stamp: Option<Stamp>, record: &Record, owner: &str) -> Stamp {
     }
 }
 
-fn with_rules<'a>(mut standing: Standing<'a>, rules: Vec<AdoptedRule<'a>>) -> Standing<'a> {
-    standing.claims.extend(rules.iter().map(|AdoptedRule { digest, tunnel, rule, is_kept: _ }| {
-        (*digest, ClaimState::Standing { tunnel: tunnel.clone(), rule })
-    }));
-    standing.adopted.rules = rules;
-    standing
-}
-
 /// The rules to take over where one is desired: in its tunnel, and in the one that visitors are led to now.
-fn rules_for<'a>(standing: &Standing<'a>, desired: &Desired<'_>) -> Vec<AdoptedRule<'a>> {
+fn rules_for<'a>(host: &Host<'a>, desired: &Desired<'_>) -> Vec<Placed<'a>> {
     let Some(wanted) = &desired.publication.rule else {
         return Vec::new();
     };
     let target = desired.tunnel();
-    let led_to = standing.led_to().filter(|_| !standing.adopted.records.is_empty());
-    let other = led_to.filter(|led_to| led_to != target);
-    let other = other.or_else(|| obstacle::visited_instead_of(standing, target));
-    let tunnels = [target.clone()].into_iter().chain(other);
-    tunnels.filter_map(|tunnel| adopted_rule(standing, tunnel, target, wanted)).collect()
+    let led_to = host.led_to().filter(|_| !host.adopted_records.is_empty());
+    let other = led_to.or_else(|| obstacle::visited_instead_of(host, target).cloned());
+    let is_meant = |id: &&TunnelId| *id == target || Some(*id) == other.as_ref();
+    let tunnels = host.snapshot().tunnels.keys().filter(is_meant);
+    let rules = tunnels.filter_map(|id| Some((id, host.rule_at(id, wanted.path_text())?)));
+    rules.filter(|placed| is_free(host, placed)).collect()
 }
 
-fn adopted_rule<'a>(
-    standing: &Standing<'a>,
-    tunnel: TunnelId,
-    target: &TunnelId,
-    wanted: &WantedRule,
-) -> Option<AdoptedRule<'a>> {
-    let adopt = &standing.policy().adopt;
-    let digest = Digest::of(&tunnel, wanted.path_text());
-    if standing.has(digest) || obstacle::twin(standing, &tunnel, wanted.path_text()).is_some() {
-        return None;
-    }
-    let rule = rule_in_place(standing, &tunnel, wanted)?;
-    let need = if tunnel == *target || !standing.has_record() {
-        need_of_rule(standing, &tunnel, rule, wanted)
-    } else {
-        Need::Tunnel
-    };
-    if obstacle::takes_back(standing, &tunnel, rule, wanted) || !adopt.reaches(&need) {
-        return None;
-    }
-    let is_kept = need == Need::Identical && !adopt.reaches(&Need::Tunnel);
-    Some(AdoptedRule { digest, tunnel, rule, is_kept })
+/// The least mode that takes over a rule where another is wanted.
+pub(super) fn need_of_rule(host: &Host<'_>) -> Need {
+    if host.has_record() || !host.foreign_records.is_empty() { Need::Tunnel } else { Need::All }
 }
 
-/// The things that become ours together with the `desired` paths.
-pub(super) fn adoptions(standing: &Standing<'_>, desired: &[Desired<'_>]) -> Vec<Adoption> {
-    let Adopted { records, rules, digests: _ } = &standing.adopted;
-    let is_desired =
-        |adopted: &&AdoptedRule<'_>| desired.iter().any(|desired| desired.path() == adopted.rule.path());
-    let records = records.iter().map(|record| record_adoption(record));
-    records.chain(rules.iter().filter(is_desired).map(rule_adoption)).collect()
+/// The needs of all records in the way; `None` if one of them stays whatever is set.
+fn needs_of_records(host: &Host<'_>) -> Option<Vec<Need>> {
+    let records = host.foreign_records.iter();
+    let needs = records.map(|record| needs_of_record(host, record));
+    Some(needs.collect::<Option<Vec<_>>>()?.concat())
+}
+
+fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
+    let settings = host.settings();
+    if record.read_only || &*record.kind == "NS" {
+        return None;
+    }
+    if let Some(stamp) = Stamp::of(record) {
+        // A record of our own owner leads to a tunnel of another instance, which goes on serving it.
+        let is_other = stamp.owner != settings.policy.owner;
+        return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
+    }
+    let found = heritage::of(host, record).into_iter();
+    let owners: Vec<Need> = found.map(|found| Need::Owner(found.heritage.owner)).collect();
+    if !owners.is_empty() {
+        return Some(owners);
+    }
+    let leads_to_ours = &*record.kind == "CNAME" && settings.tunnel_of_target(&record.content).is_some();
+    Some(vec![if leads_to_ours { Need::Tunnel } else { Need::All }])
+}
+
+/// The value of `ADOPT` that takes over the records, and the rule in the way of the `desired` endpoint.
+pub(super) fn smallest_value(host: &Host<'_>, desired: &Desired<'_>) -> Option<Box<str>> {
+    let mut needs = needs_of_records(host)?;
+    let tunnel = desired.tunnel();
+    let digest = desired.digest();
+    let mut stamps = host.foreign_records.iter().filter_map(|record| Stamp::of(record));
+    // A rule that a record's stamp claims is taken over with its record.
+    let is_claimed = digest.is_some_and(|digest| stamps.any(|stamp| stamp.claims.rules.contains(&digest)));
+    let stands = digest.is_some() && host.rule_at(tunnel, desired.path()).is_some();
+    if stands && !is_claimed && host.own_rule(tunnel, desired.path()).is_none() {
+        needs.push(need_of_rule(host));
+    }
+    Some(smallest(&needs))
+}
+
+/// What becomes ours with the stamp.
+pub(super) fn adoptions(host: &Host<'_>) -> Vec<Adoption> {
+    let records = host.adopted_records.iter().map(|record| record_adoption(record));
+    records.chain(host.adopted_rules.iter().map(rule_adoption)).collect()
 }
 
 fn record_adoption(Record { kind, content, comment, .. }: &Record) -> Adoption {
@@ -134,114 +153,7 @@ fn record_adoption(Record { kind, content, comment, .. }: &Record) -> Adoption {
     Adoption { path: None, was }
 }
 
-fn rule_adoption(AdoptedRule { tunnel, rule, .. }: &AdoptedRule<'_>) -> Adoption {
+fn rule_adoption((tunnel, rule): &Placed<'_>) -> Adoption {
     let was = format!("rule of tunnel {tunnel} with service {:?}", rule.service());
     Adoption { path: Some(rule.path().unwrap_or_default().into()), was }
-}
-
-/// The comments of the records that are taken over.
-pub(super) fn comments_before(standing: &Standing<'_>) -> Vec<(RecordId, Box<str>)> {
-    let records = standing.adopted.records.iter();
-    records.map(|record| (record.id.clone(), record.comment.clone())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::fixture::{Fixture, HOME, NAME, OFFICE, SERVICE, digest, tunnel};
-    use super::*;
-
-    /// Somebody's CNAME to the tunnel, with somebody's rule.
-    fn theirs(service: &str) -> Fixture {
-        let fixture = Fixture::new().record(NAME, "CNAME", &tunnel(HOME).hostname(), "a text");
-        fixture.rule(HOME, "", service).asks(HOME, "", SERVICE)
-    }
-
-    fn takes_over(fixture: &Fixture) -> bool {
-        adopting(&fixture.standing(), &fixture.desired()).is_some()
-    }
-
-    #[test]
-    fn nothing_is_taken_over_where_it_is_off() {
-        assert!(!takes_over(&theirs(SERVICE)));
-    }
-
-    #[test]
-    fn each_mode_takes_over_as_much_as_it_says() {
-        let address = || Fixture::new().record(NAME, "A", "192.0.2.1", "").asks(HOME, "", SERVICE);
-        let owned = || {
-            let comment = "external-dns owner=other rules=-";
-            Fixture::new().record(NAME, "CNAME", "somewhere.test", comment).asks(HOME, "", SERVICE)
-        };
-        for (mode, identical, tunnel, owner, all) in [
-            ("identical", true, false, false, false),
-            ("tunnel", true, true, false, false),
-            ("owner=other", false, false, true, false),
-            ("all", true, true, true, true),
-        ] {
-            let is = [theirs(SERVICE), theirs("http://old:80"), owned(), address()];
-            assert_eq!(
-                is.map(|fixture| takes_over(&fixture.adopt(mode))),
-                [identical, tunnel, owner, all],
-                "{mode}"
-            );
-        }
-    }
-
-    #[test]
-    fn name_servers_and_what_cloudflare_manages_stay() {
-        let fixture = Fixture::new().record(NAME, "NS", "ns.other.test", "").asks(HOME, "", SERVICE);
-        assert!(!takes_over(&fixture.adopt("all")));
-    }
-
-    #[test]
-    fn what_is_taken_over_is_planned_for_as_ours_and_is_not_stamped_yet() {
-        let fixture = theirs("http://old:80").adopt("all");
-        let standing = adopting(&fixture.standing(), &fixture.desired()).expect("it is taken over");
-        assert_eq!((standing.own_records.len(), standing.foreign_records.len()), (1, 0));
-        let digest = digest(HOME, "");
-        assert!(standing.has(digest) && !standing.is_stamped(digest));
-        let was: Vec<String> =
-            adoptions(&standing, &fixture.desired()).into_iter().map(|adoption| adoption.was).collect();
-        let record = format!("record CNAME {:?} with the comment \"a text\"", tunnel(HOME).hostname());
-        assert_eq!(was, [record, format!("rule of tunnel {HOME} with service \"http://old:80\"")]);
-        assert_eq!(&*comments_before(&standing)[0].1, "a text");
-    }
-
-    #[test]
-    fn another_owners_claims_become_ours() {
-        let comment = format!("external-dns owner=other rules={}", digest(HOME, ""));
-        let fixture = Fixture::new().record(NAME, "CNAME", &tunnel(HOME).hostname(), &comment);
-        let fixture = fixture.rule(HOME, "", SERVICE).asks(HOME, "", SERVICE).adopt("owner=other");
-        let standing = adopting(&fixture.standing(), &fixture.desired()).expect("it is taken over");
-        assert_eq!(standing.stamp.as_ref().map(|stamp| &*stamp.owner), Some("default"));
-        assert!(standing.has(digest(HOME, "")) && !standing.is_stamped(digest(HOME, "")));
-    }
-
-    #[test]
-    fn a_rule_that_may_only_be_taken_over_as_it_is_is_kept() {
-        for (mode, is_kept) in [("identical", true), ("tunnel", false)] {
-            let fixture = theirs(SERVICE).adopt(mode);
-            let standing = adopting(&fixture.standing(), &fixture.desired()).expect("it is taken over");
-            assert_eq!(standing.adopted.is_kept(digest(HOME, "")), is_kept, "{mode}");
-        }
-    }
-
-    #[test]
-    fn no_rule_of_a_tunnel_that_is_left_counts_as_identical() {
-        for (modes, is_taken) in [("identical,owner=other", false), ("tunnel,owner=other", true)] {
-            let comment = "external-dns owner=other rules=-";
-            let fixture = Fixture::new().record(NAME, "CNAME", &tunnel(OFFICE).hostname(), comment);
-            let fixture = fixture.rule(OFFICE, "", SERVICE).asks(HOME, "", SERVICE).adopt(modes);
-            let standing = adopting(&fixture.standing(), &fixture.desired()).expect("it is taken over");
-            assert_eq!(standing.has(digest(OFFICE, "")), is_taken, "{modes}");
-        }
-    }
-
-    #[test]
-    fn the_rule_that_visitors_are_led_to_is_taken_over_with_the_record() {
-        let fixture = Fixture::new().record(NAME, "CNAME", &tunnel(OFFICE).hostname(), "");
-        let fixture = fixture.rule(OFFICE, "", "http://old:80").asks(HOME, "", SERVICE).adopt("tunnel");
-        let standing = adopting(&fixture.standing(), &fixture.desired()).expect("it is taken over");
-        assert!(standing.has(digest(OFFICE, "")));
-    }
 }

@@ -1,9 +1,8 @@
 //! Writes the comment of a hostname's record: its stamp, within the zone's limit.
 
-use super::Desired;
-use super::course::Course;
-use super::standing::Standing;
-use crate::model::{Record, ZonePlan};
+use super::decide::Desired;
+use super::Host;
+use crate::model::ZonePlan;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Reason;
 use crate::reconcile::snapshot::ZoneSnapshot;
@@ -15,74 +14,78 @@ const COMMENT_MAX_BYTES_FREE: usize = 100;
 /// The largest comment on a paid zone, in bytes.
 const COMMENT_MAX_BYTES_PAID: usize = 500;
 
-/// The comment in `zone` with `claims` in place of those of `before`. If it differs from `before`, it is bound to the
-/// hostname.
-pub(super) fn with_claims(
-    standing: &Standing<'_>,
-    zone: &ZoneSnapshot,
-    before: &Stamp,
-    claims: &Claims,
-    desired: &[Desired<'_>],
-    course: &Course,
-) -> Result<Box<str>, Reason> {
-    let mut stamp = stamp_for(before, claims, desired, course);
-    let comment = claimed_for_namespace(standing, zone, &stamp, before, desired)?;
-    // A comment is not written only to bind it, because after an update of the program that would affect every record.
-    if standing.adopted.records.is_empty() && Stamp::parse(&comment).as_ref() == Some(before) {
-        return Ok(comment);
+/// The comments that a hostname's record may get in one request: one stamp with different claims.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comments {
+    stamp: Stamp,
+    limit_bytes: usize,
+    /// A person's text in the comment of a record that is taken over is cut if it does not fit.
+    may_be_cut: bool,
+}
+
+impl Comments {
+    /// Those of a hostname of which this is published.
+    pub(super) fn of(host: &Host<'_>, desired: &[Desired<'_>]) -> Self {
+        let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.policy().owner));
+        stamp.resource = resource(host, desired, &stamp).map(Into::into);
+        stamp.bind_to(host.name());
+        let guard = host.policy().namespace_guard.as_ref();
+        let asking = || namespace::digest_of(desired.first()?.resource?);
+        if let Some(namespace) = guard.and_then(|_| asking()) {
+            stamp.claim_for(&namespace);
+        }
+        let may_be_cut = !host.adopted_records.is_empty();
+        Self { stamp, limit_bytes: max_bytes(host.zone), may_be_cut }
     }
-    stamp.bind_to(standing.name());
-    claimed_for_namespace(standing, zone, &stamp, before, desired)
+
+    /// The comment with these claims; `None` if it does not fit.
+    pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
+        let stamp = Stamp { claims: claims.clone(), ..self.stamp.clone() };
+        let cut = || stamp.render_cut(self.limit_bytes).filter(|_| self.may_be_cut);
+        stamp.render(self.limit_bytes).or_else(cut).map(Into::into)
+    }
 }
 
-/// The stamp `before` with `claims`. It names the object if there will be only one.
-fn stamp_for(before: &Stamp, claims: &Claims, desired: &[Desired<'_>], course: &Course) -> Stamp {
-    let mut stamp = before.clone();
-    // A rule that stays for visitors who are still led to it no longer has an object.
-    let objects =
-        course.last.rules.difference(&course.staying).count() + usize::from(course.last.record_only);
-    stamp.resource = match desired {
-        _ if objects > 1 => None,
-        [desired] => desired.resource.map(Into::into),
-        _ => stamp.resource,
-    };
-    stamp.claims.clone_from(claims);
-    stamp
+/// The object that all rules of the hostname come from, if it is one.
+fn resource<'r>(host: &Host<'_>, desired: &[Desired<'r>], stamp: &'r Stamp) -> Option<&'r str> {
+    let Some(first) = desired.first() else { return stamp.resource.as_deref() };
+    let is_wanted = |path| desired.iter().any(|desired| desired.path() == path);
+    let is_all = host.rules.iter().all(|(_, rule)| is_wanted(rule.path()));
+    let is_one = desired.iter().all(|desired| desired.resource == first.resource);
+    let was_one = stamp.resource.as_deref() == first.resource;
+    first.resource.filter(|_| is_one && (is_all || was_one))
 }
 
-/// The comment of `stamp`. With the guard on, it claims the hostname for the namespace that asks, unless one holds it.
-/// If the claim has no room, existing claims continue without it and nothing new comes; otherwise filling a comment
-/// would free a hostname for other namespaces.
-fn claimed_for_namespace(
-    standing: &Standing<'_>,
-    zone: &ZoneSnapshot,
-    stamp: &Stamp,
-    before: &Stamp,
-    desired: &[Desired<'_>],
-) -> Result<Box<str>, Reason> {
-    let is_known = standing.adopted.records.is_empty() && stamp.claims.is_within(&before.claims);
-    let guard = standing.policy().namespace_guard.as_ref();
-    let Some(namespace) = guard.and_then(|_| namespace::digest_of(desired.first()?.resource?)) else {
-        return render(standing, zone, stamp);
-    };
-    let mut claimed = stamp.clone();
-    claimed.claim_for(&namespace);
-    render(standing, zone, &claimed)
-        .or_else(|full| if is_known { render(standing, zone, stamp) } else { Err(full) })
+/// What the stamp claims until the rules that go are gone.
+pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>]) -> Claims {
+    let own = host.rules.iter().map(|(tunnel, rule)| crate::reconcile::stamp::Digest::of(tunnel, rule.path()));
+    let mut claims = Claims { record_only: host.claims_record_only(), rules: own.collect() };
+    for desired in desired.iter().filter(|desired| desired.path().is_none()) {
+        claims.record_only = desired.publication.rule.is_none();
+    }
+    claims.rules.extend(desired.iter().filter_map(Desired::digest));
+    claims
 }
 
-/// The text of a stamp in `zone`. At home, a person's text in the comment of a record that is taken over is cut if it
-/// does not fit.
-pub(super) fn render(
-    standing: &Standing<'_>,
-    zone: &ZoneSnapshot,
-    stamp: &Stamp,
-) -> Result<Box<str>, Reason> {
-    let limit_bytes = max_bytes(zone);
-    let may_be_cut = standing.is_home(zone) && !standing.adopted.records.is_empty();
-    let cut = || stamp.render_cut(limit_bytes).filter(|_| may_be_cut);
-    let text = stamp.render(limit_bytes).or_else(cut);
-    text.map(Into::into).ok_or(Reason::StampFull { limit_bytes })
+/// True if the comment has room for what stands and what comes.
+pub(super) fn has_room(host: &Host<'_>, desired: &[Desired<'_>]) -> bool {
+    let comes = desired.iter().any(|desired| !claims_already(host, desired));
+    !comes || Comments::of(host, desired).with(&claims_with(host, desired)).is_some()
+}
+
+/// The refusal if it has none.
+pub(super) fn too_long(host: &Host<'_>, desired: &[Desired<'_>]) -> Reason {
+    let rules = claims_with(host, desired).rules.len();
+    Reason::StampFull { rules, limit_bytes: max_bytes(host.zone) }
+}
+
+/// True if the stamp has what is asked for already.
+pub(super) fn claims_already(host: &Host<'_>, desired: &Desired<'_>) -> bool {
+    let claims = host.stamp.as_ref().map(|stamp| &stamp.claims);
+    claims.filter(|_| host.adopted_records.is_empty()).is_some_and(|claims| match desired.digest() {
+        Some(digest) => claims.rules.contains(&digest),
+        None => claims.record_only,
+    })
 }
 
 /// The zone's limit for a comment.
@@ -91,16 +94,4 @@ pub(super) fn max_bytes(zone: &ZoneSnapshot) -> usize {
         ZonePlan::Free => COMMENT_MAX_BYTES_FREE,
         ZonePlan::Paid => COMMENT_MAX_BYTES_PAID,
     }
-}
-
-/// True if `comment` means something else than the record's own. Both are compared as they will be read again, so text
-/// that did not fit makes no difference.
-pub(super) fn changes_stamp(standing: &Standing<'_>, record: &Record, comment: &str) -> bool {
-    !standing.adopted.records.is_empty() || Stamp::parse(&record.comment) != Stamp::parse(comment)
-}
-
-/// True if the record's own comment already claims all these rules.
-pub(super) fn claims_all(standing: &Standing<'_>, record: &Record, claims: &Claims) -> bool {
-    standing.adopted.records.is_empty()
-        && Stamp::parse(&record.comment).is_some_and(|stamp| claims.rules.is_subset(&stamp.claims.rules))
 }

@@ -1,7 +1,7 @@
 //! Reads ExternalDNS's TXT records about a hostname that was not ours: the owner that they name, and what happens to
 //! them when the hostname's records are taken over.
 
-use super::standing::Standing;
+use super::Host;
 use crate::model::Record;
 use crate::reconcile::Note;
 use crate::reconcile::heritage::Heritage;
@@ -20,17 +20,17 @@ pub(super) struct Found<'a> {
 }
 
 /// The TXT records of ExternalDNS's registry about a record without a stamp.
-pub(super) fn of<'a>(standing: &Standing<'a>, record: &Record) -> Vec<Found<'a>> {
+pub(super) fn of<'a>(host: &Host<'a>, record: &Record) -> Vec<Found<'a>> {
     if Stamp::of(record).is_some() {
         return Vec::new();
     }
-    let names = registry_names(&standing.request.registry_names, standing.name());
+    let names = registry_names(&host.registry_names, host.name());
     let names = names.iter().filter(|(kind, _)| match kind {
         Some(kind) => record.kind.eq_ignore_ascii_case(kind),
         None => &*record.kind != "AAAA",
     });
     names
-        .filter_map(|(_, name)| Some((standing.snapshot().zone_of(name)?, name)))
+        .filter_map(|(_, name)| Some((host.snapshot().zone_of(name)?, name)))
         .flat_map(|(zone, name)| zone.records_of(name).iter().map(move |record| (zone, record)))
         .filter(|(_, record)| &*record.kind == "TXT")
         .filter_map(|(zone, record)| {
@@ -40,21 +40,21 @@ pub(super) fn of<'a>(standing: &Standing<'a>, record: &Record) -> Vec<Found<'a>>
 }
 
 /// The object of a record in the way.
-pub(super) fn resource(standing: &Standing<'_>) -> Option<Box<str>> {
-    let found = standing.foreign_records.iter().flat_map(|record| of(standing, record));
+pub(super) fn resource(host: &Host<'_>) -> Option<Box<str>> {
+    let found = host.foreign_records.iter().flat_map(|record| of(host, record));
     found.filter_map(|found| found.heritage.resource).next()
 }
 
 /// Deletes the TXT records of the owners whose records are taken over, because the stamp replaces them.
-pub(super) fn deletions(standing: &Standing<'_>) -> Vec<RecordOperation> {
-    let going = adopted(standing).filter(|found| standing.is_home(found.zone) && !found.record.read_only);
+pub(super) fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
+    let going = adopted(host).filter(|found| found.zone.zone.id == host.zone.zone.id && !found.record.read_only);
     going.map(|found| RecordOperation::delete(found.record)).collect()
 }
 
 /// Notes about those that stay because they are in another zone.
-pub(super) fn left(standing: &Standing<'_>) -> impl Iterator<Item = Note> {
-    adopted(standing).filter(|found| !standing.is_home(found.zone)).map(|Found { zone, record, .. }| {
-        standing.note(format!(
+pub(super) fn left(host: &Host<'_>) -> impl Iterator<Item = Note> {
+    adopted(host).filter(|found| !found.zone.zone.id == host.zone.zone.id).map(|Found { zone, record, .. }| {
+        host.note(format!(
             "is taken over, and ExternalDNS's TXT record {:?} of it is left in the zone {}: delete it there",
             record.name, zone.zone.name
         ))
@@ -62,9 +62,9 @@ pub(super) fn left(standing: &Standing<'_>) -> impl Iterator<Item = Note> {
 }
 
 /// The TXT records of what is taken over.
-fn adopted<'a>(standing: &Standing<'a>) -> impl Iterator<Item = Found<'a>> {
-    let owners = &standing.policy().adopt.owners;
-    let found = standing.adopted.records.iter().flat_map(|record| of(standing, record));
+fn adopted<'a>(host: &Host<'a>) -> impl Iterator<Item = Found<'a>> {
+    let owners = &host.policy().adopt.owners;
+    let found = host.adopted_records.iter().flat_map(|record| of(host, record));
     found.filter(|found| owners.contains(&found.heritage.owner))
 }
 

@@ -1,0 +1,188 @@
+//! Decides what is done of one hostname's request. Every reason to refuse a part of it is found here, before anything
+//! of the hostname is written:
+//!
+//! - the endpoints of one object are published together or not at all;
+//! - while an endpoint is refused, nothing of the hostname is withdrawn, because a path that changes is a creation and
+//!   a deletion.
+
+use std::collections::BTreeSet;
+
+use super::Host;
+use super::{adoption, comment, namespace_guard, obstacle};
+use crate::model::TunnelId;
+use crate::reconcile::canonical::{Fault, Problem, Publication};
+use crate::reconcile::plan::request::{HostRequest, Wanted};
+use crate::reconcile::plan::{Reason, Refusal};
+use crate::reconcile::stamp::Digest;
+
+/// An endpoint that is published, or stands as wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Desired<'w> {
+    pub(super) publication: &'w Publication,
+    pub(super) resource: Option<&'w str>,
+}
+
+impl<'w> Desired<'w> {
+    pub(super) fn tunnel(&self) -> &'w TunnelId {
+        &self.publication.tunnel
+    }
+
+    pub(super) fn path(&self) -> Option<&'w str> {
+        self.publication.path()
+    }
+
+    /// The digest of its rule; `None` if it asks only for the record.
+    pub(super) fn digest(&self) -> Option<Digest> {
+        self.publication.rule.as_ref()?;
+        Some(Digest::of(self.tunnel(), self.path()))
+    }
+}
+
+/// What is done of a request.
+pub(super) struct Decision<'a, 'w> {
+    /// The hostname with everything that is taken over.
+    pub(super) host: Host<'a>,
+    /// All in one tunnel.
+    pub(super) desired: Vec<Desired<'w>>,
+    /// The paths that are withdrawn, empty for none.
+    pub(super) withdrawn: Vec<&'w str>,
+    pub(super) refusals: Vec<Refusal>,
+}
+
+/// A wanted endpoint, and what was found about it so far.
+struct Asked<'w> {
+    wanted: &'w Wanted,
+    outcome: Result<&'w Publication, Reason>,
+}
+
+impl<'w> Asked<'w> {
+    fn resource(&self) -> Option<&'w str> {
+        self.wanted.resource.as_deref()
+    }
+
+    fn desired(&self) -> Option<Desired<'w>> {
+        let publication = *self.outcome.as_ref().ok()?;
+        Some(Desired { publication, resource: self.resource() })
+    }
+}
+
+/// Decides on the request for a hostname.
+pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decision<'a, 'w> {
+    let mut asked = one_a_path(request);
+    let entitled = namespace_guard::entitled(&host, &desired(&asked));
+    for one in asked.iter_mut().filter(|one| one.outcome.is_ok()) {
+        if let Some(reason) = namespace_guard::refusal(&host, one.resource(), entitled.as_deref()) {
+            one.outcome = Err(reason);
+        }
+    }
+    let host = adoption::taking_over(host, &desired(&asked));
+    let mut withdrawn = withdrawable(&host, request, &asked);
+    while refuse_more(&host, &withdrawn, &mut asked) {
+        withdrawn = withdrawable(&host, request, &asked);
+    }
+    let refused = asked.iter().filter_map(|one| {
+        let reason = one.outcome.as_ref().err()?.clone();
+        Some(host.refusal(&one.wanted.set_identifier, one.resource(), reason))
+    });
+    let withheld = request.withdrawn.keys().map(|path| &**path).filter(|path| !withdrawn.contains(path));
+    let withheld = withheld.filter(|path| has(&host, path)).map(|path| {
+        let holding = asked.iter().find(|one| holds_back(&host, one, request.withdrawn.get(*path).and_then(Option::as_deref)));
+        let by = holding.and_then(Asked::resource).map(Into::into);
+        host.refusal(path, request.withdrawn.get(*path).and_then(Option::as_deref), Reason::Withheld { by })
+    });
+    let refusals = refused.chain(withheld).collect();
+    let desired = desired(&asked);
+    Decision { host, desired, withdrawn, refusals }
+}
+
+/// The wanted endpoints, the first of each path, because ExternalDNS asks for only one.
+fn one_a_path(request: &HostRequest) -> Vec<Asked<'_>> {
+    let mut paths = BTreeSet::new();
+    let asked = request.wanted.iter();
+    let asked = asked.map(|wanted| Asked { wanted, outcome: wanted.publication.as_ref().map_err(Clone::clone) });
+    asked.filter(|one| one.outcome.as_ref().is_err() || paths.insert(&*one.wanted.set_identifier)).collect()
+}
+
+fn desired<'w>(asked: &[Asked<'w>]) -> Vec<Desired<'w>> {
+    asked.iter().filter_map(Asked::desired).collect()
+}
+
+/// True if something of ours is behind a set identifier.
+fn has(host: &Host<'_>, set_identifier: &str) -> bool {
+    let path = Some(set_identifier).filter(|path| !path.is_empty());
+    host.has_path(path) || path.is_none() && host.has_record() && (host.claims_record_only() || host.rules.is_empty())
+}
+
+/// The withdrawn set identifiers, without those that a refused endpoint holds back.
+fn withdrawable<'w>(host: &Host<'_>, request: &'w HostRequest, asked: &[Asked<'_>]) -> Vec<&'w str> {
+    let is_free = |resource: Option<&str>| !asked.iter().any(|one| holds_back(host, one, resource));
+    let withdrawn = request.withdrawn.iter();
+    withdrawn.filter(|(_, resource)| is_free(resource.as_deref())).map(|(path, _)| &**path).collect()
+}
+
+/// True if the endpoint is refused, and may be what the withdrawn one of this object became. Endpoints of different
+/// objects are different ones, and an object of another namespace holds nothing back.
+fn holds_back(host: &Host<'_>, one: &Asked<'_>, withdrawn: Option<&str>) -> bool {
+    let is_other = matches!((one.resource(), withdrawn), (Some(one), Some(other)) if one != other);
+    one.outcome.is_err() && !is_other && namespace_guard::may_hold_back(host, one.resource())
+}
+
+/// Refuses what cannot be done beside what is refused already. Returns true if that is more than before.
+fn refuse_more(host: &Host<'_>, withdrawn: &[&str], asked: &mut [Asked<'_>]) -> bool {
+    let possible = desired(asked);
+    let Some(tunnel) = tunnel_for(host, &possible, withdrawn) else { return false };
+    let mut found: Vec<(usize, Reason)> = Vec::new();
+    let mut before: Vec<Desired<'_>> = Vec::new();
+    for (index, one) in asked.iter().enumerate() {
+        let Some(desired) = one.desired() else { continue };
+        let beside = || refused_beside(asked, one);
+        match obstacle::to(host, &desired, &tunnel, &before, &possible).or_else(beside) {
+            Some(reason) => found.push((index, reason)),
+            None => before.push(desired),
+        }
+    }
+    if found.is_empty() && !comment::has_room(host, &possible) {
+        let reason = comment::too_long(host, &possible);
+        let new = asked.iter().enumerate().filter(|(_, one)| {
+            one.desired().is_some_and(|desired| !comment::claims_already(host, &desired))
+        });
+        found.extend(new.map(|(index, _)| (index, reason.clone())));
+    }
+    let is_more = !found.is_empty();
+    for (index, reason) in found {
+        if let Some(one) = asked.get_mut(index) {
+            one.outcome = Err(reason);
+        }
+    }
+    is_more
+}
+
+/// The reason if another endpoint of the same object is refused: the rules that are published would take its requests.
+fn refused_beside(asked: &[Asked<'_>], one: &Asked<'_>) -> Option<Reason> {
+    let mut beside = asked.iter().filter(|other| other.resource() == one.resource());
+    let (other, reason) = beside.find_map(|other| Some((other, other.outcome.as_ref().err()?)))?;
+    if reason.is_unfinished() || reason.is_about_access() {
+        return Some(reason.clone());
+    }
+    let (path, label) = (&other.wanted.set_identifier, reason.label());
+    let problem = format!("waits for the object's rule for path {path:?}, which is refused ({label})");
+    Some(Reason::Invalid(Problem::of(&[Fault { subject: "it".into(), problem }])))
+}
+
+/// The one tunnel that the hostname can have after this request. If two are asked for, or rules stay where its record
+/// leads, it is that one, or else the first.
+fn tunnel_for(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &[&str]) -> Option<TunnelId> {
+    let first = desired.first()?.tunnel();
+    let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);
+    let Some(led_to) = host.led_to().filter(is_live) else {
+        return Some(first.clone());
+    };
+    let stays = host.rules.iter().any(|(tunnel, rule)| {
+        **tunnel == led_to
+            && !withdrawn.contains(&rule.path().unwrap_or_default())
+            && !desired.iter().any(|desired| desired.path() == rule.path())
+    });
+    let is_asked_for = || desired.iter().any(|desired| *desired.tunnel() == led_to);
+    let is_kept = stays || is_asked_for() || obstacle::left_behind(host, &led_to).is_some();
+    Some(if is_kept { led_to } else { first.clone() })
+}
