@@ -73,10 +73,6 @@ pub const REJECTION_PAUSE_MIN: Duration = Duration::from_secs(600);
 /// The longest pause before refused work is tried again.
 pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// Objects that ExternalDNS merges are shown in turns; each counts for this long after it was last shown. Within ten
-/// loops of a minute, either of two objects is shown except for one time in a thousand.
-pub const MERGED_HELD: Duration = Duration::from_secs(600);
-
 // Cloudflare's API.
 //
 // ```text

@@ -23,11 +23,11 @@ pub mod property_name;
 pub mod protection;
 pub mod reading;
 pub mod records;
-pub mod rivals;
 pub mod service_template;
 pub mod snapshot;
 pub mod stamp;
 pub mod target;
+mod winner;
 
 use std::fmt;
 use std::sync::Arc;

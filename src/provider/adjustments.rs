@@ -1,4 +1,4 @@
-//! Adjusts endpoints: it adds to the core's adjustment what is known from earlier requests.
+//! Adjusts endpoints while their request is read, and says the notes about them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,28 +11,24 @@ use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
 use crate::model::endpoint::Endpoint;
-use crate::provider::memory::{MergedObjects, SaidLines, Shown};
+use crate::provider::memory::SaidLines;
 use crate::reconcile::adjust::{self, Adjuster};
-use crate::reconcile::protection;
-use crate::reconcile::rivals::{self, Holders, Known};
+use crate::reconcile::canonical::resource_of;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Settings};
 use crate::webhook::Interrupted;
 use crate::webhook::incoming::{Arrived, Incoming};
 
-/// The memory from one adjustment to the next.
+/// What was said of earlier adjustments, so that it is not said again. No adjustment goes by it.
 #[derive(Debug, Default)]
 pub struct Adjustments {
-    merged_objects: Mutex<MergedObjects>,
-    holders: Mutex<Holders>,
     /// The number of endpoints that named no service.
     unnamed: AtomicUsize,
     said_notes: Mutex<SaidLines>,
 }
 
 impl Adjustments {
-    /// The canonical form of `wanted`. Without a snapshot nobody here knows who holds a hostname, and ExternalDNS goes
-    /// by the labels that it remembers.
+    /// The canonical form of `wanted`.
     ///
     /// # Errors
     /// When the body cannot be read to its end, or there is no room for what is kept of it.
@@ -46,7 +42,6 @@ impl Adjustments {
     ) -> Result<Vec<Endpoint>, Interrupted> {
         let is_late = || deadline.remaining(clock) < limits::ADJUST_RESERVE;
         let mut adjuster = Adjuster::new(settings);
-        let mut shown = Shown::default();
         let mut unnamed = 0;
         while let Some(Arrived { list: _, endpoint, is_whole }) = wanted.next_endpoint()? {
             let added = match is_whole {
@@ -54,33 +49,15 @@ impl Adjustments {
                 true => adjuster.add(&endpoint),
                 false => adjuster.add_too_long(&endpoint),
             };
-            let mut bytes: usize = added.iter().map(Endpoint::memory_bytes).sum();
+            let bytes = added.iter().map(Endpoint::memory_bytes).sum();
             if added.is_empty() && !adjust::opts_out(&endpoint) {
                 unnamed += 1;
                 debug_unnamed(&endpoint);
             }
-            if endpoint.is_address() {
-                bytes += shown.note(&endpoint, &lock(&self.merged_objects));
-            }
             wanted.keep(bytes)?;
         }
-        let (absent, merges) = lock(&self.merged_objects).complete(shown, settings, clock.now());
-        for endpoint in &absent {
-            adjuster.add(endpoint);
-        }
-        let mut adjusted = adjuster.finish();
         self.report_unnamed(unnamed);
-        if let Some(snapshot) = last_snapshot() {
-            let mut holders = lock(&self.holders);
-            let known = Known { snapshot: &snapshot, holders: &holders, merges: &merges };
-            let (new_holders, notes) = rivals::settle(&mut adjusted.endpoints, known, settings);
-            *holders = new_holders;
-            protection::drop_idle_openings(&mut adjusted.endpoints, &snapshot, settings);
-            adjusted.has_more_notes |= notes.len() > limits::NOTES_MAX;
-            adjusted.notes.extend(notes);
-        } else {
-            rivals::hold_together(&mut adjusted.endpoints);
-        }
+        let adjusted = adjuster.finish(last_snapshot().as_deref());
         let more = adjusted.has_more_notes.then(|| {
             LogLine::default().text(format!(
                 "there are more notes about endpoints than these {}: fix what these name",
@@ -104,7 +81,7 @@ impl Adjustments {
 
 fn debug_unnamed(endpoint: &Endpoint) {
     if log_enabled!(Level::Debug) {
-        let resource = rivals::resource_of(endpoint);
+        let resource = resource_of(endpoint);
         let Endpoint { dns_name, record_type, .. } = endpoint;
         debug!(
             hostname = dns_name, resource, "type":% = record_type;

@@ -2,7 +2,6 @@
 //! process lives: nothing here grows with the number of loops.
 
 mod last_snapshot;
-mod merged_objects;
 mod moves;
 mod refused_work;
 mod said_lines;
@@ -11,7 +10,6 @@ mod unpublished_rules;
 mod write_loops;
 
 pub(super) use self::last_snapshot::LastSnapshot;
-pub(super) use self::merged_objects::{MergedObjects, Shown};
 pub(super) use self::moves::Moves;
 pub(super) use self::refused_work::RefusedWork;
 pub(super) use self::said_lines::SaidLines;

@@ -2,14 +2,21 @@
 //! out all others.
 //!
 //! It is pure, deterministic and idempotent, because ExternalDNS compares the answer with `records` in every loop. It
-//! never fails and never withdraws: an endpoint with a mistake stays, and `plan` refuses it by name.
+//! never fails and never withdraws: an endpoint with a mistake stays, and `plan` refuses it by name. The endpoints and
+//! the last snapshot are all that it goes by.
+
+use std::collections::BTreeMap;
 
 use crate::limits;
-use crate::model::endpoint::Endpoint;
-use crate::reconcile::canonical::{Canonical, RESOURCE_LABEL, TUNNEL};
+use crate::model::endpoint::{Endpoint, Property};
+use crate::model::text::quoted;
+use crate::reconcile::canonical::{
+    Canonical, INVALID, Problem, RESOURCE_LABEL, TUNNEL, is_invalid, resource_of,
+};
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::{self, EndpointReader};
-use crate::reconcile::{Note, Settings};
+use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::{Note, Settings, protection, winner};
 
 /// The answer, and notes on what it left out.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,7 +24,7 @@ pub struct Adjusted {
     /// Sorted by name, set identifier, resource and properties: ExternalDNS's own order is random, and two objects
     /// with one name would take turns.
     pub endpoints: Vec<Endpoint>,
-    /// Options that were left out; if there are too many, the first by name.
+    /// Options that were left out, and endpoints that lost their place; if there are too many, the first by name.
     pub notes: Vec<Note>,
     pub has_more_notes: bool,
 }
@@ -31,12 +38,12 @@ pub struct Adjuster<'s> {
 }
 
 /// Brings the endpoints that ExternalDNS wants into canonical form.
-pub fn adjust(endpoints: &[Endpoint], settings: &Settings) -> Adjusted {
+pub fn adjust(endpoints: &[Endpoint], settings: &Settings, snapshot: Option<&Snapshot>) -> Adjusted {
     let mut adjuster = Adjuster::new(settings);
     for endpoint in endpoints {
         adjuster.add(endpoint);
     }
-    adjuster.finish()
+    adjuster.finish(snapshot)
 }
 
 impl<'s> Adjuster<'s> {
@@ -73,18 +80,75 @@ impl<'s> Adjuster<'s> {
         self.endpoints.get(before..).unwrap_or_default()
     }
 
-    /// Everything that was added, in order.
-    pub fn finish(self) -> Adjusted {
-        let Self { reader, settings: _, mut endpoints } = self;
-        let (notes, has_more_notes) = reader.into_notes().into_sorted();
-        // Most endpoints differ in their names already.
-        endpoints
-            .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
-        // The A and the AAAA of one object have become the same CNAME.
-        endpoints.dedup();
+    /// Everything that was added, in order, and one endpoint for each hostname and path. Without a snapshot the holder of
+    /// a hostname is not known: all are answered, and ExternalDNS goes by the labels that it remembers.
+    pub fn finish(self, snapshot: Option<&Snapshot>) -> Adjusted {
+        let Self { reader, settings, mut endpoints } = self;
+        let (mut notes, mut has_more_notes) = reader.into_notes().into_sorted();
+        sort(&mut endpoints);
+        // A rule that waits does not show what it asks for, and the winner is known by that.
+        let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, snapshot, settings));
+        hold_together(&mut endpoints);
+        if let Some((is_winner, lost)) = chosen {
+            let mut is_winner = is_winner.into_iter();
+            endpoints.retain(|_| is_winner.next().unwrap_or(true));
+            has_more_notes |= lost.len() > limits::NOTES_MAX;
+            notes.extend(lost);
+        }
+        sort(&mut endpoints);
+        if let Some(snapshot) = snapshot {
+            protection::drop_idle_openings(&mut endpoints, snapshot, settings);
+        }
         Adjusted { endpoints, notes, has_more_notes }
     }
 }
+
+/// Makes all of an object's endpoints for a hostname invalid if one is, because another one's rule would take that
+/// one's requests. Only here are all of them seen: ExternalDNS may ask for one alone, and another object may have the
+/// place of one. `endpoints` are sorted.
+fn hold_together(endpoints: &mut [Endpoint]) {
+    let is_one_place = |one: &Endpoint, other: &Endpoint| {
+        one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
+    };
+    for on_host in endpoints.chunk_by_mut(|one, other| one.dns_name == other.dns_name) {
+        let mut causes: BTreeMap<Box<str>, String> = BTreeMap::new();
+        for at_place in on_host.chunk_by_mut(is_one_place) {
+            if at_place.array_windows().any(|[one, other]| !winner::asks_alike(one, other)) {
+                let problem = at_place.iter().find_map(|endpoint| endpoint.property(INVALID));
+                let problem = problem.unwrap_or(SAME_PATH).to_owned();
+                invalidate(at_place, |_| Some(&problem));
+            }
+            if let Some(invalid) = at_place.iter().find(|endpoint| is_invalid(endpoint)) {
+                causes.entry(resource_of(invalid).into()).or_insert_with(|| cause(invalid));
+            }
+        }
+        invalidate(on_host, |endpoint| causes.get(resource_of(endpoint)));
+    }
+}
+
+/// Gives the valid ones of the endpoints the problem that is found for each.
+fn invalidate<'p>(endpoints: &mut [Endpoint], problem: impl Fn(&Endpoint) -> Option<&'p String>) {
+    for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
+        if let Some(problem) = problem(endpoint) {
+            endpoint.provider_specific = vec![Property::new(INVALID, &**problem)];
+        }
+    }
+}
+
+/// Why the other endpoints of its object wait for an invalid one.
+fn cause(invalid: &Endpoint) -> String {
+    let problem = invalid.property(INVALID).unwrap_or_default();
+    let text = if reading::has_unknown_path(invalid) {
+        format!("it waits for another rule of the object, whose path is not known: {problem}")
+    } else {
+        let path = quoted(&invalid.set_identifier);
+        format!("it waits for the object's rule for path {path}, which is invalid")
+    };
+    Problem::read(&text).to_string()
+}
+
+const SAME_PATH: &str =
+    "webhook/tunnel-path is the same for several rules of the object: give each a path of its own";
 
 /// True if the endpoint says that it is not meant for a tunnel.
 pub fn opts_out(endpoint: &Endpoint) -> bool {
@@ -101,6 +165,14 @@ fn too_long() -> String {
 
 const OUT_OF_TIME: &str =
     "the request was too much to be read in its time: look for an object with many long annotations";
+
+/// Sorts endpoints, and leaves one of those that are the same, as the A and the AAAA of one object.
+fn sort(endpoints: &mut Vec<Endpoint>) {
+    // Most endpoints differ in their names already.
+    endpoints
+        .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
+    endpoints.dedup();
+}
 
 fn sort_key(endpoint: &Endpoint) -> impl Ord + '_ {
     let Endpoint {

@@ -125,6 +125,16 @@ impl Canonical {
     }
 }
 
+/// The endpoint's object; empty if it is unknown.
+pub fn resource_of(endpoint: &Endpoint) -> &str {
+    endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default()
+}
+
+/// True if a mistake keeps the endpoint from being published.
+pub fn is_invalid(endpoint: &Endpoint) -> bool {
+    endpoint.property(INVALID).is_some()
+}
+
 /// The canonical properties of a rule as it stands in a tunnel's document.
 pub fn properties_of_rule(rule: &Rule) -> Vec<Property> {
     let mut properties = rule.option_properties();

@@ -283,7 +283,7 @@ impl Openings {
 
 /// Takes the word that opens off what stands open, because records show none there. Where there is a default policy, it
 /// stays: without it the endpoint would be protected. It stays as well until Access is read.
-pub fn drop_idle_openings(endpoints: &mut [Endpoint], snapshot: &Snapshot, settings: &Settings) {
+pub(super) fn drop_idle_openings(endpoints: &mut [Endpoint], snapshot: &Snapshot, settings: &Settings) {
     let has_default = !settings.policy.default_access_policy.is_empty();
     if has_default || matches!(snapshot.access, AccessReading::NotAsked) {
         return;

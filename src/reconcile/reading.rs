@@ -1,8 +1,7 @@
 //! Reads what an endpoint asks for, in the same way for `adjust` and `plan`.
 //!
 //! Anybody who may write an object chooses its texts, so time and memory are bounded for each endpoint, and expensive
-//! work is done once per request. A mistake never drops an endpoint and never publishes more than was asked for: the
-//! rules of one object are published together or not at all.
+//! work is done once per request. A mistake never drops an endpoint and never publishes more than was asked for.
 
 mod part_reader;
 
@@ -111,7 +110,6 @@ impl<'s> EndpointReader<'s> {
                 );
             }
         }
-        hold_together(&mut read);
         read.into_iter().map(|part| part.into_canonical(endpoint)).collect()
     }
 
@@ -277,44 +275,7 @@ impl PartRead {
     }
 }
 
-/// Makes all rules of an object invalid if one is, because another rule would otherwise take its requests.
-fn hold_together(parts: &mut [PartRead]) {
-    if parts.len() < 2 {
-        return;
-    }
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for part in &*parts {
-        *counts.entry(part.set_identifier.clone()).or_default() += 1;
-    }
-    for part in &mut *parts {
-        if counts.get(&part.set_identifier).is_some_and(|count| *count > 1) {
-            part.add_fault(
-                TUNNEL_PATH,
-                "is the same for several groups of the object: give each a path of its own",
-            );
-        }
-    }
-    let invalid = parts.iter().find(|part| part.publication.is_err());
-    if let Some(cause) = invalid.map(PartRead::as_cause) {
-        for part in parts.iter_mut().filter(|part| part.publication.is_ok()) {
-            part.add_fault("it", &cause);
-        }
-    }
-}
-
 impl PartRead {
-    /// Why the other rules of the object wait for this one.
-    fn as_cause(&self) -> String {
-        let Self { set_identifier, publication, .. } = self;
-        match publication {
-            Err(faults) if set_identifier.starts_with(UNREAD_PREFIX) => {
-                let faults = Problem::of(faults);
-                format!("waits for another rule of the object, whose path is not known: {faults}")
-            }
-            _ => format!("waits for the object's rule for path {set_identifier:?}, which is invalid"),
-        }
-    }
-
     fn add_fault(&mut self, subject: &str, problem: &str) {
         let mut faults = std::mem::replace(&mut self.publication, Err(Vec::new())).err().unwrap_or_default();
         faults.push(Fault { subject: subject.into(), problem: problem.to_owned() });
@@ -325,6 +286,11 @@ impl PartRead {
 /// The set identifier of an object's endpoint that is in nobody's way.
 pub fn set_identifier_apart(resource: &str) -> String {
     format!("{UNREAD_PREFIX}{}", cut(resource, RESOURCE_MAX_BYTES))
+}
+
+/// True if the path of an invalid endpoint is not known.
+pub fn has_unknown_path(endpoint: &Endpoint) -> bool {
+    endpoint.set_identifier.starts_with(UNREAD_PREFIX)
 }
 
 /// An endpoint that stays as it is at Cloudflare, unread.

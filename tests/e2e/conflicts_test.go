@@ -13,49 +13,6 @@ func from(resource string, one *endpoint.Endpoint) *endpoint.Endpoint {
 	return one
 }
 
-// Two objects with one address and hostname are one endpoint to ExternalDNS, with the properties of either.
-func TestObjectsThatExternalDNSMergesDoNotTakeTurns(t *testing.T) {
-	t.Parallel()
-	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
-		pod, tunnel, foreign := besideOthers(t, invocation)
-		cloudflare := pod.cloudflare
-		pod.source.rotate()
-		const whole, paths = "whole.example.com", "paths.example.com"
-		of := func(name, hostname string, properties ...property) *endpoint.Endpoint {
-			properties = append(properties, property{"tunnel-service", "http://" + name + ":80"})
-			return from("ingress/shop/"+name, addressed(hostname, properties...)[0])
-		}
-		serves := func(t *testing.T) {
-			t.Helper()
-			// Each has to be seen again before it is known that they take turns.
-			pod.awaitLoops(t, 6)
-			pod.settles(t)
-			if found := cloudflare.Services(t, tunnel, whole); !slices.Equal(found, []string{" http://one:80"}) {
-				t.Errorf("rules: %q", found)
-			}
-			wanted := []string{"^/one(/|$) http://one:80", "^/two(/|$) http://two:80"}
-			if found := cloudflare.Services(t, tunnel, paths); !slices.Equal(found, wanted) {
-				t.Errorf("rules: %q, wanted %q", found, wanted)
-			}
-			foreign.untouched(t)
-		}
-		pod.source.set(
-			of("two", whole),
-			of("one", paths, property{"tunnel-path-prefix", "/one"}),
-			of("one", whole),
-			of("two", paths, property{"tunnel-path-prefix", "/two"}))
-		serves(t)
-		for _, hostname := range []string{whole, paths} {
-			if lines := pod.program.Lines("WARN", hostname, "ingress/shop/one", "ingress/shop/two"); lines != 1 {
-				t.Errorf("%d lines name both objects of %s", lines, hostname)
-			}
-		}
-		pod.source.set()
-		pod.settles(t)
-		foreign.alone(t)
-	})
-}
-
 // Of two objects that ExternalDNS knows apart one has the hostname, whoever asks first in a loop.
 func TestWhoHasAHostnameKeepsItAndTheOtherObjectIsTold(t *testing.T) {
 	t.Parallel()

@@ -97,7 +97,11 @@ fn what_is_just_within_the_caps_is_read() {
     ];
     for (label, endpoint, count) in table {
         let mut cloudflare = FakeCloudflare::new(&[], &[]);
-        assert_eq!(adjust(std::slice::from_ref(&endpoint), &settings()).endpoints.len(), count, "{label}");
+        assert_eq!(
+            adjust(std::slice::from_ref(&endpoint), &settings(), None).endpoints.len(),
+            count,
+            "{label}"
+        );
         let refusals = cloudflare.run_loop(&[endpoint], usize::MAX).refusals;
         let mut invalid = refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::Invalid(_)));
         assert!(invalid.next().is_none(), "{label}: {refusals:#?}");
@@ -107,12 +111,12 @@ fn what_is_just_within_the_caps_is_read() {
 #[test]
 fn an_endpoint_over_a_cap_is_one_that_is_invalid_kept_and_told_in_few_words() {
     for (label, endpoint) in over() {
-        let adjusted = adjust(std::slice::from_ref(&endpoint), &settings());
+        let adjusted = adjust(std::slice::from_ref(&endpoint), &settings(), None);
         assert_eq!(adjusted.endpoints.len(), 1, "{label}");
         assert_eq!(adjusted.endpoints[0].dns_name, HOSTNAME, "{label}");
         let size = size_of(&adjusted.endpoints);
         assert!(size <= ENDPOINT_MAX_BYTES, "{label}: its text is not cut: {size}");
-        let again = adjust(&adjusted.endpoints, &settings()).endpoints;
+        let again = adjust(&adjusted.endpoints, &settings(), None).endpoints;
         assert_eq!(again, adjusted.endpoints, "{label}: adjusted again");
         for before in [vec![], vec![modest()]] {
             let mut cloudflare = FakeCloudflare::new(&[], &[]);
@@ -144,14 +148,14 @@ fn an_endpoint_over_a_cap_is_one_that_is_invalid_kept_and_told_in_few_words() {
 #[test]
 fn one_object_over_a_cap_costs_nobody_else() {
     let friends = friends(1_000);
-    let alone = adjust(&friends, &settings()).endpoints;
+    let alone = adjust(&friends, &settings(), None).endpoints;
     assert_eq!(alone.len(), friends.len());
     let hostile = over()
         .into_iter()
         .enumerate()
         .map(|(n, (_, endpoint))| Endpoint { dns_name: format!("over-{n}.example.com"), ..endpoint });
     let everything: Vec<Endpoint> = hostile.chain(friends).collect();
-    let together = adjust(&everything, &settings()).endpoints;
+    let together = adjust(&everything, &settings(), None).endpoints;
     assert_eq!(of_friends(&together), alone);
     assert_eq!(together.len(), alone.len() + over().len());
     let (request, answer) = (size_of(&everything), size_of(&together));

@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::adjust;
-use external_dns_cloudflare_tunnel_webhook::reconcile::rivals::{self, Holders, Known};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjuster, adjust};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use test_support::fake_cloudflare::settings;
 use test_support::harness::published;
@@ -20,47 +19,46 @@ fn absurd_properties_are_read_in_no_time() {
     many.provider_specific =
         (0..40_000).map(|number| Property::new(format!("aws/{number}"), "x")).chain([service]).collect();
     let begun = Instant::now();
-    assert_eq!(adjust(&[long, many], &settings()).endpoints.len(), 2);
+    assert_eq!(adjust(&[long, many], &settings(), None).endpoints.len(), 2);
     assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
 }
 
 /// Several objects that ask for the same rules of the same hostnames: who has each is decided behind the last look at the
 /// deadline. Compared with what was looked at.
 #[test]
-fn to_decide_between_thousands_of_rivals_takes_little_beside_reading_them() {
+fn to_choose_among_thousands_of_objects_takes_little_beside_reading_them() {
     const GROUPS_MAX: usize = 64;
-    let properties = |rival: usize| {
+    let properties = |object: usize| {
         let whole = Property::new("webhook/tunnel-service", "http://web:80");
         let groups = (0..GROUPS_MAX).flat_map(move |n| {
             [
                 Property::new(format!("webhook/tunnel-path.g{n}"), format!(r"^/{n}\w{{400}}")),
-                Property::new(format!("webhook/tunnel-service.g{n}"), format!("http://web-{rival}:80")),
+                Property::new(format!("webhook/tunnel-service.g{n}"), format!("http://web-{object}:80")),
             ]
         });
         [whole].into_iter().chain(groups).collect()
     };
-    let objects = (0..20).flat_map(|rival| {
+    let objects = (0..20).flat_map(|object| {
         (0..50).map(move |host| Endpoint {
-            dns_name: format!("rivals-{host}.example.com"),
-            labels: Labels::from_iter([("resource", &*format!("ingress/shop/rival-{rival}"))]),
-            provider_specific: properties(rival),
+            dns_name: format!("shared-{host}.example.com"),
+            labels: Labels::from_iter([("resource", &*format!("ingress/shop/web-{object}"))]),
+            provider_specific: properties(object),
             ..published("", "")
         })
     });
     let (settings, desired) = (settings(), objects.collect::<Vec<_>>());
-    let begun = Instant::now();
-    let endpoints = adjust(&desired, &settings).endpoints;
-    let reading = begun.elapsed();
-    let known = Known { snapshot: &Snapshot::default(), holders: &Holders::default(), merges: &[] };
     // Other processes may have the processor meanwhile, and hardly each time.
     let times = (0..3).map(|_| {
-        let mut endpoints = endpoints.clone();
         let begun = Instant::now();
-        rivals::settle(&mut endpoints, known, &settings);
-        let deciding = begun.elapsed();
+        let mut adjuster = Adjuster::new(&settings);
+        desired.iter().for_each(|endpoint| {
+            adjuster.add(endpoint);
+        });
+        let reading = begun.elapsed();
+        let endpoints = adjuster.finish(Some(&Snapshot::default())).endpoints;
         assert_eq!(endpoints.len(), 50 * (GROUPS_MAX + 1));
-        deciding
+        (begun.elapsed() - reading, reading)
     });
-    let deciding = times.min().expect("three");
+    let (deciding, reading) = times.min().expect("three");
     assert!(deciding * 4 < reading, "{deciding:?} after {reading:?}");
 }

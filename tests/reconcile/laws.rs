@@ -178,7 +178,7 @@ fn only_what_the_mode_allows_changed(
     after: &FakeCloudflare,
     desired: &[Endpoint],
 ) -> Result<(), TestCaseError> {
-    let adjusted = adjust::adjust(desired, &before.settings()).endpoints;
+    let adjusted = adjust::adjust(desired, &before.settings(), None).endpoints;
     let asked_for = |name: &str| adjusted.iter().any(|endpoint| endpoint.dns_name == name);
     let adopt = &before.adopt;
     let stamp_of = |name: &str| {
@@ -292,7 +292,7 @@ proptest! {
         let plan = cloudflare.run_loop(&desired, usize::MAX);
         prop_assert_eq!(cloudflare.writes, writes, "a further loop wrote {:?}", plan);
 
-        let adjusted = adjust::adjust(&desired, &cloudflare.settings()).endpoints;
+        let adjusted = cloudflare.adjusted(&desired);
         let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
         let asked_for = changes.create.iter().chain(&changes.update_new).chain(&changes.delete);
         for endpoint in asked_for.filter(|endpoint| endpoint.record_type != "TXT") {
@@ -407,7 +407,7 @@ proptest! {
 
     #[test]
     fn replaying_the_same_changes_writes_nothing(mut cloudflare in any_cloudflare(), desired in any_desired()) {
-        let adjusted = adjust::adjust(&desired, &cloudflare.settings()).endpoints;
+        let adjusted = cloudflare.adjusted(&desired);
         let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
         let plan_now = |cloudflare: &FakeCloudflare| {
             let earlier = plan::Earlier::default();

@@ -20,3 +20,4 @@ mod ownership;
 mod protection;
 mod protection_laws;
 mod refused_rules;
+mod winner;

@@ -188,7 +188,7 @@ fn brought(cloudflare: &FakeCloudflare, object: &Object) -> Served {
 
 /// One loop, and what it says of the hostname.
 fn said(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Vec<String> {
-    let notes = adjust::adjust(desired, &cloudflare.settings()).notes;
+    let notes = adjust::adjust(desired, &cloudflare.settings(), None).notes;
     let plan = cloudflare.run_loop(desired, usize::MAX);
     let notes = notes.iter().chain(&plan.notes).filter(|note| *note.hostname == *HOSTNAME);
     let refusals = plan.refusals.iter().filter(|refusal| *refusal.hostname == *HOSTNAME);
@@ -220,8 +220,8 @@ proptest! {
     fn an_object_with_a_mistake_is_adjusted_once_and_for_all(case in any_case()) {
         let Some(Mistaken { object, .. }) = case.mistake.in_object(&case.object) else { return Ok(()) };
         let settings = case.empty_cloudflare().settings();
-        let once = adjust::adjust(&[object.endpoint()], &settings).endpoints;
-        let twice = adjust::adjust(&once, &settings).endpoints;
+        let once = adjust::adjust(&[object.endpoint()], &settings, None).endpoints;
+        let twice = adjust::adjust(&once, &settings, None).endpoints;
         prop_assert_eq!(once, twice, "{}", object);
     }
 

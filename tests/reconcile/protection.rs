@@ -423,10 +423,9 @@ fn foreign_rules_and_records_of_names_below_a_wildcard_keep_its_application() {
     }
 }
 
-/// Nobody remembers who held it, and the stamp of several rules names no object.
+/// The stamp of several rules names no object.
 #[test]
 fn the_object_that_asks_for_what_stands_protected_keeps_it_against_one_that_opens_it() {
-    use external_dns_cloudflare_tunnel_webhook::reconcile::rivals::{self, Holders, Known};
     let of = |resource: &str, prefix: &str, access: &str| {
         let mut endpoint = at(NAME, prefix, access);
         endpoint.labels.set("resource", resource);
@@ -435,10 +434,7 @@ fn the_object_that_asks_for_what_stands_protected_keeps_it_against_one_that_open
     let (ours, path) = (of("ingress/shop/web", "", "staff"), of("ingress/shop/path", "/p", "staff"));
     let mut cloudflare = cloudflare();
     run(&mut cloudflare, &[ours.clone(), path.clone()]);
-    let (snapshot, settings) = (cloudflare.snapshot(), cloudflare.settings());
-    let known = Known { snapshot: &snapshot, holders: &Holders::default(), merges: &[] };
-    let mut adjusted = cloudflare.adjusted(&[of("ingress/aaa/evil", "", OPEN), ours, path]);
-    rivals::settle(&mut adjusted, known, &settings);
+    let adjusted = cloudflare.adjusted(&[of("ingress/aaa/evil", "", OPEN), ours, path]);
     let said: Vec<_> = adjusted.iter().map(|endpoint| endpoint.property("webhook/access-policy")).collect();
     assert_eq!(said, [Some("staff"), Some("staff")]);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::objects::{self, Access, Object};
+use crate::objects::{Access, Object};
 use crate::settings::Settings;
 
 /// Takes the names below it that say nothing of themselves.
@@ -43,36 +43,37 @@ pub(crate) struct History {
     pub(crate) namespaces: BTreeSet<&'static str>,
     pub(crate) tunnels: BTreeSet<Option<&'static str>>,
     pub(crate) was_protected: bool,
-    /// ExternalDNS merges its objects, and shows one of them at a time.
-    pub(crate) is_merged: bool,
     /// Several objects asked for one of its paths.
     pub(crate) has_rivals: bool,
+    paths: BTreeSet<Option<&'static str>>,
+}
+
+impl History {
+    /// Whether several objects ask for one path, and the stamp names none of them, as it has other paths too.
+    pub(crate) fn is_contested(&self) -> bool {
+        self.has_rivals && self.paths.len() > 1
+    }
 }
 
 impl Claims {
     /// Takes note of what a loop asks for.
     pub(crate) fn ask(&mut self, desired: &[Object]) {
         let mut slots: BTreeMap<Slot, Vec<(&Object, &str)>> = BTreeMap::new();
-        let merged = objects::merged_hosts(desired);
         for object in desired {
+            let history = self.hosts.entry(object.host).or_default();
             for (path, service) in object.rules() {
                 slots.entry((object.host, path)).or_default().push((object, service));
+                history.paths.insert(path);
             }
-            let history = self.hosts.entry(object.host).or_default();
             history.namespaces.insert(object.namespace);
             history.tunnels.insert(object.tunnel);
             history.was_protected |= object.is_secret();
-            // Of its two endpoints ExternalDNS may not show the one with the mistake.
-            let is_hidden = object.is_split() && merged.contains(&object.host);
-            if object.is_sound() || is_hidden {
+            if object.is_sound() {
                 self.asked.extend(object.rules().map(|(_, service)| service.to_owned()));
             }
         }
         for ((host, _), objects) in &slots {
             self.hosts.entry(host).or_default().has_rivals |= objects.len() > 1;
-        }
-        for host in merged {
-            self.hosts.entry(host).or_default().is_merged = true;
         }
         let before = std::mem::take(&mut self.slots);
         let holders = slots.into_iter().filter_map(|(slot, objects)| {
@@ -100,10 +101,7 @@ impl Claims {
 
     /// What each slot is to be served by, where one object alone asks for it, or asked for it before others did.
     pub(crate) fn expected(&self) -> impl Iterator<Item = (Slot, &str)> {
-        self.slots.iter().filter_map(|((host, path), claim)| {
-            let is_merged = self.history(host).is_merged;
-            claim.service.as_deref().filter(|_| !is_merged).map(|service| ((*host, *path), service))
-        })
+        self.slots.iter().filter_map(|(slot, claim)| Some((*slot, claim.service.as_deref()?)))
     }
 
     pub(crate) fn was_asked(&self, service: &str) -> bool {
@@ -150,14 +148,6 @@ impl Claims {
     /// What was asked for at the wildcard has come about.
     pub(crate) fn settle_wildcard(&mut self) {
         self.was_wildcard_changed = false;
-    }
-
-    /// What ExternalDNS merged before has come to rest.
-    pub(crate) fn forget_merged(&mut self, objects: &[Object]) {
-        let merged = objects::merged_hosts(objects);
-        for (host, history) in &mut self.hosts {
-            history.is_merged = merged.contains(host);
-        }
     }
 }
 

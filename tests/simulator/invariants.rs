@@ -306,7 +306,7 @@ fn wanted_stays(world: &World, watched: &Watched, here: &Touched) -> Result<bool
     let mut wanted = world.claims.expected().filter(|((host, path), _)| url(host, *path) == watched.url);
     let Some(((host, _), wanted)) = wanted.next() else { return Ok(false) };
     let was_served = watched.changes.first().is_some_and(|change| is_served_by(change, wanted));
-    let is_known = !world.has_forgotten_holders || !world.claims.history(host).has_rivals;
+    let is_known = !world.claims.history(host).is_contested();
     // What was answered 503 the registry `crd` asks for as something new, of whichever object.
     let is_promised = was_served
         && is_known

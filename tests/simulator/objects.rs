@@ -1,7 +1,6 @@
 //! What the cluster asks for: objects with annotations, some of them mistyped, and what ExternalDNS makes of them.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
-use test_support::external_dns::{deduplicated, merged};
 
 use crate::focus::{Concern, Focus};
 use crate::random::Random;
@@ -311,11 +310,6 @@ impl Object {
         self.group.is_some()
     }
 
-    /// Whether its second rule comes as an endpoint of its own.
-    pub(crate) fn is_split(&self) -> bool {
-        self.is_split && self.group.is_some()
-    }
-
     /// Whether it may be published as it is.
     pub(crate) fn is_sound(&self) -> bool {
         self.mistake.is_none() && !self.is_forbidden
@@ -372,6 +366,17 @@ impl Object {
         let service = self.group_service().filter(|_| self.is_split)?;
         let alone = Self { service, path: Some(GROUP_PATH), group: None, is_target: false, ..self.clone() };
         Some(Endpoint { set_identifier: "second".to_owned(), ..alone.endpoint() })
+    }
+
+    /// Whether ExternalDNS would make one endpoint of some of theirs, with the properties of either.
+    pub(crate) fn is_merged_with(&self, other: &Self) -> bool {
+        let is_one = |one: &Endpoint, other: &Endpoint| {
+            one.dns_name == other.dns_name
+                && one.record_type == other.record_type
+                && one.set_identifier == other.set_identifier
+                && one.targets == other.targets
+        };
+        self.endpoints().any(|one| other.endpoints().any(|other| is_one(&one, &other)))
     }
 
     /// What ExternalDNS makes of it.
@@ -443,14 +448,13 @@ pub(crate) fn url(host: &str, path: Option<&str>) -> String {
     path.map_or_else(|| format!("https://{host}/"), |path| format!("https://{host}{path}/x"))
 }
 
-/// What ExternalDNS hands to a webhook. Which object comes first, and so which one stays of those that are merged, is the
-/// order of a Go map, here that of `random`.
+/// What ExternalDNS hands to a webhook, in the order of a Go map, here that of `random`. None of the objects are merged.
 pub(crate) fn endpoints(objects: &[Object], random: &mut Random) -> Vec<Endpoint> {
     let mut shuffled: Vec<&Object> = objects.iter().collect();
     for index in (1..shuffled.len()).rev() {
         shuffled.swap(index, random.below(index + 1));
     }
-    deduplicated(merged(shuffled.into_iter().flat_map(Object::endpoints)))
+    shuffled.into_iter().flat_map(Object::endpoints).collect()
 }
 
 /// What objects ask for while a template is wrong.
@@ -477,20 +481,4 @@ pub(crate) fn renamed(objects: &[Object]) -> Vec<Object> {
         Object { host, ..object.clone() }
     };
     objects.iter().map(renamed).collect()
-}
-
-/// The hostnames with objects of which ExternalDNS shows only some.
-pub(crate) fn merged_hosts(objects: &[Object]) -> Vec<&'static str> {
-    let shown = endpoints(objects, &mut Random::new(0));
-    let mut hosts: Vec<&'static str> = objects.iter().map(|object| object.host).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    let is_first = |endpoint: &&Endpoint| endpoint.record_type != "AAAA";
-    let count =
-        |host: &str| shown.iter().filter(is_first).filter(|endpoint| endpoint.dns_name == host).count();
-    let all: Vec<Endpoint> = objects.iter().flat_map(Object::endpoints).collect();
-    let count_all =
-        |host: &str| all.iter().filter(is_first).filter(|endpoint| endpoint.dns_name == host).count();
-    hosts.retain(|host| count(host) < count_all(host));
-    hosts
 }

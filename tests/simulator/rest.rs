@@ -66,10 +66,8 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
         }
         world.source = Source::Everything;
     }
-    world.claims.forget_merged(&objects);
     forget_gone(world);
-    if !objects.iter().any(|object| world.claims.history(object.host).is_merged) && world.disliked.is_empty()
-    {
+    if world.disliked.is_empty() {
         world.restart();
         if may_write_after_restart(world) {
             return settle(world);
@@ -190,7 +188,7 @@ fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
         ("orphaned", foreign.is_orphaned(object.host)),
         ("covered", foreign.is_covered(object.host)),
         (FOREIGN_RULE, foreign.has_rules_of(object.host)),
-        ("rival", object.rules().any(is_rival) && !holds),
+        ("rival", object.rules().any(is_rival) && (!holds || history.is_contested())),
         ("mistake", !object.is_sound()),
         ("mistake beside it", on_host.iter().any(|other| !other.is_sound()) && !holds),
         ("two tunnels", on_host.iter().any(|other| other.tunnel != object.tunnel)),
@@ -199,7 +197,6 @@ fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
         ("access unsaid", on_host.iter().any(|other| !claims::is_said(other, &history))),
         ("access guard", settings.access_guard && !matches!(object.access, Access::Policies(_))),
         ("nobody's token", on_host.iter().any(|other| other.access == Access::Required)),
-        ("merged", history.is_merged),
         ("filter", !settings.lets_in(object.host)),
         ("policy", world.lacks_policy && object.access != Access::Silent),
     ];

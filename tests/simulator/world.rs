@@ -80,9 +80,6 @@ pub(crate) struct World {
     pub(crate) had_outage: bool,
     /// Cloudflare refused some call since the last rest, and so may not be asked for the same again.
     pub(crate) had_refusal: bool,
-    /// A process has begun since the last rest, or several took turns: who holds what among rivals is known by the stamps
-    /// alone, or by the memory of one that did not see who came since.
-    pub(crate) has_forgotten_holders: bool,
     /// Cloudflare answers every call with 429 so long, however many loops that takes.
     limited_until: Duration,
     /// One of the policies that objects name is gone.
@@ -116,7 +113,6 @@ impl World {
             outages: Outages::default(),
             had_outage: false,
             had_refusal: false,
-            has_forgotten_holders: false,
             limited_until: Duration::ZERO,
             lacks_policy: false,
             trace: Trace::default(),
@@ -173,12 +169,8 @@ impl World {
                 self.cloudflare().advance_clock(EDGE_MAX);
             }
             Step::Wait { seconds } => self.pass(Duration::from_secs(*seconds))?,
-            Step::Restart => {
-                self.has_forgotten_holders = true;
-                self.restart();
-            }
+            Step::Restart => self.restart(),
             Step::Replica(is_there) => {
-                self.has_forgotten_holders = true;
                 self.replicas.truncate(1);
                 if *is_there {
                     self.add_replica();
@@ -218,10 +210,15 @@ impl World {
         Ok(())
     }
 
+    /// The object comes, or another form of it. What ExternalDNS would merge with it goes: of two such objects it shows
+    /// either, and so the hostname is neither's.
     fn put(&mut self, object: Object) {
         self.objects.retain(|other| other.resource() != object.resource());
         let twin = object.twin();
-        self.objects.extend([object].into_iter().chain(twin));
+        for object in [object].into_iter().chain(twin) {
+            self.objects.retain(|other| !other.is_merged_with(&object));
+            self.objects.push(object);
+        }
     }
 
     /// The objects become as the log asks for them.
@@ -269,7 +266,6 @@ impl World {
         self.claims.settle_wildcard();
         self.had_outage = false;
         self.had_refusal = false;
-        self.has_forgotten_holders = false;
     }
 
     /// What is gone comes anew.
@@ -593,7 +589,6 @@ impl World {
     }
 
     fn restart_replica(&mut self, replica: usize) {
-        self.has_forgotten_holders = true;
         let index = replica % self.replicas.len();
         drop(self.replicas.remove(index));
         self.add_replica();

@@ -47,7 +47,7 @@ type Parts = (String, String, String, Vec<(String, String)>);
 
 /// The one endpoint that results from `endpoint`, if any.
 fn adjusted(endpoint: Endpoint) -> Option<Parts> {
-    let adjusted = adjust(&[endpoint], &settings());
+    let adjusted = adjust(&[endpoint], &settings(), None);
     assert!(adjusted.endpoints.len() <= 1);
     adjusted.endpoints.into_iter().next().map(|endpoint| {
         assert_eq!((&*endpoint.record_type, endpoint.record_ttl, endpoint.targets.len()), ("CNAME", 0, 1));
@@ -158,7 +158,7 @@ fn a_and_aaaa_of_one_object_become_one_and_other_objects_stay_apart() {
         other,
         endpoint("a.example.com", "A", "192.0.2.1", &service),
     ];
-    let adjusted = adjust(&endpoints, &settings()).endpoints;
+    let adjusted = adjust(&endpoints, &settings(), None).endpoints;
     let resources: Vec<_> = adjusted.iter().map(|endpoint| endpoint.labels.value("resource")).collect();
     assert_eq!(resources, [Some("ingress/shop/other"), Some("ingress/shop/web")]);
 }
@@ -167,7 +167,7 @@ fn a_and_aaaa_of_one_object_become_one_and_other_objects_stay_apart() {
 fn an_unknown_property_is_named_with_the_nearest_known_one() {
     let endpoint =
         endpoint("a.example.com", "CNAME", "http://web:80", &[("webhook/origin-no-tls-verfy", "true")]);
-    let notes = adjust(&[endpoint], &settings()).notes;
+    let notes = adjust(&[endpoint], &settings(), None).notes;
     assert_eq!(notes.len(), 1);
     assert!(notes[0].text.contains("did you mean webhook/origin-no-tls-verify?"), "{}", notes[0].text);
 }
@@ -182,7 +182,7 @@ fn each_group_becomes_an_endpoint_of_its_own() {
         ("webhook/tunnel-path.images", "\\.png$"),
     ];
     let services = |target: &str| {
-        let adjusted = adjust(&[endpoint("a.example.com", "A", target, &groups)], &settings());
+        let adjusted = adjust(&[endpoint("a.example.com", "A", target, &groups)], &settings(), None);
         let endpoints = adjusted.endpoints.into_iter();
         endpoints
             .map(|endpoint| {
@@ -202,8 +202,8 @@ fn each_group_becomes_an_endpoint_of_its_own() {
 /// What the default service makes of an endpoint with these properties and this target.
 fn defaulted(settings: &Settings, target: &str, said: &[(&str, &str)]) -> Option<String> {
     let kind = if target == "192.0.2.1" { "A" } else { "CNAME" };
-    let adjusted = adjust(&[endpoint("a.example.com", kind, target, said)], settings).endpoints;
-    assert_eq!(adjust(&adjusted, settings).endpoints, adjusted, "{said:?}");
+    let adjusted = adjust(&[endpoint("a.example.com", kind, target, said)], settings, None).endpoints;
+    assert_eq!(adjust(&adjusted, settings, None).endpoints, adjusted, "{said:?}");
     assert!(adjusted.len() <= 1, "{adjusted:?}");
     let service = |endpoint: &Endpoint| endpoint.property("webhook/tunnel-service").map(str::to_owned);
     adjusted.first().map(|endpoint| service(endpoint).unwrap_or_else(|| "invalid".to_owned()))
@@ -253,7 +253,7 @@ fn where_everything_is_published_the_default_service_is_for_what_names_none() {
         ("another type", endpoint("a.example.com", "MX", "10 mx.test", &[]), None),
     ];
     for (label, endpoint, expected) in table {
-        let adjusted = adjust(&[endpoint], &settings).endpoints;
+        let adjusted = adjust(&[endpoint], &settings, None).endpoints;
         let service = adjusted.first().and_then(|endpoint| endpoint.property("webhook/tunnel-service"));
         assert_eq!(service, expected, "{label}");
     }
@@ -265,7 +265,8 @@ fn a_rule_for_the_whole_hostname_beside_paths_is_defaulted_only_if_it_is_asked_f
     let group = [("webhook/tunnel-service.api", "http://api:80"), ("webhook/tunnel-path.api", "^/api")];
     let rules = |said: &[(&str, &str)]| {
         let said = [&group[..], said].concat();
-        let adjusted = adjust(&[endpoint("a.example.com", "A", "192.0.2.1", &said)], &settings).endpoints;
+        let adjusted =
+            adjust(&[endpoint("a.example.com", "A", "192.0.2.1", &said)], &settings, None).endpoints;
         adjusted.into_iter().map(|endpoint| endpoint.set_identifier).collect::<Vec<_>>()
     };
     assert_eq!(rules(&[]), ["^/api"]);
@@ -311,11 +312,12 @@ fn default_options_are_filled_in_where_there_is_a_rule_that_does_not_say_otherwi
         ("the record only", vec![(service.0, "none")], vec![(service.0, "none")]),
     ];
     for (label, said, expected) in table {
-        let adjusted = adjust(&[endpoint("a.example.com", "A", "192.0.2.1", &said)], &settings).endpoints;
+        let adjusted =
+            adjust(&[endpoint("a.example.com", "A", "192.0.2.1", &said)], &settings, None).endpoints;
         let expected = endpoint("", "", "", &expected).provider_specific;
         assert_eq!(adjusted[0].provider_specific, expected, "{label}");
         assert_ne!(read_one(&adjusted[0], &settings).publication.ok(), None, "{label}");
-        assert_eq!(adjust(&adjusted, &settings).endpoints, adjusted, "{label}");
+        assert_eq!(adjust(&adjusted, &settings, None).endpoints, adjusted, "{label}");
     }
 }
 
@@ -325,7 +327,7 @@ fn default_options_are_filled_in_where_there_is_a_rule_that_does_not_say_otherwi
 fn an_owner_that_a_source_claims_is_not_echoed() {
     let mut endpoint = endpoint("a.example.com", "CNAME", "http://web:80", &[]);
     endpoint.labels.set("owner", "somebody");
-    let [adjusted] = &adjust(&[endpoint], &settings()).endpoints[..] else { panic!("it is published") };
+    let [adjusted] = &adjust(&[endpoint], &settings(), None).endpoints[..] else { panic!("it is published") };
     assert_eq!(adjusted.labels, Labels::from_iter([("resource", "ingress/shop/web")]));
 }
 
@@ -336,7 +338,7 @@ fn text_from_the_cluster_stays_on_its_line_of_the_log() {
         let mut endpoint = endpoint("a.example.com", "A", "192.0.2.1", &[service, (name, "x")]);
         endpoint.labels.set("resource", "crd/a/b\nwarn forged");
         let problem = read_one(&endpoint, &settings()).publication.err();
-        let adjusted = adjust(&[endpoint], &settings());
+        let adjusted = adjust(&[endpoint], &settings(), None);
         let notes = adjusted.notes.iter().map(ToString::to_string);
         for line in notes.chain(problem.iter().map(ToString::to_string)) {
             assert!(!line.chars().any(char::is_control), "{line:?}");
@@ -347,7 +349,7 @@ fn text_from_the_cluster_stays_on_its_line_of_the_log() {
 #[test]
 fn a_group_that_is_not_meant_for_a_tunnel_is_left_out_alone() {
     let services = |said: &[(&str, &str)]| {
-        let adjusted = adjust(&[endpoint("a.example.com", "A", "192.0.2.1", said)], &settings());
+        let adjusted = adjust(&[endpoint("a.example.com", "A", "192.0.2.1", said)], &settings(), None);
         let service = |one: &Endpoint| one.property("webhook/tunnel-service").unwrap_or("invalid").to_owned();
         adjusted.endpoints.iter().map(service).collect::<Vec<_>>()
     };

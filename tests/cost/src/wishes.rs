@@ -128,7 +128,7 @@ pub(crate) fn changes(scale: usize, settings: &Settings) -> Outcome<String> {
     let new = |number: usize| endpoint(number, &format!("new-{number}.{ZONE}"));
     let of = |endpoints: String| -> Outcome<Vec<Endpoint>> {
         let endpoints: Vec<Endpoint> = serde_json::from_str(&endpoints)?;
-        Ok(adjust::adjust(&endpoints, settings).endpoints)
+        Ok(adjust::adjust(&endpoints, settings, None).endpoints)
     };
     let standing =
         |numbers: std::ops::Range<usize>| of(list(numbers.map(|number| endpoint(number, &hostname(number)))));

@@ -87,7 +87,7 @@ impl Said {
         let (mut adjusted, mut notes) = (Vec::new(), BTreeMap::<Box<str>, String>::new());
         // Of more at once not every note is kept.
         for endpoints in endpoints.chunks(NOTES_MAX) {
-            let mut part = adjust::adjust(endpoints, &cloudflare.settings());
+            let mut part = adjust::adjust(endpoints, &cloudflare.settings(), None);
             adjusted.append(&mut part.endpoints);
             for note in part.notes {
                 notes.entry(note.hostname).or_default().push_str(&note.text);
@@ -261,7 +261,8 @@ fn what_is_another_providers_makes_no_record_ours_and_nothing_invalid() {
 
     let mut settings = FakeCloudflare::new(&[], &[]).settings();
     settings.policy.default_service = Some(ServiceTemplate::parse(DEFAULT_SERVICE).expect("a template"));
-    let adjusted = |settings: &_| adjust::adjust(&endpoints(OF_OTHERS, Beside::Address), settings).endpoints;
+    let adjusted =
+        |settings: &_| adjust::adjust(&endpoints(OF_OTHERS, Beside::Address), settings, None).endpoints;
     assert_eq!(adjusted(&settings), [], "the default service is for what carries a property of ours");
     settings.policy.publish_all = true;
     let adjusted = adjusted(&settings);
@@ -285,7 +286,7 @@ fn assert_is_kept_and_told(label: &str, right: &Object, wrong: &Object) {
         }
         let before = cloudflare.clone();
         let desired = [wrong.endpoint()];
-        assert_ne!(adjust::adjust(&desired, &cloudflare.settings()).endpoints, [], "{label}: it stays");
+        assert_ne!(adjust::adjust(&desired, &cloudflare.settings(), None).endpoints, [], "{label}: it stays");
         let plan = cloudflare.run_loop(&desired, usize::MAX);
         let words: Vec<String> = plan.refusals.iter().map(ToString::to_string).collect();
         let (served, was) = (Served::of(&cloudflare, HOSTNAME), Served::of(&before, HOSTNAME));

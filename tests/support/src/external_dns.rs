@@ -4,7 +4,6 @@
 
 mod planner;
 mod registry;
-mod sources;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +13,6 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 
 pub use self::planner::{SyncPolicy, plan};
 pub use self::registry::{AppliedRecords, Registry, TXT, TXT_BELOW, TxtNames};
-pub use self::sources::{deduplicated, merged};
 
 /// The media type of the protocol, to the byte.
 pub const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";

@@ -23,7 +23,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::Service
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{
-    ConfiguredTunnel, Policy, Settings, adjust, applications, protection, records,
+    ConfiguredTunnel, Policy, Settings, adjust, applications, records,
 };
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -375,12 +375,9 @@ impl FakeCloudflare {
         self.registry.plan(&self.shown(), &self.adjusted(desired))
     }
 
-    /// What `POST /adjustendpoints` answers, but for rivals.
+    /// What `POST /adjustendpoints` answers.
     pub fn adjusted(&self, desired: &[Endpoint]) -> Vec<Endpoint> {
-        let settings = self.settings();
-        let mut adjusted = adjust::adjust(desired, &settings).endpoints;
-        protection::drop_idle_openings(&mut adjusted, &self.snapshot(), &settings);
-        adjusted
+        adjust::adjust(desired, &self.settings(), Some(&self.snapshot())).endpoints
     }
 
     /// Between any two loops so much time passes that nobody is led to an old tunnel any more.

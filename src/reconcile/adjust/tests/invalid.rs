@@ -69,7 +69,7 @@ fn a_rule_beside_one_that_the_namespace_guard_forbids_waits() {
             ("webhook/tunnel-path-prefix.api", "/api"),
         ],
     );
-    let adjusted = adjust(&[grouped], &settings).endpoints;
+    let adjusted = adjust(&[grouped], &settings, None).endpoints;
     let said: Vec<_> = adjusted.iter().map(|one| one.property(INVALID).unwrap_or_default()).collect();
     let [whole, path] = &said[..] else { panic!("{adjusted:?}") };
     assert!(whole.starts_with("it waits for the object's rule for path \"^/api(/|$)\""), "{whole}");
@@ -160,7 +160,8 @@ fn a_name_that_idna_would_fold_is_refused() {
         ["sh\u{ad}op", "\u{ff53}hop", "sh\u{200b}op", "cafe\u{301}", "\u{fb01}sh", "a\u{202e}b", "a\u{a0}b"]
     {
         let name = format!("{letters}.example.com");
-        let [adjusted] = &adjust(&[endpoint(&name, "A", "192.0.2.1", &service)], &settings()).endpoints[..]
+        let [adjusted] =
+            &adjust(&[endpoint(&name, "A", "192.0.2.1", &service)], &settings(), None).endpoints[..]
         else {
             panic!("{name:?}")
         };
@@ -238,14 +239,9 @@ fn the_other_rules_of_an_object_say_for_which_they_wait() {
             path,
         ];
         let endpoint = endpoint("a.example.com", "A", "192.0.2.1", &said);
-        let (settings, mut waits) = (settings(), String::new());
-        for read in EndpointReader::new(&settings, Notes::with_room(0)).read(&endpoint) {
-            let problem = read.publication.map_err(|problem| problem.to_string()).err().unwrap_or_default();
-            if problem.contains("waits for") {
-                waits = problem;
-            }
-        }
-        waits
+        let adjusted = adjust(&[endpoint], &settings(), None).endpoints;
+        let problems = adjusted.iter().filter_map(|endpoint| endpoint.property(INVALID));
+        problems.filter(|problem| problem.contains("waits for")).collect::<String>()
     };
     let known = told(("webhook/tunnel-path.api", "^/api"));
     assert!(known.contains(r#"the object's rule for path "^/api", which is invalid"#), "{known}");

@@ -21,9 +21,9 @@ fn odd_endpoints_are_adjusted_once_and_for_all() {
             &[service],
         ),
     ] {
-        let once = adjust(std::slice::from_ref(&endpoint), &settings()).endpoints;
+        let once = adjust(std::slice::from_ref(&endpoint), &settings(), None).endpoints;
         assert_eq!(once.len(), 1, "{endpoint:?}");
-        assert_eq!(adjust(&once, &settings()).endpoints, once, "{endpoint:?}");
+        assert_eq!(adjust(&once, &settings(), None).endpoints, once, "{endpoint:?}");
     }
 }
 
@@ -104,16 +104,16 @@ proptest! {
         settings.policy.origin_defaults = origin_defaults.into_iter().collect();
         settings.policy.publish_all = publish_all;
         settings.policy.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
-        let once = adjust(&endpoints, &settings).endpoints;
-        let twice = adjust(&once, &settings).endpoints;
+        let once = adjust(&endpoints, &settings, None).endpoints;
+        let twice = adjust(&once, &settings, None).endpoints;
         prop_assert_eq!(once, twice);
     }
 
     #[test]
     fn the_order_of_the_request_does_not_matter(endpoints in prop::collection::vec(any_endpoint(), 0..6)) {
-        let forward = adjust(&endpoints, &settings());
+        let forward = adjust(&endpoints, &settings(), None);
         let backward: Vec<Endpoint> = endpoints.into_iter().rev().collect();
-        let backward = adjust(&backward, &settings());
+        let backward = adjust(&backward, &settings(), None);
         prop_assert_eq!((forward.endpoints, forward.notes), (backward.endpoints, backward.notes));
     }
 }

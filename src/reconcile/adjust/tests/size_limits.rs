@@ -9,12 +9,12 @@ fn of_thousands_of_notes_the_first_by_name_are_kept() {
     let endpoints = |numbers: &mut dyn Iterator<Item = usize>| -> Vec<Endpoint> {
         numbers.map(|number| endpoint(&format!("h{number:0>4}.test"), "A", "192.0.2.1", &said)).collect()
     };
-    let forward = adjust(&endpoints(&mut (0..2_000)), &settings());
+    let forward = adjust(&endpoints(&mut (0..2_000)), &settings(), None);
     assert_eq!((forward.notes.len(), forward.has_more_notes), (limits::NOTES_MAX, true));
     assert_eq!(forward.notes.last().map(|note| &*note.hostname), Some("h0199.test"));
-    let backward = adjust(&endpoints(&mut (0..2_000).rev()), &settings());
+    let backward = adjust(&endpoints(&mut (0..2_000).rev()), &settings(), None);
     assert_eq!(forward.notes, backward.notes);
-    assert!(!adjust(&endpoints(&mut (0..limits::NOTES_MAX)), &settings()).has_more_notes);
+    assert!(!adjust(&endpoints(&mut (0..limits::NOTES_MAX)), &settings(), None).has_more_notes);
 }
 
 /// If they were left out, they would count as not wanted.
@@ -28,11 +28,11 @@ fn what_there_is_no_time_for_is_answered_unread() {
     let [first, others @ ..] = &endpoints;
     adjuster.add(first);
     others.iter().for_each(|endpoint| drop(adjuster.add_late(endpoint).to_vec()));
-    let adjusted = adjuster.finish().endpoints;
+    let adjusted = adjuster.finish(None).endpoints;
     let found: Vec<(&str, bool)> =
         adjusted.iter().map(|endpoint| (&*endpoint.dns_name, endpoint.property(INVALID).is_some())).collect();
     assert_eq!(found, [("a.example.com", false), ("b.example.com", true), ("c.example.com", true)]);
-    assert_eq!(adjust(&adjusted, &settings).endpoints, adjusted);
+    assert_eq!(adjust(&adjusted, &settings, None).endpoints, adjusted);
 }
 
 #[test]
@@ -47,12 +47,12 @@ fn more_unknown_properties_than_are_looked_at_make_an_endpoint_invalid() {
     for (count, is_valid) in [(limit, true), (limit + 1, false), (limit + 2, false), (100, false)] {
         let endpoint = with_unknown("http://web:80", count);
         assert_eq!(read_one(&endpoint, &settings()).publication.is_ok(), is_valid, "{count}");
-        let notes = adjust(&[endpoint], &settings()).notes;
+        let notes = adjust(&[endpoint], &settings(), None).notes;
         let named: usize = notes.iter().map(|note| note.text.matches("is left out").count()).sum();
         assert!(named <= limit, "{count}: {named}");
         // One that names no service is perhaps another provider's, unless there is too much to tell.
         let count_of_elsewhere =
-            adjust(&[with_unknown("lb.example.net", count)], &settings()).endpoints.len();
+            adjust(&[with_unknown("lb.example.net", count)], &settings(), None).endpoints.len();
         assert_eq!(count_of_elsewhere, usize::from(!is_valid), "{count}");
     }
 }

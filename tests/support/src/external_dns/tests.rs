@@ -1,7 +1,5 @@
 //! The model beside the real controller, as `tests/externaldns` writes down what that one did.
 
-use std::collections::BTreeSet;
-
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -74,13 +72,6 @@ fn canonical(mut list: Vec<Endpoint>) -> Vec<Value> {
     values.collect()
 }
 
-/// A list of endpoints, and each list that the real one may make of it.
-#[derive(Debug, Deserialize)]
-struct Merge {
-    endpoints: Vec<Endpoint>,
-    outcomes: Vec<Vec<Endpoint>>,
-}
-
 /// An answer of a webhook, and what the real controller did.
 #[derive(Debug, Deserialize)]
 struct Answered {
@@ -103,28 +94,6 @@ fn asked_for_each_kind<'a>(all: impl Iterator<Item = &'a Asked>) {
     let counts = all.map(|asked| asked.lists().map(<[Endpoint]>::len));
     let sums = counts.fold([0; 4], |sums, count| std::array::from_fn(|kind| sums[kind] + count[kind]));
     assert!(!sums.contains(&0), "of create, update_old, update_new and delete: {sums:?}");
-}
-
-/// All orders of a list.
-fn orders(list: &[Endpoint]) -> Vec<Vec<Endpoint>> {
-    let Some((first, rest)) = list.split_first() else { return vec![Vec::new()] };
-    let places = |order: Vec<Endpoint>| {
-        (0..=order.len()).map(move |place| {
-            let mut order = order.clone();
-            order.insert(place, first.clone());
-            order
-        })
-    };
-    orders(rest).into_iter().flat_map(places).collect()
-}
-
-/// One outcome of a merge, whatever its order.
-fn as_set(outcome: Vec<Endpoint>) -> BTreeSet<String> {
-    let texts = outcome.into_iter().map(|mut endpoint| {
-        endpoint.provider_specific.sort();
-        serde_json::to_string(&endpoint).expect("plain data")
-    });
-    texts.collect()
 }
 
 fn policy(name: &str) -> SyncPolicy {
@@ -175,17 +144,6 @@ fn a_history_of_the_registry_crd_asks_for_what_the_real_controller_asked_for() {
             let asked = turn.changes.canonical();
             assert_eq!(Asked::of(changes).canonical(), asked, "history {number}, turn {nth}");
         }
-    }
-}
-
-#[test]
-fn endpoints_of_several_objects_become_what_the_real_one_makes_of_them_in_some_order() {
-    let merges: Vec<(usize, Merge)> = recorded(include_str!("../../../externaldns/merges.json"));
-    for (number, merge) in merges {
-        let outcomes = orders(&merge.endpoints).into_iter().flat_map(|order| orders(&merged(order)));
-        let ours: BTreeSet<_> = outcomes.map(|order| as_set(deduplicated(order))).collect();
-        let theirs: BTreeSet<_> = merge.outcomes.into_iter().map(as_set).collect();
-        assert_eq!(ours, theirs, "line {number}");
     }
 }
 

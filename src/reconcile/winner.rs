@@ -1,0 +1,159 @@
+//! Decides between several endpoints of one hostname and path, of which ExternalDNS can take only one, and names the
+//! others.
+//!
+//! What stands has precedence: an object keeps what it has while it asks for it, also with a mistake, which `plan`
+//! refuses. Only a free place goes to the first object by name.
+
+use std::cell::LazyCell;
+
+use crate::limits;
+use crate::model::Hostname;
+use crate::model::endpoint::{Endpoint, Property};
+use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
+use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE, is_invalid, resource_of};
+use crate::reconcile::claim_state::claim_states;
+use crate::reconcile::snapshot::{OwnRecord, OwnRules, Snapshot};
+use crate::reconcile::stamp::Stamp;
+use crate::reconcile::{Note, Settings, namespace, records};
+
+const WAY_OUT: &str =
+    "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
+
+/// Finds one endpoint for each hostname and path of `endpoints`, which are canonical and sorted like those of `adjust`.
+/// Returns for each endpoint whether it is the one, and notes on the others. Once there are more than `NOTES_MAX` notes,
+/// no further place adds any, so the caller sees that there are more.
+pub(super) fn choose(
+    endpoints: &[Endpoint],
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> (Vec<bool>, Vec<Note>) {
+    let (mut is_winner, mut notes) = (Vec::new(), Vec::new());
+    for candidates in endpoints.chunk_by(is_one_place) {
+        let [first, _, ..] = candidates else {
+            is_winner.push(true);
+            continue;
+        };
+        let winner = Place { of: first, snapshot, settings }.winner(candidates);
+        is_winner.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, winner)));
+        if notes.len() > limits::NOTES_MAX {
+            // Further notes would take more memory than the endpoints, and the log has no room for them.
+            continue;
+        }
+        let mut losers = candidates.iter().filter(|candidate| {
+            !asks_alike(candidate, winner) && resource_of(candidate) != resource_of(winner)
+        });
+        notes.extend(losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|loser| lost(loser, winner)));
+        notes.extend(unnamed(winner, losers.count()));
+    }
+    (is_winner, notes)
+}
+
+fn is_one_place(one: &Endpoint, other: &Endpoint) -> bool {
+    one.dns_name == other.dns_name && one.set_identifier == other.set_identifier
+}
+
+pub(super) fn asks_alike(one: &Endpoint, other: &Endpoint) -> bool {
+    one.targets == other.targets && one.provider_specific == other.provider_specific
+}
+
+/// True if the endpoint asks for what stands, as far as `shows` goes. Both are sorted.
+fn asks_for(candidate: &Endpoint, standing: &[Property], shows: fn(&Property) -> bool) -> bool {
+    let [asked, standing] = [&*candidate.provider_specific, standing]
+        .map(|properties| properties.iter().filter(|property| shows(property)));
+    asked.eq(standing)
+}
+
+/// The word that opens does not show where nothing is protected.
+fn shows_where_open(property: &Property) -> bool {
+    *property.name != *ACCESS_POLICY || *property.value != *OPEN
+}
+
+/// An object whose options are edited still asks for the service that stands. Policies do not show until Access is read.
+fn shows_where_it_leads(property: &Property) -> bool {
+    *property.name == *TUNNEL_SERVICE
+}
+
+/// A hostname and path with several candidates.
+struct Place<'a> {
+    /// One of its candidates.
+    of: &'a Endpoint,
+    snapshot: &'a Snapshot,
+    settings: &'a Settings,
+}
+
+impl<'a> Place<'a> {
+    fn winner(&self, candidates: &'a [Endpoint]) -> &'a Endpoint {
+        let Self { of, settings, .. } = self;
+        let mut left: Vec<&Endpoint> = candidates.iter().collect();
+        let stamp = self.stamp();
+        if settings.policy.namespace_guard.is_some() {
+            let holder = stamp.as_ref().and_then(namespace::holder);
+            prefer(&mut left, |candidate| {
+                holder.is_some() && namespace::digest_of(resource_of(candidate)) == holder
+            });
+        }
+        let stamped = stamp.as_ref().and_then(|stamp| stamp.resource.as_deref());
+        prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
+        // Of a single candidate it is not asked, and it takes long to read.
+        let standing = LazyCell::new(|| self.standing());
+        for shows in [shows_where_open, shows_where_it_leads] {
+            prefer(&mut left, |candidate| {
+                standing.as_ref().is_some_and(|standing| asks_for(candidate, standing, shows))
+            });
+        }
+        // Where something stands that no candidate asks for, a mistake leaves it as it is.
+        prefer(&mut left, |candidate| is_invalid(candidate) == standing.is_some());
+        left.first().copied().unwrap_or(of)
+    }
+
+    /// The stamp in the record's comment, ours before a foreign one.
+    fn stamp(&self) -> Option<Stamp> {
+        let Self { of, snapshot, settings } = self;
+        let own = snapshot.own_records_of(&of.dns_name, settings).into_iter().next();
+        own.map(|own| own.stamp).or_else(|| {
+            let records = snapshot.zone_of(&of.dns_name)?.records_of(&of.dns_name);
+            records.iter().find_map(Stamp::of)
+        })
+    }
+
+    /// The properties of our present rule, as `records` shows them.
+    fn standing(&self) -> Option<Vec<Property>> {
+        let Self { of, snapshot, settings } = self;
+        let path = Some(of.set_identifier.as_str()).filter(|path| !path.is_empty());
+        let hostname = Hostname::parse(&of.dns_name).ok()?;
+        let own = snapshot.own_records_of(&of.dns_name, settings);
+        let OwnRecord { zone: _, record, stamp } = own.first()?;
+        if path.is_none() && stamp.claims.record_only {
+            return Some(vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)]);
+        }
+        let states = claim_states(snapshot, settings, &hostname, &record.content, &stamp.claims.rules, &[]);
+        let rule = states.iter().filter_map(|(_, state)| state.rule()).find(|rule| rule.path() == path)?;
+        // The claim already says that the rule is ours.
+        let own = OwnRules::default();
+        let (mut properties, _) = records::properties_of_standing(rule, &hostname, snapshot, settings, &own);
+        properties.sort_unstable();
+        Some(properties)
+    }
+}
+
+/// Keeps only the preferred candidates, if there are any.
+fn prefer(candidates: &mut Vec<&Endpoint>, is_preferred: impl Fn(&Endpoint) -> bool) {
+    // A question about a single candidate may take long.
+    if candidates.len() > 1 && candidates.iter().any(|candidate| is_preferred(candidate)) {
+        candidates.retain(|candidate| is_preferred(candidate));
+    }
+}
+
+fn lost(loser: &Endpoint, winner: &Endpoint) -> Note {
+    let path = &loser.set_identifier;
+    let winner = match resource_of(winner) {
+        "" => "an object without a name",
+        resource => resource,
+    };
+    Note::of(loser, format!("path={path:?} is not published: {winner} has this hostname and path; {WAY_OUT}"))
+}
+
+fn unnamed(winner: &Endpoint, losers: usize) -> Option<Note> {
+    let text = format!("path={:?} is asked for by {losers} more objects, in vain", winner.set_identifier);
+    (losers > 0).then(|| Note::of(winner, text))
+}

@@ -1,0 +1,215 @@
+//! Which endpoint of several for one hostname and path ExternalDNS gets back, whatever the order in which it asks.
+
+use std::collections::BTreeSet;
+
+use external_dns_cloudflare_tunnel_webhook::limits;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, adjust};
+use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
+use proptest::prelude::*;
+use test_support::fake_cloudflare::FakeCloudflare;
+use test_support::harness::endpoint;
+
+const HOST: &str = "a.example.com";
+const WEB: &str = "http://web.shop.svc:80";
+const OTHER: &str = "http://other.shop.svc:80";
+const MISTAKE: &str = "htp://web.shop.svc:80";
+
+fn object(resource: &str, path: &str, service: &str) -> Endpoint {
+    object_at(HOST, resource, path, service)
+}
+
+fn object_at(host: &str, resource: &str, path: &str, service: &str) -> Endpoint {
+    let said = [("tunnel-service", service), ("tunnel-path", path)];
+    let said: Vec<(&str, &str)> = said.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    let mut endpoint = endpoint(host, &said);
+    endpoint.labels.set("resource", resource);
+    endpoint
+}
+
+fn guarded() -> FakeCloudflare {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
+    cloudflare
+}
+
+fn adjusted(cloudflare: &FakeCloudflare, desired: &[Endpoint]) -> Adjusted {
+    adjust(desired, &cloudflare.settings(), Some(&cloudflare.snapshot()))
+}
+
+/// The resource, path and mistake of each endpoint.
+fn shown(endpoints: &[Endpoint]) -> Vec<(String, String, String)> {
+    let one = |endpoint: &Endpoint| {
+        let resource = endpoint.labels.value("resource").unwrap_or_default().to_owned();
+        let invalid = endpoint.property("webhook/invalid").unwrap_or_default().to_owned();
+        (resource, endpoint.set_identifier.clone(), invalid)
+    };
+    endpoints.iter().map(one).collect()
+}
+
+/// The object that has the path after `before` was published and `desired` is asked for, in either order.
+fn winner(mut cloudflare: FakeCloudflare, before: &[Endpoint], path: &str, desired: &[Endpoint]) -> String {
+    for _ in 0..3 {
+        cloudflare.run_loop(before, usize::MAX);
+    }
+    let forward = adjusted(&cloudflare, desired);
+    let backward: Vec<Endpoint> = desired.iter().rev().cloned().collect();
+    assert_eq!(adjusted(&cloudflare, &backward), forward, "the order decides");
+    let mut at_path = shown(&forward.endpoints).into_iter().filter(|(_, at, _)| at == path);
+    let (resource, ..) = at_path.next().expect("the path is asked for");
+    assert_eq!(at_path.next(), None);
+    resource
+}
+
+#[test]
+fn the_namespace_that_has_the_hostname_wins_with_any_of_its_objects() {
+    let before = [object("ingress/shop/old", "", WEB)];
+    let desired = [object("ingress/bank/a", "", WEB), object("ingress/shop/new", "", OTHER)];
+    assert_eq!(winner(guarded(), &before, "", &desired), "ingress/shop/new");
+    assert_eq!(winner(FakeCloudflare::new(&[], &[]), &before, "", &desired), "ingress/bank/a");
+}
+
+#[test]
+fn the_object_in_the_stamp_wins_whatever_it_asks_for() {
+    let (a, b) = ("ingress/shop/a", "ingress/shop/b");
+    for service in [OTHER, MISTAKE] {
+        let desired = [object(a, "", WEB), object(b, "", service)];
+        let before = [object(b, "", WEB)];
+        assert_eq!(winner(FakeCloudflare::new(&[], &[]), &before, "", &desired), b, "{service}");
+    }
+}
+
+/// The stamp of several rules names no object.
+#[test]
+fn without_a_name_in_the_stamp_the_object_wins_that_asks_for_what_stands() {
+    let (a, b, path) = ("ingress/shop/a", "ingress/shop/b", "^/x");
+    let before = [object(b, "", WEB), object(b, path, WEB)];
+    let with = |mut endpoint: Endpoint, name: &str, value: &str| {
+        endpoint.provider_specific.push(Property::new(name, value));
+        endpoint
+    };
+    for (label, wish, expected) in [
+        ("the same", object(b, path, WEB), b),
+        ("opened by name", with(object(b, path, WEB), "webhook/access-policy", "none"), b),
+        ("another option", with(object(b, path, WEB), "webhook/origin-no-tls-verify", "true"), b),
+        ("a mistake", object(b, path, MISTAKE), b),
+        ("another service", object(b, path, "http://third.shop.svc:80"), a),
+    ] {
+        let desired = [object(a, path, OTHER), object(b, "", WEB), wish];
+        assert_eq!(winner(FakeCloudflare::new(&[], &[]), &before, path, &desired), expected, "{label}");
+    }
+}
+
+#[test]
+fn a_free_place_goes_to_the_first_by_name_that_can_be_published() {
+    let (a, b) = ("ingress/bank/a", "ingress/shop/b");
+    for (guard, services, expected) in [
+        (false, [WEB, OTHER], a),
+        (false, [MISTAKE, OTHER], b),
+        (false, [MISTAKE, MISTAKE], a),
+        (true, [WEB, OTHER], b),
+    ] {
+        let cloudflare = if guard { guarded() } else { FakeCloudflare::new(&[], &[]) };
+        let desired = [object(a, "", services[0]), object(b, "", services[1])];
+        assert_eq!(winner(cloudflare, &[], "", &desired), expected, "{guard} {services:?}");
+    }
+}
+
+/// The rule for the whole hostname would get the requests of the path, whichever object has that.
+#[test]
+fn an_object_with_a_mistake_at_one_path_waits_with_its_other_paths() {
+    let (a, b) = ("ingress/shop/a", "ingress/shop/b");
+    let desired = [
+        object(a, "", WEB),
+        object(a, "^/admin", MISTAKE),
+        object(b, "^/admin", OTHER),
+        object(b, "^/b", OTHER),
+        object_at("b.example.com", a, "", WEB),
+    ];
+    let cloudflare = FakeCloudflare::new(&[], &[]);
+    let endpoints = adjusted(&cloudflare, &desired).endpoints;
+    let at = |(resource, path, invalid): &(String, String, String)| {
+        (resource.clone(), path.clone(), !invalid.is_empty())
+    };
+    let expected = [(a, "", true), (b, "^/admin", false), (b, "^/b", false), (a, "", false)];
+    let found: Vec<_> = shown(&endpoints).iter().map(at).collect();
+    assert_eq!(found, expected.map(|(resource, path, waits)| (resource.to_owned(), path.to_owned(), waits)));
+    let unread = shown(&adjust(&desired, &cloudflare.settings(), None).endpoints);
+    assert!(unread[0].2.contains(r#"waits for the object's rule for path "^/admin""#), "{unread:?}");
+}
+
+#[test]
+fn an_object_that_asks_twice_for_one_path_is_invalid_there() {
+    for services in [[WEB, OTHER], [WEB, MISTAKE]] {
+        let desired = services.map(|service| object("ingress/shop/a", "", service));
+        let endpoints = adjusted(&FakeCloudflare::new(&[], &[]), &desired).endpoints;
+        let [(_, _, invalid)] = &shown(&endpoints)[..] else { panic!("{endpoints:?}") };
+        let named = if services[1] == MISTAKE { MISTAKE } else { "is the same for several rules" };
+        assert!(invalid.contains(named), "{invalid}");
+    }
+}
+
+#[test]
+fn every_loser_is_named_with_the_winner_and_one_that_asks_for_the_same_is_none() {
+    let at = |path: &str| {
+        ["a", "b", "c", "d"].map(|name| {
+            let service = if name == "d" { "http://a:80" } else { &*format!("http://{name}:80") };
+            object(&format!("ingress/n/{name}"), path, service)
+        })
+    };
+    let notes = adjusted(&FakeCloudflare::new(&[], &[]), &[at(""), at("^/x")].concat()).notes;
+    let said: Vec<String> = notes.iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), 4, "{said:#?}");
+    for (line, start) in said.iter().zip([
+        r#"hostname="a.example.com" resource="ingress/n/b" path="" is not published: ingress/n/a has"#,
+        r#"hostname="a.example.com" resource="ingress/n/c" path="" is"#,
+        r#"hostname="a.example.com" resource="ingress/n/b" path="^/x" is"#,
+        r#"hostname="a.example.com" resource="ingress/n/c" path="^/x" is"#,
+    ]) {
+        assert!(line.starts_with(start), "{line}");
+        assert!(line.contains("set-identifier annotation and a path"), "{line}");
+    }
+}
+
+#[test]
+fn of_many_losers_some_are_named_and_the_others_counted() {
+    let objects: Vec<Endpoint> =
+        (0..20).map(|n| object(&format!("ingress/n/{n}"), "", &format!("http://web:{}", 80 + n))).collect();
+    let notes = adjusted(&FakeCloudflare::new(&[], &[]), &objects).notes;
+    assert_eq!(notes.len(), limits::NAMES_SHOWN_MAX + 1);
+    assert!(notes[limits::NAMES_SHOWN_MAX].text.contains("11 more objects"), "{notes:#?}");
+}
+
+fn any_object() -> impl Strategy<Value = Endpoint> {
+    let word = |words: &'static [&'static str]| prop::sample::select(words);
+    (
+        word(&["ingress/n/a", "ingress/n/b", "crd/m/a", ""]),
+        word(&[HOST, "b.example.com"]),
+        word(&["", "^/x", "api"]),
+        word(&["http://a:80", "http://b:80", "none", "b:80", ""]),
+    )
+        .prop_map(|(resource, host, path, service)| object_at(host, resource, path, service))
+}
+
+proptest! {
+    /// ExternalDNS takes a missing row for a deleted one, and asks in a random order.
+    #[test]
+    fn every_place_that_is_asked_for_keeps_one_endpoint_and_the_same_in_any_order(
+        before in prop::collection::vec(any_object(), 0..6),
+        (desired, shuffled) in prop::collection::vec(any_object(), 0..12)
+            .prop_flat_map(|desired| (Just(desired.clone()), Just(desired).prop_shuffle())),
+    ) {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(&before, usize::MAX);
+        let places = |endpoints: &[Endpoint]| {
+            let pairs = endpoints.iter();
+            pairs.map(|one| (one.dns_name.clone(), one.set_identifier.clone())).collect::<Vec<_>>()
+        };
+        let all: BTreeSet<_> =
+            places(&adjust(&desired, &cloudflare.settings(), None).endpoints).into_iter().collect();
+        let found = adjusted(&cloudflare, &desired);
+        prop_assert_eq!(places(&found.endpoints), all.into_iter().collect::<Vec<_>>());
+        prop_assert_eq!(&adjusted(&cloudflare, &shuffled), &found);
+        prop_assert_eq!(adjusted(&cloudflare, &found.endpoints).endpoints, found.endpoints);
+    }
+}
