@@ -30,7 +30,7 @@ pub use client::{Client, check_authorities};
 pub use configuration::Configuration;
 pub use error::{ApiRejection, Cause, Error};
 pub use error_class::Resource;
-pub use record::Batch;
+pub use record::{Batch, PostedRecord};
 pub use run_token::{RunToken, RunTokenError};
 pub use settings::{ClientError, ClientSettings, Credentials, USER_AGENT};
 pub use token::{MAKE_TOKEN, TOKEN_FORM};

@@ -94,7 +94,6 @@ impl Provider {
             metrics: Arc::clone(&metrics),
             readings: Arc::clone(&readings),
             unapplied_rules: Arc::default(),
-            move_grace: settings.move_grace,
             is_dry_run: settings.dry_run,
             state: writer::State::default(),
         };

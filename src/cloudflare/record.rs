@@ -1,6 +1,5 @@
 //! Reads DNS records by the thousand, and writes them in batches.
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::client::Client;
@@ -44,6 +43,19 @@ fn ids_as_objects<S: serde::Serializer>(ids: &[RecordId], serializer: S) -> Resu
         id: &'a RecordId,
     }
     serializer.collect_seq(ids.iter().map(|id| Object { id }))
+}
+
+#[derive(Deserialize)]
+struct WireBatch {
+    #[serde(default, deserialize_with = "null_is_default")]
+    posts: Vec<PostedRecord>,
+}
+
+/// A record that a batch created.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PostedRecord {
+    pub id: RecordId,
+    pub name: Box<str>,
 }
 
 #[derive(Deserialize)]
@@ -113,23 +125,29 @@ impl Client {
         Ok(records)
     }
 
-    /// Changes records of a zone, all or nothing. Sent at most once; an empty batch is not sent.
+    /// Changes records of a zone, all or nothing, and returns those that were created, as far as the answer names them.
+    /// Sent at most once; an empty batch is not sent.
     ///
     /// # Errors
     /// [`Error::may_have_been_done`] says if the zone has to be read again.
-    pub fn batch(&self, zone: &ZoneId, batch: &Batch, deadline: Deadline) -> Result<(), Error> {
+    pub fn batch(
+        &self,
+        zone: &ZoneId,
+        batch: &Batch,
+        deadline: Deadline,
+    ) -> Result<Vec<PostedRecord>, Error> {
         if batch.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let body = serde_json::to_vec(batch).expect("texts, numbers and booleans are always JSON");
-        self.write::<IgnoredAny>(
+        let answer = self.write::<WireBatch>(
             Resource::Records,
             Method::Post,
             &path(&["zones", zone.as_str(), "dns_records", "batch"]),
             &body,
             deadline,
         )?;
-        Ok(())
+        Ok(answer.result.map(|result| result.posts).unwrap_or_default())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Carries out a plan, stage by stage. One bad piece never stops the rest: hostnames that are refused together step
 //! aside until all others are done, and then the group is narrowed down until the bad ones stand alone.
 
+mod claims;
 mod documents;
 mod group_testing;
 mod isolation;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use log::Level;
 
+use self::claims::Written;
 use self::documents::Known;
 use self::work::{Piece, Place, Work, fitting};
 use crate::clock::{Clock, Deadline};
@@ -24,7 +26,7 @@ use crate::logging;
 use crate::model::{LogLine, TunnelId, ZoneId};
 use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
-use crate::provider::memory::{Moves, UnappliedRules, UnpublishedRules};
+use crate::provider::memory::UnappliedRules;
 use crate::provider::outcome::{Done, Doubts, Rejection, Stop};
 use crate::provider::resolution::Resolved;
 use crate::provider::writes::key;
@@ -38,8 +40,6 @@ pub(super) struct Tools<'a> {
     pub(super) metrics: &'a Metrics,
     /// The look at the connectors reads it at the same time.
     pub(super) unapplied_rules: &'a Mutex<UnappliedRules>,
-    pub(super) unpublished_rules: &'a mut UnpublishedRules,
-    pub(super) moves: &'a mut Moves,
     /// The tunnels and zones, by id, whose writes failed in the run before.
     pub(super) failed_places: &'a BTreeSet<Box<str>>,
 }
@@ -54,6 +54,7 @@ pub(super) struct Execution<'a> {
     done: Done,
     /// The rules that are ours by the stamps written so far.
     own: OwnRules,
+    written_stamps: Written,
     /// Hostnames that wait until all others are done, with the step from which their work continues.
     aside: BTreeMap<&'a str, Option<Step<'a>>>,
     /// Hostnames with work at a place that failed in the run before. They come last, with all their steps, because a
@@ -117,7 +118,8 @@ impl<'a> Execution<'a> {
             plan,
             snapshot,
             done: Done::default(),
-            own: plan.own_before.clone(),
+            own: plan.own.clone(),
+            written_stamps: Written::default(),
             aside: BTreeMap::new(),
             late,
             is_late: false,
@@ -140,25 +142,21 @@ impl<'a> Execution<'a> {
         execution
     }
 
-    /// Carries out every stage. Hostnames that move are led over after all others have been served.
+    /// Carries out every stage.
     pub(super) fn run(mut self) -> (Done, Result<(), Stop>) {
+        self.leave_out_unready();
         let mut outcome = self.run_all();
         if !outcome.as_ref().is_err_and(Stop::ends_run) {
             self.is_late = true;
             let late = self.run_all();
             outcome = first_failure(outcome, late);
         }
+        self.correct_stamps();
         (self.done, outcome)
     }
 
     fn run_all(&mut self) -> Result<(), Stop> {
-        let outcome = self.run_twice(|stage| stage != Stage::Repoint);
-        if outcome.as_ref().is_err_and(Stop::ends_run) {
-            return outcome;
-        }
-        self.await_connectors();
-        let led_over = self.run_twice(|stage| stage == Stage::Repoint);
-        first_failure(outcome, led_over)
+        self.run_twice(|_| true)
     }
 
     /// Carries out the stages for hostnames of which Cloudflare refused nothing, then for the others.

@@ -26,7 +26,7 @@ pub(super) fn hold_back(
         return plan;
     }
     let hosts = mem::take(&mut plan.hosts);
-    let owned = snapshot.owned(&plan.own_before);
+    let owned = snapshot.owned(&plan.own);
     let mut gate = Gate { refused, loops, snapshot, owned, now };
     for host in hosts {
         let (host, refusals) = gate.pass(host);
@@ -128,84 +128,5 @@ fn carries_stamp(operation: &RecordOperation) -> bool {
         RecordOperation::Delete(..) => false,
         RecordOperation::Patch(patch) => patch.comment.is_some(),
         RecordOperation::Post(_) => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::{put, tunnel};
-    use crate::model::{NewRecord, RecordId, RecordPatch};
-    use crate::provider::outcome::{Done, Rejection};
-
-    const NAME: &str = "a.example.com";
-
-    fn patch(comment: Option<&str>) -> RecordOperation {
-        let patch = RecordPatch {
-            id: RecordId::new("id"),
-            content: Some("x".into()),
-            proxied: None,
-            comment: comment.map(Into::into),
-        };
-        RecordOperation::Patch(patch)
-    }
-
-    fn post() -> RecordOperation {
-        RecordOperation::Post(NewRecord {
-            name: NAME.into(),
-            kind: "CNAME".into(),
-            content: "x".into(),
-            proxied: true,
-            ttl: 1,
-            comment: "".into(),
-        })
-    }
-
-    /// A plan with a rule, and one operation in this stage.
-    fn plan_of(stage: Stage, operation: RecordOperation, is_moving: bool) -> Plan {
-        let host = HostPlan {
-            edits: [(Stage::Publish, vec![(tunnel(), put(NAME, "http://a:80"))])].into(),
-            operations: [((stage, ZoneId::new("zone")), vec![operation])].into(),
-            moves_to: is_moving.then(tunnel),
-            ..HostPlan::empty(NAME, None)
-        };
-        Plan { hosts: vec![host], ..Plan::default() }
-    }
-
-    /// What is left of a plan whose operation is held back: the rule, all, or nothing.
-    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
-    fn left(plan: Plan, is_refused: bool) -> &'static str {
-        let (snapshot, now) = (Snapshot::default(), Instant::now());
-        let (mut refused, mut loops) = (RefusedWork::default(), WriteLoops::default());
-        for (batch, operations) in plan.hosts.iter().flat_map(|host| &host.operations) {
-            if is_refused {
-                let refusal = Refusal::whole(NAME.into(), None, Reason::Cloudflare("no".to_owned()));
-                let rejection =
-                    Rejection { refusal, work: record_work(operations), quota: None, document: None };
-                refused.learn(&Done { rejections: vec![rejection], ..Done::default() }, now);
-            } else {
-                loops.stored_otherwise(record_write(NAME, batch, operations, &snapshot), now);
-            }
-        }
-        let plan = hold_back(plan, &snapshot, &refused, &mut loops, now);
-        assert_eq!(plan.refusals.len(), 1);
-        match &*plan.hosts {
-            [] => "nothing",
-            [host] if host.operations.is_empty() && host.edits.len() == 1 => "the rule",
-            _ => "all",
-        }
-    }
-
-    #[test]
-    fn a_rule_is_not_published_without_its_stamp_nor_where_its_hostname_cannot_be_led() {
-        for (label, stage, operation, is_moving, is_refused, expected) in [
-            ("another target, which is not kept", Stage::Stamp, patch(None), false, false, "the rule"),
-            ("the same, beside a move", Stage::Stamp, patch(None), true, false, "nothing"),
-            ("the same, refused", Stage::Stamp, patch(None), false, true, "nothing"),
-            ("a stamp, which is not kept", Stage::Stamp, patch(Some("x")), false, false, "nothing"),
-            ("a new record", Stage::Stamp, post(), false, false, "nothing"),
-        ] {
-            assert_eq!(left(plan_of(stage, operation, is_moving), is_refused), expected, "{label}");
-        }
     }
 }

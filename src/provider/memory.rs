@@ -2,19 +2,15 @@
 //! process lives: nothing here grows with the number of loops.
 
 mod last_snapshot;
-mod moves;
 mod refused_work;
 mod said_lines;
 mod unapplied_rules;
-mod unpublished_rules;
 mod write_loops;
 
 pub(super) use self::last_snapshot::LastSnapshot;
-pub(super) use self::moves::Moves;
 pub(super) use self::refused_work::RefusedWork;
 pub(super) use self::said_lines::SaidLines;
 pub(super) use self::unapplied_rules::UnappliedRules;
-pub(super) use self::unpublished_rules::UnpublishedRules;
 pub(super) use self::write_loops::WriteLoops;
 
 #[cfg(test)]

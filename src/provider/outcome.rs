@@ -60,16 +60,12 @@ pub(super) struct Done {
     pub(super) doubts: Doubts,
     /// Hostnames whose work was not done completely.
     pub(super) dropped: BTreeSet<Box<str>>,
-    /// Those of them that only wait for the connectors of their new tunnel.
-    pub(super) waiting: BTreeSet<Box<str>>,
     /// The tunnels and zones, by id, where a write failed, whatever it was to write.
     pub(super) failed_places: BTreeSet<Box<str>>,
     /// Rules that Cloudflare accepted but stored differently.
     pub(super) altered: Vec<Write>,
     /// By document that this run wrote, the version after its writes; an earlier one where somebody else wrote it too.
     pub(super) versions: BTreeMap<TunnelId, i64>,
-    /// A new rule met a foreign one after its digest was stamped.
-    pub(super) met_foreign: bool,
     /// A hostname lost one part to a refusal, and the next request will do its other parts.
     pub(super) is_unfinished: bool,
     /// Cloudflare accepted a write, or refused one for its content.

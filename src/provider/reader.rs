@@ -254,7 +254,7 @@ impl SnapshotReader {
                     let alive = match is_gone(&self.client, account, &tunnel, deadline) {
                         Ok(is_gone) => !is_gone,
                         // What does not say that it is gone leaves it to the other instance.
-                        Err(Error::NotFound(_)) => true,
+                        Err(Error::NotFound(_) | Error::Refused(_) | Error::Credentials(_)) => true,
                         Err(error) => return Err(ReadError::Cloudflare(format!("tunnel {tunnel}"), error)),
                     };
                     known.insert(tunnel.clone(), (alive, now));

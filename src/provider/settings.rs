@@ -1,7 +1,5 @@
 //! The part of the configuration that the provider needs.
 
-use std::time::Duration;
-
 use crate::model::domain_filter::DomainFilter;
 use crate::model::{AccountId, Zone, ZoneId};
 use crate::reconcile::Policy;
@@ -17,8 +15,6 @@ pub struct ProviderSettings {
     pub tunnels: Vec<Box<str>>,
     /// `ZONE_ID_FILTER`: where not empty, only these zones are read.
     pub zone_ids: Vec<ZoneId>,
-    /// `MOVE_GRACE`.
-    pub move_grace: Duration,
     /// `DRY_RUN`: nothing is written.
     pub dry_run: bool,
     /// `ALLOW_LOCAL_CONFIG`: tunnels with a configuration file of their own may be written.

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use log::Level;
 
@@ -18,7 +17,7 @@ use crate::provider::applications::{ApplicationMemory, ApplicationWriter};
 use crate::provider::description;
 use crate::provider::execution::{Execution, Tools};
 use crate::provider::hold_back::hold_back;
-use crate::provider::memory::{Moves, RefusedWork, SaidLines, UnappliedRules, UnpublishedRules, WriteLoops};
+use crate::provider::memory::{RefusedWork, SaidLines, UnappliedRules, WriteLoops};
 use crate::provider::outcome::{Done, Stop};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
@@ -26,7 +25,7 @@ use crate::provider::resolution::Resolved;
 use crate::provider::writes::works;
 use crate::reconcile::Note;
 use crate::reconcile::access_reading::{AccessReading, AccessSnapshot};
-use crate::reconcile::plan::{self, ApplicationWork, Earlier, HostPlan, Plan, Preview, Reason, Refusal};
+use crate::reconcile::plan::{self, ApplicationWork, Earlier, Plan, Preview, Reason, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The number of times that one request begins at the read, after writes without an answer.
@@ -39,7 +38,6 @@ pub(super) struct Writer {
     pub(super) metrics: Arc<Metrics>,
     pub(super) readings: Arc<Readings>,
     pub(super) unapplied_rules: Arc<Mutex<UnappliedRules>>,
-    pub(super) move_grace: Duration,
     /// Writes are only logged.
     pub(super) is_dry_run: bool,
     pub(super) state: State,
@@ -63,8 +61,6 @@ pub(super) struct State {
 #[derive(Debug, Default)]
 struct Memory {
     refused_work: RefusedWork,
-    unpublished_rules: UnpublishedRules,
-    moves: Moves,
     applications: ApplicationMemory,
     /// The tunnels and zones, by id, whose writes failed in the last run.
     failed_places: BTreeSet<Box<str>>,
@@ -106,8 +102,7 @@ impl Writer {
         deadline: Deadline,
     ) -> Result<(), RequestError> {
         self.state.was_asked.store(true, Ordering::Relaxed);
-        let mut memory = lock(&self.state.memory);
-        memory.moves.next_request();
+        let memory = lock(&self.state.memory);
         let mut turn = Turn { writer: self, memory, resolved, changes, deadline };
         if turn.has_nothing_to_write()? {
             return Ok(());
@@ -171,7 +166,9 @@ impl Writer {
         for Refusal { reason, .. } in refusals {
             values.add(Family::Refusals, &[reason.label()], 1);
             match reason {
-                Reason::Withheld | Reason::MassDeletion => values.add(Family::WithheldDeletions, &[], 1),
+                Reason::Withheld { .. } | Reason::MassDeletion => {
+                    values.add(Family::WithheldDeletions, &[], 1)
+                }
                 Reason::NotKept { .. } => values.add(Family::HeldBackWrites, &[], 1),
                 _ => {}
             }
@@ -185,9 +182,6 @@ impl Turn<'_> {
         let Some(snapshot) = self.writer.readings.recent() else {
             return Ok(false);
         };
-        if !self.memory.unpublished_rules.taken(&snapshot, &self.resolved.settings).is_empty() {
-            return Ok(false);
-        }
         let mut plan = self.plan(&snapshot)?;
         let preview = self.preview(&snapshot)?.unwrap_or_default();
         if !plan.is_empty() || !preview.work.is_empty() {
@@ -199,7 +193,7 @@ impl Turn<'_> {
 
     /// Reads, plans and writes once.
     fn attempt(&mut self, may_repeat: bool) -> Result<Next, RequestError> {
-        let (snapshot, disowned) = self.read_what_is_ours()?;
+        let snapshot = self.read()?;
         let preview = self.preview(&snapshot)?;
         if let Some(preview) = preview.as_ref().filter(|_| self.writer.is_dry_run) {
             return self.describe(preview);
@@ -209,10 +203,6 @@ impl Turn<'_> {
         let mut plan = self.plan(&snapshot)?;
         plan.refusals = told_once(plan.refusals, unprotected, &previewed.refusals);
         plan.notes.extend(notes);
-        // What a stamp of ours still names is still somebody else's.
-        let taken = self.memory.unpublished_rules.taken(&snapshot, &self.resolved.settings);
-        plan.hosts.retain(|host| !taken.contains_key(&host.hostname));
-        plan.refusals.extend(disowned);
         if plan.is_empty() || self.writer.is_dry_run {
             return self.writer.conclude(&plan, &Done::default()).map(|()| Next::Ended);
         }
@@ -232,89 +222,32 @@ impl Turn<'_> {
                 return Err(stop.into());
             }
         }
-        // The stand-in records are led over by their ids, which the next read shows.
-        let is_led_by_copy = |host: &HostPlan| host.stands_in && !done.dropped.contains(&host.hostname);
-        if may_repeat && plan.hosts.iter().any(is_led_by_copy) {
-            self.writer.report(&plan, &done);
-            return Ok(Next::Again);
-        }
         // Their applications can go now.
         if may_repeat && leaves_applications {
             self.writer.report(&plan, &done);
             return Ok(Next::Again);
         }
-        let disowned =
-            if done.met_foreign { self.read().and_then(|snapshot| self.disown(&snapshot)) } else { Ok(None) };
-        plan.refusals.extend(disowned.as_ref().ok().cloned().flatten().unwrap_or_default());
-        let concluded = self.writer.conclude(&plan, &done);
-        disowned.and(concluded).map(|()| Next::Ended)
+        self.writer.conclude(&plan, &done).map(|()| Next::Ended)
     }
 
     fn read(&self) -> Result<Arc<Snapshot>, RequestError> {
         Ok(self.writer.readings.read(self.resolved, self.deadline)?)
     }
 
-    /// Disowns and reads until no stamp of ours names a rule of somebody else. Returns the refusals as well.
-    fn read_what_is_ours(&mut self) -> Result<(Arc<Snapshot>, Vec<Refusal>), RequestError> {
-        let snapshot = self.read()?;
-        match self.disown(&snapshot)? {
-            Some(refusals) => {
-                drop(snapshot);
-                Ok((self.read()?, refusals))
-            }
-            None => Ok((snapshot, Vec::new())),
-        }
-    }
-
-    /// Removes the digests of rules that are somebody else's, because a stamped rule would pass for ours. If there were
-    /// any, returns the refusals.
-    fn disown(&mut self, snapshot: &Snapshot) -> Result<Option<Vec<Refusal>>, RequestError> {
-        let settings = &self.resolved.settings;
-        let mut taken = self.memory.unpublished_rules.taken(snapshot, settings);
-        if taken.is_empty() {
-            return Ok(None);
-        }
-        let plan = plan::disown(&taken, self.memory.unpublished_rules.comments(), snapshot, settings);
-        let mut plan = self.without_held_back(plan, snapshot);
-        let held: Vec<Box<str>> = plan.refusals.iter().map(|refusal| refusal.hostname.clone()).collect();
-        let (done, outcome) = self.execute(&plan, snapshot);
-        match outcome {
-            Err(stop) if stop.ends_run() => return Err(stop.into()),
-            // Whoever has nothing to do with that place goes on.
-            Err(stop) => {
-                let reason = Reason::Undecided(format!(
-                    "a rule of somebody else's has its place, and the stamp that claims it stays: {stop}"
-                ));
-                let left = plan.hosts.iter().filter(|host| done.dropped.contains(&host.hostname));
-                plan.refusals.extend(left.map(|host| {
-                    Refusal::whole(host.hostname.clone(), host.resource.clone(), reason.clone())
-                }));
-            }
-            Ok(()) => {}
-        }
-        taken.retain(|hostname, _| !held.contains(hostname) && !done.dropped.contains(hostname));
-        self.memory.unpublished_rules.forget(&taken);
-        plan.refusals.extend(done.refusals);
-        Ok(Some(plan.refusals))
-    }
-
     /// The plan without the work that is held back.
     fn plan(&mut self, snapshot: &Snapshot) -> Result<Plan, RequestError> {
-        let now = self.writer.clock.now();
         let settings = &self.resolved.settings;
-        self.memory.moves.see(snapshot.left_behind(settings), self.writer.move_grace, now);
         let earlier = self.earlier(snapshot);
         let plan =
             plan::plan(self.changes, snapshot, &earlier, settings).map_err(RequestError::WrongOwner)?;
-        self.memory.moves.follow(&plan, now);
         Ok(self.without_held_back(plan, snapshot))
     }
 
     fn earlier(&mut self, snapshot: &Snapshot) -> Earlier {
         let now = self.writer.clock.now();
-        let Memory { refused_work, moves, .. } = &mut *self.memory;
+        let Memory { refused_work, .. } = &mut *self.memory;
         refused_work.notice_other_writers(snapshot, now);
-        Earlier { refused: refused_work.reasons(snapshot, now), ..moves.earlier(self.writer.move_grace, now) }
+        Earlier { refused: refused_work.reasons(snapshot, now) }
     }
 
     /// What applications need, and the plan as it may be then; `None` if nothing depends on them.
@@ -379,11 +312,9 @@ impl Turn<'_> {
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Stop>) {
         let Writer { client, clock, metrics, readings, unapplied_rules, .. } = self.writer;
-        let Memory { refused_work, unpublished_rules, moves, applications: _, failed_places } =
-            &mut *self.memory;
+        let Memory { refused_work, applications: _, failed_places } = &mut *self.memory;
         let clock = &**clock;
-        let tools =
-            Tools { client, clock, metrics, unapplied_rules, unpublished_rules, moves, failed_places };
+        let tools = Tools { client, clock, metrics, unapplied_rules, failed_places };
         // From the first write on, earlier readings are outdated.
         readings.outdate();
         let doubts = refused_work.doubts();
@@ -398,14 +329,13 @@ impl Turn<'_> {
     /// Forgets the refusals of work that passed, and notes what was written or stored differently.
     fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
         let now = self.writer.clock.now();
-        let owned = snapshot.owned(&plan.own_before);
+        let owned = snapshot.owned(&plan.own);
         let mut writes = Vec::new();
         for host in &plan.hosts {
-            let is_waiting = done.waiting.contains(&host.hostname);
-            if done.dropped.contains(&host.hostname) && !is_waiting {
+            if done.dropped.contains(&host.hostname) {
                 continue;
             }
-            for (work, write) in works(host, snapshot, &owned, !is_waiting) {
+            for (work, write) in works(host, snapshot, &owned) {
                 self.memory.refused_work.forget(&work);
                 writes.extend(write);
             }

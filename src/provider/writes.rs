@@ -52,21 +52,17 @@ pub(super) fn key(content: &str) -> u64 {
     fingerprint([content])
 }
 
-/// Every piece of a hostname's work: the content by which a refusal is remembered, and its write. Leading its record
-/// over is left out unless it `has_moved`.
+/// Every piece of a hostname's work: the content by which a refusal is remembered, and its write.
 pub(super) fn works(
     host: &HostPlan,
     snapshot: &Snapshot,
     owned: &OwnedRules<'_>,
-    has_moved: bool,
 ) -> Vec<(Box<str>, Option<Write>)> {
     let mut works = Vec::new();
     for (tunnel, edit) in host.edits.values().flatten() {
         works.push((tunnel_work(tunnel, edit), rule_write_against(tunnel, edit, snapshot, owned)));
     }
-    for (batch, operations) in
-        host.operations.iter().filter(|(batch, _)| has_moved || batch.0 != Stage::Repoint)
-    {
+    for (batch, operations) in &host.operations {
         let write = record_write(&host.hostname, batch, operations, snapshot);
         works.push((record_work(operations), Some(write)));
     }
@@ -152,74 +148,5 @@ pub(super) fn record_write(
         place: fingerprint([hostname, zone.as_str(), &*format!("{stage:?}")]),
         wanted: fingerprint([&*wanted]),
         found: fingerprint([&*found]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::{document, put, tunnel};
-    use crate::model::{Hostname, RecordId, RecordPatch};
-    use crate::reconcile::plan::Subject;
-    use crate::reconcile::snapshot::TunnelSnapshot;
-
-    fn snapshot(rules: &str) -> Snapshot {
-        let tunnel_snapshot = TunnelSnapshot::new(document(rules), true, 1);
-        Snapshot { tunnels: [(tunnel(), tunnel_snapshot)].into(), ..Snapshot::default() }
-    }
-
-    #[test]
-    fn a_rule_that_stands_as_wanted_and_gets_its_requests_needs_no_write() {
-        let ours = r#"{"hostname":"a.example.com","service":"http://a:80"}"#;
-        let wildcard = r#"{"hostname":"*.example.com","service":"http://b:80"}"#;
-        let is_written = |rules: &str, edit: &RuleEdit| {
-            let snapshot = snapshot(rules);
-            let document = &snapshot.tunnels.values().next().expect("one tunnel").document;
-            let owned = [(snapshot.tunnels.keys().next().expect("one"), document.owned(&|_| true))].into();
-            rule_write_against(&tunnel(), edit, &snapshot, &owned).is_some()
-        };
-        let hostname = Hostname::parse("a.example.com").expect("a hostname");
-        let remove = RuleEdit::Remove { hostname, path: None };
-        for (rules, edit, written) in [
-            (String::new(), put("a.example.com", "http://a:80"), true),
-            (ours.to_owned(), put("a.example.com", "http://a:80"), false),
-            (ours.to_owned(), put("a.example.com", "http://c:80"), true),
-            (format!("{wildcard},{ours}"), put("a.example.com", "http://a:80"), true),
-            (format!("{ours},{wildcard}"), put("a.example.com", "http://a:80"), false),
-            (ours.to_owned(), remove.clone(), true),
-            (wildcard.to_owned(), remove, false),
-        ] {
-            assert_eq!(is_written(&rules, &edit), written, "{edit:?} with {rules}");
-        }
-    }
-
-    #[test]
-    fn leading_a_record_over_is_work_only_of_a_hostname_that_has_moved() {
-        let subject = || Subject { kind: "CNAME".into(), name: "a.example.com".into() };
-        let delete = || vec![RecordOperation::Delete(RecordId::new("id"), subject())];
-        let operations = [Stage::Stamp, Stage::Repoint].map(|stage| ((stage, ZoneId::new("zone")), delete()));
-        let host = HostPlan { operations: operations.into(), ..HostPlan::empty("a.example.com", None) };
-        let count = |has_moved| works(&host, &Snapshot::default(), &BTreeMap::new(), has_moved).len();
-        assert_eq!((count(false), count(true)), (1, 2));
-    }
-
-    /// A record that one of two stages makes and the other takes away would go on for ever unseen.
-    #[test]
-    fn what_one_stage_writes_and_another_takes_back_is_one_place() {
-        let subject = Subject { kind: "CNAME".into(), name: "a.example.com".into() };
-        let delete = RecordOperation::Delete(RecordId::new("id"), subject);
-        let patch =
-            RecordPatch { id: RecordId::new("id"), content: None, proxied: None, comment: Some("x".into()) };
-        let patch = RecordOperation::Patch(patch);
-        let place = |stage: Stage, operation: &RecordOperation| {
-            let batch = (stage, ZoneId::new("zone"));
-            record_write("a.example.com", &batch, std::slice::from_ref(operation), &Snapshot::default()).place
-        };
-        assert_eq!(place(Stage::Unstamp, &delete), place(Stage::Stamp, &delete));
-        assert_ne!(
-            place(Stage::Unstamp, &patch),
-            place(Stage::Stamp, &patch),
-            "a step on the way to a deletion"
-        );
     }
 }

@@ -7,8 +7,6 @@ const OWNER: &str = "owner=";
 /// The modes of `ADOPT`. Without any, nothing is taken over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopt {
-    /// Anything that is exactly as wanted, to the last field.
-    pub identical: bool,
     /// CNAMEs without a stamp that lead to a configured tunnel, and the rules of their hostnames.
     pub tunnel: bool,
     /// Anything that is in the way.
@@ -29,7 +27,6 @@ impl Adopt {
         let mut adopt = Self::default();
         for word in words {
             match word.as_str() {
-                "identical" => adopt.identical = true,
                 "tunnel" => adopt.tunnel = true,
                 "all" => adopt.all = true,
                 "access" => adopt.access = true,
@@ -46,7 +43,6 @@ impl Adopt {
     pub fn reaches(&self, need: &Need) -> bool {
         self.all
             || match need {
-                Need::Identical => self.identical || self.tunnel,
                 Need::Tunnel => self.tunnel,
                 Need::Owner(owner) => self.owners.contains(owner),
                 Need::All => false,
@@ -57,8 +53,6 @@ impl Adopt {
 /// The least mode that allows taking a thing over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It is exactly as wanted.
-    Identical,
     /// It is part of a hostname that leads to a tunnel of ours.
     Tunnel,
     /// It is this owner's.
@@ -70,7 +64,6 @@ pub enum Need {
 impl fmt::Display for Need {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Identical => formatter.write_str("identical"),
             Self::Tunnel => formatter.write_str("tunnel"),
             Self::Owner(owner) => write!(formatter, "{OWNER}{owner}"),
             Self::All => formatter.write_str("all"),
@@ -85,10 +78,8 @@ pub fn smallest(needs: &[Need]) -> Box<str> {
     }
     let mut words: Vec<String> = Vec::new();
     for need in needs {
-        // The mode that takes any rule also takes the identical one.
-        let is_met = *need == Need::Identical && needs.contains(&Need::Tunnel);
         let word = need.to_string();
-        if !is_met && !words.contains(&word) {
+        if !words.contains(&word) {
             words.push(word);
         }
     }
@@ -106,14 +97,12 @@ mod tests {
 
     #[test]
     fn each_mode_reaches_what_it_says_and_all_reaches_everything() {
-        let needs =
-            [Need::Identical, Need::Tunnel, Need::Owner("a".into()), Need::Owner("b".into()), Need::All];
+        let needs = [Need::Tunnel, Need::Owner("a".into()), Need::Owner("b".into()), Need::All];
         for (text, reached) in [
-            ("identical", [true, false, false, false, false]),
-            ("tunnel", [true, true, false, false, false]),
-            ("owner=a", [false, false, true, false, false]),
-            ("owner=a,identical,owner=b", [true, false, true, true, false]),
-            ("all", [true; 5]),
+            ("tunnel", [true, false, false, false]),
+            ("owner=a", [false, true, false, false]),
+            ("owner=a,tunnel,owner=b", [true, true, true, false]),
+            ("all", [true; 4]),
         ] {
             assert_eq!(needs.each_ref().map(|need| adopt(text).reaches(need)), reached, "{text}");
         }
@@ -131,8 +120,8 @@ mod tests {
     fn the_smallest_value_meets_every_need_and_says_nothing_twice() {
         let owner = || Need::Owner("a".into());
         for (needs, value) in [
-            (vec![Need::Identical, Need::Tunnel, Need::Tunnel], "tunnel"),
-            (vec![owner(), Need::Identical, owner()], "owner=a,identical"),
+            (vec![Need::Tunnel, Need::Tunnel], "tunnel"),
+            (vec![owner(), Need::Tunnel, owner()], "owner=a,tunnel"),
             (vec![owner(), Need::All], "all"),
         ] {
             assert_eq!(&*smallest(&needs), value);

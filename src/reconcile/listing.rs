@@ -13,7 +13,7 @@ use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Settings;
 use crate::reconcile::access_guard::protectors;
 use crate::reconcile::canonical::{DRIFT, OWNER_LABEL, RECORD_ONLY, TUNNEL_SERVICE};
-use crate::reconcile::records::{is_home, left_applications, records};
+use crate::reconcile::records::{left_applications, records};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 
@@ -153,7 +153,7 @@ struct Lead<'a> {
 fn leads(snapshot: &Snapshot) -> Vec<Lead<'_>> {
     let zones = snapshot.zones.iter();
     let at_home = zones
-        .flat_map(|zone| zone.records().iter().filter(move |record| is_home(snapshot, zone, &record.name)));
+        .flat_map(|zone| zone.records().iter().filter(move |record| snapshot.is_home(zone, &record.name)));
     at_home
         .filter(|record| &*record.kind == "CNAME")
         .filter_map(|record| Some(Lead { record, tunnel: TunnelId::from_hostname(&record.content)? }))

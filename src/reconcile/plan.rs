@@ -93,8 +93,8 @@ pub struct HostPlan {
     pub operations: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>>,
     /// Rules and records that are taken over. They are ours as soon as the operations of [`Stage::Stamp`] are done.
     pub adoptions: Vec<Adoption>,
-    /// The tunnel that a record is led to in [`Stage::Stamp`]. Its connectors have to serve the hostname before.
-    pub moves_to: Option<TunnelId>,
+    /// A record is led to another tunnel in [`Stage::Stamp`].
+    pub moves_to: Option<Move>,
     /// What the records claim at the end, if all of it is done.
     pub claims: Claims,
     /// The comments that the hostname's record can have.
@@ -115,6 +115,21 @@ impl HostPlan {
             claims: Claims::default(),
             comments: None,
         }
+    }
+}
+
+/// A tunnel that a record is led to. Its connectors have to serve the hostname before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub tunnel: TunnelId,
+    /// The hostname has waited for it so long that requests do not fail for it any more.
+    pub is_overdue: bool,
+}
+
+impl Move {
+    /// The reason why the hostname stays where it is.
+    pub fn waits(&self, text: String) -> Reason {
+        if self.is_overdue { Reason::NotMoved(text) } else { Reason::Moving(text) }
     }
 }
 
@@ -186,7 +201,7 @@ fn planned(requests: &Requests, judge: Judge<'_>) -> Plan {
     let mut plan = Plan { own: own.clone(), ..Plan::default() };
     for (name, request) in &requests.by_hostname {
         let outcome = host::plan(name, request, situation);
-        plan.own.add(name, outcome.adopted);
+        plan.own.add(name, outcome.own);
         plan.refusals.extend(outcome.refusals);
         plan.notes.extend(outcome.notes);
         plan.hosts.extend(outcome.plan);

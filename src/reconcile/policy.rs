@@ -1,6 +1,7 @@
 //! The settings that need no look-up at Cloudflare.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::ingress::OriginRequest;
 use crate::limits;
@@ -29,6 +30,8 @@ pub struct Policy {
     /// `MASS_DELETION_LIMIT`: the number of hostnames that may go in one request whatever their share; 0 allows any
     /// number.
     pub mass_deletion_limit: usize,
+    /// `MOVE_GRACE`: the time that a rule stays after its hostname's record was led to another tunnel.
+    pub move_grace: Duration,
     /// `ADOPT`: what may be taken over from others.
     pub adopt: Adopt,
     /// `NAMESPACE_GUARD` and `CLUSTER_DOMAIN`: keeps namespaces apart.
@@ -55,6 +58,7 @@ impl Policy {
             ca_pools: Vec::new(),
             own_addresses: Vec::new(),
             mass_deletion_limit: limits::MASS_DELETION_LIMIT_DEFAULT,
+            move_grace: Duration::ZERO,
             adopt: Adopt::default(),
             namespace_guard: None,
             access_guard: false,

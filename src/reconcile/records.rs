@@ -63,7 +63,8 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
                 shown.notes.push(outside_its_zone(record, zone));
                 continue;
             }
-            let view = RecordView { snapshot, settings, own: &own, owned: &owned, zone, record, stamp: &stamp };
+            let view =
+                RecordView { snapshot, settings, own: &own, owned: &owned, zone, record, stamp: &stamp };
             let endpoints = view.endpoints();
             shown.unprotected +=
                 endpoints.iter().filter(|endpoint| has_drift(endpoint, ACCESS_DRIFT)).count();
@@ -73,6 +74,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
     shown.left_applications = left_applications(snapshot, &own, settings).count();
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
+    shown.notes.extend(unreachable_rules(snapshot, &own, &owned));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     // Several records of one name and type, made by hand, become one endpoint with several targets. So do a record
     // alone and a rule if our stamp claims both: ExternalDNS then repairs the unwanted one.
@@ -139,6 +141,24 @@ pub fn idle_state(zone: &Zone) -> Option<&str> {
         ZONE_ACTIVE => None,
         status => Some(status),
     }
+}
+
+/// Rules of ours that get no request, because a rule in front takes them all.
+fn unreachable_rules<'s>(
+    snapshot: &'s Snapshot,
+    own: &'s OwnRules,
+    owned: &'s BTreeMap<&'s TunnelId, Owned<'s>>,
+) -> impl Iterator<Item = Note> + 's {
+    snapshot.own_rules_standing(own).filter_map(|(tunnel, rule)| {
+        let hostname = Hostname::parse(rule.folded_hostname()).ok()?;
+        let front = owned.get(tunnel)?.hidden_by(&hostname, rule.path())?;
+        let (path, wide_path) = (rule.path().unwrap_or_default(), front.path().unwrap_or_default());
+        let text = format!(
+            "path={path:?} no request reaches the rule: the one for {:?} {wide_path:?} in front takes them all",
+            front.hostname()
+        );
+        Some(Note { hostname: rule.folded_hostname().into(), resource: None, text })
+    })
 }
 
 fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
@@ -268,7 +288,7 @@ impl RecordView<'_> {
         endpoints.extend(by_path.iter().map(|(path, rules)| self.endpoint_of_path(&hostname, *path, rules)));
         if endpoints.is_empty() {
             endpoints.push(self.endpoint("", self.with_drift(Vec::new(), [RULE_DRIFT])));
-        } else if self.claims_more_than(&rules)
+        } else if self.claims_too_much(&hostname)
             && let Some(first) = endpoints.first_mut()
         {
             add_drift(first, RULE_DRIFT);
@@ -293,8 +313,10 @@ impl RecordView<'_> {
     }
 
     /// True if the comment names rules that are not there, and can be written without them.
-    fn claims_more_than(&self, rules: &[(&TunnelId, &Rule)]) -> bool {
-        let is_there = |digest: &Digest| rules.iter().any(|(id, rule)| Digest::of(id, rule.path()) == *digest);
+    fn claims_too_much(&self, hostname: &Hostname) -> bool {
+        let rules = self.snapshot.rules_of(hostname);
+        let is_there =
+            |digest: &Digest| rules.iter().any(|(id, rule)| Digest::of(id, rule.path()) == *digest);
         let is_short = self.record.comment.len() <= self.zone.comment_max_bytes();
         is_short && !self.stamp.claims.rules.iter().all(is_there)
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ingress::{Document, Hosts, Owned, Rule};
 use crate::model::hostname::in_tree_order;
-use crate::model::{Hostname, Record, TunnelId, Zone, hostname};
+use crate::model::{Hostname, Record, TunnelId, Zone, ZonePlan, hostname};
 use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::access_reading::AccessReading;
@@ -15,6 +15,12 @@ use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The status of a delegated zone: visitors are led to its name servers.
 pub(super) const ZONE_ACTIVE: &str = "active";
+
+/// The largest comment on a Free zone, in bytes.
+const COMMENT_MAX_BYTES_FREE: usize = 100;
+
+/// The largest comment on a paid zone, in bytes.
+const COMMENT_MAX_BYTES_PAID: usize = 500;
 
 /// The zones' records and the tunnels' configurations at one time.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +122,13 @@ impl ZoneSnapshot {
         &[]
     }
 
+    /// The longest comment that the zone allows, in bytes.
+    pub fn comment_max_bytes(&self) -> usize {
+        match self.zone.plan {
+            ZonePlan::Free => COMMENT_MAX_BYTES_FREE,
+            ZonePlan::Paid => COMMENT_MAX_BYTES_PAID,
+        }
+    }
 
     /// True if visitors are led to the zone: its name servers answer, rather than records in an outer zone.
     pub fn is_active(&self) -> bool {
@@ -171,6 +184,12 @@ impl Snapshot {
         self.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
     }
 
+    /// The tunnel that visitors of `name` are led to, by a record of its own or by a wildcard's.
+    pub fn led_to(&self, name: &str) -> Option<TunnelId> {
+        self.zone_of(name)?;
+        self.answering(name).iter().find_map(|record| TunnelId::from_hostname(&record.content))
+    }
+
     /// The records that answer visitors of `name`.
     pub fn answering(&self, name: &str) -> &[Record] {
         let asked = self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()));
@@ -214,10 +233,36 @@ impl Snapshot {
     }
 
     /// The rules of a hostname that are ours, with their tunnels.
-    pub(super) fn own_rules_of<'s>(&'s self, hostname: &Hostname, own: &OwnRules) -> Vec<(&'s TunnelId, &'s Rule)> {
+    pub(super) fn own_rules_of<'s>(
+        &'s self,
+        hostname: &Hostname,
+        own: &OwnRules,
+    ) -> Vec<(&'s TunnelId, &'s Rule)> {
+        self.rules_of(hostname).into_iter().filter(|(id, rule)| own.has(id, rule)).collect()
+    }
+
+    /// The rules of a hostname that a stamp names. A digest that several of its rules have names none of them. This alone
+    /// says which rules are ours.
+    pub(super) fn rules_named<'s>(
+        &'s self,
+        hostname: &Hostname,
+        stamp: &Stamp,
+    ) -> Vec<(&'s TunnelId, &'s Rule)> {
+        let rules = self.rules_of(hostname);
+        let digest = |(id, rule): &(&TunnelId, &Rule)| Digest::of(id, rule.path());
+        let is_named = |placed: &(&TunnelId, &Rule)| {
+            let same = rules.iter().filter(|other| digest(other) == digest(placed));
+            stamp.claims.rules.contains(&digest(placed)) && same.count() == 1
+        };
+        rules.iter().copied().filter(is_named).collect()
+    }
+
+    /// The rules of a hostname, whoever owns them, with their tunnels.
+    pub(super) fn rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<(&'s TunnelId, &'s Rule)> {
         let tunnels = self.tunnels.iter();
-        let rules = tunnels.flat_map(|(id, tunnel)| tunnel.rules_of(hostname).into_iter().map(move |rule| (id, rule)));
-        rules.filter(|(id, rule)| own.has(id, rule)).collect()
+        tunnels
+            .flat_map(|(id, tunnel)| tunnel.rules_of(hostname).into_iter().map(move |rule| (id, rule)))
+            .collect()
     }
 
     /// True if a rule of ours requires a login.
@@ -238,65 +283,35 @@ impl Snapshot {
         rules.filter(|(id, rule)| own.has(id, rule))
     }
 
-    /// The rules that our stamps claim. If several rules have one digest, none of them is ours.
+    /// The rules that our stamps name.
     pub fn own_rules(&self, settings: &Settings) -> OwnRules {
         let mut own = OwnRules::default();
         for zone in &self.zones {
             for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
-                if let Some(stamp) = self.own_stamp(record, settings).filter(|_| self.is_home(zone, &record.name)) {
-                    own.add(&record.name, stamp.claims.rules);
+                let stamp = self.own_stamp(record, settings).filter(|_| self.is_home(zone, &record.name));
+                if let (Some(stamp), Ok(hostname)) = (stamp, Hostname::parse(&record.name)) {
+                    let rules = self.rules_named(&hostname, &stamp).into_iter();
+                    own.add(&record.name, rules.map(|(id, rule)| Digest::of(id, rule.path())));
                 }
             }
         }
-        let mut seen = BTreeSet::new();
-        let mut ambiguous = BTreeSet::new();
-        for (id, tunnel) in &self.tunnels {
-            for rule in tunnel.document.rules().iter().filter(|rule| own.names(id, rule)) {
-                let (hostname, digest) = (rule.folded_hostname(), Digest::of(id, rule.path()));
-                if !seen.insert((hostname, digest)) {
-                    ambiguous.insert((hostname.into(), digest));
-                }
-            }
-        }
-        OwnRules { ambiguous, ..own }
+        own
     }
 }
 
 /// The digests of our rules, by hostname.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnRules {
-    digests: BTreeMap<Box<str>, BTreeSet<Digest>>,
-    /// The digests that several rules have.
-    ambiguous: BTreeSet<(Box<str>, Digest)>,
-}
+pub struct OwnRules(BTreeMap<Box<str>, BTreeSet<Digest>>);
 
 impl OwnRules {
     /// Adds digests of a hostname.
     pub fn add(&mut self, hostname: &str, digests: impl IntoIterator<Item = Digest>) {
-        self.digests.entry(hostname.into()).or_default().extend(digests);
-    }
-
-    /// Adds the digests that a hostname has in `other`.
-    pub fn add_from(&mut self, other: &Self, hostname: &str) {
-        if let Some(digests) = other.digests.get(hostname) {
-            self.add(hostname, digests.iter().copied());
-        }
-    }
-
-    /// The digests in the stamps of a hostname; `None` if it has none.
-    pub fn digests_of(&self, hostname: &str) -> Option<&BTreeSet<Digest>> {
-        self.digests.get(hostname)
+        self.0.entry(hostname.into()).or_default().extend(digests);
     }
 
     /// True if `rule` of `tunnel` is ours.
     pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        let place = || (rule.folded_hostname().into(), Digest::of(tunnel, rule.path()));
-        self.names(tunnel, rule) && (self.ambiguous.is_empty() || !self.ambiguous.contains(&place()))
-    }
-
-    /// True if the hostname's stamp has the digest of `rule`, even if other rules have it too.
-    pub fn names(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        let digests = self.digests_of(rule.folded_hostname()).filter(|_| rule.is_readable());
+        let digests = self.0.get(rule.folded_hostname()).filter(|_| rule.is_readable());
         digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path())))
     }
 }

@@ -113,8 +113,7 @@ impl Claims {
             .chunks(3)
             .map(|chunk| Digest::parse(std::str::from_utf8(chunk).ok()?))
             .collect::<Option<_>>()?;
-        let claims = Self { record_only, rules };
-        (!claims.is_empty()).then_some(claims)
+        Some(Self { record_only, rules })
     }
 }
 

@@ -11,7 +11,6 @@ use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE, is_invalid, resource_of};
-use crate::reconcile::claim_state::claim_states;
 use crate::reconcile::snapshot::{OwnRecord, OwnRules, Snapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Note, Settings, namespace, records};
@@ -122,13 +121,12 @@ impl<'a> Place<'a> {
         let path = Some(of.set_identifier.as_str()).filter(|path| !path.is_empty());
         let hostname = Hostname::parse(&of.dns_name).ok()?;
         let own = snapshot.own_records_of(&of.dns_name, settings);
-        let OwnRecord { zone: _, record, stamp } = own.first()?;
+        let OwnRecord { zone: _, record: _, stamp } = own.first()?;
         if path.is_none() && stamp.claims.record_only {
             return Some(vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)]);
         }
-        let states = claim_states(snapshot, settings, &hostname, &record.content, &stamp.claims.rules, &[]);
-        let rule = states.iter().filter_map(|(_, state)| state.rule()).find(|rule| rule.path() == path)?;
-        // The claim already says that the rule is ours.
+        let (_, rule) =
+            snapshot.rules_named(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
         let own = OwnRules::default();
         let (mut properties, _) = records::properties_of_standing(rule, &hostname, snapshot, settings, &own);
         properties.sort_unstable();

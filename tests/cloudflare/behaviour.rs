@@ -44,7 +44,7 @@ impl Fixture {
     }
 
     fn batch(&self, batch: &Batch) -> Result<(), Error> {
-        self.client.batch(&self.zone, batch, deadline())
+        self.client.batch(&self.zone, batch, deadline()).map(|_| ())
     }
 
     fn put(&self, config: &str) -> Result<i64, Error> {

@@ -26,7 +26,7 @@ fn read(client: &Client, milliseconds: u64) -> Result<usize, Error> {
 
 fn write(client: &Client, milliseconds: u64) -> Result<(), Error> {
     let batch = Batch { deletes: vec![RecordId::new("r1")], ..Batch::default() };
-    client.batch(&ZoneId::new("z1"), &batch, deadline(milliseconds))
+    client.batch(&ZoneId::new("z1"), &batch, deadline(milliseconds)).map(|_| ())
 }
 
 fn kind(error: &Error) -> Option<TransportErrorKind> {

@@ -5,18 +5,17 @@ mod writes;
 
 use std::time::Duration;
 
-use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Stage, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
-use test_support::harness::{endpoint, published};
+use test_support::harness::published;
 
 const NAME: &str = "a.example.com";
 const WANTED: &str = "http://web:80";
 
 /// All modes, one at a time.
-const MODES: [&str; 5] = ["", "identical", "tunnel", "owner=other", "all"];
+const MODES: [&str; 4] = ["", "tunnel", "owner=other", "all"];
 
 /// ExternalDNS needs no more loops than this to come to rest.
 const LOOPS_TO_REST: usize = 3;
@@ -96,7 +95,7 @@ fn holdings() -> Vec<Holding> {
     let tunnel: &[&str] = &["tunnel", "all"];
     let owner: &[&str] = &["owner=other", "all"];
     let mut holdings = vec![
-        by("all as wanted", cname(&home, "Jo's"), same(), &["identical", "tunnel", "all"], Some("identical")),
+        by("all as wanted", cname(&home, "Jo's"), same(), tunnel, Some("tunnel")),
         by("another service", cname(&home, ""), other(), tunnel, Some("tunnel")),
         by(
             "a field more",
@@ -285,8 +284,7 @@ fn each_refusal_names_who_holds_the_name_and_the_smallest_value_that_takes_it_ov
 #[test]
 fn a_record_of_our_own_owner_at_another_live_tunnel_stays_that_instances() {
     let theirs = "11111111-a4ef-4643-bbbc-4a0ed4fc8415";
-    for (mode, is_taken) in [("identical", false), ("tunnel", false), ("owner=default", false), ("all", true)]
-    {
+    for (mode, is_taken) in [("tunnel", false), ("owner=default", false), ("all", true)] {
         let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&[mode]);
         cloudflare.live_elsewhere.insert(tunnel_id(theirs));
         cloudflare.add(NAME, "CNAME", &target(theirs), "external-dns owner=default rules=abc");
@@ -320,7 +318,7 @@ fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
         names.iter().map(|name| format!(r#"{{"hostname":"{name}","service":"{WANTED}"}}"#)).collect();
     let home = target(HOME);
     let records: Vec<_> = names.iter().map(|name| (&**name, "CNAME", &*home)).collect();
-    let cloudflare = FakeCloudflare::new(&rules, &records).adopting(&["identical"]);
+    let cloudflare = FakeCloudflare::new(&rules, &records).adopting(&["tunnel"]);
     let desired: Vec<Endpoint> = names.iter().map(|name| published(name, WANTED)).collect();
     let (changes, snapshot, settings) =
         (cloudflare.changes(&desired), cloudflare.snapshot(), cloudflare.settings());
@@ -336,25 +334,6 @@ fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
 fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or_default())
-}
-
-/// Between the reading and the stamp somebody may change the rule, and then it is not ours.
-#[test]
-fn a_rule_that_is_taken_over_as_it_stands_is_looked_at_again_and_no_other_is() {
-    let edits = |plan: &Plan| plan.edits_of(Stage::Publish, &tunnel_id(HOME)).1;
-    let with_path = |path| endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel-path", path)]);
-    let theirs = format!(r#"{{"hostname":"{NAME}","path":"^/a$","service":"{WANTED}"}}"#);
-    let mut cloudflare = FakeCloudflare::new(&[theirs], &[]);
-    cloudflare.run_loop(&desired(), usize::MAX);
-    let cloudflare = cloudflare.adopting(&["identical"]);
-    let changes =
-        Changes { create: vec![with_path("^/a$")], update_new: desired().into(), ..Changes::default() };
-    let planned = edits(&cloudflare.plan(&changes));
-    assert_eq!(planned.iter().map(RuleEdit::path).collect::<Vec<_>>(), [Some("^/a$")]);
-    let mut cloudflare = cloudflare;
-    let all = [desired()[0].clone(), with_path("^/a$")];
-    assert_eq!(edits(&cloudflare.run_loop(&all, usize::MAX)), planned);
-    assert_eq!(edits(&cloudflare.run_loop(&all, usize::MAX)), []);
 }
 
 #[test]

@@ -10,7 +10,6 @@ mod access;
 mod access_guard;
 mod adoption;
 mod foreign_rules;
-mod handover;
 mod laws;
 mod listing;
 mod mass_deletion;

@@ -2,6 +2,7 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::{Note, records};
 use test_support::fake_cloudflare::FakeCloudflare;
 use test_support::harness::{endpoint, published};
 
@@ -37,8 +38,9 @@ fn a_rule_that_gets_no_request_is_told_of() {
         published("b.example.com", "http://web:80"),
         with_path("c.example.com", "/", "office"),
     ];
-    let told = notes(&cloudflare.run_loop(&desired, usize::MAX));
-    let [(hostname, text)] = &*told else { panic!("{told:?}") };
-    assert_eq!(hostname, "a.example.com");
+    cloudflare.run_loop(&desired, usize::MAX);
+    let told = records::records(&cloudflare.snapshot(), &cloudflare.settings()).notes;
+    let [Note { hostname, text, .. }] = &*told else { panic!("{told:?}") };
+    assert_eq!(&**hostname, "a.example.com");
     assert!(text.contains(r#"the one for "a.example.com" "/" in front takes them all"#), "{text}");
 }

@@ -2,7 +2,7 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Reason, Stage, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Reason, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
 
@@ -94,11 +94,9 @@ fn of_two_new_paths_with_one_digest_the_second_is_refused() {
         [&first, &second].map(|path| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]));
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     let plan = cloudflare.run_loop(&desired, usize::MAX);
-    assert!(
-        matches!(&plan.refusals[..], [refusal] if matches!(refusal.reason, Reason::DigestTaken { .. })),
-        "{plan:?}"
-    );
-    assert_eq!(cloudflare.documents[&tunnel_id(HOME)].rules().len(), 2, "one of them, and the catch-all");
+    let labels: Vec<_> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
+    assert_eq!(labels, ["invalid", "digest_taken"], "the object's other rule waits with it");
+    assert_eq!(cloudflare.documents[&tunnel_id(HOME)].rules().len(), 0);
 }
 
 fn paths_with_one_digest(tunnel: &TunnelId) -> (String, String) {
@@ -180,27 +178,37 @@ fn a_hostname_does_not_move_away_from_a_path_that_cannot_follow() {
     assert_eq!(plan.refusals.len(), 2, "{plan:?}");
 }
 
-/// One of them stays online otherwise although its object is gone.
+/// Of the object of a refused rule nothing is changed, nor withdrawn. What other objects have on the hostname goes on.
 #[test]
-fn a_rule_that_the_document_does_not_allow_stops_no_other_path_of_its_hostname() {
-    let on = |path: &str, service: &str| endpoint(&[("tunnel-service", service), ("tunnel-path", path)]);
+fn a_rule_that_the_document_does_not_allow_holds_back_its_object_and_no_other() {
+    let of = |resource: &str, mut endpoint: Endpoint| {
+        endpoint.labels.set("resource", resource);
+        endpoint
+    };
+    let on = |path: &str, service: &str| {
+        let endpoint = endpoint(&[("tunnel-service", service), ("tunnel-path", path)]);
+        of(if path == "^/b$" { "ingress/shop/b" } else { "ingress/shop/a" }, endpoint)
+    };
     let theirs = r#"{"hostname":"a.example.com","path":"/","service":"http://theirs:80"}"#;
     let mut cloudflare = FakeCloudflare::new(&[theirs.to_owned()], &[]);
     cloudflare.run_loop(&[on("^/a$", "http://web:80"), on("^/b$", "http://web:80")], usize::MAX);
-    let all = endpoint(&[("tunnel-service", "http://web:80")]);
-    let plan = cloudflare.run_loop(&[on("^/a$", "http://new:80"), all], usize::MAX);
+    let all = of("ingress/shop/a", endpoint(&[("tunnel-service", "http://web:80")]));
+    let plan = cloudflare.run_loop(&[all, on("^/b$", "http://new:80")], usize::MAX);
 
     let document = &cloudflare.documents[&tunnel_id(HOME)];
     let services: Vec<&str> = document.rules().iter().map(|rule| rule.service()).collect();
-    assert_eq!(services, ["http://new:80", "http://theirs:80", "http_status:503"], "{plan:?}");
-    assert!(matches!(&plan.refusals[..], [refusal] if matches!(refusal.reason, Reason::Edit(_))), "{plan:?}");
-    let comment = cloudflare.records.iter().map(|record| &*record.comment).collect::<String>();
-    assert_eq!(Stamp::parse(&comment).map(|stamp| stamp.claims.rules.len()), Some(1), "{comment}");
+    assert_eq!(
+        services,
+        ["http://web:80", "http://new:80", "http://theirs:80", "http_status:503"],
+        "{plan:?}"
+    );
+    let labels: Vec<_> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
+    assert_eq!(labels, ["edit", "withheld"], "{plan:?}");
 }
 
 /// A comment on a Free zone holds 22 digests beside the default owner.
 #[test]
-fn a_path_that_finds_no_room_in_the_comment_stops_no_other() {
+fn a_change_that_finds_no_room_in_the_comment_is_refused_with_the_number() {
     let path = |number: usize, service: &str| {
         endpoint(&[("tunnel-service", service), ("tunnel-path", &format!("^/p{number:02}$"))])
     };
@@ -209,48 +217,16 @@ fn a_path_that_finds_no_room_in_the_comment_stops_no_other() {
     cloudflare.run_loop(&first, usize::MAX);
     assert_eq!(cloudflare.shown().len(), 22);
 
+    let before = cloudflare.clone();
     let second: Vec<Endpoint> = (1..30).map(|number| path(number, "http://other:80")).collect();
     let plan = cloudflare.run_loop(&second, usize::MAX);
-    let full = |refused: &&str| {
-        plan.refusals.iter().any(|refusal| refusal.set_identifier.as_deref() == Some(*refused))
-    };
-    assert!(
-        plan.refusals.iter().all(|refusal| matches!(refusal.reason, Reason::StampFull { .. })),
-        "{plan:?}"
-    );
-    assert!(full(&"^/p29$") && !full(&"^/p01$"), "{plan:?}");
-    let services: Vec<_> = cloudflare
-        .shown()
-        .iter()
-        .map(|endpoint| endpoint.property("webhook/tunnel-service").map(str::to_owned))
-        .collect();
-    assert!(services.iter().all(|service| service.as_deref() == Some("http://other:80")), "{services:?}");
-    assert!(
-        cloudflare.shown().iter().all(|endpoint| endpoint.set_identifier != "^/p00$"),
-        "the old one is withdrawn"
-    );
-}
-
-/// Neither does the endpoint that asks for the record alone, which has a character of its own.
-#[test]
-fn a_record_alone_that_finds_no_room_in_the_comment_stops_no_path() {
-    let paths = |service: &str| -> Vec<Endpoint> {
-        let path =
-            |number| endpoint(&[("tunnel-service", service), ("tunnel-path", &format!("^/p{number:02}$"))]);
-        (0..21).map(path).collect()
-    };
-    let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    cloudflare.run_loop(&paths("http://web:80"), usize::MAX);
-    let comment = format!("{} | x", cloudflare.records[0].comment);
-    assert_eq!(comment.len(), 100);
-    cloudflare.records[0].comment = comment.into();
-    let desired = [paths("http://other:80"), vec![endpoint(&[("tunnel-service", "none")])]].concat();
-    let plan = cloudflare.run_loop(&desired, usize::MAX);
-    let refused: Vec<_> =
-        plan.refusals.iter().map(|one| (one.set_identifier.as_deref(), one.reason.label())).collect();
-    assert_eq!(refused, [(Some(""), "stamp_full")]);
-    let other = |endpoint: &Endpoint| endpoint.property("webhook/tunnel-service") == Some("http://other:80");
-    assert!(cloudflare.shown().iter().all(other), "{:?}", cloudflare.shown());
+    let full = plan.refusals.iter().find(|refusal| matches!(refusal.reason, Reason::StampFull { .. }));
+    let told = full.map(ToString::to_string).unwrap_or_default();
+    assert!(told.contains("no room for the 30 rules that it has to name at once (100 bytes)"), "{told}");
+    assert_eq!(cloudflare, before, "the object's rules are changed together or not at all");
+    let fewer: Vec<Endpoint> = (1..22).map(|number| path(number, "http://other:80")).collect();
+    assert_eq!(cloudflare.run_loop(&fewer, usize::MAX).refusals, []);
+    assert_eq!(cloudflare.shown().len(), 21);
 }
 
 /// Both are asked for by endpoints of their own.
@@ -267,15 +243,18 @@ fn a_path_that_is_withdrawn_leaves_the_record_alone_claimed() {
     assert!(stamp.claims.record_only && stamp.claims.rules.is_empty(), "{stamp:?}");
 }
 
-/// They may come from several, and the stamp has room for one name.
 #[test]
-fn the_stamp_of_several_rules_names_no_object() {
+fn the_stamp_names_the_object_while_all_rules_come_from_it() {
     let path = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
+    let of_other = |mut endpoint: Endpoint| {
+        endpoint.labels.set("resource", "ingress/shop/other");
+        endpoint
+    };
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     for (desired, named) in [
         (&[path("^/a$")][..], true),
-        (&[path("^/a$"), path("^/b$")], false),
-        (&[endpoint(&[("tunnel-service", "none")]), path("^/c$")], false),
+        (&[path("^/a$"), path("^/b$")], true),
+        (&[path("^/a$"), path("^/b$"), of_other(path("^/c$"))], false),
     ] {
         cloudflare.run_loop(desired, usize::MAX);
         let comment = &cloudflare.records[0].comment;
@@ -324,26 +303,6 @@ fn name_servers_of_the_zone_itself_hold_neither_its_apex_nor_a_name_below() {
     assert_eq!((plan.refusals, cloudflare.shown().len()), (Vec::new(), 2));
 }
 
-/// Somebody edits one of two records: what only the other claims is ours all the same, and the inner one is shown.
-#[test]
-fn of_a_hostname_with_records_in_two_zones_the_inner_one_is_shown_with_the_claims_of_both() {
-    let path = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
-    let desired = [path("^/a$"), path("^/b$")];
-    let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    cloudflare.run_loop(&desired, usize::MAX);
-    cloudflare.add_inner_zone(false);
-    cloudflare.run_loop(&desired, usize::MAX);
-    let [outer, inner] = &mut cloudflare.records[..] else { panic!("one in each zone") };
-    outer.content = "somewhere.test".into();
-    inner.comment = "external-dns owner=default rules=-".into();
-    let shown = cloudflare.shown();
-    let paths: Vec<&str> = shown.iter().map(|endpoint| &*endpoint.set_identifier).collect();
-    assert_eq!(paths, ["", "^/a$", "^/b$"]);
-    let targets: Vec<&str> =
-        shown.iter().flat_map(|endpoint| &endpoint.targets).map(|target| &**target).collect();
-    assert_eq!(targets, vec![tunnel_id(HOME).hostname(); 3]);
-}
-
 /// Somebody made two addresses of our record: ExternalDNS is shown one endpoint of each name and type.
 #[test]
 fn a_hostname_with_two_records_is_shown_once() {
@@ -381,26 +340,6 @@ fn what_stands_as_it_is_wanted_is_in_no_plan_though_its_tunnel_is_written() {
     let plan = cloudflare.plan(&Changes { update_new, ..Changes::default() });
     let planned: Vec<&str> = plan.hosts.iter().map(|host| &*host.hostname).collect();
     assert_eq!(planned, ["b.example.com"]);
-}
-
-#[test]
-fn what_a_plan_stamps_is_ours_from_then_on_beside_what_was_ours_before() {
-    let with_path = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
-    let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    let own = |cloudflare: &FakeCloudflare| cloudflare.snapshot().own_rules(&cloudflare.settings());
-    // The expression `/` matches what the rule without a path does, which only our own may.
-    let whole = endpoint(&[("tunnel-service", "http://web:80")]);
-    let other = Endpoint { dns_name: "b.example.com".to_owned(), ..whole.clone() };
-    let desired = [with_path("/"), whole, other];
-    for count in 1..=desired.len() {
-        let before = own(&cloudflare);
-        let plan = cloudflare.run_loop(&desired[..count], usize::MAX);
-        let after = own(&cloudflare);
-        assert_ne!(before, after);
-        assert_eq!(plan.refusals, []);
-        assert_eq!((plan.own_in(Stage::Stamp), plan.own_in(Stage::Publish)), (&before, &after));
-        assert_eq!((&plan.own_before, &plan.own_after), (&before, &after));
-    }
 }
 
 /// A record at another name with a copied comment was taken for ours, and deleted in the next loop.

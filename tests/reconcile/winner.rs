@@ -79,11 +79,11 @@ fn the_object_in_the_stamp_wins_whatever_it_asks_for() {
     }
 }
 
-/// The stamp of several rules names no object.
+/// The stamp of rules of several objects names none.
 #[test]
 fn without_a_name_in_the_stamp_the_object_wins_that_asks_for_what_stands() {
     let (a, b, path) = ("ingress/shop/a", "ingress/shop/b", "^/x");
-    let before = [object(b, "", WEB), object(b, path, WEB)];
+    let before = [object("ingress/shop/c", "", WEB), object(b, path, WEB)];
     let with = |mut endpoint: Endpoint, name: &str, value: &str| {
         endpoint.provider_specific.push(Property::new(name, value));
         endpoint
@@ -95,7 +95,7 @@ fn without_a_name_in_the_stamp_the_object_wins_that_asks_for_what_stands() {
         ("a mistake", object(b, path, MISTAKE), b),
         ("another service", object(b, path, "http://third.shop.svc:80"), a),
     ] {
-        let desired = [object(a, path, OTHER), object(b, "", WEB), wish];
+        let desired = [object(a, path, OTHER), object("ingress/shop/c", "", WEB), wish];
         assert_eq!(winner(FakeCloudflare::new(&[], &[]), &before, path, &desired), expected, "{label}");
     }
 }

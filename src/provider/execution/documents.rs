@@ -16,6 +16,7 @@ use crate::provider::description::{describe_edit, differing_property};
 use crate::provider::outcome::Stop;
 use crate::provider::writes::rule_write;
 use crate::reconcile::plan::{Reason, Refusal};
+use crate::reconcile::stamp::Digest;
 
 /// A document as it was at Cloudflare a moment ago.
 #[derive(Debug)]
@@ -46,12 +47,11 @@ impl<'a> Execution<'a> {
             },
         };
         let work: Vec<Edit<'a>> = pieces.iter().filter_map(|piece| Some((*piece, piece.edit()?))).collect();
-        let edits: Vec<RuleEdit> =
-            work.iter().map(|(piece, edit)| self.without_claim(tunnel, piece.hostname, edit)).collect();
+        let edits: Vec<RuleEdit> = work.iter().map(|(_, edit)| (*edit).clone()).collect();
         let edited = known.document.edit(&edits, &|rule| self.own.has(tunnel, rule));
         for (index, refusal) in &edited.refused {
-            if let Some((piece, edit)) = work.get(*index) {
-                self.drop_conflicting(step, piece.hostname, (tunnel, edit), refusal);
+            if let Some((piece, _)) = work.get(*index) {
+                self.drop_conflicting(step, piece.hostname, refusal);
             }
         }
         // This includes what is left of a hostname that was dropped meanwhile: it is in the document, so it is ours.
@@ -65,7 +65,7 @@ impl<'a> Execution<'a> {
             .map(|(_, edit)| edit)
             .collect();
         if !edited.changed {
-            self.note_published(tunnel, &work);
+            self.note_edited(tunnel, &work);
             self.known = Some(known);
             return Ok(Sent::Done);
         }
@@ -79,7 +79,6 @@ impl<'a> Execution<'a> {
             self.deadline,
         );
         if written.as_ref().err().is_none_or(Error::may_have_been_done) {
-            self.note_published(tunnel, &work);
             // Without an answer, this is the version that the write would have made.
             let version = written.as_ref().map_or(known.version + 1, |answer| answer.version);
             self.note_unapplied(tunnel, version, &effective);
@@ -87,6 +86,7 @@ impl<'a> Execution<'a> {
         match written {
             Ok(answer) => {
                 self.done.is_answered = true;
+                self.note_edited(tunnel, &work);
                 self.note_written(tunnel, known.version, &answer, &effective);
                 self.note_altered(tunnel, &answer, &work);
                 // The next edit starts from what was sent, because nobody promises that the answer shows everything.
@@ -94,19 +94,24 @@ impl<'a> Execution<'a> {
                 self.known = Some(Known { tunnel: tunnel.clone(), document, version, seen_at: begun });
                 Ok(Sent::Done)
             }
-            Err(error) => match self.judge(error)? {
-                Ok(answer) => {
-                    // A page that something else answered says nothing of whether it was done.
-                    self.known = answer.is_of_cloudflare().then_some(known);
-                    let culprits = culprits(&answer, &edited.document, &work);
-                    Ok(Sent::Refused {
-                        pieces: work.into_iter().map(|(piece, _)| piece).collect(),
-                        answer,
-                        culprits,
-                    })
+            Err(error) => {
+                if error.may_have_been_done() {
+                    self.written_stamps.note_uncertain(work.iter().map(|(piece, _)| piece.hostname));
                 }
-                Err(reason) => Ok(Sent::Barred(reason)),
-            },
+                match self.judge(error)? {
+                    Ok(answer) => {
+                        // A page that something else answered says nothing of whether it was done.
+                        self.known = answer.is_of_cloudflare().then_some(known);
+                        let culprits = culprits(&answer, &edited.document, &work);
+                        Ok(Sent::Refused {
+                            pieces: work.into_iter().map(|(piece, _)| piece).collect(),
+                            answer,
+                            culprits,
+                        })
+                    }
+                    Err(reason) => Ok(Sent::Barred(reason)),
+                }
+            }
         }
     }
 
@@ -173,38 +178,25 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The edit, which must not replace a rule that stands in the place of one that was never written.
-    fn without_claim(&self, tunnel: &TunnelId, hostname: &str, edit: &RuleEdit) -> RuleEdit {
-        match edit {
-            RuleEdit::Put { rule, replaces: _ }
-                if self.tools.unpublished_rules.has(tunnel, hostname, edit) =>
-            {
-                RuleEdit::Put { rule: rule.clone(), replaces: false }
-            }
-            edit => edit.clone(),
-        }
-    }
-
     fn note_unapplied(&self, tunnel: &TunnelId, version: i64, work: &[Edit<'a>]) {
         let edits = work.iter().map(|(_, edit)| *edit);
         lock(self.tools.unapplied_rules).add(tunnel, version, self.tools.clock.now(), edits);
     }
 
-    fn note_published(&mut self, tunnel: &TunnelId, work: &[Edit<'a>]) {
-        self.tools.unpublished_rules.remove(tunnel, work.iter().map(|(piece, edit)| (piece.hostname, *edit)));
+    /// The rules stand as they were to, and those that came are ours.
+    fn note_edited(&mut self, tunnel: &TunnelId, work: &[Edit<'a>]) {
+        for (Piece { hostname, .. }, edit) in work {
+            if let RuleEdit::Put { .. } = edit {
+                self.own.add(hostname, [Digest::of(tunnel, edit.path())]);
+            }
+        }
+        self.written_stamps.note_edits(tunnel, work.iter().map(|(piece, edit)| (piece.hostname, *edit)));
     }
 
     /// A foreign rule has taken the place between the plan and this write.
-    fn drop_conflicting(
-        &mut self,
-        step: Step<'a>,
-        hostname: &str,
-        (tunnel, edit): (&TunnelId, &RuleEdit),
-        refusal: &EditRefusal,
-    ) {
+    fn drop_conflicting(&mut self, step: Step<'a>, hostname: &str, refusal: &EditRefusal) {
         self.leave_out(hostname, Reason::Edit(refusal.to_string()));
         self.note_what_is_left(step, hostname, &|_| false);
-        self.done.met_foreign |= self.tools.unpublished_rules.has(tunnel, hostname, edit);
     }
 
     fn note_written(

@@ -11,7 +11,6 @@ use crate::observe::metrics::Family;
 use crate::provider::description::{describe_adoption, describe_operation};
 use crate::provider::outcome::Stop;
 use crate::reconcile::plan::{RecordOperation, Stage};
-use crate::reconcile::stamp::Stamp;
 
 /// Operations in one batch on a Free zone.
 const BATCH_MAX_OPERATIONS_FREE: usize = 200;
@@ -47,36 +46,22 @@ impl<'a> Execution<'a> {
         }
         self.trials += 1;
         match self.tools.client.batch(zone, &batch_of(pieces), self.deadline) {
-            Ok(()) => {
+            Ok(posted) => {
                 self.done.is_answered = true;
                 self.count_records(zone, pieces);
                 pieces.iter().for_each(|piece| self.report_records(piece));
-                match stage {
-                    Stage::Stamp => {
-                        self.note_stamped(pieces);
-                        self.report_adoptions(pieces);
-                    }
-                    Stage::Repoint => self.note_led_over(pieces),
-                    _ => {}
+                if stage == Stage::Stamp {
+                    self.written_stamps.note_stamps(zone, pieces, &posted);
+                    self.report_adoptions(pieces);
                 }
-                self.note_sent(pieces, true);
                 Ok(Sent::Done)
             }
             Err(error) => {
-                // Only the next read shows if it was done, but no longer what stood there before.
-                if stage == Stage::Stamp && error.may_have_been_done() {
-                    self.note_stamped(pieces);
-                    // If something in between answered, it mostly was not done, and is tried again at once.
-                    if !matches!(error, Error::Intercepted(_)) {
-                        self.report_adoptions(pieces);
-                    }
-                }
-                if error.may_have_been_done() {
-                    self.note_sent(pieces, false);
-                    // If it was, visitors begin to leave what stays behind.
-                    if stage == Stage::Repoint {
-                        self.note_led_over(pieces);
-                    }
+                // Only the next read shows if it was done, but no longer what stood there before. If something in
+                // between answered, it mostly was not done, and is tried again at once.
+                let is_intercepted = matches!(error, Error::Intercepted(_));
+                if stage == Stage::Stamp && error.may_have_been_done() && !is_intercepted {
+                    self.report_adoptions(pieces);
                 }
                 Ok(match self.judge(error)? {
                     Ok(answer) => {
@@ -85,34 +70,6 @@ impl<'a> Execution<'a> {
                     Err(reason) => Sent::Barred(reason),
                 })
             }
-        }
-    }
-
-    /// The hostnames have their stamps, or may have them, and wait for their rules. A hostname whose stamp was refused
-    /// does not wait: a rule and a stamp that stand there later come from another replica.
-    fn note_stamped(&mut self, pieces: &[Piece<'a>]) {
-        let plan = self.plan;
-        for host in pieces.iter().filter_map(|piece| plan.host(piece.hostname)) {
-            self.own.add_from(&plan.own_after, &host.hostname);
-            for (tunnel, edit) in host.edits.get(&Stage::Publish).into_iter().flatten() {
-                self.tools.unpublished_rules.insert(tunnel, &host.hostname, edit);
-            }
-            if !host.comments_before.is_empty() {
-                self.tools.unpublished_rules.insert_adopted(&host.hostname, &host.comments_before);
-            }
-        }
-    }
-
-    /// The stamps are there, or may be: they tell what this process wrote from what another replica did.
-    fn note_sent(&mut self, pieces: &[Piece<'a>], is_answered: bool) {
-        for piece in pieces {
-            let comments = piece.operations().iter().filter_map(|operation| match operation {
-                RecordOperation::Post(record) => Some(&*record.comment),
-                RecordOperation::Patch(patch) => patch.comment.as_deref(),
-                RecordOperation::Delete(..) => None,
-            });
-            let stamps: Vec<&str> = comments.filter(|comment| Stamp::parse(comment).is_some()).collect();
-            self.tools.unpublished_rules.insert_sent(piece.hostname, &stamps, is_answered);
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::ingress::{Owned, Rule};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::plan::request::HostRequest;
-use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Refusal};
+use crate::reconcile::plan::{HostPlan, Move, Reason, RecordOperation, Refusal};
 use crate::reconcile::snapshot::{OwnRules, Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Policy, Settings};
@@ -44,8 +44,8 @@ pub(super) struct Outcome {
     pub(super) plan: Option<HostPlan>,
     pub(super) refusals: Vec<Refusal>,
     pub(super) notes: Vec<Note>,
-    /// The digests of rules that are taken over.
-    pub(super) adopted: BTreeSet<Digest>,
+    /// The digests of the rules that are ours, and of those that are taken over.
+    pub(super) own: BTreeSet<Digest>,
 }
 
 /// A rule, and the tunnel that it stands in.
@@ -88,27 +88,48 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
     };
     // A name that is not a hostname was never published, so only its endpoints' mistakes are to be told.
     let Ok(hostname) = Hostname::parse(name) else {
-        let refusals = request.wanted.iter().filter_map(|wanted| Some(wanted.refusal(name, wanted.publication.as_ref().err()?.clone())));
-        return Outcome { refusals: refusals.collect(), ..Outcome::default() };
+        return Outcome { refusals: mistakes(name, request), ..Outcome::default() };
     };
     let decision = decide(Host::of(situation, zone, hostname, request), request);
     let resource = request.resource().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
-    match writes::host_plan(&decision, resource.clone()) {
-        Ok((plan, waiting)) => {
-            let Decision { host, mut refusals, .. } = decision;
-            refusals.extend(waiting.map(|reason| Refusal::whole(name.into(), resource, reason)));
-            let left = heritage::left(&host).filter(|_| !plan.adoptions.is_empty());
-            let notes = left.chain(names_taken(&host, &plan)).collect();
-            let adopted = host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
-            Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, adopted }
+    let planned = writes::host_plan(&decision, resource.clone());
+    let Decision { host, desired, mut refusals, .. } = decision;
+    let (plan, waiting) = match planned {
+        // Taking its records over would make nothing possible.
+        Ok(_) if desired.is_empty() && !host.adopted_records.is_empty() => {
+            return Outcome { refusals, ..Outcome::default() };
         }
-        Err(reason) => refused(reason),
-    }
+        Ok((plan, waiting)) => (plan, waiting),
+        Err(reason) => {
+            refusals.push(Refusal::whole(name.into(), resource, reason));
+            return Outcome { refusals, ..Outcome::default() };
+        }
+    };
+    refusals.extend(waiting.map(|reason| Refusal::whole(name.into(), resource, reason)));
+    let left = heritage::left(&host).filter(|_| !plan.adoptions.is_empty());
+    let notes = left.chain(names_taken(&host, &plan)).collect();
+    let own = host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
+    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, own }
+}
+
+/// The refusals of endpoints that cannot be published whatever stands.
+fn mistakes(name: &str, request: &HostRequest) -> Vec<Refusal> {
+    let mistaken = request.wanted.iter().filter_map(|wanted| {
+        let reason = wanted.publication.as_ref().err()?.clone();
+        let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());
+        Some(Refusal { hostname: name.into(), set_identifier, resource, reason })
+    });
+    mistaken.collect()
 }
 
 impl<'a> Host<'a> {
     /// Reads the state of `hostname`, whose records belong into `zone`.
-    fn of(situation: Situation<'a>, zone: &'a ZoneSnapshot, hostname: Hostname, request: &'a HostRequest) -> Self {
+    fn of(
+        situation: Situation<'a>,
+        zone: &'a ZoneSnapshot,
+        hostname: Hostname,
+        request: &'a HostRequest,
+    ) -> Self {
         let Situation { snapshot, settings, own, .. } = situation;
         let is_apex = hostname.as_str() == &*zone.zone.name;
         let excluding = zone.records_of(hostname.as_str()).iter();
@@ -211,13 +232,11 @@ impl<'a> Host<'a> {
         self.age().is_none_or(|age| age >= i64::try_from(grace).unwrap_or(i64::MAX))
     }
 
-    /// What is told of a move that goes on in a later request. After a while it does not fail requests any more.
-    fn moving(&self, text: String) -> Reason {
+    /// The move of the records to a tunnel.
+    fn moving_to(&self, tunnel: &TunnelId) -> Move {
         let patience = (self.policy().move_grace + MOVE_PATIENCE).as_secs();
-        match self.age() {
-            Some(age) if age >= i64::try_from(patience).unwrap_or(i64::MAX) => Reason::NotMoved(text),
-            _ => Reason::Moving(text),
-        }
+        let is_overdue = self.age().is_some_and(|age| age >= i64::try_from(patience).unwrap_or(i64::MAX));
+        Move { tunnel: tunnel.clone(), is_overdue }
     }
 
     fn note(&self, text: String) -> Note {

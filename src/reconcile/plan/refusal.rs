@@ -184,19 +184,6 @@ impl Reason {
     pub fn leaves_unprotected(&self) -> bool {
         matches!(self, Self::AccessPolicy(_) | Self::ApplicationHeld { .. } | Self::Unprotected(_))
     }
-
-    /// True if Access is the reason.
-    pub(super) fn is_about_access(&self) -> bool {
-        matches!(
-            self,
-            Self::AccessPolicy(_)
-                | Self::ApplicationHeld { .. }
-                | Self::AccessUnknown(_)
-                | Self::WouldOpen
-                | Self::StillProtected { .. }
-                | Self::Unprotected(_)
-        )
-    }
 }
 
 impl Refusal {

@@ -55,19 +55,6 @@ fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
     }
 }
 
-#[test]
-fn of_other_rules_only_those_of_the_hostname_are_added() {
-    let digest = |text: &str| Digest::parse(text).expect("a digest");
-    let mut other = OwnRules::default();
-    other.add("a.example.com", [digest("k3f"), digest("xyz")]);
-    other.add("b.example.com", [digest("abc")]);
-    let mut own = OwnRules::default();
-    own.add_from(&other, "a.example.com");
-    own.add_from(&other, "c.example.com");
-    assert_eq!(own.digests_of("a.example.com"), other.digests_of("a.example.com"));
-    assert_eq!((own.digests_of("b.example.com"), own.digests_of("c.example.com")), (None, None));
-}
-
 /// Cloudflare writes some itself, for R2 or a load balancer, and changes them for nobody.
 #[test]
 fn a_record_that_nobody_can_write_is_never_ours() {

@@ -43,10 +43,10 @@ fn a_rule_that_goes_with_its_owners_record_is_stamped_first_and_unstamped_last()
     }
 }
 
-/// With `identical` nothing is written but the stamp, and no mode writes a rule that is as it is wanted.
+/// No mode writes a rule that is as it is wanted.
 #[test]
 fn what_is_identical_gets_a_stamp_and_nothing_else() {
-    for mode in ["identical", "tunnel", "all"] {
+    for mode in ["tunnel", "all"] {
         let api = r#"{"hostname":"a.example.com","path":"^/api(/|$)","service":"http://api:80"}"#;
         let mut cloudflare = FakeCloudflare::new(&[api.to_owned(), rule(WANTED)], &[]).adopting(&[mode]);
         cloudflare.add(NAME, "CNAME", &target(HOME), "Jo's");
@@ -64,22 +64,9 @@ fn what_is_identical_gets_a_stamp_and_nothing_else() {
     }
 }
 
-/// Ours, a rule that stands behind one that covers it would be moved in front of it.
-#[test]
-fn a_rule_in_the_wrong_place_is_not_identical() {
-    let rules = [r#"{"hostname":"*.example.com","service":"http://wild:80"}"#.to_owned(), rule(WANTED)];
-    for (mode, is_taken) in [("identical", false), ("tunnel", true)] {
-        let mut cloudflare = FakeCloudflare::new(&rules, &[(NAME, "CNAME", &target(HOME))]).adopting(&[mode]);
-        settle(&mut cloudflare, &desired());
-        let first = cloudflare.document(&tunnel_id(HOME)).rules()[0].hostname().to_owned();
-        assert_eq!(first == NAME, is_taken, "{mode}");
-        assert_eq!(is_published(&cloudflare), is_taken, "{mode}");
-    }
-}
-
 #[test]
 fn a_record_without_a_rule_is_taken_over_as_it_is() {
-    for (proxied, mode) in [(true, "identical"), (false, "tunnel")] {
+    for (proxied, mode) in [(true, "tunnel"), (false, "tunnel")] {
         let wild = r#"{"hostname":"*.example.com","service":"http://wild:80"}"#.to_owned();
         let mut cloudflare =
             FakeCloudflare::new(&[wild, rule("http://theirs:80")], &[(NAME, "CNAME", &target(HOME))]);
@@ -183,7 +170,7 @@ fn a_foreign_rule_on_a_hostname_of_ours_is_taken_over_too() {
     let theirs = r#"{"hostname":"a.example.com","path":"^/theirs$","service":"http://theirs:81"}"#.to_owned();
     let path = endpoint(NAME, &[("tunnel-service", "http://web:81"), ("tunnel-path", "^/theirs$")]);
     let both = [published(NAME, WANTED), path];
-    for (mode, service) in [("identical", "http://theirs:81"), ("tunnel", "http://web:81")] {
+    for (mode, service) in [("owner=other", "http://theirs:81"), ("tunnel", "http://web:81")] {
         let mut cloudflare = FakeCloudflare::new(std::slice::from_ref(&theirs), &[]);
         settle(&mut cloudflare, &desired());
         let mut cloudflare = cloudflare.adopting(&[mode]);

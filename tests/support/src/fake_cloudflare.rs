@@ -42,8 +42,9 @@ pub fn tunnel_id(id: &str) -> TunnelId {
     TunnelId::parse(id).expect("a well-formed id")
 }
 
-fn zone_of(zones: &[&'static str], name: &str) -> &'static str {
-    let mut zones = zones.iter().copied().rev();
+/// The longest active zone around a name.
+fn zone_of(zones: &[&'static str], pending: &BTreeSet<&str>, name: &str) -> &'static str {
+    let mut zones = zones.iter().copied().rev().filter(|zone| !pending.contains(zone));
     zones.find(|zone| hostname::is_within(name, zone)).expect("every record is in a zone")
 }
 
@@ -223,7 +224,7 @@ impl FakeCloudflare {
     }
 
     pub fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
-        self.add_in(zone_of(&self.zones, name), name, kind, content, comment);
+        self.add_in(zone_of(&self.zones, &self.pending, name), name, kind, content, comment);
     }
 
     /// In a zone that may not be seen yet.
@@ -277,9 +278,8 @@ impl FakeCloudflare {
         for stage in Stage::ALL {
             for (id, document) in &mut self.documents {
                 let (_, edits) = plan.edits_of(stage, id);
-                let own = plan.own_in(stage);
-                let edited = document.edit(&edits, &|rule| own.has(id, rule));
-                assert_eq!(edited.refused, [], "the plan has played the edits already");
+                let edited = document.edit(&edits, &|rule| plan.own.has(id, rule));
+                assert_eq!(edited.refused, [], "the plan has refused such edits already");
                 if edited.changed {
                     if self.writes == last {
                         return false;
@@ -329,7 +329,7 @@ impl FakeCloudflare {
         }
         for operation in operations {
             if let RecordOperation::Post(new) = operation {
-                assert_eq!(zone_of(&self.zones, &new.name), zone, "it would be found nowhere");
+                assert_eq!(zone_of(&self.zones, &self.pending, &new.name), zone, "it would be found nowhere");
                 let conflict = self
                     .records_in(zone)
                     .into_iter()
@@ -383,7 +383,7 @@ impl FakeCloudflare {
     /// Between any two loops so much time passes that nobody is led to an old tunnel any more.
     pub fn plan(&self, changes: &Changes) -> Plan {
         let (snapshot, settings) = (self.snapshot(), self.settings());
-        plan(changes, &snapshot, &self.earlier(), &settings).expect("the owner is ours")
+        plan(changes, &snapshot, &Earlier::default(), &settings).expect("the owner is ours")
     }
 
     /// What is to be done about applications before that plan is made.
@@ -391,13 +391,8 @@ impl FakeCloudflare {
         if !matches!(self.access, AccessReading::Read(_)) {
             return Preview::default();
         }
-        preview(changes, &self.snapshot(), &self.earlier(), &self.settings(), &mut |plan| plan)
+        preview(changes, &self.snapshot(), &Earlier::default(), &self.settings(), &mut |plan| plan)
             .expect("the owner is ours")
-    }
-
-    fn earlier(&self) -> Earlier {
-        let moved: BTreeSet<Box<str>> = self.snapshot().left_behind(&self.settings()).into_keys().collect();
-        Earlier { handed_over: moved.clone(), moved, ..Earlier::default() }
     }
 
     /// Writes applications until there were `last` writes. True if that was all of them.

@@ -15,7 +15,8 @@ pub(super) fn taking_over<'a>(host: Host<'a>, desired: &[Desired<'_>]) -> Host<'
     let is_allowed = !desired.is_empty() && *adopt != Adopt::default();
     let is_met = needs.is_some_and(|needs| needs.iter().all(|need| adopt.reaches(need)));
     let mut host = if is_allowed && is_met { with_records(host) } else { host };
-    let taken_back: Vec<Placed<'a>> = desired.iter().filter_map(|desired| taken_back(&host, desired)).collect();
+    let taken_back: Vec<Placed<'a>> =
+        desired.iter().filter_map(|desired| taken_back(&host, desired)).collect();
     host.rules.extend(taken_back);
     if is_allowed && host.foreign_records.is_empty() && adopt.reaches(&need_of_rule(&host)) {
         let rules: Vec<Placed<'a>> = desired.iter().flat_map(|desired| rules_for(&host, desired)).collect();
@@ -29,7 +30,8 @@ pub(super) fn taking_over<'a>(host: Host<'a>, desired: &[Desired<'_>]) -> Host<'
 fn taken_back<'a>(host: &Host<'a>, desired: &Desired<'_>) -> Option<Placed<'a>> {
     let wanted = desired.publication.rule.as_ref()?;
     let (id, _) = host.snapshot().tunnels.get_key_value(desired.tunnel())?;
-    let rule = host.rule_at(id, wanted.path_text()).filter(|rule| obstacle::takes_back(host, id, rule, wanted))?;
+    let rule =
+        host.rule_at(id, wanted.path_text()).filter(|rule| obstacle::takes_back(host, id, rule, wanted))?;
     is_free(host, &(id, rule)).then_some((id, rule))
 }
 
@@ -42,10 +44,9 @@ fn is_free(host: &Host<'_>, (id, rule): &Placed<'_>) -> bool {
 fn with_records(mut host: Host<'_>) -> Host<'_> {
     for record in std::mem::take(&mut host.foreign_records) {
         let theirs = Stamp::of(record);
-        for (tunnel, rule) in theirs.iter().flat_map(|stamp| rules_named(&host, stamp)) {
-            host.rules.push((tunnel, rule));
-            host.adopted_rules.push((tunnel, rule));
-        }
+        let named = theirs.as_ref().map(|stamp| rules_named(&host, stamp)).unwrap_or_default();
+        host.rules.extend(&named);
+        host.adopted_rules.extend(named);
         host.stamp = Some(merged_stamp(host.stamp.take(), theirs, record, &host.policy().owner));
         host.records.push(record);
         host.adopted_records.push(record);
@@ -70,7 +71,10 @@ fn merged_stamp(stamp: Option<Stamp>, theirs: Option<Stamp>, record: &Record, ow
             }
             stamp
         }
-        (None, Some(theirs)) => Stamp { owner: owner.into(), ..theirs },
+        (None, Some(mut theirs)) => {
+            theirs.owner = owner.into();
+            theirs
+        }
         (None, None) => {
             let mut stamp = Stamp::new(owner);
             stamp.set_remark(&record.comment);

@@ -1,18 +1,10 @@
 //! Writes the comment of a hostname's record: its stamp, within the zone's limit.
 
-use super::decide::Desired;
 use super::Host;
-use crate::model::ZonePlan;
+use super::decide::Desired;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Reason;
-use crate::reconcile::snapshot::ZoneSnapshot;
-use crate::reconcile::stamp::{Claims, Stamp};
-
-/// The largest comment on a Free zone, in bytes; paid zones allow `COMMENT_MAX_BYTES_PAID`.
-const COMMENT_MAX_BYTES_FREE: usize = 100;
-
-/// The largest comment on a paid zone, in bytes.
-const COMMENT_MAX_BYTES_PAID: usize = 500;
+use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 /// The comments that a hostname's record may get in one request: one stamp with different claims.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,12 +27,13 @@ impl Comments {
             stamp.claim_for(&namespace);
         }
         let may_be_cut = !host.adopted_records.is_empty();
-        Self { stamp, limit_bytes: max_bytes(host.zone), may_be_cut }
+        Self { stamp, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
     }
 
     /// The comment with these claims; `None` if it does not fit.
     pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
-        let stamp = Stamp { claims: claims.clone(), ..self.stamp.clone() };
+        let mut stamp = self.stamp.clone();
+        stamp.claims.clone_from(claims);
         let cut = || stamp.render_cut(self.limit_bytes).filter(|_| self.may_be_cut);
         stamp.render(self.limit_bytes).or_else(cut).map(Into::into)
     }
@@ -56,10 +49,15 @@ fn resource<'r>(host: &Host<'_>, desired: &[Desired<'r>], stamp: &'r Stamp) -> O
     first.resource.filter(|_| is_one && (is_all || was_one))
 }
 
-/// What the stamp claims until the rules that go are gone.
-pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>]) -> Claims {
-    let own = host.rules.iter().map(|(tunnel, rule)| crate::reconcile::stamp::Digest::of(tunnel, rule.path()));
-    let mut claims = Claims { record_only: host.claims_record_only(), rules: own.collect() };
+/// What the stamp claims until the rules that go are gone. A digest without a rule comes off it.
+pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &[&str]) -> Claims {
+    let tunnels = host.snapshot().tunnels.keys();
+    let rules = tunnels.flat_map(|id| host.rules_of(id).into_iter().map(|rule| Digest::of(id, rule.path())));
+    let is_claimed =
+        |digest: &Digest| host.stamp.as_ref().is_some_and(|stamp| stamp.claims.rules.contains(digest));
+    let own = host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path()));
+    let record_only = host.claims_record_only() && !withdrawn.contains(&"");
+    let mut claims = Claims { record_only, rules: rules.filter(is_claimed).chain(own).collect() };
     for desired in desired.iter().filter(|desired| desired.path().is_none()) {
         claims.record_only = desired.publication.rule.is_none();
     }
@@ -70,13 +68,13 @@ pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>]) -> Claims {
 /// True if the comment has room for what stands and what comes.
 pub(super) fn has_room(host: &Host<'_>, desired: &[Desired<'_>]) -> bool {
     let comes = desired.iter().any(|desired| !claims_already(host, desired));
-    !comes || Comments::of(host, desired).with(&claims_with(host, desired)).is_some()
+    !comes || Comments::of(host, desired).with(&claims_with(host, desired, &[])).is_some()
 }
 
 /// The refusal if it has none.
 pub(super) fn too_long(host: &Host<'_>, desired: &[Desired<'_>]) -> Reason {
-    let rules = claims_with(host, desired).rules.len();
-    Reason::StampFull { rules, limit_bytes: max_bytes(host.zone) }
+    let rules = claims_with(host, desired, &[]).rules.len();
+    Reason::StampFull { rules, limit_bytes: host.zone.comment_max_bytes() }
 }
 
 /// True if the stamp has what is asked for already.
@@ -86,12 +84,4 @@ pub(super) fn claims_already(host: &Host<'_>, desired: &Desired<'_>) -> bool {
         Some(digest) => claims.rules.contains(&digest),
         None => claims.record_only,
     })
-}
-
-/// The zone's limit for a comment.
-pub(super) fn max_bytes(zone: &ZoneSnapshot) -> usize {
-    match zone.zone.plan {
-        ZonePlan::Free => COMMENT_MAX_BYTES_FREE,
-        ZonePlan::Paid => COMMENT_MAX_BYTES_PAID,
-    }
 }

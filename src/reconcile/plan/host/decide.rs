@@ -84,13 +84,16 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
         let reason = one.outcome.as_ref().err()?.clone();
         Some(host.refusal(&one.wanted.set_identifier, one.resource(), reason))
     });
+    let object_of = |path: &str| request.withdrawn.get(path).and_then(Option::as_deref);
     let withheld = request.withdrawn.keys().map(|path| &**path).filter(|path| !withdrawn.contains(path));
     let withheld = withheld.filter(|path| has(&host, path)).map(|path| {
-        let holding = asked.iter().find(|one| holds_back(&host, one, request.withdrawn.get(*path).and_then(Option::as_deref)));
+        let holding = asked.iter().find(|one| holds_back(&host, one, object_of(path)));
         let by = holding.and_then(Asked::resource).map(Into::into);
-        host.refusal(path, request.withdrawn.get(*path).and_then(Option::as_deref), Reason::Withheld { by })
+        host.refusal(path, object_of(path), Reason::Withheld { by })
     });
-    let refusals = refused.chain(withheld).collect();
+    let untold = obstacle::untold(&host).filter(|_| asked.is_empty());
+    let untold = untold.map(|(path, reason)| host.refusal(path, None, reason));
+    let refusals = refused.chain(withheld).chain(untold).collect();
     let desired = desired(&asked);
     Decision { host, desired, withdrawn, refusals }
 }
@@ -99,7 +102,8 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
 fn one_a_path(request: &HostRequest) -> Vec<Asked<'_>> {
     let mut paths = BTreeSet::new();
     let asked = request.wanted.iter();
-    let asked = asked.map(|wanted| Asked { wanted, outcome: wanted.publication.as_ref().map_err(Clone::clone) });
+    let asked =
+        asked.map(|wanted| Asked { wanted, outcome: wanted.publication.as_ref().map_err(Clone::clone) });
     asked.filter(|one| one.outcome.as_ref().is_err() || paths.insert(&*one.wanted.set_identifier)).collect()
 }
 
@@ -110,7 +114,7 @@ fn desired<'w>(asked: &[Asked<'w>]) -> Vec<Desired<'w>> {
 /// True if something of ours is behind a set identifier.
 fn has(host: &Host<'_>, set_identifier: &str) -> bool {
     let path = Some(set_identifier).filter(|path| !path.is_empty());
-    host.has_path(path) || path.is_none() && host.has_record() && (host.claims_record_only() || host.rules.is_empty())
+    host.has_path(path) || path.is_none() && host.claims_record_only()
 }
 
 /// The withdrawn set identifiers, without those that a refused endpoint holds back.
@@ -143,9 +147,10 @@ fn refuse_more(host: &Host<'_>, withdrawn: &[&str], asked: &mut [Asked<'_>]) -> 
     }
     if found.is_empty() && !comment::has_room(host, &possible) {
         let reason = comment::too_long(host, &possible);
-        let new = asked.iter().enumerate().filter(|(_, one)| {
-            one.desired().is_some_and(|desired| !comment::claims_already(host, &desired))
-        });
+        let new = asked
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| one.desired().is_some_and(|desired| !comment::claims_already(host, &desired)));
         found.extend(new.map(|(index, _)| (index, reason.clone())));
     }
     let is_more = !found.is_empty();
@@ -161,7 +166,7 @@ fn refuse_more(host: &Host<'_>, withdrawn: &[&str], asked: &mut [Asked<'_>]) -> 
 fn refused_beside(asked: &[Asked<'_>], one: &Asked<'_>) -> Option<Reason> {
     let mut beside = asked.iter().filter(|other| other.resource() == one.resource());
     let (other, reason) = beside.find_map(|other| Some((other, other.outcome.as_ref().err()?)))?;
-    if reason.is_unfinished() || reason.is_about_access() {
+    if reason.is_unfinished() {
         return Some(reason.clone());
     }
     let (path, label) = (&other.wanted.set_identifier, reason.label());

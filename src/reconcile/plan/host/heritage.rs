@@ -47,18 +47,21 @@ pub(super) fn resource(host: &Host<'_>) -> Option<Box<str>> {
 
 /// Deletes the TXT records of the owners whose records are taken over, because the stamp replaces them.
 pub(super) fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
-    let going = adopted(host).filter(|found| found.zone.zone.id == host.zone.zone.id && !found.record.read_only);
+    let going =
+        adopted(host).filter(|found| found.zone.zone.id == host.zone.zone.id && !found.record.read_only);
     going.map(|found| RecordOperation::delete(found.record)).collect()
 }
 
 /// Notes about those that stay because they are in another zone.
 pub(super) fn left(host: &Host<'_>) -> impl Iterator<Item = Note> {
-    adopted(host).filter(|found| !found.zone.zone.id == host.zone.zone.id).map(|Found { zone, record, .. }| {
-        host.note(format!(
+    adopted(host).filter(|found| found.zone.zone.id != host.zone.zone.id).map(
+        |Found { zone, record, .. }| {
+            host.note(format!(
             "is taken over, and ExternalDNS's TXT record {:?} of it is left in the zone {}: delete it there",
             record.name, zone.zone.name
         ))
-    })
+        },
+    )
 }
 
 /// The TXT records of what is taken over.

@@ -1,8 +1,8 @@
 //! Finds what is in the way of an endpoint: records and rules that are not ours.
 
-use super::decide::Desired;
 use super::Host;
-use super::{adoption, comment};
+use super::adoption;
+use super::decide::Desired;
 use crate::ingress::{Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::{Record, TunnelId};
@@ -37,19 +37,35 @@ pub(super) fn to(
 /// The obstacle in the tunnel's document to a rule.
 fn of_rule(host: &Host<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Reason> {
     let path = wanted.path_text();
-    let owned = host.situation.owned.get(tunnel)?;
-    if let Some(refusal) = owned.refusal(&host.hostname, path) {
-        return Some(Reason::Edit(refusal.to_string()));
-    }
-    if let Some((tunnel, rule)) = twin(host, tunnel, path) {
-        return Some(taken(tunnel, rule.path()));
+    if let Some(reason) = not_told_apart(host, tunnel, path) {
+        return Some(reason);
     }
     let rule = host.rule_at(tunnel, path).filter(|_| host.own_rule(tunnel, path).is_none())?;
     Some(rule_held(host, tunnel, rule))
 }
 
+/// The reason why a rule at this place cannot be told from others of the tunnels.
+fn not_told_apart(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<Reason> {
+    let owned = host.situation.owned.get(tunnel)?;
+    let refused = owned.refusal(&host.hostname, path).map(|refusal| Reason::Edit(refusal.to_string()));
+    refused.or_else(|| twin(host, tunnel, path).map(|(tunnel, rule)| taken(tunnel, rule.path())))
+}
+
+/// A rule that the stamp names and that is not ours, because another one has its digest too: its path, and the reason.
+pub(super) fn untold<'a>(host: &Host<'a>) -> Option<(&'a str, Reason)> {
+    let claims = &host.stamp.as_ref()?.claims.rules;
+    let tunnels = host.snapshot().tunnels.keys();
+    let mut rules = tunnels.flat_map(|id| host.foreign_rules(id).into_iter().map(move |rule| (id, rule)));
+    let (id, rule) = rules.find(|(id, rule)| claims.contains(&Digest::of(id, rule.path())))?;
+    Some((rule.path().unwrap_or_default(), not_told_apart(host, id, rule.path())?))
+}
+
 /// Another rule of the hostname with the digest of this place: a stamp would not tell the two apart.
-pub(super) fn twin<'a>(host: &Host<'a>, tunnel: &TunnelId, path: Option<&str>) -> Option<(&'a TunnelId, &'a Rule)> {
+pub(super) fn twin<'a>(
+    host: &Host<'a>,
+    tunnel: &TunnelId,
+    path: Option<&str>,
+) -> Option<(&'a TunnelId, &'a Rule)> {
     let digest = Digest::of(tunnel, path);
     let tunnels = host.snapshot().tunnels.keys();
     let mut rules = tunnels.flat_map(|id| host.rules_of(id).into_iter().map(move |rule| (id, rule)));
@@ -128,7 +144,7 @@ fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
     let own_name = host.name();
     let domain = own_name.strip_prefix("*.")?;
     let is_served = |name: &str| {
-        let mut records = host.zone.answering(name).iter();
+        let mut records = host.snapshot().answering(name).iter();
         name != own_name && is_below(name, domain) && records.any(|record| &*record.name == own_name)
     };
     let rules = host.snapshot().tunnels.get(led_to)?.document.rules();
@@ -159,7 +175,7 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[Desired<'_>]) -> Option<Box<s
     stamp.claims.rules.extend(rules.map(|rule| Digest::of(tunnel, rule.path())));
     stamp.claims.record_only = stamp.claims.rules.is_empty();
     stamp.bind_to(host.name());
-    stamp.render(comment::max_bytes(host.zone)).map(Into::into)
+    stamp.render(host.zone.comment_max_bytes()).map(Into::into)
 }
 
 fn rule_held(host: &Host<'_>, tunnel: &TunnelId, rule: &Rule) -> Reason {

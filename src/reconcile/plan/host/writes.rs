@@ -1,11 +1,13 @@
 //! Turns the decision about one hostname into writes: records, then rules, then records.
 
+use std::collections::BTreeMap;
+
 use super::comment::{self, Comments};
 use super::decide::{Decision, Desired};
 use super::{Host, Placed};
 use super::{adoption, heritage};
 use crate::ingress::{RuleEdit, WantedRule};
-use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId};
+use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
@@ -19,17 +21,24 @@ struct Leaving<'a> {
 }
 
 /// The writes of a decision, and what is left to a later request.
-pub(super) fn host_plan(decision: &Decision<'_, '_>, resource: Option<Box<str>>) -> Result<(HostPlan, Option<Reason>), Reason> {
+pub(super) fn host_plan(
+    decision: &Decision<'_, '_>,
+    resource: Option<Box<str>>,
+) -> Result<(HostPlan, Option<Reason>), Reason> {
     let Decision { host, desired, withdrawn, refusals: _ } = decision;
     let target = desired.first().map(Desired::tunnel);
     let puts = puts(host, desired);
     let ends = ends(decision);
     let moves_to = target.filter(|target| host.records.iter().any(|record| leads_past(record, target)));
     let leaving = leaving(decision, ends, moves_to);
-    let mut edits: Vec<(TunnelId, RuleEdit)> = leaving.now.iter().map(|(tunnel, rule)| {
-        let path = rule.path().map(Into::into);
-        ((*tunnel).clone(), RuleEdit::Remove { hostname: host.hostname.clone(), path })
-    }).collect();
+    let mut edits: Vec<(TunnelId, RuleEdit)> = leaving
+        .now
+        .iter()
+        .map(|(tunnel, rule)| {
+            let path = rule.path().map(Into::into);
+            ((*tunnel).clone(), RuleEdit::Remove { hostname: host.hostname.clone(), path })
+        })
+        .collect();
     edits.extend(puts.iter().map(|(tunnel, rule)| {
         let replaces = host.own_rule(tunnel, rule.path_text()).is_some();
         ((*tunnel).clone(), RuleEdit::Put { rule: (*rule).clone(), replaces })
@@ -40,8 +49,7 @@ pub(super) fn host_plan(decision: &Decision<'_, '_>, resource: Option<Box<str>>)
         return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
     }
     drop(edited);
-    let mut first = comment::claims_with(host, desired);
-    first.record_only &= !withdrawn.contains(&"") || desired.iter().any(|one| one.publication.rule.is_none());
+    let first = comment::claims_with(host, desired, withdrawn);
     let mut last = first.clone();
     for (tunnel, rule) in &leaving.now {
         last.rules.remove(&Digest::of(tunnel, rule.path()));
@@ -53,36 +61,38 @@ pub(super) fn host_plan(decision: &Decision<'_, '_>, resource: Option<Box<str>>)
         Some(_) if puts.is_empty() => Lead::First,
         Some(_) => Lead::Later,
     };
+    let comments = Comments::of(host, desired);
     let mut plan = HostPlan {
         vanishes: ends && host.has_record(),
-        edits,
+        edits: BTreeMap::from([(Stage::Publish, edits)]),
         adoptions: adoption::adoptions(host),
-        moves_to: moves_to.filter(|_| lead == Lead::First).cloned(),
-        comments: Some(Comments::of(host, desired)),
-        last: last.clone(),
+        moves_to: moves_to.filter(|_| lead == Lead::First).map(|tunnel| host.moving_to(tunnel)),
+        comments: Some(comments.clone()),
+        claims: last.clone(),
         ..HostPlan::empty(host.name(), resource)
     };
-    let records = Records { host, target, lead, comments: plan.comments.as_ref() };
+    let records = Records { host, target, lead, comments: &comments };
     let operations = if ends { records.deleted() } else { records.written(&first, &last) };
     for (stage, operation) in operations {
         plan.operations.entry((stage, host.zone.zone.id.clone())).or_default().push(operation);
     }
-    let waiting = match (lead, leaving.later.first()) {
-        (Lead::Later, _) => target.map(|target| format!(
+    let waiting = match (lead, target, leaving.later.first()) {
+        (Lead::Later, Some(target), _) => Some(host.moving_to(target).waits(format!(
             "its rules are put into tunnel {target} first: its record leads there in a later loop, once the connectors \
              serve them"
-        )),
-        (Lead::Here, Some((tunnel, _))) => Some(format!(
+        ))),
+        (_, _, Some((tunnel, _))) => Some(host.moving_to(tunnel).waits(format!(
             "its rules in tunnel {tunnel} stay until MOVE_GRACE has passed, as some visitors are still led there"
-        )),
+        ))),
         _ => None,
     };
-    Ok((plan, waiting.map(|text| host.moving(text))))
+    Ok((plan, waiting))
 }
 
 /// The wanted rules that do not stand as wanted.
 fn puts<'w>(host: &Host<'_>, desired: &[Desired<'w>]) -> Vec<(&'w TunnelId, &'w WantedRule)> {
-    let rules = desired.iter().filter_map(|desired| Some((desired.tunnel(), desired.publication.rule.as_ref()?)));
+    let rules =
+        desired.iter().filter_map(|desired| Some((desired.tunnel(), desired.publication.rule.as_ref()?)));
     rules
         .filter(|(tunnel, wanted)| {
             let path = wanted.path_text();
@@ -94,11 +104,14 @@ fn puts<'w>(host: &Host<'_>, desired: &[Desired<'w>]) -> Vec<(&'w TunnelId, &'w 
 
 /// True if nothing of the hostname is left.
 fn ends(Decision { host, desired, withdrawn, refusals: _ }: &Decision<'_, '_>) -> bool {
-    let is_withdrawn = |path: Option<&str>| withdrawn.contains(&path.unwrap_or_default());
-    desired.is_empty()
-        && !withdrawn.is_empty()
-        && host.rules.iter().all(|(_, rule)| is_withdrawn(rule.path()))
-        && (!host.claims_record_only() || is_withdrawn(None))
+    let claims = comment::claims_with(host, desired, withdrawn);
+    let mut stays = claims.rules;
+    for (tunnel, rule) in
+        host.rules.iter().filter(|(_, rule)| withdrawn.contains(&rule.path().unwrap_or_default()))
+    {
+        stays.remove(&Digest::of(tunnel, rule.path()));
+    }
+    desired.is_empty() && !withdrawn.is_empty() && !claims.record_only && stays.is_empty()
 }
 
 fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, moves_to: Option<&TunnelId>) -> Leaving<'a> {
@@ -113,7 +126,8 @@ fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, moves_to: Option<&Tunnel
         if is_wanted || !is_replaced && !withdrawn.contains(&path.unwrap_or_default()) {
             continue;
         }
-        let is_visited = if led_to.as_ref() == Some(*tunnel) { moves_to.is_some() } else { !host.is_settled() };
+        let is_visited =
+            if led_to.as_ref() == Some(*tunnel) { moves_to.is_some() } else { !host.is_settled() };
         let leaves = if is_visited && !ends { &mut leaving.later } else { &mut leaving.now };
         leaves.push((*tunnel, *rule));
     }
@@ -138,7 +152,7 @@ fn is_cname(record: &Record) -> bool {
 fn may_stay(host: &Host<'_>) -> bool {
     host.records.iter().all(|record| {
         let tunnel = TunnelId::from_hostname(&record.content);
-        tunnel.is_none_or(|tunnel| !host.snapshot().live_elsewhere.contains(&tunnel))
+        tunnel.is_none_or(|tunnel| host.settings().is_configured(&tunnel))
     })
 }
 
@@ -157,7 +171,7 @@ struct Records<'r, 'a> {
     host: &'r Host<'a>,
     target: Option<&'r TunnelId>,
     lead: Lead,
-    comments: Option<&'r Comments>,
+    comments: &'r Comments,
 }
 
 impl Records<'_, '_> {
@@ -169,66 +183,85 @@ impl Records<'_, '_> {
     /// Makes the comment claim `first` before the rules are written and `last` afterwards, and the record lead to its
     /// target.
     fn written(&self, first: &Claims, last: &Claims) -> Vec<(Stage, RecordOperation)> {
-        let Self { host, target, lead, .. } = self;
-        let comment = |claims: &Claims| self.comments.and_then(|comments| comments.with(claims));
-        let (comment_first, comment_last) = (comment(first), comment(last));
-        let target = target.map(TunnelId::hostname);
-        let heritage = heritage::deletions(host).into_iter().map(|operation| (Stage::Stamp, operation));
-        let mut operations: Vec<(Stage, RecordOperation)> = heritage.collect();
-        let cname = host.records.iter().find(|record| is_cname(record));
-        let replaced = || host.records.iter().map(|record| RecordOperation::delete(record));
-        match (cname, target) {
-            (Some(record), target) => {
-                let target = target.filter(|_| *lead != Lead::Later);
-                let only_goes = claims_all(host, record, first) && first != last;
-                let stamped = comment_first.filter(|comment| !only_goes && self.changes_stamp(record, comment));
-                let (target_first, target_last) = if *lead == Lead::Last { (None, target) } else { (target, None) };
-                let last_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
-                let patched = lead_patch(record, target_first, stamped);
-                operations.extend(patched.map(|patch| (Stage::Stamp, patch)));
-                let unstamped = comment_last.filter(|comment| Stamp::parse(&last_before) != Stamp::parse(comment));
-                let patched = lead_patch(record, target_last, unstamped.filter(|_| first != last));
-                operations.extend(patched.map(|patch| (Stage::Unstamp, patch)));
+        let host = self.host;
+        let mut operations = heritage::deletions(host);
+        let mut later = Vec::new();
+        let comment = |claims: &Claims| self.comments.with(claims);
+        match host.records.iter().find(|record| is_cname(record)) {
+            Some(record) => {
+                let only_goes = first != last && claims_exactly(host, record, first);
+                let stamped = comment(first).filter(|text| !only_goes && self.changes_stamp(record, text));
+                let before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
+                let unstamped = comment(last).filter(|text| self.meaning(&before) != self.meaning(text));
+                operations.extend(patch(record, self.target_in(Lead::First), self.repaired(record), stamped));
+                let unstamped = unstamped.filter(|_| first != last);
+                later.extend(patch(record, self.target_in(Lead::Last), None, unstamped));
             }
-            (None, None) => {}
-            (None, Some(target)) => {
-                let post = |comment| RecordOperation::Post(NewRecord {
-                    name: host.name().into(),
-                    kind: "CNAME".into(),
-                    content: target.into(),
-                    proxied: true,
-                    ttl: 1,
-                    comment,
-                });
-                let Some(comment) = comment_first else { return operations };
-                if *lead == Lead::Later {
-                    let stamps = host.records.iter().filter(|record| self.changes_stamp(record, &comment));
-                    operations.extend(stamps.filter_map(|record| lead_patch(record, None, Some(comment.clone()))).map(|patch| (Stage::Stamp, patch)));
-                } else {
-                    operations.extend(replaced().chain([post(comment)]).map(|operation| (Stage::Stamp, operation)));
-                }
-            }
+            None => operations.extend(self.without_cname(comment(first))),
         }
-        operations
+        let stage = |stage| move |operation| (stage, operation);
+        let operations = operations.into_iter().map(stage(Stage::Stamp));
+        operations.chain(later.into_iter().map(stage(Stage::Unstamp))).collect()
+    }
+
+    /// Makes a CNAME in place of records of other types, or gives these the comment until its tunnel serves.
+    fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
+        let host = self.host;
+        let (Some(target), Some(comment)) = (self.target, comment) else { return Vec::new() };
+        let records = host.records.iter();
+        if self.lead == Lead::Later {
+            let stamped = records.filter(|record| self.changes_stamp(record, &comment));
+            return stamped.filter_map(|record| patch(record, None, None, Some(comment.clone()))).collect();
+        }
+        let post = RecordOperation::Post(NewRecord {
+            name: host.name().into(),
+            kind: "CNAME".into(),
+            content: target.hostname().into(),
+            proxied: true,
+            ttl: 1,
+            comment: comment.clone(),
+        });
+        records.map(|record| RecordOperation::delete(record)).chain([post]).collect()
+    }
+
+    /// The target, if the record is led there at this time.
+    fn target_in(&self, lead: Lead) -> Option<String> {
+        self.target.filter(|_| self.lead == lead).map(TunnelId::hostname)
+    }
+
+    /// Repairs a record that Cloudflare does not proxy.
+    fn repaired(&self, record: &Record) -> Option<bool> {
+        (self.target.is_some() && !record.proxied).then_some(true)
     }
 
     /// True if `comment` means something else than the record's own. Both are compared as they will be read again, so
     /// text that did not fit makes no difference.
     fn changes_stamp(&self, record: &Record, comment: &str) -> bool {
-        !self.host.adopted_records.is_empty() || Stamp::parse(&record.comment) != Stamp::parse(comment)
+        !self.host.adopted_records.is_empty() || self.meaning(&record.comment) != self.meaning(comment)
+    }
+
+    /// The stamp in a comment. Whether it is bound to the hostname is no difference.
+    fn meaning(&self, comment: &str) -> Option<Stamp> {
+        let mut stamp = Stamp::parse(comment)?;
+        stamp.bind_to(self.host.name());
+        Some(stamp)
     }
 }
 
-/// True if the record's own comment already claims all these rules, and no other.
-fn claims_all(host: &Host<'_>, record: &Record, claims: &Claims) -> bool {
-    host.adopted_records.is_empty() && Stamp::parse(&record.comment).is_some_and(|stamp| stamp.claims == *claims)
+/// True if the record's own comment claims these rules and no others.
+fn claims_exactly(host: &Host<'_>, record: &Record, claims: &Claims) -> bool {
+    host.adopted_records.is_empty()
+        && Stamp::parse(&record.comment).is_some_and(|stamp| stamp.claims == *claims)
 }
 
-/// The patch that makes `record` lead to `target`, proxied, with `comment`; `None` if that changes nothing.
-fn lead_patch(record: &Record, target: Option<String>, comment: Option<Box<str>>) -> Option<RecordOperation> {
-    let content = target.filter(|target| !record.content.eq_ignore_ascii_case(target)).map(Into::into);
-    let proxied = (is_cname(record) && !record.proxied).then_some(true);
+/// The patch of a record; `None` if it changes nothing.
+fn patch(
+    record: &Record,
+    target: Option<String>,
+    proxied: Option<bool>,
+    comment: Option<Box<str>>,
+) -> Option<RecordOperation> {
+    let content = target.map(Into::into);
     let changes = content.is_some() || proxied.is_some() || comment.is_some();
-    let id: RecordId = record.id.clone();
-    changes.then(|| RecordOperation::Patch(RecordPatch { id, content, proxied, comment }))
+    changes.then(|| RecordOperation::Patch(RecordPatch { id: record.id.clone(), content, proxied, comment }))
 }
